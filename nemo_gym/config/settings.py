@@ -1,0 +1,97 @@
+"""What a server class knows of its own block: the typed settings that authors subclass."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import ClassVar, Literal
+
+from pydantic import BaseModel
+
+from nemo_gym.schemas.rollout import ReverifyMode
+
+ServerType = Literal["resources_servers", "responses_api_agents", "responses_api_models"]
+SERVER_TYPES: tuple[ServerType, ...] = ("resources_servers", "responses_api_agents", "responses_api_models")
+
+
+class Domain(str, Enum):
+    """What an environment is about."""
+
+    MATH = "math"
+    CODING = "coding"
+    AGENT = "agent"
+    KNOWLEDGE = "knowledge"
+    INSTRUCTION_FOLLOWING = "instruction_following"
+    LONG_CONTEXT = "long_context"
+    SAFETY = "safety"
+    GAMES = "games"
+    TRANSLATION = "translation"
+    E2E = "e2e"
+    RLHF = "rlhf"
+    OTHER = "other"
+
+
+class ModelServerRef(BaseModel):
+    """Names a model server instance."""
+
+    type: Literal["responses_api_models"]
+    name: str
+
+
+class ResourcesServerRef(BaseModel):
+    """Names a resources server instance."""
+
+    type: Literal["resources_servers"]
+    name: str
+
+
+class AgentServerRef(BaseModel):
+    """Names an agent server instance."""
+
+    type: Literal["responses_api_agents"]
+    name: str
+
+
+ServerRef = ModelServerRef | ResourcesServerRef | AgentServerRef
+
+
+class BaseServerConfig(BaseModel):
+    """Where a server listens, and with how many workers."""
+
+    host: str
+    port: int
+    num_workers: int | None = None
+
+
+class BaseRunServerConfig(BaseServerConfig):
+    """A server that is started from a folder."""
+
+    entrypoint: str
+    domain: Domain | None = None
+
+
+class BaseRunServerInstanceConfig(BaseRunServerConfig):
+    """A server with the name that the configuration gives it."""
+
+    name: str
+
+
+class BaseResourcesServerConfig(BaseRunServerInstanceConfig):
+    """Settings of a resources server."""
+
+    expose_tools_over_mcp: bool = False
+    session_idle_s: float = 3600.0
+    """A rollout's state is dropped after lying idle for this long."""
+
+    REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.UNKNOWN
+
+
+class BaseResponsesAPIAgentConfig(BaseRunServerInstanceConfig):
+    """Settings of an agent server."""
+
+    skip_verification: bool = False
+    skip_verification_reward: float = 0.0
+    token_id_capture: bool = False
+
+
+class BaseResponsesAPIModelConfig(BaseRunServerInstanceConfig):
+    """Settings of a model server."""

@@ -1,0 +1,146 @@
+"""Every error we raise, sorted by who should hear of it.
+
+NemoGymError
+├─ UserError              the user: one paragraph, no traceback, exit code 1
+│  ├─ ConfigError         something in the YAML or on the command line
+│  │  ├─ ConfigPathNotFoundError, MalformedConfigPathsError, ConfigSyntaxError
+│  │  ├─ ConfigMissingValuesError, ConfigInterpolationError, InheritPathNotFoundError
+│  │  ├─ NoServerInstancesError, AlmostServerError, UnknownImplementationError
+│  │  └─ DuplicateServerError, ServerRefNotFoundError, PortTakenError, OverrideError
+│  ├─ LaunchError         a server that did not come up, or went away
+│  └─ DataError           a row, a file, an existing result
+├─ RolloutError           the record: a failed rollout, kept apart, without a reward
+│  ├─ ModelFailed, AgentFailed, EnvironmentFailed, JudgeFailed
+├─ ToolError              the model: told as the tool's answer
+└─ ServerCallError        a call between servers that brought no usable answer
+
+Anything else is a bug of ours, and keeps its traceback.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class NemoGymError(Exception):
+    """The root of everything below."""
+
+
+class UserError(NemoGymError):
+    """Something its user can mend: the message says where, what and what now."""
+
+
+class ConfigError(UserError):
+    """A mistake in a configuration file or on the command line."""
+
+
+class ConfigPathNotFoundError(ConfigError, FileNotFoundError):
+    """A configuration file is in none of the folders that are searched."""
+
+
+class MalformedConfigPathsError(ConfigError, ValueError):
+    """`config_paths` is not a list of paths."""
+
+
+class ConfigSyntaxError(ConfigError, ValueError):
+    """A file is not YAML, or not a mapping."""
+
+
+class ConfigMissingValuesError(ConfigError, ValueError):
+    """Required values (`???`) are unset; all of them are named."""
+
+
+class ConfigInterpolationError(ConfigError, ValueError):
+    """A `${…}` points at nothing."""
+
+
+class InheritPathNotFoundError(ConfigError, ValueError):
+    """`_inherit_from` or `_copy` names a path that no file defines."""
+
+
+class NoServerInstancesError(ConfigError, ValueError):
+    """The configuration defines no server."""
+
+
+class AlmostServerError(ConfigError, ValueError):
+    """A block looks like a server and is not a valid one."""
+
+
+class UnknownImplementationError(ConfigError, ValueError):
+    """No folder holds the implementation that a block names."""
+
+
+class DuplicateServerError(ConfigError, ValueError):
+    """One name, two blocks."""
+
+
+class ServerRefNotFoundError(ConfigError, ValueError):
+    """A reference names a server that no file defines."""
+
+
+class PortTakenError(ConfigError, ValueError):
+    """A fixed port is in use."""
+
+
+class OverrideError(ConfigError, ValueError):
+    """A command-line override that cannot be read or applied."""
+
+
+class LaunchError(UserError):
+    """A server did not come up, or went away while it was needed."""
+
+
+class DataError(UserError, ValueError):
+    """A row or a file that cannot be used as it is."""
+
+
+class RolloutError(NemoGymError):
+    """One rollout failed. It is recorded with its cause and never earns a reward.
+
+    `failure_class` is what the record carries as `_ng_failure_class`; `server` is the instance that failed.
+    """
+
+    failure_class: ClassVar[str] = "rollout_failed"
+
+    def __init__(self, message: str, *, server: str | None = None) -> None:
+        super().__init__(message)
+        self.server = server
+
+
+class ModelFailed(RolloutError):
+    """A model server, or the endpoint behind it, gave no usable answer."""
+
+    failure_class = "model_failed"
+
+
+class AgentFailed(RolloutError):
+    """The agent server could not carry the rollout through."""
+
+    failure_class = "agent_failed"
+
+
+class EnvironmentFailed(RolloutError):
+    """A tool, `seed_session` or `verify` failed for a reason the model is not to blame for."""
+
+    failure_class = "environment_failed"
+
+
+class JudgeFailed(RolloutError):
+    """The judge gave no verdict."""
+
+    failure_class = "judge_failed"
+
+
+class ToolError(NemoGymError):
+    """Raised by a tool to tell the model what went wrong; the rollout goes on."""
+
+
+class ServerCallError(NemoGymError):
+    """A call to another server brought no usable answer.
+
+    `was_sent` is False only where the request certainly never left, so trying again is safe.
+    """
+
+    def __init__(self, message: str, *, was_sent: bool = True) -> None:
+        super().__init__(message)
+        self.was_sent = was_sent

@@ -1,0 +1,99 @@
+"""Read, append and safely rewrite JSON Lines."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, NamedTuple, Self
+
+import orjson
+
+from nemo_gym.errors import DataError
+
+
+class Line(NamedTuple):
+    """One line of a file: its number (from 1), its bytes without the newline, and the row it holds."""
+
+    number: int
+    raw: bytes
+    row: dict[str, Any]
+
+
+def read_lines(path: Path) -> Iterator[Line]:
+    """The rows of a file, one at a time, blank lines skipped.
+
+    Raises `DataError` with file, line and column where a line is not a JSON object.
+    """
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror}). Check the path.") from error
+    with file:
+        for number, raw in enumerate(file, start=1):
+            line = raw.strip()
+            if line:
+                yield Line(number, line, parse_row(line, path, number))
+
+
+def parse_row(line: bytes, path: Path, number: int) -> dict[str, Any]:
+    """The JSON object on one line; `DataError` says where it is not one."""
+    try:
+        row = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        raise DataError(
+            f"{path}:{number}:{error.colno}: not valid JSON ({error.msg}). Each line must hold one JSON object."
+        ) from error
+    if not isinstance(row, dict):
+        raise DataError(f"{path}:{number}: expected a JSON object, found {type(row).__name__}.")
+    return row
+
+
+def read_rows(path: Path) -> Iterator[dict[str, Any]]:
+    """The rows of a file without their line numbers."""
+    return (line.row for line in read_lines(path))
+
+
+def dump_line(row: Any) -> bytes:
+    """One row as a line, newline included; non-string keys and numpy values are allowed."""
+    return orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY)
+
+
+def write_rows(path: Path, rows: Iterable[Any]) -> int:
+    """Write a file whole or not at all, and say how many rows it holds."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    count = 0
+    try:
+        with partial.open("wb") as file:
+            for row in rows:
+                file.write(dump_line(row))
+                count += 1
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+    return count
+
+
+class Appender:
+    """Adds whole lines to a file; each one is handed to the system before `write` returns."""
+
+    def __init__(self, path: Path, *, truncate: bool = False) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Unbuffered: one write call a line, so a killed process leaves at most one torn line.
+        self._file: BinaryIO = path.open("wb" if truncate else "ab", buffering=0)
+
+    def write(self, row: Any) -> None:
+        self._file.write(dump_line(row))
+
+    def close(self) -> None:
+        if not self._file.closed:
+            os.fsync(self._file.fileno())
+            self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()

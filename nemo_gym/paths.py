@@ -1,0 +1,40 @@
+"""Where built-in and user folders are looked for, in order."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+PACKAGE_DIR = Path(__file__).resolve().parent
+INSTALL_ROOT = PACKAGE_DIR.parent
+"""The folder that holds `nemo_gym/` and the shipped servers: the repository, or site-packages."""
+
+EXTRA_ROOTS_ENV_VAR = "NEMO_GYM_EXTRA_ROOTS"
+
+
+def search_roots() -> list[Path]:
+    """The folders in which relative paths are tried: extra roots, the working folder, the installation."""
+    extra = [Path(entry).expanduser() for entry in os.environ.get(EXTRA_ROOTS_ENV_VAR, "").split(os.pathsep) if entry]
+    roots: list[Path] = []
+    for root in [*extra, Path.cwd(), INSTALL_ROOT]:
+        resolved = root.resolve()
+        if resolved not in roots:
+            roots.append(resolved)
+    return roots
+
+
+def find(relative: str | Path, accepts: Callable[[Path], bool] = Path.exists) -> Path | None:
+    """The first existing place of a path among the roots; an absolute path is taken as it is."""
+    path = Path(relative).expanduser()
+    if path.is_absolute():
+        return path if accepts(path) else None
+    for root in search_roots():
+        if accepts(root / path):
+            return root / path
+    return None
+
+
+def working_dir() -> Path:
+    """Where results and caches go: the repository when we run from an editable checkout, else the working folder."""
+    return INSTALL_ROOT if (INSTALL_ROOT / "pyproject.toml").exists() else Path.cwd()

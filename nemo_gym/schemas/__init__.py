@@ -1,0 +1,1 @@
+"""The words of the wire: what the three tiers say to each other. Pydantic only."""

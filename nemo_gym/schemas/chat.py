@@ -1,0 +1,209 @@
+"""A request and a response of the Chat Completions API."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NotRequired, Required, TypedDict
+
+from pydantic import BaseModel, ConfigDict
+
+from nemo_gym.schemas.base import TaggedModel, WireModel
+
+
+class ContentPartText(TypedDict):
+    """A text part of a message."""
+
+    type: Literal["text"]
+    text: str
+
+
+class FunctionCallParam(TypedDict):
+    """The function of a tool call: `arguments` is JSON text."""
+
+    name: str
+    arguments: str
+
+
+class ToolCallParam(TypedDict):
+    """A tool call in a message that is sent."""
+
+    id: str
+    type: Literal["function"]
+    function: FunctionCallParam
+
+
+class FunctionDefinition(TypedDict, total=False):
+    """A function that the model may call; `parameters` is a JSON Schema."""
+
+    name: Required[str]
+    description: str
+    parameters: dict[str, Any]
+    strict: bool | None
+
+
+class FunctionToolParam(TypedDict):
+    """A tool of a request."""
+
+    type: Literal["function"]
+    function: FunctionDefinition
+
+
+class SystemMessageParam(TypedDict):
+    """Instructions."""
+
+    role: Literal["system"]
+    content: str | list[dict[str, Any]]
+    name: NotRequired[str]
+
+
+class DeveloperMessageParam(TypedDict):
+    """Instructions, by their newer name."""
+
+    role: Literal["developer"]
+    content: str | list[dict[str, Any]]
+    name: NotRequired[str]
+
+
+class UserMessageParam(TypedDict):
+    """What the user said."""
+
+    role: Literal["user"]
+    content: str | list[dict[str, Any]]
+    name: NotRequired[str]
+
+
+class AssistantMessageParam(TypedDict, total=False):
+    """What the assistant said, or called."""
+
+    role: Required[Literal["assistant"]]
+    content: str | list[dict[str, Any]] | None
+    name: str
+    refusal: str | None
+    tool_calls: list[ToolCallParam]
+    reasoning_content: str | None
+    reasoning: str | None
+
+
+class AssistantMessageForTrainingParam(AssistantMessageParam, total=False):
+    """The same with its tokens."""
+
+    prompt_token_ids: Required[list[int]]
+    generation_token_ids: Required[list[int]]
+    generation_log_probs: Required[list[float]]
+    routed_experts: Any
+
+
+class ToolMessageParam(TypedDict):
+    """What a tool answered."""
+
+    role: Literal["tool"]
+    content: str | list[dict[str, Any]]
+    tool_call_id: str
+
+
+MessageParam = (
+    AssistantMessageForTrainingParam
+    | AssistantMessageParam
+    | SystemMessageParam
+    | DeveloperMessageParam
+    | UserMessageParam
+    | ToolMessageParam
+)
+
+
+class ChatCompletionCreateParams(BaseModel):
+    """What a model server is asked, in Chat Completions form; unknown fields are ignored."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    messages: list[dict[str, Any]]
+    model: str | None = None
+    audio: dict[str, Any] | None = None
+    frequency_penalty: float | None = None
+    logit_bias: dict[str, int] | None = None
+    logprobs: bool | None = None
+    max_completion_tokens: int | None = None
+    max_tokens: int | None = None
+    metadata: dict[str, str] | None = None
+    modalities: list[str] | None = None
+    n: int | None = None
+    parallel_tool_calls: bool | None = None
+    presence_penalty: float | None = None
+    reasoning_effort: str | None = None
+    response_format: dict[str, Any] | None = None
+    seed: int | None = None
+    service_tier: str | None = None
+    stop: str | list[str] | None = None
+    store: bool | None = None
+    stream: bool | None = None
+    stream_options: dict[str, Any] | None = None
+    temperature: float | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    tools: list[dict[str, Any]] | None = None
+    top_logprobs: int | None = None
+    top_p: float | None = None
+    user: str | None = None
+    verbosity: str | None = None
+
+
+class Function(WireModel):
+    """The function of a tool call: `arguments` is the JSON text that the model wrote."""
+
+    arguments: str
+    name: str
+
+
+class MessageToolCall(TaggedModel):
+    """A tool call in a message that was received."""
+
+    id: str
+    function: Function
+    type: Literal["function"] = "function"
+
+
+class ChatMessage(WireModel):
+    """The assistant's message."""
+
+    role: Literal["assistant"] = "assistant"
+    content: str | None = None
+    refusal: str | None = None
+    tool_calls: list[MessageToolCall] | None = None
+    annotations: list[Any] | None = None
+
+
+class ChatMessageForTraining(ChatMessage):
+    """The same with its tokens."""
+
+    prompt_token_ids: list[int]
+    generation_token_ids: list[int]
+    generation_log_probs: list[float]
+    routed_experts: Any = None
+
+
+class Choice(WireModel):
+    """One of the answers."""
+
+    finish_reason: str
+    index: int
+    message: ChatMessageForTraining | ChatMessage
+    logprobs: Any = None
+
+
+class CompletionUsage(WireModel):
+    """Token counts of one call."""
+
+    completion_tokens: int = 0
+    prompt_tokens: int = 0
+    total_tokens: int = 0
+
+
+class ChatCompletion(WireModel):
+    """What a model server answers, in Chat Completions form."""
+
+    id: str
+    choices: list[Choice]
+    created: int
+    model: str
+    object: Literal["chat.completion"] = "chat.completion"
+    usage: CompletionUsage | None = None
+    service_tier: str | None = None
+    system_fingerprint: str | None = None

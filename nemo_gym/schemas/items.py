@@ -1,0 +1,314 @@
+"""Messages, tool calls, reasoning: what a request and a response of the Responses API are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Discriminator, Field, JsonValue, Tag, model_validator
+
+from nemo_gym.schemas.base import TaggedModel, WireModel
+
+Status = Literal["in_progress", "completed", "incomplete"]
+Role = Literal["user", "assistant", "system", "developer"]
+
+
+class InputText(TaggedModel):
+    """Text given to the model."""
+
+    text: str
+    type: Literal["input_text"] = "input_text"
+
+
+class InputImage(TaggedModel):
+    """An image given to the model, by address or by file."""
+
+    type: Literal["input_image"] = "input_image"
+    detail: Literal["low", "high", "auto", "original"] | None = "auto"
+    image_url: str | None = None
+    file_id: str | None = None
+
+
+class InputFile(TaggedModel):
+    """A file given to the model, inline, by address or by id."""
+
+    type: Literal["input_file"] = "input_file"
+    file_data: str | None = None
+    file_id: str | None = None
+    file_url: str | None = None
+    filename: str | None = None
+
+
+class InputAudio(TaggedModel):
+    """Sound given to the model: `input_audio` holds base64 `data` and a `format`."""
+
+    type: Literal["input_audio"] = "input_audio"
+    input_audio: dict[str, Any]
+
+
+class InputVideo(TaggedModel):
+    """A video given to the model; exactly one of `video_url` and `video` is set."""
+
+    type: Literal["input_video"] = "input_video"
+    video_url: Any = None
+    video: Any = None
+
+    @model_validator(mode="after")
+    def _one_source(self) -> InputVideo:
+        if (self.video_url is None) == (self.video is None):
+            raise ValueError("an input_video part needs exactly one of 'video_url' and 'video'")
+        return self
+
+
+class OutputText(TaggedModel):
+    """Text written by the model."""
+
+    annotations: list[Any] = Field(default_factory=list)
+    text: str
+    type: Literal["output_text"] = "output_text"
+    logprobs: list[Any] | None = None
+
+    tags: ClassVar[tuple[str, ...]] = ("type", "annotations")
+
+
+class OutputRefusal(TaggedModel):
+    """The model's word that it will not answer."""
+
+    refusal: str
+    type: Literal["refusal"] = "refusal"
+
+
+InputPart = Annotated[
+    InputText | InputImage | InputFile | InputAudio | InputVideo | OutputText | OutputRefusal,
+    Field(discriminator="type"),
+]
+OutputPart = Annotated[OutputText | OutputRefusal, Field(discriminator="type")]
+
+
+class EasyInputMessage(TaggedModel):
+    """A message in its short form: a role and a text, or a list of parts."""
+
+    content: str | list[InputPart]
+    role: Role
+    type: Literal["message"] = "message"
+
+
+class Message(TaggedModel):
+    """A message in its long form: a list of parts, and a status."""
+
+    content: list[InputPart]
+    role: Literal["user", "system", "developer"]
+    status: Status | None = None
+    type: Literal["message"] = "message"
+
+
+class OutputMessage(TaggedModel):
+    """What the assistant said."""
+
+    id: str
+    content: list[OutputPart]
+    role: Literal["assistant"] = "assistant"
+    status: Status = "completed"
+    type: Literal["message"] = "message"
+
+    tags: ClassVar[tuple[str, ...]] = ("type", "role", "status")
+
+    @property
+    def text(self) -> str:
+        """The text parts, joined."""
+        return "".join(part.text for part in self.content if isinstance(part, OutputText))
+
+
+class FunctionToolCall(TaggedModel):
+    """The model's wish to call a tool; `arguments` is the JSON text that it wrote."""
+
+    arguments: str
+    call_id: str
+    name: str
+    type: Literal["function_call"] = "function_call"
+    id: str | None = None
+    status: Status | None = None
+
+
+class FunctionCallOutput(TaggedModel):
+    """What the tool answered to the call of the same `call_id`."""
+
+    call_id: str
+    output: str | list[Any]
+    type: Literal["function_call_output"] = "function_call_output"
+    id: str | None = None
+    status: Status | None = None
+
+
+class Summary(TaggedModel):
+    """One paragraph of reasoning."""
+
+    text: str
+    type: Literal["summary_text"] = "summary_text"
+
+
+class ReasoningItem(TaggedModel):
+    """What the model thought before it spoke."""
+
+    id: str
+    summary: list[Summary]
+    type: Literal["reasoning"] = "reasoning"
+    encrypted_content: str | None = None
+    content: list[Any] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _ignore_status(cls, data: Any) -> Any:
+        # Endpoints send a status here; sent back to them, some refuse it.
+        if isinstance(data, dict) and "status" in data:
+            return {key: value for key, value in data.items() if key != "status"}
+        return data
+
+    @property
+    def text(self) -> str:
+        """The summary's paragraphs."""
+        return "\n".join(part.text for part in self.summary)
+
+
+class HostedItem(WireModel):
+    """An item of a tool that runs at the endpoint; kept as it came."""
+
+    type: Literal[
+        "mcp_call", "mcp_list_tools", "mcp_approval_request", "mcp_approval_response", "file_search_call",
+        "web_search_call", "computer_call", "computer_call_output", "image_generation_call", "code_interpreter_call",
+        "local_shell_call", "local_shell_call_output", "shell_call", "shell_call_output", "apply_patch_call",
+        "apply_patch_call_output", "custom_tool_call", "custom_tool_call_output", "item_reference", "compaction",
+        "tool_search_call", "tool_search_output", "additional_tools",
+    ]  # fmt: skip
+
+
+TOKEN_METADATA_FIELDS = ("prompt_token_ids", "generation_token_ids", "generation_log_probs", "routed_experts")
+REQUIRED_TOKEN_METADATA_FIELDS = TOKEN_METADATA_FIELDS[:3]
+
+
+class TokenIDLogProbMixin(WireModel):
+    """The tokens behind an item, for training.
+
+    `prompt_token_ids` and `generation_token_ids` are token ids, `generation_log_probs` natural logarithms,
+    one per generated token. `routed_experts` is what a mixture-of-experts router chose, as the engine sent it.
+    """
+
+    prompt_token_ids: list[int]
+    generation_token_ids: list[int]
+    generation_log_probs: list[float]
+    routed_experts: str | list[Any] | None = None
+
+
+class EasyInputMessageForTraining(TokenIDLogProbMixin, EasyInputMessage):
+    """A short message with its tokens."""
+
+
+class MessageForTraining(TokenIDLogProbMixin, Message):
+    """A long message with its tokens."""
+
+
+class OutputMessageForTraining(TokenIDLogProbMixin, OutputMessage):
+    """An assistant message with its tokens."""
+
+
+class FunctionToolCallForTraining(TokenIDLogProbMixin, FunctionToolCall):
+    """A tool call with its tokens."""
+
+
+class ReasoningItemForTraining(TokenIDLogProbMixin, ReasoningItem):
+    """Reasoning with its tokens."""
+
+
+RESPONSES_TO_TRAIN: dict[type[WireModel], type[WireModel]] = {
+    EasyInputMessage: EasyInputMessageForTraining,
+    Message: MessageForTraining,
+    OutputMessage: OutputMessageForTraining,
+    FunctionToolCall: FunctionToolCallForTraining,
+    ReasoningItem: ReasoningItemForTraining,
+}
+
+
+def training_variant_of(cls: type[WireModel]) -> type[WireModel]:
+    """The class that also carries tokens; a class that does already is its own variant."""
+    return cls if issubclass(cls, TokenIDLogProbMixin) else RESPONSES_TO_TRAIN[cls]
+
+
+_TAG_OF_CLASS: dict[type, str] = {
+    EasyInputMessage: "easy_message",
+    Message: "message",
+    OutputMessage: "output_message",
+    FunctionToolCall: "function_call",
+    FunctionCallOutput: "function_call_output",
+    ReasoningItem: "reasoning",
+    HostedItem: "hosted",
+    EasyInputMessageForTraining: "easy_message_tokens",
+    MessageForTraining: "message_tokens",
+    OutputMessageForTraining: "output_message_tokens",
+    FunctionToolCallForTraining: "function_call_tokens",
+    ReasoningItemForTraining: "reasoning_tokens",
+}
+_CALLS_AND_REASONING = frozenset({"function_call", "function_call_output", "reasoning"})
+
+
+def _tag(item: Any, *, type_is_required: bool) -> str | None:
+    """Which class of the union reads this item; None (an error that lists the tags) where none does."""
+    if not isinstance(item, dict):
+        return next((_TAG_OF_CLASS[cls] for cls in type(item).__mro__ if cls in _TAG_OF_CLASS), None)
+    kind = item.get("type", None if type_is_required else "message")
+    if kind == "message":
+        tag = _message_tag(item)
+    elif kind in _CALLS_AND_REASONING:
+        tag = str(kind)
+    else:
+        return "hosted" if isinstance(kind, str) else None
+    carries_tokens = any(field in item for field in REQUIRED_TOKEN_METADATA_FIELDS)
+    return f"{tag}_tokens" if carries_tokens and tag != "function_call_output" else tag
+
+
+def _message_tag(item: dict[str, Any]) -> str:
+    content = item.get("content")
+    if item.get("role", "assistant") == "assistant" and "id" in item and isinstance(content, list):
+        return "output_message"
+    if "status" in item and isinstance(content, list) and item.get("role") != "assistant":
+        return "message"
+    return "easy_message"
+
+
+def _input_tag(item: Any) -> str | None:
+    return _tag(item, type_is_required=False)
+
+
+def _output_tag(item: Any) -> str | None:
+    return _tag(item, type_is_required=True)
+
+
+AnyItem = (
+    Annotated[EasyInputMessage, Tag("easy_message")]
+    | Annotated[Message, Tag("message")]
+    | Annotated[OutputMessage, Tag("output_message")]
+    | Annotated[FunctionToolCall, Tag("function_call")]
+    | Annotated[FunctionCallOutput, Tag("function_call_output")]
+    | Annotated[ReasoningItem, Tag("reasoning")]
+    | Annotated[HostedItem, Tag("hosted")]
+    | Annotated[EasyInputMessageForTraining, Tag("easy_message_tokens")]
+    | Annotated[MessageForTraining, Tag("message_tokens")]
+    | Annotated[OutputMessageForTraining, Tag("output_message_tokens")]
+    | Annotated[FunctionToolCallForTraining, Tag("function_call_tokens")]
+    | Annotated[ReasoningItemForTraining, Tag("reasoning_tokens")]
+)
+InputItem = Annotated[AnyItem, Discriminator(_input_tag)]
+"""An item of a request; a message may leave out its `type`."""
+OutputItem = Annotated[AnyItem, Discriminator(_output_tag)]
+"""An item of a response; its `type` must be there."""
+
+
+def last_text(items: Iterable[Any]) -> str:
+    """The text of the last assistant message, reasoning left out; empty where there is none."""
+    for item in reversed(list(items)):
+        if isinstance(item, OutputMessage):
+            return item.text
+    return ""
+
+
+ToolDefinition = dict[str, JsonValue]
+"""A tool of a request: `{type: function, name, description, parameters (JSON Schema), strict}`, or a hosted one."""

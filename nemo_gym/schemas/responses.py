@@ -1,0 +1,186 @@
+"""A request and a response of the Responses API."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal, Self, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from nemo_gym.schemas.base import WireModel
+from nemo_gym.schemas.items import FunctionToolCall, InputItem, OutputItem, OutputMessage, last_text
+
+
+def _checked_tool(tool: dict[str, Any]) -> dict[str, Any]:
+    if not isinstance(tool.get("type"), str):
+        raise ValueError("a tool needs a 'type', such as \"function\"")
+    if tool["type"] == "function" and not isinstance(tool.get("name"), str):
+        raise ValueError("a function tool needs a 'name'")
+    return tool
+
+
+ToolParam = Annotated[dict[str, Any], AfterValidator(_checked_tool)]
+
+
+class ResponseCreateParams(BaseModel):
+    """What a model server is asked: the conversation so far, the tools, how to sample.
+
+    Unknown fields are refused; `stream` may only be false.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    input: str | list[InputItem]
+    background: bool | None = None
+    context_management: list[dict[str, Any]] | None = None
+    conversation: str | dict[str, Any] | None = None
+    include: list[str] | None = None
+    instructions: str | None = None
+    max_output_tokens: int | None = None
+    max_tool_calls: int | None = None
+    metadata: dict[str, str] | None = None
+    model: str | None = None
+    parallel_tool_calls: bool | None = True
+    previous_response_id: str | None = None
+    prompt: dict[str, Any] | None = None
+    prompt_cache_key: str | None = None
+    prompt_cache_retention: str | None = None
+    reasoning: dict[str, Any] | None = None
+    safety_identifier: str | None = None
+    service_tier: str | None = None
+    store: bool | None = None
+    stream: Literal[False] | None = None
+    stream_options: dict[str, Any] | None = None
+    temperature: float | None = None
+    text: dict[str, Any] | None = None
+    tool_choice: str | dict[str, Any] = "auto"
+    tools: list[ToolParam] = Field(default_factory=list)
+    top_logprobs: int | None = None
+    top_p: float | None = None
+    truncation: Literal["auto", "disabled"] | None = None
+    user: str | None = None
+
+    @property
+    def input_items(self) -> list[InputItem]:
+        """The conversation as items; a bare string is one user message."""
+        if isinstance(self.input, str):
+            return _items_of_text(self.input)
+        return self.input
+
+
+def _items_of_text(text: str) -> list[InputItem]:
+    from nemo_gym.schemas.items import EasyInputMessage
+
+    return [EasyInputMessage(role="user", content=text)]
+
+
+class InputTokensDetails(WireModel):
+    """Where the input tokens came from."""
+
+    cached_tokens: int | None = 0
+
+
+class OutputTokensDetails(WireModel):
+    """What the output tokens were for."""
+
+    reasoning_tokens: int | None = 0
+
+
+class ResponseUsage(WireModel):
+    """Token counts of one call, or summed over several."""
+
+    input_tokens: int = 0
+    input_tokens_details: InputTokensDetails = Field(default_factory=InputTokensDetails)
+    output_tokens: int = 0
+    output_tokens_details: OutputTokensDetails = Field(default_factory=OutputTokensDetails)
+    total_tokens: int = 0
+
+    @classmethod
+    def sum_from_list(cls, usages: Iterable[Self | None]) -> Self | None:
+        """The sum of all that is known; None where nothing is."""
+        total: Self | None = None
+        for usage in usages:
+            total = accumulate_response_usage(total, usage)
+        return total
+
+
+UsageT = TypeVar("UsageT", bound=ResponseUsage)
+
+
+def _add(left: int | None, right: int | None) -> int | None:
+    return right if left is None else left if right is None else left + right
+
+
+def accumulate_response_usage(total: UsageT | None, additional: UsageT | None) -> UsageT | None:
+    """The two together; a side that is None counts for nothing, and neither is changed."""
+    if total is None or additional is None:
+        return additional if total is None else total
+    return type(total)(
+        input_tokens=total.input_tokens + additional.input_tokens,
+        input_tokens_details=InputTokensDetails(
+            cached_tokens=_add(total.input_tokens_details.cached_tokens, additional.input_tokens_details.cached_tokens)
+        ),
+        output_tokens=total.output_tokens + additional.output_tokens,
+        output_tokens_details=OutputTokensDetails(
+            reasoning_tokens=_add(
+                total.output_tokens_details.reasoning_tokens, additional.output_tokens_details.reasoning_tokens
+            )
+        ),
+        total_tokens=total.total_tokens + additional.total_tokens,
+    )
+
+
+class IncompleteDetails(WireModel):
+    """Why a response stopped before its end."""
+
+    reason: str | None = None
+
+
+class Response(WireModel):
+    """What a model server answers, or an agent: everything that was said and called, in order."""
+
+    id: str
+    created_at: float
+    model: str
+    object: Literal["response"] = "response"
+    output: list[OutputItem]
+    parallel_tool_calls: bool = True
+    tool_choice: Any = "auto"
+    tools: list[WireModel] = Field(default_factory=list)
+    error: WireModel | None = None
+    incomplete_details: IncompleteDetails | None = None
+    instructions: str | list[Any] | None = None
+    metadata: dict[str, str] | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    background: bool | None = None
+    conversation: Any = None
+    max_output_tokens: int | None = None
+    max_tool_calls: int | None = None
+    previous_response_id: str | None = None
+    prompt: Any = None
+    prompt_cache_key: str | None = None
+    reasoning: Any = None
+    safety_identifier: str | None = None
+    service_tier: str | None = None
+    status: str | None = None
+    text: Any = None
+    top_logprobs: int | None = None
+    truncation: str | None = None
+    usage: ResponseUsage | None = None
+    user: str | None = None
+
+    @property
+    def output_text(self) -> str:
+        """All assistant texts, joined."""
+        return "".join(item.text for item in self.output if isinstance(item, OutputMessage))
+
+    @property
+    def last_text(self) -> str:
+        """The text of the last assistant message, reasoning left out; empty where there is none."""
+        return last_text(self.output)
+
+    @property
+    def tool_calls(self) -> list[FunctionToolCall]:
+        """Every tool call, in order."""
+        return [item for item in self.output if isinstance(item, FunctionToolCall)]

@@ -1,0 +1,131 @@
+"""The messages of one rollout: seed, run, verify, aggregate; and the key that names it."""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from typing import Any, NamedTuple, Self
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from nemo_gym.schemas.responses import Response, ResponseCreateParams
+
+TASK_INDEX_KEY = "_ng_task_index"
+ROLLOUT_INDEX_KEY = "_ng_rollout_index"
+ATTEMPT_INDEX_KEY = "_ng_attempt_index"
+ROLLOUT_ID_KEY = "_ng_rollout_id"
+AGENT_REF_KEY = "agent_ref"
+SKILLS_REF_KEY = "skills_ref"
+FAILURE_CLASS_KEY = "_ng_failure_class"
+NO_PERSIST_KEY = "_ng_no_persist"
+TERMINAL_KEY = "_ng_failure_terminal"
+FAILURE_MESSAGE_KEY = "_ng_failure_message"
+FAILURE_SERVER_KEY = "_ng_failure_server"
+
+ROLLOUT_HEADER = "x-nemo-gym-rollout"
+"""Carries the rollout's id along every call between our servers."""
+
+ROLLOUT_ID_PATTERN = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+
+
+class RolloutKey(NamedTuple):
+    """Which attempt at which repeat of which task."""
+
+    task: int
+    repeat: int
+    attempt: int = 0
+
+    @classmethod
+    def of_row(cls, row: dict[str, Any]) -> Self | None:
+        """The key that a row carries; None where it carries none."""
+        task, repeat = row.get(TASK_INDEX_KEY), row.get(ROLLOUT_INDEX_KEY)
+        if not isinstance(task, int) or not isinstance(repeat, int):
+            return None
+        return cls(task, repeat, int(row.get(ATTEMPT_INDEX_KEY) or 0))
+
+    @property
+    def rollout_id(self) -> str:
+        """The published form: `<task>-<repeat>`, then `-a<attempt>` for a retry."""
+        return f"{self.task}-{self.repeat}" + (f"-a{self.attempt}" if self.attempt else "")
+
+
+def rollout_id_of_row(row: dict[str, Any]) -> str | None:
+    """The row's own rollout id, or the one its key makes; None where it has neither.
+
+    An explicit id that is not a legal one (`ROLLOUT_ID_PATTERN`) raises `ValueError`.
+    """
+    explicit = row.get(ROLLOUT_ID_KEY)
+    if explicit is None:
+        key = RolloutKey.of_row(row)
+        return key.rollout_id if key else None
+    if not isinstance(explicit, str) or not ROLLOUT_ID_PATTERN.match(explicit):
+        raise ValueError(f"{ROLLOUT_ID_KEY} {explicit!r} is not a rollout id: letters, digits, '.', '_' and '-' only")
+    attempt = int(row.get(ATTEMPT_INDEX_KEY) or 0)
+    return explicit + (f"-a{attempt}" if attempt else "")
+
+
+class BaseRunRequest(BaseModel):
+    """A dataset row as the agent receives it. Subclasses type the further fields that they use."""
+
+    responses_create_params: ResponseCreateParams
+
+
+class BaseVerifyRequest(BaseRunRequest):
+    """The row, and what the agent did with it."""
+
+    response: Response
+
+
+class BaseVerifyResponse(BaseVerifyRequest):
+    """The row, the response and the reward."""
+
+    reward: float
+
+    @classmethod
+    def grade(cls, body: BaseVerifyRequest, reward: float, **fields: Any) -> Graded:
+        """A verify response that echoes the whole request, its extra fields too, and adds `fields` to it."""
+        return Graded.model_construct(
+            **{name: getattr(body, name) for name in type(body).model_fields}, reward=reward, **fields
+        )
+
+
+class Graded(BaseVerifyResponse):
+    """A graded rollout that may carry any further field; `BaseVerifyResponse.grade` makes them."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class BaseMultiRewardVerifyResponse(BaseVerifyResponse):
+    """A reward, and the parts it was made of."""
+
+    reward_components: dict[str, float]
+
+
+class BaseSeedSessionRequest(BaseModel):
+    """The row, before the rollout begins. Subclasses type the fields that they use."""
+
+
+class BaseSeedSessionResponse(BaseModel):
+    """What the agent is told of the new session."""
+
+
+class AggregateMetricsRequest(BaseModel):
+    """All verify responses of an agent, without their texts."""
+
+    verify_responses: list[dict[str, Any]]
+
+
+class AggregateMetrics(BaseModel):
+    """Metrics per task, per agent, and the few that stand for the rest."""
+
+    group_level_metrics: list[dict[str, Any]] = Field(default_factory=list)
+    agent_metrics: dict[str, Any] = Field(default_factory=dict)
+    key_metrics: dict[str, Any] = Field(default_factory=dict)
+
+
+class ReverifyMode(str, Enum):
+    """Whether a stored rollout can be graded again without its session."""
+
+    STATELESS = "stateless"
+    UNSUPPORTED = "unsupported"
+    UNKNOWN = "unknown"
