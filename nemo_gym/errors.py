@@ -13,6 +13,7 @@ NemoGymError
 │  ├─ ModelFailed, AgentFailed, EnvironmentFailed, JudgeFailed
 ├─ ToolError              the model: told as the tool's answer
 └─ ServerCallError        a call between servers that brought no usable answer
+   └─ EndpointError        the same of a model endpoint outside
 
 Anything else is a bug of ours, and keeps its traceback.
 """
@@ -90,6 +91,10 @@ class LaunchError(UserError):
     """A server did not come up, or went away while it was needed."""
 
 
+class HeadServerNotFoundError(LaunchError, ValueError):
+    """No head server answers where one was looked for."""
+
+
 class DataError(UserError, ValueError):
     """A row or a file that cannot be used as it is."""
 
@@ -144,3 +149,15 @@ class ServerCallError(NemoGymError):
     def __init__(self, message: str, *, was_sent: bool = True) -> None:
         super().__init__(message)
         self.was_sent = was_sent
+
+
+class EndpointError(ServerCallError):
+    """A model endpoint brought no usable answer, however often it was asked.
+
+    `status` is its HTTP status, None where no answer came; `body` is the beginning of what it said.
+    """
+
+    def __init__(self, message: str, *, status: int | None = None, body: str = "", was_sent: bool = True) -> None:
+        super().__init__(message, was_sent=was_sent)
+        self.status = status
+        self.body = body

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from nemo_gym.config.settings import ServerType
+from nemo_gym.config.suggestions import did_you_mean, did_you_mean_or_all
+from nemo_gym.errors import ServerRefNotFoundError
 
 
 class Origin(NamedTuple):
@@ -27,6 +30,21 @@ class Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
 
 
+LICENSES = (
+    "Apache 2.0",
+    "MIT",
+    "Creative Commons Attribution 4.0 International",
+    "Creative Commons Attribution-ShareAlike 4.0 International",
+    "CC BY-SA 4.0",
+    "CC BY-NC 3.0",
+    "NVIDIA Internal Use Only, Do Not Distribute",
+    "NVIDIA Evaluation Dataset License Agreement",
+    "TBD",
+    "GNU General Public License v3.0",
+)
+"""What the licence of training data may be called."""
+
+
 class DatasetSource(Frozen):
     """Where a dataset can be fetched."""
 
@@ -36,18 +54,75 @@ class DatasetSource(Frozen):
     version: str | None = None
     artifact_fpath: str | None = None
 
+    @model_validator(mode="after")
+    def _names_what_its_hub_needs(self) -> Self:
+        needed = ("repo_id",) if self.type == "huggingface" else ("dataset_name", "version", "artifact_fpath")
+        absent = [name for name in needed if getattr(self, name) is None]
+        if absent:
+            raise ValueError(f"a {self.type} source needs {' and '.join(absent)}")
+        return self
+
+
+_OLD_SOURCES = {"huggingface": "huggingface_identifier", "gitlab": "gitlab_identifier"}
+
 
 class DatasetConfig(Frozen):
-    """One dataset of an agent."""
+    """One dataset of an agent. Keys beyond these are ignored."""
 
     name: str
     type: Literal["train", "validation", "example", "benchmark"]
     jsonl_fpath: str
     num_repeats: int = Field(default=1, ge=1)
-    license: str | None = None
+    license: str | None = Field(default=None, validate_default=True)
+    """Has to be one of `LICENSES` where it is a model's training data, and is not looked at elsewhere."""
     source: DatasetSource | None = None
+    huggingface_identifier: DatasetSource | None = None
+    """The old form of `source`; kept in step with it, both ways."""
+    gitlab_identifier: DatasetSource | None = None
+    """The old form of `source`; the two old forms may stand side by side."""
     prompt_config: str | None = None
     prepare_script: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _source_and_its_old_forms_agree(cls, data: Any) -> Any:
+        if not isinstance(data, Mapping):
+            return data
+        data = dict(data)
+        for hub, old in _OLD_SOURCES.items():
+            if isinstance(data.get(old), Mapping):
+                warnings.warn(
+                    f"{old} is deprecated; write source: {{type: {hub}, …}}", DeprecationWarning, stacklevel=2
+                )
+                data[old] = {**data[old], "type": hub}
+                if data.get("source") is None:
+                    data["source"] = data[old]
+        source = data.get("source")
+        if isinstance(source, Mapping) and source.get("type") in _OLD_SOURCES:
+            data.setdefault(_OLD_SOURCES[source["type"]], source)
+        return data
+
+    @model_validator(mode="before")
+    @classmethod
+    def _licence_counts_for_training_data_only(cls, data: Any) -> Any:
+        if (
+            isinstance(data, Mapping)
+            and data.get("type") in ("example", "benchmark")
+            and data.get("license") is not None
+        ):
+            return {**data, "license": str(data["license"])}
+        return data
+
+    @field_validator("license")
+    @classmethod
+    def _training_data_has_a_licence(cls, license_: str | None, info: ValidationInfo) -> str | None:
+        kind = info.data.get("type")
+        if kind not in ("train", "validation") or license_ in LICENSES:
+            return license_
+        names = "; ".join(LICENSES)
+        if license_ is None:
+            raise ValueError(f"the licence of a {kind} dataset has to be told: one of {names}")
+        raise ValueError(f"'{license_}' is none of the licences: {names}.{did_you_mean(license_, LICENSES)}")
 
 
 class ServerConfig(Frozen):
@@ -61,12 +136,13 @@ class ServerConfig(Frozen):
     folder: Path
     """`<root>/<type>/<implementation>`, where the entrypoint lies."""
     host: str
-    port: int
+    port: int = 0
     """0 until the launcher has bound a socket, where no port was asked for."""
     port_is_fixed: bool = False
     num_workers: int | None = None
     settings: dict[str, Any]
-    """The whole block under the implementation, interpolations resolved, as plain Python values."""
+    """The block under the implementation, interpolations resolved, as plain Python values; an agent's also
+    holds what the whole run says of skipping verification. The address is not in it unless the YAML gave it."""
     origins: Mapping[str, Origin] = Field(default_factory=dict, repr=False)
     """Where each dotted key below the block (`datasets.0.name`) was written; "" is the block itself."""
     datasets: tuple[DatasetConfig, ...] = ()
@@ -81,9 +157,16 @@ class HeadConfig(Frozen):
     """Where the head server listens."""
 
     host: str = "127.0.0.1"
-    port: int = 11000
+    port: int = Field(default=11000, ge=0, le=65535)
     port_is_fixed: bool = False
     expose_secrets: bool = False
+
+
+class PortRange(NamedTuple):
+    """The ports, both ends included, among which servers without a port of their own get theirs."""
+
+    low: int
+    high: int
 
 
 class RunConfig(Frozen):
@@ -91,6 +174,10 @@ class RunConfig(Frozen):
 
     servers: Mapping[str, ServerConfig]
     head: HeadConfig = HeadConfig()
+    aliases: Mapping[str, str] = Field(default_factory=dict)
+    """Other names of agents (`environment_servers` blocks), each with the instance it stands for."""
+    port_range: PortRange | None = None
+    """None where any free port will do."""
     plain: Mapping[str, Any] = Field(default_factory=dict)
     """Top-level values that are no servers, interpolations resolved; those that cannot be are left out."""
     raw: Mapping[str, Any] = Field(default_factory=dict, repr=False)
@@ -101,3 +188,12 @@ class RunConfig(Frozen):
     def servers_of(self, type_: ServerType) -> list[ServerConfig]:
         """The servers of one tier, in the order of the configuration."""
         return [server for server in self.servers.values() if server.type == type_]
+
+    def server(self, name: str) -> ServerConfig:
+        """The server of this name, or of the agent that this name is an alias for. Raises ServerRefNotFoundError."""
+        found = self.servers.get(self.aliases.get(name, name))
+        if found is None:
+            known = [*self.servers, *self.aliases]
+            hint = did_you_mean_or_all(name, known, "servers")
+            raise ServerRefNotFoundError(f"There is no server '{name}' in this configuration.{hint}")
+        return found

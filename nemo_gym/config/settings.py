@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 from typing import ClassVar, Literal
 
 from pydantic import BaseModel
@@ -13,7 +13,7 @@ ServerType = Literal["resources_servers", "responses_api_agents", "responses_api
 SERVER_TYPES: tuple[ServerType, ...] = ("resources_servers", "responses_api_agents", "responses_api_models")
 
 
-class Domain(str, Enum):
+class Domain(StrEnum):
     """What an environment is about."""
 
     MATH = "math"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from enum import Enum
+from enum import StrEnum
 from typing import Any, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -123,7 +123,7 @@ class AggregateMetrics(BaseModel):
     key_metrics: dict[str, Any] = Field(default_factory=dict)
 
 
-class ReverifyMode(str, Enum):
+class ReverifyMode(StrEnum):
     """Whether a stored rollout can be graded again without its session."""
 
     STATELESS = "stateless"

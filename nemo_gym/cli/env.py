@@ -1,0 +1,149 @@
+"""Commands on servers and environments: start, status, init, test, resolve, validate."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import orjson
+
+from nemo_gym import paths
+from nemo_gym.cli import running
+from nemo_gym.cli.options import Options, settings_from
+from nemo_gym.cli.settings import EntrypointSettings, NoSettings, StartSettings, StatusSettings, TestSettings
+from nemo_gym.errors import DataError
+from nemo_gym.launcher.warm import WarmStarter, is_supported
+
+
+class _Stopped(Exception):
+    """SIGTERM or SIGHUP was received."""
+
+
+def start(words: list[str]) -> int:
+    """Start the servers of a config and keep them up until Ctrl-C, SIGTERM, or until one of them ends."""
+    options = Options("ng_run", "Start the servers of a config and keep them up.", StartSettings, takes_model=True)
+    line = options.read(words)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _stop)
+    # Started before the YAML is read: its imports take longer than everything else together.
+    starter = WarmStarter() if is_supported() else None
+    try:
+        return _keep_up(line.paths, line.overrides, starter)
+    except (KeyboardInterrupt, _Stopped):
+        return 0
+    finally:
+        if starter is not None:
+            starter.close()
+
+
+def _keep_up(files: list[str], overrides: list[str], starter: WarmStarter | None) -> int:
+    from nemo_gym import config
+
+    run = config.load(files, overrides, require_servers=True)
+    settings = settings_from(StartSettings, run.plain)
+    with running.launch_for(run, settings, starter, on_line=running.print_line) as servers:
+        if settings.dry_run:
+            running.say(f"{len(run.servers)} servers can be started")
+            return 0
+        running.await_model_endpoints(servers, settings.model_endpoint_readiness_timeout_seconds)
+        running.say(f"{len(run.servers)} / {len(run.servers)} servers ready")
+        running.show_instances(servers.instances)
+        running.say(f"head server: http://{servers.run.head.host}:{servers.run.head.port}   (Ctrl-C stops all)")
+        while True:
+            servers.watch(timeout_s=3600.0)
+
+
+def status(words: list[str]) -> int:
+    """Show every server of the run that is up, and whether it answers; exit code 1 if one does not."""
+    options = Options("ng_status", "Show which servers run, and whether they answer.", StatusSettings)
+    from nemo_gym import config
+
+    line = options.read(words)
+    run = config.load(line.paths, line.overrides)
+    settings = settings_from(
+        StatusSettings, {**run.plain, "json": run.plain.get("json", run.plain.get("as_json", False))}
+    )
+    servers = running.ask_head(running.find_head(run), "/server_instances")
+    if settings.as_json:
+        running.say(orjson.dumps(servers, option=orjson.OPT_INDENT_2).decode())
+    else:
+        running.show_status(servers)
+    return 0 if all(server["status"] == "success" for server in servers) else 1
+
+
+def resolve(words: list[str]) -> int:
+    """Print the merged configuration as YAML, secrets masked."""
+    options = Options(
+        "ng_dump_config", "Print the merged config as YAML, secrets masked.", NoSettings, takes_model=True
+    )
+    from nemo_gym import config
+
+    line = options.read(words)
+    running.say(config.masked_yaml(config.load(line.paths, line.overrides)).rstrip())
+    return 0
+
+
+def validate(words: list[str]) -> int:
+    """Check a configuration, down to the settings that each server's own class types."""
+    options = Options(
+        "ng_validate", "Check a config, down to each server's own settings.", NoSettings, takes_model=True
+    )
+    from nemo_gym import config
+
+    line = options.read(words)
+    run = config.load(line.paths, line.overrides, require_servers=True)
+    from nemo_gym.launcher import launch
+
+    with launch(run, dry_run=True):
+        pass
+    names = ", ".join(run.servers)
+    running.say(f"✓ {len(run.servers)} servers: {names}")
+    return 0
+
+
+def init(words: list[str]) -> int:
+    """Write the folder of a new environment: it lints, passes its own test and scores rollouts as it stands."""
+    options = Options(
+        "ng_init_resources_server", "Write the folder of a new environment.", EntrypointSettings, takes_config=False
+    )
+    from nemo_gym import config
+    from nemo_gym.scaffold import scaffold
+
+    line = options.read(words)
+    settings = settings_from(EntrypointSettings, config.load(line.paths, line.overrides, skip_dotenv=True).plain)
+    made = scaffold(settings.entrypoint, Path.cwd())
+    running.say(made.next_steps)
+    return 0
+
+
+def test(words: list[str]) -> int:
+    """Run the tests of one environment with pytest; its exit code."""
+    options = Options("ng_test", "Run the tests of one environment.", TestSettings, takes_config=False)
+    from nemo_gym import config
+
+    line = options.read(words)
+    settings = settings_from(TestSettings, config.load(line.paths, line.overrides, skip_dotenv=True).plain)
+    folder = _folder_of(settings.entrypoint)
+    code = subprocess.run([sys.executable, "-m", "pytest", str(folder / "tests")], check=False).returncode
+    if settings.should_validate_data:
+        from nemo_gym.data.examples import check_examples
+
+        check_examples(folder)
+        running.say(f"✓ the examples of {settings.entrypoint} are complete")
+    return code
+
+
+def _folder_of(entrypoint: str) -> Path:
+    folder = paths.find(entrypoint, lambda path: (path / "app.py").is_file())
+    if folder is None:
+        places = ", ".join(str(root) for root in paths.search_roots())
+        raise DataError(f"entrypoint={entrypoint}: no folder with an app.py in {places}.")
+    return folder
+
+
+def _stop(number: int, frame: FrameType | None) -> Any:
+    raise _Stopped

@@ -1,0 +1,138 @@
+"""The program: which command was meant, and what its user hears when it cannot be done."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Callable, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import NamedTuple
+
+from nemo_gym.errors import UserError
+from nemo_gym.version import __version__
+
+
+class Command(NamedTuple):
+    """One command: `ng <noun> <verb>`, and the script of its own that it also is."""
+
+    noun: str
+    verb: str
+    script: str
+    function: str
+    """`module:function` under `nemo_gym.cli`; imported only when the command is run."""
+    summary: str
+
+
+COMMANDS = (
+    Command("env", "start", "ng_run", "env:start", "Start the servers of a config and keep them up"),
+    Command("env", "status", "ng_status", "env:status", "Show which servers run, and whether they answer"),
+    Command("env", "init", "ng_init_resources_server", "env:init", "Write the folder of a new environment"),
+    Command("env", "test", "ng_test", "env:test", "Run the tests of one environment"),
+    Command("env", "resolve", "ng_dump_config", "env:resolve", "Print the merged config, secrets masked"),
+    Command("env", "validate", "ng_validate", "env:validate", "Check a config, down to each server's own settings"),
+    Command("eval", "run", "ng_e2e_collect_rollouts", "rollouts:run", "Start servers, collect rollouts, stop them"),
+    Command(
+        "eval",
+        "run --no-serve",
+        "ng_collect_rollouts",
+        "rollouts:collect",
+        "Collect rollouts from servers that are up",
+    ),
+    Command("", "help", "ng_help", "main:print_help", "List the commands"),
+    Command("", "version", "ng_version", "main:print_version", "Print the version"),
+)
+OTHER_NAMES = ("ng", "gym", "nemo_gym")
+
+
+def main(argv: Sequence[str] | None = None, program: str | None = None) -> int:
+    """Run the command that the program's name or its first words call for; the exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    name = Path(sys.argv[0]).name if program is None else program
+    try:
+        return _run(name, words)
+    except UserError as error:
+        print(f"Error: {error}", file=sys.stderr)  # noqa: T201 - the CLI prints
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # Whoever read our output has gone; leave quietly, as other tools do.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def _run(name: str, words: list[str]) -> int:
+    script = name.replace("nemo_gym_", "ng_", 1)
+    command = next((command for command in COMMANDS if command.script == script), None)
+    if command is not None:
+        return _function(command)(words)
+    if "--version" in words[:2]:
+        return print_version(words)
+    if not words or words[0] in ("-h", "--help"):
+        print_help([])
+        return 0 if words else 1
+    command, rest = _find(words)
+    if command is None:
+        return _unknown(words)
+    return _function(command)(rest)
+
+
+def _find(words: list[str]) -> tuple[Command | None, list[str]]:
+    if words[0] in ("help", "version"):
+        return next(command for command in COMMANDS if command.verb == words[0]), words[1:]
+    if words[:2] == ["eval", "run"] and "--no-serve" in words:
+        rest = [word for word in words[2:] if word != "--no-serve"]
+        return next(command for command in COMMANDS if command.script == "ng_collect_rollouts"), rest
+    for command in COMMANDS:
+        if words[:2] == [command.noun, command.verb]:
+            return command, words[2:]
+    return None, words
+
+
+def _function(command: Command) -> Callable[[list[str]], int]:
+    module, function = command.function.split(":")
+    found: Callable[[list[str]], int] = getattr(importlib.import_module(f"nemo_gym.cli.{module}"), function)
+    return found
+
+
+def _unknown(words: list[str]) -> int:
+    nouns = sorted({command.noun for command in COMMANDS if command.noun})
+    if words[0] in nouns:
+        verbs = sorted({command.verb.split()[0] for command in COMMANDS if command.noun == words[0]})
+        if len(words) == 1 or words[1] in ("-h", "--help"):
+            print_help([words[0]])
+            return 0 if len(words) > 1 else 2
+        given, known = words[1], verbs
+        place = f"ng {words[0]}"
+    else:
+        given, known = words[0], [*nouns, "help", "version"]
+        place = "ng"
+    close = get_close_matches(given, known, n=1)
+    hint = f" Did you mean '{close[0]}'?" if close else ""
+    print(f"Error: '{place} {given}' is no command.{hint} There are: {', '.join(known)}.", file=sys.stderr)  # noqa: T201
+    return 2
+
+
+def print_version(words: list[str]) -> int:
+    """Print the version, as JSON with `--json` or `+json=true`."""
+    as_json = "--json" in words or "+json=true" in words
+    print(f'{{"nemo-gym": "{__version__}"}}' if as_json else f"nemo-gym {__version__}")  # noqa: T201
+    return 0
+
+
+def print_help(words: list[str]) -> int:
+    """List the commands, each by both of its names."""
+    shown = [command for command in COMMANDS if not words or command.noun == words[0]]
+    lines = ["nemo_gym: environments that language-model agents act in, and the rollouts they earn.", ""]
+    for command in shown:
+        spelled = " ".join(part for part in ("ng", command.noun, command.verb) if part)
+        lines.append(f"  {spelled:<24} {command.script:<26} {command.summary}")
+    lines += ["", "Every command takes --help. Settings are flags (--limit 5) or overrides (+limit=5, ++a.b=c, ~key)."]
+    print("\n".join(lines))  # noqa: T201
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,207 @@
+"""From one settings model to the flags of a command, its help, and the settings that were asked for."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import types
+import typing
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn, TypeVar
+
+import orjson
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from nemo_gym import paths
+from nemo_gym.errors import ConfigError, ConfigPathNotFoundError
+
+SettingsT = TypeVar("SettingsT", bound=BaseModel)
+
+SHORT_FLAGS = {
+    "input_jsonl_fpath": ("--input", "-i"),
+    "output_jsonl_fpath": ("--output", "-o"),
+    "agent_name": ("--agent", "-a"),
+    "num_samples_in_parallel": ("--concurrency",),
+    "resume_from_cache": ("--resume",),
+    "policy_model_name": ("--model", "-m"),
+    "policy_base_url": ("--model-url",),
+    "policy_api_key": ("--model-api-key",),
+}
+SAMPLING_FLAGS = {
+    "--temperature": "responses_create_params.temperature",
+    "--top-p": "responses_create_params.top_p",
+    "--max-output-tokens": "responses_create_params.max_output_tokens",
+}
+HELP_WORDS = {"+h=true", "+help=true", "h=true", "help=true", "++h=true", "++help=true"}
+
+
+class ModelSettings(BaseModel):
+    """Which model a run talks to; read by the configs of model servers."""
+
+    policy_base_url: str | list[str] | None = None
+    policy_api_key: str | None = None
+    policy_model_name: str | None = None
+
+
+class CommandLine(NamedTuple):
+    """What was typed: config files and overrides, flags among them."""
+
+    paths: list[str]
+    overrides: list[str]
+
+
+@dataclass(frozen=True)
+class Options:
+    """The flags of one command."""
+
+    program: str
+    summary: str
+    model: type[BaseModel]
+    takes_config: bool = True
+    takes_model: bool = False
+    takes_sampling: bool = False
+    examples: Sequence[str] = field(default=())
+
+    def read(self, words: Sequence[str]) -> CommandLine:
+        """Sort the words into config files and overrides; help and mistakes end the program (codes 0 and 2)."""
+        parser = self._parser()
+        if HELP_WORDS & set(words):
+            parser.print_help()
+            raise SystemExit(0)
+        given = vars(parser.parse_intermixed_args(list(words)))
+        for folder in given.pop("search_dir", None) or []:
+            earlier = os.environ.get(paths.EXTRA_ROOTS_ENV_VAR)
+            os.environ[paths.EXTRA_ROOTS_ENV_VAR] = os.pathsep.join(filter(None, [earlier, folder]))
+        files = list(given.pop("config", None) or [])
+        files += [_shipped_config("resources_servers", name) for name in given.pop("resources_server", None) or []]
+        files += [_shipped_config("responses_api_models", name) for name in given.pop("model_type", None) or []]
+        overrides = given.pop("overrides")
+        flags = [f"++{key}={_encoded(value)}" for key, value in given.items() if value is not None]
+        return CommandLine(files, [*overrides, *flags])
+
+    def _parser(self) -> argparse.ArgumentParser:
+        parser = _Parser(
+            prog=self.program,
+            description=self.summary,
+            epilog="\n".join(self.examples),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        parser.add_argument("overrides", nargs="*", metavar="+key=value", help="settings, or any key of the config")
+        if self.takes_config:
+            parser.add_argument(
+                "--config", action="append", metavar="FILE", help="a config file; may be repeated [+config_paths=[…]]"
+            )
+            parser.add_argument(
+                "--resources-server", action="append", metavar="NAME[/FLAVOR]", help="the config of an environment"
+            )
+            parser.add_argument(
+                "--model-type", action="append", metavar="NAME[/FLAVOR]", help="the config of a model server"
+            )
+            parser.add_argument(
+                "--search-dir", action="append", metavar="DIR", help="a folder that holds environments of your own"
+            )
+        for name, info in self.model.model_fields.items():
+            _add_flag(parser, name, info)
+        if self.takes_model:
+            for name, info in ModelSettings.model_fields.items():
+                _add_flag(parser, name, info)
+        if self.takes_sampling:
+            for flag, key in SAMPLING_FLAGS.items():
+                parser.add_argument(flag, dest=key, type=float, metavar="NUMBER", help=f"[+{key}=…]")
+        return parser
+
+
+def settings_from(model: type[SettingsT], values: typing.Mapping[str, Any]) -> SettingsT:
+    """The command's settings out of the merged configuration; what is missing or wrong is told by name."""
+    known = {name: values[name] for name in model.model_fields if name in values}
+    try:
+        return model.model_validate(known)
+    except ValidationError as error:
+        problems = []
+        for problem in error.errors():
+            key = ".".join(str(part) for part in problem["loc"])
+            if problem["type"] == "missing":
+                close = get_close_matches(key, [name for name in values if name not in model.model_fields], n=1)
+                hint = f" (did you mean it by '{close[0]}'?)" if close else ""
+                problems.append(f"{key} is missing{hint}: add {_flag_names(key)[0]} … or +{key}=…")
+            else:
+                problems.append(f"{key}: {problem['msg']} (found {problem['input']!r})")
+        raise ConfigError("; ".join(problems) + ". --help lists all settings.") from error
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        known = [flag for action in self._actions for flag in action.option_strings]
+        for word in message.split():
+            if word.startswith("-") and word not in known and (close := get_close_matches(word, known, n=1)):
+                message += f". Did you mean '{close[0]}'?"
+                break
+        self.exit(2, f"Error: {message}. '{self.prog} --help' lists all settings.\n")
+
+
+def _add_flag(parser: argparse.ArgumentParser, name: str, info: FieldInfo) -> None:
+    kind = _type_words(info.annotation)
+    default = "required" if info.is_required() else f"default {_shown_default(info)}"
+    text = f"{(info.description or '').strip()} [+{name}: {kind}, {default}]".replace("%", "%%")
+    if info.annotation is bool:
+        parser.add_argument(*_flag_names(name), dest=name, action="store_true", default=None, help=text)
+        return
+    parser.add_argument(*_flag_names(name), dest=name, metavar=kind.split("|")[0].upper(), help=text)
+
+
+def _flag_names(name: str) -> tuple[str, ...]:
+    own = f"--{name.replace('_', '-')}"
+    return (*(flag for flag in SHORT_FLAGS.get(name, ())), own)
+
+
+def _shown_default(info: FieldInfo) -> str:
+    default = info.get_default(call_default_factory=True, validated_data={})
+    if default is PydanticUndefined or default is None:
+        return "none"
+    return str(default).lower() if isinstance(default, bool) else str(default or "empty")
+
+
+def _type_words(annotation: Any) -> str:
+    origin = typing.get_origin(annotation)
+    arguments = typing.get_args(annotation)
+    if origin in (typing.Union, types.UnionType):
+        return "|".join(_type_words(each) for each in arguments if each is not type(None))
+    if origin is typing.Annotated:
+        return _type_words(arguments[0])
+    if origin is typing.Literal:
+        return "|".join(str(each) for each in arguments)
+    if origin in (dict, list):
+        return origin.__name__
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return "dict"
+    return "path" if annotation is Path else getattr(annotation, "__name__", str(annotation))
+
+
+def _encoded(value: Any) -> str:
+    if isinstance(value, (bool, int, float)):
+        return orjson.dumps(value).decode()
+    text = str(value)
+    looks_structured = text[:1] in "[{" or text.lower() in ("true", "false", "null")
+    is_number = text.replace(".", "", 1).replace("-", "", 1).isdigit()
+    quoted: str = orjson.dumps(text).decode()
+    return text if looks_structured or is_number else quoted
+
+
+def _shipped_config(tier: str, name: str) -> str:
+    implementation, _, flavor = name.partition("/")
+    relative = f"{tier}/{implementation}/configs/{flavor or implementation}.yaml"
+    if paths.find(relative, Path.is_file) is not None:
+        return relative
+    known = sorted(
+        {folder.name for root in paths.search_roots() for folder in (root / tier).glob("*/") if folder.is_dir()}
+    )
+    close = get_close_matches(implementation, known, n=1)
+    hint = f" Did you mean '{close[0]}'?" if close else f" There are: {', '.join(known)}."
+    flag = "--resources-server" if tier == "resources_servers" else "--model-type"
+    raise ConfigPathNotFoundError(f"{flag} {name}: no {relative}.{hint}")

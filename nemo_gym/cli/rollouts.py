@@ -1,0 +1,161 @@
+"""Commands that collect rollouts: against servers that are up, or with servers of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+from nemo_gym.cli import running
+from nemo_gym.cli.options import Options, settings_from
+from nemo_gym.cli.settings import StartSettings
+from nemo_gym.config import RunConfig
+from nemo_gym.data.gather import datasets_of_split, gather
+from nemo_gym.errors import DataError
+from nemo_gym.http.client import ServerClient
+from nemo_gym.launcher.warm import WarmStarter, is_supported
+from nemo_gym.rollouts.aggregate import aggregate
+from nemo_gym.rollouts.collector import collect as collect_rollouts
+from nemo_gym.rollouts.collector import prepare_files
+from nemo_gym.rollouts.job import CollectionSettings, CollectJob, EndToEndJob, RunFiles
+from nemo_gym.rollouts.outcome import Summary
+from nemo_gym.rollouts.progress import Progress
+from nemo_gym.rollouts.tasks import TaskPlan
+
+ResultT = TypeVar("ResultT")
+
+
+class EndToEndSettings(EndToEndJob, StartSettings):
+    """The flags of the command that does both."""
+
+
+def collect(words: list[str]) -> int:
+    """Collect rollouts from servers that are up."""
+    options = Options(
+        "ng_collect_rollouts",
+        "Collect rollouts from servers that are up (started with ng_run).",
+        CollectJob,
+        takes_sampling=True,
+    )
+    from nemo_gym import config
+
+    line = options.read(words)
+    run = config.load(line.paths, line.overrides)
+    job = settings_from(CollectJob, run.plain)
+    client = ServerClient.load_from_global_config(running.find_head(run))
+    plan = TaskPlan(job.input_jsonl_fpath, job, _agents_of(client))
+    return _collect_and_report(client, plan, job)
+
+
+def run(words: list[str]) -> int:
+    """Start the servers of a config, collect the datasets of a split, stop the servers."""
+    options = Options(
+        "ng_e2e_collect_rollouts",
+        "Start the servers of a config, collect rollouts over a split of its datasets, stop the servers.",
+        EndToEndSettings,
+        takes_model=True,
+        takes_sampling=True,
+    )
+    line = options.read(words)
+    starter = WarmStarter() if is_supported() else None
+    try:
+        return _run(line.paths, line.overrides, starter)
+    finally:
+        if starter is not None:
+            starter.close()
+
+
+def _run(paths: list[str], overrides: list[str], starter: WarmStarter | None) -> int:
+    from nemo_gym import config
+
+    run_config = config.load(paths, overrides, require_servers=True)
+    job = settings_from(EndToEndJob, run_config.plain)
+    settings = settings_from(StartSettings, run_config.plain)
+    agents = [agent.name for agent in run_config.servers_of("responses_api_agents")]
+    rows = _prepare(run_config, job, agents)
+    plan = TaskPlan(rows, job, agents)
+    files = RunFiles(results=job.output_jsonl_fpath)
+    with running.launch_for(run_config, settings, starter, on_line=None, log_dir=files.logs) as servers:
+        running.await_model_endpoints(servers, settings.model_endpoint_readiness_timeout_seconds)
+        running.note(f"{len(run_config.servers)} servers ready; their logs: {settings.nemo_gym_log_dir or files.logs}")
+        return _collect_and_report(ServerClient.of_run(servers.run), plan, job)
+
+
+def _prepare(run_config: RunConfig, job: EndToEndJob, agents: list[str]) -> Path:
+    rows = RunFiles(results=job.output_jsonl_fpath).prepared / f"{job.split}.jsonl"
+    if job.reuse_existing_data_preparation and rows.exists():
+        return rows
+    datasets = datasets_of_split(run_config, job.split)
+    for agent, dataset, path in datasets:
+        prompt = dataset.prompt_config or job.prompt_config
+        # Checked where the rows were written, so that a problem is told with their own file and line.
+        TaskPlan(
+            path, job.model_copy(update={"agent_name": agent, "limit": None, "prompt_config": prompt}), agents
+        ).check()
+    gather(datasets, rows, copies=job.num_repeats is None)
+    return rows
+
+
+def _collect_and_report(client: ServerClient, plan: TaskPlan, job: CollectionSettings) -> int:
+    files = RunFiles(results=job.output_jsonl_fpath)
+    summary = prepare_files(plan, files)
+    try:
+        metrics = _in_a_loop(_collect(client, files, job, summary))
+    except KeyboardInterrupt:
+        running.note(f"interrupted: {_summary_line(summary)}. +resume_from_cache=true goes on with {files.results}")
+        return 130
+    _report(files, summary, metrics)
+    return 0 if summary.scored or not summary.planned else 1
+
+
+async def _collect(
+    client: ServerClient, files: RunFiles, job: CollectionSettings, summary: Summary
+) -> list[dict[str, Any]] | None:
+    try:
+        with Progress(summary) as progress:
+            await collect_rollouts(client, files, job, summary, on_record=progress.advance)
+        if job.disable_aggregation or not summary.scored:
+            return None
+        try:
+            return await aggregate(client, files)
+        except DataError as error:
+            running.note(f"Error: {error}")
+            return None
+    finally:
+        await client.aclose()
+
+
+def _report(files: RunFiles, summary: Summary, metrics: list[dict[str, Any]] | None) -> None:
+    from nemo_gym.cli import tables
+
+    console = tables.console()
+    if metrics:
+        console.print(tables.key_metrics(metrics))
+        console.print()
+    running.say(tables.summary_line(summary))
+    running.say(f"rollouts: {files.results}")
+    if summary.failed:
+        running.say(f"failures: {files.failures}")
+    if metrics:
+        running.say(f"metrics:  {files.metrics}")
+
+
+def _summary_line(summary: Summary) -> str:
+    from nemo_gym.cli import tables
+
+    return tables.summary_line(summary)
+
+
+def _agents_of(client: ServerClient) -> list[str]:
+    config = client.global_config_dict
+    return [str(name) for name in config if hasattr(config[name], "keys") and "responses_api_agents" in config[name]]
+
+
+def _in_a_loop(work: Coroutine[Any, Any, ResultT]) -> ResultT:
+    if sys.platform == "win32":
+        return asyncio.run(work)
+    import uvloop
+
+    return uvloop.run(work)

@@ -1,0 +1,161 @@
+"""What the commands share that deal with running servers: start them, find them, show them."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from nemo_gym.cli.settings import StartSettings
+from nemo_gym.config import HeadConfig, RunConfig
+from nemo_gym.errors import LaunchError, ServerCallError
+from nemo_gym.http.internal import InternalClient, Timeouts
+from nemo_gym.launcher import RunningServers, WarmStarter, launch
+from nemo_gym.launcher.record import live_runs
+from nemo_gym.launcher.watch import LineSink
+
+PROBE_TIMEOUT_S = 5.0
+ENDPOINT_POLL_S = 1.0
+REMINDER_S = 5.0
+
+
+def say(text: str) -> None:
+    """Print for the user."""
+    print(text, flush=True)  # noqa: T201 - the CLI prints
+
+
+def note(text: str) -> None:
+    """Print beside the output proper."""
+    print(text, file=sys.stderr, flush=True)  # noqa: T201 - the CLI prints
+
+
+def print_line(server: str, line: str) -> None:
+    """One line of a server's log."""
+    print(f"({server}) {line}", flush=True)  # noqa: T201 - the CLI prints
+
+
+def launch_for(
+    run: RunConfig,
+    settings: StartSettings,
+    starter: WarmStarter | None,
+    *,
+    on_line: LineSink | None,
+    log_dir: Path | None = None,
+) -> RunningServers:
+    """Start the servers of a run as the settings say."""
+    wants_fork = run.plain.get("process_start_method", "fork") == "fork"
+    return launch(
+        run,
+        starter=starter if wants_fork else None,
+        on_line=on_line,
+        notice=note,
+        log_dir=settings.nemo_gym_log_dir or log_dir,
+        ready_timeout_s=settings.ready_timeout_s,
+        dry_run=settings.dry_run,
+    )
+
+
+def await_model_endpoints(servers: RunningServers, timeout_s: float) -> None:
+    """Wait until every endpoint behind a model server answers, whatever it answers; watch the servers meanwhile."""
+    if timeout_s == 0:
+        return
+    started_at = time.monotonic()
+    reminded_at = started_at
+    waiting = dict.fromkeys(_endpoints(servers.run))
+    while waiting := {url: None for url in waiting if not _answers(url)}:
+        now = time.monotonic()
+        if now - started_at > timeout_s:
+            raise LaunchError(
+                f"no answer within {timeout_s:g} s from the model endpoint {', '.join(waiting)}. Start it, correct "
+                "policy_base_url, or set +model_endpoint_readiness_timeout_seconds=0 to go on without it."
+            )
+        if now - reminded_at > REMINDER_S or reminded_at == started_at:
+            reminded_at = now
+            note(f"waiting for the model endpoint {', '.join(waiting)} ({now - started_at:.0f} of {timeout_s:g} s)")
+        servers.watch(ENDPOINT_POLL_S)
+
+
+def _endpoints(run: RunConfig) -> Iterable[str]:
+    for server in run.servers_of("responses_api_models"):
+        for key, value in server.settings.items():
+            if key.endswith("base_url") and value:
+                yield from [value] if isinstance(value, str) else value
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"{url.rstrip('/')}/models", timeout=PROBE_TIMEOUT_S):
+            return True
+    except urllib.error.HTTPError:
+        return True
+    except (OSError, ValueError):
+        return False
+
+
+def find_head(run: RunConfig) -> HeadConfig:
+    """The head server that the configuration names, else the one of this user's latest run (this folder's first)."""
+    if run.head.port_is_fixed:
+        return run.head
+    runs = live_runs()
+    if not runs:
+        return run.head
+    chosen = runs[-1]
+    if len(runs) > 1:
+        others = ", ".join(f"{other.port}" for other in runs[:-1])
+        note(
+            f"several runs are up; taking {chosen.host}:{chosen.port} (others: {others}; +head_server.port=… names one)"
+        )
+    return HeadConfig(host=chosen.host, port=chosen.port)
+
+
+def ask_head(head: HeadConfig, path: str) -> Any:
+    """What the head server answers; `LaunchError` says how to start one where none does."""
+
+    async def ask() -> bytes:
+        client = InternalClient()
+        try:
+            reply = await client.request(
+                "GET",
+                head.host,
+                head.port,
+                path,
+                timeouts=Timeouts(PROBE_TIMEOUT_S, PROBE_TIMEOUT_S, 2 * PROBE_TIMEOUT_S),
+            )
+            return reply.body
+        finally:
+            await client.close()
+
+    try:
+        return orjson.loads(asyncio.run(ask()))
+    except (ServerCallError, orjson.JSONDecodeError) as error:
+        raise LaunchError(
+            f"no head server answers at http://{head.host}:{head.port} ({error}). Start servers with ng_run, or name "
+            "the run with +head_server.host=… +head_server.port=…"
+        ) from error
+
+
+def show_instances(instances: Iterable[Mapping[str, Any]]) -> None:
+    """Draw the table of servers."""
+    from nemo_gym.cli import tables
+
+    tables.console().print(tables.instances(instances))
+
+
+def show_status(servers: list[dict[str, Any]]) -> None:
+    """One line per server, and a count."""
+    for number, server in enumerate(servers, start=1):
+        mark = "✓" if server["status"] == "success" else "✗"
+        say(
+            f"[{number}] {mark} {server['config_path']} ({server['server_type']}/{server['name']})  {server['url']}  "
+            f"pid {server['pid']}  up {server['uptime_seconds']:.0f} s"
+            + ("" if server["status"] == "success" else f"  {server['status']}")
+        )
+    healthy = sum(server["status"] == "success" for server in servers)
+    say(f"{healthy} of {len(servers)} servers answer")

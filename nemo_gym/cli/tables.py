@@ -1,0 +1,61 @@
+"""Tables for people; full width and without colour when they are piped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from nemo_gym.rollouts.outcome import Summary
+
+PIPED_WIDTH = 200
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Where tables are drawn."""
+    made = Console(stderr=stderr, highlight=False)
+    return made if made.is_terminal else Console(stderr=stderr, highlight=False, width=PIPED_WIDTH)
+
+
+def instances(rows: Iterable[Mapping[str, Any]]) -> Table:
+    """One line per server."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("server", "tier", "implementation", "address", "pid"):
+        table.add_column(heading, overflow="fold")
+    for row in rows:
+        table.add_row(row["config_path"], row["server_type"], row["name"], row["url"], str(row["pid"]))
+    return table
+
+
+def key_metrics(metrics: Sequence[Mapping[str, Any]]) -> Table:
+    """The headline numbers, one column per agent."""
+    table = Table(box=None, pad_edge=False, header_style="bold", title="Key metrics", title_justify="left")
+    table.add_column("metric", overflow="fold")
+    for agent in metrics:
+        table.add_column(str(agent["agent_ref"]["name"]), justify="right", overflow="fold")
+    names = sorted({name for agent in metrics for name in agent["key_metrics"]})
+    for name in names:
+        table.add_row(name, *(_number(agent["key_metrics"].get(name)) for agent in metrics))
+    return table
+
+
+def summary_line(summary: Summary) -> str:
+    """What became of all that was planned."""
+    causes = ", ".join(f"{count} {cause}" for cause, count in summary.failed_by_cause.most_common())
+    kept = f" ({summary.kept} of them earlier)" if summary.kept else ""
+    return (
+        f"{summary.planned} planned = {summary.scored} scored{kept} + {summary.failed} failed"
+        f"{f' ({causes})' if causes else ''} + {summary.unresolved} unresolved"
+    )
+
+
+def _number(value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return "–" if value is None else str(value)
+    return (
+        f"{value:,.0f}"
+        if float(value).is_integer() and abs(value) >= 1000
+        else f"{value:,.3f}".rstrip("0").rstrip(".")
+    )

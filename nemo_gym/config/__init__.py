@@ -1,0 +1,34 @@
+"""YAML and command line in, one frozen RunConfig out."""
+
+from nemo_gym.config.explain import check_settings, explain_validation
+from nemo_gym.config.loading import load
+from nemo_gym.config.masking import is_secret_key, mask_text, masked, masked_yaml, raw_yaml
+from nemo_gym.config.models import (
+    DatasetConfig,
+    DatasetSource,
+    HeadConfig,
+    Origin,
+    PortRange,
+    RunConfig,
+    ServerConfig,
+)
+from nemo_gym.config.ports import bind
+
+__all__ = [
+    "DatasetConfig",
+    "DatasetSource",
+    "HeadConfig",
+    "Origin",
+    "PortRange",
+    "RunConfig",
+    "ServerConfig",
+    "bind",
+    "check_settings",
+    "explain_validation",
+    "is_secret_key",
+    "load",
+    "mask_text",
+    "masked",
+    "masked_yaml",
+    "raw_yaml",
+]

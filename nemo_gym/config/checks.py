@@ -1,0 +1,157 @@
+"""What has to hold for the configuration as a whole: nothing unset, nothing dangling."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from nemo_gym.config.interpolation import Unresolved
+from nemo_gym.config.models import Origin, ServerConfig
+from nemo_gym.config.settings import SERVER_TYPES
+from nemo_gym.config.sources import EnvYaml
+from nemo_gym.config.suggestions import closest, did_you_mean_or_all
+from nemo_gym.config.tree import Node, dotted, walk
+from nemo_gym.errors import (
+    ConfigInterpolationError,
+    ConfigMissingValuesError,
+    NoServerInstancesError,
+    ServerRefNotFoundError,
+)
+
+_EXAMPLES = {
+    "policy_base_url": "http://127.0.0.1:8000/v1",
+    "policy_api_key": "EMPTY",
+    "policy_model_name": "the-models-name",
+}
+_AGENTS = "responses_api_agents"
+
+
+def check_nothing_unset(tree: Node) -> None:
+    """Raise ConfigMissingValuesError naming every `???` of the tree."""
+    unset = [(dotted(path), node.origin) for path, node in walk(tree) if node.is_unset]
+    if not unset:
+        return
+    flags = " ".join(f"+{key}=VALUE" for key, _ in unset)
+    if len(unset) == 1:
+        ((key, origin),) = unset
+        raise ConfigMissingValuesError(
+            f"{origin}: {key} has to be given a value (it is ???). Write it there, or pass {flags} on the command "
+            "line."
+        )
+    lines = "\n".join(f"  {origin}: {key}" for key, origin in unset)
+    raise ConfigMissingValuesError(
+        f"{len(unset)} values have to be given (they are ???). Write them there, or pass {flags} on the command line:"
+        f"\n{lines}"
+    )
+
+
+def check_all_resolved(unresolved: Sequence[Unresolved], env: EnvYaml) -> None:
+    """Raise ConfigInterpolationError naming every value that points at nothing, and what to write where."""
+    if not unresolved:
+        return
+    once = {one.undefined or one.problem: one for one in reversed(unresolved)}
+    problems = [one.problem for one in reversed(once.values())]
+    undefined = [one.undefined for one in reversed(once.values()) if one.undefined]
+    separator = "\n" if len(problems) > 1 else " "
+    raise ConfigInterpolationError("\n".join(problems) + (separator + _advice(undefined, env) if undefined else ""))
+
+
+def _advice(undefined: Sequence[str], env: EnvYaml) -> str:
+    lines = " and ".join(f"`{key}: {_EXAMPLES.get(key, 'VALUE')}`" for key in undefined)
+    flags = " ".join(f"+{key}=VALUE" for key in undefined)
+    if env.path:
+        return f"Add {lines} to {env.path}, or pass {flags} on the command line."
+    if not env.searched:
+        return f"No env.yaml was to be read. Pass {flags} on the command line."
+    searched = ", ".join(str(place.parent) for place in env.searched)
+    return (
+        f"No env.yaml was found (looked in {searched}). Make one that says {lines}, or pass {flags} on the command "
+        "line."
+    )
+
+
+def check_some_server(servers: Mapping[str, ServerConfig], files: Sequence[str]) -> None:
+    """Raise NoServerInstancesError where there is none."""
+    if servers:
+        return
+    if not files:
+        raise NoServerInstancesError(
+            "There is nothing to start: no configuration file was named. Pass '+config_paths=[path/to/config.yaml]'."
+        )
+    raise NoServerInstancesError(
+        f"{', '.join(files)}: no server is defined there. A server is a block `name: {{resources_servers: {{folder: "
+        "{entrypoint: app.py}}}}`, or the same with responses_api_agents or responses_api_models."
+    )
+
+
+def aliases_of(blocks: Mapping[str, Node], servers: Mapping[str, ServerConfig]) -> dict[str, str]:
+    """The agent for which each `environment_servers` block stands; `blocks` holds them by name.
+
+    A block that names no agent is something else and is left out. Raises ServerRefNotFoundError for an agent
+    that does not exist.
+    """
+    named = {
+        name: node.mapping["agent_server"].mapping["name"]
+        for name, node in blocks.items()
+        if "agent_server" in node.mapping and "name" in node.mapping["agent_server"].mapping
+    }
+    found: dict[str, str] = {}
+    for name, target in named.items():
+        agent, seen = str(target.value), {name}
+        while agent in named and agent not in servers and agent not in seen:
+            seen.add(agent)
+            agent = str(named[agent].value)
+        if agent not in servers or servers[agent].type != _AGENTS:
+            agents = [server.name for server in servers.values() if server.type == _AGENTS]
+            raise ServerRefNotFoundError(
+                f"{target.origin}: {name}.environment_servers names the agent '{target.value}', which no file defines."
+                f"{did_you_mean_or_all(str(target.value), agents, 'agents')}"
+            )
+        found[name] = agent
+    return found
+
+
+def check_references(servers: Mapping[str, ServerConfig], aliases: Mapping[str, str]) -> None:
+    """Raise ServerRefNotFoundError for a `{type, name}` that names no server of that type."""
+    known: dict[str, list[str]] = {
+        str(tier): [server.name for server in servers.values() if server.type == tier] for tier in SERVER_TYPES
+    }
+    known[_AGENTS] += aliases
+    for server in servers.values():
+        for path, reference in _references(server.settings, ()):
+            tier, name = reference["type"], reference["name"]
+            if name not in known[tier]:
+                place = _place(server.origins, (*path, "name"))
+                key = ".".join((server.name, server.type, server.implementation, *path))
+                raise ServerRefNotFoundError(f"{place}: {key} names {_dangling(tier, name, known)}")
+
+
+def _references(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Mapping[str, str]]]:
+    if isinstance(value, dict):
+        if value.get("type") in SERVER_TYPES and isinstance(value.get("name"), str):
+            yield path, value
+        for key, child in value.items():
+            yield from _references(child, (*path, str(key)))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _references(item, (*path, str(index)))
+
+
+def _dangling(tier: str, name: str, known: Mapping[str, Sequence[str]]) -> str:
+    elsewhere = next((other for other, names in known.items() if name in names), None)
+    if elsewhere:
+        return f"'{name}' as one of the {tier}, but '{name}' is one of the {elsewhere}. Correct the type or the name."
+    text = f"'{name}', which no file defines."
+    if name == "policy_model" and not closest(name, known[tier]):
+        return (
+            f"{text} Add a configuration file that defines a model, such as "
+            "responses_api_models/openai_model/configs/openai_model.yaml."
+        )
+    return text + did_you_mean_or_all(name, known[tier], tier)
+
+
+def _place(places: Mapping[str, Origin], path: tuple[str, ...]) -> Origin:
+    """Where a key was written, or the nearest block above it: an interpolation has nothing below."""
+    return next(
+        places[".".join(path[:count])] for count in range(len(path), -1, -1) if ".".join(path[:count]) in places
+    )

@@ -1,0 +1,177 @@
+"""Follow `_inherit_from`, `_copy` and `_delete_key`."""
+
+from __future__ import annotations
+
+import re
+
+from nemo_gym.config.models import Origin
+from nemo_gym.config.suggestions import did_you_mean
+from nemo_gym.config.tree import UNSET, Node, Path, dotted, find, locate, merge, plain, replaced, split_key, step, walk
+from nemo_gym.errors import ConfigError, InheritPathNotFoundError
+
+INHERIT, COPY, DELETE = "_inherit_from", "_copy", "_delete_key"
+_STRING_FORM = re.compile(r"^\$\{\s*(inherit_from|copy)\s*:\s*([^${}]+?)\s*\}$")
+
+
+def follow_directives(tree: Node) -> Node:
+    """The tree with every directive carried out and the sources of `_inherit_from` taken away.
+
+    Sources are read as they were before any was taken away, with their own directives carried out, so the
+    order of the file does not matter. A circle raises ConfigError, a missing source InheritPathNotFoundError.
+    """
+    run = _Run(tree)
+    result = run.expanded(tree, ())
+    for source in sorted(run.taken, key=len, reverse=True):
+        path = locate(result, source)
+        if path:
+            result = replaced(result, path, None)
+    return result
+
+
+class _Directive:
+    """Where a value takes its content from."""
+
+    def __init__(self, source: Node, text: str, is_move: bool) -> None:
+        self.origin: Origin = source.origin
+        self.text = text
+        self.parts = split_key(text)
+        self.is_move = is_move
+
+
+def _directive_of(node: Node, path: Path) -> _Directive | None:
+    if isinstance(node.value, str):
+        match = _STRING_FORM.match(node.value)
+        return _Directive(node, match[2], match[1] == "inherit_from") if match else None
+    found = [name for name in (INHERIT, COPY) if name in node.mapping]
+    if not found:
+        if DELETE in node.mapping:
+            raise ConfigError(
+                f"{node.mapping[DELETE].origin}: {dotted((*path, DELETE))} stands without {INHERIT} or {COPY}, so "
+                "there is nothing inherited to delete from. Remove it, or add the directive it belongs to."
+            )
+        return None
+    if len(found) == 2:
+        raise ConfigError(
+            f"{node.mapping[COPY].origin}: {dotted(path)} has both {INHERIT} ({node.mapping[INHERIT].origin}) and "
+            f"{COPY}. Keep one: {INHERIT} takes the source away, {COPY} leaves it."
+        )
+    source = node.mapping[found[0]]
+    if not isinstance(source.value, str) or not source.value.strip():
+        raise ConfigError(
+            f"{source.origin}: {dotted((*path, found[0]))} is the dotted path of another block, such as "
+            f"`{found[0]}: some_server`; here it is {plain(source)!r}."
+        )
+    return _Directive(source, source.value.strip(), found[0] == INHERIT)
+
+
+class _Run:
+    """One pass over a tree; remembers what is done, and what is under way to see circles."""
+
+    def __init__(self, tree: Node) -> None:
+        self.taken: set[Path] = set()
+        self._tree = tree
+        self._done: dict[Path, Node] = {}
+        self._under_way: dict[Path, Origin] = {}
+
+    def expanded(self, node: Node, path: Path) -> Node:
+        """The value at a path with all directives in it carried out."""
+        if path in self._done:
+            return self._done[path]
+        directive = _directive_of(node, path)
+        if directive is None:
+            return self._remember(path, self._children_expanded(node, path))
+        if path in self._under_way:
+            raise self._circle(path)
+        self._under_way[path] = directive.origin
+        result = self._inherited(node, path, directive)
+        del self._under_way[path]
+        return self._remember(path, result)
+
+    def _remember(self, path: Path, node: Node) -> Node:
+        self._done[path] = node
+        return node
+
+    def _children_expanded(self, node: Node, path: Path) -> Node:
+        if isinstance(node.value, dict):
+            entries = {key: self.expanded(child, (*path, key)) for key, child in node.value.items()}
+            return Node(entries, node.origin)
+        if isinstance(node.value, list):
+            return Node([self.expanded(item, (*path, index)) for index, item in enumerate(node.value)], node.origin)
+        return node
+
+    def _inherited(self, node: Node, path: Path, directive: _Directive) -> Node:
+        source = self._source(path, directive)
+        if directive.is_move:
+            self.taken.add(directive.parts)
+        if source.is_unset:
+            return Node(UNSET, node.origin)
+        if isinstance(node.value, str):
+            return Node(source.value, node.origin)
+        own = self._children_expanded(node.without(INHERIT, COPY, DELETE), path)
+        if not own.mapping and DELETE not in node.mapping:
+            return Node(source.value, node.origin)
+        result = merge(source, own, self._tree)
+        if result is own and source.value is not None:
+            raise ConfigError(
+                f"{directive.origin}: {dotted(path)} adds keys of its own to '{directive.text}', which is not a "
+                f"mapping ({source.origin})."
+            )
+        return self._less_deleted(Node(result.value, node.origin), node.mapping.get(DELETE), path)
+
+    def _source(self, path: Path, directive: _Directive) -> Node:
+        """What a directive points at, looked for in the tree as it was written."""
+        node = self._tree
+        parts: Path = directive.parts
+        keys: Path = ()
+        while parts:
+            if keys and _directive_of(node, keys):
+                expanded = self._checked(node, keys)
+                found = find(expanded, parts)
+                if found is None:
+                    raise self._missing(path, directive)
+                return found
+            below = step(node, parts)
+            if below is None:
+                raise self._missing(path, directive)
+            key, used, node = below
+            keys, parts = (*keys, key), parts[used:]
+        return self._checked(node, keys)
+
+    def _checked(self, node: Node, path: Path) -> Node:
+        """The expanded source; a block that is being expanded cannot be its own source."""
+        if any(one[: len(path)] == path for one in self._under_way):
+            raise self._circle(path)
+        return self.expanded(node, path)
+
+    def _circle(self, path: Path) -> ConfigError:
+        chain = list(self._under_way)
+        start = next(index for index, one in enumerate(chain) if one[: len(path)] == path)
+        links = [f"{dotted(one)} ({self._under_way[one]})" for one in chain[start:]]
+        return ConfigError(
+            f"{self._under_way[chain[start]]}: blocks inherit from each other in a circle: "
+            f"{' -> '.join([*links, dotted(path)])}. One of them has to stand on its own."
+        )
+
+    def _missing(self, path: Path, directive: _Directive) -> InheritPathNotFoundError:
+        known = [
+            dotted(one) for one, node in walk(self._tree) if one and len(one) <= len(directive.parts) and node.mapping
+        ]
+        return InheritPathNotFoundError(
+            f"{directive.origin}: {dotted(path)} takes its content from '{directive.text}', which nothing defines."
+            f"{did_you_mean(directive.text, known) or ' Is the file that defines it among the config_paths?'}"
+        )
+
+    def _less_deleted(self, result: Node, deleted: Node | None, path: Path) -> Node:
+        if deleted is None:
+            return result
+        named = deleted.value if isinstance(deleted.value, list) else [deleted]
+        keys = [key.strip() for item in named for key in str(item.value).split(",") if key.strip()]
+        for key in keys:
+            place = locate(result, split_key(key))
+            if not place:
+                raise InheritPathNotFoundError(
+                    f"{deleted.origin}: {dotted((*path, DELETE))} names '{key}', which neither the block nor what it "
+                    f"inherits has.{did_you_mean(key, map(str, result.mapping))}"
+                )
+            result = replaced(result, place, None)
+        return result

@@ -1,0 +1,161 @@
+"""Say where a setting is wrong, and what was probably meant, in place of pydantic's own report."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from nemo_gym.config.masking import MASK, is_secret_key, mask_text
+from nemo_gym.config.models import Origin
+from nemo_gym.config.suggestions import closest, did_you_mean
+
+METADATA_KEYS = frozenset({"verified", "verified_url", "description", "value", "license", "domain", "datasets"})
+"""What published server blocks carry for people; no server class needs to know them."""
+
+_UNION_MEMBER = re.compile(r"[A-Z]|.*[\[(-]|(?:str|int|float|bool|bytes|none|dict|list|tuple|set|literal|any)$")
+"""How pydantic calls a member of a union: `ModelServerRef`, `list[str]`, `function-after`, `int`."""
+
+_NEAR = 0.85
+"""`temprature` is that near to `temperature`; `top_k` and `top_p`, or `judge` and `judge_model`, are not."""
+
+
+def explain_validation(
+    error: ValidationError, *, block: str, origins: Mapping[str, Origin], known: Iterable[str] = ()
+) -> str:
+    """One line for each mistake: `file:line: block.key: problem`.
+
+    `block` is the dotted key of what was validated, `origins` its places below that ("" is the block itself),
+    `known` the keys it may have, for a suggestion where one is not allowed.
+    """
+    return "\n".join(_explained(error, block, origins, tuple(known)))
+
+
+def check_settings(
+    model_class: type[BaseModel], settings: Mapping[str, Any], *, block: str, origins: Mapping[str, Origin]
+) -> list[str]:
+    """What is wrong with a server's settings, one line for each mistake; empty where nothing is.
+
+    Beside what the class refuses, a key that it does not know and that looks like one of its unset fields is
+    a mistake. Other unknown keys are none: published blocks carry metadata. `name`, `host` and `port`, which
+    the launcher gives, need not be among the settings.
+    """
+    given = {"name": block.split(".", maxsplit=1)[0], "host": "127.0.0.1", "port": 0, **settings}
+    # What the class refuses comes first; a key reported there for its likely meaning is not told twice.
+    problems: list[str] = []
+    try:
+        model_class.model_validate(given)
+    except ValidationError as error:
+        problems = _explained(error, block, origins, ())
+    near = [line for line, key in _near_misses(model_class, settings, (), block, origins) if not _told(key, problems)]
+    return problems + near
+
+
+def near_misses(
+    model_class: type[BaseModel], settings: Mapping[str, Any], *, block: str, origins: Mapping[str, Origin]
+) -> list[str]:
+    """The unknown keys that look like an unset field of the class, one line each."""
+    return [line for line, _ in _near_misses(model_class, settings, (), block, origins)]
+
+
+def _told(key: str, problems: list[str]) -> bool:
+    return any(f"'{key}'" in problem for problem in problems)
+
+
+def _explained(error: ValidationError, block: str, origins: Mapping[str, Origin], known: tuple[str, ...]) -> list[str]:
+    lines: dict[tuple[str, ...], list[str]] = {}
+    for detail in error.errors(include_url=False):
+        path = _written_part(tuple(map(str, detail["loc"])), origins)
+        lines.setdefault(path, []).append(_problem(detail, path, known))
+    return [
+        f"{_place(path, origins)}: {'.'.join((block, *path)).strip('.')}: {_sentence(problems)}"
+        for path, problems in lines.items()
+    ]
+
+
+def _sentence(problems: list[str]) -> str:
+    text = "; or ".join(dict.fromkeys(problems))
+    return text if text.endswith("?") else f"{text}."
+
+
+def _written_part(loc: tuple[str, ...], origins: Mapping[str, Origin]) -> tuple[str, ...]:
+    """A pydantic location less the names of union members, which stand in no YAML."""
+    path: tuple[str, ...] = ()
+    for part in loc:
+        if ".".join((*path, part)) in origins or not _UNION_MEMBER.match(part):
+            path = (*path, part)
+    return path
+
+
+def _place(path: tuple[str, ...], origins: Mapping[str, Origin]) -> str:
+    for count in range(len(path), -1, -1):
+        origin = origins.get(".".join(path[:count]))
+        if origin:
+            return str(origin)
+    return "the configuration"
+
+
+def _problem(detail: Any, path: tuple[str, ...], known: tuple[str, ...]) -> str:
+    kind, message, given = detail["type"], str(detail["msg"]).rstrip("."), detail.get("input")
+    if kind == "missing":
+        keys = [str(key) for key in given] if isinstance(given, Mapping) else []
+        like = closest(path[-1], keys, _NEAR)
+        return f"it is missing; is '{like}' meant for it?" if like else f"it is missing; add `{path[-1]}: …`"
+    if kind == "extra_forbidden":
+        return "there is no such setting" + _full_stop(did_you_mean(path[-1], known))
+    if kind == "value_error":
+        return message.removeprefix("Value error, ")
+    if kind in ("literal_error", "enum"):
+        choices = str(detail["ctx"]["expected"])
+        names = re.findall(r"'([^']+)'", choices)
+        hint = did_you_mean(given, names) if isinstance(given, str) else ""
+        return f"it has to be {choices}, and is {_shown(given, path)}{_full_stop(hint)}"
+    if kind.endswith("_parsing"):
+        message = message.split(",", maxsplit=1)[0]
+    return f"{message.replace('Input should be', 'it has to be', 1)}, and is {_shown(given, path)}"
+
+
+def _full_stop(hint: str) -> str:
+    return hint and f".{hint}"
+
+
+def _shown(given: Any, path: tuple[str, ...]) -> str:
+    if any(is_secret_key(part) for part in path):
+        return MASK
+    if isinstance(given, Mapping | list | BaseModel):
+        return "a list" if isinstance(given, list) else "a mapping"
+    text = mask_text(repr(given))
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _near_misses(
+    model_class: type[BaseModel],
+    settings: Mapping[str, Any],
+    path: tuple[str, ...],
+    block: str,
+    origins: Mapping[str, Origin],
+) -> Iterator[tuple[str, str]]:
+    """Each misspelt key as a line of its own, and the key."""
+    fields = {field.alias or name: field for name, field in model_class.model_fields.items()}
+    if model_class.model_config.get("extra") != "allow":
+        unset = [name for name in fields if name not in settings]
+        for key in settings:
+            meant = closest(str(key), unset, _NEAR) if key not in fields and key not in METADATA_KEYS else None
+            if meant and str(key) not in model_class.model_fields:
+                where = (*path, str(key))
+                problem = f"there is no such setting. Did you mean '{meant}'?"
+                yield f"{_place(where, origins)}: {'.'.join((block, *where))}: {problem}", str(key)
+    for name, field in fields.items():
+        inner = _model_in(field.annotation)
+        if inner and isinstance(settings.get(name), Mapping):
+            yield from _near_misses(inner, settings[name], (*path, name), block, origins)
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """The one model class that a field may hold; None where it holds none, or one of several."""
+    models = [
+        one for one in (annotation, *get_args(annotation)) if isinstance(one, type) and issubclass(one, BaseModel)
+    ]
+    return models[0] if len(models) == 1 else None

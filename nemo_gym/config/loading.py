@@ -1,0 +1,123 @@
+"""Load a run's configuration: gather, follow directives, resolve, check, freeze."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic import ValidationError
+
+from nemo_gym.config import checks, ports
+from nemo_gym.config.directives import follow_directives
+from nemo_gym.config.explain import explain_validation
+from nemo_gym.config.interpolation import Resolver, Unresolved
+from nemo_gym.config.models import HeadConfig, Origin, RunConfig, ServerConfig
+from nemo_gym.config.servers import (
+    ENVIRONMENT_SERVERS,
+    Block,
+    RunDefaults,
+    build_server,
+    default_host,
+    find_blocks,
+    join_dummy_models,
+    stop_at_almost_servers,
+)
+from nemo_gym.config.sources import gather
+from nemo_gym.config.tree import Node, origins, plain
+from nemo_gym.errors import ConfigError
+
+_FOR_AGENTS = ("skip_verification", "skip_verification_reward")
+
+
+def load(
+    paths: Sequence[str | Path] = (),
+    overrides: Sequence[str] = (),
+    *,
+    initial: Mapping[str, Any] | None = None,
+    dotenv_path: Path | None = None,
+    skip_dotenv: bool = False,
+    require_servers: bool = False,
+) -> RunConfig:
+    """Read a configuration once, from all its sources, into one frozen value.
+
+    Later sources win: the files of `paths` and all that they include, `env.yaml` (`dotenv_path`, or the first
+    among the search roots), `initial`, and `overrides`, the raw words of the command line (`+a.b=1`, `~c`).
+    Without `require_servers`, a configuration that defines no server is fine. Raises a subclass of
+    ConfigError whose message names the file, the line and the key, and says what to do.
+    """
+    sources = gather(paths, overrides, initial, dotenv_path, skip_dotenv)
+    tree = follow_directives(sources.tree)
+    checks.check_nothing_unset(tree)
+    tree = join_dummy_models(tree)
+    blocks, almost = find_blocks(tree)
+    resolver = Resolver(tree)
+    values = _plain_values(tree, resolver, {block.name for block in blocks})
+    defaults = RunDefaults(default_host(values), {key: values[key] for key in _FOR_AGENTS if key in values})
+
+    built = _build_all([block for block in blocks if block.tier != ENVIRONMENT_SERVERS], resolver, defaults)
+    servers = built.servers
+    checks.check_all_resolved(built.unresolved, sources.env)
+    stop_at_almost_servers([*almost, *built.problems], is_error=values.get("error_on_almost_servers") is not False)
+
+    named_agents = {block.name: block.node for block in blocks if block.tier == ENVIRONMENT_SERVERS}
+    aliases = checks.aliases_of(named_agents, servers)
+    checks.check_references(servers, aliases)
+    head = _head(tree, values, defaults.host)
+    head_origin = tree.mapping["head_server"].origin if "head_server" in tree.mapping else None
+    ports.check_fixed_ports(servers.values(), head, head_origin)
+    if require_servers:
+        checks.check_some_server(servers, sources.files)
+    return RunConfig(
+        servers=servers,
+        head=head,
+        aliases=aliases,
+        port_range=ports.port_range_of(values, origins(tree)),
+        plain=values,
+        raw=plain(tree),
+        config_paths=sources.files,
+    )
+
+
+def _plain_values(tree: Node, resolver: Resolver, names: set[str]) -> dict[str, Any]:
+    """The top-level values that are no servers; those that point at nothing are left out."""
+    values: dict[str, Any] = {}
+    for key in tree.mapping:
+        if str(key) not in names:
+            value, unresolved = resolver.resolve((key,))
+            if not unresolved:
+                values[str(key)] = value
+    return values
+
+
+class _Built(NamedTuple):
+    servers: dict[str, ServerConfig]
+    problems: list[str]
+    unresolved: list[Unresolved]
+
+
+def _build_all(blocks: Sequence[Block], resolver: Resolver, defaults: RunDefaults) -> _Built:
+    """All servers that are valid, and what is wrong with the others."""
+    built = _Built({}, [], [])
+    for block in blocks:
+        server, problems, unresolved = build_server(block, resolver, defaults)
+        built.problems.extend(problems)
+        built.unresolved.extend(unresolved)
+        if server:
+            built.servers[block.name] = server
+    return built
+
+
+def _head(tree: Node, values: Mapping[str, Any], host: str) -> HeadConfig:
+    given = values.get("head_server")
+    if given is None:
+        return HeadConfig(host=host)
+    node = tree.mapping["head_server"]
+    if not isinstance(given, dict):
+        raise ConfigError(f"{node.origin}: head_server is a mapping of host and port, and here it is {given!r}.")
+    set_ = {key: value for key, value in given.items() if value is not None and key != "port_is_fixed"}
+    try:
+        return HeadConfig.model_validate({"host": host, **set_, "port_is_fixed": "port" in set_})
+    except ValidationError as error:
+        places: dict[str, Origin] = origins(node)
+        raise ConfigError(explain_validation(error, block="head_server", origins=places)) from error

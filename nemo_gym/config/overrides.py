@@ -1,0 +1,201 @@
+"""Command-line words that change the configuration: `+a.b=1`, `++a=1`, `a=1`, `~a`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from nemo_gym.config.masking import MASK, is_secret_key, mask_text
+from nemo_gym.config.models import Origin
+from nemo_gym.config.suggestions import closest
+from nemo_gym.config.tree import (
+    Node,
+    Path,
+    at,
+    dotted,
+    find,
+    locate,
+    merge,
+    node_of,
+    plain,
+    replaced,
+    split_key,
+    step,
+    walk,
+)
+from nemo_gym.config.values import read_value
+from nemo_gym.errors import OverrideError
+
+_WORD = re.compile(r"(?P<sign>\+\+|\+|~)?(?P<key>[^=]*)(?:(?P<equals>=)(?P<value>.*))?", re.DOTALL)
+_KEY = re.compile(r"[^\s.\[\]{}'\"=,+~][^\s\[\]{}'\"=,]*(?:\[\d+\][^\s\[\]{}'\"=,]*)*")
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """One command-line word, read but not yet applied."""
+
+    word: str
+    """The word as messages may show it: a secret value is hidden."""
+    action: Literal["set", "change", "delete"]
+    """`+k=v` and `++k=v` set, `k=v` changes what is there, `~k` deletes."""
+    path: tuple[str, ...]
+    value: Node | None
+    """None where a deletion names no value."""
+
+    @property
+    def origin(self) -> Origin:
+        """Where messages say that the value comes from."""
+        return Origin(f"command line: {self.word}", 0)
+
+
+def parse_override(word: str) -> Override:
+    """Read one word of the grammar of Hydra. Raises OverrideError with the word and what is wrong in it."""
+    match = _WORD.fullmatch(word)
+    assert match is not None  # the pattern takes any text
+    sign, key, text = match["sign"] or "", match["key"].strip(), match["value"]
+    shown = _shown(word, key, text)
+    if key.startswith("-") or not _KEY.fullmatch(key) or key.endswith(".") or ".." in key:
+        raise OverrideError(_malformed_key(shown, key, text))
+    path = split_key(key)
+    if text is None and sign != "~":
+        raise OverrideError(
+            f"'{shown}' has no '='. Write {sign or '+'}{key}=VALUE to set a value, ~{key} to delete one."
+        )
+    value = None if text is None else node_of(read_value(text, shown), Origin(f"command line: {shown}", 0))
+    action: Literal["set", "change", "delete"] = "delete" if sign == "~" else "set" if sign else "change"
+    return Override(shown, action, path, value)
+
+
+def apply_override(tree: Node, override: Override) -> Node:
+    """The tree after one word. Raises OverrideError where the word does not fit what is there."""
+    if override.action == "delete":
+        return _deleted(tree, override)
+    if override.action == "change" and not _is_defined(tree, override.path):
+        key = dotted(override.path)
+        raise OverrideError(
+            f"'{override.word}': there is no key {key} to change.{_suggest_key(tree, override.path)} "
+            f"To add it as a new key, write +{key}=VALUE."
+        )
+    assert override.value is not None  # only a deletion may come without
+    return _laid_over(tree, override.path, override, tree)
+
+
+def _shown(word: str, key: str, text: str | None) -> str:
+    if text and any(is_secret_key(part) for part in split_key(key)) and "${" not in text:
+        return word[: -len(text)] + MASK
+    shown = mask_text(word)
+    return shown if len(shown) <= 160 else shown[:157] + "..."
+
+
+def _malformed_key(shown: str, key: str, text: str | None) -> str:
+    if key.startswith("-"):
+        return f"'{shown}' looks like a flag, and is none that this command knows. An override reads +key=value."
+    if text is None and re.search(r"[\[\]{},'\"]|\.ya?ml$", key):
+        return (
+            f"'{shown}' is not an override (+key=value). If the shell split a list or a text at a space, put "
+            "quotes round the whole word: '+config_paths=[a.yaml, b.yaml]'."
+        )
+    problem = f"the key '{key}' is not a dotted name such as a.b or a.list[0]" if key else "there is no key before '='"
+    return f"'{shown}': {problem}. An override reads +key=value, ++key=value, key=value or ~key."
+
+
+def _laid_over(node: Node, parts: Path, override: Override, whole: Node) -> Node:
+    """`node` with the override's value merged in at `parts`."""
+    assert override.value is not None
+    if not parts:
+        return merge(node, override.value, whole)
+    below = step(node, parts)
+    if below:
+        key, used, child = below
+        return replaced(node, (key,), _laid_over(child, parts[used:], override, whole))
+    grown = override.value
+    for part in reversed(parts):
+        grown = Node({part: grown}, override.origin)
+    if isinstance(node.value, list):
+        raise OverrideError(
+            f"'{override.word}': the list at {node.origin} has {len(node.value)} items, counted from 0, "
+            f"and none at '{parts[0]}'."
+        )
+    result = merge(node, grown, whole)
+    if result is grown and node.value is not None and not node.is_unset:
+        holder = dotted(override.path[: len(override.path) - len(parts)])
+        raise OverrideError(
+            f"'{override.word}': {holder} is {_brief(holder, node)} ({node.origin}), not a mapping, so it has no "
+            f"{dotted(parts)}."
+        )
+    return result
+
+
+def _brief(key: str, node: Node) -> str:
+    return MASK if is_secret_key(key) else mask_text(repr(node.value))
+
+
+def _deleted(tree: Node, override: Override) -> Node:
+    path = locate(tree, override.path)
+    inherited = _inheriting(tree, override.path)
+    if path is None and inherited is None:
+        raise OverrideError(
+            f"'{override.word}': there is no key {dotted(override.path)} to delete.{_suggest_key(tree, override.path)}"
+        )
+    if path is not None and override.value is not None and plain(at(tree, path)) != plain(override.value):
+        raise OverrideError(
+            f"'{override.word}': {dotted(path)} is {_brief(dotted(path), at(tree, path))} there "
+            f"({at(tree, path).origin}), so it is not deleted. Write ~{dotted(path)} to delete it whatever it is."
+        )
+    if path is not None:
+        tree = replaced(tree, path, None)
+    if inherited is None:
+        return tree
+    # The key comes, or would come back, out of what a block inherits: that block has to drop it.
+    holder, rest = inherited
+    block = at(tree, holder)
+    dropped = plain(block.mapping["_delete_key"]) if "_delete_key" in block.mapping else []
+    dropped = dropped.split(",") if isinstance(dropped, str) else list(dropped)
+    block = block.having(_delete_key=node_of([*dropped, dotted(rest)], override.origin))
+    return replaced(tree, holder, block) if holder else block
+
+
+def _source(block: Node) -> tuple[str, ...] | None:
+    for directive in ("_inherit_from", "_copy"):
+        source = block.mapping.get(directive)
+        if source is not None and isinstance(source.value, str):
+            return split_key(source.value)
+    return None
+
+
+def _inheriting(tree: Node, parts: Path) -> tuple[Path, Path] | None:
+    """The innermost block on the way to a key that inherits it, and the key's path below that block."""
+    for count in range(len(parts) - 1, 0, -1):
+        holder = locate(tree, parts[:count])
+        source = _source(at(tree, holder)) if holder is not None else None
+        if holder is not None and source and _is_defined(tree, (*source, *parts[count:])):
+            return holder, parts[count:]
+    return None
+
+
+def _is_defined(tree: Node, parts: Path, depth: int = 0) -> bool:
+    """Whether a key is there, or will be once the blocks on its way have inherited what they inherit."""
+    if locate(tree, parts) is not None or dotted(parts) == "config_paths":
+        return True
+    for count in range(len(parts) - 1, 0, -1):
+        holder = find(tree, parts[:count])
+        source = _source(holder) if holder else None
+        if source and depth < 20 and _is_defined(tree, (*source, *parts[count:]), depth + 1):
+            return True
+    return False
+
+
+def _suggest_key(tree: Node, parts: Path) -> str:
+    """The key that was probably meant: a neighbour, else the same word elsewhere, else a similar path."""
+    wanted = dotted(parts)
+    paths = [path for path, _ in walk(tree) if path]
+    above = locate(tree, parts[:-1])
+    neighbours = [str(path[-1]) for path in paths if path[:-1] == above]
+    guess = closest(str(parts[-1]), neighbours)
+    if guess:
+        guess = dotted((*parts[:-1], guess))
+    else:
+        elsewhere = [dotted(path) for path in paths if str(path[-1]) == str(parts[-1])]
+        guess = closest(wanted, elsewhere, cutoff=0.0) or closest(wanted, map(dotted, paths))
+    return f" Did you mean '{guess}'?" if guess else ""

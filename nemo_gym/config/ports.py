@@ -1,0 +1,149 @@
+"""Bind the ports of servers, and see early that two want the same one."""
+
+from __future__ import annotations
+
+import errno
+import random
+import socket
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from nemo_gym.config.models import HeadConfig, Origin, PortRange, ServerConfig
+from nemo_gym.errors import ConfigError, PortTakenError
+
+DEFAULT_RANGE = PortRange(10001, 20000)
+"""The other end of a range of which only one end is given."""
+
+_RANGE_TRIES = 200
+_ANY_HOST = ("0.0.0.0", "::", "")
+
+
+def bind(host: str, port: int, *, instance: str, port_range: PortRange | None = None) -> socket.socket:
+    """A socket bound to the port and not yet listening; port 0 takes any free one, within the range if given.
+
+    Raises PortTakenError naming the instance, the port and, where it can be found out, the process that holds
+    it; ConfigError for a host or a port that cannot be bound at all.
+    """
+    if port == 0 and port_range:
+        return _bind_in_range(host, port_range, instance)
+    try:
+        return _bound(host, port, is_reusable=True)
+    except OSError as error:
+        raise _refusal(error, host, port, instance) from error
+
+
+def port_range_of(plain: Mapping[str, Any], origins: Mapping[str, Origin]) -> PortRange | None:
+    """The range that `port_range_low` and `port_range_high` set; None where neither is there."""
+    ends = []
+    for key, default in zip(("port_range_low", "port_range_high"), DEFAULT_RANGE, strict=True):
+        value = plain.get(key)
+        try:
+            ends.append(default if value is None else int(value))
+        except (TypeError, ValueError) as error:
+            raise ConfigError(f"{origins[key]}: {key} is a port number, and here it is {value!r}.") from error
+        if not 1 <= ends[-1] <= 65535:
+            raise ConfigError(f"{origins[key]}: {key} is {value}; ports go from 1 to 65535.")
+    if plain.get("port_range_low") is None and plain.get("port_range_high") is None:
+        return None
+    if ends[0] > ends[1]:
+        place = origins.get("port_range_low") or origins["port_range_high"]
+        raise ConfigError(
+            f"{place}: port_range_low is {ends[0]} and port_range_high is {ends[1]}, so no port lies between them. "
+            "Set both, the smaller one first."
+        )
+    return PortRange(*ends)
+
+
+def check_fixed_ports(servers: Iterable[ServerConfig], head: HeadConfig, head_origin: Origin | None) -> None:
+    """Raise PortTakenError where two servers of one configuration ask for the same address."""
+    head_name = "the head server" + (
+        "" if head.port_is_fixed else " (by default; move it with +head_server.port=PORT)"
+    )
+    taken: list[tuple[str, int, str, Origin | None]] = [(head.host, head.port, head_name, head_origin)]
+    for server in servers:
+        if not server.port_is_fixed:
+            continue
+        origin = server.origins.get("port")
+        for host, port, name, first in taken:
+            same_host = host == server.host or host in _ANY_HOST or server.host in _ANY_HOST
+            if same_host and port == server.port:
+                raise PortTakenError(
+                    f"{origin}: {server.name} asks for port {port}, which {name} already has"
+                    f"{f' ({first})' if first else ''}. Give one of them another port, or remove the port and a free "
+                    "one is found."
+                )
+        taken.append((server.host, server.port, server.name, origin))
+
+
+def _bound(host: str, port: int, is_reusable: bool) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, int(is_reusable))
+        sock.bind((host, port))
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def _bind_in_range(host: str, ports: PortRange, instance: str) -> socket.socket:
+    candidates = range(ports.low, ports.high + 1)
+    for port in random.sample(candidates, min(len(candidates), _RANGE_TRIES)):
+        try:
+            # Not reusable while it is bound: Linux would let two sockets share a port until one of them listens.
+            return _bound(host, port, is_reusable=False)
+        except OSError as error:
+            if error.errno not in (errno.EADDRINUSE, errno.EACCES):
+                raise _refusal(error, host, port, instance) from error
+    raise PortTakenError(
+        f"{instance}: no free port on {host} between port_range_low ({ports.low}) and port_range_high ({ports.high}); "
+        f"{min(len(candidates), _RANGE_TRIES)} were tried. Widen the range, or stop what holds the ports."
+    )
+
+
+def _refusal(error: OSError, host: str, port: int, instance: str) -> ConfigError:
+    if error.errno == errno.EADDRINUSE:
+        pid = _holder(port)
+        held = f"process {pid} ({_command(pid)})" if pid else "another process"
+        return PortTakenError(
+            f"{instance}: port {port} on {host} is held by {held}. Stop it, give {instance} another port, or remove "
+            "its port from the configuration and a free one is found."
+        )
+    if error.errno == errno.EACCES:
+        return ConfigError(f"{instance}: port {port} needs rights this user lacks; ports from 1024 on do not.")
+    return ConfigError(
+        f"{instance}: cannot listen on {host}:{port} ({error.strerror or error}). The host has to be an address of "
+        "this machine: 127.0.0.1, or 0.0.0.0 for all of them."
+    )
+
+
+def _holder(port: int) -> int | None:
+    """The process that listens on a port, where the system tells this user."""
+    inodes = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        try:
+            rows = Path(table).read_text().splitlines()[1:]
+        except OSError:
+            continue
+        for row in rows:
+            columns = row.split()
+            if columns[3] == "0A" and int(columns[1].rpartition(":")[2], 16) == port:
+                inodes.add(f"socket:[{columns[9]}]")
+    for process in Path("/proc").glob("[0-9]*") if inodes else ():
+        try:
+            if any(str(handle.readlink()) in inodes for handle in (process / "fd").iterdir()):
+                return int(process.name)
+        except OSError:  # it ended meanwhile, or is another user's
+            continue
+    return None
+
+
+def _command(pid: int) -> str:
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return "ended meanwhile"
+    return b" ".join(words[:2]).decode(errors="replace").strip()[:60]

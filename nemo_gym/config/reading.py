@@ -1,0 +1,166 @@
+"""Read one YAML file into a tree that knows its lines."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from nemo_gym.config.models import Origin
+from nemo_gym.config.tree import Key, Node
+from nemo_gym.errors import ConfigPathNotFoundError, ConfigSyntaxError, DuplicateServerError
+
+try:
+    from yaml import CSafeLoader as BaseLoader
+except ImportError:  # a PyYAML built without libyaml
+    from yaml import SafeLoader as BaseLoader  # type: ignore[assignment]
+
+_MERGE_TAG = "tag:yaml.org,2002:merge"
+_FLOAT = r"""^(?:
+     [-+]?[0-9][0-9_]*\.[0-9_]*(?:[eE][-+]?[0-9]+)?
+    |[-+]?[0-9][0-9_]*[eE][-+]?[0-9]+
+    |\.[0-9][0-9_]*(?:[eE][-+]?[0-9]+)?
+    |[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+\.[0-9_]*
+    |[-+]?\.(?:inf|Inf|INF)
+    |\.(?:nan|NaN|NAN))$"""
+
+_HINTS = {
+    "mapping values are not allowed": "A value that holds ': ' needs quotes; else look at the indentation.",
+    "cannot start any token": "Indent with spaces, not tabs; a value that begins with a special sign needs quotes.",
+    "did not find expected key": "Look at the indentation of this line and the one before, and at unclosed quotes.",
+    "could not find expected ':'": "A line of a mapping reads `key: value`; the colon or the space is missing.",
+    "did not find expected ',' or": "A bracket or a brace is not closed.",
+    "did not find expected '-' indicator": "The items of a list all begin with '- ' in the same column.",
+    "unexpected end of stream": "A quote, a bracket or a brace is not closed.",
+    "undefined alias": "An alias (*name) needs its anchor (&name) earlier in the same file.",
+    "could not determine a constructor": "Tags (!word) mean nothing here; a text that begins with '!' needs quotes.",
+    "expected a single document": "One file holds one document: remove the line '---'.",
+}
+
+
+class _Loader(BaseLoader):
+    """The scalars of OmegaConf: `1e-3` is a number, a date is text."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in BaseLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(_FLOAT, re.X), list("-+0123456789."))
+
+
+def shown(path: Path) -> str:
+    """A file as messages name it: from the working folder where it lies below, else in full."""
+    working = Path.cwd()
+    return str(path.relative_to(working)) if path.is_relative_to(working) else str(path)
+
+
+def read_yaml(path: Path) -> Node:
+    """The tree of one file. An empty file is an empty mapping.
+
+    Raises ConfigSyntaxError for what is no YAML or no mapping, DuplicateServerError for a top-level key
+    written twice, ConfigPathNotFoundError for a file that cannot be opened.
+    """
+    name = shown(path)
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigSyntaxError(f"{name}: this is not a text file in UTF-8 ({error}).") from error
+    except OSError as error:
+        raise ConfigPathNotFoundError(f"{name}: the file cannot be read: {os.strerror(error.errno or 0)}.") from error
+    try:
+        return _Builder(name, _Loader(text)).tree()
+    except yaml.MarkedYAMLError as error:
+        raise _syntax_error(name, error) from error
+    except yaml.YAMLError as error:
+        raise ConfigSyntaxError(f"{name}: this is not YAML: {error}.") from error
+
+
+def _syntax_error(name: str, error: yaml.MarkedYAMLError) -> ConfigSyntaxError:
+    mark = error.problem_mark or error.context_mark
+    place = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark else name
+    context = f" ({error.context})" if error.context else ""
+    problem = error.problem or "it cannot be parsed"
+    hint = next((hint for sign, hint in _HINTS.items() if sign in f"{problem} {error.context}"), "")
+    return ConfigSyntaxError(f"{place}: this is not YAML: {problem}{context}. {hint}".rstrip())
+
+
+class _Builder:
+    """Turns the nodes of PyYAML, which carry marks, into ours."""
+
+    def __init__(self, name: str, loader: _Loader) -> None:
+        self._name = name
+        self._loader = loader
+        self._open: set[int] = set()
+
+    def tree(self) -> Node:
+        top = self._loader.get_single_node()
+        if top is None:
+            return Node({}, Origin(self._name, 1))
+        if not isinstance(top, yaml.MappingNode):
+            kind = "a list" if isinstance(top, yaml.SequenceNode) else "a single value"
+            raise ConfigSyntaxError(
+                f"{self._at(top)}: the top of a configuration file is a mapping (lines of `key: value`); "
+                f"this one is {kind}."
+            )
+        return self._node(top, self._at(top), ())
+
+    def _at(self, node: yaml.Node) -> Origin:
+        return Origin(self._name, node.start_mark.line + 1)
+
+    def _node(self, node: yaml.Node, origin: Origin, path: tuple[str, ...]) -> Node:
+        if isinstance(node, yaml.ScalarNode):
+            return Node(self._loader.construct_object(node), origin)
+        if not str(node.tag).endswith((":map", ":seq")):
+            raise ConfigSyntaxError(f"{self._at(node)}: the tag {node.tag} is not understood here; remove it.")
+        if id(node) in self._open:
+            raise ConfigSyntaxError(f"{self._at(node)}: this anchor holds an alias to itself, so it has no end.")
+        self._open.add(id(node))
+        value = self._mapping(node, path) if isinstance(node, yaml.MappingNode) else self._items(node, path)
+        self._open.discard(id(node))
+        return Node(value, origin)
+
+    def _items(self, node: yaml.Node, path: tuple[str, ...]) -> list[Node]:
+        return [self._node(item, self._at(item), (*path, str(index))) for index, item in enumerate(node.value)]
+
+    def _mapping(self, node: yaml.MappingNode, path: tuple[str, ...]) -> dict[Key, Node]:
+        merged: dict[Key, Node] = {}
+        own: dict[Key, Node] = {}
+        for key_node, value_node in node.value:
+            if key_node.tag == _MERGE_TAG:
+                merged = {**self._merged(value_node, path), **merged}
+                continue
+            key = self._key(key_node)
+            if key in own:
+                raise self._duplicate((*path, str(key)), own[key], value_node, self._at(key_node))
+            own[key] = self._node(value_node, self._at(key_node), (*path, str(key)))
+        return {**merged, **own}
+
+    def _merged(self, node: yaml.Node, path: tuple[str, ...]) -> dict[Key, Node]:
+        sources = node.value if isinstance(node, yaml.SequenceNode) else [node]
+        entries: dict[Key, Node] = {}
+        for source in sources:
+            if not isinstance(source, yaml.MappingNode):
+                raise ConfigSyntaxError(f"{self._at(source)}: '<<' takes a mapping, or a list of them.")
+            entries = {**self._node(source, self._at(source), path).mapping, **entries}
+        return entries
+
+    def _key(self, node: yaml.Node) -> Key:
+        key: Any = self._loader.construct_object(node) if isinstance(node, yaml.ScalarNode) else None
+        if key is None:
+            raise ConfigSyntaxError(
+                f"{self._at(node)}: a key is one word, and this one is empty, or a list or a mapping. "
+                "Text in {braces} or [brackets] needs quotes."
+            )
+        return key  # type: ignore[no-any-return]
+
+    def _duplicate(self, path: tuple[str, ...], first: Node, second: yaml.Node, origin: Origin) -> Exception:
+        message = (
+            f"{origin}: the key '{'.'.join(path)}' was already written at {first.origin}, and only one can count. "
+            "Join the two blocks, or rename one."
+        )
+        are_blocks = len(path) == 1 and isinstance(second, yaml.MappingNode) and bool(first.mapping)
+        return DuplicateServerError(message) if are_blocks else ConfigSyntaxError(message)

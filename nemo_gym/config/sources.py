@@ -1,0 +1,214 @@
+"""Find the sources of a configuration and lay them over each other in order."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nemo_gym.config.interpolation import Resolver
+from nemo_gym.config.models import Origin
+from nemo_gym.config.overrides import Override, apply_override, parse_override
+from nemo_gym.config.reading import read_yaml, shown
+from nemo_gym.config.suggestions import closest
+from nemo_gym.config.tree import Node, merge, node_of
+from nemo_gym.errors import ConfigPathNotFoundError, MalformedConfigPathsError, OverrideError
+from nemo_gym.paths import search_roots
+
+logger = logging.getLogger(__name__)
+
+CONFIG_PATHS = "config_paths"
+ENV_YAML = "env.yaml"
+_MAX_CANDIDATES = 3000
+"""How many files are looked at for a suggestion when a path leads nowhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class EnvYaml:
+    """What was found of `env.yaml`."""
+
+    path: Path | None
+    searched: tuple[Path, ...]
+    """Where it was looked for; empty where it was not to be read."""
+    tree: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """All sources merged, directives and interpolations not yet followed."""
+
+    tree: Node
+    files: tuple[str, ...]
+    env: EnvYaml
+
+
+def gather(
+    paths: Sequence[str | Path],
+    words: Sequence[str],
+    initial: Mapping[str, Any] | None,
+    dotenv_path: Path | None,
+    skip_dotenv: bool,
+) -> Sources:
+    """Read every source once: files, then `env.yaml`, then `initial`, then the command line; later ones win."""
+    overrides = [parse_override(word) for word in words]
+    named, settings = _config_paths_among(overrides), [one for one in overrides if one.path[0] != CONFIG_PATHS]
+    env = _read_env_yaml(dotenv_path, skip_dotenv)
+    start = node_of(initial or {}, Origin("the initial configuration", 0))
+
+    given = [Node(str(path), Origin(CONFIG_PATHS, 0)) for path in paths] + named
+    files = _Files(_hints(env.tree, start, settings))
+    for item in given or _config_paths_of(start) or _config_paths_of(env.tree):
+        files.read(item, near=None)
+
+    tree = Node({}, Origin("the configuration", 0))
+    for part in [*files.trees, env.tree, start]:
+        tree = merge(tree, part.without(CONFIG_PATHS), tree)
+    for override in settings:
+        tree = apply_override(tree, override)
+    if files.names:
+        tree = tree.having(config_paths=node_of(files.names, Origin("the configuration", 0)))
+    return Sources(tree, tuple(files.names), env)
+
+
+def _config_paths_among(overrides: Sequence[Override]) -> list[Node]:
+    """The files that all `+config_paths=[…]` words name, one after the other."""
+    found: list[Node] = []
+    for override in overrides:
+        if override.path[0] != CONFIG_PATHS:
+            continue
+        if override.value is None or len(override.path) > 1:
+            raise OverrideError(
+                f"'{override.word}': config_paths is given as a whole: '+config_paths=[a.yaml,b.yaml]'."
+            )
+        found += _items(override.value)
+    return found
+
+
+def _config_paths_of(tree: Node) -> list[Node]:
+    return _items(tree.mapping[CONFIG_PATHS]) if CONFIG_PATHS in tree.mapping else []
+
+
+def _items(node: Node) -> list[Node]:
+    """The paths of one `config_paths`, each with its place."""
+    if node.value is None:
+        return []
+    if not isinstance(node.value, list):
+        given = f"'{node.value}'; write [{node.value}]" if isinstance(node.value, str) else "no list"
+        raise MalformedConfigPathsError(
+            f"{node.origin}: config_paths is a list of paths, such as [a.yaml, b.yaml], and this is {given}."
+        )
+    for item in node.value:
+        if not isinstance(item.value, str) or not item.value.strip():
+            raise MalformedConfigPathsError(
+                f"{item.origin}: every item of config_paths is the path of a YAML file, and one here is "
+                f"{'a mapping or a list' if isinstance(item.value, dict | list) else repr(item.value)}."
+            )
+    return node.value
+
+
+def _hints(env: Node, start: Node, settings: Sequence[Override]) -> Node:
+    """What is known before any file is read, for paths such as `configs/${flavor}.yaml`."""
+    known = merge(env, start)
+    for override in settings:
+        if override.action == "set" and override.value and len(override.path) == 1:
+            known = known.having(**{override.path[0]: override.value})
+    return known.without(CONFIG_PATHS)
+
+
+def _read_env_yaml(dotenv_path: Path | None, skip: bool) -> EnvYaml:
+    nothing = Node({}, Origin(ENV_YAML, 0))
+    if skip:
+        return EnvYaml(None, (), nothing)
+    if dotenv_path is not None:
+        if not dotenv_path.is_file():
+            raise ConfigPathNotFoundError(f"{dotenv_path}: there is no such file to be read as {ENV_YAML}.")
+        return EnvYaml(dotenv_path, (dotenv_path,), read_yaml(dotenv_path))
+    places = tuple(root / ENV_YAML for root in search_roots())
+    found = next((place for place in places if place.is_file()), None)
+    return EnvYaml(found, places, read_yaml(found) if found else nothing)
+
+
+class _Files:
+    """The files of an include tree, each after all that it includes."""
+
+    def __init__(self, known: Node) -> None:
+        self.trees: list[Node] = []
+        self.names: list[str] = []
+        self._known = known
+        self._seen: set[Path] = set()
+        self._open: list[Path] = []
+
+    def read(self, item: Node, near: Path | None) -> None:
+        """Read one file and all that it includes, unless it was read before."""
+        path = _find_config(item, self._path_text(item), near)
+        if path in self._open:
+            circle = " -> ".join(shown(one) for one in [*self._open[self._open.index(path) :], path])
+            logger.warning("%s: files that include each other (%s); each is loaded once", item.origin, circle)
+            return
+        if path in self._seen:
+            logger.info("%s: %s is named twice; it is loaded once", item.origin, shown(path))
+            return
+        self._seen.add(path)
+        self._open.append(path)
+        tree = read_yaml(path)
+        for included in _config_paths_of(tree):
+            self.read(included, near=path.parent)
+        self._open.pop()
+        self.trees.append(tree)
+        self.names.append(shown(path))
+
+    def _path_text(self, item: Node) -> str:
+        if "${" not in str(item.value):
+            return str(item.value)
+        key = "config path"
+        return str(Resolver(self._known.having(**{key: item})).value((key,)))
+
+
+def _find_config(item: Node, text: str, near: Path | None) -> Path:
+    """The file a path means: in the first search root that has it, else beside the file that includes it."""
+    relative = Path(text).expanduser()
+    roots = [Path()] if relative.is_absolute() else [*search_roots(), *([near] if near else [])]
+    places = list(dict.fromkeys(root / relative for root in roots))
+    for place in places:
+        if place.is_file():
+            return place.resolve()
+    folder = next((place for place in places if place.is_dir()), None)
+    if folder:
+        inside = sorted(file.name for file in folder.glob("*.yaml"))[:8]
+        raise ConfigPathNotFoundError(
+            f"{item.origin}: {text} is a folder; name one of its files"
+            + (f": {', '.join(inside)}." if inside else ", of which none is a .yaml file.")
+        )
+    searched = ", ".join(str(place) for place in places)
+    raise ConfigPathNotFoundError(
+        f"{item.origin}: there is no file {text} (looked for {searched}).{_similar_file(relative, roots)}"
+    )
+
+
+def _similar_file(wanted: Path, roots: Sequence[Path]) -> str:
+    """The YAML file near one of the places whose path is most like the wanted one."""
+    for root in roots:
+        nearest = next(parent for parent in (root / wanted).parents if parent.is_dir())
+        for base in dict.fromkeys([nearest, *([] if wanted.is_absolute() else [root])]):
+            files = list(_yaml_files(base))
+            names = {str(file) if wanted.is_absolute() else os.path.relpath(file, root): file for file in files}
+            of_one_stem = [name for name, file in names.items() if file.stem == wanted.stem]
+            guess = closest(str(wanted), of_one_stem, cutoff=0.0) or closest(str(wanted), names, cutoff=0.75)
+            if guess:
+                return f" Did you mean '{guess}'?"
+    return ""
+
+
+def _yaml_files(base: Path) -> Iterator[Path]:
+    seen = 0
+    for folder, folders, files in os.walk(base):
+        folders[:] = sorted(name for name in folders if not name.startswith((".", "__")) and name != "node_modules")
+        for name in files:
+            if name.endswith((".yaml", ".yml")):
+                yield Path(folder, name)
+        seen += len(files) + len(folders)
+        if seen > _MAX_CANDIDATES:
+            return

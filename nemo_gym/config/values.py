@@ -1,0 +1,138 @@
+"""Read the value of a command-line word: `3`, `[a,b]`, `{k: v}`, `'text'`, plain text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+from nemo_gym.config.tree import Scalar
+from nemo_gym.errors import OverrideError
+
+_INTEGER = re.compile(r"[+-]?(?:0|[1-9](?:_?\d)*)")
+_FLOAT = re.compile(r"[+-]?(?:(?:\d(?:_?\d)*\.\d*|\.\d(?:_?\d)*)(?:e[+-]?\d+)?|\d(?:_?\d)*e[+-]?\d+|inf|nan)", re.I)
+_CONSTANTS: dict[str, Scalar] = {"null": None, "true": True, "false": False}
+_ESCAPE = re.compile(r"\\([\\()\[\]{}:=, \t])")
+
+
+def read_value(text: str, word: str) -> Any:
+    """The value that stands after the '='. Raises OverrideError naming `word`, as messages may show it.
+
+    The grammar is Hydra's, with two freedoms: `a: b` and `a,b` outside of brackets are plain text.
+    """
+    return _Reader(text, word).value()
+
+
+class _Reader:
+    """Reads one value from left to right."""
+
+    def __init__(self, text: str, word: str) -> None:
+        self._text = text
+        self._word = word
+        self._next = 0
+
+    def value(self) -> Any:
+        text = self._text.strip()
+        if not text.startswith(("[", "{", "'", '"')):
+            return _scalar(text)
+        value = self._element("")
+        self._skip_space()
+        if self._next < len(self._text):
+            self._fail(f"there is more after the end of the value: '{self._text[self._next :]}'")
+        return value
+
+    def _fail(self, problem: str) -> NoReturn:
+        raise OverrideError(
+            f"'{self._word}': {problem}. Lists read [a,b], mappings {{a: 1, b: 2}}; text with special signs "
+            "needs quotes of its own inside the shell's: '+key=\"[any] text\"'."
+        )
+
+    def _peek(self) -> str:
+        return self._text[self._next : self._next + 1]
+
+    def _skip_space(self) -> None:
+        while self._peek().isspace():
+            self._next += 1
+
+    def _element(self, ends: str) -> Any:
+        self._skip_space()
+        opening = self._peek()
+        if opening == "[":
+            return list(self._elements("]"))
+        if opening == "{":
+            return self._mapping()
+        if opening in ("'", '"') and opening:
+            return self._quoted(opening)
+        return _scalar(self._bare(ends))
+
+    def _elements(self, closing: str) -> Iterator[Any]:
+        self._next += 1
+        self._skip_space()
+        while self._peek() != closing:
+            yield self._element("," + closing)
+            self._separator(closing)
+        self._next += 1
+
+    def _separator(self, closing: str) -> None:
+        self._skip_space()
+        if self._peek() == ",":
+            self._next += 1
+            self._skip_space()
+        elif not self._peek():
+            self._fail(
+                f"a '{'[' if closing == ']' else '{'}' is not closed (if the shell split the word at a space, put "
+                "the whole word in quotes)"
+            )
+        elif self._peek() != closing:
+            self._fail(f"expected ',' or '{closing}' before '{self._text[self._next :]}'")
+
+    def _mapping(self) -> dict[Any, Any]:
+        entries: dict[Any, Any] = {}
+        self._next += 1
+        self._skip_space()
+        while self._peek() != "}":
+            key = (
+                self._quoted(self._peek())
+                if self._peek() in ("'", '"') and self._peek()
+                else _scalar(self._bare(":,}"))
+            )
+            self._skip_space()
+            if self._peek() != ":":
+                self._fail(f"the mapping has no ':' after '{key}'")
+            self._next += 1
+            entries[key] = self._element(",}")
+            self._separator("}")
+        self._next += 1
+        return entries
+
+    def _quoted(self, quote: str) -> str:
+        match = re.compile(rf"{quote}((?:\\.|[^\\{quote}])*){quote}", re.DOTALL).match(self._text, self._next)
+        if not match:
+            self._fail(f"a quote ({quote}) is not closed")
+        self._next = match.end()
+        return match[1].replace("\\" + quote, quote).replace("\\\\", "\\")
+
+    def _bare(self, ends: str) -> str:
+        """Text up to one of the ends, which `${…}` and `\\x` may hold inside."""
+        start, depth = self._next, 0
+        while (sign := self._peek()) and (depth or sign not in ends):
+            if sign == "\\":
+                self._next += 1
+            elif self._text.startswith("${", self._next) or (sign == "{" and depth):
+                depth += 1
+                self._next += sign == "$"
+            elif sign == "}" and depth:
+                depth -= 1
+            self._next += 1
+        self._next = min(self._next, len(self._text))
+        return self._text[start : self._next].strip()
+
+
+def _scalar(text: str) -> Scalar:
+    if text.lower() in _CONSTANTS:
+        return _CONSTANTS[text.lower()]
+    if _INTEGER.fullmatch(text):
+        return int(text)
+    if _FLOAT.fullmatch(text):
+        return float(text)
+    return text if "${" in text else _ESCAPE.sub(r"\1", text)

@@ -1,0 +1,68 @@
+"""Gather the datasets of a run's agents into one file of tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from nemo_gym import paths
+from nemo_gym.config import DatasetConfig, RunConfig, ServerConfig
+from nemo_gym.data.prompts import apply_prompt_to_row, load_prompt_config
+from nemo_gym.errors import DataError
+from nemo_gym.jsonl import read_rows, write_rows
+from nemo_gym.schemas.rollout import AGENT_REF_KEY
+
+
+class AgentDataset(NamedTuple):
+    """A dataset of an agent, and the file that holds it."""
+
+    agent: str
+    dataset: DatasetConfig
+    path: Path
+
+
+def datasets_of_split(run: RunConfig, split: str) -> list[AgentDataset]:
+    """Every dataset of this type; `DataError` where there is none, or a file is missing."""
+    found = [
+        AgentDataset(agent.name, dataset, _file_of(agent, dataset))
+        for agent in run.servers_of("responses_api_agents")
+        for dataset in agent.datasets
+        if dataset.type == split
+    ]
+    if found:
+        return found
+    have = sorted({dataset.type for agent in run.servers.values() for dataset in agent.datasets})
+    raise DataError(
+        f"split={split}: no agent of this configuration has a dataset of that type. "
+        f"There are: {', '.join(have) or 'none'}."
+    )
+
+
+def gather(datasets: list[AgentDataset], output: Path, *, copies: bool) -> int:
+    """Write the rows of all datasets, each with its agent, and say how many there are.
+
+    With `copies`, a row stands there as often as its dataset's `num_repeats` says.
+    """
+    return write_rows(output, _rows(datasets, copies=copies))
+
+
+def _rows(datasets: list[AgentDataset], *, copies: bool) -> Iterator[dict[str, Any]]:
+    for agent, dataset, path in datasets:
+        prompt = load_prompt_config(dataset.prompt_config) if dataset.prompt_config else None
+        for row in read_rows(path):
+            row.setdefault(AGENT_REF_KEY, {"type": "responses_api_agents", "name": agent})
+            prepared = apply_prompt_to_row(row, prompt) if prompt else row
+            for _ in range(dataset.num_repeats if copies else 1):
+                yield prepared
+
+
+def _file_of(agent: ServerConfig, dataset: DatasetConfig) -> Path:
+    found = paths.find(dataset.jsonl_fpath, Path.is_file)
+    if found is not None:
+        return found
+    places = ", ".join(str(root) for root in paths.search_roots())
+    raise DataError(
+        f"{agent.name}.datasets: dataset '{dataset.name}' has no file '{dataset.jsonl_fpath}' in {places}. "
+        + (f"Make it with {dataset.prepare_script}." if dataset.prepare_script else "Prepare or download it first.")
+    )

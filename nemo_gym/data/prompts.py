@@ -1,0 +1,68 @@
+"""From a prompt template and a row to a request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from nemo_gym import paths
+from nemo_gym.errors import DataError
+
+
+class PromptConfig(BaseModel):
+    """A prompt: `{field}` stands for a field of the row, doubled braces for braces."""
+
+    model_config = ConfigDict(frozen=True)
+
+    user: str
+    system: str | None = None
+
+
+@lru_cache(maxsize=64)
+def load_prompt_config(path: str) -> PromptConfig:
+    """Read a prompt file, looked for in the search roots; `DataError` says what is wrong with it."""
+    found = paths.find(path, Path.is_file)
+    if found is None:
+        places = ", ".join(str(root) for root in paths.search_roots())
+        raise DataError(f"prompt_config: no file '{path}' in {places}.")
+    try:
+        return PromptConfig.model_validate(yaml.safe_load(found.read_text("utf-8")))
+    except (yaml.YAMLError, ValidationError) as error:
+        raise DataError(
+            f"{found}: not a prompt: it needs 'user' and may have 'system', both texts. {error}"
+        ) from error
+
+
+def fill_prompt(prompt: PromptConfig, row: Mapping[str, Any]) -> list[dict[str, str]]:
+    """The messages of a prompt; `KeyError` names a field that the row lacks, and those it has."""
+    parts = (("system", prompt.system), ("user", prompt.user))
+    try:
+        return [
+            {"role": role, "content": template.format_map(row)} for role, template in parts if template is not None
+        ]
+    except KeyError as error:
+        raise KeyError(f"the prompt asks for {error}, but the row has only: {', '.join(sorted(row))}") from error
+
+
+def apply_prompt_to_row(row: Mapping[str, Any], prompt: PromptConfig) -> dict[str, Any]:
+    """The row with the prompt's messages as its `responses_create_params.input`."""
+    params = {**(row.get("responses_create_params") or {}), "input": fill_prompt(prompt, row)}
+    return {**row, "responses_create_params": params}
+
+
+def validate_prompt_compatibility(rows: Iterable[Mapping[str, Any]], prompt: PromptConfig) -> None:
+    """Refuse rows that bring an `input` of their own: which of the two was meant cannot be known."""
+    taken = [
+        number for number, row in enumerate(rows, start=1) if "input" in (row.get("responses_create_params") or {})
+    ]
+    if taken:
+        shown = ", ".join(map(str, taken[:10])) + (" …" if len(taken) > 10 else "")
+        raise DataError(
+            f"prompt_config is given, but {len(taken)} rows already have responses_create_params.input "
+            f"(rows {shown}). Leave out prompt_config, or remove the rows' input."
+        )

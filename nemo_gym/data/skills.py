@@ -1,0 +1,76 @@
+"""A folder of skills: what is in it, and a hash that tells when it changes."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from pathlib import Path
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from nemo_gym import paths
+from nemo_gym.errors import DataError
+
+
+class SkillsConfig(BaseModel):
+    """Which skills a run offers."""
+
+    path: str
+    """A folder with one folder per skill, each with a SKILL.md."""
+
+
+class SkillMetadata(BaseModel):
+    """The front matter of a SKILL.md."""
+
+    name: str
+    description: str | None = None
+    version: str | None = None
+
+
+class SkillsRef(BaseModel):
+    """What a row says of the skills it was run with."""
+
+    path: str
+    hash: str
+    skills: list[SkillMetadata]
+
+
+def parse_skill_md(path: Path) -> SkillMetadata:
+    """The front matter of a SKILL.md; `DataError` where there is none, or no name in it."""
+    text = path.read_text("utf-8")
+    parts = text.split("---", 2)
+    if len(parts) < 3 or parts[0].strip():
+        raise DataError(f"{path}:1: a skill begins with YAML between two lines of '---'.")
+    try:
+        return SkillMetadata.model_validate(yaml.safe_load(parts[1]))
+    except (yaml.YAMLError, ValidationError) as error:
+        raise DataError(f"{path}: the front matter is not a skill's: it needs a 'name'. {error}") from error
+
+
+def hash_skill_dir(folder: Path) -> str:
+    """12 hexadecimal digits of SHA-256 over the sorted relative paths and the bytes of all files."""
+    digest = hashlib.sha256()
+    for file in sorted(path for path in folder.rglob("*") if path.is_file()):
+        digest.update(file.relative_to(folder).as_posix().encode())
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def load_skill_directory(path: str) -> SkillsRef:
+    """The skills of a folder, looked for in the search roots."""
+    folder = paths.find(path, Path.is_dir)
+    if folder is None:
+        raise DataError(f"skills.path: no folder '{path}' in {', '.join(map(str, paths.search_roots()))}.")
+    skills = [parse_skill_md(file) for file in sorted(folder.glob("*/SKILL.md"))]
+    if not skills:
+        raise DataError(f"skills.path: {folder} holds no skill: a folder with a SKILL.md for each is expected.")
+    return SkillsRef(path=path, hash=hash_skill_dir(folder), skills=skills)
+
+
+def stage_skills(path: str, destination: Path) -> None:
+    """Copy a folder of skills to where an agent looks for them."""
+    folder = paths.find(path, Path.is_dir)
+    if folder is None:
+        raise DataError(f"skills: no folder '{path}' in {', '.join(map(str, paths.search_roots()))}.")
+    shutil.copytree(folder, destination, dirs_exist_ok=True)

@@ -1,0 +1,197 @@
+"""From Chat Completions to Responses: what an endpoint answered becomes items and a response."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import orjson
+
+from nemo_gym.dialects.chat_parts import text_of_parts
+from nemo_gym.dialects.thinking import split_thinking
+from nemo_gym.errors import DataError
+from nemo_gym.schemas.base import WireModel
+from nemo_gym.schemas.items import (
+    REQUIRED_TOKEN_METADATA_FIELDS,
+    TOKEN_METADATA_FIELDS,
+    FunctionToolCall,
+    OutputItem,
+    OutputMessage,
+    OutputRefusal,
+    OutputText,
+    ReasoningItem,
+    Status,
+    Summary,
+    training_variant_of,
+)
+from nemo_gym.schemas.responses import (
+    IncompleteDetails,
+    InputTokensDetails,
+    OutputTokensDetails,
+    Response,
+    ResponseCreateParams,
+    ResponseUsage,
+)
+
+NewId = Callable[[str], str]
+"""Makes an id with the given prefix: `rs`, `msg`, `call`, `resp`."""
+
+INCOMPLETE_REASONS = {"length": "max_output_tokens", "content_filter": "content_filter"}
+REASONING_FIELDS = ("reasoning_content", "reasoning")
+ECHOED = (
+    "background", "conversation", "instructions", "max_output_tokens", "max_tool_calls", "metadata",
+    "previous_response_id", "prompt", "prompt_cache_key", "reasoning", "safety_identifier", "service_tier",
+    "temperature", "text", "top_logprobs", "top_p", "truncation", "user",
+)  # fmt: skip
+
+
+def response_of_completion(
+    completion: Mapping[str, Any], params: ResponseCreateParams, *, new_id: NewId, keeps_tokens: bool
+) -> Response:
+    """The response that a completion amounts to; of several choices the first one counts.
+
+    Raises `DataError` where there is no choice.
+    """
+    if not completion.get("choices"):
+        raise DataError("the completion holds no choice")
+    choice = completion["choices"][0]
+    reason = INCOMPLETE_REASONS.get(choice.get("finish_reason") or "")
+    logprobs = (choice.get("logprobs") or {}).get("content") if params.top_logprobs is not None else None
+    return Response(
+        id=new_id("resp"),
+        object="response",
+        created_at=completion.get("created") or int(time.time()),
+        model=completion.get("model") or params.model or "",
+        output=items_of_message(
+            choice.get("message") or {},
+            new_id=new_id,
+            keeps_tokens=keeps_tokens,
+            status="incomplete" if reason else "completed",
+            logprobs=logprobs,
+        ),
+        status="incomplete" if reason else "completed",
+        incomplete_details=IncompleteDetails(reason=reason) if reason else None,
+        parallel_tool_calls=params.parallel_tool_calls is not False,
+        tool_choice=params.tool_choice,
+        tools=[_echoed_tool(tool) for tool in params.tools],
+        error=None,
+        usage=usage_of_completion(completion.get("usage")),
+        **{name: getattr(params, name) for name in ECHOED},
+    )
+
+
+def _echoed_tool(tool: Mapping[str, Any]) -> WireModel:
+    # Clients expect these two, even where they say nothing.
+    defaults = {"parameters": None, "strict": None} if tool["type"] == "function" else {}
+    return WireModel(**{**defaults, **tool})
+
+
+def usage_of_completion(usage: Mapping[str, Any] | None) -> ResponseUsage | None:
+    """The token counts by their other names; None where the endpoint counted nothing."""
+    if usage is None:
+        return None
+    read, written = usage.get("prompt_tokens") or 0, usage.get("completion_tokens") or 0
+    return ResponseUsage(
+        input_tokens=read,
+        input_tokens_details=InputTokensDetails.model_validate(
+            {
+                # The newest clients insist on the second one.
+                "cached_tokens": usage_detail(usage, "prompt_tokens_details", "cached_tokens"),
+                "cache_write_tokens": usage_detail(usage, "prompt_tokens_details", "cache_write_tokens"),
+            }
+        ),
+        output_tokens=written,
+        output_tokens_details=OutputTokensDetails(
+            reasoning_tokens=usage_detail(usage, "completion_tokens_details", "reasoning_tokens")
+        ),
+        total_tokens=usage.get("total_tokens") or read + written,
+    )
+
+
+def usage_detail(usage: Mapping[str, Any], group: str, name: str) -> int:
+    """One count of a group of details; 0 where the endpoint does not tell."""
+    return int((usage.get(group) or {}).get(name) or 0)
+
+
+def items_of_message(
+    message: Mapping[str, Any],
+    *,
+    new_id: NewId,
+    keeps_tokens: bool,
+    status: Status = "completed",
+    logprobs: list[Any] | None = None,
+) -> list[OutputItem]:
+    """An assistant's chat message as items: what it thought, then what it said, then what it called.
+
+    Its tokens stand on the last item. `status` is that of the last message or call: where an answer was cut off,
+    only its end is incomplete.
+    """
+    reasoning, text = _thought_and_said(message)
+    refusal, calls = message.get("refusal"), message.get("tool_calls") or []
+    items: list[OutputItem] = []
+    if reasoning:
+        summary = [Summary(text=paragraph) for paragraph in reasoning]
+        items.append(ReasoningItem(id=new_id("rs"), summary=summary))
+    if text or refusal or not (reasoning or calls):
+        parts: list[OutputText | OutputRefusal] = []
+        if text or not refusal:
+            parts.append(OutputText(text=text, annotations=[], logprobs=_logprobs(logprobs)))
+        if refusal:
+            parts.append(OutputRefusal(refusal=refusal))
+        items.append(OutputMessage(id=new_id("msg"), content=parts, status="completed" if calls else status))
+    for index, call in enumerate(calls):
+        items.append(_call(call, status if index == len(calls) - 1 else "completed", new_id))
+    if keeps_tokens and all(message.get(name) is not None for name in REQUIRED_TOKEN_METADATA_FIELDS):
+        items[-1] = _with_tokens(items[-1], message)
+    return items
+
+
+def _thought_and_said(message: Mapping[str, Any]) -> tuple[list[str], str]:
+    text = text_of_parts(message.get("content"))
+    separate = separate_reasoning(message)
+    if separate is not None:
+        # The endpoint has told the two apart; a tag in the text is meant as text.
+        return [separate], text
+    thought = split_thinking(text)
+    return thought.reasoning, thought.rest
+
+
+def separate_reasoning(message: Mapping[str, Any]) -> str | None:
+    """The reasoning that an endpoint tells apart from the content; None where it tells none."""
+    for name in REASONING_FIELDS:
+        reasoning = message.get(name)
+        if isinstance(reasoning, str) and reasoning.strip():
+            return reasoning
+    return None
+
+
+def _call(call: Mapping[str, Any], status: Status, new_id: NewId) -> FunctionToolCall:
+    function = call.get("function") or {}
+    arguments = function.get("arguments") or ""
+    if not isinstance(arguments, str):
+        arguments = orjson.dumps(arguments).decode()
+    call_id = call.get("id") or new_id("call")
+    return FunctionToolCall(
+        id=call_id, call_id=call_id, name=function.get("name") or "", arguments=arguments, status=status
+    )
+
+
+def _with_tokens(item: OutputItem, message: Mapping[str, Any]) -> OutputItem:
+    tokens = {name: message[name] for name in TOKEN_METADATA_FIELDS if message.get(name) is not None}
+    fields = {name: getattr(item, name) for name in item.model_fields_set}
+    with_tokens: OutputItem = training_variant_of(type(item))(**fields, **tokens)  # type: ignore[assignment]
+    return with_tokens
+
+
+def _logprobs(content: list[Any] | None) -> list[Any] | None:
+    if content is None:
+        return None
+    return [{"bytes": [], "top_logprobs": [], **_without_nones(token)} for token in content]
+
+
+def _without_nones(token: Mapping[str, Any]) -> dict[str, Any]:
+    known = {name: value for name, value in token.items() if value is not None}
+    if "top_logprobs" in known:
+        known["top_logprobs"] = [{"bytes": [], **_without_nones(other)} for other in known["top_logprobs"]]
+    return known

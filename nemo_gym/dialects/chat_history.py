@@ -1,0 +1,65 @@
+"""A request of Chat Completions, said in Responses: messages become items, parameters take their other names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from nemo_gym.dialects.chat_answers import NewId, items_of_message
+from nemo_gym.dialects.chat_parts import input_parts
+from nemo_gym.errors import DataError
+from nemo_gym.schemas.chat import ChatCompletionCreateParams
+from nemo_gym.schemas.items import EasyInputMessage, FunctionCallOutput, InputItem
+from nemo_gym.schemas.responses import ResponseCreateParams
+
+SAME_NAME = ("metadata", "model", "parallel_tool_calls", "service_tier", "store", "temperature", "top_p", "user")
+
+
+def response_params(params: ChatCompletionCreateParams, *, new_id: NewId, keeps_tokens: bool) -> ResponseCreateParams:
+    """The same request for Responses. What has no counterpart there (`stop`, `seed`, `n`, penalties) is left out."""
+    fields: dict[str, Any] = {name: getattr(params, name) for name in SAME_NAME}
+    fields["input"] = items_of_messages(params.messages, new_id=new_id, keeps_tokens=keeps_tokens)
+    fields["max_output_tokens"] = params.max_completion_tokens or params.max_tokens
+    fields["top_logprobs"] = params.top_logprobs
+    fields["reasoning"] = {"effort": params.reasoning_effort} if params.reasoning_effort else None
+    fields["text"] = _text(params)
+    fields["tools"] = [_tool(tool) for tool in params.tools] if params.tools else None
+    choice = params.tool_choice
+    if isinstance(choice, dict) and "function" in choice:
+        choice = {"type": "function", "name": choice["function"]["name"]}
+    fields["tool_choice"] = choice
+    return ResponseCreateParams(**{name: value for name, value in fields.items() if value is not None})
+
+
+def _text(params: ChatCompletionCreateParams) -> dict[str, Any] | None:
+    text: dict[str, Any] = {"verbosity": params.verbosity} if params.verbosity else {}
+    form = params.response_format or {}
+    if form.get("type") == "json_schema":
+        text["format"] = {"type": "json_schema", **form["json_schema"]}
+    elif form:
+        text["format"] = form
+    return text or None
+
+
+def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:
+    if tool.get("type") != "function":
+        raise DataError(f"a chat tool of type {tool.get('type')!r} has no counterpart in the Responses API")
+    return {"type": "function", "parameters": None, "strict": None, **tool["function"]}
+
+
+def items_of_messages(messages: Iterable[Mapping[str, Any]], *, new_id: NewId, keeps_tokens: bool) -> list[InputItem]:
+    """A conversation as items; an assistant's message may become several."""
+    items: list[InputItem] = []
+    for message in messages:
+        role = message.get("role")
+        if role == "assistant":
+            items += items_of_message(message, new_id=new_id, keeps_tokens=keeps_tokens)
+        elif role == "tool":
+            output = input_parts(message.get("content"))
+            plain = output if isinstance(output, str) else [part.model_dump(exclude_unset=True) for part in output]
+            items.append(FunctionCallOutput(call_id=message["tool_call_id"], output=plain))
+        elif role in {"user", "system", "developer"}:
+            items.append(EasyInputMessage(role=role, content=input_parts(message.get("content"))))
+        else:
+            raise DataError(f"a chat message of role {role!r} has no counterpart in the Responses API")
+    return items

@@ -1,0 +1,121 @@
+"""The parts of a message, from one API's words to the other's and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import orjson
+from pydantic import TypeAdapter
+
+from nemo_gym.errors import DataError
+from nemo_gym.schemas.items import (
+    InputAudio,
+    InputFile,
+    InputImage,
+    InputPart,
+    InputText,
+    InputVideo,
+    OutputRefusal,
+    OutputText,
+)
+
+Part = dict[str, Any]
+_INPUT_PARTS: TypeAdapter[list[InputPart]] = TypeAdapter(list[InputPart])
+
+
+def chat_parts(content: str | Sequence[InputPart]) -> str | list[Part]:
+    """A message's content for Chat Completions."""
+    return content if isinstance(content, str) else [_chat_part(part) for part in content]
+
+
+def _chat_part(part: InputPart) -> Part:
+    match part:
+        case InputText() | OutputText():
+            return {"type": "text", "text": part.text}
+        case OutputRefusal():
+            return {"type": "text", "text": part.refusal}
+        case InputImage():
+            if part.image_url is None:
+                raise DataError("an input_image part needs an 'image_url'; Chat Completions takes no image by its id")
+            image = {"url": part.image_url, "detail": part.detail}
+            return {"type": "image_url", "image_url": {key: value for key, value in image.items() if value}}
+        case InputFile():
+            file = {"file_data": part.file_data, "file_id": part.file_id, "filename": part.filename}
+            if not part.file_data and not part.file_id:
+                raise DataError("an input_file part needs 'file_data' or 'file_id'; Chat Completions fetches no files")
+            return {"type": "file", "file": {key: value for key, value in file.items() if value}}
+        case InputAudio():
+            return {"type": "input_audio", "input_audio": part.input_audio}
+        case InputVideo():
+            if part.video is not None:
+                return {"type": "video", "video": part.video}
+            video = part.video_url
+            return {"type": "video_url", "video_url": {"url": video} if isinstance(video, str) else video}
+
+
+def input_parts(content: Any) -> str | list[InputPart]:
+    """A message's content from Chat Completions."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    return _INPUT_PARTS.validate_python([_input_part(part) for part in content])
+
+
+def assistant_text(content: str | Sequence[InputPart]) -> str:
+    """The text of an assistant's message, its parts joined; refusals stand apart."""
+    if isinstance(content, str):
+        return content
+    for part in content:
+        if not isinstance(part, (OutputText, InputText, OutputRefusal)):
+            raise DataError(f"an assistant's message holds a part of type '{part.type}'; it can only hold text")
+    return "".join(part.text for part in content if isinstance(part, (OutputText, InputText)))
+
+
+def refusals(content: str | Sequence[InputPart]) -> list[str]:
+    """What an assistant's message refuses."""
+    return [part.refusal for part in content if isinstance(part, OutputRefusal)]
+
+
+def _input_part(part: Mapping[str, Any]) -> Part:
+    kind = part.get("type")
+    if kind == "text":
+        return {"type": "input_text", "text": part["text"]}
+    if kind == "refusal":
+        return {"type": "refusal", "refusal": part["refusal"]}
+    if kind == "image_url":
+        image = part["image_url"]
+        image = {"url": image} if isinstance(image, str) else image
+        return {"type": "input_image", "image_url": image["url"], "detail": image.get("detail", "auto")}
+    if kind == "file":
+        return {"type": "input_file", **part["file"]}
+    if kind == "input_audio":
+        return {"type": "input_audio", "input_audio": part["input_audio"]}
+    if kind == "video_url":
+        video = part["video_url"]
+        return {"type": "input_video", "video_url": video["url"] if isinstance(video, dict) else video}
+    if kind == "video":
+        return {"type": "input_video", "video": part["video"]}
+    raise DataError(f"a message part of type {kind!r} has no counterpart in the Responses API")
+
+
+def tool_content(output: str | list[Any]) -> str | list[Part]:
+    """A tool's output as the content of a tool message; entries that are no message parts become JSON text."""
+    if isinstance(output, str):
+        return output
+    return [_tool_part(entry) for entry in output]
+
+
+def _tool_part(entry: Any) -> Part:
+    kind = entry.get("type") if isinstance(entry, dict) else None
+    if kind in {"input_text", "output_text", "text"} and isinstance(entry.get("text"), str):
+        return {"type": "text", "text": entry["text"]}
+    if kind in {"input_image", "input_file", "input_audio", "input_video"}:
+        return _chat_part(_INPUT_PARTS.validate_python([entry])[0])
+    return {"type": "text", "text": entry if isinstance(entry, str) else orjson.dumps(entry).decode()}
+
+
+def text_of_parts(content: str | Iterable[Mapping[str, Any]] | None) -> str:
+    """The text of a Chat Completions message, its parts joined."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    return "".join(str(part.get("text") or "") for part in content)

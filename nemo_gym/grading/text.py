@@ -1,0 +1,107 @@
+"""Find the answer in a text and bring texts into a form in which they can be compared."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+THINK_START, THINK_END = "<think>", "</think>"
+
+WRAPPING_MARKS = "*_`$ \t\r\n"
+"""What markdown and LaTeX put round an answer without changing it."""
+
+_BRACES = re.compile(r"\\boxed\s*\{|\\.|[{}]", re.DOTALL)
+_TEXT_COMMAND = re.compile(
+    r"\\(?:text|textbf|textit|textrm|textsf|texttt|textup|textnormal|emph|mbox|boxed|mathrm|mathbf|mathit|mathsf)\s*"
+    r"\{([^{}]*)\}"
+)
+_DEEPEST_NESTING = 8
+_MATH_DELIMITER = re.compile(r"\\[()\[\]]")
+_LATEX_SPACE = re.compile(r"\\[ ,;:!]|\\q?quad(?![A-Za-z])|~")
+_ESCAPED_SIGN = re.compile(r"\\([$%&#_])")
+_SPACE = re.compile(r"\s+")
+
+_HALF_WIDTH = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)} | {0x3000: 0x20}
+_TATWEEL = "\u0640"
+_LETTER_SERIES = (
+    "أبجدهوزحطي",  # Arabic letters its options in the order of its numerals, not of its alphabet;
+    "ابجدهوزحطي",  # often the alef is written bare,
+    "إبجدهوزحطي",  # or with its hamza below.
+    "কখগঘঙচছজঝঞ",  # Bengali, by its consonants,
+    "অবডঢ",  # or by the letters that sound most like A, B, C and D.
+)
+_ASCII_OF_LETTER = {letter: chr(ord("A") + place) for series in _LETTER_SERIES for place, letter in enumerate(series)}
+
+
+def strip_reasoning(text: str) -> str:
+    """The text without what stands between `<think>` and `</think>`.
+
+    An unclosed `<think>` hides everything after it: thinking that was cut off is no answer. A `</think>` that
+    nothing opened hides everything before it: some chat templates open it in the prompt.
+    """
+    *closed, rest = text.split(THINK_END)
+    shown: list[str] = []
+    for part in closed:
+        before, opening, _ = part.partition(THINK_START)
+        if opening:
+            shown.append(before)
+        else:
+            shown.clear()
+    shown.append(rest.partition(THINK_START)[0])
+    return "".join(shown).strip()
+
+
+def last_boxed(text: str) -> str | None:
+    r"""What the last complete `\boxed{…}` holds, inner braces kept; None where there is none.
+
+    Of nested boxes the inner one is the last. A box whose braces never close is passed over.
+    """
+    first = text.find("\\boxed")
+    if first < 0:
+        return None
+    open_braces: list[tuple[int, bool]] = []
+    best: tuple[int, int] | None = None
+    for brace in _BRACES.finditer(text, first):
+        if brace[0] == "{" or (brace[0].startswith("\\boxed") and brace[0].endswith("{")):
+            open_braces.append((brace.end(), brace[0] != "{"))
+        elif brace[0] == "}" and open_braces:
+            start, is_box = open_braces.pop()
+            if is_box and (best is None or start > best[0]):
+                best = (start, brace.start())
+    return None if best is None else text[best[0] : best[1]]
+
+
+def option_letter(text: str) -> str | None:
+    """The letter, A to Z, that a one-letter label stands for; None where the text is anything else.
+
+    Read are Latin letters of either case and of full width, Arabic letters in the order of the numerals
+    (أ ب ج د ه …) and Bengali letters (ক খ গ ঘ ঙ …, also অ ব ড ঢ).
+    """
+    label = unicodedata.normalize("NFC", text).translate(_HALF_WIDTH).replace(_TATWEEL, "").strip()
+    if len(label) != 1:
+        return None
+    if label.isascii():
+        return label.upper() if label.isalpha() else None
+    return _ASCII_OF_LETTER.get(label)
+
+
+def unwrapped(text: str) -> str:
+    r"""The text without its dress: `\text{}` and its kin, `$`, `\(…\)`, outer markdown marks, full-width forms.
+
+    Case, inner spaces and everything else stay.
+    """
+    plain = unicodedata.normalize("NFC", text).translate(_HALF_WIDTH)
+    for _ in range(_DEEPEST_NESTING):
+        plain, count = _TEXT_COMMAND.subn(r"\1", plain)
+        if not count:
+            break
+    return _MATH_DELIMITER.sub("", plain).strip(WRAPPING_MARKS)
+
+
+def normalised(text: str) -> str:
+    """A form in which two spellings of the same short answer are equal.
+
+    Unwrapped, in one case, with single spaces, without LaTeX's spacing and escapes, and without a final full stop.
+    """
+    plain = _ESCAPED_SIGN.sub(r"\1", _LATEX_SPACE.sub(" ", unwrapped(text)))
+    return _SPACE.sub(" ", plain).strip(WRAPPING_MARKS).rstrip(". ").casefold()

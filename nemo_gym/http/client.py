@@ -1,0 +1,201 @@
+"""Call another server by the name that the configuration gives it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import urllib.request
+from collections.abc import Mapping
+from http.cookies import Morsel
+from typing import Any, NamedTuple, Self
+from urllib.parse import urlencode
+
+import orjson
+from omegaconf import DictConfig, OmegaConf
+from pydantic import BaseModel, ConfigDict, PrivateAttr
+
+from nemo_gym.config.models import RunConfig
+from nemo_gym.config.settings import SERVER_TYPES, BaseServerConfig
+from nemo_gym.errors import HeadServerNotFoundError, ServerCallError
+from nemo_gym.http.correlation import current_rollout_id
+from nemo_gym.http.internal import InternalClient, Reply, Timeouts
+from nemo_gym.schemas.rollout import ROLLOUT_HEADER
+
+Cookies = Mapping[str, "str | Morsel[str]"]
+
+# A server that restarts refuses connections for a moment; nothing was sent, so trying again is safe.
+HEAD_TIMEOUT_S = 10.0
+REFUSED_PAUSES_S = (0.05, 0.2, 0.8)
+
+
+class Address(NamedTuple):
+    """Where a server listens."""
+
+    host: str
+    port: int
+
+
+class ServerClient(BaseModel):
+    """Calls servers by instance name.
+
+    Cookies go out only where the caller passes them, and come back in `reply.cookies`: two rollouts that
+    share a client never see each other's session.
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    head_server_config: BaseServerConfig
+    global_config_dict: DictConfig
+
+    _connections: InternalClient = PrivateAttr(default_factory=InternalClient)
+    _addresses: dict[str, Address] = PrivateAttr(default_factory=dict)
+
+    @classmethod
+    def load_from_global_config(cls, head_server_config: Any) -> Self:
+        """A client that knows the servers of a run from its head server's configuration.
+
+        Raises `LaunchError` (a `ValueError` too) that names the address where no head server answers.
+        """
+        url = f"http://{head_server_config.host}:{head_server_config.port}/global_config_dict_yaml"
+        try:
+            with urllib.request.urlopen(url, timeout=HEAD_TIMEOUT_S) as answer:
+                config = OmegaConf.create(orjson.loads(answer.read()))
+        except (OSError, ValueError) as error:
+            raise HeadServerNotFoundError(
+                f"no head server answers at {url} ({error}). Start the servers with ng_run, or name the run with "
+                "+head_server.host=… +head_server.port=…"
+            ) from error
+        assert isinstance(config, DictConfig)
+        return cls._to(head_server_config, config)
+
+    @classmethod
+    def of_run(cls, run: RunConfig) -> Self:
+        """A client for servers that this process has started."""
+        blocks = {
+            server.name: {server.type: {server.implementation: {"host": server.host, "port": server.port}}}
+            for server in run.servers.values()
+        }
+        return cls._to(run.head, OmegaConf.create(blocks))
+
+    @classmethod
+    def _to(cls, head: Any, config: DictConfig) -> Self:
+        return cls(head_server_config=BaseServerConfig(host=head.host, port=head.port), global_config_dict=config)
+
+    def address_of(self, server_name: str) -> Address:
+        """Where an instance listens; `ServerCallError` names the instances there are."""
+        address = self._addresses.get(server_name)
+        if address is None:
+            address = self._addresses[server_name] = _look_up(self.global_config_dict, server_name)
+        return address
+
+    def _build_server_base_url(self, server_config_dict: Mapping[str, Any]) -> str:
+        return f"http://{server_config_dict['host']}:{server_config_dict['port']}"
+
+    async def request(self, server_name: str, url_path: str, method: str, **kwargs: Any) -> Reply:
+        """Send one request and wait for the whole answer, whatever its status.
+
+        Keywords: `json` (a pydantic model, sent without its unset fields, or anything that orjson writes), `data`
+        (bytes or text), `cookies`, `headers`, `params`, `timeouts`.
+        Raises `ServerCallError` where no answer came.
+        """
+        return await self._send(server_name, url_path, method, **kwargs)
+
+    async def get(self, server_name: str, url_path: str, **kwargs: Any) -> Reply:
+        """`request` with GET."""
+        return await self._send(server_name, url_path, "GET", **kwargs)
+
+    async def post(self, server_name: str, url_path: str, **kwargs: Any) -> Reply:
+        """`request` with POST."""
+        return await self._send(server_name, url_path, "POST", **kwargs)
+
+    async def aclose(self) -> None:
+        """Close the pooled connections."""
+        await self._connections.close()
+
+    async def _send(
+        self,
+        server_name: str,
+        url_path: str,
+        method: str,
+        *,
+        json: Any = None,
+        data: bytes | str | None = None,
+        cookies: Cookies | None = None,
+        headers: Mapping[str, str] | None = None,
+        params: Mapping[str, Any] | None = None,
+        timeouts: Timeouts | None = None,
+    ) -> Reply:
+        host, port = self.address_of(server_name)
+        head = [(name.encode(), value.encode("latin-1")) for name, value in (headers or {}).items()]
+        body = data.encode() if isinstance(data, str) else data or b""
+        if json is not None:
+            body = encode_json(json)
+            head.append((b"content-type", b"application/json"))
+        if cookies:
+            head.append((b"cookie", cookie_header(cookies)))
+        if rollout_id := current_rollout_id():
+            head.append((ROLLOUT_HEADER.encode(), rollout_id.encode()))
+        path = f"{url_path}?{urlencode(params)}" if params else url_path
+        for pause_s in (*REFUSED_PAUSES_S, None):
+            try:
+                return await self._connections.request(
+                    method, host, port, path, body=body, headers=head, timeouts=timeouts
+                )
+            except ServerCallError as error:
+                if error.was_sent or pause_s is None:
+                    raise ServerCallError(f"server '{server_name}': {error}", was_sent=error.was_sent) from error
+                await asyncio.sleep(pause_s * random.uniform(0.5, 1.5))
+        raise AssertionError("unreachable")
+
+
+def encode_json(value: Any) -> bytes:
+    """A request body: models without their unset fields, so that defaults stay the receiver's."""
+    if isinstance(value, BaseModel):
+        return value.model_dump_json(exclude_unset=True).encode()
+    return orjson.dumps(value, default=_plain, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return value.model_dump(exclude_unset=True)
+    raise TypeError(f"cannot be sent as JSON: {type(value).__name__}")
+
+
+def cookie_header(cookies: Cookies) -> bytes:
+    """The value of a `Cookie` header, from plain values or from a `SimpleCookie`."""
+    return "; ".join(
+        f"{name}={value.coded_value if isinstance(value, Morsel) else value}" for name, value in cookies.items()
+    ).encode("latin-1")
+
+
+def _look_up(config: Any, server_name: str) -> Address:
+    block = config.get(server_name)
+    tier = next((block[type_] for type_ in SERVER_TYPES if type_ in block), None) if _is_mapping(block) else None
+    if tier is None:
+        known = sorted(
+            str(key) for key, value in config.items() if _is_mapping(value) and set(value) & {*SERVER_TYPES}
+        )
+        raise ServerCallError(f"no server is named '{server_name}'; there are: {', '.join(known)}", was_sent=False)
+    settings = next(iter(tier.values()))
+    return Address(settings["host"], int(settings["port"]))
+
+
+def _is_mapping(value: Any) -> bool:
+    return isinstance(value, (Mapping, DictConfig))
+
+
+async def raise_for_status(response: Any) -> None:
+    """Raise what the reply's own `raise_for_status` raises, with the body as `response_content`."""
+    if response.ok:
+        return
+    content = await response.content.read()
+    try:
+        response.raise_for_status()
+    except Exception as error:
+        error.response_content = content  # type: ignore[attr-defined]
+        raise
+
+
+async def get_response_json(response: Any) -> Any:
+    """The reply's body, parsed."""
+    return orjson.loads(await response.read())

@@ -1,0 +1,261 @@
+"""Calls to model endpoints outside: one aiohttp session for each process, with limits and an end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import SplitResult, urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import orjson
+
+from nemo_gym.errors import EndpointError
+from nemo_gym.http.problems import readable
+
+if TYPE_CHECKING:
+    from aiohttp import ClientSession
+
+RATE_LIMIT_ERROR_CODES = [429, 502, 503, 504, 520]
+RETRY_ERROR_CODES = [*RATE_LIMIT_ERROR_CODES, 500]
+
+# uvicorn closes idle connections after 5 s; whoever reuses one at that moment loses the call.
+IDLE_CONNECTION_S = 4.0
+BODY_BEGINNING = 2000
+REDACTED = "[redacted]"
+SHORTEST_SECRET = 6
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How long one try may take, in seconds. An endpoint that does not stream is silent until it has finished."""
+
+    connect_s: float = 10.0
+    silence_s: float = 1800.0
+    total_s: float = 1800.0
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """Which failures are tried again and after what pause: a model call changes nothing, so repeating it is safe.
+
+    A lost connection or an answer that took too long is final: the endpoint may still be working on it.
+    """
+
+    tries: int = 3
+    first_pause_s: float = 0.5
+    longest_pause_s: float = 30.0
+    statuses: frozenset[int] = frozenset(RETRY_ERROR_CODES)
+
+    def allows(self, failure: EndpointError) -> bool:
+        """Whether this failure may be gone at the next try."""
+        return failure.status in self.statuses if failure.was_sent else True
+
+    def pause_s(self, tries: int, retry_after: str | None) -> float:
+        """Seconds until the next try, after `tries` of them; the endpoint's own wish counts, up to the longest."""
+        wished = seconds_of_retry_after(retry_after)
+        if wished is not None:
+            return min(wished, self.longest_pause_s)
+        return float(min(self.first_pause_s * 2 ** (tries - 1), self.longest_pause_s) * random.uniform(0.5, 1.5))
+
+
+def seconds_of_retry_after(value: str | None) -> float | None:
+    """A `Retry-After` header, which holds seconds or a date; None where it is absent or unreadable."""
+    if value is None:
+        return None
+    try:
+        return max(0.0, float(value))
+    except ValueError:
+        pass
+    try:
+        then = parsedate_to_datetime(value)
+    except ValueError:
+        return None
+    return max(0.0, (then.replace(tzinfo=then.tzinfo or UTC) - datetime.now(UTC)).total_seconds())
+
+
+class _Answer(NamedTuple):
+    status: int
+    body: bytes
+    retry_after: str | None
+
+
+class ExternalSession:
+    """A pool of connections to the outside; opened by its first call, in that call's event loop.
+
+    Cookies are never kept. The proxies of `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY` are used.
+    """
+
+    def __init__(self) -> None:
+        self._session: ClientSession | None = None
+        self._proxies: dict[str, str | None] = {}
+        self._users: set[int] = set()
+
+    async def call(
+        self,
+        method: str,
+        url: str,
+        *,
+        json: Any = None,
+        headers: Mapping[str, str],
+        limits: Limits,
+        retry: RetryPolicy,
+    ) -> dict[str, Any]:
+        """The JSON object that the endpoint answers.
+
+        Raises `EndpointError` where none came: what went wrong, how often it was tried, and the beginning of the
+        answer, without the secrets of `headers`.
+        """
+        body = None if json is None else orjson.dumps(json, option=orjson.OPT_NON_STR_KEYS)
+        tries = 0
+        while True:
+            tries += 1
+            retry_after = None
+            try:
+                answer = await self._try(method, url, body, headers, limits)
+                retry_after = answer.retry_after
+                return _object_of(answer, headers)
+            except EndpointError as error:
+                if tries >= retry.tries or not retry.allows(error):
+                    raise _told(error, method, url, tries) from error.__cause__
+                pause_s = retry.pause_s(tries, retry_after)
+                logger.info("%s %s; trying again in %.1f s", _without_login(url), error, pause_s)
+            await asyncio.sleep(pause_s)
+
+    async def _try(
+        self, method: str, url: str, body: bytes | None, headers: Mapping[str, str], limits: Limits
+    ) -> _Answer:
+        import aiohttp
+
+        timeout = aiohttp.ClientTimeout(
+            total=limits.total_s, sock_connect=limits.connect_s, sock_read=limits.silence_s, connect=None
+        )
+        head = {"Content-Type": "application/json", **headers}
+        try:
+            async with self._opened().request(
+                method, url, data=body, headers=head, timeout=timeout, proxy=self._proxy_of(url)
+            ) as response:
+                return _Answer(response.status, await response.read(), response.headers.get("Retry-After"))
+        except aiohttp.ConnectionTimeoutError as error:
+            raise EndpointError(f"could not connect within {limits.connect_s:g} s", was_sent=False) from error
+        except aiohttp.SocketTimeoutError as error:
+            raise EndpointError(f"said nothing for {limits.silence_s:g} s") from error
+        except TimeoutError as error:
+            raise EndpointError(f"did not answer within {limits.total_s:g} s") from error
+        except aiohttp.ClientConnectorError as error:
+            raise EndpointError(f"could not connect: {error}", was_sent=False) from error
+        except ValueError:
+            # The text is left out: it may quote the address with its login, or a header.
+            raise EndpointError(
+                "could not be asked: the address, or the API key in its header, is malformed"
+            ) from None
+        except aiohttp.ClientError as error:
+            raise EndpointError(f"broke off: {error or type(error).__name__}") from error
+
+    def _opened(self) -> ClientSession:
+        if self._session is None or self._session.closed:
+            # Imported here: it takes a third of a second, and most processes never call outside.
+            import aiohttp
+
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE_CONNECTION_S),
+                cookie_jar=aiohttp.DummyCookieJar(),
+            )
+        return self._session
+
+    def _proxy_of(self, url: str) -> str | None:
+        # aiohttp would read the environment again for every request, in a thread of its own.
+        parts = urlsplit(url)
+        origin = f"{parts.scheme}://{parts.netloc}"
+        if origin not in self._proxies:
+            self._proxies[origin] = proxy_of(parts)
+        return self._proxies[origin]
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there may be connections to close."""
+        return self._session is not None and not self._session.closed
+
+    def join(self, user: object) -> None:
+        """Note that `user` makes calls through this session."""
+        self._users.add(id(user))
+
+    async def leave(self, user: object) -> None:
+        """Note that `user` has made its last call; the last one to leave closes the session."""
+        if id(user) in self._users:
+            self._users.remove(id(user))
+            if not self._users:
+                await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connections; a later call opens new ones."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+
+def proxy_of(url: SplitResult) -> str | None:
+    """The proxy that the environment names for this address."""
+    host = url.hostname or ""
+    proxy = getproxies().get(url.scheme)
+    return None if proxy is None or proxy_bypass(host) else proxy
+
+
+# The one thing that is shared: connections belong to an event loop, of which a process has one (tests have more).
+_sessions: dict[asyncio.AbstractEventLoop, ExternalSession] = {}
+
+
+def external_session() -> ExternalSession:
+    """The session of the running event loop."""
+    loop = asyncio.get_running_loop()
+    if loop not in _sessions:
+        for ended in [known for known in _sessions if known.is_closed()]:
+            del _sessions[ended]
+        _sessions[loop] = ExternalSession()
+    return _sessions[loop]
+
+
+def _object_of(answer: _Answer, headers: Mapping[str, str]) -> dict[str, Any]:
+    if answer.status < 300:
+        try:
+            value = orjson.loads(answer.body)
+        except orjson.JSONDecodeError:
+            value = None
+        if isinstance(value, dict):
+            return value
+    text = _without_secrets(answer.body.decode("utf-8", "replace"), headers)
+    told = readable(text.encode())
+    if answer.status < 300:
+        raise EndpointError(f"answered {answer.status} with something that is no JSON object: {told}")
+    raise EndpointError(f"answered {answer.status}: {told}", status=answer.status, body=text[:BODY_BEGINNING])
+
+
+def _told(error: EndpointError, method: str, url: str, tries: int) -> EndpointError:
+    often = "" if tries == 1 else f" (tried {tries} times)"
+    return EndpointError(
+        f"{method} {_without_login(url)} {error}{often}",
+        status=error.status,
+        body=error.body,
+        was_sent=error.was_sent,
+    )
+
+
+def _without_login(url: str) -> str:
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
+
+
+def _without_secrets(text: str, headers: Mapping[str, str]) -> str:
+    # An endpoint that refuses a key may quote it; which header holds one is not ours to know.
+    for value in headers.values():
+        secret = value.removeprefix("Bearer ")
+        if len(secret) >= SHORTEST_SECRET:
+            text = text.replace(secret, REDACTED)
+    return text

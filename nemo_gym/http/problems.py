@@ -1,0 +1,78 @@
+"""How a failure keeps its cause when it crosses processes: problem bodies (RFC 9457) with our own members."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+from pydantic import BaseModel, ValidationError
+
+from nemo_gym.errors import AgentFailed, EnvironmentFailed, JudgeFailed, ModelFailed, RolloutError
+
+MEDIA_TYPE = "application/problem+json"
+FAILURES: dict[str, type[RolloutError]] = {
+    failure.failure_class: failure for failure in (ModelFailed, AgentFailed, EnvironmentFailed, JudgeFailed)
+}
+FAILURE_OF_TIER: dict[str, type[RolloutError]] = {
+    "resources_servers": EnvironmentFailed,
+    "responses_api_agents": AgentFailed,
+    "responses_api_models": ModelFailed,
+}
+STATUS_OF_FAILURE = {"model_failed": 502, "judge_failed": 502, "agent_failed": 500, "environment_failed": 500}
+
+
+class Problem(BaseModel):
+    """A failed call, told so that its receiver can pass the cause on."""
+
+    type: str = "about:blank"
+    title: str
+    status: int
+    detail: str
+    failure_class: str
+    server: str | None = None
+
+    @classmethod
+    def of_error(cls, error: RolloutError) -> Problem:
+        """What to answer where a rollout's call ended in this error."""
+        return cls(
+            title=error.failure_class.replace("_", " "),
+            status=STATUS_OF_FAILURE.get(error.failure_class, 500),
+            detail=str(error),
+            failure_class=error.failure_class,
+            server=error.server,
+        )
+
+    def to_error(self) -> RolloutError:
+        """The error that the sender raised."""
+        return FAILURES.get(self.failure_class, RolloutError)(self.detail, server=self.server)
+
+
+def problem_of_body(body: bytes) -> Problem | None:
+    """The problem that a body tells of; None where it is something else."""
+    try:
+        return Problem.model_validate_json(body)
+    except ValidationError:
+        return None
+
+
+def failure_of_reply(
+    status: int, body: bytes, *, server: str, during: str, otherwise: type[RolloutError]
+) -> RolloutError:
+    """The failure behind an error status: the one its body tells of, else `otherwise` with the body's beginning."""
+    problem = problem_of_body(body)
+    if problem is not None:
+        return problem.to_error()
+    return otherwise(f"{server}: {during} answered {status}: {readable(body)}", server=server)
+
+
+def readable(body: bytes, limit: int = 600) -> str:
+    """A body as one line of text, a JSON string without its quotes, cut at `limit` characters."""
+    text: Any
+    try:
+        text = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        text = None
+    if not isinstance(text, str):
+        text = body.decode("utf-8", "replace")
+    text = " ".join(text.split())
+    return text if len(text) <= limit else f"{text[:limit]}… ({len(text)} characters)"

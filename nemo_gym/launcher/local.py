@@ -1,0 +1,329 @@
+"""Bring the servers of a run up on this machine, wait until all answer, and take them down again."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import queue
+import secrets
+import signal
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from nemo_gym.config import HeadConfig, RunConfig, ServerConfig, bind, masked_yaml, raw_yaml
+from nemo_gym.errors import LaunchError, PortTakenError
+from nemo_gym.launcher.base import ProcessOrder, ServerProcess, Starter
+from nemo_gym.launcher.record import write_record
+from nemo_gym.launcher.spawn import SpawnStarter
+from nemo_gym.launcher.warm import WarmStarter, is_supported
+from nemo_gym.launcher.watch import LineSink, Watcher
+
+READY_TIMEOUT_S = 120.0
+REMINDER_S = 5.0
+STOP_PATIENCE_S = 1.2
+HEAD = "head_server"
+
+Notice = Callable[[str], None]
+
+
+def launch(
+    run: RunConfig,
+    *,
+    starter: Starter | None = None,
+    on_line: LineSink | None = None,
+    notice: Notice | None = None,
+    log_dir: Path | None = None,
+    ready_timeout_s: float = READY_TIMEOUT_S,
+    dry_run: bool = False,
+) -> RunningServers:
+    """Start every server of a run and the head server, and return once all of them answer.
+
+    `on_line` receives the servers' logs, `notice` what the launcher itself has to say. With `dry_run` each server
+    is built from its settings and ends at once.
+    Raises `LaunchError` (or what a server said of its own settings) where one does not come up; then nothing runs.
+    """
+    running = RunningServers(run, starter or default_starter(run), on_line, notice or (lambda text: None), log_dir)
+    try:
+        running.start(dry_run=dry_run)
+        running.wait_until_ready(ready_timeout_s, dry_run=dry_run)
+        if not dry_run:
+            running.record = write_record(running.run.head.host, running.run.head.port)
+    except BaseException:
+        running.stop()
+        raise
+    return running
+
+
+def default_starter(run: RunConfig) -> Starter:
+    """Forks where that is safe; `process_start_method: spawn` asks for fresh interpreters."""
+    if is_supported() and run.plain.get("process_start_method", "fork") == "fork":
+        return WarmStarter()
+    return SpawnStarter()
+
+
+class RunningServers:
+    """The servers of a run; `run` holds the addresses that they were given."""
+
+    def __init__(
+        self, run: RunConfig, starter: Starter, on_line: LineSink | None, notice: Notice, log_dir: Path | None
+    ) -> None:
+        self.run = run
+        self.starter = starter
+        self.notice = notice
+        self.record: Path | None = None
+        self._watcher = Watcher(on_line, log_dir)
+        self._processes: list[ServerProcess] = []
+        self._instances: list[dict[str, Any]] = []
+        self._is_stopped = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def instances(self) -> Sequence[Mapping[str, Any]]:
+        """One entry per server, as the head server tells them."""
+        return self._instances
+
+    def start(self, *, dry_run: bool = False) -> None:
+        """Bind every socket first, so that each server can be told where all others will be, then start them."""
+        listeners: dict[str, socket.socket] = {}
+        try:
+            for server in self.run.servers.values():
+                listeners[server.name] = self._bind_server(server)
+            head_listener = None if dry_run else _bind_head(self.run.head, self.notice)
+            self._note_addresses(listeners, head_listener)
+            secret = secrets.token_hex(32)
+            for server in self.run.servers.values():
+                message = {"kind": "server", "settings": _process_settings(self.run, server, secret, dry_run=dry_run)}
+                pids = [self._start_process(name, listeners[server.name], message) for name in _worker_names(server)]
+                self._instances.append(_instance(server, pids[0]))
+            if head_listener is not None:
+                listeners[HEAD] = head_listener
+                settings = _head_settings(self.run, self._instances)
+                self._start_process(HEAD, head_listener, {"kind": "head", "settings": settings})
+        finally:
+            # The children have theirs; ours would keep a dead server's callers waiting.
+            for listener in listeners.values():
+                listener.close()
+
+    def wait_until_ready(self, timeout_s: float, *, dry_run: bool = False) -> None:
+        """Return once every process has said that it is ready and its server has answered a request."""
+        started_at = time.monotonic()
+        while waiting := [process for process in self._processes if not process.is_ready]:
+            process = self._next_change(REMINDER_S)
+            if process is None:
+                names = ", ".join(each.name for each in waiting)
+                if time.monotonic() - started_at > timeout_s:
+                    raise LaunchError(f"no answer within {timeout_s:g} s from: {names}.{self._tails(waiting)}")
+                self.notice(f"waiting for {names} ({time.monotonic() - started_at:.0f} s)")
+            elif process.has_ended and not process.is_ready:
+                raise self._start_failure(process)
+        if not dry_run:
+            for server in self.run.servers.values():
+                _expect_answer(server.name, server.host, server.port)
+
+    def watch(self, timeout_s: float) -> None:
+        """Wait for this long, or until a server ends, which raises `LaunchError`."""
+        process = self._next_change(timeout_s)
+        if process is not None and process.has_ended:
+            self._settle_log(process)
+            raise LaunchError(
+                f"server '{process.name}' {self._how_it_ended(process)}, so the others are stopped too."
+                f"{self._tails([process])}"
+            )
+
+    def stop(self) -> None:
+        """End every process, politely for a moment, then for certain; nothing is left running."""
+        if self._is_stopped:
+            return
+        self._is_stopped = True
+        try:
+            self._signal_all(signal.SIGTERM)
+            deadline = time.monotonic() + STOP_PATIENCE_S
+            while self._alive() and time.monotonic() < deadline:
+                self._next_change(max(0.0, deadline - time.monotonic()))
+            self._signal_all(signal.SIGKILL)
+        except LaunchError as error:
+            self.notice(str(error))
+        self.starter.close()
+        self._watcher.close()
+        if self.record is not None:
+            self.record.unlink(missing_ok=True)
+
+    def _bind_server(self, server: ServerConfig) -> socket.socket:
+        listener = bind(server.host, server.port, instance=server.name, port_range=self.run.port_range)
+        listener.listen(4096)
+        return listener
+
+    def _note_addresses(self, listeners: Mapping[str, socket.socket], head: socket.socket | None) -> None:
+        servers = {
+            name: server.model_copy(update={"port": listeners[name].getsockname()[1]})
+            for name, server in self.run.servers.items()
+        }
+        head_port = head.getsockname()[1] if head else self.run.head.port
+        head_config = self.run.head.model_copy(update={"port": head_port})
+        raw = {**self.run.raw, "head_server": {"host": head_config.host, "port": head_port}}
+        for server in servers.values():
+            settings = {
+                **raw[server.name][server.type][server.implementation],
+                "host": server.host,
+                "port": server.port,
+            }
+            raw[server.name] = {server.type: {server.implementation: settings}}
+        self.run = self.run.model_copy(update={"servers": servers, "head": head_config, "raw": raw})
+
+    def _start_process(self, name: str, listener: socket.socket, message: Mapping[str, Any]) -> int:
+        settings_read, settings_write = os.pipe()
+        log_read, log_write = os.pipe()
+        report_read, report_write = os.pipe()
+        process = ServerProcess(name=name, log_fd=log_read, report_fd=report_read)
+        try:
+            order = ProcessOrder(listener.fileno(), settings_read, report_write, log_write)
+            process.pid = self.starter.start(order)
+        finally:
+            for descriptor in (settings_read, log_write, report_write):
+                os.close(descriptor)
+        self._processes.append(process)
+        self._watcher.add(process)
+        # A child that died already shows in its report; its settings need not arrive.
+        with contextlib.suppress(BrokenPipeError), os.fdopen(settings_write, "wb") as pipe:
+            pipe.write(json.dumps(message, default=str).encode())
+        return process.pid
+
+    def _next_change(self, timeout_s: float) -> ServerProcess | None:
+        try:
+            return self._watcher.changes.get(timeout=timeout_s)
+        except queue.Empty:
+            return None
+
+    def _alive(self) -> list[ServerProcess]:
+        return [process for process in self._processes if not process.has_ended]
+
+    def _signal_all(self, number: signal.Signals) -> None:
+        for process in self._alive():
+            self.starter.signal(process.pid, number)
+
+    def _start_failure(self, process: ServerProcess) -> LaunchError:
+        self._settle_log(process)
+        if process.failure is not None:
+            return LaunchError(process.failure)
+        return LaunchError(
+            f"server '{process.name}' {self._how_it_ended(process)} before it was ready.{self._tails([process])}"
+        )
+
+    def _how_it_ended(self, process: ServerProcess) -> str:
+        deadline = time.monotonic() + 1.0
+        while (code := self.starter.exit_code(process.pid)) is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        if code is not None and code < 0:
+            return f"was ended by {signal.Signals(-code).name}"
+        return f"ended with exit code {code}"
+
+    def _settle_log(self, process: ServerProcess) -> None:
+        # The report closes with the process; the last lines of its log may still be on their way.
+        time.sleep(0.05)
+
+    @staticmethod
+    def _tails(processes: Sequence[ServerProcess]) -> str:
+        tails = [
+            f"\nThe last lines of {process.name}'s log:\n" + "\n".join(f"    {line}" for line in process.tail)
+            for process in processes
+            if process.tail
+        ]
+        return "".join(tails)
+
+
+def _worker_names(server: ServerConfig) -> list[str]:
+    workers = server.num_workers or 1
+    return [server.name] + [f"{server.name}#{number}" for number in range(2, workers + 1)]
+
+
+def _process_settings(run: RunConfig, server: ServerConfig, secret: str, *, dry_run: bool) -> dict[str, Any]:
+    return {
+        "name": server.name,
+        "type": server.type,
+        "implementation": server.implementation,
+        "entrypoint": server.entrypoint,
+        "folder": str(server.folder),
+        "host": server.host,
+        "port": server.port,
+        "settings": server.settings,
+        "origins": {key: [origin.file, origin.line] for key, origin in server.origins.items()},
+        "plain": run.plain,
+        "addresses": {
+            other.name: [other.type, other.implementation, other.host, other.port]
+            for other in run.servers.values()
+            if other.name != server.name
+        },
+        "head": {"host": run.head.host, "port": run.head.port},
+        "cookie_secret": secret,
+        "num_workers": server.num_workers or 1,
+        "dry_run": dry_run,
+    }
+
+
+def _head_settings(run: RunConfig, instances: list[dict[str, Any]]) -> dict[str, Any]:
+    exposes = run.head.expose_secrets and _is_loopback(run.head.host)
+    return {
+        "host": run.head.host,
+        "port": run.head.port,
+        "instances": instances,
+        "config_yaml": raw_yaml(run) if exposes else masked_yaml(run),
+    }
+
+
+def _instance(server: ServerConfig, pid: int) -> dict[str, Any]:
+    return {
+        "process_name": server.name,
+        "server_type": server.type,
+        "name": server.implementation,
+        "dir_path": str(server.folder),
+        "entrypoint": server.entrypoint,
+        "host": server.host,
+        "port": server.port,
+        "url": server.url,
+        "pid": pid,
+        "config_path": server.name,
+        "start_time": time.time(),
+        "num_workers": server.num_workers or 1,
+    }
+
+
+def _bind_head(head: HeadConfig, notice: Notice) -> socket.socket:
+    try:
+        listener = bind(head.host, head.port, instance=HEAD)
+    except PortTakenError:
+        if head.port_is_fixed:
+            raise
+        listener = bind(head.host, 0, instance=HEAD)
+        notice(f"port {head.port} is taken by another run; the head server listens on {listener.getsockname()[1]}")
+    listener.listen(4096)
+    return listener
+
+
+def _is_loopback(host: str) -> bool:
+    return host in ("localhost", "::1") or host.startswith("127.")
+
+
+def _expect_answer(name: str, host: str, port: int) -> None:
+    connection = http.client.HTTPConnection(host, port, timeout=10.0)
+    try:
+        connection.request("GET", "/")
+        connection.getresponse().read()
+    except OSError as error:
+        raise LaunchError(
+            f"server '{name}' says that it is ready, but http://{host}:{port}/ does not answer ({error})"
+        ) from error
+    finally:
+        connection.close()

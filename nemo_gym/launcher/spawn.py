@@ -1,0 +1,49 @@
+"""Start each server as a fresh interpreter: slower than forking, and possible everywhere."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+
+from nemo_gym.launcher.base import ProcessOrder
+
+
+class SpawnStarter:
+    """Starts `python -m nemo_gym.servers.child`, with another interpreter where one is given."""
+
+    def __init__(self, python: str = sys.executable) -> None:
+        self._python = python
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+
+    def start(self, order: ProcessOrder) -> int:
+        """See `Starter.start`."""
+        handed = (order.listener, order.settings, order.report)
+        process = subprocess.Popen(
+            [self._python, "-m", "nemo_gym.servers.child", *(str(number) for number in handed)],
+            pass_fds=handed,
+            stdin=subprocess.DEVNULL,
+            stdout=order.log,
+            stderr=order.log,
+            start_new_session=True,
+        )
+        self._processes[process.pid] = process
+        return process.pid
+
+    def signal(self, pid: int, number: signal.Signals) -> None:
+        """See `Starter.signal`."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(pid, number)
+
+    def exit_code(self, pid: int) -> int | None:
+        """See `Starter.exit_code`."""
+        return self._processes[pid].poll()
+
+    def close(self) -> None:
+        """See `Starter.close`."""
+        for pid, process in self._processes.items():
+            if process.poll() is None:
+                self.signal(pid, signal.SIGKILL)
+                process.wait()

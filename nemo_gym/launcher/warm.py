@@ -1,0 +1,78 @@
+"""The launcher's end of the warm process, which forks servers instead of starting a fresh interpreter for each."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from typing import Any
+
+from nemo_gym.errors import LaunchError
+from nemo_gym.launcher.base import ProcessOrder
+
+WARM_MODULE = "nemo_gym.servers.warm"
+ANSWER_TIMEOUT_S = 60.0
+
+
+def is_supported() -> bool:
+    """Whether this platform forks a warm process safely."""
+    return sys.platform == "linux" and hasattr(socket, "send_fds")
+
+
+class WarmStarter:
+    """Starts the warm process at once, so that its imports overlap with reading the YAML."""
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.settimeout(ANSWER_TIMEOUT_S)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", WARM_MODULE, str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                # Of its own, so that Ctrl-C reaches the launcher alone, which then ends things in order.
+                start_new_session=True,
+            )
+        self._socket = ours
+        self._lock = threading.Lock()
+
+    def start(self, order: ProcessOrder) -> int:
+        """See `Starter.start`."""
+        return int(self._ask({"do": "start"}, list(order))["pid"])
+
+    def signal(self, pid: int, number: signal.Signals) -> None:
+        """See `Starter.signal`."""
+        self._ask({"do": "signal", "pid": pid, "number": int(number)})
+
+    def exit_code(self, pid: int) -> int | None:
+        """See `Starter.exit_code`."""
+        code = self._ask({"do": "exit_code", "pid": pid})["code"]
+        return None if code is None else int(code)
+
+    def close(self) -> None:
+        """See `Starter.close`."""
+        with self._lock:
+            self._socket.close()
+        try:
+            self._process.wait(2.0)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _ask(self, message: dict[str, Any], descriptors: list[int] | None = None) -> dict[str, Any]:
+        with self._lock:
+            try:
+                socket.send_fds(self._socket, [json.dumps(message).encode()], descriptors or [])
+                answer = self._socket.recv(65536)
+            except OSError as error:
+                raise LaunchError(f"the process that starts the servers does not answer ({error})") from error
+        if not answer:
+            code = self._process.poll()
+            raise LaunchError(f"the process that starts the servers ended unexpectedly (exit code {code})")
+        told: dict[str, Any] = json.loads(answer)
+        if "error" in told:
+            raise LaunchError(f"a server's process could not be started: {told['error']}")
+        return told

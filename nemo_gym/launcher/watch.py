@@ -1,0 +1,111 @@
+"""One thread that reads what the servers say: their logs, and their word that they are ready or cannot start."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import selectors
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+from nemo_gym.launcher.base import ServerProcess
+
+LineSink = Callable[[str, str], None]
+"""Receives an instance's name and one line of its log."""
+
+READ_SIZE = 65536
+LONGEST_LINE = 1 << 20
+
+
+class Watcher:
+    """Reads the pipes of all processes; a process whose state changed is put on `changes`."""
+
+    def __init__(self, on_line: LineSink | None, log_dir: Path | None) -> None:
+        self.changes: queue.SimpleQueue[ServerProcess] = queue.SimpleQueue()
+        self._on_line = on_line
+        self._log_dir = log_dir
+        self._selector = selectors.DefaultSelector()
+        self._wake_read, self._wake_write = os.pipe()
+        self._selector.register(self._wake_read, selectors.EVENT_READ, None)
+        self._open_logs = 0
+        self._files: dict[str, BinaryIO] = {}
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name="server logs", daemon=True)
+        self._thread.start()
+
+    def add(self, process: ServerProcess) -> None:
+        """Start to read a process's pipes; they are closed when the process ends."""
+        if self._log_dir is not None and process.name not in self._files:
+            self._log_dir.mkdir(parents=True, exist_ok=True)
+            self._files[process.name] = (self._log_dir / f"{process.name}.log").open("ab", buffering=0)
+        with self._lock:
+            self._open_logs += 1
+        self._selector.register(process.log_fd, selectors.EVENT_READ, _LogReader(process, self))
+        self._selector.register(process.report_fd, selectors.EVENT_READ, _ReportReader(process, self))
+        os.write(self._wake_write, b"+")
+
+    def close(self, patience_s: float = 0.5) -> None:
+        """Read what is left, then stop; a pipe that a stray grandchild keeps open is not waited for."""
+        os.write(self._wake_write, b".")
+        self._thread.join(patience_s)
+        for file in self._files.values():
+            file.close()
+
+    def take_line(self, process: ServerProcess, line: str) -> None:
+        """Pass one line of a log on."""
+        process.tail.append(line)
+        if file := self._files.get(process.name):
+            file.write(line.encode() + b"\n")
+        if self._on_line is not None:
+            self._on_line(process.name, line)
+
+    def _run(self) -> None:
+        is_stopping = False
+        while not (is_stopping and self._open_logs == 0):
+            for key, _ in self._selector.select():
+                if key.data is None:
+                    is_stopping = b"." in os.read(self._wake_read, 1024) or is_stopping
+                elif not key.data.read(os.read(key.fd, READ_SIZE)):
+                    self._selector.unregister(key.fd)
+                    os.close(key.fd)
+                    with self._lock:
+                        self._open_logs -= isinstance(key.data, _LogReader)
+
+
+class _LogReader:
+    def __init__(self, process: ServerProcess, watcher: Watcher) -> None:
+        self._process = process
+        self._watcher = watcher
+        self._rest = b""
+
+    def read(self, data: bytes) -> bool:
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if self._rest and (not data or len(self._rest) > LONGEST_LINE):
+            lines.append(self._rest)
+            self._rest = b""
+        for line in lines:
+            self._watcher.take_line(self._process, line.decode("utf-8", "replace"))
+        return bool(data)
+
+
+class _ReportReader:
+    def __init__(self, process: ServerProcess, watcher: Watcher) -> None:
+        self._process = process
+        self._watcher = watcher
+        self._data = b""
+
+    def read(self, data: bytes) -> bool:
+        self._data += data
+        *lines, self._data = self._data.split(b"\n")
+        for line in lines:
+            message = json.loads(line)
+            self._process.is_ready = self._process.is_ready or bool(message.get("ready"))
+            self._process.failure = message.get("failed", self._process.failure)
+        # The report's other end is open for as long as the process lives.
+        self._process.has_ended = not data
+        if lines or not data:
+            self._watcher.changes.put(self._process)
+        return bool(data)

@@ -1,0 +1,277 @@
+"""Means and spreads of what verify responses say in numbers, by task and by agent."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from array import array
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from nemo_gym.schemas.rollout import (
+    FAILURE_CLASS_KEY,
+    ROLLOUT_INDEX_KEY,
+    TASK_INDEX_KEY,
+    AggregateMetrics,
+    AggregateMetricsRequest,
+)
+
+logger = logging.getLogger(__name__)
+
+Row = dict[str, Any]
+ComputeMetrics = Callable[[list[list[Row]]], dict[str, Any]]
+GetKeyMetrics = Callable[[dict[str, Any]], dict[str, Any]]
+
+PER_TASK_METRICS = "per_task_metrics"
+PRIVATE_PREFIX = "_ng_"
+ADDED_BY_THE_ROLLOUT = frozenset(
+    {"response", "reward", "mask_sample", "ng_model_call_capture", "ng_agent_observations", "ng_trajectory"}
+)
+
+
+class AggregateMetricsMixin:
+    """Aggregation for a server; `compute_metrics` and `get_key_metrics` are there to be overridden."""
+
+    def compute_metrics(self, tasks: list[list[Row]]) -> dict[str, Any]:
+        """Further agent metrics from all verify responses, per task and, within it, per run.
+
+        A list `per_task_metrics` in the answer goes to the groups instead: to the one whose `_ng_task_index` an
+        entry carries, or else to the task at the same place in `tasks`.
+        """
+        return {}
+
+    def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
+        """The few metrics that stand for the rest: every mean, unless overridden."""
+        return mean_metrics(agent_metrics)
+
+    async def aggregate_metrics(self, body: AggregateMetricsRequest) -> AggregateMetrics:
+        """The metrics of an agent's verify responses."""
+        # In a thread: a large run keeps a core busy for seconds, and the server still has rollouts to answer.
+        return await asyncio.to_thread(
+            compute_aggregate_metrics, body.verify_responses, self.compute_metrics, self.get_key_metrics
+        )
+
+
+def compute_aggregate_metrics(
+    verify_responses: Sequence[Row],
+    compute_metrics_fn: ComputeMetrics | None = None,
+    get_key_metrics_fn: GetKeyMetrics | None = None,
+) -> AggregateMetrics:
+    """The baseline of every numeric field, per task and over all, and what the two functions add to it.
+
+    Failed rollouts (`_ng_failure_class`) are left out. Metrics that are None or not finite are omitted.
+    """
+    tasks = responses_by_task(verify_responses)
+    if not tasks:
+        return AggregateMetrics()
+    baseline = Baseline()
+    groups: dict[int, dict[str, Any]] = {}
+    for task_index, rows in tasks.items():
+        attempts = [attempt_of(row, place) for place, row in enumerate(rows)]
+        for attempt in attempts:
+            baseline.add(attempt.numbers)
+        groups[task_index] = group_entry(task_index, attempts, sample_of(rows[0]))
+
+    computed = compute_metrics_fn(list(tasks.values())) if compute_metrics_fn is not None else {}
+    agent_metrics = _told({**baseline.metrics(), **computed})
+    _merge_per_task(groups, agent_metrics.pop(PER_TASK_METRICS, []))
+    key_metrics = (get_key_metrics_fn or mean_metrics)(agent_metrics)
+    return AggregateMetrics(
+        group_level_metrics=list(groups.values()), agent_metrics=agent_metrics, key_metrics=_told(key_metrics)
+    )
+
+
+def mean_metrics(agent_metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """Every `mean/<field>`."""
+    return {key: value for key, value in agent_metrics.items() if key.startswith("mean/")}
+
+
+class Baseline:
+    """The mean, max, min, median and sample deviation of every field, from rollouts handed over one at a time.
+
+    Holds eight bytes a value, so a million rollouts fit where their texts would not.
+    """
+
+    def __init__(self) -> None:
+        self._columns: dict[str, array[float]] = {}
+
+    def add(self, numbers: Mapping[str, float]) -> None:
+        """Take in the numbers of one rollout, as `numbers_of` gives them."""
+        for field, value in numbers.items():
+            column = self._columns.get(field)
+            if column is None:
+                column = self._columns[field] = array("d")
+            column.append(value)
+
+    def metrics(self) -> dict[str, float]:
+        """`mean/<field>` and so on, each over the rollouts that have the field."""
+        return {
+            f"{statistic}/{field}": value
+            for field, column in self._columns.items()
+            for statistic, value in _summary(column)._asdict().items()
+            if math.isfinite(value)
+        }
+
+
+class _Summary(NamedTuple):
+    mean: float
+    max: float
+    min: float
+    median: float
+    std: float
+
+
+def _summary(column: Sequence[float]) -> _Summary:
+    values, count = sorted(column), len(column)
+    low, high = values[0], values[-1]
+    mean = _total(values) / count
+    if math.isfinite(mean):
+        # Rounding may carry a mean past the values that it lies between; then equal values would seem to vary.
+        mean = min(max(mean, low), high)
+    squares = _total([(value - mean) * (value - mean) for value in values])
+    return _Summary(
+        mean=mean,
+        max=high,
+        min=low,
+        median=values[count // 2] if count % 2 else (values[count // 2 - 1] + values[count // 2]) / 2,
+        std=math.sqrt(squares / (count - 1)) if count > 1 else 0.0,
+    )
+
+
+def _total(values: list[float]) -> float:
+    try:
+        return math.fsum(values)
+    except OverflowError:
+        return math.inf
+
+
+class Attempt(NamedTuple):
+    """What the metrics need of one verify response."""
+
+    rollout_index: int
+    numbers: dict[str, float]
+    usage: dict[str, Any] | None
+
+
+def attempt_of(row: Row, default_index: int) -> Attempt:
+    """The numbers of a verify response; the index is its own where it carries one."""
+    return Attempt(_index(row, ROLLOUT_INDEX_KEY, default_index), numbers_of(row), _usage(row))
+
+
+def numbers_of(row: Row) -> dict[str, float]:
+    """Every numeric or boolean (0 or 1) field of a verify response and of `response.usage`.
+
+    Left out: what the collector adds (`_ng_…`), and numbers that are not finite.
+    """
+    numbers = {
+        field: number
+        for field, value in row.items()
+        if (number := _number(value)) is not None and not field.startswith(PRIVATE_PREFIX)
+    }
+    for field, value in (_usage(row) or {}).items():
+        number = _number(value)
+        if number is not None:
+            numbers[field] = number
+    return numbers
+
+
+def sample_of(row: Row) -> Row:
+    """The input row that a verify response echoes: its fields less what the rollout and the collector added."""
+    return {field: value for field, value in without_private(row).items() if field not in ADDED_BY_THE_ROLLOUT}
+
+
+def without_private(row: Row) -> Row:
+    """A row less the collector's own fields (`_ng_…`)."""
+    return {field: value for field, value in row.items() if not field.startswith(PRIVATE_PREFIX)}
+
+
+def group_entry(task_index: int, attempts: Sequence[Attempt], sample: Row) -> dict[str, Any]:
+    """The metrics of one task, and its rollouts one by one."""
+    baseline = Baseline()
+    for attempt in attempts:
+        baseline.add(attempt.numbers)
+    return {
+        TASK_INDEX_KEY: task_index,
+        **({"sample": sample} if sample else {}),
+        "num_rollouts": len(attempts),
+        **baseline.metrics(),
+        "rollout_infos": [_rollout_info(task_index, attempt) for attempt in attempts],
+    }
+
+
+def responses_by_task(verify_responses: Sequence[Row]) -> dict[int, list[Row]]:
+    """The successful responses per task, in the order of the task indices; the runs within in theirs.
+
+    A response without a task index is taken for a task of its own, numbered after all others.
+    """
+    tasks: dict[int, list[Row]] = {}
+    single: list[Row] = []
+    for row in verify_responses:
+        if row.get(FAILURE_CLASS_KEY) is not None:
+            continue
+        task_index = _index(row, TASK_INDEX_KEY, None)
+        if task_index is None:
+            single.append(row)
+        else:
+            tasks.setdefault(task_index, []).append(row)
+    for rows in tasks.values():
+        # Rows without an index keep their order behind those that have one.
+        rows.sort(key=lambda row: _index(row, ROLLOUT_INDEX_KEY, math.inf))
+    ordered = dict(sorted(tasks.items()))
+    ordered.update(enumerate(([row] for row in single), start=max(ordered, default=-1) + 1))
+    return ordered
+
+
+def _index(row: Row, key: str, default: Any) -> Any:
+    value = row.get(key)
+    return value if isinstance(value, int) and not isinstance(value, bool) else default
+
+
+def _number(value: Any) -> float | None:
+    if not isinstance(value, int | float):
+        return None
+    try:
+        is_finite = math.isfinite(value)
+    except OverflowError:  # an integer that no float can hold
+        return None
+    if not is_finite:
+        return None
+    return int(value) if isinstance(value, bool) else value
+
+
+def _usage(row: Row) -> dict[str, Any] | None:
+    response = row.get("response")
+    usage = response.get("usage") if isinstance(response, dict) else None
+    return usage if isinstance(usage, dict) else None
+
+
+def _rollout_info(task_index: int, attempt: Attempt) -> dict[str, Any]:
+    info: dict[str, Any] = {
+        "rollout_id": f"{task_index}:{attempt.rollout_index}",
+        TASK_INDEX_KEY: task_index,
+        ROLLOUT_INDEX_KEY: attempt.rollout_index,
+    }
+    if attempt.usage is not None:
+        info["usage"] = attempt.usage
+    # A verifier's field of the same name must not take the place of the rollout's identity.
+    return {**attempt.numbers, **info}
+
+
+def _merge_per_task(groups: dict[int, dict[str, Any]], entries: Sequence[Mapping[str, Any]]) -> None:
+    order = list(groups)
+    for place, entry in enumerate(entries):
+        task_index = entry.get(TASK_INDEX_KEY, order[place] if place < len(order) else None)
+        if task_index not in groups:
+            logger.warning("compute_metrics gave per-task metrics for task %s, which has no rollouts", task_index)
+            continue
+        groups[task_index].update(_told(entry))
+
+
+def _told(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """The metrics less those that are None or not finite."""
+    return {
+        key: value
+        for key, value in metrics.items()
+        if value is not None and not (isinstance(value, float) and not math.isfinite(value))
+    }

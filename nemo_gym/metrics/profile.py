@@ -1,0 +1,202 @@
+"""How rewards spread over a task's attempts: the rollouts of a file, beside the inputs that they answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+
+from nemo_gym import jsonl
+from nemo_gym.errors import DataError
+from nemo_gym.metrics.aggregate import Attempt, Baseline, attempt_of, group_entry, without_private
+from nemo_gym.schemas.rollout import AGENT_REF_KEY, FAILURE_CLASS_KEY, ROLLOUT_INDEX_KEY, TASK_INDEX_KEY, RolloutKey
+
+Row = dict[str, Any]
+
+KEYS_SHOWN = 20
+
+
+class RunKey(NamedTuple):
+    """Which repeat of which task, whatever the attempt."""
+
+    task: int
+    repeat: int
+
+    def __str__(self) -> str:
+        return f"{self.task}:{self.repeat}"
+
+
+@dataclass(frozen=True)
+class Completion:
+    """How much of what was asked for has been done; inputs are tasks, rows are their repeats."""
+
+    expected_rows: int
+    completed_rows: int
+    complete_inputs: int
+    partial_inputs: int
+    missing_inputs: int
+
+
+@dataclass(frozen=True)
+class RewardProfile:
+    """The metrics per task and per agent, as they are written."""
+
+    group_level_metrics: list[dict[str, Any]]
+    agent_metrics: list[dict[str, Any]]
+    completion: Completion
+
+
+class ProfileFiles(NamedTuple):
+    """Where a profile was written."""
+
+    reward_profiling: Path
+    agent_metrics: Path
+
+
+def profile(materialized_inputs: Path, rollouts: Path, *, allow_partial_rollouts: bool = False) -> RewardProfile:
+    """The reward profile of a rollouts file; one rollout at a time is in memory.
+
+    Raises `DataError`, with the keys, where rollouts answer no input, answer one twice, or (unless partial
+    rollouts are allowed) are missing.
+    """
+    profiler = RewardProfiler()
+    for line in jsonl.read_lines(materialized_inputs):
+        with _at(materialized_inputs, line.number):
+            profiler.expect(line.row)
+    for line in jsonl.read_lines(rollouts):
+        with _at(rollouts, line.number):
+            profiler.add(line.row)
+    with _at(rollouts):
+        return profiler.profile(allow_partial_rollouts=allow_partial_rollouts)
+
+
+def write_profile(reward_profile: RewardProfile, rollouts: Path) -> ProfileFiles:
+    """Write the two files of a profile beside its rollouts file, over older ones."""
+    files = ProfileFiles(
+        reward_profiling=rollouts.with_name(f"{rollouts.stem}_reward_profiling.jsonl"),
+        agent_metrics=rollouts.with_name(f"{rollouts.stem}_agent_metrics.json"),
+    )
+    jsonl.write_rows(files.reward_profiling, reward_profile.group_level_metrics)
+    files.agent_metrics.write_bytes(
+        orjson.dumps(reward_profile.agent_metrics, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+    )
+    return files
+
+
+class RewardProfiler:
+    """Lines rollouts up with the inputs that they answer, one at a time; keeps their numbers, not their texts."""
+
+    def __init__(self) -> None:
+        self._samples: dict[int, Row] = {}
+        self._agents: dict[RunKey, str | None] = {}
+        self._attempts: dict[RunKey, Attempt] = {}
+        self._unasked: list[RunKey] = []
+        self._repeated: list[RunKey] = []
+        self._baselines: dict[str | None, Baseline] = {}
+
+    def expect(self, row: Row) -> None:
+        """Take in one materialized input row."""
+        key = _run_key(row)
+        if key in self._agents:
+            raise DataError(f"a second row for rollout {key}. Each row must have an index pair of its own.")
+        self._agents[key] = _agent_name(row)
+        self._samples.setdefault(key.task, without_private(row))
+
+    def add(self, rollout: Row) -> None:
+        """Take in one rollout; all inputs must have been taken in before. Failed ones do not count."""
+        if rollout.get(FAILURE_CLASS_KEY) is not None:
+            return
+        key = _run_key(rollout)
+        if key not in self._agents:
+            self._unasked.append(key)
+            return
+        if key in self._attempts:
+            self._repeated.append(key)
+            return
+        attempt = self._attempts[key] = attempt_of(rollout, key.repeat)
+        agent = self._agents[key] or _agent_name(rollout)
+        self._baselines.setdefault(agent, Baseline()).add(attempt.numbers)
+
+    def profile(self, *, allow_partial_rollouts: bool = False) -> RewardProfile:
+        """The metrics of all that was taken in; `DataError` where inputs and rollouts do not fit together."""
+        self._check(allow_partial_rollouts)
+        groups = self._groups()
+        return RewardProfile(groups, self._agent_metrics(), _completion(groups))
+
+    def _check(self, allow_partial_rollouts: bool) -> None:
+        missing = [] if allow_partial_rollouts else [key for key in self._agents if key not in self._attempts]
+        faults = [
+            f"{len(keys)} {what}: {_listed(keys)}. {remedy}"
+            for keys, what, remedy in (
+                (self._unasked, "without an input row", "Give the materialized inputs of the same collection."),
+                (self._repeated, "there twice", "Keep one line for each."),
+                (missing, "missing", "Resume the collection, or allow partial rollouts."),
+            )
+            if keys
+        ]
+        if faults:
+            raise DataError("rollouts (task:rollout) do not fit the inputs; " + " ".join(faults))
+
+    def _groups(self) -> list[dict[str, Any]]:
+        expected: dict[int, list[RunKey]] = {}
+        for key in sorted(self._agents):
+            expected.setdefault(key.task, []).append(key)
+        groups = []
+        for task, keys in expected.items():
+            attempts = [self._attempts[key] for key in keys if key in self._attempts]
+            completeness = {
+                "expected_num_rollouts": len(keys),
+                "missing_num_rollouts": len(keys) - len(attempts),
+                "reward_profile_completion_pct": 100.0 * len(attempts) / len(keys),
+            }
+            groups.append(group_entry(task, attempts, self._samples[task]) | completeness)
+        return groups
+
+    def _agent_metrics(self) -> list[dict[str, Any]]:
+        return [
+            ({} if agent is None else {AGENT_REF_KEY: {"name": agent}}) | baseline.metrics()
+            for agent, baseline in self._baselines.items()
+        ]
+
+
+def _completion(groups: list[dict[str, Any]]) -> Completion:
+    complete = sum(group["missing_num_rollouts"] == 0 for group in groups)
+    missing = sum(group["num_rollouts"] == 0 for group in groups)
+    return Completion(
+        expected_rows=sum(group["expected_num_rollouts"] for group in groups),
+        completed_rows=sum(group["num_rollouts"] for group in groups),
+        complete_inputs=complete,
+        partial_inputs=len(groups) - complete - missing,
+        missing_inputs=missing,
+    )
+
+
+def _run_key(row: Row) -> RunKey:
+    key = RolloutKey.of_row(row)
+    if key is None:
+        raise DataError(f"no {TASK_INDEX_KEY} and {ROLLOUT_INDEX_KEY}. Is this a file that a collection has written?")
+    return RunKey(key.task, key.repeat)
+
+
+def _agent_name(row: Row) -> str | None:
+    agent = row.get(AGENT_REF_KEY)
+    name = agent.get("name") if isinstance(agent, dict) else None
+    return name if isinstance(name, str) else None
+
+
+def _listed(keys: Sequence[RunKey]) -> str:
+    shown = ", ".join(map(str, sorted(keys)[:KEYS_SHOWN]))
+    return shown if len(keys) <= KEYS_SHOWN else f"{shown} and {len(keys) - KEYS_SHOWN} more"
+
+
+@contextmanager
+def _at(path: Path, line: int | None = None) -> Iterator[None]:
+    """Puts the place before the message of a `DataError`."""
+    try:
+        yield
+    except DataError as error:
+        raise DataError(f"{path}: {error}" if line is None else f"{path}:{line}: {error}") from error

@@ -1,0 +1,1 @@
+"""Run many tasks through their agents and keep what came of each."""

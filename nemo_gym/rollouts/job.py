@@ -1,0 +1,97 @@
+"""What a collection is asked to do: the parameters of the commands that collect."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+
+from nemo_gym.data.skills import SkillsConfig
+
+
+class CollectionSettings(BaseModel):
+    """Parameters of every command that collects rollouts."""
+
+    model_config = ConfigDict(extra="ignore", use_attribute_docstrings=True)
+
+    output_jsonl_fpath: Path
+    """Where the scored rollouts go, one per line; the other files of the run stand beside it."""
+    agent_name: str | None = None
+    """The agent for rows that name none."""
+    limit: PositiveInt | None = None
+    """Only the first so many rows."""
+    num_repeats: PositiveInt | dict[str, PositiveInt] | None = None
+    """How often each row is run; per agent as {agent: n, _default: n}."""
+    num_repeats_add_seed: bool = False
+    """Give each repeat its own sampling seed, by metadata.extra_body."""
+    num_samples_in_parallel: PositiveInt = 1024
+    """How many rollouts may be under way at once."""
+    rollout_timeout_s: float = Field(default=1800.0, gt=0)
+    """A rollout that takes longer than this fails."""
+    responses_create_params: dict[str, Any] = Field(default_factory=dict)
+    """Fields laid over every row's request, such as temperature."""
+    prompt_config: str | None = None
+    """A prompt file for rows without input."""
+    skills: SkillsConfig | None = None
+    """A folder of skills; each row is stamped with its hash."""
+    resume_from_cache: bool = False
+    """Go on with an earlier run of the same output: what is scored stays, the rest is run."""
+    overwrite: bool = False
+    """Replace the files of an earlier run."""
+    disable_aggregation: bool = False
+    """Leave out the metrics at the end."""
+    upload_rollouts: bool = True
+    """Hand the rollouts to the exporters that are configured."""
+
+
+class CollectJob(CollectionSettings):
+    """Parameters of `ng_collect_rollouts`: against servers that are up."""
+
+    input_jsonl_fpath: Path
+    """The tasks, one JSON object per line."""
+
+
+class EndToEndJob(CollectionSettings):
+    """Parameters of `ng_e2e_collect_rollouts`: starts the servers, collects, stops them."""
+
+    split: Literal["train", "validation", "benchmark", "example"]
+    """Which datasets of the agents are collected."""
+    reuse_existing_data_preparation: bool = False
+    """Take the gathered dataset of an earlier run where there is one."""
+
+
+class RunFiles(BaseModel):
+    """The files of one run, named after its output."""
+
+    model_config = ConfigDict(frozen=True)
+
+    results: Path
+
+    def _beside(self, suffix: str) -> Path:
+        return self.results.with_name(f"{self.results.stem}{suffix}")
+
+    @property
+    def materialized(self) -> Path:
+        """Every row as it was sent."""
+        return self._beside("_materialized_inputs.jsonl")
+
+    @property
+    def failures(self) -> Path:
+        """One line per failed attempt."""
+        return self._beside("_failures.jsonl")
+
+    @property
+    def metrics(self) -> Path:
+        """The aggregate metrics of each agent."""
+        return self._beside("_aggregate_metrics.json")
+
+    @property
+    def logs(self) -> Path:
+        """The servers' logs of an end-to-end run."""
+        return self._beside("_logs")
+
+    @property
+    def prepared(self) -> Path:
+        """The gathered datasets of an end-to-end run."""
+        return self.results.with_suffix("") / "preprocessed_datasets"

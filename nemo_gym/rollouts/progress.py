@@ -1,0 +1,82 @@
+"""The moving line while rollouts are collected; where nothing can move, one line per tenth."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import Any, Self, TextIO
+
+from nemo_gym.rollouts.outcome import Record, Summary
+
+
+class Progress:
+    """Shows how far a run is: rate, mean reward, failures and time left."""
+
+    def __init__(self, summary: Summary, stream: TextIO = sys.stderr) -> None:
+        self._stream = stream
+        self._total = summary.planned
+        self._first = summary.finished
+        self._started_at = time.monotonic()
+        self._next_tenth = 1
+        self._bar = _bar(self._total, summary.finished) if stream.isatty() else None
+
+    def __enter__(self) -> Self:
+        if self._bar is not None:
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def advance(self, record: Record, summary: Summary) -> None:
+        """One more task has ended."""
+        if self._bar is not None:
+            self._bar.update(self._bar.task_ids[0], completed=summary.finished, **self._words(summary))
+        elif summary.finished * 10 >= self._next_tenth * self._total:
+            self._next_tenth = summary.finished * 10 // self._total + 1
+            words = self._words(summary)
+            print(
+                f"{summary.finished}/{self._total} rollouts ({summary.finished * 100 // self._total} %), "
+                f"{words['rate']}, {words['reward']}, {words['failures']}, {words['left']}",
+                file=self._stream,
+                flush=True,
+            )
+
+    def _words(self, summary: Summary) -> dict[str, str]:
+        elapsed_s = max(time.monotonic() - self._started_at, 1e-9)
+        rate = (summary.finished - self._first) / elapsed_s
+        left_s = (self._total - summary.finished) / rate if rate else 0.0
+        mean = summary.mean_reward
+        return {
+            "rate": f"{rate:,.1f}/s",
+            "reward": "mean reward –" if mean is None else f"mean reward {mean:.3f}",
+            "failures": f"{summary.failed} failed",
+            "left": f"{_clock(left_s)} left",
+        }
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def _bar(total: int, completed: int) -> Any:
+    # rich takes 0.1 s to import, and only a terminal needs it.
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+    from rich.progress import Progress as RichProgress
+
+    bar = RichProgress(
+        TextColumn("[bold]rollouts"),
+        BarColumn(bar_width=None),
+        MofNCompleteColumn(),
+        *(TextColumn(f"{{task.fields[{field}]}}") for field in ("rate", "reward", "failures", "left")),
+        console=Console(stderr=True),
+    )
+    bar.add_task("", total=total, completed=completed, rate="", reward="", failures="", left="")
+    return bar

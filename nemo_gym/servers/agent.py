@@ -1,0 +1,100 @@
+"""The base class of agent servers: they run one rollout from its row to its reward."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+from fastapi import Body, FastAPI
+from starlette.requests import Request
+
+from nemo_gym.config.settings import BaseResponsesAPIAgentConfig
+from nemo_gym.http.correlation import current_rollout_id, rollout_context
+from nemo_gym.metrics import compute_aggregate_metrics
+from nemo_gym.schemas.rollout import AggregateMetrics, AggregateMetricsRequest, rollout_id_of_row
+from nemo_gym.servers.base import SimpleServer
+from nemo_gym.servers.binding import Handler
+
+__all__ = ["BaseResponsesAPIAgent", "Body", "SimpleResponsesAPIAgent"]
+
+
+class BaseResponsesAPIAgent(SimpleServer):
+    """An agent server's settings."""
+
+    config: BaseResponsesAPIAgentConfig
+
+
+class SimpleResponsesAPIAgent(BaseResponsesAPIAgent):
+    """Subclass it and write `run` (a whole rollout) and `responses` (the conversation alone)."""
+
+    @abstractmethod
+    async def responses(self, *arguments: Any, **named: Any) -> Any:
+        """Answer a conversation, tools called: `(body)`, `(request, body)` or `(request, response, body)`."""
+
+    @abstractmethod
+    async def run(self, *arguments: Any, **named: Any) -> Any:
+        """Run one rollout from its row and answer the graded row: `(body)` or `(request, body)`."""
+
+    async def aggregate_metrics(self, body: AggregateMetricsRequest) -> AggregateMetrics:
+        """Metrics over all of this agent's graded rollouts."""
+        if self.config.skip_verification:
+            warnings.warn("verification was skipped, so there is nothing to aggregate", RuntimeWarning, stacklevel=2)
+            return AggregateMetrics()
+        return compute_aggregate_metrics(body.verify_responses)
+
+    def setup_webserver(self) -> FastAPI:
+        """The app with the routes of an agent server."""
+        app = self.new_app()
+        app.post("/v1/responses")(self.responses)
+        app.post("/run")(_for_its_rollout(self.run))
+        app.post("/aggregate_metrics")(self.aggregate_metrics)
+        return app
+
+    def rollout_id_from_run(self, body: Any) -> str | None:
+        """The id of the rollout that a run request names; None while nothing is captured under it."""
+        return None
+
+    def url_path_for_run(self, path: str, body: Any) -> str:
+        """The path under which a run's calls are captured; the path itself while nothing is captured."""
+        return path
+
+    def url_path_for_request(self, path: str, request: Request) -> str:
+        """The same for a request that carries its rollout."""
+        return path
+
+    def base_url_for_run(self, base_url: str, body: Any) -> str:
+        """The same for a base URL handed to a foreign agent."""
+        return base_url
+
+    def resolve_model_base_url(self, name: str, rollout_id: str | None = None) -> str:
+        """The `…/v1` address of a model server, for agents that bring their own client."""
+        host, port = self.server_client.address_of(name)
+        return f"http://{host}:{port}/v1"
+
+
+def _for_its_rollout(run: Callable[..., Any]) -> Callable[..., Any]:
+    """The `/run` endpoint: all of its calls carry the rollout's id, also where only the row tells it."""
+    handler = Handler.of(run)
+    request_name = handler.request_parameter or "nemo_gym_request"
+
+    async def endpoint(**arguments: Any) -> Any:
+        request: Request = arguments[request_name]
+        if handler.request_parameter is None:
+            del arguments[request_name]
+        rollout_id = current_rollout_id() or rollout_id_of_row(await request.json())
+        with rollout_context(rollout_id):
+            return await run(**arguments)
+
+    parameters = [
+        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in handler.signature.parameters.values()
+    ]
+    if handler.request_parameter is None:
+        parameters.append(inspect.Parameter(request_name, inspect.Parameter.KEYWORD_ONLY, annotation=Request))
+    endpoint.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        parameters, return_annotation=handler.signature.return_annotation
+    )
+    endpoint.__doc__ = run.__doc__
+    return endpoint

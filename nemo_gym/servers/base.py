@@ -1,0 +1,141 @@
+"""What every server has: an app, a name, liveness, its session cookie and an orderly end."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from abc import abstractmethod
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI
+from pydantic import BaseModel, PrivateAttr
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from nemo_gym.config.settings import BaseServerConfig
+from nemo_gym.http.client import ServerClient
+from nemo_gym.http.correlation import rollout_context
+from nemo_gym.schemas.rollout import ROLLOUT_HEADER, ROLLOUT_ID_PATTERN
+from nemo_gym.servers.sessions import SessionMiddleware
+
+ROLLOUT_PREFIX = "/ng-rollout/"
+TOKEN_CAPTURE_SEGMENT = "/training-token-capture"
+
+
+class BaseServer(BaseModel):
+    """A server and its settings."""
+
+    config: BaseServerConfig
+
+    def setup_liveness(self, app: FastAPI) -> None:
+        """Add the routes that tell whether the server is up; they are hidden from the schema."""
+
+        async def is_alive() -> dict[str, str]:
+            return {"status": "ok"}
+
+        for path in ("/", "/livez", "/readyz", "/healthz", "/health"):
+            app.get(path, include_in_schema=False)(is_alive)
+
+
+class SimpleServer(BaseServer):
+    """A FastAPI server that can call the others by name."""
+
+    server_client: ServerClient
+
+    _cookie_secret: str = PrivateAttr(default_factory=lambda: secrets.token_hex(32))
+    """Signs the session cookie; the launcher gives all workers of an instance the same one."""
+
+    @abstractmethod
+    def setup_webserver(self) -> FastAPI:
+        """The app with all of its routes."""
+
+    @classmethod
+    def run_webserver(cls) -> None:
+        """Serve this class alone, from the configuration on the command line; it ends with the process."""
+        # Imported here: a server's module must be importable without the machinery that starts processes.
+        from nemo_gym.servers.alone import serve_alone
+
+        serve_alone(cls)
+
+    def get_session_middleware_key(self) -> str:
+        """The session cookie's name: class and instance, so that cookies of several servers can travel together."""
+        return f"{type(self).__name__}___{getattr(self.config, 'name', '')}"
+
+    def setup_session_middleware(self, app: FastAPI) -> None:
+        """Give the app sessions, once."""
+        if getattr(app.state, "has_sessions", False):
+            return
+        app.state.has_sessions = True
+        app.add_middleware(SessionMiddleware, cookie=self.get_session_middleware_key(), secret=self._cookie_secret)
+
+    def new_app(self) -> FastAPI:
+        """An app with sessions and the rollout's id, that calls `startup` and `aclose` at its ends."""
+
+        @asynccontextmanager
+        async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+            tasks = [asyncio.create_task(task) for task in self.background_tasks()]
+            await self.startup()
+            try:
+                yield
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+                await self.aclose()
+                await self.close_owned()
+
+        app = FastAPI(title=self.get_session_middleware_key(), lifespan=lifespan)
+        self.setup_session_middleware(app)
+        app.add_middleware(RolloutContextMiddleware)
+        return app
+
+    def background_tasks(self) -> list[Any]:
+        """Coroutines that run for as long as the server does."""
+        return []
+
+    async def startup(self) -> None:
+        """Called before the first request; override it to open what the server needs."""
+
+    async def aclose(self) -> None:
+        """Called after the last request; override it to close what the server opened."""
+
+    async def close_owned(self) -> None:
+        """Close what the base classes opened; an `aclose` of the author's own need not know of it."""
+
+
+class RolloutContextMiddleware:
+    """Lets a handler's work count for the rollout that the caller names, by header or by `/ng-rollout/<id>/…`."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        rollout_id = _from_prefix(scope) or _from_header(scope)
+        with rollout_context(rollout_id):
+            await self.app(scope, receive, send)
+
+
+def _from_prefix(scope: Scope) -> str | None:
+    path: str = scope["path"]
+    if not path.startswith(ROLLOUT_PREFIX):
+        return None
+    rollout_id, _, rest = path.removeprefix(ROLLOUT_PREFIX).partition("/")
+    if not ROLLOUT_ID_PATTERN.match(rollout_id):
+        return None
+    rest = f"/{rest}".removeprefix(TOKEN_CAPTURE_SEGMENT)
+    scope["path"] = rest
+    scope["raw_path"] = rest.encode()
+    return rollout_id
+
+
+def _from_header(scope: Scope) -> str | None:
+    wanted = ROLLOUT_HEADER.encode()
+    for name, value in scope["headers"]:
+        if name == wanted:
+            text: str = value.decode("latin-1")
+            return text if ROLLOUT_ID_PATTERN.match(text) else None
+    return None

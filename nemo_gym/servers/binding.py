@@ -1,0 +1,106 @@
+"""From an author's method to a FastAPI endpoint: what it asks for beside the body is handed to it."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel
+from starlette.requests import Request
+
+from nemo_gym.servers.sessions import SESSION_ID_KEY, SessionState, SessionStore
+
+Method = Callable[..., Any]
+Endpoint = Callable[..., Awaitable[Any]]
+
+REQUEST_PARAMETER = "nemo_gym_request"
+
+
+@dataclass(frozen=True)
+class Handler:
+    """An author's method and what its parameters ask for."""
+
+    method: Method
+    signature: inspect.Signature
+    states: dict[str, type[SessionState]]
+    """Parameters that receive this rollout's state, with the class of each."""
+    request_parameter: str | None
+    """The parameter that receives the request itself, if any."""
+
+    @classmethod
+    def of(cls, method: Method) -> Handler:
+        """Read a bound method's signature; annotations written as text are resolved in its module."""
+        signature = inspect.signature(method, eval_str=True)
+        kinds = {name: parameter.annotation for name, parameter in signature.parameters.items()}
+        return cls(
+            method=method,
+            signature=signature,
+            states={name: kind for name, kind in kinds.items() if _is_class_of(kind, SessionState)},
+            request_parameter=next((name for name, kind in kinds.items() if _is_class_of(kind, Request)), None),
+        )
+
+    @property
+    def open_parameters(self) -> list[inspect.Parameter]:
+        """The parameters that a caller fills: neither state nor request."""
+        return [
+            parameter
+            for name, parameter in self.signature.parameters.items()
+            if name not in self.states and name != self.request_parameter
+        ]
+
+    async def call(self, request: Request, store: SessionStore, arguments: dict[str, Any]) -> Any:
+        """Call the method with these arguments; a plain `def` runs in a thread."""
+        given = dict(arguments)
+        if self.request_parameter is not None:
+            given[self.request_parameter] = request
+        for name, kind in self.states.items():
+            given[name] = store.get(request.session[SESSION_ID_KEY], kind)
+        if inspect.iscoroutinefunction(self.method):
+            return await self.method(**given)
+        result = await asyncio.to_thread(self.method, **given)
+        return await result if inspect.isawaitable(result) else result
+
+
+def endpoint_of(
+    handler: Handler,
+    store: SessionStore,
+    *,
+    finish: Callable[[Request, Any], Awaitable[Any]] | None = None,
+    returns: Any = None,
+) -> Endpoint:
+    """A FastAPI endpoint for a method: the body is FastAPI's to check, state and request are filled in.
+
+    `finish(request, result)` may turn the result into what is answered. `returns` replaces the return annotation
+    (which FastAPI makes the response model).
+    """
+    request_name = handler.request_parameter or REQUEST_PARAMETER
+
+    async def endpoint(**arguments: Any) -> Any:
+        request = arguments.pop(request_name)
+        result = await handler.call(request, store, arguments)
+        return result if finish is None else await finish(request, result)
+
+    parameters = [
+        inspect.Parameter(request_name, inspect.Parameter.KEYWORD_ONLY, annotation=Request),
+        *(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in handler.open_parameters),
+    ]
+    annotation = handler.signature.return_annotation if returns is None else returns
+    endpoint.__signature__ = inspect.Signature(parameters, return_annotation=annotation)  # type: ignore[attr-defined]
+    endpoint.__name__ = getattr(handler.method, "__name__", "endpoint")
+    endpoint.__doc__ = handler.method.__doc__
+    return endpoint
+
+
+def body_parameter(handler: Handler) -> str | None:
+    """The parameter that receives the request's body as a model, if any."""
+    return next(
+        (parameter.name for parameter in handler.open_parameters if _is_class_of(parameter.annotation, BaseModel)),
+        None,
+    )
+
+
+def _is_class_of(annotation: Any, base: type) -> bool:
+    return inspect.isclass(annotation) and issubclass(annotation, base)

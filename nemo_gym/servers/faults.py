@@ -1,0 +1,60 @@
+"""What a server answers when a handler fails: a problem body that keeps the cause, and the traceback in its log."""
+
+from __future__ import annotations
+
+import logging
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from nemo_gym.errors import RolloutError, ServerCallError
+from nemo_gym.http.correlation import current_rollout_id
+from nemo_gym.http.problems import MEDIA_TYPE, Problem, problem_of_body
+
+logger = logging.getLogger(__name__)
+
+
+class FaultMiddleware:
+    """The outermost layer: no handler's failure leaves a caller without an answer, or without the cause."""
+
+    def __init__(self, app: ASGIApp, *, server: str, otherwise: type[RolloutError]) -> None:
+        self.app = app
+        self.server = server
+        self.otherwise = otherwise
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        has_started = False
+
+        async def watched_send(message: Message) -> None:
+            nonlocal has_started
+            has_started = has_started or message["type"] == "http.response.start"
+            await send(message)
+
+        try:
+            await self.app(scope, receive, watched_send)
+        except Exception as error:
+            if has_started:
+                raise
+            problem = Problem.of_error(self._failure(error, scope["path"]))
+            await send(
+                {
+                    "type": "http.response.start",
+                    "status": problem.status,
+                    "headers": [(b"content-type", MEDIA_TYPE.encode())],
+                }
+            )
+            await send({"type": "http.response.body", "body": problem.model_dump_json().encode()})
+
+    def _failure(self, error: Exception, path: str) -> RolloutError:
+        if isinstance(error, RolloutError):
+            error.server = error.server or self.server
+            logger.warning("%s failed (rollout %s): %s", path, current_rollout_id(), error)
+            return error
+        if isinstance(error, ServerCallError):
+            told = problem_of_body(getattr(error, "response_content", b""))
+            logger.warning("%s failed (rollout %s): %s", path, current_rollout_id(), error)
+            return told.to_error() if told else self.otherwise(str(error), server=self.server)
+        logger.exception("%s failed (rollout %s)", path, current_rollout_id(), exc_info=error)
+        return self.otherwise(f"{self.server}: {path} raised {error!r}; its log has the traceback", server=self.server)

@@ -1,0 +1,98 @@
+"""The head server: who runs where, and with which configuration."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any, Literal
+
+from fastapi import FastAPI
+from pydantic import BaseModel
+from starlette.responses import JSONResponse, Response
+
+from nemo_gym.errors import ServerCallError
+from nemo_gym.http.internal import InternalClient, Timeouts
+
+ServerStatus = Literal["success", "connection_error", "timeout", "unknown_error"]
+PROBE_TIMEOUT_S = 2.0
+
+
+class ServerInstance(BaseModel):
+    """One running server."""
+
+    process_name: str
+    server_type: str
+    name: str
+    """The implementation."""
+    dir_path: str
+    entrypoint: str
+    host: str
+    port: int
+    url: str
+    pid: int
+    config_path: str
+    """The instance's name in the configuration."""
+    start_time: float
+    """Seconds since the epoch."""
+    num_workers: int = 1
+
+
+class HeadSettings(BaseModel):
+    """What the head server tells; nothing of it changes while a run lasts."""
+
+    host: str
+    port: int
+    instances: list[ServerInstance]
+    config_yaml: str
+    """Masked, unless the run exposes its secrets on a loopback address."""
+
+
+def head_app(settings: HeadSettings) -> FastAPI:
+    """The head server's app."""
+    app = FastAPI(title="head_server")
+    client = InternalClient()
+
+    async def statuses() -> list[ServerStatus]:
+        return await asyncio.gather(*(_probe(client, instance) for instance in settings.instances))
+
+    @app.get("/")
+    @app.get("/livez")
+    async def is_alive() -> dict[str, str]:
+        """Whether this process answers."""
+        return {"status": "ok"}
+
+    @app.get("/readyz")
+    @app.get("/healthz")
+    @app.get("/health")
+    async def is_ready() -> Response:
+        """Whether every server answers; 503 names those that do not."""
+        missing = {
+            instance.config_path: status
+            for instance, status in zip(settings.instances, await statuses(), strict=True)
+            if status != "success"
+        }
+        return JSONResponse({"status": "waiting" if missing else "ok", "missing": missing}, 503 if missing else 200)
+
+    @app.get("/global_config_dict_yaml")
+    async def global_config_dict_yaml() -> str:
+        """The merged configuration as YAML; secrets are masked."""
+        return settings.config_yaml
+
+    @app.get("/server_instances")
+    async def server_instances() -> list[dict[str, Any]]:
+        """Every server with its address and whether it answers."""
+        return [
+            {**instance.model_dump(), "status": status, "uptime_seconds": time.time() - instance.start_time}
+            for instance, status in zip(settings.instances, await statuses(), strict=True)
+        ]
+
+    return app
+
+
+async def _probe(client: InternalClient, instance: ServerInstance) -> ServerStatus:
+    timeouts = Timeouts(connect_s=PROBE_TIMEOUT_S, read_s=PROBE_TIMEOUT_S, total_s=PROBE_TIMEOUT_S)
+    try:
+        await client.request("GET", instance.host, instance.port, "/", timeouts=timeouts)
+    except ServerCallError as error:
+        return "timeout" if error.was_sent else "connection_error"
+    return "success"

@@ -1,0 +1,38 @@
+"""The base class of model servers: stateless inference in the shape of the Responses API."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+from fastapi import Body, FastAPI
+
+from nemo_gym.config.settings import BaseResponsesAPIModelConfig
+from nemo_gym.servers.base import SimpleServer
+
+__all__ = ["BaseResponsesAPIModel", "Body", "SimpleResponsesAPIModel"]
+
+
+class BaseResponsesAPIModel(SimpleServer):
+    """A model server's settings."""
+
+    config: BaseResponsesAPIModelConfig
+
+
+class SimpleResponsesAPIModel(BaseResponsesAPIModel):
+    """Subclass it and write `responses` and `chat_completions`; both may take the request before the body."""
+
+    @abstractmethod
+    async def responses(self, *arguments: Any, **named: Any) -> Any:
+        """Answer a `ResponseCreateParams` with a `Response`: `(body)` or `(request, body)`."""
+
+    @abstractmethod
+    async def chat_completions(self, *arguments: Any, **named: Any) -> Any:
+        """Answer a `ChatCompletionCreateParams` with a `ChatCompletion`: `(body)` or `(request, body)`."""
+
+    def setup_webserver(self) -> FastAPI:
+        """The app with the routes of a model server."""
+        app = self.new_app()
+        app.post("/v1/responses")(self.responses)
+        app.post("/v1/chat/completions")(self.chat_completions)
+        return app

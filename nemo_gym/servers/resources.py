@@ -1,0 +1,136 @@
+"""The base class of resources servers: a task's tools, its state per rollout, and the reward."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from typing import Any, ClassVar
+
+import orjson
+from fastapi import FastAPI
+from pydantic import PrivateAttr
+from starlette.requests import Request
+from starlette.responses import Response
+
+from nemo_gym.config.settings import BaseResourcesServerConfig
+from nemo_gym.errors import EnvironmentFailed
+from nemo_gym.metrics import AggregateMetricsMixin
+from nemo_gym.schemas.rollout import (
+    BaseSeedSessionRequest,
+    BaseSeedSessionResponse,
+    BaseVerifyResponse,
+    Graded,
+    ReverifyMode,
+)
+from nemo_gym.servers.base import SimpleServer
+from nemo_gym.servers.binding import Handler, endpoint_of
+from nemo_gym.servers.sessions import SESSION_ID_KEY, SessionStore
+from nemo_gym.servers.tools import Tool, add_tool_routes, tools_of
+
+
+class BaseResourcesServer(SimpleServer):
+    """A resources server's settings."""
+
+    config: BaseResourcesServerConfig
+
+
+class SimpleResourcesServer(AggregateMetricsMixin, BaseResourcesServer):
+    """Subclass it, write `verify`, and mark the tools with `@tool`.
+
+    `verify(body)` returns a number, or a `BaseVerifyResponse`. Of a number, and of `BaseVerifyResponse.grade`, the
+    answer echoes the whole request; a response class of your own is answered as it is.
+    """
+
+    VERIFY_PATH: ClassVar[str] = "/verify"
+
+    _sessions: SessionStore | None = PrivateAttr(default=None)
+
+    @property
+    def sessions(self) -> SessionStore:
+        """The states of the rollouts that are under way."""
+        if self._sessions is None:
+            self._sessions = SessionStore(getattr(self.config, "session_idle_s", 3600.0))
+        return self._sessions
+
+    @abstractmethod
+    async def verify(self, body: Any) -> Any:
+        """The reward of one rollout: a finite number, or a `BaseVerifyResponse`."""
+
+    async def seed_session(self, body: BaseSeedSessionRequest) -> BaseSeedSessionResponse | None:
+        """Prepare a rollout's state from its row; called once, before the model's first turn."""
+        return BaseSeedSessionResponse()
+
+    def tools(self) -> list[Tool]:
+        """The tools that the model may call; override it where they are known only from data."""
+        return tools_of(self)
+
+    def setup_webserver(self) -> FastAPI:
+        """The app with the routes of a resources server and one for each tool."""
+        app = self.new_app()
+        app.post("/seed_session")(self._seed_endpoint())
+        app.post(self.VERIFY_PATH)(self._verify_endpoint())
+        app.post("/aggregate_metrics")(self.aggregate_metrics)
+        app.get("/reverify_mode")(self._reverify_mode)
+        app.post("/close_session")(self._close_session)
+        add_tool_routes(app, self.tools(), self.sessions)
+        return app
+
+    @property
+    def keeps_state(self) -> bool:
+        """Whether any handler takes a `SessionState`: such a server cannot have several workers."""
+        handlers = [Handler.of(self.verify), Handler.of(self.seed_session), *(each.handler for each in self.tools())]
+        return any(handler.states for handler in handlers)
+
+    def background_tasks(self) -> list[Any]:
+        """Dropping idle sessions."""
+        return [*super().background_tasks(), self.sessions.reap()]
+
+    async def close_owned(self) -> None:
+        """Drop the states of rollouts that never came to their end."""
+        await self.sessions.drop_all()
+
+    async def _reverify_mode(self) -> ReverifyMode:
+        """Whether stored rollouts can be graded again without their session."""
+        return getattr(type(self.config), "REVERIFY_MODE", ReverifyMode.UNKNOWN)
+
+    async def _close_session(self, request: Request) -> dict[str, bool]:
+        """Drop what is kept of this rollout; agents call it when they give one up."""
+        return {"closed": await self.sessions.drop(request.session[SESSION_ID_KEY])}
+
+    def _seed_endpoint(self) -> Any:
+        async def finish(_: Request, result: Any) -> Any:
+            return BaseSeedSessionResponse() if result is None else result
+
+        handler = Handler.of(self.seed_session)
+        returns = handler.signature.return_annotation
+        is_silent = returns in (None, handler.signature.empty)
+        return endpoint_of(handler, self.sessions, finish=finish, returns=Any if is_silent else returns)
+
+    def _verify_endpoint(self) -> Any:
+        async def finish(request: Request, result: Any) -> Any:
+            await self.sessions.drop(request.session[SESSION_ID_KEY])
+            if isinstance(result, BaseVerifyResponse):
+                self._check_reward(result.reward)
+            if isinstance(result, Graded):
+                added = result.model_dump(mode="json", exclude={"responses_create_params", "response"})
+                return await _echo(request, added)
+            if isinstance(result, (int, float)):
+                return await _echo(request, {"reward": self._check_reward(result)})
+            return result
+
+        handler = Handler.of(self.verify)
+        returns = handler.signature.return_annotation
+        is_plain = returns in (float, int, bool, None, handler.signature.empty)
+        return endpoint_of(handler, self.sessions, finish=finish, returns=BaseVerifyResponse if is_plain else returns)
+
+    def _check_reward(self, reward: float) -> float:
+        if not math.isfinite(reward):
+            raise EnvironmentFailed(
+                f"{self.config.name}: verify gave the reward {reward}, which is not finite", server=self.config.name
+            )
+        return float(reward)
+
+
+async def _echo(request: Request, added: dict[str, Any]) -> Response:
+    """The request's own JSON with these fields on top: what the row brought comes back as it was."""
+    return Response(orjson.dumps({**await request.json(), **added}), media_type="application/json")

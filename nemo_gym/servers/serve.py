@@ -1,0 +1,272 @@
+"""What a server's own process does: read its settings, import its folder, serve."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import importlib
+import importlib.util
+import inspect
+import json
+import logging
+import os
+import resource
+import socket
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import uvicorn
+from omegaconf import OmegaConf
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.types import ASGIApp
+
+from nemo_gym.config import Origin, check_settings
+from nemo_gym.config.settings import BaseServerConfig, ServerType
+from nemo_gym.errors import ConfigError, LaunchError, UserError
+from nemo_gym.http.client import ServerClient
+from nemo_gym.http.problems import FAILURE_OF_TIER
+from nemo_gym.servers.base import SimpleServer
+from nemo_gym.servers.faults import FaultMiddleware
+
+logger = logging.getLogger(__name__)
+
+KEEP_ALIVE_S = 75
+"""Longer than the idle limit of our own client, so that a reused connection is never one we just closed."""
+OPEN_FILES = 65535
+
+
+class ProcessSettings(BaseModel):
+    """All that a server's process is told: its own block, plain shared values and where the others listen."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    type: ServerType
+    implementation: str
+    entrypoint: str
+    folder: Path
+    host: str
+    port: int
+    settings: dict[str, Any]
+    origins: dict[str, tuple[str, int]] = Field(default_factory=dict)
+    plain: dict[str, Any] = Field(default_factory=dict)
+    addresses: dict[str, tuple[ServerType, str, str, int]] = Field(default_factory=dict)
+    """The other servers: type, implementation, host, port, by name."""
+    head: BaseServerConfig
+    cookie_secret: str
+    num_workers: int = 1
+    dry_run: bool = False
+
+
+class Report:
+    """The line to the launcher: one JSON message, then it stays open for as long as the process lives."""
+
+    def __init__(self, fd: int | None) -> None:
+        self._fd = fd
+
+    def ready(self) -> None:
+        """The server accepts requests."""
+        self._write({"ready": True})
+
+    def failed(self, message: str) -> None:
+        """The server cannot start, and its user can mend it."""
+        self._write({"failed": message})
+
+    def _write(self, message: dict[str, Any]) -> None:
+        if self._fd is not None:
+            os.write(self._fd, json.dumps(message).encode() + b"\n")
+
+
+def serve(settings: ProcessSettings, listener: socket.socket, report: Report) -> int:
+    """Serve until told to stop; the process's exit code."""
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    os.chdir(settings.folder)
+    try:
+        server = build_server(settings)
+        app = build_app(server, settings)
+    except UserError as error:
+        report.failed(str(error))
+        print(f"Error: {error}", file=sys.stderr, flush=True)  # noqa: T201 - the log is this process's only voice
+        return 1
+    if settings.dry_run:
+        report.ready()
+        return 0
+    raise_open_files_limit()
+    server_process = ReportingServer(uvicorn_config(app), report)
+    server_process.run(sockets=[listener])
+    return 0 if server_process.started else 1
+
+
+def build_server(settings: ProcessSettings) -> SimpleServer:
+    """The server of a folder, with its typed settings and a client that knows the others."""
+    cls = server_class(load_module(settings), settings)
+    server = cls(
+        config=typed_config(cls, settings),
+        server_client=ServerClient(head_server_config=settings.head, global_config_dict=_config_view(settings)),
+    )
+    server._cookie_secret = settings.cookie_secret
+    if settings.num_workers > 1 and getattr(server, "keeps_state", False):
+        raise ConfigError(
+            f"{_origin(settings, 'num_workers')}{settings.name}: num_workers is {settings.num_workers}, but "
+            f"{cls.__name__} keeps each rollout's state in memory and another worker would not have it. "
+            "Remove num_workers, or set it to 1."
+        )
+    return server
+
+
+def build_app(server: SimpleServer, settings: ProcessSettings) -> ASGIApp:
+    """The server's app with liveness, inside the layer that answers for failures."""
+    try:
+        app = server.setup_webserver()
+    except TypeError as error:
+        raise LaunchError(f"{settings.folder / settings.entrypoint}: {error}") from error
+    server.setup_liveness(app)
+    app.add_middleware(FaultMiddleware, server=settings.name, otherwise=FAILURE_OF_TIER[settings.type])
+    return app
+
+
+def load_module(settings: ProcessSettings) -> ModuleType:
+    """Import the entrypoint, by its package name where that leads to this very file."""
+    entrypoint = (settings.folder / settings.entrypoint).resolve()
+    root = settings.folder.parent.parent
+    for place in (str(root), str(settings.folder)):
+        if place not in sys.path:
+            sys.path.insert(0, place)
+    name = ".".join(
+        [settings.type, *settings.implementation.split("/"), *Path(settings.entrypoint).with_suffix("").parts]
+    )
+    try:
+        module = importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not name.startswith(error.name):
+            raise LaunchError(
+                f"{entrypoint}: {error}. Install what the folder needs"
+                + (f": pip install -r {settings.folder / 'requirements.txt'}" if _has_requirements(settings) else ".")
+            ) from error
+        module = None
+    if module is not None and module.__file__ and Path(module.__file__).resolve() == entrypoint:
+        return module
+    spec = importlib.util.spec_from_file_location(name, entrypoint)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def server_class(module: ModuleType, settings: ProcessSettings) -> type[SimpleServer]:
+    """The class that the entrypoint starts with `run_webserver()`, else the only server class it defines."""
+    started = _class_started_in(Path(str(module.__file__)).read_text("utf-8"))
+    if started is not None and inspect.isclass(getattr(module, started, None)):
+        found: type[SimpleServer] = getattr(module, started)
+        return found
+    defined = [
+        value
+        for value in vars(module).values()
+        if inspect.isclass(value) and issubclass(value, SimpleServer) and value.__module__ == module.__name__
+    ]
+    leaves = [cls for cls in defined if not any(cls is not other and issubclass(other, cls) for other in defined)]
+    if len(leaves) == 1:
+        return leaves[0]
+    names = ", ".join(cls.__name__ for cls in leaves)
+    raise LaunchError(
+        f"{settings.folder / settings.entrypoint}: expected one server class, found {names or 'none'}. "
+        "Say which: `if __name__ == '__main__': YourServer.run_webserver()`."
+    )
+
+
+def _class_started_in(source: str) -> str | None:
+    for node in ast.walk(ast.parse(source)):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr == "run_webserver"
+            and isinstance(node.func.value, ast.Name)
+        ):
+            return node.func.value.id
+    return None
+
+
+def typed_config(cls: type[SimpleServer], settings: ProcessSettings) -> BaseServerConfig:
+    """The block as the class's own settings; every problem is told with its file and line."""
+    kind = cls.model_fields["config"].annotation
+    assert inspect.isclass(kind)
+    assert issubclass(kind, BaseServerConfig)
+    values = {
+        **settings.settings,
+        "name": settings.name,
+        "host": settings.host,
+        "port": settings.port,
+        "entrypoint": settings.entrypoint,
+    }
+    block = f"{settings.name}.{settings.type}.{settings.implementation}"
+    origins = {key: Origin(*place) for key, place in settings.origins.items()}
+    problems = check_settings(kind, values, block=block, origins=origins)
+    if problems:
+        raise ConfigError("\n".join(problems))
+    return kind.model_validate(values)
+
+
+def _config_view(settings: ProcessSettings) -> Any:
+    """What this process may know of the configuration, in the shape of the whole."""
+    others = {
+        name: {type_: {implementation: {"host": host, "port": port}}}
+        for name, (type_, implementation, host, port) in settings.addresses.items()
+    }
+    own = {
+        settings.type: {settings.implementation: {**settings.settings, "host": settings.host, "port": settings.port}}
+    }
+    view = OmegaConf.create(
+        {**settings.plain, **others, settings.name: own, "head_server": settings.head.model_dump()}
+    )
+    OmegaConf.set_readonly(view, True)
+    return view
+
+
+def _origin(settings: ProcessSettings, key: str) -> str:
+    place = settings.origins.get(key)
+    return f"{Origin(*place)}: " if place else ""
+
+
+def _has_requirements(settings: ProcessSettings) -> bool:
+    return (settings.folder / "requirements.txt").exists()
+
+
+def uvicorn_config(app: ASGIApp) -> uvicorn.Config:
+    """How all of our servers are run."""
+    return uvicorn.Config(
+        app,
+        loop="uvloop" if sys.platform != "win32" else "asyncio",
+        http="httptools",
+        ws="none",
+        lifespan="on",
+        access_log=False,
+        log_config=None,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=1,
+        backlog=4096,
+    )
+
+
+def raise_open_files_limit() -> None:
+    """Thousands of rollouts at once need as many connections."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+class ReportingServer(uvicorn.Server):
+    """Tells the launcher when requests are accepted."""
+
+    def __init__(self, config: uvicorn.Config, report: Report) -> None:
+        super().__init__(config)
+        self._report = report
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            asyncio.get_running_loop().call_soon(self._report.ready)

@@ -1,0 +1,116 @@
+"""A process that has imported everything already and forks servers: each is up in milliseconds, memory is shared.
+
+It never sees a configuration: a server's settings go through a pipe that only the new child reads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import json
+import os
+import signal
+import socket
+import sys
+from typing import Any
+
+from nemo_gym.servers.child import Descriptors, die_with_forker, run_child
+
+PRELOADED = (
+    "nemo_gym.servers.agent",
+    "nemo_gym.servers.model",
+    "nemo_gym.servers.resources",
+    "uvicorn.loops.uvloop",
+    "uvicorn.protocols.http.httptools_impl",
+    "uvicorn.lifespan.on",
+)
+DESCRIPTORS = 4
+"""Listener, settings, report and log come with every order."""
+
+
+class _WarmProcess:
+    """The warm process itself: one thread, answering one message at a time."""
+
+    def __init__(self, control: socket.socket) -> None:
+        self.control = control
+        self.exit_codes: dict[int, int | None] = {}
+
+    def run(self) -> None:
+        for module in PRELOADED:
+            importlib.import_module(module)
+        gc.collect()
+        gc.freeze()
+        while True:
+            message, descriptors, _, _ = socket.recv_fds(self.control, 65536, DESCRIPTORS)
+            self._reap()
+            if not message:
+                break
+            answer = self._answer(json.loads(message), descriptors)
+            self.control.send(json.dumps(answer).encode())
+        for pid in self.exit_codes:
+            _signal_group(pid, signal.SIGKILL)
+
+    def _answer(self, message: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
+        if message["do"] == "start":
+            try:
+                return {"pid": self._fork(*descriptors)}
+            except OSError as error:
+                return {"error": str(error)}
+            finally:
+                for descriptor in descriptors:
+                    os.close(descriptor)
+        if message["do"] == "exit_code":
+            return {"code": self.exit_codes.get(message["pid"])}
+        _signal_group(message["pid"], signal.Signals(message["number"]))
+        return {}
+
+    def _fork(self, listener: int, settings: int, report: int, log: int) -> int:
+        parent = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                self._become_child(parent, log)
+                code = run_child(Descriptors(listener, settings, report))
+            finally:
+                with contextlib.suppress(OSError, ValueError):
+                    sys.stdout.flush()
+                    sys.stderr.flush()
+                os._exit(code)
+        self.exit_codes[pid] = None
+        return pid
+
+    def _become_child(self, parent: int, log: int) -> None:
+        os.setsid()
+        # Dies with the warm process, which dies with the launcher: nothing is left behind by a SIGKILL.
+        die_with_forker(parent)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        self.control.close()
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        os.close(log)
+
+    def _reap(self) -> None:
+        for pid, code in self.exit_codes.items():
+            if code is None:
+                ended, status = os.waitpid(pid, os.WNOHANG)
+                if ended:
+                    self.exit_codes[pid] = os.waitstatus_to_exitcode(status)
+                    # What the server itself started must not outlive it.
+                    _signal_group(pid, signal.SIGKILL)
+
+
+def _signal_group(pid: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, number)
+
+
+def main() -> None:
+    """Serve the launcher on the socket whose descriptor is on the command line, until it is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _WarmProcess(socket.socket(fileno=int(sys.argv[1]))).run()
+
+
+if __name__ == "__main__":
+    main()

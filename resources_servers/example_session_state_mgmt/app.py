@@ -1,0 +1,48 @@
+"""Bring a counter from its first value to the one asked for: state that lives between the calls of a rollout."""
+
+from nemo_gym import BaseSeedSessionRequest, BaseVerifyRequest, SessionState, SimpleResourcesServer, tool
+
+
+class Counter(SessionState):
+    """This rollout's counter."""
+
+    count: int = 0
+
+
+class SeedRequest(BaseSeedSessionRequest):
+    """The row's part that the session starts from."""
+
+    initial_count: int = 0
+
+
+class VerifyRequest(BaseVerifyRequest):
+    """The row's part that decides the reward."""
+
+    expected_count: int
+
+
+class CounterServer(SimpleResourcesServer):
+    """A counter for each rollout."""
+
+    async def seed_session(self, body: SeedRequest, counter: Counter) -> None:
+        """Set the counter to its first value."""
+        counter.count = body.initial_count
+
+    @tool
+    async def increment_counter(self, count: int, counter: Counter) -> dict[str, bool]:
+        """Add a number to the counter."""
+        counter.count += count
+        return {"success": True}
+
+    @tool
+    async def get_counter_value(self, counter: Counter) -> dict[str, int]:
+        """Read the counter."""
+        return {"count": counter.count}
+
+    async def verify(self, body: VerifyRequest, counter: Counter) -> float:
+        """Reward the counter that stands where it should."""
+        return float(counter.count == body.expected_count)
+
+
+if __name__ == "__main__":
+    CounterServer.run_webserver()

@@ -1,0 +1,20 @@
+"""Answer one weather question with one tool."""
+
+from nemo_gym import BaseVerifyRequest, SimpleResourcesServer, tool
+
+
+class WeatherServer(SimpleResourcesServer):
+    """Every rollout is rewarded: the environment shows how a tool is wired, not how one is graded."""
+
+    @tool
+    async def get_weather(self, city: str) -> str:
+        """Tell today's weather in a city."""
+        return f"The weather in {city} is cold."
+
+    async def verify(self, body: BaseVerifyRequest) -> float:
+        """Reward every rollout."""
+        return 1.0
+
+
+if __name__ == "__main__":
+    WeatherServer.run_webserver()

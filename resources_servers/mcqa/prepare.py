@@ -1,0 +1,115 @@
+r"""Turn AGIEval's multiple-choice files into rows of this environment.
+
+python resources_servers/mcqa/prepare.py --input <agieval.jsonl> --output <rows.jsonl>
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from nemo_gym.errors import DataError, UserError
+from nemo_gym.jsonl import Line, read_lines, write_rows
+from resources_servers.mcqa.grading import DEFAULT_MODE, GRADING_MODES, GradingMode
+
+BOXED_INSTRUCTION = r"Put the letter of the right option, and nothing else, into \boxed{}."
+ANSWER_INSTRUCTION = "End with a line of the form 'Answer: X', where X is the letter of the right option."
+INSTRUCTIONS: dict[GradingMode, str] = {
+    "strict_single_letter_boxed": BOXED_INSTRUCTION,
+    "lenient_boxed": BOXED_INSTRUCTION,
+    "lenient_answer_colon": ANSWER_INSTRUCTION,
+    "lenient_answer_colon_md": ANSWER_INSTRUCTION,
+}
+
+_OPTION = re.compile(r"\((?P<letter>[A-Z])\)\s*(?P<text>.*)", re.DOTALL)
+
+
+class AgievalRow(BaseModel):
+    """A question as AGIEval writes it: options such as `(A)36`, the right letter as the label."""
+
+    passage: str | None = None
+    question: str
+    options: list[str]
+    label: str
+
+
+def prepare(input: Path, output: Path, grading_mode: GradingMode = DEFAULT_MODE) -> Path:
+    """Write one row per question of an AGIEval file, and answer where they are.
+
+    Raises `DataError` with file and line for what is not a question with lettered options and one right letter;
+    then nothing is written.
+    """
+    write_rows(output, _rows(input, grading_mode))
+    return output
+
+
+def _rows(path: Path, grading_mode: GradingMode) -> Iterator[dict[str, Any]]:
+    for line in read_lines(path):
+        try:
+            question = AgievalRow.model_validate(line.row)
+        except ValidationError as error:
+            problem = error.errors()[0]
+            field = ".".join(str(part) for part in problem["loc"])
+            raise DataError(
+                f"{path}:{line.number}: {field}: {problem['msg']}. Only AGIEval's multiple-choice questions with one "
+                "right option can be turned into rows."
+            ) from error
+        yield _row(question, line, path, grading_mode)
+
+
+def _row(question: AgievalRow, line: Line, path: Path, grading_mode: GradingMode) -> dict[str, Any]:
+    where = f"{path}:{line.number}"
+    options = [_option(text, where) for text in question.options]
+    letters = [letter for option in options for letter in option]
+    if len(set(letters)) < len(letters):
+        raise DataError(f"{where}: options: the letters {', '.join(letters)} are not all different.")
+    if question.label not in letters:
+        raise DataError(f"{where}: label: '{question.label}' is none of the options {', '.join(letters)}.")
+    parts = [question.passage, question.question, "\n".join(_lines(options)), INSTRUCTIONS[grading_mode]]
+    return {
+        "responses_create_params": {
+            "input": [{"role": "user", "content": "\n\n".join(part.strip() for part in parts if part)}]
+        },
+        "options": options,
+        "expected_answer": question.label,
+        "grading_mode": grading_mode,
+        "metadata": {"dataset": path.stem, "line": line.number},
+        "uuid": str(uuid.uuid5(uuid.NAMESPACE_OID, line.raw.decode())),
+    }
+
+
+def _option(text: str, where: str) -> dict[str, str]:
+    parts = _OPTION.fullmatch(text)
+    if parts is None:
+        raise DataError(f"{where}: options: {text!r} does not begin with a letter in brackets, such as '(A)'.")
+    return {parts["letter"]: parts["text"].strip()}
+
+
+def _lines(options: list[dict[str, str]]) -> Iterator[str]:
+    return (f"{letter}: {text}" for option in options for letter, text in option.items())
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run `prepare` from the command line."""
+    parser = argparse.ArgumentParser(description="Turn an AGIEval file into rows of the mcqa environment.")
+    parser.add_argument("--input", type=Path, required=True, help="an AGIEval file (JSON Lines)")
+    parser.add_argument("--output", type=Path, required=True, help="where the rows are written")
+    parser.add_argument("--grading-mode", choices=GRADING_MODES, default=DEFAULT_MODE, help="(default: %(default)s)")
+    asked = parser.parse_args(arguments)
+    try:
+        prepare(asked.input, asked.output, asked.grading_mode)
+    except UserError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

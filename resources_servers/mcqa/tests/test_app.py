@@ -1,0 +1,302 @@
+"""The server: rows in, graded rows out, and what many of them add up to."""
+
+import asyncio
+from pathlib import Path
+from unittest.mock import MagicMock
+
+import pytest
+import yaml
+from fastapi.testclient import TestClient
+from pydantic import ValidationError
+
+from nemo_gym import EnvironmentFailed, ServerClient
+from nemo_gym.grading import PatternSearch
+from nemo_gym.jsonl import read_rows
+from resources_servers.mcqa.app import McqaConfig, McqaServer, McqaVerifyRequest
+from resources_servers.mcqa.grading import GRADING_MODES
+
+FOLDER = Path(__file__).resolve().parents[1]
+EXAMPLES = list(read_rows(FOLDER / "data" / "example.jsonl"))
+RIGHT_ANSWERS = [
+    r"2 · (4 + 5) = 18, so \boxed{C}",
+    r"It is \boxed{the Earth's shadow falls on the Moon}.",
+    "It is not the largest city.\nAnswer: Canberra",
+    "The robin is a bird and sings.\n**Answer**: (D)",
+    "Nothing is copied. <choice>b</choice>",
+]
+
+
+def make_server(**settings) -> McqaServer:
+    config = McqaConfig(host="0.0.0.0", port=8080, entrypoint="", name="mcqa", **settings)
+    return McqaServer(config=config, server_client=MagicMock(spec=ServerClient))
+
+
+def row(**fields):
+    return {
+        "responses_create_params": {"input": [{"role": "user", "content": "Which is a vowel?"}]},
+        "options": [{"A": "O"}, {"B": "T"}],
+        "expected_answer": "A",
+        **fields,
+    }
+
+
+def answered(question, *texts):
+    """The row with a response of these assistant messages."""
+    output = [
+        {
+            "id": f"message-{place}",
+            "type": "message",
+            "role": "assistant",
+            "status": "completed",
+            "content": [{"type": "output_text", "text": text, "annotations": []}],
+        }
+        for place, text in enumerate(texts)
+    ]
+    return {
+        **question,
+        "response": {
+            "id": "response",
+            "created_at": 0,
+            "model": "a-model",
+            "object": "response",
+            "output": output,
+            "parallel_tool_calls": True,
+            "tool_choice": "auto",
+            "tools": [],
+        },
+    }
+
+
+def verify(question, *texts, **settings):
+    with TestClient(make_server(**settings).setup_webserver()) as client:
+        reply = client.post("/verify", json=answered(question, *texts))
+    assert reply.status_code == 200, reply.text
+    return reply.json()
+
+
+@pytest.mark.parametrize(("question", "text"), [*zip(EXAMPLES, RIGHT_ANSWERS, strict=True)])
+def test_an_example_rewards_its_right_answer_and_no_other(question, text):
+    graded = verify(question, text)
+    assert graded["reward"] == 1.0
+    assert graded["extracted_answer"] == graded["expected_answer"] == question["expected_answer"]
+    assert verify(question, "I do not know.")["reward"] == 0.0
+
+
+def test_the_examples_cover_every_mode_a_pattern_and_different_subjects():
+    assert {question["grading_mode"] for question in EXAMPLES} == set(GRADING_MODES)
+    assert any("template_metadata" in question for question in EXAMPLES)
+    assert len({question["metadata"]["subset"] for question in EXAMPLES}) == len(EXAMPLES) == 5
+
+
+def test_the_reply_holds_the_row_the_letters_and_the_reward():
+    question = row(
+        expected_answer="a", grading_mode="lenient_boxed", uuid="row-1", metadata={"dataset": "letters"}, own=[1, 2]
+    )
+    graded = verify(question, r"\boxed{B}")
+    assert graded["reward"] == 0.0
+    assert graded["expected_answer"] == "A"
+    assert graded["extracted_answer"] == "B"
+    for field in ("options", "grading_mode", "uuid", "metadata", "own"):
+        assert graded[field] == question[field]
+    assert graded["response"]["output"][0]["content"][0]["text"] == r"\boxed{B}"
+
+
+@pytest.mark.parametrize("text", ["", "A", "The answer is A", "x" * 1_000_000])
+def test_no_readable_answer_earns_nothing_and_extracts_nothing(text):
+    graded = verify(row(), text)
+    assert graded["reward"] == 0.0
+    assert graded["extracted_answer"] is None
+
+
+def test_a_rollout_without_any_message_earns_nothing():
+    assert verify(row())["reward"] == 0.0
+
+
+def test_only_the_last_message_counts():
+    assert verify(row(), r"\boxed{A}", r"\boxed{B}")["extracted_answer"] == "B"
+    assert verify(row(), r"\boxed{A}", "Done.")["extracted_answer"] is None
+
+
+@pytest.mark.parametrize(
+    ("in_row", "in_config", "text", "reward"),
+    [
+        ({}, {}, r"\boxed{A}", 1.0),
+        ({}, {}, "Answer: A", 0.0),
+        ({"grading_mode": None}, {}, r"\boxed{A}", 1.0),
+        ({"grading_mode": "lenient_answer_colon"}, {}, "Answer: A", 1.0),
+        ({"grading_mode": "lenient_answer_colon"}, {}, r"\boxed{A}", 0.0),
+        ({"grading_mode": "lenient_answer_colon"}, {"grading_mode": "lenient_boxed"}, r"\boxed{A}", 1.0),
+        ({"grading_mode": "lenient_boxed"}, {"grading_mode": "lenient_answer_colon"}, r"\boxed{A}", 0.0),
+    ],
+)
+def test_the_row_names_the_mode_and_the_config_overrides_it(in_row, in_config, text, reward):
+    assert verify(row(**in_row), text, **in_config)["reward"] == reward
+
+
+@pytest.mark.parametrize(
+    ("patterns", "reward"),
+    [
+        (r"pick (\w)", 1.0),
+        ([r"take (\w)", r"pick (\w)"], 1.0),
+        (None, 0.0),
+        ("", 0.0),
+        ([], 0.0),
+    ],
+)
+def test_a_rows_pattern_comes_before_its_mode(patterns, reward):
+    question = row(template_metadata={"output_regex": patterns, "template": 7})
+    graded = verify(question, r"I pick A. \boxed{B}")
+    assert graded["reward"] == reward
+    assert graded["template_metadata"] == question["template_metadata"]
+
+
+def test_options_may_lack_texts_or_be_missing():
+    assert verify(row(options=[{"A": None}, {"B": None}]), r"\boxed{A}")["reward"] == 1.0
+    assert verify(row(options=None), r"\boxed{A}")["reward"] == 1.0
+
+
+@pytest.mark.parametrize("text", [r"\boxed{B}", r"\boxed{b}", r"\boxed{ب}", r"\boxed{খ}", r"\boxed{Ｂ}"])
+@pytest.mark.parametrize("expected", ["B", "b", "ب", "খ"])
+def test_letters_of_all_scripts_are_equal_to_each_other(expected, text):
+    graded = verify(row(expected_answer=expected), text)
+    assert (graded["reward"], graded["expected_answer"]) == (1.0, "B")
+
+
+@pytest.mark.parametrize("pattern", ["(A", ["fine", "(A"]])
+async def test_a_pattern_that_is_none_fails_the_rollout_and_blames_the_row(pattern):
+    body = McqaVerifyRequest.model_validate(answered(row(template_metadata={"output_regex": pattern}), "A"))
+    with pytest.raises(EnvironmentFailed, match=r"mcqa: template_metadata.output_regex: the pattern '\(A' is not a"):
+        await make_server().verify(body)
+
+
+async def test_a_pattern_without_end_fails_its_rollout_and_holds_up_no_other():
+    server = make_server()
+    server._pattern_search = PatternSearch(time_limit_s=1.0)
+    endless = answered(row(template_metadata={"output_regex": "(a+)+$"}), "a" * 60 + "!")
+    under_way = asyncio.create_task(server.verify(McqaVerifyRequest.model_validate(endless)))
+    await asyncio.sleep(0.1)
+    graded = await server.verify(McqaVerifyRequest.model_validate(answered(row(), r"\boxed{A}")))
+    assert graded.reward == 1.0
+    assert not under_way.done()
+    with pytest.raises(EnvironmentFailed, match="did not finish within 1 s"):
+        await under_way
+    await server.aclose()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"grading_mode": "guess"},
+        {"options": ["O", "T"]},
+        {"expected_answer": None},
+        {"template_metadata": {"output_regex": 3}},
+    ],
+)
+def test_a_row_of_another_shape_is_refused_by_the_name_of_its_field(wrong):
+    with TestClient(make_server().setup_webserver()) as client:
+        reply = client.post("/verify", json=answered(row(**wrong), r"\boxed{A}"))
+    assert reply.status_code == 422
+    assert next(iter(wrong)) in reply.text
+
+
+def test_a_config_with_an_unknown_mode_is_refused():
+    with pytest.raises(ValidationError, match="grading_mode"):
+        make_server(grading_mode="guess")
+
+
+def test_stored_rollouts_can_be_graded_again():
+    with TestClient(make_server().setup_webserver()) as client:
+        assert client.get("/reverify_mode").json() == "stateless"
+
+
+ONE_GRADED_ROW = {"_ng_task_index": 0, "_ng_rollout_index": 0, "reward": 1.0, "extracted_answer": "A"}
+
+
+def graded_rows():
+    """Two tasks of two subsets with three attempts each: right, right, wrong; none, wrong, wrong."""
+    letters = {0: ["A", "A", "B"], 1: [None, "B", "B"]}
+    return [
+        {
+            "_ng_task_index": task,
+            "_ng_rollout_index": attempt,
+            "expected_answer": "A",
+            "extracted_answer": letter,
+            "reward": float(letter == "A"),
+            "metadata": {"dataset": f"set-{task}"},
+            "response": {"usage": {"input_tokens": 10, "output_tokens": 20 + attempt, "total_tokens": 30 + attempt}},
+        }
+        for task, attempts in letters.items()
+        for attempt, letter in enumerate(attempts)
+    ]
+
+
+def aggregate(rows):
+    with TestClient(make_server().setup_webserver()) as client:
+        reply = client.post("/aggregate_metrics", json={"verify_responses": rows})
+    assert reply.status_code == 200, reply.text
+    return reply.json()
+
+
+def test_metrics_tell_accuracy_majority_and_missing_answers_for_all_and_by_subset():
+    metrics = aggregate(graded_rows())["agent_metrics"]
+    expected = {
+        "pass@1/accuracy": 100 / 3,
+        "pass@3/accuracy": 50.0,
+        "pass@1[avg-of-3]/accuracy": 100 / 3,
+        "majority@3/accuracy": 50.0,
+        "pass@1[avg-of-3]/no_answer": 100 / 6,
+        "set-0/pass@3/accuracy": 100.0,
+        "set-0/majority@3/accuracy": 100.0,
+        "set-1/pass@3/accuracy": 0.0,
+        "set-1/pass@1[avg-of-3]/no_answer": 100 / 3,
+    }
+    assert {key: metrics[key] for key in expected} == pytest.approx(expected)
+
+
+def test_the_key_metrics_are_token_counts_and_the_largest_k():
+    assert aggregate(graded_rows())["key_metrics"] == pytest.approx(
+        {
+            "mean/input_tokens": 10.0,
+            "mean/output_tokens": 21.0,
+            "pass@1[avg-of-3]/accuracy": 100 / 3,
+            "pass@1[avg-of-3]/no_answer": 100 / 6,
+            "pass@3/accuracy": 50.0,
+            "majority@3/accuracy": 50.0,
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("place", "subset"),
+    [
+        ({"subset": "law", "metadata": {"subset": "x"}}, "law"),
+        ({"metadata": {"subset": "law", "dataset": "x"}}, "law"),
+        ({"metadata": {"dataset": "law"}}, "law"),
+    ],
+)
+def test_a_rows_subset_is_read_from_the_row_or_its_metadata(place, subset):
+    metrics = aggregate(
+        [{"_ng_task_index": 0, "_ng_rollout_index": 0, "reward": 1.0, "extracted_answer": "A", **place}]
+    )
+    assert metrics["agent_metrics"][f"{subset}/pass@1/accuracy"] == 100.0
+
+
+@pytest.mark.parametrize(
+    "place", [{}, {"metadata": None}, {"metadata": "plain words"}, {"metadata": {"topic": "law"}}]
+)
+def test_rows_without_a_subset_have_none(place):
+    metrics = aggregate(
+        [{"_ng_task_index": 0, "_ng_rollout_index": 0, "reward": 1.0, "extracted_answer": "A", **place}]
+    )
+    assert not [key for key in metrics["agent_metrics"] if key.endswith("/pass@1/accuracy")]
+
+
+def test_the_config_names_this_server_and_an_agent_with_the_examples():
+    config = yaml.safe_load((FOLDER / "configs" / "mcqa.yaml").read_text())
+    server = config["mcqa"]["resources_servers"]["mcqa"]
+    McqaConfig(host="127.0.0.1", port=1, name="mcqa", **server)
+    assert (FOLDER / server["entrypoint"]).is_file()
+    agent = config["mcqa_simple_agent"]["responses_api_agents"]["simple_agent"]
+    assert agent["resources_server"] == {"type": "resources_servers", "name": "mcqa"}
+    (examples,) = agent["datasets"]
+    assert (FOLDER.parents[1] / examples["jsonl_fpath"]).is_file()

@@ -1,0 +1,287 @@
+"""Which option a text chooses, mode by mode."""
+
+import re
+
+import pytest
+
+from resources_servers.mcqa.grading import GRADING_MODES, Options, choice_in, letter_of_label
+
+CITIES = Options.of_row([{"A": "Canberra"}, {"B": "New York"}, {"C": "York"}, {"D": None}])
+NUMBERS = Options.of_row([{"A": "5"}, {"B": "15"}, {"C": "-5"}, {"D": r"$12\text{ cm}$"}, {"E": "5"}])
+NONE_LISTED = Options.of_row([])
+
+
+def search(pattern: str, text: str) -> str | None:
+    """The search in this process: patterns of a test are harmless."""
+    found = [match[match.re.groups and 1] for match in re.finditer(pattern, text, re.IGNORECASE)]
+    return found[-1] if found else None
+
+
+ONE_LETTER_IN_A_BOX = [
+    (r"So it is \boxed{B}.", "B"),
+    (r"\boxed{b}", "B"),
+    (r"\boxed{ B }", "B"),
+    (r"First \boxed{A}. No, \boxed{B}.", "B"),
+    (r"\boxed{\text{B}}", "B"),
+    (r"\boxed{\textbf{\text{ B }}}", "B"),
+    (r"$$\boxed{\mathrm{B}}$$", "B"),
+    (r"\boxed{**B**}", "B"),
+    (r"\boxed{$B$}", "B"),
+    (r"\boxed{B: New York}", "B"),
+    (r"\boxed{B) New York}", "B"),
+    (r"\boxed{B. New York}", "B"),
+    (r"\boxed{B.}", "B"),
+    (r"\boxed{b) New York}", "B"),
+    (r"\boxed{b.}", "B"),
+    (r"\boxed{B - New York}", "B"),
+    (r"\boxed{B – New York}", "B"),
+    (r"\boxed{\text{B: } New {York}}", "B"),
+    (r"\boxed{D}", "D"),
+    (r"\boxed{ب}", "B"),
+    (r"\boxed{ب: القاهرة}", "B"),
+    (r"\boxed{খ}", "B"),
+    (r"\boxed{ব}", "B"),
+    (r"\boxed{Ｂ}", "B"),
+    (r"\boxed{Ｂ：New York}", "B"),
+    (r"\boxed{A} and then a box cut off: \boxed{B", "A"),
+]
+NO_LETTER_IN_A_BOX = [
+    ("", None),
+    ("B", None),
+    ("The answer is B.", None),
+    ("Answer: B", None),
+    (r"\boxed{}", None),
+    (r"\boxed{B", None),
+    (r"\fbox{B}", None),
+    (r"\boxed{E}", None),
+    (r"\boxed{A or B}", None),
+    (r"\boxed{A, B}", None),
+    (r"\boxed{AB}", None),
+    (r"\boxed{a - 1}", None),
+    (r"\boxed{(B)}", None),
+    (r"\boxed{42}", None),
+    (r"\boxed{A} so \boxed{none of them}", None),
+]
+
+
+@pytest.mark.parametrize(("text", "choice"), ONE_LETTER_IN_A_BOX + NO_LETTER_IN_A_BOX)
+@pytest.mark.parametrize("mode", ["strict_single_letter_boxed", "lenient_boxed"])
+def test_a_box_is_read_by_its_letter(mode, text, choice):
+    assert choice_in(text, CITIES, mode) == choice
+
+
+@pytest.mark.parametrize("text", [r"\boxed{New York}", r"\boxed{Canberra}"])
+def test_the_strict_mode_reads_no_option_texts(text):
+    assert choice_in(text, CITIES, "strict_single_letter_boxed") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "choice"),
+    [
+        (r"\boxed{Canberra}", CITIES, "A"),
+        (r"\boxed{\text{canberra.}}", CITIES, "A"),
+        (r"\boxed{The city of Canberra}", CITIES, "A"),
+        (r"\boxed{New York}", CITIES, "B"),
+        (r"\boxed{York}", CITIES, "C"),
+        (r"\boxed{in New York}", CITIES, None),  # York is mentioned as well
+        (r"\boxed{Canberra or York}", CITIES, None),
+        (r"\boxed{Yorkshire}", CITIES, None),
+        (r"\boxed{None}", CITIES, None),
+        (r"\boxed{null}", CITIES, None),
+        (r"\boxed{12 cm}", NUMBERS, "D"),
+        (r"\boxed{x = 12\text{ cm}}", NUMBERS, "D"),
+        (r"\boxed{15}", NUMBERS, "B"),
+        (r"\boxed{x = 15}", NUMBERS, "B"),
+        (r"\boxed{x = -5}", NUMBERS, "C"),
+        (r"\boxed{5}", NUMBERS, None),  # two options say so
+        (r"\boxed{15.2}", NUMBERS, None),
+        (r"\boxed{15,000}", NUMBERS, None),
+        (r"\boxed{2.15}", NUMBERS, None),
+        (r"\boxed{1,15}", NUMBERS, None),
+    ],
+)
+def test_the_lenient_box_may_hold_the_text_of_exactly_one_option(text, options, choice):
+    assert choice_in(text, options, "lenient_boxed") == choice
+
+
+AFTER_ANSWER = [
+    ("Answer: B", "B"),
+    ("answer : b", "B"),
+    ("ANSWER:B", "B"),
+    ("Answer：B", "B"),
+    ("I think.\n\nFinal Answer: B\n", "B"),
+    ("Answer:\n\nB", "B"),
+    ("Answer: A\nWait.\nAnswer: B", "B"),
+    ("Answer: B.", "B"),
+    ("Answer: B) New York", "B"),
+    ("Answer: B - New York", "B"),
+    (r"Answer: \boxed{B}", "B"),
+    ("Answer: $B$", "B"),
+    ("Answer: **B**", "B"),
+    ("Answer: Canberra", "A"),
+    ("Answer: canberra.", "A"),
+    ("Answer: New York", "B"),
+    ("Answer: York\nbecause it is old", "C"),
+    ("Answer: ب", "B"),
+    ("Answer: খ", "B"),
+    ("Answer: Ｂ", "B"),
+    ("Answer: D", "D"),
+]
+NOT_AFTER_ANSWER = [
+    ("", None),
+    ("B", None),
+    (r"\boxed{B}", None),
+    ("Answer B", None),
+    ("Answer:", None),
+    ("Answer: ", None),
+    ("Answer: E", None),
+    ("Answer: A or B", None),
+    ("Answer: A, B", None),
+    ("Answer: A/B", None),
+    ("Answer: Both", None),
+    ("Answer: the town of Canberra", None),
+    ("Answer: A\nAnswer: unclear", None),
+    ("Answer: কলকাতা", None),
+    ("Answer: ক্ষমা", None),
+    ("Answer: I think B", None),
+]
+
+
+@pytest.mark.parametrize(("text", "choice"), AFTER_ANSWER + NOT_AFTER_ANSWER)
+@pytest.mark.parametrize("mode", ["lenient_answer_colon", "lenient_answer_colon_md"])
+def test_the_choice_stands_after_the_last_answer_label(mode, text, choice):
+    assert choice_in(text, CITIES, mode) == choice
+
+
+@pytest.mark.parametrize("text", ["**Answer**: (B)", "**Answer**: B", "Answer: (B)", "Answer: B because it is large"])
+def test_only_the_markdown_mode_reads_marks_and_brackets(text):
+    assert choice_in(text, CITIES, "lenient_answer_colon_md") == "B"
+    assert choice_in(text, CITIES, "lenient_answer_colon") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "choice"),
+    [
+        ("**Answer:** B", "B"),
+        ("**Answer: B**", "B"),
+        ("__Answer__: **B**", "B"),
+        ("`Answer`: `B`", "B"),
+        ("## Answer: (B)", "B"),
+        ("**Final Answer**: **(B)** New York", "B"),
+        ("**Answer**: [B]", "B"),
+        ("**Answer**: (b)", "B"),
+        ("**Answer**: ( B ) New York", "B"),
+        ("**Answer**: **B** because it is large", "B"),
+        ("**Answer**: B, because it is large", "B"),
+        ("**Answer**: B. And it is large", "B"),
+        ("**Answer**: A, because it is the capital", "A"),
+        ("**Answer**: A (Canberra)", "A"),
+        ("**Answer**: New York", "B"),
+        ("**Answer**: (ب)", "B"),
+        ("**Answer**: (খ)", "B"),
+        ("**Answer**: （Ｂ）", "B"),
+        ("**Answer**: (E)", None),
+        ("**Answer**: (A) or (B)", None),
+        ("**Answer**: A) or B)", None),
+        ("**Answer**: A and B", None),
+        ("**Answer**: A, B", None),
+        ("**Answer**: (A), (B)", None),
+        ("**Answer**: A & B", None),
+        ("**Answer**: C or maybe B", None),
+        ("**Answer**: **B** or **C**", None),
+        ("**Answer**: A. or B.", None),
+        ("**Answer**: ب أو ج", None),
+        ("**Answer**: খ বা গ", None),
+        ("**Answer**: A city in Australia", None),
+        ("**Answer**: b is right", None),
+        ("**Answer**: ...", None),
+        ("**Answer**:", None),
+    ],
+)
+def test_the_markdown_mode_reads_one_choice_and_refuses_a_list(text, choice):
+    assert choice_in(text, CITIES, "lenient_answer_colon_md") == choice
+
+
+def test_an_option_that_is_itself_a_list_of_letters_can_be_chosen_by_its_text():
+    options = Options.of_row([{"A": "4"}, {"B": "6"}, {"C": "A and B"}, {"D": "A large house"}])
+    assert choice_in("**Answer**: A and B", options, "lenient_answer_colon_md") == "C"
+    assert choice_in("**Answer**: A large house", options, "lenient_answer_colon_md") == "D"
+
+
+@pytest.mark.parametrize(
+    ("patterns", "text", "choice"),
+    [
+        ([r"pick (\w)"], "I pick A; no, I PICK b", "B"),
+        ([r"pick (\w)"], "I pick Z", "Z"),
+        ([r"pick (\S+)"], "I pick (B).", "B"),
+        ([r"pick (\S+)"], "I pick **B**", "B"),
+        ([r"pick (.+)"], r"I pick \text{B}", "B"),
+        ([r"pick (.+)"], "I pick New York", "B"),
+        ([r"pick (.+)"], "I pick  new  york.", "B"),
+        ([r"pick (.+)"], "I pick B: New York", "B"),
+        ([r"pick (.+)"], "I pick E: elsewhere", None),
+        ([r"pick (.+)"], "I pick nothing", None),
+        ([r"pick (\w)"], "I pick ب", "B"),
+        ([r"pick (\w)"], "I pick Ｂ", "B"),
+        ([r"\b[A-D]$"], "it is B", "B"),
+        ([r"first (\w)", r"second (\w)"], "second A, first B", "B"),
+        ([r"first (\w)", r"second (\w)"], "second A", "A"),
+        ([r"first (\w+)", r"second (\w)"], "first nothing, second A", "A"),
+        ([r"first (\w)", r"second (\w)"], "neither", None),
+    ],
+)
+def test_patterns_are_tried_in_order_and_a_lone_letter_is_trusted(patterns, text, choice):
+    assert choice_in(text, CITIES, "strict_single_letter_boxed", patterns, search) == choice
+
+
+@pytest.mark.parametrize(
+    ("text", "choice"), [(r"\boxed{A}", "A"), (r"pick B \boxed{A}", "B"), (r"pick nobody \boxed{A}", "A")]
+)
+def test_the_mode_decides_where_no_pattern_does(text, choice):
+    assert choice_in(text, CITIES, "strict_single_letter_boxed", [r"pick (\w+)"], search) == choice
+
+
+@pytest.mark.parametrize("mode", GRADING_MODES)
+def test_a_letter_without_a_text_can_be_chosen_and_an_empty_text_cannot(mode):
+    options = Options.of_row([{"A": None}, {"B": ""}, {"C": "  "}])
+    assert choice_in(r"Answer: \boxed{A}", options, mode) == "A"
+    assert choice_in(r"Answer: \boxed{}", options, mode) is None
+    assert choice_in(r"Answer: \boxed{None}", options, mode) is None
+
+
+@pytest.mark.parametrize("mode", GRADING_MODES)
+def test_options_spread_over_objects_with_null_keys_are_the_same_options(mode):
+    spread = Options.of_row([{"A": "one", "B": None}, {"A": None, "B": "two"}])
+    assert spread == Options.of_row([{"A": "one"}, {"B": "two"}])
+    assert choice_in(r"Answer: \boxed{B}", spread, mode) == "B"
+
+
+@pytest.mark.parametrize("mode", GRADING_MODES)
+def test_a_row_without_options_allows_every_letter(mode):
+    assert choice_in(r"Answer: \boxed{Q}", NONE_LISTED, mode) == "Q"
+
+
+@pytest.mark.parametrize(
+    ("label", "letter"), [("b", "B"), (" B ", "B"), ("ب", "B"), ("খ", "B"), ("Ｂ", "B"), ("1", "1")]
+)
+def test_labels_of_any_script_are_compared_as_one_letter(label, letter):
+    assert letter_of_label(label) == letter
+    options = Options.of_row([{label: "a text"}])
+    assert options.allowed(letter) == letter
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("mode", GRADING_MODES)
+@pytest.mark.parametrize("piece", ["word ", r"\boxed{", "{", "*", " ", "Answer: ", "Answer:\n", "(", "A, ", "\\text{"])
+def test_a_huge_text_is_graded_without_delay(mode, piece):
+    text = piece * 200_000 + "\nAnswer: \\boxed{B}"
+    assert choice_in(text, CITIES, mode) == "B"
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("mode", GRADING_MODES)
+@pytest.mark.parametrize("piece", ["York ", "\\text{", "*", "B ", "(", "5,", "~", "\\ "])
+def test_a_huge_answer_is_graded_without_delay(mode, piece):
+    huge = piece * 100_000
+    assert choice_in(f"Answer: {huge}", CITIES, mode) in (None, "B")
+    assert choice_in(f"\\boxed{{{huge}}}", CITIES, mode) in (None, "C")

@@ -1,0 +1,150 @@
+"""From AGIEval's files to rows."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from unittest.mock import MagicMock
+
+import pytest
+
+from nemo_gym import ServerClient
+from nemo_gym.errors import DataError
+from nemo_gym.jsonl import read_rows
+from resources_servers.mcqa.app import McqaConfig, McqaRunRequest, McqaServer, McqaVerifyRequest
+from resources_servers.mcqa.grading import GRADING_MODES
+from resources_servers.mcqa.prepare import prepare
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+AGIEVAL = REPOSITORY.parent / "shared" / "data" / "agieval"
+ANSWERS = {
+    "strict_single_letter_boxed": r"It follows that \boxed{%s}.",
+    "lenient_boxed": r"It follows that \boxed{\text{%s}}.",
+    "lenient_answer_colon": "It follows.\nAnswer: %s",
+    "lenient_answer_colon_md": "It follows.\n**Answer**: (%s)",
+}
+
+
+def question(**fields):
+    return {
+        "passage": "All cats purr.",
+        "question": "Does Tom, a cat, purr?",
+        "options": ["(A)Yes", "(B) No"],
+        "label": "A",
+        **fields,
+    }
+
+
+def write_file(folder: Path, *rows) -> Path:
+    path = folder / "logic.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def response_of(text):
+    message = {"id": "m", "type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}
+    return {"id": "r", "created_at": 0, "model": "a-model", "output": [message]}
+
+
+def test_a_row_asks_the_question_with_its_passage_options_and_the_form_of_the_answer(tmp_path):
+    output = tmp_path / "made" / "rows.jsonl"
+    assert prepare(write_file(tmp_path, question()), output) == output
+    (row,) = read_rows(output)
+    (message,) = row["responses_create_params"]["input"]
+    assert message["role"] == "user"
+    *parts, instruction = message["content"].split("\n\n")
+    assert parts == ["All cats purr.", "Does Tom, a cat, purr?", "A: Yes\nB: No"]
+    assert r"\boxed{}" in instruction
+    assert row["options"] == [{"A": "Yes"}, {"B": "No"}]
+    assert row["expected_answer"] == "A"
+    assert row["grading_mode"] == "strict_single_letter_boxed"
+    assert row["metadata"] == {"dataset": "logic", "line": 1}
+
+
+@pytest.mark.parametrize("passage", [None, ""])
+def test_a_question_without_a_passage_begins_with_the_question(tmp_path, passage):
+    output = prepare(write_file(tmp_path, question(passage=passage)), tmp_path / "rows.jsonl")
+    (row,) = read_rows(output)
+    assert row["responses_create_params"]["input"][0]["content"].startswith("Does Tom")
+
+
+def test_the_same_file_gives_the_same_rows_and_every_question_its_own_id(tmp_path):
+    source = write_file(tmp_path, question(), question(question="Does Kim, a dog, purr?"))
+    once = list(read_rows(prepare(source, tmp_path / "one.jsonl")))
+    again = list(read_rows(prepare(source, tmp_path / "two.jsonl")))
+    assert once == again
+    assert once[0]["uuid"] != once[1]["uuid"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "problem"),
+    [
+        ({"label": "C"}, "label: 'C' is none of the options A, B"),
+        ({"label": None}, "label: "),
+        ({"label": ["A", "B"]}, "label: "),
+        ({"options": None}, "options: "),
+        ({"options": []}, "label: 'A' is none of the options"),
+        ({"options": ["Yes", "No"]}, "'Yes' does not begin with a letter in brackets"),
+        ({"options": ["(A)Yes", "(A)No"]}, "the letters A, A are not all different"),
+        ({"question": None}, "question: "),
+    ],
+)
+def test_a_line_that_is_no_such_question_is_named_and_nothing_is_written(tmp_path, wrong, problem):
+    source, output = write_file(tmp_path, question(), question(**wrong)), tmp_path / "rows.jsonl"
+    with pytest.raises(DataError) as failure:
+        prepare(source, output)
+    assert str(failure.value).startswith(f"{source}:2: ")
+    assert problem in str(failure.value)
+    assert not output.exists()
+
+
+def run_script(*arguments):
+    script = REPOSITORY / "resources_servers" / "mcqa" / "prepare.py"
+    return subprocess.run(
+        [sys.executable, str(script), *map(str, arguments)],
+        env={"PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("mode", GRADING_MODES)
+def test_the_script_writes_rows_of_the_mode_it_is_given(tmp_path, mode):
+    output = tmp_path / "rows.jsonl"
+    ran = run_script("--input", write_file(tmp_path, question()), "--output", output, "--grading-mode", mode)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    (row,) = read_rows(output)
+    assert row["grading_mode"] == mode
+
+
+def test_the_script_tells_a_wrong_line_in_one_paragraph(tmp_path):
+    source = write_file(tmp_path, question(label="C"))
+    ran = run_script("--input", source, "--output", tmp_path / "rows.jsonl")
+    assert ran.returncode == 1
+    assert ran.stderr.startswith(f"{source}:1: label")
+    assert ran.stderr.count("\n") == 1
+
+
+def test_the_script_tells_a_missing_file_in_one_paragraph(tmp_path):
+    ran = run_script("--input", tmp_path / "none.jsonl", "--output", tmp_path / "rows.jsonl")
+    assert ran.returncode == 1
+    assert ran.stderr.count("\n") == 1
+    assert "none.jsonl: cannot be read" in ran.stderr
+
+
+@pytest.mark.skipif(not AGIEVAL.is_dir(), reason="the AGIEval files (../shared/data/agieval) are not on this machine")
+@pytest.mark.parametrize(("name", "count"), [("aqua-rat", 254), ("lsat-lr", 510), ("sat-math", 220)])
+@pytest.mark.parametrize("mode", GRADING_MODES)
+async def test_every_agieval_question_rewards_its_right_letter_and_no_other(tmp_path, name, count, mode):
+    rows = list(read_rows(prepare(AGIEVAL / f"{name}.jsonl", tmp_path / "rows.jsonl", mode)))
+    assert len(rows) == count
+    config = McqaConfig(host="0.0.0.0", port=8080, entrypoint="", name="mcqa")
+    server = McqaServer(config=config, server_client=MagicMock(spec=ServerClient))
+    for row in rows:
+        McqaRunRequest.model_validate(row)
+        for letter in (letter for option in row["options"] for letter in option):
+            body = McqaVerifyRequest.model_validate({**row, "response": response_of(ANSWERS[mode] % letter)})
+            graded = await server.verify(body)
+            assert graded.extracted_answer == letter
+            assert graded.reward == float(letter == row["expected_answer"])

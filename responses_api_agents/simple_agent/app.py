@@ -1,0 +1,158 @@
+"""The plain agent: model and tools in turn until the model answers, then the reward."""
+
+from typing import Any, Literal
+
+import orjson
+from fastapi import Body, Request, Response
+from pydantic import ConfigDict, Field
+
+from nemo_gym import (
+    AggregateMetrics,
+    AggregateMetricsRequest,
+    BaseResponsesAPIAgentConfig,
+    BaseRunRequest,
+    BaseVerifyRequest,
+    BaseVerifyResponse,
+    EnvironmentFailed,
+    ModelServerRef,
+    NeMoGymResponse,
+    NeMoGymResponseCreateParamsNonStreaming,
+    ResourcesServerRef,
+    ServerCallError,
+    SimpleResponsesAPIAgent,
+    failure_of_reply,
+    get_response_json,
+)
+from responses_api_agents.simple_agent.conversation import Conversation, Cookies, cookies_of
+
+
+class SimpleAgentConfig(BaseResponsesAPIAgentConfig):
+    """Settings of the plain agent."""
+
+    resources_server: ResourcesServerRef
+    model_server: ModelServerRef
+    max_steps: int | None = Field(default=200, ge=1)
+    """The conversation ends after this many turns of the model, answered or not."""
+    tool_faults: Literal["fail_rollout", "tell_model"] = "fail_rollout"
+    """A tool that answers with a server error fails the rollout, or is told to the model as its answer."""
+
+
+class SimpleAgentRunRequest(BaseRunRequest):
+    """A dataset row."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class SimpleAgentVerifyRequest(BaseVerifyRequest):
+    """The row with the response."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class SimpleAgentVerifyResponse(BaseVerifyResponse):
+    """The row with the response and the reward."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class SimpleAgent(SimpleResponsesAPIAgent):
+    """Seeds the session, loops model and tools, verifies."""
+
+    config: SimpleAgentConfig
+    _server_tools: list[dict[str, Any]] | None = None
+
+    async def responses(
+        self, request: Request, response: Response, body: NeMoGymResponseCreateParamsNonStreaming = Body()
+    ) -> NeMoGymResponse:
+        """Answer a conversation, tools called; the cookies of the resources server's session come back."""
+        conversation = await self._converse(body.model_dump(mode="json", exclude_unset=True), dict(request.cookies))
+        for name, value in conversation.session.items():
+            response.set_cookie(name, value)
+        return NeMoGymResponse.model_validate(conversation.response)
+
+    async def run(self, request: Request, body: SimpleAgentRunRequest) -> Response:
+        """Run one rollout from its row to its reward and answer what the verifier answered."""
+        row: dict[str, Any] = await request.json()
+        seeded = await self._call("/seed_session", row, dict(request.cookies))
+        session = cookies_of(seeded) or dict(request.cookies)
+        try:
+            conversation = await self._respond(request, body.responses_create_params, row, session)
+        except BaseException:
+            await self._close(session)
+            raise
+        if self.config.skip_verification:
+            await self._close(session)
+            graded = {"reward": self.config.skip_verification_reward, "verification_skipped": True}
+            return _json({**row, "response": conversation.response, **graded})
+        verified = await self._call("/verify", {**row, "response": conversation.response}, conversation.session)
+        return Response(verified.body, media_type="application/json")
+
+    async def aggregate_metrics(self, body: AggregateMetricsRequest) -> AggregateMetrics:
+        """What the resources server makes of all graded rollouts."""
+        if self.config.skip_verification:
+            return await super().aggregate_metrics(body)
+        reply = await self._call("/aggregate_metrics", body.model_dump(), {})
+        return AggregateMetrics.model_validate(await get_response_json(reply))
+
+    async def _respond(
+        self,
+        request: Request,
+        params: NeMoGymResponseCreateParamsNonStreaming,
+        row: dict[str, Any],
+        session: Cookies,
+    ) -> Conversation:
+        if type(self).responses is SimpleAgent.responses:
+            return await self._converse(row["responses_create_params"], session)
+        # A subclass has its own way to answer: it is called as its route would be, without the detour over HTTP.
+        inner = Request({**request.scope, "headers": [(b"cookie", "; ".join(map("=".join, session.items())).encode())]})
+        answered = await self.responses(inner, Response(), params)
+        return Conversation(response=answered.model_dump(mode="json"), session=session)
+
+    async def _converse(self, params: dict[str, Any], session: Cookies) -> Conversation:
+        tools = params.get("tools") or await self._tools_of_server()
+        conversation = Conversation(params={**params, "tools": tools}, session=session)
+        for _ in range(self.config.max_steps or 2**31):
+            calls = await conversation.ask(self.server_client, self.config.model_server.name)
+            if not calls:
+                break
+            await conversation.act(
+                self.server_client,
+                self.config.resources_server.name,
+                calls,
+                tells_faults=self.config.tool_faults == "tell_model",
+            )
+        return conversation
+
+    async def _tools_of_server(self) -> list[dict[str, Any]]:
+        if self._server_tools is None:
+            reply = await self.server_client.get(self.config.resources_server.name, "/tools")
+            # Folders written without `@tool` have no such list; their rows carry the tools.
+            self._server_tools = await get_response_json(reply) if reply.ok else []
+        return self._server_tools
+
+    async def _call(self, path: str, body: dict[str, Any], cookies: Cookies) -> Any:
+        server = self.config.resources_server.name
+        try:
+            reply = await self.server_client.post(server, path, json=body, cookies=cookies)
+        except ServerCallError as error:
+            raise EnvironmentFailed(str(error), server=server) from error
+        if not reply.ok:
+            raise failure_of_reply(
+                reply.status, await reply.read(), server=server, during=path, otherwise=EnvironmentFailed
+            )
+        return reply
+
+    async def _close(self, session: Cookies) -> None:
+        try:
+            await self.server_client.post(self.config.resources_server.name, "/close_session", cookies=session)
+        except ServerCallError:
+            # The server forgets an idle session by itself; what failed the rollout is the news.
+            return
+
+
+def _json(content: dict[str, Any]) -> Response:
+    return Response(orjson.dumps(content), media_type="application/json")
+
+
+if __name__ == "__main__":
+    SimpleAgent.run_webserver()

@@ -1,0 +1,118 @@
+"""One conversation: what was said so far, the model's next turn, and the tools' answers to it."""
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+from pydantic import ValidationError
+
+from nemo_gym import (
+    EnvironmentFailed,
+    ModelFailed,
+    NeMoGymResponse,
+    ServerCallError,
+    ServerClient,
+    accumulate_response_usage,
+    failure_of_reply,
+    is_callable_name,
+)
+
+Cookies = dict[str, str]
+
+
+def cookies_of(reply: Any) -> Cookies:
+    """The cookies that a reply sets, by name."""
+    return {name: morsel.coded_value for name, morsel in reply.cookies.items()}
+
+
+@dataclass
+class Conversation:
+    """Grows with each turn. The two servers' cookies are kept apart: neither sees the other's."""
+
+    params: dict[str, Any] = field(default_factory=dict)
+    session: Cookies = field(default_factory=dict)
+    """The resources server's cookies."""
+    model_cookies: Cookies = field(default_factory=dict)
+    response: dict[str, Any] = field(default_factory=dict)
+    """The last reply of the model with the output of all turns and the usage of all calls."""
+
+    async def ask(self, client: ServerClient, model: str) -> list[dict[str, Any]]:
+        """Let the model take a turn; the calls it wants answered, none where the conversation has ended."""
+        said = self.response.get("output", [])
+        request = {**self.params, "input": [*_items(self.params["input"]), *said]}
+        try:
+            reply = await client.post(model, "/v1/responses", json=request, cookies=self.model_cookies)
+        except ServerCallError as error:
+            raise ModelFailed(str(error), server=model) from error
+        body = await reply.read()
+        if not reply.ok:
+            raise failure_of_reply(reply.status, body, server=model, during="/v1/responses", otherwise=ModelFailed)
+        self.model_cookies |= cookies_of(reply)
+        turn, checked = _read_turn(body, model)
+        usage = accumulate_response_usage(_usage_of(self.response), checked.usage)
+        self.response = {
+            **turn,
+            "output": [*said, *turn["output"]],
+            "usage": usage.model_dump(mode="json") if usage else None,
+        }
+        if checked.incomplete_details is not None:
+            return []
+        return [item for item in turn["output"] if item["type"] == "function_call"]
+
+    async def act(
+        self, client: ServerClient, resources_server: str, calls: list[dict[str, Any]], *, tells_faults: bool
+    ) -> None:
+        """Answer the calls of one turn, all at the same time."""
+        answers = await asyncio.gather(
+            *(self._answer(client, resources_server, call, tells_faults=tells_faults) for call in calls)
+        )
+        self.response["output"].extend(
+            {"type": "function_call_output", "call_id": call["call_id"], "output": answer}
+            for call, answer in zip(calls, answers, strict=True)
+        )
+
+    async def _answer(
+        self, client: ServerClient, resources_server: str, call: dict[str, Any], *, tells_faults: bool
+    ) -> str:
+        name = call["name"]
+        known = [tool["name"] for tool in self.params["tools"] if tool.get("type") == "function"]
+        if name not in known or not is_callable_name(name):
+            return f"Unknown tool {name!r}. The tools are: {', '.join(known) or 'none'}."
+        try:
+            arguments = orjson.loads(call["arguments"] or "{}")
+        except orjson.JSONDecodeError as error:
+            return _invalid(f"{error.msg} at column {error.colno}")
+        if not isinstance(arguments, dict):
+            return _invalid(f"expected a JSON object, found {type(arguments).__name__}")
+        try:
+            reply = await client.post(resources_server, f"/{name}", json=arguments, cookies=self.session)
+        except ServerCallError as error:
+            raise EnvironmentFailed(f"tool '{name}': {error}", server=resources_server) from error
+        body = await reply.read()
+        if reply.status >= 500 and not tells_faults:
+            raise failure_of_reply(
+                reply.status, body, server=resources_server, during=f"tool '{name}'", otherwise=EnvironmentFailed
+            )
+        self.session |= cookies_of(reply)
+        return str(body.decode("utf-8", "replace"))
+
+
+def _items(given: Any) -> list[Any]:
+    return [{"role": "user", "content": given}] if isinstance(given, str) else given
+
+
+def _read_turn(body: bytes, model: str) -> tuple[dict[str, Any], NeMoGymResponse]:
+    try:
+        turn = orjson.loads(body)
+        return turn, NeMoGymResponse.model_validate(turn)
+    except (orjson.JSONDecodeError, ValidationError) as error:
+        raise ModelFailed(f"{model}: the answer is not a response: {error}", server=model) from error
+
+
+def _usage_of(response: dict[str, Any]) -> Any:
+    return NeMoGymResponse.model_validate({**response, "output": []}).usage if response.get("usage") else None
+
+
+def _invalid(problem: str) -> str:
+    return orjson.dumps({"error": f"Invalid tool call arguments: {problem}"}).decode()

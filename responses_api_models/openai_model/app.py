@@ -1,0 +1,73 @@
+"""Forward every call to an endpoint that speaks the Responses API itself."""
+
+from functools import cached_property
+from typing import Any
+
+from fastapi import Request
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from nemo_gym import (
+    BaseResponsesAPIModelConfig,
+    EndpointError,
+    ModelFailed,
+    NeMoGymAsyncOpenAI,
+    NeMoGymChatCompletion,
+    NeMoGymChatCompletionCreateParamsNonStreaming,
+    NeMoGymResponse,
+    NeMoGymResponseCreateParamsNonStreaming,
+    SimpleResponsesAPIModel,
+)
+
+
+class OpenAIModelConfig(BaseResponsesAPIModelConfig):
+    model_config = ConfigDict(hide_input_in_errors=True)
+
+    openai_base_url: str
+    """The endpoint's address, up to and including `/v1`."""
+    openai_api_key: str = Field(repr=False)
+    openai_model: str
+    extra_body: dict[str, Any] = Field(default_factory=dict)
+    """Sampling settings that override those of each request."""
+    request_timeout_s: float = 1800.0
+    """How long the endpoint may take for one answer."""
+
+
+class OpenAIModel(SimpleResponsesAPIModel):
+    config: OpenAIModelConfig
+
+    @cached_property
+    def endpoint(self) -> NeMoGymAsyncOpenAI:
+        return NeMoGymAsyncOpenAI(
+            base_url=self.config.openai_base_url,
+            api_key=self.config.openai_api_key,
+            timeout_s=self.config.request_timeout_s,
+        )
+
+    async def responses(self, request: Request, body: NeMoGymResponseCreateParamsNonStreaming) -> NeMoGymResponse:
+        """Ask the endpoint's `/responses`."""
+        try:
+            answer = await self.endpoint.create_response(**self._fields(body))
+            return NeMoGymResponse.model_validate(answer)
+        except (EndpointError, ValidationError) as error:
+            raise ModelFailed(f"{self.config.name}: {error}", server=self.config.name) from error
+
+    async def chat_completions(
+        self, request: Request, body: NeMoGymChatCompletionCreateParamsNonStreaming
+    ) -> NeMoGymChatCompletion:
+        """Ask the endpoint's `/chat/completions`."""
+        try:
+            answer = await self.endpoint.create_chat_completion(**self._fields(body))
+            return NeMoGymChatCompletion.model_validate(answer)
+        except (EndpointError, ValidationError) as error:
+            raise ModelFailed(f"{self.config.name}: {error}", server=self.config.name) from error
+
+    async def aclose(self) -> None:
+        await self.endpoint.aclose()
+
+    def _fields(self, body: BaseModel) -> dict[str, Any]:
+        asked = body.model_dump(exclude_unset=True, exclude={"stream", "stream_options"})
+        return {**asked, **self.config.extra_body, "model": self.config.openai_model}
+
+
+if __name__ == "__main__":
+    OpenAIModel.run_webserver()

@@ -1,0 +1,158 @@
+"""Serve a policy that acts at random and needs no network."""
+
+from collections.abc import Callable
+from functools import cached_property
+from random import Random
+from typing import Any, NamedTuple
+
+from fastapi import HTTPException
+from pydantic import Field
+
+from nemo_gym import (
+    BaseResponsesAPIModelConfig,
+    NeMoGymChatCompletion,
+    NeMoGymChatCompletionCreateParamsNonStreaming,
+    NeMoGymResponse,
+    NeMoGymResponseCreateParamsNonStreaming,
+    SimpleResponsesAPIModel,
+    current_rollout_id,
+)
+from responses_api_models.sample_model.policy import Habits, Policy, Reply
+from responses_api_models.sample_model.requests import Ask, RequestError, ask_of_chat, ask_of_responses
+
+ANSWERS = [
+    r"The answer is \boxed{A}",
+    r"The answer is \boxed{B}",
+    r"The answer is \boxed{C}",
+    r"The answer is \boxed{D}",
+    "Answer: C",
+    "I am not sure, but I think it is 42.",
+]
+ECHOED = (
+    "instructions", "max_output_tokens", "max_tool_calls", "metadata", "parallel_tool_calls", "temperature", "text",
+    "tool_choice", "tools", "top_p", "user",
+)  # fmt: skip
+"""Fields of the request that its response repeats."""
+NO_TIME = 0
+"""Said instead of the time of day: a rollout that is run again with the same seed is the same to the byte."""
+
+
+class SampleModelConfig(BaseResponsesAPIModelConfig):
+    seed: int = 0
+    """Another seed, other rollouts; the same seed, the same ones."""
+    answers: list[str] = Field(default=ANSWERS, min_length=1)
+    """What it may say when it calls no tool."""
+    tool_call_probability: float = Field(default=0.75, ge=0, le=1)
+    """How often it calls a tool where it may call one or answer."""
+    max_calls_per_turn: int = Field(default=2, ge=1)
+    max_tool_turns: int = Field(default=4, ge=0)
+    """After so many turns with calls it answers, unless the request requires a call."""
+
+
+class Drawn(NamedTuple):
+    """The replies to one request, and how many words they were drawn after."""
+
+    replies: list[Reply]
+    words_read: int
+
+
+class SampleModel(SimpleResponsesAPIModel):
+    config: SampleModelConfig
+
+    @cached_property
+    def policy(self) -> Policy:
+        return Policy(
+            Habits(
+                answers=tuple(self.config.answers),
+                tool_call_probability=self.config.tool_call_probability,
+                max_calls_per_turn=self.config.max_calls_per_turn,
+                max_tool_turns=self.config.max_tool_turns,
+            )
+        )
+
+    async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming) -> NeMoGymResponse:
+        """Call tools of the request, or answer."""
+        asked = body.model_dump(exclude_unset=True)
+        (reply,), words_read = self._replies(ask_of_responses, asked)
+        return NeMoGymResponse.model_validate(
+            {
+                **{field: asked[field] for field in ECHOED if field in asked},
+                "id": f"resp_{reply.id}",
+                "created_at": NO_TIME,
+                "model": body.model or self.config.name,
+                "status": "completed",
+                "output": _output_items(reply),
+                "usage": {
+                    "input_tokens": words_read,
+                    "output_tokens": reply.words,
+                    "total_tokens": words_read + reply.words,
+                },
+            }
+        )
+
+    async def chat_completions(self, body: NeMoGymChatCompletionCreateParamsNonStreaming) -> NeMoGymChatCompletion:
+        """Call tools of the request, or answer; `n` times, where it asks for that."""
+        replies, words_read = self._replies(ask_of_chat, body.model_dump(exclude_unset=True), count=body.n or 1)
+        words = sum(reply.words for reply in replies)
+        return NeMoGymChatCompletion.model_validate(
+            {
+                "id": f"chatcmpl-{replies[0].id}",
+                "created": NO_TIME,
+                "model": body.model or self.config.name,
+                "choices": [_choice(index, reply) for index, reply in enumerate(replies)],
+                "usage": {
+                    "prompt_tokens": words_read,
+                    "completion_tokens": words,
+                    "total_tokens": words_read + words,
+                },
+            }
+        )
+
+    def _replies(self, read: Callable[[dict[str, Any]], Ask], asked: dict[str, Any], count: int = 1) -> Drawn:
+        """Draw as many replies as asked for, by the seed, the rollout and how far its conversation has come."""
+        try:
+            ask = read(asked)
+            rng = Random(f"{self.config.seed}:{current_rollout_id()}:{ask.conversation.turns}")
+            return Drawn([self.policy.reply(ask, rng) for _ in range(count)], ask.conversation.words)
+        except RequestError as error:
+            raise HTTPException(422, detail=str(error)) from error
+
+
+def _output_items(reply: Reply) -> list[dict[str, Any]]:
+    if reply.calls:
+        return [
+            {
+                "type": "function_call",
+                "id": f"fc_{call.id}",
+                "call_id": f"call_{call.id}",
+                "name": call.name,
+                "arguments": call.arguments,
+                "status": "completed",
+            }
+            for call in reply.calls
+        ]
+    content = [{"type": "output_text", "text": reply.text, "annotations": []}]
+    return [
+        {
+            "type": "message",
+            "id": f"msg_{reply.id}",
+            "role": "assistant",
+            "status": "completed",
+            "content": content,
+        }
+    ]
+
+
+def _choice(index: int, reply: Reply) -> dict[str, Any]:
+    calls = [
+        {"id": f"call_{call.id}", "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+        for call in reply.calls
+    ]
+    if calls:
+        message = {"role": "assistant", "content": None, "tool_calls": calls}
+        return {"index": index, "finish_reason": "tool_calls", "message": message}
+    return {"index": index, "finish_reason": "stop", "message": {"role": "assistant", "content": reply.text}}
+
+
+if __name__ == "__main__":
+    SampleModel.run_webserver()

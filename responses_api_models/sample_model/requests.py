@@ -1,0 +1,159 @@
+"""What the policy needs to know of a request, read from either of the two APIs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Json = dict[str, Any]
+
+_RANK = {"reasoning": 0, "message": 1, "function_call": 2}
+"""The order in which one turn brings its items."""
+
+
+class RequestError(ValueError):
+    """A request that no answer would suit; the message says what in it, and why."""
+
+
+@dataclass(frozen=True)
+class FunctionTool:
+    """A tool that the model may call; `parameters` is its JSON Schema, or None."""
+
+    name: str
+    parameters: Any
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """How far a conversation has come."""
+
+    turns: int
+    """How often the model has spoken or called."""
+    tool_turns: int
+    """How many of these turns called a tool."""
+    words: int
+    """The whitespace-separated words of all texts in it."""
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One request, as the policy sees it."""
+
+    conversation: Conversation
+    tools: tuple[FunctionTool, ...] = ()
+    """The function tools that may be called now."""
+    tool_choice: Literal["auto", "none", "required"] = "auto"
+    most_calls: int | None = None
+    """The request's own limit of calls in one answer; None where it sets none."""
+    answer_format: Json | None = None
+    """`{type: json_schema, schema}` or `{type: json_object}` where the answer has to be JSON."""
+
+
+def ask_of_responses(body: Json) -> Ask:
+    """Read the fields of a Responses API request."""
+    tools = [FunctionTool(tool["name"], tool.get("parameters")) for tool in _functions(body)]
+    items = body["input"]
+    items = [{"type": "message", "role": "user", "content": items}] if isinstance(items, str) else items
+    return _ask(body, tools, _conversation_of_items(items, body.get("instructions")), body.get("text") or {})
+
+
+def ask_of_chat(body: Json) -> Ask:
+    """Read the fields of a Chat Completions request."""
+    functions = [tool["function"] for tool in _functions(body) if isinstance(tool.get("function"), dict)]
+    tools = [FunctionTool(str(function.get("name")), function.get("parameters")) for function in functions]
+    answer = body.get("response_format") or {}
+    flat = {**answer, **answer["json_schema"]} if isinstance(answer.get("json_schema"), dict) else answer
+    return _ask(body, tools, _conversation_of_messages(body["messages"]), {"format": flat})
+
+
+def _functions(body: Json) -> list[Json]:
+    return [tool for tool in body.get("tools") or () if tool.get("type") == "function"]
+
+
+def _ask(body: Json, tools: list[FunctionTool], conversation: Conversation, text: Json) -> Ask:
+    choice = body.get("tool_choice") or "auto"
+    mode, names = _choice(choice)
+    unknown = sorted(set(names or ()) - {tool.name for tool in tools})
+    if unknown:
+        known = ", ".join(tool.name for tool in tools) or "none"
+        raise RequestError(f"tool_choice names {unknown[0]!r}, and the request's function tools are: {known}")
+    if mode == "required" and not tools:
+        raise RequestError(f"tool_choice is {choice!r}, and the request has no function tool to call")
+    limits = [body["max_tool_calls"]] if body.get("max_tool_calls") is not None else []
+    # One function that is named is called once, as the endpoints do.
+    is_named = isinstance(choice, dict) and choice.get("type") == "function"
+    if is_named or body.get("parallel_tool_calls") is False:
+        limits.append(1)
+    answer_format = text.get("format") or {}
+    return Ask(
+        conversation,
+        tools=tuple(tool for tool in tools if names is None or tool.name in names),
+        tool_choice=mode,
+        most_calls=min(limits, default=None),
+        answer_format=answer_format if answer_format.get("type") in {"json_schema", "json_object"} else None,
+    )
+
+
+def _choice(choice: str | Json) -> tuple[Literal["auto", "none", "required"], list[str] | None]:
+    """The mode, and the functions it is limited to (None for all)."""
+    if isinstance(choice, dict):
+        inner = choice.get("allowed_tools", choice)
+        if choice.get("type") == "allowed_tools":
+            return _mode(inner.get("mode")), [_name(tool) for tool in inner.get("tools", ())]
+        if choice.get("type") == "function":
+            return "required", [_name(choice)]
+        return _mode(choice.get("mode")), None
+    return _mode(choice), None
+
+
+def _mode(text: Any) -> Literal["auto", "none", "required"]:
+    return "none" if text == "none" else "required" if text == "required" else "auto"
+
+
+def _name(tool: Json) -> str:
+    """A function's name: Chat Completions has it one level further down."""
+    return str(tool.get("function", tool).get("name"))
+
+
+def _conversation_of_items(items: Iterable[Json], instructions: str | None) -> Conversation:
+    turns = tool_turns = 0
+    previous = len(_RANK)
+    has_called = False
+    words = _words(instructions)
+    for item in items:
+        kind = item.get("type", "message")
+        words += sum(_words(item.get(field)) for field in ("content", "arguments", "output"))
+        if kind not in _RANK or (kind == "message" and item.get("role") != "assistant"):
+            previous = len(_RANK)
+            continue
+        rank = _RANK[kind]
+        if rank < previous or (kind == "message" and rank == previous):
+            turns += 1
+            has_called = False
+        if kind == "function_call" and not has_called:
+            tool_turns += 1
+            has_called = True
+        previous = rank
+    return Conversation(turns, tool_turns, words)
+
+
+def _conversation_of_messages(messages: Iterable[Json]) -> Conversation:
+    turns = tool_turns = words = 0
+    for message in messages:
+        calls = message.get("tool_calls") or ()
+        words += _words(message.get("content"))
+        words += sum(_words(call.get("function", {}).get("arguments")) for call in calls)
+        if message.get("role") == "assistant":
+            turns += 1
+            tool_turns += bool(calls)
+    return Conversation(turns, tool_turns, words)
+
+
+def _words(content: Any) -> int:
+    """The words of a text, or of the texts in a list of parts."""
+    if isinstance(content, str):
+        return len(content.split())
+    if isinstance(content, list):
+        return sum(_words(part.get("text")) for part in content if isinstance(part, dict))
+    return 0

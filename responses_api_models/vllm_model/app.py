@@ -1,0 +1,182 @@
+"""Serve the Responses API from endpoints that speak Chat Completions, such as vLLM."""
+
+import re
+import time
+from functools import cached_property
+from hashlib import sha256
+from typing import Any
+from uuid import uuid4
+
+import orjson
+from fastapi import Request
+from pydantic import ConfigDict, Field, ValidationError, field_validator
+
+from nemo_gym import (
+    SESSION_ID_KEY,
+    BaseResponsesAPIModelConfig,
+    DataError,
+    EndpointError,
+    ModelFailed,
+    NeMoGymAsyncOpenAI,
+    NeMoGymChatCompletion,
+    NeMoGymChatCompletionCreateParamsNonStreaming,
+    NeMoGymResponse,
+    NeMoGymResponseCreateParamsNonStreaming,
+    SimpleResponsesAPIModel,
+)
+from nemo_gym.dialects.chat import ResponsesConverter
+from responses_api_models.vllm_model.tokens import ASK_FOR_TOKENS, lacks_prompt_tokens, move_tokens_into_messages
+
+CONTEXT_OVERFLOW = re.compile(
+    r"context[ _](length|window)|max_(completion_|new_)?tokens|max_model_len|maximum model length", re.IGNORECASE
+)
+PER_REQUEST = ("extra_body", "chat_template_kwargs")
+"""Keys of a request's `metadata` that hold JSON objects of settings."""
+
+
+class VLLMModelConfig(BaseResponsesAPIModelConfig):
+    model_config = ConfigDict(hide_input_in_errors=True)
+
+    base_url: str | list[str]
+    """The endpoint's address, up to and including `/v1`; of several, a rollout stays with one."""
+    api_key: str = Field(repr=False)
+    model: str
+    return_token_id_information: bool = False
+    """Answer with the token ids and log-probabilities that training needs."""
+    uses_reasoning_parser: bool = True
+    """Send earlier reasoning back as `<think>…</think>`, and answer chat completions with it."""
+    replace_developer_role_with_system: bool = False
+    chat_template_kwargs: dict[str, Any] | None = None
+    extra_body: dict[str, Any] | None = None
+    """Sampling settings that override those of each request."""
+    request_timeout_s: float = 1800.0
+    """How long an endpoint may take for one answer."""
+
+    @field_validator("base_url")
+    @classmethod
+    def _at_least_one(cls, value: str | list[str]) -> str | list[str]:
+        if not value:
+            raise ValueError("at least one address is needed")
+        return value
+
+
+class VLLMModel(SimpleResponsesAPIModel):
+    config: VLLMModelConfig
+
+    @cached_property
+    def endpoints(self) -> list[NeMoGymAsyncOpenAI]:
+        config = self.config
+        urls = [config.base_url] if isinstance(config.base_url, str) else config.base_url
+        return [
+            NeMoGymAsyncOpenAI(base_url=url, api_key=config.api_key, timeout_s=config.request_timeout_s)
+            for url in urls
+        ]
+
+    @cached_property
+    def converter(self) -> ResponsesConverter:
+        return ResponsesConverter(
+            return_token_id_information=self.config.return_token_id_information,
+            uses_reasoning_parser=self.config.uses_reasoning_parser,
+        )
+
+    async def responses(self, request: Request, body: NeMoGymResponseCreateParamsNonStreaming) -> NeMoGymResponse:
+        """Ask the endpoint's `/chat/completions` and say its answer in Responses."""
+        try:
+            asked = self.converter.responses_to_chat_completion_create_params(body)
+            completion = await self._complete(self._endpoint_of(request), asked)
+            return self.converter.chat_completion_to_response(completion, body)
+        except (DataError, EndpointError, ValidationError) as error:
+            raise ModelFailed(f"{self.config.name}: {error}", server=self.config.name) from error
+
+    async def chat_completions(
+        self, request: Request, body: NeMoGymChatCompletionCreateParamsNonStreaming
+    ) -> NeMoGymChatCompletion:
+        """Ask the endpoint's `/chat/completions`."""
+        try:
+            completion = await self._complete(self._endpoint_of(request), body)
+            if self.config.uses_reasoning_parser:
+                for choice in completion["choices"]:
+                    choice["message"] = self.converter.with_reasoning_in_content(choice["message"])
+            return NeMoGymChatCompletion.model_validate(completion)
+        except (DataError, EndpointError, ValidationError) as error:
+            raise ModelFailed(f"{self.config.name}: {error}", server=self.config.name) from error
+
+    async def aclose(self) -> None:
+        for endpoint in self.endpoints:
+            await endpoint.aclose()
+
+    def _endpoint_of(self, request: Request) -> NeMoGymAsyncOpenAI:
+        if len(self.endpoints) == 1:
+            return self.endpoints[0]
+        # The turns of a rollout share a prefix, which only the engine that saw it has in its cache.
+        digest = sha256(request.session[SESSION_ID_KEY].encode()).digest()
+        return self.endpoints[int.from_bytes(digest) % len(self.endpoints)]
+
+    async def _complete(
+        self, endpoint: NeMoGymAsyncOpenAI, body: NeMoGymChatCompletionCreateParamsNonStreaming
+    ) -> dict[str, Any]:
+        fields = self._fields(body)
+        try:
+            completion = await endpoint.create_chat_completion(**fields)
+        except EndpointError as error:
+            if error.status == 400 and CONTEXT_OVERFLOW.search(error.body):
+                return self._cut_off_at_once()
+            raise
+        if not completion.get("choices"):
+            raise DataError(f"{endpoint.base_url} answered a completion without a choice")
+        if self.config.return_token_id_information:
+            prompt = await self._prompt_tokens(endpoint, fields) if lacks_prompt_tokens(completion) else None
+            move_tokens_into_messages(completion, prompt, keeps_logprobs=bool(body.logprobs))
+        for choice in completion["choices"]:
+            choice["finish_reason"] = choice.get("finish_reason") or "stop"
+        return completion
+
+    def _fields(self, body: NeMoGymChatCompletionCreateParamsNonStreaming) -> dict[str, Any]:
+        asked = body.model_dump(exclude_unset=True, exclude={"metadata", "stream", "stream_options"})
+        own = self.config.extra_body or {}
+        for_this_request, template = (_settings(body.metadata or {}, key) for key in PER_REQUEST)
+        fields = {**asked, **own, **for_this_request, "model": self.config.model}
+        layers = [self.config.chat_template_kwargs, own.get("chat_template_kwargs")]
+        layers += [for_this_request.get("chat_template_kwargs"), template]
+        if any(layers):
+            fields["chat_template_kwargs"] = {name: value for layer in layers for name, value in (layer or {}).items()}
+        if self.config.return_token_id_information:
+            fields |= ASK_FOR_TOKENS
+        if self.config.replace_developer_role_with_system:
+            fields["messages"] = [
+                {**message, "role": "system"} if message.get("role") == "developer" else message
+                for message in fields["messages"]
+            ]
+        return fields
+
+    async def _prompt_tokens(self, endpoint: NeMoGymAsyncOpenAI, fields: dict[str, Any]) -> list[int]:
+        asked = {
+            name: fields[name] for name in ("model", "messages", "tools", "chat_template_kwargs") if name in fields
+        }
+        tokens: list[int] = (await endpoint.create_tokenize(**asked)).get("tokens") or []
+        return tokens
+
+    def _cut_off_at_once(self) -> dict[str, Any]:
+        # The conversation has outgrown the model's context: the model has nothing more to say, and nothing is broken.
+        message = {"role": "assistant", "content": ""}
+        return {
+            "id": f"chatcmpl-{uuid4().hex}",
+            "object": "chat.completion",
+            "created": int(time.time()),
+            "model": self.config.model,
+            "choices": [{"index": 0, "finish_reason": "length", "message": message, "logprobs": None}],
+        }
+
+
+def _settings(metadata: dict[str, str], key: str) -> dict[str, Any]:
+    try:
+        value = orjson.loads(metadata.get(key) or "{}")
+    except orjson.JSONDecodeError as error:
+        raise DataError(f"metadata.{key} of the request is not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise DataError(f"metadata.{key} of the request must hold a JSON object")
+    return value
+
+
+if __name__ == "__main__":
+    VLLMModel.run_webserver()

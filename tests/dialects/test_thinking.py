@@ -1,0 +1,33 @@
+"""Taking reasoning out of a text and putting it back."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nemo_gym.dialects.thinking import split_thinking, wrapped_in_think_tags
+
+
+@pytest.mark.parametrize(
+    ("text", "reasoning", "rest"),
+    [
+        ("no tags at all", [], "no tags at all"),
+        ("<think>why</think>\n\nso", ["why"], "\n\nso"),
+        ("<think>\na\n</think>b<think>c</think>d", ["\na\n", "c"], "bd"),
+        ("<think>\n\n</think>answer", [], "answer"),
+        ("the template opened it</think>answer", ["the template opened it"], "answer"),
+        ("<think>cut off here", ["cut off here"], ""),
+        ("\n<think>cut off here", ["cut off here"], ""),
+        ("a tag named <think> in a sentence", [], "a tag named <think> in a sentence"),
+        ("", [], ""),
+    ],
+)
+def test_reasoning_is_told_apart_from_the_answer(text, reasoning, rest):
+    assert split_thinking(text) == (reasoning, rest)
+
+
+plain = st.text(max_size=30).filter(lambda text: "think>" not in text)
+
+
+@given(st.lists(plain.filter(str.strip), max_size=3), plain)
+def test_what_was_wrapped_comes_apart_again(reasoning, rest):
+    assert split_thinking(wrapped_in_think_tags(reasoning) + rest) == (reasoning, rest)

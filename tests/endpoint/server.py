@@ -1,0 +1,247 @@
+"""An OpenAI-compatible endpoint in a process of its own, whose behaviour is chosen by the model's name.
+
+`python tests/endpoint/server.py --port 0` prints its port, then serves until its input ends. `GET /seen` lists the
+requests that came, `{path, headers, body}` each; `DELETE /seen` forgets them.
+"""
+
+import argparse
+import asyncio
+import os
+import socket
+import sys
+import threading
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+seen: list[dict] = []
+failures_left: dict[str, int] = {}
+CONTEXT_LENGTH = (
+    "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens in the messages."
+)
+WEATHER = {"name": "get_weather", "arguments": '{"city": "Oslo"}'}
+CALLS = [
+    {"id": "call_1", "type": "function", "function": WEATHER},
+    {"id": "call_2", "type": "function", "function": {"name": "get_time", "arguments": '{"zone": "CET"}'}},
+]
+MESSAGES = {
+    "tool-call": {"content": None, "tool_calls": CALLS[:1]},
+    "parallel": {"content": "Let me see.", "tool_calls": CALLS},
+    "reasoning-content": {"content": "42", "reasoning_content": "Six times seven."},
+    "reasoning": {"content": "42", "reasoning": "Six times seven."},
+    "think": {"content": "<think>Six times seven.</think>\n\n42"},
+    "length": {"content": "<think>I begin with"},
+    "refusal": {"content": None, "refusal": "I will not."},
+    "odd": {
+        "content": [{"type": "text", "text": "in parts"}],
+        "tool_calls": [{"type": "function", "function": {"name": "f", "arguments": {"x": 1}}}],
+        "annotations": None,
+        "audio": None,
+    },
+}
+
+
+def error(status: int, message: str, **headers: str) -> Response:
+    body = {"error": {"message": message, "type": "error", "param": None, "code": status}}
+    return JSONResponse(body, status, headers={name.replace("_", "-"): value for name, value in headers.items()})
+
+
+async def misbehave(model: str, request: Request) -> Response | None:
+    """The failures that a model name asks for; None where the call is to succeed."""
+    kind, _, argument = model.partition(":")
+    if kind == "flaky":  # flaky:<status>:<how often>:<name of this series>
+        status, times, _ = argument.split(":")
+        failures_left.setdefault(model, int(times))
+        if failures_left[model] > 0:
+            failures_left[model] -= 1
+            return error(int(status), "Come back later.", Retry_After="0.05")
+    elif kind == "status":
+        return error(int(argument), f"This is always {argument}.")
+    elif kind == "too-long":
+        return error(400, CONTEXT_LENGTH)
+    elif kind == "bad-request":
+        return error(400, "Unknown field 'spam'.")
+    elif kind == "tells-key":
+        return error(401, f"Incorrect API key provided: {request.headers['authorization'].removeprefix('Bearer ')}.")
+    elif kind == "slow":
+        await asyncio.sleep(float(argument))
+    elif kind == "not-json":
+        return PlainTextResponse("<html>Welcome to the hotel's network</html>")
+    elif kind == "no-choice":
+        return JSONResponse({"id": "x", "object": "chat.completion", "created": 1, "model": model, "choices": []})
+    elif kind == "hang-up":
+
+        async def half_an_answer():
+            yield b'{"id": '
+            raise ConnectionAbortedError("this endpoint hangs up")
+
+        return StreamingResponse(half_an_answer())
+    return None
+
+
+def last_text(messages: list[dict]) -> str:
+    content = messages[-1].get("content") if messages else ""
+    if isinstance(content, list):
+        return "".join(part.get("text", "") for part in content)
+    return content or ""
+
+
+def tokens_of(text: str) -> list[int]:
+    return [ord(char) for char in text]
+
+
+async def chat_completions(request: Request) -> Response:
+    body = await request.json()
+    model, kind = body["model"], body["model"].partition(":")[0]
+    failed = await misbehave(model, request)
+    if failed is not None:
+        return failed
+    message = {"role": "assistant", **MESSAGES.get(kind, {"content": f"echo: {last_text(body['messages'])}"})}
+    finish = "tool_calls" if message.get("tool_calls") else "length" if kind == "length" else "stop"
+    choice = {"index": 0, "message": message, "finish_reason": finish, "logprobs": None}
+    completion = {
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "created": 1700000000,
+        "model": model,
+        "choices": [choice],
+        "usage": {
+            "prompt_tokens": 11,
+            "completion_tokens": 7,
+            "total_tokens": 18,
+            "prompt_tokens_details": {"cached_tokens": 5},
+            "completion_tokens_details": {"reasoning_tokens": 3},
+        },
+    }
+    if kind == "no-usage":
+        del completion["usage"]
+    if body.get("logprobs"):
+        generated = tokens_of(message["content"] or "")
+        choice["logprobs"] = {
+            "content": [
+                {
+                    "token": f"token_id:{token}" if body.get("return_tokens_as_token_ids") else chr(token),
+                    "logprob": -0.5,
+                    "bytes": None,
+                    "top_logprobs": [],
+                }
+                for token in generated
+            ]
+        }
+        if body.get("return_token_ids") and kind == "echo":
+            completion["prompt_token_ids"] = tokens_of(last_text(body["messages"]))
+            choice["token_ids"] = generated
+        if kind == "tokens-in-message":
+            message |= {"prompt_token_ids": [1], "generation_token_ids": [2, 3], "generation_log_probs": [-1.0, -2.0]}
+        if kind == "tokens-missing":
+            choice["logprobs"] = None
+    return JSONResponse(completion)
+
+
+async def responses(request: Request) -> Response:
+    body = await request.json()
+    failed = await misbehave(body["model"], request)
+    if failed is not None:
+        return failed
+    asked = body["input"] if isinstance(body["input"], str) else last_text(body["input"])
+    output = [
+        {"type": "reasoning", "id": "rs_1", "summary": [], "status": None},
+        {
+            "type": "message",
+            "id": "msg_1",
+            "role": "assistant",
+            "status": "completed",
+            "content": [{"type": "output_text", "text": f"echo: {asked}", "annotations": [], "logprobs": []}],
+        },
+    ]
+    if body["model"] == "tool-call":
+        output[1:] = [{"type": "function_call", "id": "fc_1", "call_id": "call_1", "status": "completed", **WEATHER}]
+    return JSONResponse(
+        {
+            "id": "resp_1",
+            "object": "response",
+            "created_at": 1700000000,
+            "model": body["model"],
+            "status": "completed",
+            "output": output,
+            "parallel_tool_calls": True,
+            "tool_choice": body.get("tool_choice", "auto"),
+            "tools": body.get("tools", []),
+            "temperature": body.get("temperature"),
+            "usage": {
+                "input_tokens": 11,
+                "input_tokens_details": {"cached_tokens": 5, "cache_write_tokens": 0},
+                "output_tokens": 7,
+                "output_tokens_details": {"reasoning_tokens": 3},
+                "total_tokens": 18,
+            },
+            "something_new": {"kept": True},
+        }
+    )
+
+
+async def tokenize(request: Request) -> Response:
+    tokens = tokens_of(last_text((await request.json())["messages"]))
+    return JSONResponse({"tokens": tokens, "count": len(tokens), "max_model_len": 4096})
+
+
+async def models(request: Request) -> Response:
+    return JSONResponse({"object": "list", "data": [{"id": "echo", "object": "model"}]})
+
+
+async def seen_requests(request: Request) -> Response:
+    if request.method == "DELETE":
+        seen.clear()
+    return JSONResponse(seen)
+
+
+class NoteRequests:
+    """Writes down what comes in, before anything answers it."""
+
+    def __init__(self, app):
+        self.app = app
+
+    async def __call__(self, scope, receive, send):
+        if scope["type"] != "http" or scope["path"] == "/seen":
+            await self.app(scope, receive, send)
+            return
+        request = Request(scope, receive)
+        raw = await request.body()
+        body = await request.json() if raw else None
+        seen.append(
+            {"path": scope["path"], "headers": dict(request.headers), "body": body, "client": scope["client"][1]}
+        )
+
+        async def replay():
+            return {"type": "http.request", "body": raw, "more_body": False}
+
+        await self.app(scope, replay, send)
+
+
+app = Starlette(
+    routes=[
+        Route("/v1/models", models),
+        Route("/v1/responses", responses, methods=["POST"]),
+        Route("/v1/chat/completions", chat_completions, methods=["POST"]),
+        Route("/tokenize", tokenize, methods=["POST"]),
+        Route("/seen", seen_requests, methods=["GET", "DELETE"]),
+    ]
+)
+app.add_middleware(NoteRequests)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--port", type=int, default=0)
+    listener = socket.create_server(("127.0.0.1", parser.parse_args().port), backlog=4096)
+    print(listener.getsockname()[1], flush=True)  # noqa: T201 - this is how a test learns the port
+    # The test's process holds the other end: when it dies, however it dies, so do we.
+    threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
+    uvicorn.Server(uvicorn.Config(app, log_level="critical")).run(sockets=[listener])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""Searching with patterns that came with the data."""
+
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from nemo_gym.grading import PatternFailed, PatternSearch
+from nemo_gym.paths import INSTALL_ROOT
+
+CATASTROPHIC = "(a+)+$"
+ENDLESS_FOR_IT = "a" * 60 + "!"
+
+
+@pytest.fixture
+def search():
+    search = PatternSearch(time_limit_s=1.0)
+    yield search
+    search.close()
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "found"),
+    [
+        (r"answer: (\w)", "Answer: a ... ANSWER: b", "b"),
+        (r"[A-D]\b", "a or B", "B"),
+        (r"is (A)|takes (\w)", "it takes b", "b"),
+        (r"x(\w)?", "xB x", "B"),
+        (r"(?s)<a>(.*?)</a>", "<a>one\ntwo</a>", "one\ntwo"),
+        (r"الجواب: (\w)", "الجواب: ب", "ب"),
+        (r"answer: (\w)", "no such thing", None),
+        (r"x(\w)?", "x", None),
+        (r"a", "", None),
+        (r"a(.)", "a\ud800", "\ud800"),
+    ],
+)
+def test_the_last_match_that_captures_something_wins(search, pattern, text, found):
+    assert search.last_match(pattern, text) == found
+
+
+@pytest.mark.parametrize("pattern", ["(a", "a{2,1}", "*", r"\p{L}", "a{99999999999}", "(?P<x>a)(?P<x>b)"])
+def test_a_pattern_that_is_none_is_named(search, pattern):
+    with pytest.raises(PatternFailed, match="is not a regular expression") as failure:
+        search.last_match(pattern, "a")
+    assert repr(pattern) in str(failure.value)
+
+
+def test_a_search_without_end_is_given_up_and_the_next_one_works(search):
+    began = time.monotonic()
+    with pytest.raises(PatternFailed, match="did not finish within 1 s"):
+        search.last_match(CATASTROPHIC, ENDLESS_FOR_IT)
+    assert time.monotonic() - began < 10
+    assert search.last_match(r"(b)", "ab") == "b"
+
+
+def test_only_the_end_of_a_text_is_searched():
+    search = PatternSearch(longest_text=100)
+    assert search.last_match("needle", "needle" + " " * 94) == "needle"
+    assert search.last_match("needle", "needle" + " " * 95) is None
+    search.close()
+
+
+def test_a_closed_search_can_be_used_again(search):
+    search.close()
+    assert search.last_match("a", "a") == "a"
+    search.close()
+    search.close()
+    assert search.last_match("b", "b") == "b"
+
+
+def test_threads_share_one_search_and_get_their_own_answers(search):
+    texts = [f"answer: {number}" for number in range(200)]
+    with ThreadPoolExecutor(8) as threads:
+        found = list(threads.map(lambda text: search.last_match(r"answer: (\d+)", text), texts))
+    assert found == [str(number) for number in range(200)]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the state of a process from /proc")
+def test_no_child_outlives_a_parent_that_ends_without_closing():
+    script = (
+        "from nemo_gym.grading import PatternSearch\n"
+        "search = PatternSearch()\n"
+        "search.last_match('a', 'a')\n"
+        "print(search._child.pid, flush=True)\n"
+        "import os; os._exit(0)\n"
+    )
+    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=INSTALL_ROOT)
+    deadline = time.monotonic() + 10
+    while _is_running(int(told.stdout)):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,135 @@
+"""Finding answers in texts, and telling when two texts say the same."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nemo_gym.grading import last_boxed, normalised, option_letter, strip_reasoning, unwrapped
+
+
+@pytest.mark.parametrize(
+    ("text", "held"),
+    [
+        (r"\boxed{B}", "B"),
+        (r"first \boxed{A}, then \boxed{B}.", "B"),
+        (r"\boxed {B}", "B"),
+        (r"\boxed{\frac{1}{2}}", r"\frac{1}{2}"),
+        (r"\boxed{\text{B: {nested}}} and }", r"\text{B: {nested}}"),
+        (r"\boxed{}", ""),
+        (r"\boxed{\left\{ 1, 2 \right.}", r"\left\{ 1, 2 \right."),
+        (r"\boxed{line\\}", r"line\\"),
+        (r"\boxed{x = \boxed{3}}", "3"),
+        (r"} { \boxed{B}", "B"),
+        (r"\boxed{A} and then \boxed{cut off", "A"),
+        (r"\boxed{cut off, but \boxed{A}", "A"),
+        ("\\boxed{two\nlines}", "two\nlines"),
+    ],
+)
+def test_the_last_complete_box_is_read_whole(text, held):
+    assert last_boxed(text) == held
+
+
+@pytest.mark.parametrize("text", ["", "B", r"\boxed", r"\boxed B", r"\boxed{B", r"\fbox{B}", "{B}"])
+def test_a_text_without_a_complete_box_holds_none(text):
+    assert last_boxed(text) is None
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("piece", [r"\boxed{", "{", "}", r"\boxed", "\\boxed ", "\\"])
+def test_a_box_is_found_in_a_huge_text_without_delay(piece):
+    assert last_boxed(piece * 300_000 + r" \boxed{B}") == "B"
+
+
+@given(st.text(alphabet=r"ab{}\ "))
+def test_what_a_box_holds_is_balanced(text):
+    held = last_boxed(rf"\boxed{{{text}")
+    if held is not None:
+        bare = held.replace("\\\\", "").replace(r"\{", "").replace(r"\}", "")
+        assert bare.count("{") == bare.count("}")
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("no thinking", "no thinking"),
+        ("<think>A?</think> B", "B"),
+        ("one <think>x</think>two <think>y</think>three", "one two three"),
+        ("B <think>never ends: C", "B"),
+        ("<think>never ends: C", ""),
+        ("opened in the prompt</think>B", "B"),
+        ("<think>outer <think>inner</think> outer</think>B", "B"),
+        ("<think>first</think>A</think>B", "B"),
+        ("", ""),
+    ],
+)
+def test_thinking_is_no_part_of_the_answer(text, left):
+    assert strip_reasoning(text) == left
+
+
+@pytest.mark.parametrize(
+    ("labels", "letters"),
+    [
+        ("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "ABCDEFGHIJKLMNOPQRSTUVWXYZ"),
+        ("abz", "ABZ"),
+        ("ＡＢＺ", "ABZ"),
+        ("ａｂｚ", "ABZ"),
+        ("أبجدهوزحطي", "ABCDEFGHIJ"),
+        ("اإ", "AA"),
+        ("কখগঘঙচছজঝঞ", "ABCDEFGHIJ"),
+        ("অবডঢ", "ABCD"),
+    ],
+)
+def test_a_letter_of_any_script_stands_for_its_option(labels, letters):
+    assert [option_letter(label) for label in labels] == list(letters)
+
+
+@pytest.mark.parametrize(("label", "letter"), [(" B ", "B"), ("هـ", "E"), ("\u0627\u0654", "A"), ("　Ｃ　", "C")])
+def test_a_label_may_be_padded_stretched_or_decomposed(label, letter):
+    assert option_letter(label) == letter
+
+
+@pytest.mark.parametrize("label", ["", " ", "AB", "1", "B.", "(B)", "Б", "β", "é", "一", "?", "ক্ষ"])
+def test_anything_else_is_no_letter(label):
+    assert option_letter(label) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        (r"\text{B}", "B"),
+        (r"\mathrm{\textbf{B}}", "B"),
+        (r"$\text{B}$ ", "B"),
+        (r"\(B\)", "B"),
+        ("**B**", "B"),
+        ("Ｂ）", "B)"),
+        (r"14\text{ km}", "14 km"),
+        (r"\frac{1}{2}", r"\frac{1}{2}"),
+        (r"\text{cut off", r"\text{cut off"),
+        ("", ""),
+    ],
+)
+def test_a_text_is_freed_of_its_dress(text, plain):
+    assert unwrapped(text) == plain
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Paris", " paris. "),
+        ("New   York", "new\nyork"),
+        (r"\text{New York}", "New York"),
+        (r"$12\,\text{cm}$", "12 cm"),
+        (r"\$61", "$61"),
+        (r"50\%", "50%"),
+        ("Straße", "STRASSE"),
+        ("café", "cafe\u0301"),
+        ("１２", "12"),
+    ],
+)
+def test_two_spellings_of_one_answer_are_equal(one, other):
+    assert normalised(one) == normalised(other)
+
+
+@pytest.mark.parametrize(("one", "other"), [("12", "1 2"), ("-1", "1"), ("0.5", "5"), ("x²", "x2"), ("not a", "a")])
+def test_different_answers_stay_different(one, other):
+    assert normalised(one) != normalised(other)

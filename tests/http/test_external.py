@@ -1,0 +1,247 @@
+"""Calls to a model endpoint outside, made to a real one in another process."""
+
+import asyncio
+import re
+import socket
+import subprocess
+import sys
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from pathlib import Path
+
+import httpx
+import pytest
+
+from nemo_gym.errors import EndpointError
+from nemo_gym.http.endpoint import NeMoGymAsyncOpenAI
+from nemo_gym.http.external import RetryPolicy, external_session, seconds_of_retry_after
+
+ENDPOINT = Path(__file__).parents[1] / "endpoint" / "server.py"
+KEY = "sk-very-secret-1234"
+HELLO = [{"role": "user", "content": "Hello"}]
+
+
+@pytest.fixture(scope="module")
+def endpoint():
+    with subprocess.Popen(
+        [sys.executable, ENDPOINT, "--port", "0"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        yield f"http://127.0.0.1:{process.stdout.readline().strip()}"
+        process.stdin.close()
+
+
+@pytest.fixture
+def seen(endpoint):
+    """The requests that reached the endpoint during this test."""
+    httpx.delete(f"{endpoint}/seen")
+    return lambda: httpx.get(f"{endpoint}/seen").json()
+
+
+@pytest.fixture
+async def client(endpoint):
+    client = NeMoGymAsyncOpenAI(base_url=f"{endpoint}/v1", api_key=KEY)
+    yield client
+    await client.aclose()
+
+
+async def test_every_call_reaches_its_route(client, seen):
+    assert (await client.create_models())["data"][0]["id"] == "echo"
+    completion = await client.create_chat_completion(model="echo", messages=HELLO)
+    assert completion["choices"][0]["message"]["content"] == "echo: Hello"
+    assert (await client.create_response(model="echo", input="Hello"))["id"] == "resp_1"
+    assert (await client.create_tokenize(model="echo", messages=HELLO))["tokens"] == [72, 101, 108, 108, 111]
+    assert [request["path"] for request in seen()] == [
+        "/v1/models",
+        "/v1/chat/completions",
+        "/v1/responses",
+        "/tokenize",
+    ]
+    assert {request["headers"]["authorization"] for request in seen()} == {f"Bearer {KEY}"}
+
+
+async def test_default_headers_go_along(endpoint, seen):
+    client = NeMoGymAsyncOpenAI(base_url=f"{endpoint}/v1/", api_key=KEY, default_headers={"X-Team": "blue"})
+    await client.create_models()
+    await client.aclose()
+    [request] = seen()
+    assert (request["path"], request["headers"]["x-team"]) == ("/v1/models", "blue")
+
+
+@pytest.mark.parametrize("status", [429, 500, 502, 503, 504, 520])
+async def test_a_failure_that_passes_is_not_noticed(client, seen, status):
+    answer = await client.create_chat_completion(model=f"flaky:{status}:2:passes", messages=HELLO)
+    assert answer["choices"]
+    assert len(seen()) == 3
+
+
+async def test_a_failure_that_stays_is_told_with_the_number_of_tries(client, seen):
+    with pytest.raises(EndpointError) as caught:
+        await client.create_chat_completion(model="flaky:503:99:stays", messages=HELLO)
+    assert caught.value.status == 503
+    assert re.fullmatch(
+        r"POST http://127\.0\.0\.1:\d+/v1/chat/completions answered 503: .*Come back later\..* \(tried 3 times\)",
+        str(caught.value),
+    )
+    assert len(seen()) == 3
+
+
+@pytest.mark.parametrize("status", [400, 401, 404, 422, 501])
+async def test_any_other_status_is_final(client, seen, status):
+    with pytest.raises(EndpointError, match=f"answered {status}: .*This is always {status}") as caught:
+        await client.create_chat_completion(model=f"status:{status}", messages=HELLO)
+    assert caught.value.status == status
+    assert "tried" not in str(caught.value)
+    assert len(seen()) == 1
+
+
+async def test_our_own_servers_have_tried_already(endpoint, seen):
+    client = NeMoGymAsyncOpenAI(base_url=f"{endpoint}/v1", api_key=KEY, internal=True)
+    with pytest.raises(EndpointError, match="answered 502"):
+        await client.create_chat_completion(model="status:502", messages=HELLO)
+    await client.aclose()
+    assert len(seen()) == 1
+
+
+@pytest.mark.parametrize("model", ["not-json", "hang-up"])
+async def test_an_answer_that_cannot_be_used_is_final(client, seen, model):
+    with pytest.raises(EndpointError, match=r"no JSON object: <html>|broke off"):
+        await client.create_chat_completion(model=model, messages=HELLO)
+    assert len(seen()) == 1
+
+
+async def test_a_slow_endpoint_is_given_up(endpoint, seen):
+    client = NeMoGymAsyncOpenAI(base_url=f"{endpoint}/v1", api_key=KEY, timeout_s=0.2)
+    with pytest.raises(EndpointError, match=r"(did not answer within|said nothing for) 0\.2 s$"):
+        await client.create_chat_completion(model="slow:5", messages=HELLO)
+    await client.aclose()
+    assert len(seen()) == 1
+
+
+async def test_a_refused_connection_is_tried_again_and_told_apart():
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        port = unused.getsockname()[1]
+    client = NeMoGymAsyncOpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key=KEY, tries=2)
+    with pytest.raises(EndpointError, match=r"could not connect: .* \(tried 2 times\)$") as caught:
+        await client.create_models()
+    await client.aclose()
+    assert not caught.value.was_sent
+    assert caught.value.status is None
+
+
+async def test_an_endpoint_that_comes_up_late_is_reached():
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        port = unused.getsockname()[1]
+    client = NeMoGymAsyncOpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key=KEY, tries=20)
+    call = asyncio.create_task(client.create_models())
+    await asyncio.sleep(0.1)
+    with subprocess.Popen(
+        [sys.executable, ENDPOINT, "--port", str(port)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as late:
+        assert (await call)["data"]
+        late.stdin.close()
+    await client.aclose()
+
+
+async def test_the_key_is_in_no_message_even_if_the_endpoint_quotes_it(client):
+    with pytest.raises(EndpointError) as caught:
+        await client.create_chat_completion(model="tells-key", messages=HELLO)
+    assert "Incorrect API key provided: [redacted]." in str(caught.value)
+    assert KEY not in caught.value.body
+    assert KEY not in repr(client)
+
+
+async def test_a_malformed_key_is_not_quoted_either(endpoint):
+    client = NeMoGymAsyncOpenAI(base_url=f"{endpoint}/v1", api_key=f"{KEY}\n")
+    with pytest.raises(EndpointError, match="malformed") as caught:
+        await client.create_models()
+    await client.aclose()
+    assert KEY not in str(caught.value)
+
+
+async def test_a_login_in_the_address_is_not_quoted():
+    client = NeMoGymAsyncOpenAI(base_url="http://user:hunter22@127.0.0.1:1/v1", api_key=KEY, tries=1)
+    with pytest.raises(EndpointError) as caught:
+        await client.create_models()
+    await client.aclose()
+    assert "hunter22" not in str(caught.value)
+
+
+async def test_a_thousand_calls_wait_for_nothing_but_the_endpoint(client):
+    started = time.monotonic()
+    answers = await asyncio.gather(
+        *(client.create_chat_completion(model="slow:0.5", messages=HELLO) for _ in range(1000))
+    )
+    assert len(answers) == 1000
+    # A pool of 100, which is usual, would take 5 s for the waiting alone.
+    assert time.monotonic() - started < 5
+
+
+async def test_a_connection_is_used_again_but_not_after_the_endpoint_may_have_closed_it(client, seen):
+    await client.create_models()
+    await client.create_models()
+    await asyncio.sleep(4.2)
+    await client.create_models()
+    first, second, third = (request["client"] for request in seen())
+    assert first == second != third
+
+
+async def test_the_connections_close_with_the_last_client(endpoint):
+    one = NeMoGymAsyncOpenAI(base_url=f"{endpoint}/v1", api_key=KEY)
+    other = NeMoGymAsyncOpenAI(base_url=f"{endpoint}/v1", api_key=KEY)
+    await one.create_models()
+    await other.create_models()
+    await one.aclose()
+    assert external_session().is_open
+    await other.aclose()
+    assert not external_session().is_open
+    assert (await one.create_models())["data"]
+    await one.aclose()
+
+
+async def test_the_proxy_of_the_environment_is_used(endpoint, monkeypatch):
+    asked = []
+    with socket.create_server(("127.0.0.1", 0)) as proxy:
+        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{proxy.getsockname()[1]}")
+        monkeypatch.setenv("no_proxy", "127.0.0.1")
+
+        def answer_once():
+            connection, _ = proxy.accept()
+            with connection:
+                asked.append(connection.recv(65536).split(b"\r\n")[0])
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}")
+
+        thread = threading.Thread(target=answer_once)
+        thread.start()
+        outside = NeMoGymAsyncOpenAI(base_url="http://endpoint.test/v1", api_key=KEY)
+        direct = NeMoGymAsyncOpenAI(base_url=f"{endpoint}/v1", api_key=KEY)
+        assert await outside.create_models() == {}
+        assert (await direct.create_models())["data"]
+        thread.join()
+        await outside.aclose()
+        await direct.aclose()
+    assert asked == [b"GET http://endpoint.test/v1/models HTTP/1.1"]
+
+
+def test_pauses_grow_and_the_endpoints_wish_counts_up_to_a_bound():
+    policy = RetryPolicy(first_pause_s=1.0, longest_pause_s=10.0)
+    assert 0.5 <= policy.pause_s(1, None) <= 1.5
+    assert 2.0 <= policy.pause_s(3, None) <= 6.0
+    assert policy.pause_s(1, "7") == 7.0
+    assert policy.pause_s(1, "3600") == 10.0
+
+
+@pytest.mark.parametrize(("value", "seconds"), [("2", 2.0), ("-1", 0.0), ("soon", None), (None, None), ("", None)])
+def test_a_wish_to_wait_is_read(value, seconds):
+    assert seconds_of_retry_after(value) == seconds
+
+
+def test_a_wish_to_wait_may_be_a_date():
+    then = datetime.now(UTC) + timedelta(seconds=60)
+    assert seconds_of_retry_after(format_datetime(then, usegmt=True)) == pytest.approx(60, abs=2)
+
+
+def test_importing_the_client_does_not_import_aiohttp():
+    code = "import sys, nemo_gym.http.endpoint; sys.exit('aiohttp' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
