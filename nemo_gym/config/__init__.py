@@ -13,8 +13,10 @@ from nemo_gym.config.models import (
     ServerConfig,
 )
 from nemo_gym.config.ports import bind
+from nemo_gym.config.servers import NO_MODEL
 
 __all__ = [
+    "NO_MODEL",
     "DatasetConfig",
     "DatasetSource",
     "HeadConfig",

@@ -45,6 +45,10 @@ LICENSES = (
 """What the licence of training data may be called."""
 
 
+_NEEDED = {"huggingface": ("repo_id",), "gitlab": ("dataset_name", "version", "artifact_fpath")}
+_OLD_FORMS = {"huggingface": "huggingface_identifier", "gitlab": "gitlab_identifier"}
+
+
 class DatasetSource(Frozen):
     """Where a dataset can be fetched."""
 
@@ -56,14 +60,15 @@ class DatasetSource(Frozen):
 
     @model_validator(mode="after")
     def _names_what_its_hub_needs(self) -> Self:
-        needed = ("repo_id",) if self.type == "huggingface" else ("dataset_name", "version", "artifact_fpath")
-        absent = [name for name in needed if getattr(self, name) is None]
+        absent = [name for name in _NEEDED[self.type] if getattr(self, name) is None]
         if absent:
             raise ValueError(f"a {self.type} source needs {' and '.join(absent)}")
         return self
 
 
-_OLD_SOURCES = {"huggingface": "huggingface_identifier", "gitlab": "gitlab_identifier"}
+def _is_complete(source: Mapping[str, Any]) -> bool:
+    hub = source.get("type")
+    return hub in _NEEDED and all(source.get(name) is not None for name in _NEEDED[hub])
 
 
 class DatasetConfig(Frozen):
@@ -89,29 +94,24 @@ class DatasetConfig(Frozen):
         if not isinstance(data, Mapping):
             return data
         data = dict(data)
-        for hub, old in _OLD_SOURCES.items():
+        for hub, old in _OLD_FORMS.items():
             if isinstance(data.get(old), Mapping):
-                warnings.warn(
-                    f"{old} is deprecated; write source: {{type: {hub}, …}}", DeprecationWarning, stacklevel=2
-                )
+                message = f"{old} is deprecated; write source: {{type: {hub}, …}}"
+                warnings.warn(message, DeprecationWarning, stacklevel=2)
                 data[old] = {**data[old], "type": hub}
-                if data.get("source") is None:
+                if data.get("source") is None and _is_complete(data[old]):
                     data["source"] = data[old]
         source = data.get("source")
-        if isinstance(source, Mapping) and source.get("type") in _OLD_SOURCES:
-            data.setdefault(_OLD_SOURCES[source["type"]], source)
+        if isinstance(source, Mapping) and _is_complete(source):
+            data.setdefault(_OLD_FORMS[source["type"]], source)
         return data
 
     @model_validator(mode="before")
     @classmethod
     def _licence_counts_for_training_data_only(cls, data: Any) -> Any:
-        if (
-            isinstance(data, Mapping)
-            and data.get("type") in ("example", "benchmark")
-            and data.get("license") is not None
-        ):
-            return {**data, "license": str(data["license"])}
-        return data
+        if not isinstance(data, Mapping) or data.get("type") not in ("example", "benchmark"):
+            return data
+        return data if data.get("license") is None else {**data, "license": str(data["license"])}
 
     @field_validator("license")
     @classmethod

@@ -30,6 +30,9 @@ from nemo_gym.errors import OverrideError
 _WORD = re.compile(r"(?P<sign>\+\+|\+|~)?(?P<key>[^=]*)(?:(?P<equals>=)(?P<value>.*))?", re.DOTALL)
 _KEY = re.compile(r"[^\s.\[\]{}'\"=,+~][^\s\[\]{}'\"=,]*(?:\[\d+\][^\s\[\]{}'\"=,]*)*")
 
+_ENTRY = re.compile(r"([\w-]+\s*:\s*)(?!\$\{)[^,{}\[\]]+")
+"""An entry of a mapping that is written in a word, and what leads up to its value."""
+
 
 @dataclass(frozen=True, slots=True)
 class Override:
@@ -84,7 +87,7 @@ def apply_override(tree: Node, override: Override) -> Node:
 def _shown(word: str, key: str, text: str | None) -> str:
     if text and any(is_secret_key(part) for part in split_key(key)) and "${" not in text:
         return word[: -len(text)] + MASK
-    shown = mask_text(word)
+    shown = _ENTRY.sub(lambda entry: f"{entry[1]}{MASK}" if is_secret_key(entry[1]) else entry[0], mask_text(word))
     return shown if len(shown) <= 160 else shown[:157] + "..."
 
 
@@ -197,5 +200,5 @@ def _suggest_key(tree: Node, parts: Path) -> str:
         guess = dotted((*parts[:-1], guess))
     else:
         elsewhere = [dotted(path) for path in paths if str(path[-1]) == str(parts[-1])]
-        guess = closest(wanted, elsewhere, cutoff=0.0) or closest(wanted, map(dotted, paths))
+        guess = closest(wanted, elsewhere, cutoff=0.0) or closest(wanted, map(dotted, paths), cutoff=0.75)
     return f" Did you mean '{guess}'?" if guess else ""

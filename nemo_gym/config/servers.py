@@ -67,6 +67,14 @@ RESERVED_KEYS = frozenset(
 )
 """Top-level keys that are never server instances."""
 
+NO_MODEL: Mapping[str, Any] = {
+    "policy_base_url": "",
+    "policy_api_key": "",
+    "policy_model_name": "",
+    "policy_model": {MODEL_TIER: {DUMMY_MODEL: {"entrypoint": "app.py"}}},
+}
+"""Pass it as `initial` where a model is not needed and need not be configured: to list, to prepare data."""
+
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 _TIERS = (*SERVER_TYPES, ENVIRONMENT_SERVERS)
 

@@ -56,7 +56,7 @@ def gather(
     overrides = [parse_override(word) for word in words]
     named, settings = _config_paths_among(overrides), [one for one in overrides if one.path[0] != CONFIG_PATHS]
     env = _read_env_yaml(dotenv_path, skip_dotenv)
-    start = node_of(initial or {}, Origin("the initial configuration", 0))
+    start = node_of(_as_mapping(initial or {}), Origin("the initial configuration", 0))
 
     given = [Node(str(path), Origin(CONFIG_PATHS, 0)) for path in paths] + named
     files = _Files(_hints(env.tree, start, settings))
@@ -71,6 +71,16 @@ def gather(
     if files.names:
         tree = tree.having(config_paths=node_of(files.names, Origin("the configuration", 0)))
     return Sources(tree, tuple(files.names), env)
+
+
+def _as_mapping(initial: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Plain data of what may be an OmegaConf mapping, whose interpolations stay as they are written."""
+    if isinstance(initial, dict):
+        return initial
+    from omegaconf import OmegaConf  # slow to import, see interpolation.py
+
+    known: Any = OmegaConf.to_container(initial) if OmegaConf.is_config(initial) else dict(initial)
+    return known  # type: ignore[no-any-return]
 
 
 def _config_paths_among(overrides: Sequence[Override]) -> list[Node]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from nemo_gym.errors import DataError, UserError
+from nemo_gym import DataError
 from nemo_gym.jsonl import Line, read_lines, write_rows
 from resources_servers.mcqa.grading import DEFAULT_MODE, GRADING_MODES, GradingMode
 
@@ -105,7 +105,7 @@ def main(arguments: list[str] | None = None) -> int:
     asked = parser.parse_args(arguments)
     try:
         prepare(asked.input, asked.output, asked.grading_mode)
-    except UserError as error:
+    except DataError as error:
         sys.stderr.write(f"{error}\n")
         return 1
     return 0

@@ -59,6 +59,7 @@ def test_what_a_box_holds_is_balanced(text):
         ("opened in the prompt</think>B", "B"),
         ("<think>outer <think>inner</think> outer</think>B", "B"),
         ("<think>first</think>A</think>B", "B"),
+        ("A <think>x</think> y</think>B", "B"),
         ("", ""),
     ],
 )

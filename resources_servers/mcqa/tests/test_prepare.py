@@ -8,8 +8,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from nemo_gym import ServerClient
-from nemo_gym.errors import DataError
+from nemo_gym import DataError, ServerClient
 from nemo_gym.jsonl import read_rows
 from resources_servers.mcqa.app import McqaConfig, McqaRunRequest, McqaServer, McqaVerifyRequest
 from resources_servers.mcqa.grading import GRADING_MODES

@@ -1,7 +1,11 @@
 """Everything sampled is valid, the same seed samples the same, and what has no instance says so."""
 
 import json
+import os
+import subprocess
+import sys
 import time
+from pathlib import Path
 from random import Random
 
 import jsonschema_rs
@@ -13,6 +17,7 @@ from responses_api_models.sample_model.json_schema.formats import FORMATS
 from responses_api_models.sample_model.json_schema.references import SchemaError
 from responses_api_models.sample_model.sampler import Sampler
 
+REPOSITORY = Path(__file__).parents[3]
 SAMPLES = 200
 
 NUMBERS = {
@@ -210,6 +215,28 @@ def test_every_sample_is_valid(schema):
 @pytest.mark.parametrize("schema", EVERY_SCHEMA.values(), ids=EVERY_SCHEMA.keys())
 def test_the_same_seed_gives_the_same_samples(schema):
     assert json.dumps(samples_of(schema, 20, seed=3)) == json.dumps(samples_of(schema, 20, seed=3))
+
+
+def test_another_process_samples_the_same():
+    program = (
+        "import json, sys; from random import Random; from responses_api_models.sample_model.sampler import Sampler\n"
+        "print(json.dumps([Sampler(schema).sample(Random(7)) for schema in json.load(sys.stdin)]))"
+    )
+    outputs = [
+        subprocess.run(
+            [sys.executable, "-c", program],
+            input=json.dumps(list(EVERY_SCHEMA.values())),
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=REPOSITORY,
+            # Python orders sets of texts by it; nothing sampled may depend on that.
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+        ).stdout
+        for hash_seed in ("1", "2")
+    ]
+    assert outputs[0] == outputs[1]
+    assert len(json.loads(outputs[0])) == len(EVERY_SCHEMA)
 
 
 @pytest.mark.parametrize("name", ["any integer", "any text", "a plate", "items", "optional and required", "a tree"])
