@@ -84,9 +84,8 @@ class BaseVerifyResponse(BaseVerifyRequest):
     @classmethod
     def grade(cls, body: BaseVerifyRequest, reward: float, **fields: Any) -> Graded:
         """A verify response that echoes the whole request, its extra fields too, and adds `fields` to it."""
-        return Graded.model_construct(
-            **{name: getattr(body, name) for name in type(body).model_fields}, reward=reward, **fields
-        )
+        echoed = {name: getattr(body, name) for name in body.model_fields_set}
+        return Graded.model_construct(**{**echoed, "reward": reward, **fields})
 
 
 class Graded(BaseVerifyResponse):

@@ -72,10 +72,13 @@ class _Making:
         more = self.draw.rng.randint(0, MORE_PROPERTIES) if self._describes_more() else 0
         enough = min(self.most, max(self.fewest, len(self.made) + more))
         sources = self._name_sources() if len(self.made) < enough else []
-        for _ in range(TRIES + enough if sources else 0):
+        tries = TRIES + enough if sources else 0
+        for attempt in range(tries):
             if len(self.made) >= enough:
                 return
-            name = self.draw.rng.choice(sources)()
+            # Names that the schema describes, unless they are too few.
+            source = sources[0] if attempt < tries // 2 else self.draw.rng.choice(sources)
+            name = source()
             if name not in self.properties:
                 self._try_to_add(name)
         if len(self.made) < self.fewest:
@@ -117,6 +120,7 @@ class _Making:
         return is_described and not self.draw.is_tight(self.depth)
 
     def _name_sources(self) -> list[Callable[[], str]]:
+        """Ways to make up a name, the one that the schema describes best first."""
         rng = self.draw.rng
         expressions = list(self.plain.get("patternProperties", ()))
         sources: list[Callable[[], str]] = []

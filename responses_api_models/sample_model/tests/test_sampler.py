@@ -5,13 +5,18 @@ import os
 import subprocess
 import sys
 import time
+from datetime import datetime
+from enum import Enum
 from pathlib import Path
 from random import Random
+from typing import Annotated, Literal
+from uuid import UUID
 
 import jsonschema_rs
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pydantic import BaseModel, ConfigDict, Field
 
 from responses_api_models.sample_model.json_schema.formats import FORMATS
 from responses_api_models.sample_model.json_schema.references import SchemaError
@@ -131,6 +136,7 @@ OBJECTS = {
                          "additionalProperties": False, "minProperties": 2},
     "a name under two patterns": {"type": "object", "properties": {"xy": {"minimum": 2}}, "required": ["xy"],
                                   "patternProperties": {"^x": {"type": "integer"}, "y$": {"maximum": 3}}},
+    "more names than the pattern has": {"type": "object", "patternProperties": {"^x$": {}}, "minProperties": 3},
     "property names": {"type": "object", "propertyNames": {"pattern": "^[a-c]{2}$"}, "minProperties": 3,
                        "properties": {"long": {}}},
     "property names of an enum": {"type": "object", "propertyNames": {"enum": ["a", "b"]}, "minProperties": 2},
@@ -243,6 +249,39 @@ def test_another_process_samples_the_same():
 def test_seeds_give_different_samples(name):
     seen = {json.dumps(samples_of(EVERY_SCHEMA[name], 3, seed=seed)) for seed in range(20)}
     assert len(seen) >= 15
+
+
+class Colour(Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class Cat(BaseModel):
+    kind: Literal["cat"]
+    lives: int = Field(default=9, gt=0, le=9)
+
+
+class Dog(BaseModel):
+    kind: Literal["dog"]
+    tricks: set[Annotated[str, Field(min_length=3)]] = Field(min_length=1)
+    friends: list["Dog"] = []
+
+
+class Order(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    pet: Annotated[Cat | Dog, Field(discriminator="kind")]
+    colour: Colour | None = None
+    ordered: datetime
+    number: UUID
+    price: float = Field(gt=0, lt=1e6)
+    place: tuple[float, float]
+    tags: dict[Annotated[str, Field(pattern="^[a-z]{2,4}$")], int] = Field(default_factory=dict, max_length=3)
+
+
+def test_samples_of_a_pydantic_models_schema_are_read_by_the_model():
+    for value in samples_of(Order.model_json_schema(), SAMPLES):
+        Order.model_validate_json(json.dumps(value))
 
 
 def test_every_branch_member_and_optional_property_turns_up():

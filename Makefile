@@ -1,0 +1,45 @@
+# `make demo` and `make test` are all that a fresh clone needs. uv is used where it is on the PATH, else pip.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+UV := $(shell command -v uv 2>/dev/null)
+DEMO_CONFIGS := configs/demo.yaml
+
+.PHONY: demo test lint clean
+
+demo: $(VENV)/.installed
+	$(BIN)/ng_e2e_collect_rollouts "+config_paths=[$(DEMO_CONFIGS)]" +split=example +num_repeats=4 \
+	    +output_jsonl_fpath=results/demo.jsonl +overwrite=true
+
+test: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+lint: $(VENV)/.installed-dev
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+$(VENV)/.installed: requirements.lock pyproject.toml | $(BIN)/python
+	$(call install,requirements.lock)
+	touch $@
+
+$(VENV)/.installed-dev: requirements-dev.lock pyproject.toml | $(BIN)/python
+	$(call install,requirements-dev.lock)
+	touch $@ $(VENV)/.installed
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.exit(f"nemo_gym needs Python 3.11 or newer, and {sys.executable} is {sys.version.split()[0]}: make PYTHON=python3.11 …") if sys.version_info < (3, 11) else None'
+	$(if $(UV),$(UV) venv --quiet --python $(PYTHON) $(VENV),$(PYTHON) -m venv $(VENV))
+
+# The project itself is installed without its dependencies: the lock has them all, its build backend too.
+ifdef UV
+install = $(UV) pip install --quiet --python $(BIN)/python --require-hashes -r $(1) && \
+	$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
+else
+install = $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(1) && \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+endif
+
+clean:
+	rm -rf $(VENV) results
