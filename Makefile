@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 UV := $(shell command -v uv 2>/dev/null)
 DEMO_CONFIGS := configs/demo.yaml
 
-.PHONY: demo test lint clean
+.PHONY: demo test lint lock clean
 
 demo: $(VENV)/.installed
 	$(BIN)/ng_e2e_collect_rollouts "+config_paths=[$(DEMO_CONFIGS)]" +split=example +num_repeats=4 \
@@ -21,11 +21,11 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/mypy
 
 $(VENV)/.installed: requirements.lock pyproject.toml | $(BIN)/python
-	$(call install,requirements.lock)
+	$(call install,-r requirements.lock)
 	touch $@
 
-$(VENV)/.installed-dev: requirements-dev.lock pyproject.toml | $(BIN)/python
-	$(call install,requirements-dev.lock)
+$(VENV)/.installed-dev: requirements.lock requirements-dev.lock pyproject.toml | $(BIN)/python
+	$(call install,-r requirements.lock -r requirements-dev.lock)
 	touch $@ $(VENV)/.installed
 
 $(BIN)/python:
@@ -34,12 +34,19 @@ $(BIN)/python:
 
 # The project itself is installed without its dependencies: the lock has them all, its build backend too.
 ifdef UV
-install = $(UV) pip install --quiet --python $(BIN)/python --require-hashes -r $(1) && \
+install = $(UV) pip install --quiet --python $(BIN)/python --require-hashes $(1) && \
 	$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
 else
-install = $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(1) && \
+install = $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes $(1) && \
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 endif
+
+# Pins everything again. The dev lock holds only what the first one does not, so both can be installed together.
+COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
+lock:
+	$(COMPILE) --no-emit-package nemo-gym --extra build pyproject.toml -o requirements.lock
+	$(COMPILE) --no-emit-package nemo-gym --extra dev pyproject.toml -c requirements.lock -o requirements-dev.lock \
+	    $$(sed -nE 's/^([a-z0-9-]+)==.*/--no-emit-package \1/p' requirements.lock)
 
 clean:
 	rm -rf $(VENV) results

@@ -13,6 +13,56 @@ from nemo_gym.version import __version__
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from nemo_gym.config.settings import AgentServerRef as AgentServerRef
+    from nemo_gym.config.settings import BaseResourcesServerConfig as BaseResourcesServerConfig
+    from nemo_gym.config.settings import BaseResponsesAPIAgentConfig as BaseResponsesAPIAgentConfig
+    from nemo_gym.config.settings import BaseResponsesAPIModelConfig as BaseResponsesAPIModelConfig
+    from nemo_gym.config.settings import BaseRunServerInstanceConfig as BaseRunServerInstanceConfig
+    from nemo_gym.config.settings import BaseServerConfig as BaseServerConfig
+    from nemo_gym.config.settings import Domain as Domain
+    from nemo_gym.config.settings import ModelServerRef as ModelServerRef
+    from nemo_gym.config.settings import ResourcesServerRef as ResourcesServerRef
+    from nemo_gym.errors import AgentFailed as AgentFailed
+    from nemo_gym.errors import DataError as DataError
+    from nemo_gym.errors import EndpointError as EndpointError
+    from nemo_gym.errors import EnvironmentFailed as EnvironmentFailed
+    from nemo_gym.errors import JudgeFailed as JudgeFailed
+    from nemo_gym.errors import ModelFailed as ModelFailed
+    from nemo_gym.errors import ServerCallError as ServerCallError
+    from nemo_gym.errors import ToolError as ToolError
+    from nemo_gym.http.client import ServerClient as ServerClient
+    from nemo_gym.http.client import get_response_json as get_response_json
+    from nemo_gym.http.client import raise_for_status as raise_for_status
+    from nemo_gym.http.correlation import current_rollout_id as current_rollout_id
+    from nemo_gym.http.endpoint import NeMoGymAsyncOpenAI as NeMoGymAsyncOpenAI
+    from nemo_gym.http.problems import failure_of_reply as failure_of_reply
+    from nemo_gym.metrics import compute_pass_majority_metrics as compute_pass_majority_metrics
+    from nemo_gym.metrics import compute_subset_metrics as compute_subset_metrics
+    from nemo_gym.metrics import highest_k_metrics as highest_k_metrics
+    from nemo_gym.schemas.chat import ChatCompletion as NeMoGymChatCompletion
+    from nemo_gym.schemas.chat import ChatCompletionCreateParams as NeMoGymChatCompletionCreateParamsNonStreaming
+    from nemo_gym.schemas.responses import Response as NeMoGymResponse
+    from nemo_gym.schemas.responses import ResponseCreateParams as NeMoGymResponseCreateParamsNonStreaming
+    from nemo_gym.schemas.responses import accumulate_response_usage as accumulate_response_usage
+    from nemo_gym.schemas.rollout import AggregateMetrics as AggregateMetrics
+    from nemo_gym.schemas.rollout import AggregateMetricsRequest as AggregateMetricsRequest
+    from nemo_gym.schemas.rollout import BaseMultiRewardVerifyResponse as BaseMultiRewardVerifyResponse
+    from nemo_gym.schemas.rollout import BaseRunRequest as BaseRunRequest
+    from nemo_gym.schemas.rollout import BaseSeedSessionRequest as BaseSeedSessionRequest
+    from nemo_gym.schemas.rollout import BaseSeedSessionResponse as BaseSeedSessionResponse
+    from nemo_gym.schemas.rollout import BaseVerifyRequest as BaseVerifyRequest
+    from nemo_gym.schemas.rollout import BaseVerifyResponse as BaseVerifyResponse
+    from nemo_gym.schemas.rollout import ReverifyMode as ReverifyMode
+    from nemo_gym.servers.agent import Body as Body
+    from nemo_gym.servers.agent import SimpleResponsesAPIAgent as SimpleResponsesAPIAgent
+    from nemo_gym.servers.model import SimpleResponsesAPIModel as SimpleResponsesAPIModel
+    from nemo_gym.servers.resources import SimpleResourcesServer as SimpleResourcesServer
+    from nemo_gym.servers.sessions import SESSION_ID_KEY as SESSION_ID_KEY
+    from nemo_gym.servers.sessions import SessionState as SessionState
+    from nemo_gym.servers.tools import Tool as Tool
+    from nemo_gym.servers.tools import is_callable_name as is_callable_name
+    from nemo_gym.servers.tools import tool as tool
+
     CACHE_DIR: Path
     PARENT_DIR: Path
     RESULTS_DIR: Path

@@ -153,11 +153,14 @@ class ServerConfig(Frozen):
         return f"http://{self.host}:{self.port}"
 
 
+DEFAULT_HEAD_SERVER_PORT = 11000
+
+
 class HeadConfig(Frozen):
     """Where the head server listens."""
 
     host: str = "127.0.0.1"
-    port: int = Field(default=11000, ge=0, le=65535)
+    port: int = Field(default=DEFAULT_HEAD_SERVER_PORT, ge=0, le=65535)
     port_is_fixed: bool = False
     expose_secrets: bool = False
 

@@ -35,6 +35,7 @@ _HINTS = {
     "did not find expected ',' or": "A bracket or a brace is not closed.",
     "did not find expected '-' indicator": "The items of a list all begin with '- ' in the same column.",
     "unexpected end of stream": "A quote, a bracket or a brace is not closed.",
+    "did not find expected node content": "Inside {braces} and [brackets], ??? and other signs need quotes.",
     "undefined alias": "An alias (*name) needs its anchor (&name) earlier in the same file.",
     "could not determine a constructor": "Tags (!word) mean nothing here; a text that begins with '!' needs quotes.",
     "expected a single document": "One file holds one document: remove the line '---'.",

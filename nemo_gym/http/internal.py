@@ -512,9 +512,10 @@ class _Origin:
     async def _connect(self, request: _Request) -> _Connection:
         """Open a connection; the caller has counted it in `_opening`."""
         limit_s = min(request.timeouts.connect_s, request.left_s, LONGEST_ALARM_S)
+        connection = _Connection(self)
         try:
             async with asyncio.timeout(limit_s):
-                connection = await (self._connect_unix(self.uds) if self.uds else self._connect_tcp())
+                await self._open_stream(connection)
         except TimeoutError:
             why = f"no connection within {limit_s:.3g} s: the server does not accept it"
             raise NotConnected(request.message(why)) from None
@@ -533,27 +534,17 @@ class _Origin:
             raise NotConnected(request.message("the server accepted the connection and closed it at once"))
         return connection
 
-    async def _connect_tcp(self) -> _Connection:
-        _, connection = await self.pool.loop.create_connection(lambda: _Connection(self), self.host, self.port)
-        return connection
-
-    async def _connect_unix(self, path: str) -> _Connection:
-        # TCP waits by itself while the server's backlog is full; a unix socket says EAGAIN at once, which asyncio
-        # takes for "under way". So the connecting is done here; it never blocks.
-        connecting = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    async def _open_stream(self, connection: _Connection) -> None:
+        loop = self.pool.loop
         try:
-            connecting.setblocking(False)
-            while True:
-                try:
-                    connecting.connect(path)
-                    break
-                except BlockingIOError:
-                    await asyncio.sleep(BACKLOG_PAUSE_S)
-            _, connection = await self.pool.loop.create_unix_connection(lambda: _Connection(self), sock=connecting)
+            if self.uds:
+                await loop.create_unix_connection(lambda: connection, sock=await _unix_socket(self.uds))
+            else:
+                await loop.create_connection(lambda: connection, self.host, self.port)
         except BaseException:
-            connecting.close()
+            # Given up at the last moment, a connection may exist already; uvloop closes it without a word.
+            connection.connection_lost(None)
             raise
-        return connection
 
 
 class _Connection(asyncio.Protocol):
@@ -572,6 +563,7 @@ class _Connection(asyncio.Protocol):
         self._poller = select.poll()
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at = 0.0
+        self._is_made = False
         self._served = 0
         self._is_reusable = False
         self._is_interim = False
@@ -627,6 +619,10 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
+        if self.is_lost:  # given up while it came about
+            self.transport.abort()
+            return
+        self._is_made = True
         self._poller.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
         self._origin.connection_made(self)
 
@@ -652,11 +648,14 @@ class _Connection(asyncio.Protocol):
         self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if self.is_lost:
+            return
         self.is_lost = True
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
-        self._origin.connection_lost(self)
+        if self._is_made:
+            self._origin.connection_lost(self)
         if self.request is not None:
             self._end_of_stream(self.request, exc)
         # The parser refers back to this object; without it, nothing has to wait for the garbage collector.
@@ -773,14 +772,33 @@ class _Connection(asyncio.Protocol):
         silent_until = self._heard_at + request.timeouts.read_s
         waiting_for = self._position() if self._received_bytes else "the first byte of an answer"
         if now >= request.ends_at:
-            self.fail(
-                ReplyTimedOut, f"no whole answer within {request.timeouts.total_s:.3g} s (total_s): {waiting_for}"
-            )
+            limit = f"{request.timeouts.total_s:.3g} s (total_s)"
+            self.fail(ReplyTimedOut, f"no whole answer within {limit}, still waiting for {waiting_for}")
         elif now >= silent_until:
             silence = f"no byte for {request.timeouts.read_s:.3g} s (read_s)"
             self.fail(ReplyTimedOut, f"{silence} while waiting for {waiting_for}, {request.took_s:.2f} s in all")
         else:
             self._set_alarm(min(silent_until, request.ends_at, now + LONGEST_ALARM_S))
+
+
+async def _unix_socket(path: str) -> socket.socket:
+    """A connected socket.
+
+    TCP waits by itself while the server's backlog is full; a unix socket says EAGAIN at once, which asyncio takes for
+    "under way". So the connecting is done here; it never blocks.
+    """
+    connecting = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        connecting.setblocking(False)
+        while True:
+            try:
+                connecting.connect(path)
+                return connecting
+            except BlockingIOError:
+                await asyncio.sleep(BACKLOG_PAUSE_S)
+    except BaseException:
+        connecting.close()
+        raise
 
 
 def _has_end_of_its_own(headers: RawHeaders) -> bool:

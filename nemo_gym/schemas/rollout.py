@@ -84,7 +84,7 @@ class BaseVerifyResponse(BaseVerifyRequest):
     @classmethod
     def grade(cls, body: BaseVerifyRequest, reward: float, **fields: Any) -> Graded:
         """A verify response that echoes the whole request, its extra fields too, and adds `fields` to it."""
-        echoed = {name: getattr(body, name) for name in body.model_fields_set}
+        echoed = {name: value for name, value in body if name in body.model_fields_set}
         return Graded.model_construct(**{**echoed, "reward": reward, **fields})
 
 

@@ -17,8 +17,8 @@ from nemo_gym import (
     SimpleResponsesAPIModel,
     current_rollout_id,
 )
+from responses_api_models.sample_model.ask import Ask, RequestError, ask_of_chat, ask_of_responses
 from responses_api_models.sample_model.policy import Habits, Policy, Reply
-from responses_api_models.sample_model.requests import Ask, RequestError, ask_of_chat, ask_of_responses
 
 ANSWERS = [
     r"The answer is \boxed{A}",

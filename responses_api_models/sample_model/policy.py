@@ -8,8 +8,8 @@ from functools import lru_cache
 from random import Random
 from typing import NamedTuple
 
+from responses_api_models.sample_model.ask import Ask, FunctionTool, RequestError
 from responses_api_models.sample_model.json_schema.references import SchemaError
-from responses_api_models.sample_model.requests import Ask, FunctionTool, RequestError
 from responses_api_models.sample_model.sampler import Sampler
 
 SCHEMAS_KEPT = 512

@@ -215,8 +215,10 @@ class NoteRequests:
             {"path": scope["path"], "headers": dict(request.headers), "body": body, "client": scope["client"][1]}
         )
 
+        waiting = [{"type": "http.request", "body": raw, "more_body": False}]
+
         async def replay():
-            return {"type": "http.request", "body": raw, "more_body": False}
+            return waiting.pop() if waiting else await receive()
 
         await self.app(scope, replay, send)
 

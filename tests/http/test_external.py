@@ -136,11 +136,12 @@ async def test_an_endpoint_that_comes_up_late_is_reached():
     client = NeMoGymAsyncOpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key=KEY, tries=20)
     call = asyncio.create_task(client.create_models())
     await asyncio.sleep(0.1)
-    with subprocess.Popen(
-        [sys.executable, ENDPOINT, "--port", str(port)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as late:
-        assert (await call)["data"]
-        late.stdin.close()
+    late = await asyncio.create_subprocess_exec(
+        sys.executable, ENDPOINT, "--port", str(port), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
+    )
+    assert (await call)["data"]
+    late.stdin.close()
+    await late.wait()
     await client.aclose()
 
 

@@ -1,0 +1,14 @@
+"""Published name of what lives in `nemo_gym.servers.agent`."""
+
+from nemo_gym.config.settings import BaseResponsesAPIAgentConfig
+from nemo_gym.schemas.rollout import AggregateMetrics, AggregateMetricsRequest
+from nemo_gym.servers.agent import BaseResponsesAPIAgent, Body, SimpleResponsesAPIAgent
+
+__all__ = [
+    "AggregateMetrics",
+    "AggregateMetricsRequest",
+    "BaseResponsesAPIAgent",
+    "BaseResponsesAPIAgentConfig",
+    "Body",
+    "SimpleResponsesAPIAgent",
+]

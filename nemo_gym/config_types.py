@@ -1,0 +1,51 @@
+"""Published name of what lives in `nemo_gym.config`, `nemo_gym.schemas.rollout` and `nemo_gym.errors`."""
+
+from omegaconf import OmegaConf
+
+from nemo_gym.config.models import DatasetConfig
+from nemo_gym.config.settings import (
+    AgentServerRef,
+    BaseRunServerConfig,
+    BaseRunServerInstanceConfig,
+    BaseServerConfig,
+    Domain,
+    ModelServerRef,
+    ResourcesServerRef,
+    ServerRef,
+)
+from nemo_gym.errors import (
+    AlmostServerError,
+    ConfigError,
+    ConfigInterpolationError,
+    ConfigMissingValuesError,
+    ConfigPathNotFoundError,
+    InheritPathNotFoundError,
+    MalformedConfigPathsError,
+    NoServerInstancesError,
+    ServerRefNotFoundError,
+)
+from nemo_gym.schemas.rollout import AggregateMetrics, AggregateMetricsRequest
+
+__all__ = [
+    "AgentServerRef",
+    "AggregateMetrics",
+    "AggregateMetricsRequest",
+    "AlmostServerError",
+    "BaseRunServerConfig",
+    "BaseRunServerInstanceConfig",
+    "BaseServerConfig",
+    "ConfigError",
+    "ConfigInterpolationError",
+    "ConfigMissingValuesError",
+    "ConfigPathNotFoundError",
+    "DatasetConfig",
+    "Domain",
+    "InheritPathNotFoundError",
+    "MalformedConfigPathsError",
+    "ModelServerRef",
+    "NoServerInstancesError",
+    "OmegaConf",
+    "ResourcesServerRef",
+    "ServerRef",
+    "ServerRefNotFoundError",
+]

@@ -1,0 +1,35 @@
+"""Published name of the row keys of `nemo_gym.schemas.rollout` and of what `nemo_gym.config` tells a server."""
+
+from omegaconf import DictConfig, OmegaConf
+
+from nemo_gym.config.published import (
+    CACHE_DIR_KEY_NAME,
+    DISALLOWED_PORTS_KEY_NAME,
+    HF_TOKEN_KEY_NAME,
+    RESULTS_DIR_KEY_NAME,
+    find_open_port,
+    get_first_server_config_dict,
+)
+from nemo_gym.schemas.rollout import AGENT_REF_KEY as AGENT_REF_KEY_NAME
+from nemo_gym.schemas.rollout import ATTEMPT_INDEX_KEY as ATTEMPT_INDEX_KEY_NAME
+from nemo_gym.schemas.rollout import ROLLOUT_ID_KEY as ROLLOUT_ID_KEY_NAME
+from nemo_gym.schemas.rollout import ROLLOUT_INDEX_KEY as ROLLOUT_INDEX_KEY_NAME
+from nemo_gym.schemas.rollout import SKILLS_REF_KEY as SKILLS_REF_KEY_NAME
+from nemo_gym.schemas.rollout import TASK_INDEX_KEY as TASK_INDEX_KEY_NAME
+
+__all__ = [
+    "AGENT_REF_KEY_NAME",
+    "ATTEMPT_INDEX_KEY_NAME",
+    "CACHE_DIR_KEY_NAME",
+    "DISALLOWED_PORTS_KEY_NAME",
+    "HF_TOKEN_KEY_NAME",
+    "RESULTS_DIR_KEY_NAME",
+    "ROLLOUT_ID_KEY_NAME",
+    "ROLLOUT_INDEX_KEY_NAME",
+    "SKILLS_REF_KEY_NAME",
+    "TASK_INDEX_KEY_NAME",
+    "DictConfig",
+    "OmegaConf",
+    "find_open_port",
+    "get_first_server_config_dict",
+]

@@ -1,0 +1,21 @@
+"""Published name of what lives in `nemo_gym.metrics`."""
+
+from nemo_gym.metrics import (
+    AggregateMetricsMixin,
+    add_avg_sample_std_dev,
+    compute_aggregate_metrics,
+    compute_pass_majority_metrics,
+    compute_subset_metrics,
+    highest_k_metrics,
+)
+from nemo_gym.metrics.profile import RewardProfiler
+
+__all__ = [
+    "AggregateMetricsMixin",
+    "RewardProfiler",
+    "add_avg_sample_std_dev",
+    "compute_aggregate_metrics",
+    "compute_pass_majority_metrics",
+    "compute_subset_metrics",
+    "highest_k_metrics",
+]

@@ -1,0 +1,107 @@
+"""Serve one folder by itself: `python app.py`, without the launcher and without the other servers."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import os
+import secrets
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from nemo_gym.config import RunConfig, ServerConfig, bind, load
+from nemo_gym.config.settings import BaseServerConfig
+from nemo_gym.errors import ConfigError, UserError
+from nemo_gym.servers.base import SimpleServer
+from nemo_gym.servers.serve import ProcessSettings, Report, serve
+
+logger = logging.getLogger(__name__)
+
+
+def serve_alone(cls: type[SimpleServer]) -> None:
+    """Serve the class's folder from its own config, or from `+config_paths=[…]` on the command line.
+
+    Never returns: the process ends with the server, with code 1 and a message where it cannot start.
+    """
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    try:
+        code = _serve(Path(inspect.getfile(cls)).resolve().parent)
+    except UserError as error:
+        print(f"Error: {error}", file=sys.stderr)  # noqa: T201 - this is a command of its own
+        code = 1
+    sys.exit(code)
+
+
+def _serve(folder: Path) -> int:
+    words = sys.argv[1:]
+    if any("config_paths=" in word for word in words):
+        run = load((), words)
+    else:
+        own = _config_with_block_for(folder)
+        # The agent beside it refers to servers that nobody starts here.
+        run = load([own], [*(f"~{name}" for name in _other_blocks(own, folder)), *words])
+    server = _server_of(run, folder)
+    listener = bind(server.host, server.port, instance=server.name, port_range=run.port_range)
+    port = listener.getsockname()[1]
+    logger.info("%s listens on http://%s:%d", server.name, server.host, port)
+    settings = ProcessSettings(
+        name=server.name,
+        type=server.type,
+        implementation=server.implementation,
+        entrypoint=server.entrypoint,
+        folder=server.folder,
+        host=server.host,
+        port=port,
+        settings=server.settings,
+        origins={key: (origin.file, origin.line) for key, origin in server.origins.items()},
+        plain=dict(run.plain),
+        addresses={
+            other.name: (other.type, other.implementation, other.host, other.port)
+            for other in run.servers.values()
+            if other.name != server.name
+        },
+        head=BaseServerConfig(host=run.head.host, port=run.head.port),
+        cookie_secret=secrets.token_hex(32),
+    )
+    return serve(settings, listener, Report(None))
+
+
+def _config_with_block_for(folder: Path) -> Path:
+    for path in sorted((folder / "configs").glob("*.yaml")):
+        if any(_is_block_for(block, folder) for block in _blocks(path).values()):
+            return path
+    raise ConfigError(
+        f"{folder / 'configs'}: no YAML file there has a block for {folder.parent.name}/{folder.name}. "
+        "Name one: +config_paths=[path/to/config.yaml]"
+    )
+
+
+def _other_blocks(path: Path, folder: Path) -> list[str]:
+    return [
+        name for name, block in _blocks(path).items() if isinstance(block, dict) and not _is_block_for(block, folder)
+    ]
+
+
+def _blocks(path: Path) -> dict[str, Any]:
+    return yaml.safe_load(path.read_text("utf-8")) or {}
+
+
+def _is_block_for(block: Any, folder: Path) -> bool:
+    tier = block.get(folder.parent.name) if isinstance(block, dict) else None
+    return isinstance(tier, dict) and folder.name in tier
+
+
+def _server_of(run: RunConfig, folder: Path) -> ServerConfig:
+    found = [server for server in run.servers.values() if server.folder.resolve() == folder]
+    wanted = os.environ.get("NEMO_GYM_CONFIG_PATH")
+    chosen = [server for server in found if wanted in (None, server.name)]
+    if len(chosen) == 1:
+        return chosen[0]
+    raise ConfigError(
+        f"{folder}: {len(chosen)} servers of the configuration are started from this folder"
+        f"{f' under the name {wanted}' if wanted else ''}. "
+        "Set NEMO_GYM_CONFIG_PATH to the name of the one that is meant."
+    )

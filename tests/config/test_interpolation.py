@@ -1,0 +1,99 @@
+"""`${…}`: what resolves, and what is told of a value that does not."""
+
+from __future__ import annotations
+
+import pytest
+
+from nemo_gym.errors import ConfigInterpolationError
+
+MODEL = """
+policy_model:
+  responses_api_models:
+    openai_model:
+      entrypoint: app.py
+      openai_base_url: ${policy_base_url}
+      openai_api_key: ${policy_api_key}
+"""
+
+
+def server(settings: str) -> str:
+    """A configuration with one server, its settings from line 5 on."""
+    lines = "".join(f"\n      {line}" for line in settings.splitlines())
+    return f"weather:\n  resources_servers:\n    weather:\n      entrypoint: app.py{lines}\n"
+
+
+def settings_of(project, settings, *words):
+    return project.load_text(server(settings), *words).servers["weather"].settings
+
+
+def test_values_come_from_keys_the_environment_and_defaults(project, monkeypatch):
+    monkeypatch.setenv("A_CITY", "Oslo")
+    monkeypatch.delenv("NO_SUCH_CITY", raising=False)
+    settings = settings_of(
+        project,
+        "top: ${x.y}\ntext: a-${x.y}-b\nsibling: ${.top}\ncity: ${oc.env:A_CITY}\n"
+        "elsewhere: ${oc.env:NO_SUCH_CITY,Rome}\nchosen: ${oc.select:nothing,7}\nblock: ${x}\nitems: ['${x.y}']",
+        "+x.y=3",
+    )
+    assert settings == {
+        "entrypoint": "app.py",
+        "top": 3,
+        "text": "a-3-b",
+        "sibling": 3,
+        "city": "Oslo",
+        "elsewhere": "Rome",
+        "chosen": 7,
+        "block": {"y": 3},
+        "items": [3],
+    }
+
+
+def test_the_raw_form_keeps_interpolations_and_what_points_nowhere_outside_of_servers_is_no_mistake(project):
+    run = project.load_text("a: ${nope}\nb: ${c}\nc: 1")
+    assert run.raw["a"] == "${nope}"
+    assert run.raw["b"] == "${c}"
+    assert (run.plain["b"], "a" in run.plain) == (1, False)
+
+
+def test_all_that_env_yaml_should_say_is_told_at_once(project, tmp_path):
+    message = project.refusal(ConfigInterpolationError, MODEL, skip_dotenv=False)
+    block = "policy_model.responses_api_models.openai_model"
+    assert f"main.yaml:5: {block}.openai_base_url refers to ${{policy_base_url}}, which nothing defines." in message
+    assert f"main.yaml:6: {block}.openai_api_key refers to ${{policy_api_key}}" in message
+    assert f"No env.yaml was found (looked in {tmp_path}" in message
+    assert "`policy_base_url: http://127.0.0.1:8000/v1` and `policy_api_key: EMPTY`" in message
+    assert "+policy_base_url=VALUE +policy_api_key=VALUE" in message
+    assert "Did you mean" not in message
+
+
+def test_an_env_yaml_that_lacks_the_key_is_told_with_a_suggestion(project, tmp_path):
+    project.write(env="policy_base_ulr: http://x\npolicy_api_key: y")
+    message = project.refusal(ConfigInterpolationError, MODEL)
+    assert "Did you mean 'policy_base_ulr'?" in message
+    assert f"Add `policy_base_url: http://127.0.0.1:8000/v1` to {tmp_path / 'env.yaml'}" in message
+
+
+def test_an_env_yaml_that_was_not_to_be_read_is_told(project):
+    assert "No env.yaml was to be read" in project.refusal(ConfigInterpolationError, MODEL, skip_dotenv=True)
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ("x: ${sizes.smal}", "weather.x refers to ${sizes.smal}, which nothing defines. Did you mean 'sizes.small'?"),
+        ("x: ${.entrypont}", "refers to ${.entrypont}, which nothing defines. Did you mean"),
+        ("x: [1, '${nope.a}']", "weather.x.1 refers to ${nope.a}"),
+        ("x: ${oc.env:NO_SUCH_VARIABLE}", "reads the environment variable NO_SUCH_VARIABLE, which is not set"),
+        ("x: ${oc.evn:HOME}", "uses ${oc.evn:…}, which does not exist. Did you mean 'oc.env'?"),
+        ("x: ${far}", "by way of far at main.yaml:6, refers to ${nearer}, which nothing defines"),
+        ("x: ${round}", "refers to itself: round -> about -> round"),
+        ("x: 'if ${a'", "begins no interpolation"),
+        ("x: ${far_block}", "by way of far_block.inner at main.yaml:10, refers to ${nope}"),
+    ],
+)
+def test_a_value_that_points_nowhere_is_told_with_its_place_and_reason(project, monkeypatch, settings, told):
+    monkeypatch.delenv("NO_SUCH_VARIABLE", raising=False)
+    rest = "far: ${nearer}\nround: ${about}\nabout: ${round}\nfar_block:\n  inner: ${nope}\nsizes: {small: 1}\n"
+    message = project.refusal(ConfigInterpolationError, server(settings) + rest)
+    assert message.startswith("main.yaml:5: weather.resources_servers.weather.x")
+    assert told in message

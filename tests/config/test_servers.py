@@ -1,0 +1,278 @@
+"""From blocks of YAML to typed servers."""
+
+from __future__ import annotations
+
+import logging
+
+import pydantic
+import pytest
+
+from nemo_gym import config
+from nemo_gym.config import Origin
+from nemo_gym.errors import (
+    AlmostServerError,
+    ConfigError,
+    ConfigMissingValuesError,
+    DuplicateServerError,
+    NoServerInstancesError,
+    ServerRefNotFoundError,
+    UnknownImplementationError,
+)
+
+WHOLE = """
+weather:
+  resources_servers:
+    weather:
+      entrypoint: app.py
+      domain: agent
+      verified: false
+      num_workers: 2
+      port: ${weather_port}
+weather_agent:
+  responses_api_agents:
+    simple_agent:
+      entrypoint: app.py
+      domain: whatever
+      resources_server: {type: resources_servers, name: weather}
+      inner:
+        - model_server:
+            type: responses_api_models
+            name: policy_model
+policy_model:
+  responses_api_models:
+    vllm_model: {entrypoint: app.py, host: 0.0.0.0}
+weather_port: 8123
+limit: 3
+"""
+AGENT = "weather_agent.responses_api_agents.simple_agent"
+
+
+def test_a_block_becomes_a_typed_server(project, tmp_path):
+    run = project.load_text(WHOLE)
+    assert list(run.servers) == ["weather", "weather_agent", "policy_model"]
+    weather = run.servers["weather"]
+    assert (weather.name, weather.type, weather.implementation) == ("weather", "resources_servers", "weather")
+    assert (weather.folder, weather.entrypoint) == (tmp_path / "resources_servers/weather", "app.py")
+    assert (weather.host, weather.port, weather.port_is_fixed, weather.num_workers) == ("127.0.0.1", 8123, True, 2)
+    assert weather.settings["verified"] is False
+    assert run.servers["policy_model"].host == "0.0.0.0"
+    assert (run.servers["policy_model"].port, run.servers["policy_model"].port_is_fixed) == (0, False)
+    assert [server.name for server in run.servers_of("responses_api_agents")] == ["weather_agent"]
+    assert (run.plain["limit"], "weather" in run.plain) == (3, False)
+
+
+def test_a_server_knows_where_each_of_its_keys_was_written(project):
+    run = project.load_text(WHOLE, f"+{AGENT}.max_steps=3")
+    origins = run.servers["weather_agent"].origins
+    assert origins[""] == Origin("main.yaml", 11)
+    assert origins["inner.0.model_server.name"] == Origin("main.yaml", 18)
+    assert origins["max_steps"] == Origin(f"command line: +{AGENT}.max_steps=3", 0)
+
+
+def test_the_domain_of_an_agent_is_dropped(project):
+    assert "domain" not in project.load_text(WHOLE).servers["weather_agent"].settings
+
+
+def test_a_run_configuration_is_frozen(project):
+    run = project.load_text(WHOLE)
+    with pytest.raises(pydantic.ValidationError, match="frozen"):
+        run.port_range = None
+    with pytest.raises(pydantic.ValidationError, match="frozen"):
+        run.servers["weather"].port = 1
+
+
+def test_the_default_host_and_skip_verification_reach_servers_that_do_not_say_otherwise(project):
+    words = ("+default_host=10.0.0.1", "+skip_verification=true", "+skip_verification_reward=0.5")
+    run = project.load_text(WHOLE, *words)
+    assert (run.servers["weather"].host, run.servers["policy_model"].host) == ("10.0.0.1", "0.0.0.0")
+    assert run.head.host == "10.0.0.1"
+    assert run.servers["weather_agent"].settings["skip_verification"] is True
+    assert run.servers["weather_agent"].settings["skip_verification_reward"] == 0.5
+    assert "skip_verification" not in run.servers["weather"].settings
+    own = project.load_text(WHOLE, *words, f"+{AGENT}.skip_verification=false")
+    assert own.servers["weather_agent"].settings["skip_verification"] is False
+
+
+def test_the_head_server_is_read(project):
+    assert project.load_text("head_server: {host: 0.0.0.0, port: 12000}").head == config.HeadConfig(
+        host="0.0.0.0", port=12000, port_is_fixed=True
+    )
+    message = project.refusal(ConfigError, "a: 1\nhead_server:\n  port: many")
+    assert message == "main.yaml:3: head_server.port: it has to be a valid integer, and is 'many'."
+
+
+def test_reserved_keys_are_no_servers(project):
+    text = "token_id_capture: {resources_servers: {weather: {entrypoint: app.py}}}\nuv_cache_dir: x\njson: true"
+    assert project.load_text(text).servers == {}
+
+
+def test_an_agents_other_name_leads_to_the_agent(project):
+    run = project.load_text(
+        WHOLE,
+        "+other={environment_servers: {legacy_agent: {agent_server: "
+        "{type: responses_api_agents, name: weather_agent}}}}",
+        "+more={resources_servers: {mcqa: {entrypoint: app.py, a: {type: responses_api_agents, name: other}}}}",
+    )
+    assert run.aliases == {"other": "weather_agent"}
+    assert "other" not in run.servers
+    assert "other" in run.raw
+    assert run.server("other") is run.servers["weather_agent"] is run.server("weather_agent")
+    with pytest.raises(ServerRefNotFoundError, match="Did you mean 'weather_agent'"):
+        run.server("wether_agent")
+
+
+def test_another_name_for_an_agent_that_is_not_there_is_told(project):
+    text = "e:\n  environment_servers:\n    legacy_agent:\n      agent_server:\n        name: weather_agnt\n"
+    message = project.refusal(ServerRefNotFoundError, text + WHOLE)
+    assert message.startswith("main.yaml:5: e.environment_servers names the agent 'weather_agnt'")
+    assert "Did you mean 'weather_agent'?" in message
+
+
+def test_a_dummy_model_is_merged_into_the_real_one(project):
+    dummy = {"policy_model": {"responses_api_models": {"dummy_model": {"entrypoint": "x.py", "extra": 1}}}}
+    model = project.load_text(WHOLE, initial=dummy).servers["policy_model"]
+    assert (model.implementation, model.settings["entrypoint"], model.settings["extra"]) == ("vllm_model", "app.py", 1)
+
+
+def test_a_configuration_without_a_model_can_be_read_where_none_is_needed(project):
+    run = project.load_text(WHOLE, "~policy_model", initial=config.NO_MODEL | {"policy_model": None})
+    assert "policy_model" not in run.servers if run else False
+
+
+def test_no_server_is_a_mistake_only_where_one_is_needed(project):
+    assert project.load_text("a: 1").servers == {}
+    assert "main.yaml: no server is defined there" in project.refusal(
+        NoServerInstancesError, "a: 1", require_servers=True
+    )
+    with pytest.raises(NoServerInstancesError, match="no configuration file was named"):
+        project.load(require_servers=True)
+
+
+def test_all_unset_values_are_told_at_once_with_what_to_type(project):
+    message = project.refusal(ConfigMissingValuesError, "a: ???\nb:\n  c:\n  - x: ???")
+    assert "2 values have to be given" in message
+    assert "+a=VALUE +b.c.0.x=VALUE" in message
+    assert "main.yaml:1: a" in message
+    assert "main.yaml:4: b.c.0.x" in message
+    assert project.load_text("a: ???\nb:\n  c:\n  - x: ???", "+a=1", "+b.c.0.x=2").plain["b"] == {"c": [{"x": 2}]}
+
+
+def test_two_files_that_give_one_name_different_folders_are_told_with_both_places(project):
+    server = "s:\n  resources_servers:\n    {}:\n      entrypoint: app.py\n"
+    project.write(one=server.format("weather"), two=server.format("mcqa"))
+    with pytest.raises(DuplicateServerError, match=r"weather \(one\.yaml:3\) and mcqa \(two\.yaml:3\)"):
+        project.load("+config_paths=[one.yaml,two.yaml]")
+
+
+def test_two_files_that_give_one_name_the_same_folder_override_each_other(project):
+    server = "s: {{resources_servers: {{weather: {{entrypoint: app.py, x: {}}}}}}}"
+    project.write(one=server.format(1), two=server.format(2))
+    assert project.load("+config_paths=[one.yaml,two.yaml]").servers["s"].settings["x"] == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            "s:\n  resources_servers:\n    weather: {entrypoint: app.py}\n    mcqa: {entrypoint: app.py}",
+            "main.yaml:4: s.resources_servers has two implementations: weather (main.yaml:3) and mcqa (main.yaml:4)",
+        ),
+        (
+            "s:\n  resources_servers: {weather: {entrypoint: app.py}}\n"
+            "  responses_api_agents: {simple_agent: {entrypoint: app.py}}",
+            "main.yaml:3: s has two tiers: resources_servers (main.yaml:2) and responses_api_agents (main.yaml:3)",
+        ),
+    ],
+)
+def test_one_name_is_one_server(project, text, told):
+    assert project.refusal(DuplicateServerError, text).startswith(told)
+
+
+BLOCK = "s:\n  resources_servers:\n    weather:\n      entrypoint: app.py\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (BLOCK + "      port: many", "main.yaml:5: s.resources_servers.weather.port: it has to be a valid integer"),
+        (
+            BLOCK + "      port: 70000",
+            "main.yaml:5: s.resources_servers.weather.port: it has to be less than or equal",
+        ),
+        (BLOCK + "      num_workers: 0", "main.yaml:5: s.resources_servers.weather.num_workers:"),
+        (BLOCK + "      domain: agnet", "and is 'agnet'. Did you mean 'agent'?"),
+        (BLOCK.replace("entrypoint", "entry_point"), "entrypoint: it is missing; is 'entry_point' meant for it?"),
+        (
+            BLOCK.replace("      entrypoint", "      other"),
+            "main.yaml:3: s.resources_servers.weather.entrypoint: it is",
+        ),
+        (BLOCK.replace("      entry", "    entry"), "main.yaml:4: s.resources_servers: 'entrypoint' stands beside"),
+        (BLOCK.replace("      entry", "  entry"), "main.yaml:3: s.resources_servers.weather: it is empty"),
+        ("s:\n  resources_servers: weather", "main.yaml:2: s.resources_servers: the name of a folder"),
+        (
+            BLOCK.replace("resources_", "resource_"),
+            "main.yaml:2: s.resource_servers: 'resource_servers' is no type of",
+        ),
+        (BLOCK.replace("s:\n", "my server:\n", 1), "main.yaml:1: my server: the name of a server may have letters"),
+    ],
+)
+def test_an_almost_server_is_told_with_its_place(project, text, told):
+    assert told in project.refusal(AlmostServerError, text)
+
+
+def test_almost_servers_are_left_out_where_they_are_no_error(project, caplog):
+    caplog.set_level(logging.WARNING)
+    run = project.load_text(WHOLE, "+bad.resources_servers.mcqa.x=1", "+error_on_almost_servers=false")
+    assert "bad" not in run.servers
+    assert len(run.servers) == 3
+    assert "bad.resources_servers.mcqa.entrypoint: it is missing" in caplog.text
+
+
+def test_all_almost_servers_are_told_at_once(project):
+    message = project.refusal(AlmostServerError, BLOCK + "      port: many\n      num_workers: none")
+    assert [line.split(":")[1] for line in message.splitlines()] == ["5", "6"]
+
+
+def test_an_unknown_folder_is_told_with_a_suggestion(project, tmp_path):
+    message = project.refusal(UnknownImplementationError, BLOCK.replace("weather", "wether"))
+    assert message.startswith("main.yaml:3: s: there is no folder resources_servers/wether with an app.py in it")
+    assert str(tmp_path) in message
+    assert message.endswith("Did you mean 'weather'?")
+
+
+def test_an_unknown_entrypoint_is_told_with_a_suggestion(project, tmp_path):
+    message = project.refusal(UnknownImplementationError, BLOCK.replace("app.py", "ap.py"))
+    folder = tmp_path / "resources_servers/weather"
+    assert message == (
+        f"main.yaml:4: s.resources_servers.weather.entrypoint: {folder} has no file ap.py. Did you mean 'app.py'?"
+    )
+
+
+def test_the_folder_comes_from_the_first_root_that_has_the_entrypoint(project, tmp_path, monkeypatch):
+    mine = tmp_path / "mine/resources_servers/weather"
+    mine.mkdir(parents=True)
+    monkeypatch.setenv("NEMO_GYM_EXTRA_ROOTS", str(tmp_path / "mine"))
+    assert project.load_text(BLOCK).servers["s"].folder == tmp_path / "resources_servers/weather"
+    (mine / "app.py").touch()
+    assert project.load_text(BLOCK).servers["s"].folder == mine
+
+
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [
+        ("+{}.resources_server.name=wether", ".resources_server names 'wether', which no file defines. Did you mean"),
+        ("+{}.resources_server.name=policy_model", "but 'policy_model' is one of the responses_api_models"),
+        ("+{}.inner.0.model_server.name=other", "inner.0.model_server names 'other', which no file defines. The"),
+    ],
+)
+def test_a_reference_to_no_server_is_told_with_its_place(project, word, told):
+    word = word.format(AGENT)
+    message = project.refusal(ServerRefNotFoundError, WHOLE, word)
+    assert message.startswith(f"command line: {word}: {AGENT}.")
+    assert told in message
+
+
+def test_a_reference_in_a_file_is_told_with_its_line_and_a_missing_model_with_advice(project):
+    message = project.refusal(ServerRefNotFoundError, WHOLE, "~policy_model")
+    assert message.startswith(f"main.yaml:18: {AGENT}.inner.0.model_server names 'policy_model'")
+    assert "Add a configuration file that defines a model" in message
