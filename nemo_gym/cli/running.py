@@ -109,9 +109,7 @@ def find_head(run: RunConfig) -> HeadConfig:
     chosen = runs[-1]
     if len(runs) > 1:
         others = ", ".join(f"{other.port}" for other in runs[:-1])
-        note(
-            f"several runs are up; taking {chosen.host}:{chosen.port} (others: {others}; +head_server.port=… names one)"
-        )
+        note(f"several runs are up; taking {chosen.host}:{chosen.port} (+head_server.port=… names another: {others})")
     return HeadConfig(host=chosen.host, port=chosen.port)
 
 

@@ -11,6 +11,7 @@ from rich.table import Table
 from nemo_gym.rollouts.outcome import Summary
 
 PIPED_WIDTH = 200
+REWARD = "mean/reward"
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -30,13 +31,13 @@ def instances(rows: Iterable[Mapping[str, Any]]) -> Table:
 
 
 def key_metrics(metrics: Sequence[Mapping[str, Any]]) -> Table:
-    """The headline numbers, one column per agent."""
+    """The mean reward, then the headline numbers that each environment chose; one column per agent."""
     table = Table(box=None, pad_edge=False, header_style="bold", title="Key metrics", title_justify="left")
     table.add_column("metric", overflow="fold")
     for agent in metrics:
         table.add_column(str(agent["agent_ref"]["name"]), justify="right", overflow="fold")
-    names = sorted({name for agent in metrics for name in agent["key_metrics"]})
-    for name in names:
+    table.add_row(REWARD, *(_number(agent["agent_metrics"].get(REWARD)) for agent in metrics), style="bold")
+    for name in sorted({name for agent in metrics for name in agent["key_metrics"]} - {REWARD}):
         table.add_row(name, *(_number(agent["key_metrics"].get(name)) for agent in metrics))
     return table
 

@@ -181,7 +181,7 @@ class Resolver:
     def _leads_through_text(self, target: Path) -> bool:
         """Whether a part of the way is itself an interpolation, so that only OmegaConf can follow it."""
         above = [find(self._tree, target[:count]) for count in range(1, len(target))]
-        return any(node is not None and "${" in str(node.value) for node in above if node and not node.mapping)
+        return any(node is not None and isinstance(node.value, str) and "${" in node.value for node in above)
 
 
 def _absolute(reference: str, path: Path) -> Path:

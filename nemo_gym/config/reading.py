@@ -32,7 +32,7 @@ _HINTS = {
     "cannot start any token": "Indent with spaces, not tabs; a value that begins with a special sign needs quotes.",
     "did not find expected key": "Look at the indentation of this line and the one before, and at unclosed quotes.",
     "could not find expected ':'": "A line of a mapping reads `key: value`; the colon or the space is missing.",
-    "did not find expected ',' or": "A bracket or a brace is not closed.",
+    "did not find expected ',' or": "A bracket or a brace is not closed, or ${…} in it has no quotes.",
     "did not find expected '-' indicator": "The items of a list all begin with '- ' in the same column.",
     "unexpected end of stream": "A quote, a bracket or a brace is not closed.",
     "did not find expected node content": "Inside {braces} and [brackets], ??? and other signs need quotes.",

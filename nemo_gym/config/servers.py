@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from nemo_gym.config.explain import explain_validation, near_misses
 from nemo_gym.config.interpolation import Resolver, Unresolved
 from nemo_gym.config.models import DatasetConfig, Origin, ServerConfig
+from nemo_gym.config.reserved import RESERVED_KEYS
 from nemo_gym.config.settings import SERVER_TYPES, Domain, ServerType
 from nemo_gym.config.suggestions import did_you_mean_or_all
 from nemo_gym.config.tree import Node, merge, origins
@@ -26,46 +27,6 @@ ENVIRONMENT_SERVERS = "environment_servers"
 MODEL_TIER = "responses_api_models"
 DUMMY_MODEL = "dummy_model"
 """An implementation without a folder: it lets a configuration without a model be read and listed."""
-
-RESERVED_KEYS = frozenset(
-    [
-        "config_paths",
-        "entrypoint",
-        "default_host",
-        "use_absolute_ip",
-        "head_server",
-        "disallowed_ports",
-        "port_range_low",
-        "port_range_high",
-        "head_server_deps",
-        "allow_openai_version_skew",
-        "python_version",
-        "pip_install_verbose",
-        "uv_pip_set_python",
-        "uv_cache_dir",
-        "uv_venv_dir",
-        "skip_venv_if_present",
-        "hf_token",
-        "ray_head_node_address",
-        "dry_run",
-        "model_endpoint_readiness_timeout_seconds",
-        "results_dir",
-        "cache_dir",
-        "nemo_gym_log_dir",
-        "verbose",
-        "json",
-        "query",
-        "component_name",
-        "observability_enabled",
-        "model_call_capture_dir",
-        "token_id_capture",
-        "skip_verification",
-        "skip_verification_reward",
-        "_inherit_from",
-        "_copy",
-    ]
-)
-"""Top-level keys that are never server instances."""
 
 NO_MODEL: Mapping[str, Any] = {
     "policy_base_url": "",

@@ -41,8 +41,6 @@ class CollectionSettings(BaseModel):
     """Replace the files of an earlier run."""
     disable_aggregation: bool = False
     """Leave out the metrics at the end."""
-    upload_rollouts: bool = True
-    """Hand the rollouts to the exporters that are configured."""
 
 
 class CollectJob(CollectionSettings):

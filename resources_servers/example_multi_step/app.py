@@ -8,6 +8,15 @@ from pydantic import ConfigDict
 from nemo_gym import BaseVerifyRequest, BaseVerifyResponse, SimpleResourcesServer, tool
 
 HAND_IN = "extract_synonym_values"
+KEY_METRICS = (
+    "mean/reward",
+    "mean/accuracy",
+    "mean/set_overlap",
+    "mean/original_term_minefield_hit",
+    "mean/order_instruction_following_failure",
+    "mean/input_tokens",
+    "mean/output_tokens",
+)
 
 
 class MultiStepVerifyRequest(BaseVerifyRequest):
@@ -66,6 +75,10 @@ class MultiStepServer(SimpleResourcesServer):
             ),
             order_instruction_following_failure=not is_right and sorted(handed_in) == sorted(expected),
         )
+
+    def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
+        """How well the values were handed in; the means of the rows' own numbers say nothing."""
+        return {name: agent_metrics[name] for name in KEY_METRICS if name in agent_metrics}
 
 
 def last_hand_in(calls: list[tuple[str, str]]) -> list[int]:

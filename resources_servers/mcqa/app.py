@@ -85,7 +85,7 @@ class McqaServer(SimpleResourcesServer):
     async def verify(self, body: McqaVerifyRequest) -> McqaVerifyResponse:
         expected = letter_of_label(body.expected_answer)
         extracted = await self._choice(body)
-        # In the row's own order: a set's would differ from process to process, and so would the lines of two equal runs.
+        # In the fields' order: a set's differs between processes, and so would the lines of two equal runs.
         row = {name: value for name, value in body if name in body.model_fields_set}
         graded = {"reward": float(extracted == expected), "expected_answer": expected, "extracted_answer": extracted}
         return McqaVerifyResponse.model_construct(**{**row, **graded})

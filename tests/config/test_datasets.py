@@ -18,10 +18,7 @@ KEY = "agent.responses_api_agents.simple_agent.datasets.0"
 
 def with_dataset(fields: str) -> str:
     """An agent with one dataset, written from line 6 on."""
-    first, *rest = fields.splitlines()
-    return AGENT + "".join(
-        f"      {start}{line}\n" for start, line in [("- ", first), *(("  ", line) for line in rest)]
-    )
+    return AGENT + "      - " + fields.replace("\n", "\n        ") + "\n"
 
 
 TRAIN = "name: t\ntype: train\njsonl_fpath: data/t.jsonl\nlicense: MIT"
@@ -76,7 +73,7 @@ def test_both_old_forms_may_stand_side_by_side(project):
         f"{TRAIN}\nhuggingface_identifier: {{repo_id: a/b}}\n"
         "gitlab_identifier: {dataset_name: n, version: 0.0.1, artifact_fpath: t.jsonl}"
     )
-    with pytest.warns(DeprecationWarning):
+    with pytest.warns(DeprecationWarning, match="write source"):
         (dataset,) = project.load_text(with_dataset(fields)).servers["agent"].datasets
     assert dataset.source == dataset.huggingface_identifier
     assert dataset.gitlab_identifier.version == "0.0.1"

@@ -7,51 +7,22 @@ from omegaconf import OmegaConf
 
 from nemo_gym.config import is_secret_key, masked_yaml, raw_yaml
 
+SECRETS = """
+api_key apiKey OPENAI_API_KEY policy_api_key api_keys hf_token token wandb_token password db_passwd client_secret
+Authorization secret_key private_key mlflow_tracking_token
+"""
+HARMLESS = """
+max_tokens max_output_tokens tokens token_ids prompt_token_ids token_id_capture return_token_id_information tokenizer
+eos_token key keys key_metrics monkey author num_workers
+"""
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "api_key",
-        "apiKey",
-        "OPENAI_API_KEY",
-        "policy_api_key",
-        "api_keys",
-        "hf_token",
-        "token",
-        "wandb_token",
-        "password",
-        "db_passwd",
-        "client_secret",
-        "Authorization",
-        "secret_key",
-        "private_key",
-        "mlflow_tracking_token",
-    ],
-)
+
+@pytest.mark.parametrize("name", SECRETS.split())
 def test_a_secret_is_known_by_its_key(name):
     assert is_secret_key(name)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "max_tokens",
-        "max_output_tokens",
-        "tokens",
-        "token_ids",
-        "prompt_token_ids",
-        "token_id_capture",
-        "return_token_id_information",
-        "tokenizer",
-        "eos_token",
-        "key",
-        "keys",
-        "key_metrics",
-        "monkey",
-        "author",
-        "num_workers",
-    ],
-)
+@pytest.mark.parametrize("name", HARMLESS.split())
 def test_what_only_resembles_a_secret_is_none(name):
     assert not is_secret_key(name)
 
@@ -90,6 +61,6 @@ def test_secrets_are_hidden_by_key_and_by_look_and_all_else_stays(project, monke
 
 
 def test_the_raw_yaml_reads_back_as_it_was(project):
-    run = project.load_text("a: {b: ${c}, d: '1e-3', e: 1e-3, f: [x, null, true]}\nc: sk-12345678")
+    run = project.load_text("a: {b: '${c}', d: '1e-3', e: 1e-3, f: [x, null, true]}\nc: sk-12345678")
     assert OmegaConf.to_container(OmegaConf.create(raw_yaml(run))) == run.raw
     assert "sk-12345678" in raw_yaml(run)

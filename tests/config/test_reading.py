@@ -7,27 +7,10 @@ from omegaconf import OmegaConf
 
 from nemo_gym.errors import ConfigPathNotFoundError, ConfigSyntaxError, DuplicateServerError
 
+SCALARS = """1, 1e-3, 1.5, .5, -1_000, 0x1f, true, off, null, ~, 2026-01-02, 12:30, '1', a b, .inf"""
 
-@pytest.mark.parametrize(
-    "scalar",
-    [
-        "1",
-        "1e-3",
-        "1.5",
-        ".5",
-        "-1_000",
-        "0x1f",
-        "true",
-        "off",
-        "null",
-        "~",
-        "2026-01-02",
-        "12:30",
-        "'1'",
-        "a b",
-        ".inf",
-    ],
-)
+
+@pytest.mark.parametrize("scalar", SCALARS.split(", "))
 def test_a_scalar_means_what_it_means_to_omegaconf(project, scalar):
     known = OmegaConf.to_container(OmegaConf.create(f"a: {scalar}"))["a"]
     read = project.load_text(f"a: {scalar}").plain["a"]
@@ -52,6 +35,8 @@ def test_an_empty_file_says_nothing(project):
         ("a: [1, 2\nb: 3", "main.yaml:2:", "not closed"),
         ('a: "x\nb: 1', "main.yaml:", "A quote, a bracket or a brace is not closed"),
         ("a:\n  b: 1\n c: 2", "main.yaml:3:2:", "indentation"),
+        ("a: {b: ???}", "main.yaml:1:", "??? and other signs need quotes"),
+        ("a: {b: ${c}}", "main.yaml:1:", "${…} in it has no quotes"),
         ("a: *b", "main.yaml:1:4:", "needs its anchor"),
         ("a: 1\n---\nb: 1", "main.yaml:2:1:", "One file holds one document"),
         ("a: !thing 1", "main.yaml:1:4:", "'!thing'"),

@@ -32,9 +32,8 @@ def test_a_later_file_overrides_an_earlier_one_with_its_whole_subtree(project):
 
 def test_a_file_named_twice_is_loaded_once(project, caplog):
     caplog.set_level(logging.INFO)
-    project.write(
-        one="config_paths: [shared.yaml]\na: 1", two="config_paths: [shared.yaml]\nb: 2", shared="a: 0\nb: 0"
-    )
+    include = "config_paths: [shared.yaml]\n"
+    project.write(one=f"{include}a: 1", two=f"{include}b: 2", shared="a: 0\nb: 0")
     run = project.load("+config_paths=[one.yaml,two.yaml]")
     assert run.config_paths == ("shared.yaml", "one.yaml", "two.yaml")
     assert (run.plain["a"], run.plain["b"]) == (1, 2)

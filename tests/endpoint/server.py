@@ -189,7 +189,9 @@ async def tokenize(request: Request) -> Response:
 
 
 async def models(request: Request) -> Response:
-    return JSONResponse({"object": "list", "data": [{"id": "echo", "object": "model"}]})
+    response = JSONResponse({"object": "list", "data": [{"id": "echo", "object": "model"}]})
+    response.set_cookie("tracked", "yes")
+    return response
 
 
 async def seen_requests(request: Request) -> Response:

@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
 HEAD_END = b"\r\n\r\n"
+# Servers are patient with a new connection, and so is this one, however short its `idle_s`.
+FIRST_REQUEST_S = 30.0
 
 
 @dataclass
@@ -145,8 +147,10 @@ async def slow(request: Request, to: Connection) -> bool:
 @fault
 async def meet(request: Request, to: Connection) -> bool:
     """Nobody is answered before that many requests are under way at once."""
-    while request.server.most_at_once < request.number:  # noqa: ASYNC110 - the simplest meeting point
-        await asyncio.sleep(0.01)
+    all_here = request.server.meetings.setdefault(request.path, asyncio.Event())
+    if request.server.at_once >= request.number:
+        all_here.set()
+    await all_here.wait()
     await to.send(reply(b"met"))
     return True
 
@@ -295,8 +299,8 @@ async def silent(request: Request, to: Connection) -> bool:
 class FaultyServer:
     """The server in a thread of its own; `with FaultyServer() as server:` has it listening at `server.port`.
 
-    `idle_s` is how long it keeps an idle connection. `requests` holds what came, `most_at_once` the largest number of
-    requests under way, `connections` how many were ever accepted.
+    `idle_s` is how long it keeps an idle connection after an answer. `requests` holds what came, `at_once` counts the
+    requests under way and `most_at_once` the most there were, `connections` all that were ever accepted.
     """
 
     host: str = "127.0.0.1"
@@ -308,6 +312,7 @@ class FaultyServer:
     connections: int = 0
     at_once: int = 0
     most_at_once: int = 0
+    meetings: dict[str, asyncio.Event] = field(default_factory=dict)
 
     def __enter__(self) -> Self:
         self._loop = asyncio.new_event_loop()
@@ -344,7 +349,9 @@ class FaultyServer:
 
     async def _serve(self, connection: Connection, number: int) -> None:
         try:
-            while (request := await self._next_request(connection, number)) is not None:
+            wait_s = FIRST_REQUEST_S
+            while (request := await self._next_request(connection, number, wait_s)) is not None:
+                wait_s = self.idle_s
                 self.requests.append(request)
                 self.at_once += 1
                 self.most_at_once = max(self.most_at_once, self.at_once)
@@ -358,9 +365,9 @@ class FaultyServer:
         finally:
             connection.writer.close()
 
-    async def _next_request(self, connection: Connection, number: int) -> Request | None:
+    async def _next_request(self, connection: Connection, number: int, wait_s: float) -> Request | None:
         try:
-            async with asyncio.timeout(self.idle_s):
+            async with asyncio.timeout(wait_s):
                 head = await connection.reader.readuntil(HEAD_END)
         except (TimeoutError, asyncio.IncompleteReadError):
             return None

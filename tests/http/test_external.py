@@ -188,6 +188,15 @@ async def test_a_connection_is_used_again_but_not_after_the_endpoint_may_have_cl
     assert first == second != third
 
 
+async def test_cookies_are_not_kept(endpoint, seen):
+    # By name: many cookie jars keep nothing for an address in numbers, and would pass.
+    client = NeMoGymAsyncOpenAI(base_url=f"{endpoint.replace('127.0.0.1', 'localhost')}/v1", api_key=KEY)
+    await client.create_models()
+    await client.create_models()
+    await client.aclose()
+    assert ["cookie" in request["headers"] for request in seen()] == [False, False]
+
+
 async def test_the_connections_close_with_the_last_client(endpoint):
     one = NeMoGymAsyncOpenAI(base_url=f"{endpoint}/v1", api_key=KEY)
     other = NeMoGymAsyncOpenAI(base_url=f"{endpoint}/v1", api_key=KEY)

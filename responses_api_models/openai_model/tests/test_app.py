@@ -1,0 +1,142 @@
+"""The forwarding server, over real HTTP in front of a real endpoint."""
+
+import asyncio
+import socket
+import subprocess
+import sys
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx
+import openai
+import pytest
+import uvicorn
+from omegaconf import DictConfig
+from openai.types.chat import ChatCompletion
+from openai.types.responses import Response
+
+from nemo_gym import BaseServerConfig, ModelFailed, ServerClient
+from nemo_gym.servers.faults import FaultMiddleware
+from responses_api_models.openai_model.app import OpenAIModel, OpenAIModelConfig
+
+ENDPOINT = Path(__file__).parents[3] / "tests" / "endpoint" / "server.py"
+HELLO = [{"role": "user", "content": "Hello"}]
+TOOL = {"type": "function", "name": "get_weather", "parameters": {"type": "object"}, "strict": None}
+
+
+@pytest.fixture(scope="module")
+def endpoint():
+    with subprocess.Popen(
+        [sys.executable, ENDPOINT, "--port", "0"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        yield f"http://127.0.0.1:{process.stdout.readline().strip()}"
+        process.stdin.close()
+
+
+@pytest.fixture
+def seen(endpoint):
+    """The bodies that reached the endpoint during this test."""
+    httpx.delete(f"{endpoint}/seen")
+    return lambda: [request["body"] for request in httpx.get(f"{endpoint}/seen").json()]
+
+
+@asynccontextmanager
+async def policy(endpoint, model="echo", **settings):
+    """The openai package's client of a server in front of the endpoint, on a port of its own."""
+    config = OpenAIModelConfig(
+        host="127.0.0.1",
+        port=0,
+        entrypoint="app.py",
+        name="policy_model",
+        openai_base_url=f"{endpoint}/v1",
+        openai_api_key="sk-very-secret",
+        openai_model=model,
+        **settings,
+    )
+    head = BaseServerConfig(host="127.0.0.1", port=0)
+    server = OpenAIModel(
+        config=config, server_client=ServerClient(head_server_config=head, global_config_dict=DictConfig({}))
+    )
+    app = FaultMiddleware(server.setup_webserver(), server="policy_model", otherwise=ModelFailed)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        process = uvicorn.Server(uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=1))
+        task = asyncio.create_task(process.serve(sockets=[listener]))
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
+        async with openai.AsyncOpenAI(base_url=url, api_key="none", max_retries=0) as client:
+            yield client
+        process.should_exit = True
+        await task
+
+
+async def test_a_response_comes_back_as_the_endpoint_wrote_it(endpoint):
+    async with policy(endpoint) as client:
+        response = await client.responses.create(model="ignored", input="Hello", tools=[TOOL])
+    Response.model_validate(response.model_dump(warnings=False))
+    assert (response.id, response.model, response.output_text) == ("resp_1", "echo", "echo: Hello")
+    assert response.usage.input_tokens_details.cached_tokens == 5
+    assert response.something_new == {"kept": True}
+
+
+async def test_a_tool_call_comes_back(endpoint):
+    async with policy(endpoint, "tool-call") as client:
+        response = await client.responses.create(model="ignored", input="Hello", tools=[TOOL])
+    Response.model_validate(response.model_dump(warnings=False))
+    assert [item.type for item in response.output] == ["reasoning", "function_call"]
+
+
+async def test_a_completion_comes_back(endpoint):
+    async with policy(endpoint) as client:
+        completion = await client.chat.completions.create(model="ignored", messages=HELLO)
+    ChatCompletion.model_validate(completion.model_dump(warnings=False))
+    assert completion.choices[0].message.content == "echo: Hello"
+
+
+async def test_only_what_was_asked_for_is_sent_and_the_settings_override_it(endpoint, seen):
+    async with policy(endpoint, extra_body={"temperature": 0.2, "top_k": 5}) as client:
+        await client.responses.create(model="ignored", input=HELLO, temperature=1.0, stream=False)
+        await client.chat.completions.create(model="ignored", messages=HELLO, temperature=1.0, stream=False)
+    sent = {"model": "echo", "temperature": 0.2, "top_k": 5}
+    assert seen() == [
+        {**sent, "input": [{"role": "user", "content": "Hello"}]},
+        {**sent, "messages": HELLO},
+    ]
+
+
+async def test_the_items_of_an_answer_can_be_sent_back(endpoint, seen):
+    async with policy(endpoint, "tool-call") as client:
+        first = await client.responses.create(model="ignored", input=HELLO)
+        answer = {"type": "function_call_output", "call_id": "call_1", "output": "cold"}
+        # What the openai client itself sends is what it got, without the fields that nobody set.
+        again = [*HELLO, *(item.to_dict() for item in first.output), answer]
+        await client.responses.create(model="ignored", input=again)
+    reasoning, call, output = seen()[1]["input"][1:]
+    assert reasoning == {"type": "reasoning", "id": "rs_1", "summary": []}
+    assert (call["type"], call["call_id"], call["name"]) == ("function_call", "call_1", "get_weather")
+    assert output == answer
+
+
+@pytest.mark.parametrize(
+    ("model", "told"),
+    [
+        ("too-long", "answered 400.*maximum context length"),
+        ("status:503", r"answered 503.*\(tried 3 times\)"),
+        ("tells-key", r"answered 401.*\[redacted\]"),
+        ("not-json", "no JSON object"),
+    ],
+)
+async def test_a_failure_of_the_endpoint_is_a_failure_of_the_model(endpoint, model, told):
+    async with policy(endpoint, model) as client:
+        with pytest.raises(openai.InternalServerError, match=told) as of_responses:
+            await client.responses.create(model="ignored", input="Hello")
+        with pytest.raises(openai.InternalServerError, match=told) as of_chat:
+            await client.chat.completions.create(model="ignored", messages=HELLO)
+    for caught in (of_responses, of_chat):
+        assert caught.value.status_code == 502
+        assert caught.value.response.json()["failure_class"] == "model_failed"
+        assert "sk-very-secret" not in caught.value.response.text
+
+
+async def test_an_endpoint_that_is_busy_for_a_moment_is_not_noticed(endpoint, seen):
+    async with policy(endpoint, "flaky:429:1:openai") as client:
+        assert (await client.responses.create(model="ignored", input="Hello")).output_text == "echo: Hello"
+    assert len(seen()) == 2

@@ -1,0 +1,308 @@
+"""The server of Chat Completions endpoints, over real HTTP in front of a real endpoint."""
+
+import asyncio
+import json
+import socket
+import subprocess
+import sys
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx
+import openai
+import pytest
+import uvicorn
+from omegaconf import DictConfig
+from openai.types.chat import ChatCompletion
+from openai.types.responses import Response
+
+from nemo_gym import BaseServerConfig, ModelFailed, ServerClient
+from nemo_gym.servers.faults import FaultMiddleware
+from responses_api_models.vllm_model.app import VLLMModel, VLLMModelConfig
+
+ENDPOINT = Path(__file__).parents[3] / "tests" / "endpoint" / "server.py"
+HELLO = [{"role": "user", "content": "Hello"}]
+TOOL = {"type": "function", "name": "get_weather", "parameters": {"type": "object"}, "strict": None}
+
+
+@asynccontextmanager
+async def endpoint_process():
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, ENDPOINT, "--port", "0", stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    yield f"http://127.0.0.1:{int(await process.stdout.readline())}"
+    process.stdin.close()
+    await process.wait()
+
+
+@pytest.fixture(scope="module")
+def endpoint():
+    with subprocess.Popen(
+        [sys.executable, ENDPOINT, "--port", "0"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        yield f"http://127.0.0.1:{process.stdout.readline().strip()}"
+        process.stdin.close()
+
+
+@pytest.fixture
+def seen(endpoint):
+    """The bodies that reached the endpoint during this test."""
+    httpx.delete(f"{endpoint}/seen")
+    return lambda: [request["body"] for request in httpx.get(f"{endpoint}/seen").json()]
+
+
+@asynccontextmanager
+async def served(**settings):
+    """The address of a server with these settings, on a port of its own, until the block ends."""
+    config = VLLMModelConfig(host="127.0.0.1", port=0, entrypoint="app.py", name="policy_model", **settings)
+    head = BaseServerConfig(host="127.0.0.1", port=0)
+    server = VLLMModel(
+        config=config, server_client=ServerClient(head_server_config=head, global_config_dict=DictConfig({}))
+    )
+    app = FaultMiddleware(server.setup_webserver(), server="policy_model", otherwise=ModelFailed)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        process = uvicorn.Server(uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=1))
+        task = asyncio.create_task(process.serve(sockets=[listener]))
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        process.should_exit = True
+        await task
+
+
+@asynccontextmanager
+async def policy(endpoint, model="echo", **settings):
+    """The openai package's client of such a server."""
+    settings = {"base_url": f"{endpoint}/v1", "api_key": "dummy_key", "model": model, **settings}
+    async with (
+        served(**settings) as url,
+        openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as client,
+    ):
+        yield client
+
+
+async def respond(endpoint, model, *, asked=None, **settings):
+    """The response of a fresh server to a greeting, checked the way the openai package would."""
+    async with policy(endpoint, model, **settings) as client:
+        response = await client.responses.create(model="ignored", **{"input": "Hello", **(asked or {})})
+        return Response.model_validate(response.model_dump(warnings=False))
+
+
+async def complete(endpoint, model, *, asked=None, **settings):
+    """The completion of a fresh server to a greeting, checked the way the openai package would."""
+    async with policy(endpoint, model, **settings) as client:
+        completion = await client.chat.completions.create(model="ignored", **{"messages": HELLO, **(asked or {})})
+        return ChatCompletion.model_validate(completion.model_dump(warnings=False))
+
+
+async def test_text_comes_back_with_its_usage(endpoint):
+    response = await respond(endpoint, "echo")
+    assert response.output_text == "echo: Hello"
+    assert response.status == "completed"
+    assert response.usage.input_tokens_details.cached_tokens == 5
+    assert response.usage.output_tokens_details.reasoning_tokens == 3
+
+
+@pytest.mark.parametrize(
+    ("model", "kinds"),
+    [
+        ("echo", ["message"]),
+        ("tool-call", ["function_call"]),
+        ("parallel", ["message", "function_call", "function_call"]),
+        ("reasoning-content", ["reasoning", "message"]),
+        ("reasoning", ["reasoning", "message"]),
+        ("think", ["reasoning", "message"]),
+        ("length", ["reasoning"]),
+        ("refusal", ["message"]),
+        ("odd", ["message", "function_call"]),
+        ("no-usage", ["message"]),
+    ],
+)
+async def test_both_routes_answer_what_the_openai_client_can_read(endpoint, model, kinds):
+    response = await respond(endpoint, model, asked={"tools": [TOOL]})
+    assert [item.type for item in response.output] == kinds
+    assert (await complete(endpoint, model)).model == model
+
+
+async def test_an_answer_that_was_cut_off_is_incomplete(endpoint):
+    response = await respond(endpoint, "length")
+    assert (response.status, response.incomplete_details.reason) == ("incomplete", "max_output_tokens")
+
+
+async def test_a_conversation_that_outgrows_the_context_ends_with_an_empty_incomplete_answer(endpoint):
+    response = await respond(endpoint, "too-long")
+    assert (response.status, response.incomplete_details.reason) == ("incomplete", "max_output_tokens")
+    assert response.output_text == ""
+    assert [item.type for item in response.output] == ["message"]
+    completion = await complete(endpoint, "too-long", return_token_id_information=True)
+    assert (completion.choices[0].finish_reason, completion.choices[0].message.content) == ("length", "")
+
+
+@pytest.mark.parametrize(
+    ("model", "told"),
+    [
+        ("bad-request", "answered 400.*Unknown field 'spam'"),
+        ("status:500", r"answered 500.*This is always 500.*\(tried 3 times\)"),
+        ("not-json", "no JSON object"),
+        ("no-choice", "without a choice"),
+    ],
+)
+async def test_a_failure_of_the_endpoint_is_a_failure_of_the_model(endpoint, model, told):
+    for call in (respond, complete):
+        with pytest.raises(openai.InternalServerError, match=told) as caught:
+            await call(endpoint, model)
+        assert caught.value.status_code == 502
+        problem = caught.value.response.json()
+        assert (problem["failure_class"], problem["server"]) == ("model_failed", "policy_model")
+
+
+async def test_a_tool_that_only_other_endpoints_have_is_told(endpoint, seen):
+    with pytest.raises(openai.InternalServerError, match="web_search"):
+        await respond(endpoint, "echo", asked={"tools": [{"type": "web_search"}]})
+    assert seen() == []
+
+
+async def test_an_endpoint_that_is_busy_for_a_moment_is_not_noticed(endpoint, seen):
+    assert (await respond(endpoint, "flaky:429:1:vllm")).output_text == "echo: Hello"
+    assert len(seen()) == 2
+
+
+async def test_reasoning_is_sent_back_and_shown_in_completions(endpoint, seen):
+    async with policy(endpoint, "reasoning") as client:
+        first = await client.responses.create(model="m", input="Hello")
+        again = [{"role": "user", "content": "Hello"}, *(item.model_dump() for item in first.output)]
+        await client.responses.create(model="m", input=[*again, {"role": "user", "content": "Sure?"}])
+        completion = await client.chat.completions.create(model="m", messages=HELLO)
+    wrapped = "<think>Six times seven.</think>42"
+    assert seen()[1]["messages"][1] == {"role": "assistant", "content": wrapped}
+    assert completion.choices[0].message.content == wrapped
+
+
+async def test_reasoning_stays_apart_where_there_is_no_parser(endpoint, seen):
+    async with policy(endpoint, "reasoning", uses_reasoning_parser=False) as client:
+        completion = await client.chat.completions.create(model="m", messages=HELLO)
+    assert completion.choices[0].message.content == "42"
+    assert completion.choices[0].message.reasoning == "Six times seven."
+
+
+async def test_settings_are_merged_the_most_specific_last(endpoint, seen):
+    metadata = {
+        "extra_body": json.dumps({"top_k": 7, "chat_template_kwargs": {"c": 3}}),
+        "chat_template_kwargs": json.dumps({"d": 4}),
+        "note": "stays here",
+    }
+    await respond(
+        endpoint,
+        "echo",
+        asked={"metadata": metadata, "temperature": 1.0, "top_p": 0.5, "max_output_tokens": 9},
+        extra_body={"temperature": 0.6, "top_k": 20, "chat_template_kwargs": {"b": 2, "a": 0}},
+        chat_template_kwargs={"a": 1},
+    )
+    assert seen() == [
+        {
+            "model": "echo",
+            "messages": HELLO,
+            "temperature": 0.6,
+            "top_p": 0.5,
+            "max_tokens": 9,
+            "top_k": 7,
+            "chat_template_kwargs": {"a": 0, "b": 2, "c": 3, "d": 4},
+        }
+    ]
+
+
+@pytest.mark.parametrize("value", ["{", "[1]"])
+async def test_settings_that_cannot_be_read_are_told(endpoint, value):
+    with pytest.raises(openai.InternalServerError, match=r"metadata\.extra_body"):
+        await respond(endpoint, "echo", asked={"metadata": {"extra_body": value}})
+
+
+@pytest.mark.parametrize(("replace", "role"), [(True, "system"), (False, "developer")])
+async def test_the_developer_becomes_the_system_where_the_engine_knows_only_that(endpoint, seen, replace, role):
+    asked = {"input": [{"role": "developer", "content": "Be brief."}, *HELLO]}
+    await respond(endpoint, "echo", asked=asked, replace_developer_role_with_system=replace)
+    assert [message["role"] for message in seen()[0]["messages"]] == [role, "user"]
+
+
+# Several endpoints
+
+
+async def test_a_session_stays_with_one_of_several_endpoints():
+    async with endpoint_process() as one, endpoint_process() as other:
+        urls = [f"{one}/v1", f"{other}/v1"]
+        async with served(base_url=urls, api_key="k", model="echo") as url:
+            for _ in range(12):
+                async with httpx.AsyncClient(base_url=url) as session:
+                    for _ in range(3):
+                        (await session.post("/v1/responses", json={"input": "Hello"})).raise_for_status()
+        counts = [len(httpx.get(f"{address}/seen").json()) for address in (one, other)]
+    assert sum(counts) == 36
+    # All twelve sessions on one side happens once in two thousand runs if the pinning is fair; thirds never break.
+    assert [count % 3 for count in counts] == [0, 0]
+
+
+def test_at_least_one_address_is_needed():
+    with pytest.raises(ValueError, match="at least one address"):
+        VLLMModelConfig(host="", port=0, entrypoint="", name="", base_url=[], api_key="k", model="m")
+
+
+def test_the_key_is_in_no_message():
+    settings = {"host": "", "port": 0, "entrypoint": "", "name": "", "api_key": "sk-secret", "model": "m"}
+    assert "sk-secret" not in repr(VLLMModelConfig(base_url="http://x/v1", **settings))
+    with pytest.raises(ValueError, match="model") as caught:
+        VLLMModelConfig(base_url="http://x/v1", **{**settings, "model": None})
+    assert "sk-secret" not in str(caught.value)
+
+
+# Tokens
+
+
+async def test_tokens_stand_on_the_last_item_and_the_next_turn_sends_them_back(endpoint, seen):
+    async with policy(endpoint, return_token_id_information=True) as client:
+        first = await client.responses.create(model="m", input="Hi")
+        last = first.output[-1]
+        assert last.prompt_token_ids == [ord(char) for char in "Hi"]
+        assert last.generation_token_ids == [ord(char) for char in "echo: Hi"]
+        assert last.generation_log_probs == [-0.5] * len("echo: Hi")
+        again = [{"role": "user", "content": "Hi"}, last.model_dump(), {"role": "user", "content": "Go on"}]
+        await client.responses.create(model="m", input=again)
+    assert {name: seen()[0][name] for name in ("logprobs", "return_tokens_as_token_ids", "return_token_ids")} == {
+        "logprobs": True,
+        "return_tokens_as_token_ids": True,
+        "return_token_ids": True,
+    }
+    assert seen()[1]["messages"][1] == {
+        "role": "assistant",
+        "content": "echo: Hi",
+        "prompt_token_ids": last.prompt_token_ids,
+        "generation_token_ids": last.generation_token_ids,
+        "generation_log_probs": last.generation_log_probs,
+    }
+
+
+async def test_tokens_that_the_message_already_carries_are_taken(endpoint):
+    response = await respond(endpoint, "tokens-in-message", return_token_id_information=True)
+    last = response.output[-1]
+    assert (last.prompt_token_ids, last.generation_token_ids, last.generation_log_probs) == ([1], [2, 3], [-1.0, -2.0])
+
+
+async def test_an_older_engine_is_asked_for_the_prompts_tokens(endpoint, seen):
+    # The endpoint answers `return_token_ids` only under the name "echo".
+    response = await respond(endpoint, "older", return_token_id_information=True)
+    assert response.output[-1].prompt_token_ids == [ord(char) for char in "Hello"]
+    assert response.output[-1].generation_token_ids == [ord(char) for char in "echo: Hello"]
+    assert seen()[1] == {"model": "older", "messages": HELLO}
+
+
+async def test_tokens_travel_in_completions_once(endpoint):
+    async with policy(endpoint, return_token_id_information=True) as client:
+        completion = await client.chat.completions.create(model="m", messages=HELLO)
+        asked_for = await client.chat.completions.create(model="m", messages=HELLO, logprobs=True)
+    dump = completion.model_dump(exclude_none=True)
+    assert dump["choices"][0]["message"]["generation_token_ids"] == [ord(char) for char in "echo: Hello"]
+    assert "prompt_token_ids" not in dump
+    assert not {"token_ids", "logprobs"} & set(dump["choices"][0])
+    assert len(asked_for.choices[0].logprobs.content) == len("echo: Hello")
+
+
+async def test_missing_tokens_are_told_not_made_up(endpoint):
+    with pytest.raises(openai.InternalServerError, match="11 generated|0 generated ones and 0 log-probabilities"):
+        await respond(endpoint, "tokens-missing", return_token_id_information=True)
