@@ -10,7 +10,7 @@ NemoGymError
 │  ├─ LaunchError         a server that did not come up, or went away
 │  └─ DataError           a row, a file, an existing result
 ├─ RolloutError           the record: a failed rollout, kept apart, without a reward
-│  ├─ ModelFailed, AgentFailed, EnvironmentFailed, JudgeFailed
+│  └─ ModelFailed, AgentFailed, EnvironmentFailed, JudgeFailed, RolloutTimedOut
 ├─ ToolError              the model: told as the tool's answer
 └─ ServerCallError        a call between servers that brought no usable answer
    └─ EndpointError        the same of a model endpoint outside
@@ -134,6 +134,12 @@ class JudgeFailed(RolloutError):
     """The judge gave no verdict."""
 
     failure_class = "judge_failed"
+
+
+class RolloutTimedOut(RolloutError):
+    """The agent had not answered when the time for one rollout was over."""
+
+    failure_class = "timeout"
 
 
 class ToolError(NemoGymError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
@@ -13,6 +14,13 @@ import orjson
 from nemo_gym.errors import DataError
 
 
+class RawLine(NamedTuple):
+    """One line of a file: its number (from 1) and its bytes without the newline."""
+
+    number: int
+    raw: bytes
+
+
 class Line(NamedTuple):
     """One line of a file: its number (from 1), its bytes without the newline, and the row it holds."""
 
@@ -21,20 +29,26 @@ class Line(NamedTuple):
     row: dict[str, Any]
 
 
-def read_lines(path: Path) -> Iterator[Line]:
-    """The rows of a file, one at a time, blank lines skipped.
-
-    Raises `DataError` with file, line and column where a line is not a JSON object.
-    """
+def read_raw_lines(path: Path) -> Iterator[RawLine]:
+    """The lines of a file, one at a time and unread, blank ones and a byte order mark skipped."""
     try:
         file = path.open("rb")
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror}). Check the path.") from error
     with file:
-        for number, raw in enumerate(file, start=1):
-            line = raw.strip()
-            if line:
-                yield Line(number, line, parse_row(line, path, number))
+        for number, line in enumerate(file, start=1):
+            raw = (line.removeprefix(BOM_UTF8) if number == 1 else line).rstrip()
+            if raw:
+                yield RawLine(number, raw)
+
+
+def read_lines(path: Path) -> Iterator[Line]:
+    """The rows of a file, one at a time, blank lines skipped.
+
+    Raises `DataError` with file, line and column where a line is not a JSON object.
+    """
+    for number, raw in read_raw_lines(path):
+        yield Line(number, raw, parse_row(raw, path, number))
 
 
 def parse_row(line: bytes, path: Path, number: int) -> dict[str, Any]:
@@ -77,15 +91,26 @@ def write_rows(path: Path, rows: Iterable[Any]) -> int:
 
 
 class Appender:
-    """Adds whole lines to a file; each one is handed to the system before `write` returns."""
+    """Adds whole lines to a file; each one is handed to the system before `write` returns.
+
+    Raises `DataError` where the system does not take it, such as on a full disk.
+    """
 
     def __init__(self, path: Path, *, truncate: bool = False) -> None:
+        self._path = path
         path.parent.mkdir(parents=True, exist_ok=True)
         # Unbuffered: one write call a line, so a killed process leaves at most one torn line.
         self._file: BinaryIO = path.open("wb" if truncate else "ab", buffering=0)
 
     def write(self, row: Any) -> None:
-        self._file.write(dump_line(row))
+        """Add one row."""
+        left = memoryview(dump_line(row))
+        try:
+            # The system may take only a part, as it does where the disk fills up or a signal comes.
+            while left:
+                left = left[self._file.write(left) :]
+        except OSError as error:
+            raise DataError(f"{self._path}: cannot be written to ({error.strerror}).") from error
 
     def close(self) -> None:
         if not self._file.closed:

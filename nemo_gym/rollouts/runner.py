@@ -8,11 +8,11 @@ from typing import Any
 
 import orjson
 
-from nemo_gym.errors import AgentFailed, EnvironmentFailed, RolloutError, ServerCallError
+from nemo_gym.errors import AgentFailed, EnvironmentFailed, RolloutError, RolloutTimedOut, ServerCallError
 from nemo_gym.http.client import ServerClient
 from nemo_gym.http.correlation import rollout_context
-from nemo_gym.http.internal import Timeouts
-from nemo_gym.http.problems import failure_of_reply
+from nemo_gym.http.internal import ReplyTimedOut, Timeouts
+from nemo_gym.http.problems import failure_of_reply, readable
 from nemo_gym.rollouts.outcome import Outcome, Record
 from nemo_gym.schemas.rollout import (
     AGENT_REF_KEY,
@@ -57,7 +57,9 @@ class Runner:
             return failed(row, error.failure_class, str(error), error.server)
         except Exception as error:
             # Whatever went wrong, it went wrong for one rollout.
-            logger.exception("rollout %s failed", rollout_id_of_row(row), exc_info=error)
+            logger.exception(
+                "repeat %s of task %s failed", row.get(ROLLOUT_INDEX_KEY), row.get(TASK_INDEX_KEY), exc_info=error
+            )
             return failed(row, AgentFailed.failure_class, repr(error), None)
         return _record(row, result)
 
@@ -69,6 +71,9 @@ class Runner:
                     agent, "/run", data=orjson.dumps(row), headers=JSON, timeouts=self._timeouts
                 )
         except ServerCallError as error:
+            if isinstance(error, ReplyTimedOut) or isinstance(error.__cause__, ReplyTimedOut):
+                limit = f"the rollout took longer than rollout_timeout_s={self._timeouts.total_s:g}"
+                raise RolloutTimedOut(f"{agent}: {limit}", server=agent) from error
             raise AgentFailed(str(error), server=agent) from error
         body = await reply.read()
         if not reply.ok:
@@ -77,7 +82,7 @@ class Runner:
             result = orjson.loads(body)
         except orjson.JSONDecodeError as error:
             raise AgentFailed(
-                f"{agent}: /run answered something that is not JSON ({error.msg})", server=agent
+                f"{agent}: /run answered something that is not JSON ({error.msg}): {readable(body, 200)}", server=agent
             ) from error
         if not isinstance(result, dict):
             raise AgentFailed(f"{agent}: /run answered a {type(result).__name__}, not an object", server=agent)
@@ -88,11 +93,11 @@ def _record(row: dict[str, Any], result: dict[str, Any]) -> Record:
     result |= {key: row[key] for key in CARRIED_KEYS if key in row}
     if result.get(NO_PERSIST_KEY):
         return Record(Outcome.UNRESOLVED, result)
+    agent = row[AGENT_REF_KEY]["name"]
     if cause := result.get(FAILURE_CLASS_KEY):
-        return Record(Outcome.FAILED, result, cause=str(cause))
+        return Record(Outcome.FAILED, {**row, FAILURE_SERVER_KEY: agent, **result}, cause=str(cause))
     reward = result.get("reward")
     if isinstance(reward, bool) or not isinstance(reward, (int, float)) or not math.isfinite(reward):
-        agent = row[AGENT_REF_KEY]["name"]
         message = f"{agent}: /run answered the reward {reward!r}, which is not a finite number"
         return failed(row, EnvironmentFailed.failure_class, message, agent)
     return Record(Outcome.SCORED, result, reward=float(reward))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from array import array
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -17,13 +16,35 @@ from pydantic import ValidationError
 from nemo_gym.data.prompts import PromptConfig, apply_prompt_to_row, load_prompt_config
 from nemo_gym.data.skills import load_skill_directory
 from nemo_gym.errors import DataError
-from nemo_gym.jsonl import Line, read_lines
+from nemo_gym.jsonl import Line, parse_row, read_lines, read_raw_lines
 from nemo_gym.rollouts.job import CollectionSettings
+from nemo_gym.rollouts.numbering import TaskNumbers, digest_of
 from nemo_gym.schemas.responses import ResponseCreateParams
-from nemo_gym.schemas.rollout import AGENT_REF_KEY, ROLLOUT_INDEX_KEY, SKILLS_REF_KEY, TASK_INDEX_KEY
+from nemo_gym.schemas.rollout import (
+    AGENT_REF_KEY,
+    ATTEMPT_INDEX_KEY,
+    FAILURE_CLASS_KEY,
+    FAILURE_MESSAGE_KEY,
+    FAILURE_SERVER_KEY,
+    NO_PERSIST_KEY,
+    ROLLOUT_INDEX_KEY,
+    SKILLS_REF_KEY,
+    TASK_INDEX_KEY,
+    TERMINAL_KEY,
+    rollout_id_of_row,
+)
 
 PROBLEMS_SHOWN = 10
 DEFAULT_AGENT_KEY = "_default"
+OUTCOME_KEYS = (
+    ATTEMPT_INDEX_KEY,
+    FAILURE_CLASS_KEY,
+    FAILURE_MESSAGE_KEY,
+    FAILURE_SERVER_KEY,
+    NO_PERSIST_KEY,
+    TERMINAL_KEY,
+)
+"""What an earlier run said of a row: agents echo their row, so a failure that is run again would fail by its echo."""
 
 
 @dataclass(frozen=True)
@@ -64,22 +85,37 @@ class TaskPlan:
         return load_prompt_config(self.settings.prompt_config) if self.settings.prompt_config else None
 
     def _checked_numbers(self) -> TaskNumbers:
-        digests = array("Q")
+        if self.input.exists() and not self.input.is_file():
+            raise DataError(f"{self.input}: not a regular file. Rows are read more than once; write them to a file.")
+        digests, given = array("Q"), array("Q")
         problems: list[str] = []
+        count = 0
         prompt = self._prompt()
-        for line in self._lines():
-            digests.append(_digest(line.raw))
-            if problem := self._problem(line.row, prompt):
-                problems.append(f"{self.input}:{line.number}: {problem}")
+        for number, raw in islice(read_raw_lines(self.input), self.settings.limit):
+            try:
+                row = parse_row(raw, self.input, number)
+                if problem := self._problem(row, prompt):
+                    raise DataError(f"{self.input}:{number}: {problem}")
+            except DataError as error:
+                count += 1
+                if count <= PROBLEMS_SHOWN:
+                    problems.append(str(error))
+            else:
+                index = row.get(TASK_INDEX_KEY)
+                if index is None:
+                    digests.append(digest_of(raw))
+                else:
+                    given.append(index)
         if problems:
-            hidden = len(problems) - PROBLEMS_SHOWN
-            more = f"\n… and {hidden} rows more." if hidden > 0 else ""
-            raise DataError("\n".join(problems[:PROBLEMS_SHOWN]) + more)
-        if not digests:
+            hidden = count - PROBLEMS_SHOWN
+            raise DataError("\n".join(problems) + (f"\n… and {hidden} rows more." if hidden > 0 else ""))
+        if not digests and not given:
             raise DataError(f"{self.input}: no rows. Each line must hold one JSON object.")
-        return TaskNumbers(digests)
+        return TaskNumbers(digests, given)
 
     def _problem(self, row: dict[str, Any], prompt: PromptConfig | None) -> str | None:
+        if problem := _index_problem(row):
+            return problem
         params = row.get("responses_create_params")
         if params is not None and not isinstance(params, dict):
             return f"responses_create_params must be an object, found {type(params).__name__}."
@@ -91,9 +127,14 @@ class TaskPlan:
         except KeyError as error:
             return str(error.args[0])
         except ValidationError as error:
-            first = error.errors()[0]
-            place = ".".join(str(part) for part in ("responses_create_params", *first["loc"]))
-            return f"{place}: {first['msg']}."
+            # Of a union, every branch complains; the one that read furthest is the one that was meant.
+            problem = max(error.errors(), key=lambda problem: len(problem["loc"]))
+            place = [str(part) for part in problem["loc"] if "[" not in str(part)]
+            return f"{'.'.join(['responses_create_params', *place])}: {problem['msg']}."
+        if self.settings.num_repeats_add_seed and _extra_body(prepared["responses_create_params"]) is None:
+            return (
+                "num_repeats_add_seed: responses_create_params.metadata.extra_body is not a JSON object in a string."
+            )
         return self._agent_problem(prepared)
 
     def _agent_problem(self, row: dict[str, Any]) -> str | None:
@@ -111,6 +152,8 @@ class TaskPlan:
 
     def _prepared(self, row: dict[str, Any], prompt: PromptConfig | None) -> dict[str, Any]:
         prepared = apply_prompt_to_row(row, prompt) if prompt else dict(row)
+        for key in OUTCOME_KEYS:
+            prepared.pop(key, None)
         params = {**(prepared.get("responses_create_params") or {}), **self.settings.responses_create_params}
         prepared["responses_create_params"] = params
         if _agent_of(prepared) is None and self.settings.agent_name is not None:
@@ -126,52 +169,34 @@ class TaskPlan:
     def _repeated(self, row: dict[str, Any], repeat: int) -> dict[str, Any]:
         task = {**row, ROLLOUT_INDEX_KEY: repeat}
         if self.settings.num_repeats_add_seed:
-            params = dict(task["responses_create_params"])
-            metadata = dict(params.get("metadata") or {})
-            extra_body = {**orjson.loads(metadata.get("extra_body") or "{}"), "seed": repeat}
-            params["metadata"] = {**metadata, "extra_body": orjson.dumps(extra_body).decode()}
-            task["responses_create_params"] = params
+            params = task["responses_create_params"]
+            extra_body = {**(_extra_body(params) or {}), "seed": repeat}
+            metadata = {**(params.get("metadata") or {}), "extra_body": orjson.dumps(extra_body).decode()}
+            task["responses_create_params"] = {**params, "metadata": metadata}
         return task
-
-
-class TaskNumbers:
-    """Numbers tasks in the order of first appearance, and the repeats of each from 0.
-
-    Identical lines are one task, and so are rows that bring the same index. Only lines that occur more than once are
-    remembered: a file of a million different rows costs eight bytes each while it is checked, and nothing afterwards.
-    """
-
-    def __init__(self, digests: array[int]) -> None:
-        ordered = sorted(digests)
-        self._repeated = {
-            left for left, right in zip(ordered, islice(ordered, 1, None), strict=False) if left == right
-        }
-        self._index_of_line: dict[int, int] = {}
-        self._repeats_taken: dict[int, int] = {}
-        self._next = 0
-
-    def take(self, raw: bytes, given: int | None, repeats: int) -> tuple[int, int]:
-        """The task of the next line, and the first of its repeats; `given` is the index that the row brings."""
-        digest = _digest(raw)
-        is_repeated = given is not None or digest in self._repeated
-        task = given if given is not None else self._index_of_line.get(digest)
-        if task is None:
-            task = self._next
-            self._next += 1
-            if is_repeated:
-                self._index_of_line[digest] = task
-        if not is_repeated:
-            return task, 0
-        first = self._repeats_taken.get(task, 0)
-        self._repeats_taken[task] = first + repeats
-        return task, first
-
-
-def _digest(raw: bytes) -> int:
-    return int.from_bytes(hashlib.blake2b(raw, digest_size=8).digest(), "little")
 
 
 def _agent_of(row: dict[str, Any]) -> str | None:
     reference = row.get(AGENT_REF_KEY)
     name = reference.get("name") if isinstance(reference, dict) else None
     return name if isinstance(name, str) else None
+
+
+def _index_problem(row: dict[str, Any]) -> str | None:
+    index = row.get(TASK_INDEX_KEY)
+    if index is not None and (isinstance(index, bool) or not isinstance(index, int) or index < 0):
+        return f"{TASK_INDEX_KEY} must be a number from 0, found {index!r}."
+    try:
+        rollout_id_of_row({key: value for key, value in row.items() if key not in OUTCOME_KEYS})
+    except ValueError as error:
+        return f"{error}."
+    return None
+
+
+def _extra_body(params: dict[str, Any]) -> dict[str, Any] | None:
+    """What a request's metadata adds to the body of the model call; None where it is not readable."""
+    try:
+        extra_body = orjson.loads((params.get("metadata") or {}).get("extra_body") or "{}")
+    except orjson.JSONDecodeError:
+        return None
+    return extra_body if isinstance(extra_body, dict) else None

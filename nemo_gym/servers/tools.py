@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -183,10 +184,15 @@ def _answer(result: Any) -> Response:
         return PlainTextResponse(result)
     if isinstance(result, BaseModel):
         return JSONResponse(result.model_dump(mode="json"))
-    return Response(
-        orjson.dumps(result, default=_plain, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS),
-        media_type="application/json",
-    )
+    return Response(_json(result), media_type="application/json")
+
+
+def _json(result: Any) -> bytes:
+    try:
+        return orjson.dumps(result, default=_plain, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS)
+    except orjson.JSONEncodeError:
+        # A model that adds long enough gets past 64 bits, where orjson ends and JSON does not.
+        return json.dumps(result, default=_plain).encode()
 
 
 def _plain(value: Any) -> Any:

@@ -65,7 +65,8 @@ class OpenAIModel(SimpleResponsesAPIModel):
         await self.endpoint.aclose()
 
     def _fields(self, body: BaseModel) -> dict[str, Any]:
-        asked = body.model_dump(exclude_unset=True, exclude={"stream", "stream_options"})
+        # Items of an earlier answer come back with their empty fields, some of which endpoints refuse.
+        asked = body.model_dump(exclude_unset=True, exclude_none=True, exclude={"stream", "stream_options"})
         return {**asked, **self.config.extra_body, "model": self.config.openai_model}
 
 

@@ -57,15 +57,18 @@ async def policy(endpoint, model="echo", **settings):
     server = OpenAIModel(
         config=config, server_client=ServerClient(head_server_config=head, global_config_dict=DictConfig({}))
     )
-    app = FaultMiddleware(server.setup_webserver(), server="policy_model", otherwise=ModelFailed)
+    app = server.setup_webserver()
+    app.add_middleware(FaultMiddleware, server="policy_model", otherwise=ModelFailed)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         process = uvicorn.Server(uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=1))
         task = asyncio.create_task(process.serve(sockets=[listener]))
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
-        async with openai.AsyncOpenAI(base_url=url, api_key="none", max_retries=0) as client:
-            yield client
-        process.should_exit = True
-        await task
+        try:
+            async with openai.AsyncOpenAI(base_url=url, api_key="none", max_retries=0) as client:
+                yield client
+        finally:
+            process.should_exit = True
+            await task
 
 
 async def test_a_response_comes_back_as_the_endpoint_wrote_it(endpoint):
@@ -97,7 +100,7 @@ async def test_only_what_was_asked_for_is_sent_and_the_settings_override_it(endp
         await client.chat.completions.create(model="ignored", messages=HELLO, temperature=1.0, stream=False)
     sent = {"model": "echo", "temperature": 0.2, "top_k": 5}
     assert seen() == [
-        {**sent, "input": [{"role": "user", "content": "Hello"}]},
+        {**sent, "input": [{"role": "user", "content": "Hello", "type": "message"}]},
         {**sent, "messages": HELLO},
     ]
 

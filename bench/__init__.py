@@ -1,0 +1,1 @@
+"""Programs that measure: each starts real processes, prints one table and a JSON line."""

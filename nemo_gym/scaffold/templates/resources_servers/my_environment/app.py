@@ -1,0 +1,52 @@
+"""Find a hidden number by guessing: a small task that works, to be replaced by your own."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from nemo_gym import BaseSeedSessionRequest, BaseVerifyRequest, SessionState, SimpleResourcesServer, tool
+
+
+class Game(SessionState):
+    """What the server remembers of one rollout."""
+
+    hidden_number: int = 0
+    guesses: int = 0
+    is_found: bool = False
+
+
+class SeedRequest(BaseSeedSessionRequest):
+    """The field of a row that the session starts from."""
+
+    hidden_number: int
+
+
+class VerifyRequest(BaseVerifyRequest):
+    """The row with the model's response, and the field of the row that decides the reward."""
+
+    max_guesses: int
+
+
+class MyEnvironmentServer(SimpleResourcesServer):
+    """Hides a number from 1 to 10 and compares it with each guess."""
+
+    async def seed_session(self, body: SeedRequest, game: Game) -> None:
+        """Called once, before the model's first turn."""
+        game.hidden_number = body.hidden_number
+
+    @tool
+    async def guess_number(self, number: Annotated[int, Field(ge=1, le=10)], game: Game) -> str:
+        """Guess the hidden number; the answer tells whether it is lower, higher or found."""
+        game.guesses += 1
+        if number == game.hidden_number:
+            game.is_found = True
+            return f"{number} is the hidden number."
+        return f"The hidden number is {'lower' if game.hidden_number < number else 'higher'} than {number}."
+
+    async def verify(self, body: VerifyRequest, game: Game) -> float:
+        """Reward a number that was found with no more guesses than the row allows."""
+        return float(game.is_found and game.guesses <= body.max_guesses)
+
+
+if __name__ == "__main__":
+    MyEnvironmentServer.run_webserver()

@@ -1,0 +1,58 @@
+"""What is rewarded, and what is not."""
+
+from pathlib import Path
+
+import pytest
+
+from nemo_gym.jsonl import read_rows
+from nemo_gym.testing import make_server, reply, rollout
+from resources_servers.my_environment.app import MyEnvironmentServer
+
+EXAMPLES = Path(__file__).parents[1] / "data" / "example.jsonl"
+
+pytestmark = pytest.mark.asyncio
+
+
+@pytest.mark.parametrize(
+    ("guesses", "reward"),
+    [
+        ([7], 1.0),
+        ([5, 8, 7], 1.0),
+        ([5, 8, 6, 7], 0.0),
+        ([5, 8, 6], 0.0),
+        ([], 0.0),
+    ],
+)
+async def test_the_number_has_to_be_found_in_time(guesses: list[int], reward: float) -> None:
+    async with rollout(make_server(MyEnvironmentServer), hidden_number=7, max_guesses=3) as attempt:
+        for number in guesses:
+            await attempt.call("guess_number", number=number)
+        graded = await attempt.verify(reply("I am done."))
+    assert graded.reward == reward
+
+
+@pytest.mark.parametrize(
+    ("number", "answer"),
+    [
+        (9, "The hidden number is lower than 9."),
+        (2, "The hidden number is higher than 2."),
+        (7, "7 is the hidden number."),
+    ],
+)
+async def test_the_tool_tells_which_way_to_go(number: int, answer: str) -> None:
+    async with rollout(make_server(MyEnvironmentServer), hidden_number=7, max_guesses=3) as attempt:
+        assert await attempt.call("guess_number", number=number) == answer
+
+
+async def test_a_number_out_of_range_is_refused_and_counts_as_no_guess() -> None:
+    async with rollout(make_server(MyEnvironmentServer), hidden_number=7, max_guesses=1) as attempt:
+        assert "less than or equal to 10" in await attempt.call("guess_number", number=11)
+        await attempt.call("guess_number", number=7)
+        assert (await attempt.verify()).reward == 1.0
+
+
+@pytest.mark.parametrize("row", list(read_rows(EXAMPLES)))
+async def test_every_example_can_be_solved(row: dict[str, int]) -> None:
+    async with rollout(make_server(MyEnvironmentServer), **row) as attempt:
+        await attempt.call("guess_number", number=row["hidden_number"])
+        assert (await attempt.verify()).reward == 1.0
