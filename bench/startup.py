@@ -25,6 +25,7 @@ from bench.processes import MachineTime, cpu_s, machine_time, pss_mb, tree_of
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 READY_TIMEOUT_S = 60.0
+NG_RUN = (sys.executable, "-m", "nemo_gym.cli.main", "env", "start")
 SAMPLE_MODEL = "responses_api_models/sample_model/configs/sample_model.yaml"
 
 
@@ -55,15 +56,7 @@ def measure(config: Path) -> Start:
         machine_before = machine_time()
         started_at = time.perf_counter()
         process = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "nemo_gym.cli.main",
-                "env",
-                "start",
-                f"+config_paths=[{config}]",
-                "+head_server.port=0",
-            ],
+            [*NG_RUN, f"+config_paths=[{config}]", "+head_server.port=0"],
             cwd=REPOSITORY,
             env=environment,
             stdout=subprocess.PIPE,

@@ -18,6 +18,10 @@ from nemo_gym.cli.settings import EntrypointSettings, NoSettings, StartSettings,
 from nemo_gym.errors import DataError
 from nemo_gym.launcher.warm import WarmStarter, is_supported
 
+# As in our own repository: a folder's tests pass or fail alike wherever it lies.
+PYTEST = ("-m", "pytest", "--import-mode=importlib", "-o", "asyncio_mode=auto",
+          "-o", "asyncio_default_fixture_loop_scope=function")  # fmt: skip
+
 
 class _Stopped(Exception):
     """SIGTERM or SIGHUP was received."""
@@ -28,7 +32,9 @@ def start(words: list[str]) -> int:
     options = Options("ng_run", "Start the servers of a config and keep them up.", StartSettings, takes_model=True)
     line = options.read(words)
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _stop)
+        # What nohup ignores stays ignored.
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _stop)
     # Started before the YAML is read: its imports take longer than everything else together.
     starter = WarmStarter() if is_supported() else None
     try:
@@ -47,7 +53,7 @@ def _keep_up(files: list[str], overrides: list[str], starter: WarmStarter | None
     settings = settings_from(StartSettings, run.plain)
     with running.launch_for(run, settings, starter, on_line=running.print_line) as servers:
         if settings.dry_run:
-            running.say(f"{len(run.servers)} servers can be started")
+            running.say(f"{running.servers_counted(len(run.servers))} can be started")
             return 0
         running.await_model_endpoints(servers, settings.model_endpoint_readiness_timeout_seconds)
         running.say(f"{len(run.servers)} / {len(run.servers)} servers ready")
@@ -64,10 +70,8 @@ def status(words: list[str]) -> int:
 
     line = options.read(words)
     run = config.load(line.paths, line.overrides)
-    settings = settings_from(
-        StatusSettings, {**run.plain, "json": run.plain.get("json", run.plain.get("as_json", False))}
-    )
-    servers = running.ask_head(running.find_head(run), "/server_instances")
+    settings = settings_from(StatusSettings, run.plain)
+    servers = running.ask_for_servers(running.find_head(run))
     if settings.as_json:
         running.say(orjson.dumps(servers, option=orjson.OPT_INDENT_2).decode())
     else:
@@ -101,7 +105,7 @@ def validate(words: list[str]) -> int:
     with launch(run, dry_run=True):
         pass
     names = ", ".join(run.servers)
-    running.say(f"✓ {len(run.servers)} servers: {names}")
+    running.say(f"✓ {running.servers_counted(len(run.servers))}: {names}")
     return 0
 
 
@@ -128,7 +132,7 @@ def test(words: list[str]) -> int:
     line = options.read(words)
     settings = settings_from(TestSettings, config.load(line.paths, line.overrides, skip_dotenv=True).plain)
     folder = _folder_of(settings.entrypoint)
-    code = subprocess.run([sys.executable, "-m", "pytest", str(folder / "tests")], check=False).returncode
+    code = subprocess.run([sys.executable, *PYTEST, str(folder / "tests")], check=False).returncode
     if settings.should_validate_data:
         from nemo_gym.data.examples import check_examples
 

@@ -43,7 +43,8 @@ COMMANDS = (
     Command("", "help", "ng_help", "main:print_help", "List the commands"),
     Command("", "version", "ng_version", "main:print_version", "Print the version"),
 )
-OTHER_NAMES = ("ng", "gym", "nemo_gym")
+JSON_WORDS = {"--json", "+json=true", "++json=true", "json=true"}
+HELP_WORDS = {"-h", "--help", "+h=true", "+help=true", "++h=true", "++help=true", "h=true", "help=true"}
 
 
 def main(argv: Sequence[str] | None = None, program: str | None = None) -> int:
@@ -61,6 +62,11 @@ def main(argv: Sequence[str] | None = None, program: str | None = None) -> int:
         # Whoever read our output has gone; leave quietly, as other tools do.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except OSError as error:
+        if error.filename is None:
+            raise
+        print(f"Error: {error.filename}: {error.strerror}.", file=sys.stderr)  # noqa: T201 - the CLI prints
+        return 1
 
 
 def _run(name: str, words: list[str]) -> int:
@@ -70,7 +76,7 @@ def _run(name: str, words: list[str]) -> int:
         return _function(command)(words)
     if "--version" in words[:2]:
         return print_version(words)
-    if not words or words[0] in ("-h", "--help"):
+    if not words or words[0] in HELP_WORDS:
         print_help([])
         return 0 if words else 1
     command, rest = _find(words)
@@ -101,7 +107,7 @@ def _unknown(words: list[str]) -> int:
     nouns = sorted({command.noun for command in COMMANDS if command.noun})
     if words[0] in nouns:
         verbs = sorted({command.verb.split()[0] for command in COMMANDS if command.noun == words[0]})
-        if len(words) == 1 or words[1] in ("-h", "--help"):
+        if len(words) == 1 or words[1] in HELP_WORDS:
             print_help([words[0]])
             return 0 if len(words) > 1 else 2
         given, known = words[1], verbs
@@ -109,15 +115,27 @@ def _unknown(words: list[str]) -> int:
     else:
         given, known = words[0], [*nouns, "help", "version"]
         place = "ng"
-    close = get_close_matches(given, known, n=1)
-    hint = f" Did you mean '{close[0]}'?" if close else ""
+    hint = _did_you_mean(given, known)
     print(f"Error: '{place} {given}' is no command.{hint} There are: {', '.join(known)}.", file=sys.stderr)  # noqa: T201
     return 2
 
 
+def _did_you_mean(given: str, known: Sequence[str]) -> str:
+    close = get_close_matches(given, known, n=1)
+    return f" Did you mean '{close[0]}'?" if close else ""
+
+
 def print_version(words: list[str]) -> int:
     """Print the version, as JSON with `--json` or `+json=true`."""
-    as_json = "--json" in words or "+json=true" in words
+    wanted = {"--version", *JSON_WORDS, *HELP_WORDS}
+    if unknown := [word for word in words if word not in wanted]:
+        hint = _did_you_mean(unknown[0], ["--json", "--help"])
+        print(f"Error: ng version: '{unknown[0]}' is not understood.{hint}", file=sys.stderr)  # noqa: T201
+        return 2
+    if HELP_WORDS & set(words):
+        print("usage: ng version [--json | +json=true]\n\nPrint the version.")  # noqa: T201
+        return 0
+    as_json = bool(JSON_WORDS & set(words))
     print(f'{{"nemo-gym": "{__version__}"}}' if as_json else f"nemo-gym {__version__}")  # noqa: T201
     return 0
 
@@ -129,7 +147,11 @@ def print_help(words: list[str]) -> int:
     for command in shown:
         spelled = " ".join(part for part in ("ng", command.noun, command.verb) if part)
         lines.append(f"  {spelled:<24} {command.script:<26} {command.summary}")
-    lines += ["", "Every command takes --help. Settings are flags (--limit 5) or overrides (+limit=5, ++a.b=c, ~key)."]
+    lines += [
+        "",
+        "Every command takes --help. Settings are flags (--limit 5) or overrides (+limit=5, ++a.b=c, ~key).",
+        "gym and nemo_gym are other names of ng.",
+    ]
     print("\n".join(lines))  # noqa: T201
     return 0
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import orjson
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
@@ -32,10 +32,20 @@ SHORT_FLAGS = {
     "policy_base_url": ("--model-url",),
     "policy_api_key": ("--model-api-key",),
 }
+
+
+class Sampling(NamedTuple):
+    """A flag for one field of every request."""
+
+    field: str
+    type: type[int] | type[float]
+    meaning: str
+
+
 SAMPLING_FLAGS = {
-    "--temperature": "responses_create_params.temperature",
-    "--top-p": "responses_create_params.top_p",
-    "--max-output-tokens": "responses_create_params.max_output_tokens",
+    "--temperature": Sampling("temperature", float, "how freely the model samples"),
+    "--top-p": Sampling("top_p", float, "the share of likely tokens that are sampled from"),
+    "--max-output-tokens": Sampling("max_output_tokens", int, "the most tokens of one answer"),
 }
 HELP_WORDS = {"+h=true", "+help=true", "h=true", "help=true", "++h=true", "++help=true"}
 
@@ -43,9 +53,14 @@ HELP_WORDS = {"+h=true", "+help=true", "h=true", "help=true", "++h=true", "++hel
 class ModelSettings(BaseModel):
     """Which model a run talks to; read by the configs of model servers."""
 
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
     policy_base_url: str | list[str] | None = None
+    """The model endpoint, up to and including /v1."""
     policy_api_key: str | None = None
+    """Its key; better kept in env.yaml, since command lines are visible to others."""
     policy_model_name: str | None = None
+    """The model's name at the endpoint."""
 
 
 class CommandLine(NamedTuple):
@@ -112,14 +127,17 @@ class Options:
             for name, info in ModelSettings.model_fields.items():
                 _add_flag(parser, name, info)
         if self.takes_sampling:
-            for flag, key in SAMPLING_FLAGS.items():
-                parser.add_argument(flag, dest=key, type=float, metavar="NUMBER", help=f"[+{key}=…]")
+            for flag, (name, kind, meaning) in SAMPLING_FLAGS.items():
+                key = f"responses_create_params.{name}"
+                text = f"{meaning} [+{key}: {kind.__name__}, default as each row says]"
+                parser.add_argument(flag, dest=key, type=kind, metavar=kind.__name__.upper(), help=text)
         return parser
 
 
 def settings_from(model: type[SettingsT], values: typing.Mapping[str, Any]) -> SettingsT:
     """The command's settings out of the merged configuration; what is missing or wrong is told by name."""
-    known = {name: values[name] for name in model.model_fields if name in values}
+    keys = {_key(name, info) for name, info in model.model_fields.items()}
+    known = {key: values[key] for key in keys if key in values}
     try:
         return model.model_validate(known)
     except ValidationError as error:
@@ -127,7 +145,7 @@ def settings_from(model: type[SettingsT], values: typing.Mapping[str, Any]) -> S
         for problem in error.errors():
             key = ".".join(str(part) for part in problem["loc"])
             if problem["type"] == "missing":
-                close = get_close_matches(key, [name for name in values if name not in model.model_fields], n=1)
+                close = get_close_matches(key, [name for name in values if name not in keys], n=1)
                 hint = f" (did you mean it by '{close[0]}'?)" if close else ""
                 problems.append(f"{key} is missing{hint}: add {_flag_names(key)[0]} … or +{key}=…")
             else:
@@ -142,17 +160,25 @@ class _Parser(argparse.ArgumentParser):
             if word.startswith("-") and word not in known and (close := get_close_matches(word, known, n=1)):
                 message += f". Did you mean '{close[0]}'?"
                 break
-        self.exit(2, f"Error: {message}. '{self.prog} --help' lists all settings.\n")
+        stop = "" if message.endswith("?") else "."
+        self.exit(2, f"Error: {message}{stop} '{self.prog} --help' lists all settings.\n")
 
 
 def _add_flag(parser: argparse.ArgumentParser, name: str, info: FieldInfo) -> None:
+    key = _key(name, info)
     kind = _type_words(info.annotation)
     default = "required" if info.is_required() else f"default {_shown_default(info)}"
-    text = f"{(info.description or '').strip()} [+{name}: {kind}, {default}]".replace("%", "%%")
+    text = f"{(info.description or '').strip()} [+{key}: {kind}, {default}]".replace("%", "%%")
     if info.annotation is bool:
-        parser.add_argument(*_flag_names(name), dest=name, action="store_true", default=None, help=text)
+        parser.add_argument(*_flag_names(key), dest=key, action="store_true", default=None, help=text)
         return
-    parser.add_argument(*_flag_names(name), dest=name, metavar=kind.split("|")[0].upper(), help=text)
+    parser.add_argument(*_flag_names(key), dest=key, metavar=kind.split("|")[0].upper(), help=text)
+
+
+def _key(name: str, info: FieldInfo) -> str:
+    """What the setting is called outside: its alias, where its own name would hide something."""
+    outside: str = info.alias or name
+    return outside
 
 
 def _flag_names(name: str) -> tuple[str, ...]:

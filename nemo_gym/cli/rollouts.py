@@ -8,6 +8,8 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
+from omegaconf import OmegaConf
+
 from nemo_gym.cli import running
 from nemo_gym.cli.options import Options, settings_from
 from nemo_gym.cli.settings import StartSettings
@@ -74,12 +76,18 @@ def _run(paths: list[str], overrides: list[str], starter: WarmStarter | None) ->
     job = settings_from(EndToEndJob, run_config.plain)
     settings = settings_from(StartSettings, run_config.plain)
     agents = [agent.name for agent in run_config.servers_of("responses_api_agents")]
+    if settings.dry_run:
+        with running.launch_for(run_config, settings, starter, on_line=None):
+            running.say(f"{running.servers_counted(len(run_config.servers))} can be started")
+        return 0
     rows = _prepare(run_config, job, agents)
     plan = TaskPlan(rows, job, agents)
     files = RunFiles(results=job.output_jsonl_fpath)
     with running.launch_for(run_config, settings, starter, on_line=None, log_dir=files.logs) as servers:
         running.await_model_endpoints(servers, settings.model_endpoint_readiness_timeout_seconds)
-        running.note(f"{len(run_config.servers)} servers ready; their logs: {settings.nemo_gym_log_dir or files.logs}")
+        running.note(
+            f"{running.servers_counted(len(run_config.servers))} ready; logs in {settings.nemo_gym_log_dir or files.logs}"
+        )
         return _collect_and_report(ServerClient.of_run(servers.run), plan, job)
 
 
@@ -149,8 +157,10 @@ def _summary_line(summary: Summary) -> str:
 
 
 def _agents_of(client: ServerClient) -> list[str]:
-    config = client.global_config_dict
-    return [str(name) for name in config if hasattr(config[name], "keys") and "responses_api_agents" in config[name]]
+    # Unresolved: a value that points at nothing need not concern a command that only wants names.
+    config = OmegaConf.to_container(client.global_config_dict)
+    assert isinstance(config, dict)
+    return [str(name) for name, block in config.items() if isinstance(block, dict) and "responses_api_agents" in block]
 
 
 def _in_a_loop(work: Coroutine[Any, Any, ResultT]) -> ResultT:

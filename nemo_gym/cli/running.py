@@ -8,6 +8,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterable, Mapping
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,14 @@ import orjson
 
 from nemo_gym.cli.settings import StartSettings
 from nemo_gym.config import HeadConfig, RunConfig
-from nemo_gym.errors import LaunchError, ServerCallError
+from nemo_gym.errors import ConfigError, LaunchError, ServerCallError
 from nemo_gym.http.internal import InternalClient, Timeouts
 from nemo_gym.launcher import RunningServers, WarmStarter, launch
 from nemo_gym.launcher.record import live_runs
 from nemo_gym.launcher.watch import LineSink
 
 PROBE_TIMEOUT_S = 5.0
+SHORTEST_PROBE_S = 0.5
 ENDPOINT_POLL_S = 1.0
 REMINDER_S = 5.0
 
@@ -34,6 +36,11 @@ def say(text: str) -> None:
 def note(text: str) -> None:
     """Print beside the output proper."""
     print(text, file=sys.stderr, flush=True)  # noqa: T201 - the CLI prints
+
+
+def servers_counted(number: int) -> str:
+    """`1 server`, `2 servers`."""
+    return f"{number} server{'' if number == 1 else 's'}"
 
 
 def print_line(server: str, line: str) -> None:
@@ -68,8 +75,8 @@ def await_model_endpoints(servers: RunningServers, timeout_s: float) -> None:
         return
     started_at = time.monotonic()
     reminded_at = started_at
-    waiting = dict.fromkeys(_endpoints(servers.run))
-    while waiting := {url: None for url in waiting if not _answers(url)}:
+    waiting = list(dict.fromkeys(_endpoints(servers.run)))
+    while waiting := [url for url in waiting if not _answers(url, started_at + timeout_s)]:
         now = time.monotonic()
         if now - started_at > timeout_s:
             raise LaunchError(
@@ -85,23 +92,32 @@ def await_model_endpoints(servers: RunningServers, timeout_s: float) -> None:
 def _endpoints(run: RunConfig) -> Iterable[str]:
     for server in run.servers_of("responses_api_models"):
         for key, value in server.settings.items():
-            if key.endswith("base_url") and value:
-                yield from [value] if isinstance(value, str) else value
+            if not key.endswith("base_url") or not value:
+                continue
+            for url in [value] if isinstance(value, str) else value:
+                if not str(url).startswith(("http://", "https://")):
+                    place = server.origins.get(key)
+                    raise ConfigError(
+                        f"{f'{place}: ' if place else ''}{server.name}: {key} is '{url}', which is no URL. Write it "
+                        "like http://127.0.0.1:8000/v1."
+                    )
+                yield url
 
 
-def _answers(url: str) -> bool:
+def _answers(url: str, deadline: float) -> bool:
+    timeout_s = min(PROBE_TIMEOUT_S, max(SHORTEST_PROBE_S, deadline - time.monotonic()))
     try:
-        with urllib.request.urlopen(f"{url.rstrip('/')}/models", timeout=PROBE_TIMEOUT_S):
+        with urllib.request.urlopen(f"{url.rstrip('/')}/models", timeout=timeout_s):
             return True
     except urllib.error.HTTPError:
         return True
-    except (OSError, ValueError):
+    except (OSError, ValueError, HTTPException):
         return False
 
 
 def find_head(run: RunConfig) -> HeadConfig:
     """The head server that the configuration names, else the one of this user's latest run (this folder's first)."""
-    if run.head.port_is_fixed:
+    if run.head.port_is_fixed and run.head.port:
         return run.head
     runs = live_runs()
     if not runs:
@@ -113,30 +129,31 @@ def find_head(run: RunConfig) -> HeadConfig:
     return HeadConfig(host=chosen.host, port=chosen.port)
 
 
-def ask_head(head: HeadConfig, path: str) -> Any:
-    """What the head server answers; `LaunchError` says how to start one where none does."""
-
-    async def ask() -> bytes:
-        client = InternalClient()
-        try:
-            reply = await client.request(
-                "GET",
-                head.host,
-                head.port,
-                path,
-                timeouts=Timeouts(PROBE_TIMEOUT_S, PROBE_TIMEOUT_S, 2 * PROBE_TIMEOUT_S),
-            )
-            return reply.body
-        finally:
-            await client.close()
-
+def ask_for_servers(head: HeadConfig) -> list[dict[str, Any]]:
+    """The servers of a run, as its head server tells them; `LaunchError` says how to start one where none answers."""
+    address = f"http://{head.host}:{head.port}"
+    advice = "Start servers with ng_run, or name a run elsewhere: +head_server.host=… +head_server.port=…"
     try:
-        return orjson.loads(asyncio.run(ask()))
-    except (ServerCallError, orjson.JSONDecodeError) as error:
-        raise LaunchError(
-            f"no head server answers at http://{head.host}:{head.port} ({error}). Start servers with ng_run, or name "
-            "the run with +head_server.host=… +head_server.port=…"
-        ) from error
+        servers = orjson.loads(asyncio.run(_ask(head, "/server_instances")))
+    except ServerCallError as error:
+        if not error.was_sent:
+            raise LaunchError(f"no servers are running: no head server answers at {address}. {advice}") from error
+        raise LaunchError(f"the head server at {address} gives no answer ({error}). {advice}") from error
+    except orjson.JSONDecodeError:
+        servers = None
+    if not isinstance(servers, list):
+        raise LaunchError(f"what answers at {address} is no head server. {advice}")
+    return servers
+
+
+async def _ask(head: HeadConfig, path: str) -> bytes:
+    timeouts = Timeouts(PROBE_TIMEOUT_S, PROBE_TIMEOUT_S, 2 * PROBE_TIMEOUT_S)
+    client = InternalClient()
+    try:
+        reply = await client.request("GET", head.host, head.port, path, timeouts=timeouts)
+        return reply.body
+    finally:
+        await client.close()
 
 
 def show_instances(instances: Iterable[Mapping[str, Any]]) -> None:
@@ -156,4 +173,4 @@ def show_status(servers: list[dict[str, Any]]) -> None:
             + ("" if server["status"] == "success" else f"  {server['status']}")
         )
     healthy = sum(server["status"] == "success" for server in servers)
-    say(f"{healthy} of {len(servers)} servers answer")
+    say(f"{healthy} of {servers_counted(len(servers))} answer")

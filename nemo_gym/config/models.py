@@ -150,7 +150,8 @@ class ServerConfig(Frozen):
     @property
     def url(self) -> str:
         """The address that other servers call."""
-        return f"http://{self.host}:{self.port}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}"
 
 
 DEFAULT_HEAD_SERVER_PORT = 11000

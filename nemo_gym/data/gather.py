@@ -10,7 +10,7 @@ from nemo_gym import paths
 from nemo_gym.config import DatasetConfig, RunConfig, ServerConfig
 from nemo_gym.data.prompts import apply_prompt_to_row, load_prompt_config
 from nemo_gym.errors import DataError
-from nemo_gym.jsonl import read_rows, write_rows
+from nemo_gym.jsonl import read_lines, write_rows
 from nemo_gym.schemas.rollout import AGENT_REF_KEY
 
 
@@ -50,9 +50,13 @@ def gather(datasets: list[AgentDataset], output: Path, *, copies: bool) -> int:
 def _rows(datasets: list[AgentDataset], *, copies: bool) -> Iterator[dict[str, Any]]:
     for agent, dataset, path in datasets:
         prompt = load_prompt_config(dataset.prompt_config) if dataset.prompt_config else None
-        for row in read_rows(path):
-            row.setdefault(AGENT_REF_KEY, {"type": "responses_api_agents", "name": agent})
-            prepared = apply_prompt_to_row(row, prompt) if prompt else row
+        for number, _, row in read_lines(path):
+            if not row.get(AGENT_REF_KEY):
+                row[AGENT_REF_KEY] = {"type": "responses_api_agents", "name": agent}
+            try:
+                prepared = apply_prompt_to_row(row, prompt) if prompt else row
+            except KeyError as error:
+                raise DataError(f"{path}:{number}: {error.args[0]}.") from error
             for _ in range(dataset.num_repeats if copies else 1):
                 yield prepared
 

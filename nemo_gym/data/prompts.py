@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
+from string import Formatter
 from typing import Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from nemo_gym import paths
 from nemo_gym.errors import DataError
@@ -22,29 +23,50 @@ class PromptConfig(BaseModel):
     user: str
     system: str | None = None
 
+    @field_validator("user", "system")
+    @classmethod
+    def _has_only_named_fields(cls, template: str | None) -> str | None:
+        try:
+            names = [name for _, name, _, _ in Formatter().parse(template or "") if name is not None]
+        except ValueError as error:
+            raise ValueError(f"{error}: a brace that stands for itself is written twice, {{{{ or }}}}") from error
+        if any(not name or name[0].isdecimal() for name in names):
+            raise ValueError("'{}' names no field of the row; braces that stand for themselves are written twice")
+        return template
 
-@lru_cache(maxsize=64)
+
 def load_prompt_config(path: str) -> PromptConfig:
     """Read a prompt file, looked for in the search roots; `DataError` says what is wrong with it."""
     found = paths.find(path, Path.is_file)
     if found is None:
         places = ", ".join(str(root) for root in paths.search_roots())
         raise DataError(f"prompt_config: no file '{path}' in {places}.")
+    return _read_prompt(found, found.stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=64)
+def _read_prompt(found: Path, changed_at: int) -> PromptConfig:
+    """Agents ask for their prompt at every rollout, so a file is read once for each time it was changed."""
     try:
-        return PromptConfig.model_validate(yaml.safe_load(found.read_text("utf-8")))
-    except (yaml.YAMLError, ValidationError) as error:
+        return PromptConfig.model_validate(yaml.safe_load(found.read_text("utf-8-sig")))
+    except ValidationError as error:
+        told = "; ".join(": ".join(map(str, [*problem["loc"], problem["msg"]])) for problem in error.errors())
         raise DataError(
-            f"{found}: not a prompt: it needs 'user' and may have 'system', both texts. {error}"
+            f"{found}: not a prompt: it needs 'user' and may have 'system', both texts. {told}."
         ) from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise DataError(f"{found}: cannot be read: {error}") from error
 
 
 def fill_prompt(prompt: PromptConfig, row: Mapping[str, Any]) -> list[dict[str, str]]:
-    """The messages of a prompt; `KeyError` names a field that the row lacks, and those it has."""
+    """The messages of a prompt; `KeyError` names what the row lacks, and the fields that it has."""
     parts = (("system", prompt.system), ("user", prompt.user))
     try:
         return [
             {"role": role, "content": template.format_map(row)} for role, template in parts if template is not None
         ]
+    except (IndexError, AttributeError, TypeError, ValueError) as error:
+        raise KeyError(f"the prompt does not fit the row ({error}), which has: {', '.join(sorted(row))}") from error
     except KeyError as error:
         raise KeyError(f"the prompt asks for {error}, but the row has only: {', '.join(sorted(row))}") from error
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
 from pathlib import Path
 
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from nemo_gym import paths
 from nemo_gym.errors import DataError
+
+FRONT_MATTER = re.compile(r"\s*---[ \t]*\n(.*?)^---[ \t]*$", re.DOTALL | re.MULTILINE)
 
 
 class SkillsConfig(BaseModel):
@@ -22,6 +25,9 @@ class SkillsConfig(BaseModel):
 
 class SkillMetadata(BaseModel):
     """The front matter of a SKILL.md."""
+
+    # In YAML, `version: 1.0` is a number.
+    model_config = ConfigDict(coerce_numbers_to_str=True)
 
     name: str
     description: str | None = None
@@ -38,14 +44,16 @@ class SkillsRef(BaseModel):
 
 def parse_skill_md(path: Path) -> SkillMetadata:
     """The front matter of a SKILL.md; `DataError` where there is none, or no name in it."""
-    text = path.read_text("utf-8")
-    parts = text.split("---", 2)
-    if len(parts) < 3 or parts[0].strip():
+    found = FRONT_MATTER.match(path.read_text("utf-8-sig", errors="replace"))
+    if found is None:
         raise DataError(f"{path}:1: a skill begins with YAML between two lines of '---'.")
     try:
-        return SkillMetadata.model_validate(yaml.safe_load(parts[1]))
-    except (yaml.YAMLError, ValidationError) as error:
-        raise DataError(f"{path}: the front matter is not a skill's: it needs a 'name'. {error}") from error
+        return SkillMetadata.model_validate(yaml.safe_load(found[1]))
+    except ValidationError as error:
+        told = "; ".join(": ".join(map(str, [*problem["loc"], problem["msg"]])) for problem in error.errors())
+        raise DataError(f"{path}: the front matter is not a skill's: it needs a 'name'. {told}.") from error
+    except yaml.YAMLError as error:
+        raise DataError(f"{path}: the front matter is not YAML: {error}") from error
 
 
 def hash_skill_dir(folder: Path) -> str:

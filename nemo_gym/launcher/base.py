@@ -46,6 +46,8 @@ class ServerProcess:
     pid: int = 0
     is_ready: bool = False
     has_ended: bool = False
+    log_has_ended: bool = False
+    """Whether all that it wrote has been read."""
     failure: str | None = None
     """What the process itself said about why it cannot start."""
     tail: deque[str] = field(default_factory=lambda: deque(maxlen=TAIL_LINES))

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from nemo_gym.config import HeadConfig, RunConfig, ServerConfig, bind, masked_yaml, raw_yaml
+from nemo_gym.config import HeadConfig, PortRange, RunConfig, ServerConfig, bind, masked_yaml, raw_yaml
 from nemo_gym.errors import LaunchError, PortTakenError
 from nemo_gym.launcher.base import ProcessOrder, ServerProcess, Starter
 from nemo_gym.launcher.record import write_record
@@ -27,7 +27,11 @@ from nemo_gym.launcher.watch import LineSink, Watcher
 READY_TIMEOUT_S = 120.0
 REMINDER_S = 5.0
 STOP_PATIENCE_S = 1.2
+LOG_PATIENCE_S = 0.5
 HEAD = "head_server"
+BACKLOG = 4096
+NEAR_PORTS = 20
+"""How many ports behind a taken one the head server tries."""
 
 Notice = Callable[[str], None]
 
@@ -119,16 +123,28 @@ class RunningServers:
 
     def wait_until_ready(self, timeout_s: float, *, dry_run: bool = False) -> None:
         """Return once every process has said that it is ready and its server has answered a request."""
-        started_at = time.monotonic()
-        while waiting := [process for process in self._processes if not process.is_ready]:
-            process = self._next_change(REMINDER_S)
-            if process is None:
-                names = ", ".join(each.name for each in waiting)
-                if time.monotonic() - started_at > timeout_s:
-                    raise LaunchError(f"no answer within {timeout_s:g} s from: {names}.{self._tails(waiting)}")
-                self.notice(f"waiting for {names} ({time.monotonic() - started_at:.0f} s)")
-            elif process.has_ended and not process.is_ready:
-                raise self._start_failure(process)
+        now = started_at = time.monotonic()
+        deadline, remind_at = started_at + timeout_s, started_at + REMINDER_S
+        failed: list[ServerProcess] = []
+        while waiting := [each for each in self._processes if not each.is_ready and each not in failed]:
+            names = ", ".join(each.name for each in waiting)
+            if now >= deadline:
+                raise LaunchError(
+                    f"not ready after {timeout_s:g} s: {names}. +ready_timeout_s=… gives servers longer to start."
+                    f"{self._tails(waiting)}"
+                )
+            if now >= remind_at:
+                remind_at = now + REMINDER_S
+                self.notice(f"waiting for {names} ({now - started_at:.0f} of {timeout_s:g} s)")
+            process = self._next_change(min(deadline, remind_at) - now)
+            if process is not None and process.has_ended and not dry_run:
+                raise self._failure(process)
+            if process is not None and process.has_ended and not process.is_ready:
+                # A dry run is there to find mistakes, so it goes on to find all of them.
+                failed.append(process)
+            now = time.monotonic()
+        if failed:
+            raise LaunchError("\n".join(str(self._failure(process)) for process in failed))
         if not dry_run:
             for server in self.run.servers.values():
                 _expect_answer(server.name, server.host, server.port)
@@ -137,11 +153,7 @@ class RunningServers:
         """Wait for this long, or until a server ends, which raises `LaunchError`."""
         process = self._next_change(timeout_s)
         if process is not None and process.has_ended:
-            self._settle_log(process)
-            raise LaunchError(
-                f"server '{process.name}' {self._how_it_ended(process)}, so the others are stopped too."
-                f"{self._tails([process])}"
-            )
+            raise self._failure(process)
 
     def stop(self) -> None:
         """End every process, politely for a moment, then for certain; nothing is left running."""
@@ -156,15 +168,15 @@ class RunningServers:
             self._signal_all(signal.SIGKILL)
         except LaunchError as error:
             self.notice(str(error))
-        self.starter.close()
-        self._watcher.close()
-        if self.record is not None:
-            self.record.unlink(missing_ok=True)
+        finally:
+            # Whatever interrupts the wait, a second Ctrl-C for one: nothing is left running.
+            self.starter.close()
+            self._watcher.close()
+            if self.record is not None:
+                self.record.unlink(missing_ok=True)
 
     def _bind_server(self, server: ServerConfig) -> socket.socket:
-        listener = bind(server.host, server.port, instance=server.name, port_range=self.run.port_range)
-        listener.listen(4096)
-        return listener
+        return _listen(server.host, server.port, server.name, self.run.port_range)
 
     def _note_addresses(self, listeners: Mapping[str, socket.socket], head: socket.socket | None) -> None:
         servers = {
@@ -214,13 +226,14 @@ class RunningServers:
         for process in self._alive():
             self.starter.signal(process.pid, number)
 
-    def _start_failure(self, process: ServerProcess) -> LaunchError:
-        self._settle_log(process)
+    def _failure(self, process: ServerProcess) -> LaunchError:
+        """Why this process ended, in its own words or by the last of its log."""
         if process.failure is not None:
             return LaunchError(process.failure)
-        return LaunchError(
-            f"server '{process.name}' {self._how_it_ended(process)} before it was ready.{self._tails([process])}"
-        )
+        how = self._how_it_ended(process)
+        self._settle_log(process)
+        when = ", so the others are stopped too" if process.is_ready else " before it was ready"
+        return LaunchError(f"server '{process.name}' {how}{when}.{self._tails([process])}")
 
     def _how_it_ended(self, process: ServerProcess) -> str:
         deadline = time.monotonic() + 1.0
@@ -231,8 +244,11 @@ class RunningServers:
         return f"ended with exit code {code}"
 
     def _settle_log(self, process: ServerProcess) -> None:
-        # The report closes with the process; the last lines of its log may still be on their way.
-        time.sleep(0.05)
+        # The report closes with the process; the last lines of its log may still be on their way. A process that
+        # the server started may hold the log open for longer.
+        deadline = time.monotonic() + LOG_PATIENCE_S
+        while not process.log_has_ended and time.monotonic() < deadline:
+            time.sleep(0.01)
 
     @staticmethod
     def _tails(processes: Sequence[ServerProcess]) -> str:
@@ -302,13 +318,37 @@ def _instance(server: ServerConfig, pid: int) -> dict[str, Any]:
 
 def _bind_head(head: HeadConfig, notice: Notice) -> socket.socket:
     try:
-        listener = bind(head.host, head.port, instance=HEAD)
+        return _listen(head.host, head.port, HEAD)
     except PortTakenError:
         if head.port_is_fixed:
             raise
-        listener = bind(head.host, 0, instance=HEAD)
-        notice(f"port {head.port} is taken by another run; the head server listens on {listener.getsockname()[1]}")
-    listener.listen(4096)
+    listener = _listen_near(head)
+    notice(
+        f"port {head.port} is taken, by another run perhaps: the head server listens on {listener.getsockname()[1]}. "
+        "Commands of this folder find it by themselves."
+    )
+    return listener
+
+
+def _listen_near(head: HeadConfig) -> socket.socket:
+    """A socket on one of the next ports, else on any free one."""
+    for port in range(head.port + 1, min(head.port + NEAR_PORTS, 65535) + 1):
+        with contextlib.suppress(PortTakenError):
+            return _listen(head.host, port, HEAD)
+    return _listen(head.host, 0, HEAD)
+
+
+def _listen(host: str, port: int, instance: str, port_range: PortRange | None = None) -> socket.socket:
+    listener = bind(host, port, instance=instance, port_range=port_range)
+    try:
+        listener.listen(BACKLOG)
+    except OSError as error:
+        # Two may bind a port at the same moment; only one of them listens.
+        listener.close()
+        raise PortTakenError(
+            f"{instance}: another process began to listen on port {port} of {host} at this very moment. Start again, "
+            f"or give {instance} another port."
+        ) from error
     return listener
 
 
@@ -321,7 +361,7 @@ def _expect_answer(name: str, host: str, port: int) -> None:
     try:
         connection.request("GET", "/")
         connection.getresponse().read()
-    except OSError as error:
+    except (OSError, http.client.HTTPException) as error:
         raise LaunchError(
             f"server '{name}' says that it is ready, but http://{host}:{port}/ does not answer ({error})"
         ) from error

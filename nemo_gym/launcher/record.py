@@ -23,18 +23,25 @@ class RunRecord(BaseModel):
     """Seconds since the epoch."""
 
 
-def record_dir() -> Path:
-    """A folder of this user's own, gone after a reboot."""
-    base = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir())
-    folder = base / f"nemo_gym-{os.getuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    return folder
+def record_dir() -> Path | None:
+    """A folder of this user's own, gone after a reboot; None where none can be had."""
+    for base in (os.environ.get("XDG_RUNTIME_DIR"), tempfile.gettempdir()):
+        folder = Path(base or tempfile.gettempdir()) / f"nemo_gym-{os.getuid()}"
+        with contextlib.suppress(OSError):
+            folder.mkdir(mode=0o700, exist_ok=True)
+            # In a shared folder another user may have made it first, to send our commands elsewhere.
+            if folder.stat().st_uid == os.getuid() and os.access(folder, os.W_OK | os.X_OK):
+                return folder
+    return None
 
 
-def write_record(host: str, port: int) -> Path:
+def write_record(host: str, port: int) -> Path | None:
     """Note down a run of this process; the file's path, to be removed at the run's end."""
+    folder = record_dir()
+    if folder is None:
+        return None
     record = RunRecord(pid=os.getpid(), host=host, port=port, working_dir=os.getcwd(), started_at=time.time())
-    path = record_dir() / f"{record.pid}-{port}.json"
+    path = folder / f"{record.pid}-{port}.json"
     path.write_text(record.model_dump_json(), "utf-8")
     return path
 
@@ -42,7 +49,8 @@ def write_record(host: str, port: int) -> Path:
 def live_runs() -> list[RunRecord]:
     """The runs that are up, the latest last, those of this working folder behind all others."""
     runs = []
-    for path in record_dir().glob("*.json"):
+    folder = record_dir()
+    for path in folder.glob("*.json") if folder else ():
         with contextlib.suppress(OSError, ValidationError, json.JSONDecodeError):
             record = RunRecord.model_validate_json(path.read_bytes())
             if _is_alive(record.pid):

@@ -22,7 +22,7 @@ class SpawnStarter:
         """See `Starter.start`."""
         handed = (order.listener, order.settings, order.report)
         process = subprocess.Popen(
-            [self._python, "-m", "nemo_gym.servers.child", *(str(number) for number in handed)],
+            [self._python, "-m", "nemo_gym.servers.child", str(os.getpid()), *(str(number) for number in handed)],
             pass_fds=handed,
             stdin=subprocess.DEVNULL,
             stdout=order.log,

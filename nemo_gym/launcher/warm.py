@@ -36,11 +36,13 @@ class WarmStarter:
                 # Of its own, so that Ctrl-C reaches the launcher alone, which then ends things in order.
                 start_new_session=True,
             )
+        self._has_servers = False
         self._socket = ours
         self._lock = threading.Lock()
 
     def start(self, order: ProcessOrder) -> int:
         """See `Starter.start`."""
+        self._has_servers = True
         return int(self._ask({"do": "start"}, list(order))["pid"])
 
     def signal(self, pid: int, number: signal.Signals) -> None:
@@ -56,6 +58,9 @@ class WarmStarter:
         """See `Starter.close`."""
         with self._lock:
             self._socket.close()
+        if not self._has_servers:
+            # Its imports need not be waited for.
+            self._process.kill()
         try:
             self._process.wait(2.0)
         except subprocess.TimeoutExpired:

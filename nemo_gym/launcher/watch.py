@@ -51,7 +51,8 @@ class Watcher:
         """Read what is left, then stop; a pipe that a stray grandchild keeps open is not waited for."""
         os.write(self._wake_write, b".")
         self._thread.join(patience_s)
-        for file in self._files.values():
+        files, self._files = self._files, {}
+        for file in files.values():
             file.close()
 
     def take_line(self, process: ServerProcess, line: str) -> None:
@@ -88,6 +89,7 @@ class _LogReader:
             self._rest = b""
         for line in lines:
             self._watcher.take_line(self._process, line.decode("utf-8", "replace"))
+        self._process.log_has_ended = not data
         return bool(data)
 
 

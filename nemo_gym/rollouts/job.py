@@ -92,4 +92,6 @@ class RunFiles(BaseModel):
     @property
     def prepared(self) -> Path:
         """The gathered datasets of an end-to-end run."""
-        return self.results.with_suffix("") / "preprocessed_datasets"
+        # An output without a suffix would otherwise have the name of its own folder.
+        folder = self.results.with_suffix("") if self.results.suffix else self._beside("_data")
+        return folder / "preprocessed_datasets"

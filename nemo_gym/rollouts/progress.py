@@ -16,10 +16,10 @@ class Progress:
     def __init__(self, summary: Summary, stream: TextIO = sys.stderr) -> None:
         self._stream = stream
         self._total = summary.planned
-        self._first = summary.finished
+        self._finished_earlier: int | None = None
         self._started_at = time.monotonic()
         self._next_tenth = 1
-        self._bar = _bar(self._total, summary.finished) if stream.isatty() else None
+        self._bar = _bar(self._total, stream) if stream.isatty() else None
 
     def __enter__(self) -> Self:
         if self._bar is not None:
@@ -34,6 +34,9 @@ class Progress:
 
     def advance(self, record: Record, summary: Summary) -> None:
         """One more task has ended."""
+        if self._finished_earlier is None:
+            # What an earlier run finished is known only now, and must not count for the rate.
+            self._finished_earlier = summary.finished - 1
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], completed=summary.finished, **self._words(summary))
         elif summary.finished * 10 >= self._next_tenth * self._total:
@@ -48,7 +51,7 @@ class Progress:
 
     def _words(self, summary: Summary) -> dict[str, str]:
         elapsed_s = max(time.monotonic() - self._started_at, 1e-9)
-        rate = (summary.finished - self._first) / elapsed_s
+        rate = (summary.finished - (self._finished_earlier or 0)) / elapsed_s
         left_s = (self._total - summary.finished) / rate if rate else 0.0
         mean = summary.mean_reward
         return {
@@ -65,7 +68,7 @@ def _clock(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
-def _bar(total: int, completed: int) -> Any:
+def _bar(total: int, stream: TextIO) -> Any:
     # rich takes 0.1 s to import, and only a terminal needs it.
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
@@ -76,7 +79,7 @@ def _bar(total: int, completed: int) -> Any:
         BarColumn(bar_width=None),
         MofNCompleteColumn(),
         *(TextColumn(f"{{task.fields[{field}]}}") for field in ("rate", "reward", "failures", "left")),
-        console=Console(stderr=True),
+        console=Console(file=stream),
     )
-    bar.add_task("", total=total, completed=completed, rate="", reward="", failures="", left="")
+    bar.add_task("", total=total, rate="", reward="", failures="", left="")
     return bar

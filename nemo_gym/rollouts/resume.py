@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from nemo_gym.jsonl import read_rows
+from nemo_gym.errors import ConfigError, DataError
+from nemo_gym.jsonl import read_lines
 from nemo_gym.rollouts.job import RunFiles
 from nemo_gym.schemas.rollout import (
     ATTEMPT_INDEX_KEY,
@@ -20,6 +21,8 @@ from nemo_gym.schemas.rollout import (
     TASK_INDEX_KEY,
     TERMINAL_KEY,
 )
+
+logger = logging.getLogger(__name__)
 
 MAX_ATTEMPTS_ENV_VAR = "NEMO_GYM_MAX_ROLLOUT_ATTEMPTS"
 
@@ -38,7 +41,17 @@ class TaskKey(NamedTuple):
 
 def max_attempts() -> int:
     """How often a task may fail before it is left alone."""
-    return int(os.environ.get(MAX_ATTEMPTS_ENV_VAR, "3"))
+    text = os.environ.get(MAX_ATTEMPTS_ENV_VAR) or "3"
+    if not text.isdecimal() or int(text) < 1:
+        raise ConfigError(f"{MAX_ATTEMPTS_ENV_VAR}={text}: expected a number from 1.")
+    return int(text)
+
+
+class FailedAttempt(NamedTuple):
+    """An earlier failure of a task."""
+
+    cause: str
+    is_terminal: bool
 
 
 @dataclass
@@ -46,27 +59,30 @@ class EarlierRun:
     """What an earlier run left behind."""
 
     scored: set[TaskKey] = field(default_factory=set)
-    failures: Counter[TaskKey] = field(default_factory=Counter)
+    failures: dict[TaskKey, list[FailedAttempt]] = field(default_factory=dict)
     given_up: dict[TaskKey, str] = field(default_factory=dict)
     """Tasks that are not tried again, with the cause of their last failure."""
 
     @classmethod
     def read(cls, files: RunFiles) -> EarlierRun:
-        """Read results and failures; a torn last line is cut off, so its task is run again."""
+        """Read what the run's tasks came to; a torn last line is cut off, so its task is run again.
+
+        Lines of tasks that the run does not plan are left alone.
+        """
+        limit = max_attempts()
         earlier = cls()
-        _cut_torn_line(files.results)
-        _cut_torn_line(files.failures)
-        if files.results.exists():
-            earlier.scored = {TaskKey.of(row) for row in read_rows(files.results)}
-        if files.failures.exists():
-            limit = max_attempts()
-            for row in read_rows(files.failures):
-                key = TaskKey.of(row)
-                earlier.failures[key] += 1
-                if row.get(TERMINAL_KEY) or earlier.failures[key] >= limit:
-                    earlier.given_up[key] = str(row.get(FAILURE_CLASS_KEY))
-        for key in earlier.scored:
-            earlier.given_up.pop(key, None)
+        scored = {key for key, _ in _keyed_rows(files.results)}
+        for key, row in _keyed_rows(files.failures):
+            attempt = FailedAttempt(str(row.get(FAILURE_CLASS_KEY)), bool(row.get(TERMINAL_KEY)))
+            earlier.failures.setdefault(key, []).append(attempt)
+        for key, _ in _keyed_rows(files.materialized):
+            attempts = earlier.failures.get(key, [])
+            if key in scored:
+                earlier.scored.add(key)
+            elif len(attempts) >= limit or any(attempt.is_terminal for attempt in attempts):
+                earlier.given_up[key] = attempts[-1].cause
+        if strangers := len(scored) - len(earlier.scored):
+            logger.warning("%s: %d tasks of it are not in %s", files.results, strangers, files.materialized)
         return earlier
 
     def owed(self, rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -75,9 +91,21 @@ class EarlierRun:
             key = TaskKey.of(row)
             if key in self.scored or key in self.given_up:
                 continue
-            if self.failures[key]:
-                row[ATTEMPT_INDEX_KEY] = self.failures[key]
+            if attempts := self.failures.get(key):
+                row[ATTEMPT_INDEX_KEY] = len(attempts)
             yield row
+
+
+def _keyed_rows(path: Path) -> Iterator[tuple[TaskKey, dict[str, Any]]]:
+    _cut_torn_line(path)
+    for line in read_lines(path) if path.exists() else ():
+        try:
+            yield TaskKey.of(line.row), line.row
+        except KeyError as error:
+            raise DataError(
+                f"{path}:{line.number}: no {error}, so it is not known whose rollout this is. Remove the line, or "
+                "choose another output."
+            ) from error
 
 
 def _cut_torn_line(path: Path) -> None:
@@ -89,7 +117,7 @@ def _cut_torn_line(path: Path) -> None:
         tail_start = size
         tail = b""
         while tail_start and b"\n" not in tail:
-            step = min(1 << 16, tail_start)
+            step = min(max(1 << 16, len(tail)), tail_start)
             tail_start -= step
             file.seek(tail_start)
             tail = file.read(step) + tail

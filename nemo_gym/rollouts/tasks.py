@@ -128,9 +128,9 @@ class TaskPlan:
             return str(error.args[0])
         except ValidationError as error:
             # Of a union, every branch complains; the one that read furthest is the one that was meant.
-            problem = max(error.errors(), key=lambda problem: len(problem["loc"]))
-            place = [str(part) for part in problem["loc"] if "[" not in str(part)]
-            return f"{'.'.join(['responses_create_params', *place])}: {problem['msg']}."
+            furthest = max(error.errors(), key=lambda branch: len(branch["loc"]))
+            place = [str(part) for part in furthest["loc"] if "[" not in str(part)]
+            return f"{'.'.join(['responses_create_params', *place])}: {furthest['msg']}."
         if self.settings.num_repeats_add_seed and _extra_body(prepared["responses_create_params"]) is None:
             return (
                 "num_repeats_add_seed: responses_create_params.metadata.extra_body is not a JSON object in a string."

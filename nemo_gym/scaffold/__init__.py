@@ -6,11 +6,12 @@ import keyword
 import os
 import re
 import shutil
+import unicodedata
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from nemo_gym import paths
-from nemo_gym.config.servers import RESERVED_KEYS
+from nemo_gym.config.reserved import RESERVED_KEYS
 from nemo_gym.config.suggestions import closest
 from nemo_gym.errors import DataError
 
@@ -28,7 +29,7 @@ TAKEN_NAMES = RESERVED_KEYS | {"policy_model"}
 
 SAMPLE_MODEL = "responses_api_models/sample_model/configs/sample_model.yaml"
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 
 class Scaffolded(NamedTuple):
@@ -98,7 +99,8 @@ def _problem_of(name: str) -> str | None:
 
 def _usable(text: str) -> str | None:
     """The name that `text` comes closest to; None where nothing is left of it, or what is left cannot be used."""
-    name = re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_").lstrip("0123456789_")
+    plain = unicodedata.normalize("NFKD", text.lower()).encode("ascii", "ignore").decode()
+    name = re.sub(r"[^a-z0-9]+", "_", plain).strip("_").lstrip("0123456789_")
     return name if name and _problem_of(name) is None else None
 
 
@@ -118,11 +120,9 @@ def _check_unused(name: str, root: Path) -> None:
 def _write(name: str, folder: Path) -> tuple[Path, ...]:
     partial = folder.with_name(f".{name}.{os.getpid()}.partial")
     template = TEMPLATES / TIER / TEMPLATE_NAME
-    # Caches may lie beside the template's files once it has been run in place.
-    sources = sorted(path for path in template.rglob("*") if path.suffix in TEMPLATE_SUFFIXES and path.is_file())
     written = []
     try:
-        for source in sources:
+        for source in _template_files(template):
             relative = _renamed(str(source.relative_to(template)), name)
             (partial / relative).parent.mkdir(parents=True, exist_ok=True)
             (partial / relative).write_text(_renamed(source.read_text("utf-8"), name), "utf-8")
@@ -133,6 +133,15 @@ def _write(name: str, folder: Path) -> tuple[Path, ...]:
     return tuple(sorted(written))
 
 
+def _template_files(template: Path) -> list[Path]:
+    # Once the template has been run in place, caches lie beside its own files.
+    return [
+        path
+        for path in sorted(template.rglob("*"))
+        if path.suffix in TEMPLATE_SUFFIXES and "/." not in path.relative_to(TEMPLATES).as_posix()
+    ]
+
+
 def _renamed(text: str, name: str) -> str:
     return text.replace(TEMPLATE_CLASS_NAME, class_name_of(name)).replace(TEMPLATE_NAME, name)
 
@@ -141,8 +150,8 @@ def _next_steps(name: str) -> str:
     folder = f"{TIER}/{name}"
     return "\n".join(
         [
-            f"{folder} is written: a small environment that works. Run its tests, and score its examples with a policy "
-            "that acts at random:",
+            f"{folder} is written: a small environment that works. Run its tests, and score its examples with a "
+            "policy that acts at random:",
             "",
             f"    ng_test +entrypoint={folder}",
             f'    ng_e2e_collect_rollouts "+config_paths=[{folder}/configs/{name}.yaml,{SAMPLE_MODEL}]" '

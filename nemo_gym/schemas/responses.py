@@ -107,27 +107,21 @@ class ResponseUsage(WireModel):
 UsageT = TypeVar("UsageT", bound=ResponseUsage)
 
 
-def _add(left: int | None, right: int | None) -> int | None:
-    return right if left is None else left if right is None else left + right
-
-
 def accumulate_response_usage(total: UsageT | None, additional: UsageT | None) -> UsageT | None:
-    """The two together; a side that is None counts for nothing, and neither is changed."""
+    """The two together; a side that is None counts for nothing, and neither is changed.
+
+    Every count is added up, those too that no field here names; a count that neither side knows stays None.
+    """
     if total is None or additional is None:
         return additional if total is None else total
-    return type(total)(
-        input_tokens=total.input_tokens + additional.input_tokens,
-        input_tokens_details=InputTokensDetails(
-            cached_tokens=_add(total.input_tokens_details.cached_tokens, additional.input_tokens_details.cached_tokens)
-        ),
-        output_tokens=total.output_tokens + additional.output_tokens,
-        output_tokens_details=OutputTokensDetails(
-            reasoning_tokens=_add(
-                total.output_tokens_details.reasoning_tokens, additional.output_tokens_details.reasoning_tokens
-            )
-        ),
-        total_tokens=total.total_tokens + additional.total_tokens,
-    )
+    return type(total).model_validate(_sum(total.model_dump(), additional.model_dump()))
+
+
+def _sum(left: Any, right: Any) -> Any:
+    if isinstance(left, dict) and isinstance(right, dict):
+        return {key: _sum(left.get(key), right.get(key)) for key in {**left, **right}}
+    is_count = isinstance(left, (int, float)) and isinstance(right, (int, float))
+    return left + right if is_count else right if left is None else left
 
 
 class IncompleteDetails(WireModel):

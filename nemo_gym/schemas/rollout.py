@@ -58,7 +58,7 @@ def rollout_id_of_row(row: dict[str, Any]) -> str | None:
     if explicit is None:
         key = RolloutKey.of_row(row)
         return key.rollout_id if key else None
-    if not isinstance(explicit, str) or not ROLLOUT_ID_PATTERN.match(explicit):
+    if not isinstance(explicit, str) or not ROLLOUT_ID_PATTERN.fullmatch(explicit):
         raise ValueError(f"{ROLLOUT_ID_KEY} {explicit!r} is not a rollout id: letters, digits, '.', '_' and '-' only")
     attempt = int(row.get(ATTEMPT_INDEX_KEY) or 0)
     return explicit + (f"-a{attempt}" if attempt else "")

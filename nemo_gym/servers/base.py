@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
+import logging
 import secrets
 from abc import abstractmethod
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
+from urllib.parse import quote
 
 from fastapi import FastAPI
 from pydantic import BaseModel, PrivateAttr
@@ -18,6 +21,8 @@ from nemo_gym.http.client import ServerClient
 from nemo_gym.http.correlation import rollout_context
 from nemo_gym.schemas.rollout import ROLLOUT_HEADER, ROLLOUT_ID_PATTERN
 from nemo_gym.servers.sessions import SessionMiddleware
+
+logger = logging.getLogger(__name__)
 
 ROLLOUT_PREFIX = "/ng-rollout/"
 TOKEN_CAPTURE_SEGMENT = "/training-token-capture"
@@ -73,17 +78,19 @@ class SimpleServer(BaseServer):
         """An app with sessions and the rollout's id, that calls `startup` and `aclose` at its ends."""
 
         @asynccontextmanager
-        async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        async def lifespan(app: FastAPI) -> AsyncIterator[None]:
             tasks = [asyncio.create_task(task) for task in self.background_tasks()]
-            await self.startup()
             try:
+                await self.startup()
+                # FastAPI leaves `on_event` handlers to its own lifespan, which this one replaces.
+                await _call_each(app.router.on_startup)
                 yield
+                await _call_each(app.router.on_shutdown)
             finally:
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
-                await self.aclose()
+                await _stop(tasks)
+                # Before what the author opened: a rollout's state may be made of it.
                 await self.close_owned()
+                await self.aclose()
 
         app = FastAPI(title=self.get_session_middleware_key(), lifespan=lifespan)
         self.setup_session_middleware(app)
@@ -102,6 +109,21 @@ class SimpleServer(BaseServer):
 
     async def close_owned(self) -> None:
         """Close what the base classes opened; an `aclose` of the author's own need not know of it."""
+
+
+async def _call_each(hooks: Iterable[Callable[[], Any]]) -> None:
+    for hook in hooks:
+        result = hook()
+        if inspect.isawaitable(result):
+            await result
+
+
+async def _stop(tasks: list[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+    for outcome in await asyncio.gather(*tasks, return_exceptions=True):
+        if isinstance(outcome, Exception):
+            logger.error("a background task failed", exc_info=outcome)
 
 
 class RolloutContextMiddleware:
@@ -124,11 +146,13 @@ def _from_prefix(scope: Scope) -> str | None:
     if not path.startswith(ROLLOUT_PREFIX):
         return None
     rollout_id, _, rest = path.removeprefix(ROLLOUT_PREFIX).partition("/")
-    if not ROLLOUT_ID_PATTERN.match(rollout_id):
+    if not ROLLOUT_ID_PATTERN.fullmatch(rollout_id):
         return None
-    rest = f"/{rest}".removeprefix(TOKEN_CAPTURE_SEGMENT)
+    rest = f"/{rest}"
+    if rest == TOKEN_CAPTURE_SEGMENT or rest.startswith(f"{TOKEN_CAPTURE_SEGMENT}/"):
+        rest = rest.removeprefix(TOKEN_CAPTURE_SEGMENT) or "/"
     scope["path"] = rest
-    scope["raw_path"] = rest.encode()
+    scope["raw_path"] = quote(rest).encode()
     return rollout_id
 
 
@@ -137,5 +161,5 @@ def _from_header(scope: Scope) -> str | None:
     for name, value in scope["headers"]:
         if name == wanted:
             text: str = value.decode("latin-1")
-            return text if ROLLOUT_ID_PATTERN.match(text) else None
+            return text if ROLLOUT_ID_PATTERN.fullmatch(text) else None
     return None

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, get_args, get_origin
 
 from pydantic import BaseModel
 from starlette.requests import Request
@@ -32,13 +32,19 @@ class Handler:
 
     @classmethod
     def of(cls, method: Method) -> Handler:
-        """Read a bound method's signature; annotations written as text are resolved in its module."""
+        """Read a bound method's signature; annotations written as text are resolved in its module.
+
+        Raises `TypeError` for a `SessionState` that cannot be made on first use.
+        """
         signature = inspect.signature(method, eval_str=True)
-        kinds = {name: parameter.annotation for name, parameter in signature.parameters.items()}
+        kinds = {name: _bare(parameter.annotation) for name, parameter in signature.parameters.items()}
+        states = {name: kind for name, kind in kinds.items() if _is_class_of(kind, SessionState)}
+        for name, kind in kinds.items():
+            _check_state(kind, f"{getattr(method, '__qualname__', method)}: the parameter '{name}'")
         return cls(
             method=method,
             signature=signature,
-            states={name: kind for name, kind in kinds.items() if _is_class_of(kind, SessionState)},
+            states=states,
             request_parameter=next((name for name, kind in kinds.items() if _is_class_of(kind, Request)), None),
         )
 
@@ -56,8 +62,15 @@ class Handler:
         given = dict(arguments)
         if self.request_parameter is not None:
             given[self.request_parameter] = request
+        if not self.states:
+            return await self._result(given)
+        session_id = request.session[SESSION_ID_KEY]
         for name, kind in self.states.items():
-            given[name] = store.get(request.session[SESSION_ID_KEY], kind)
+            given[name] = store.get(session_id, kind)
+        with store.in_use(session_id):
+            return await self._result(given)
+
+    async def _result(self, given: dict[str, Any]) -> Any:
         if inspect.iscoroutinefunction(self.method):
             return await self.method(**given)
         result = await asyncio.to_thread(self.method, **given)
@@ -100,6 +113,22 @@ def body_parameter(handler: Handler) -> str | None:
         (parameter.name for parameter in handler.open_parameters if _is_class_of(parameter.annotation, BaseModel)),
         None,
     )
+
+
+def _bare(annotation: Any) -> Any:
+    return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
+
+
+def _check_state(kind: Any, where: str) -> None:
+    if _is_class_of(kind, SessionState):
+        required = [name for name, field in kind.model_fields.items() if field.is_required()]
+        if required:
+            raise TypeError(
+                f"{where} is the SessionState {kind.__name__}, which is made on first use: give every field of it a "
+                f"default ({', '.join(required)})"
+            )
+    elif any(_is_class_of(_bare(each), SessionState) for each in get_args(kind)):
+        raise TypeError(f"{where} is {kind}: type it as the SessionState alone, it is always there")
 
 
 def _is_class_of(annotation: Any, base: type) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import importlib
 import json
 import os
 import signal
@@ -11,8 +13,11 @@ import sys
 import threading
 import time
 import traceback
-from typing import NamedTuple
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple, NoReturn
 
+from nemo_gym.paths import PACKAGE_DIR
 from nemo_gym.servers.head import HeadSettings, head_app
 from nemo_gym.servers.serve import (
     ProcessSettings,
@@ -22,6 +27,9 @@ from nemo_gym.servers.serve import (
     serve,
     uvicorn_config,
 )
+
+PR_SET_PDEATHSIG = 1
+PARENT_POLL_S = 0.5
 
 
 class Descriptors(NamedTuple):
@@ -34,18 +42,55 @@ class Descriptors(NamedTuple):
 
 def run_child(descriptors: Descriptors) -> int:
     """Be the server that the settings describe; the process's exit code."""
+    for descriptor in descriptors:
+        os.set_inheritable(descriptor, False)
     with os.fdopen(descriptors.settings, "rb") as pipe:
         message = json.loads(pipe.read())
     listener = socket.socket(fileno=descriptors.listener)
     report = Report(descriptors.report)
+    # The launcher takes the server for alive while the report is open; what the server forks is not the server.
+    os.register_at_fork(after_in_child=report.close)
     try:
         if message["kind"] == "head":
             return _serve_head(HeadSettings.model_validate(message["settings"]), listener, report)
         return serve(ProcessSettings.model_validate(message["settings"]), listener, report)
-    except Exception:  # noqa: BLE001
+    except SystemExit as stop:
+        return _code_of(stop)
+    except Exception as error:  # noqa: BLE001
         # The last stop before the process ends: the launcher shows this log.
-        traceback.print_exc()
+        traceback.print_exception(error.with_traceback(_authors_part(error)))
         return 1
+
+
+def leave(code: int) -> NoReturn:
+    """End this process at once: no thread that a server left running may hold it up."""
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code)
+
+
+def _code_of(stop: SystemExit) -> int:
+    if stop.code is None or isinstance(stop.code, int):
+        return stop.code or 0
+    print(stop.code, file=sys.stderr)  # noqa: T201 - as the interpreter does
+    return 1
+
+
+def _authors_part(error: Exception) -> TracebackType | None:
+    """The traceback from the author's own file on; all of it where the error is ours."""
+    frame = error.__traceback__
+    while frame is not None and _is_machinery(frame.tb_frame.f_code.co_filename):
+        frame = frame.tb_next
+    return frame or error.__traceback__
+
+
+def _is_machinery(filename: str) -> bool:
+    return (
+        filename.startswith("<frozen importlib")
+        or filename == importlib.__file__
+        or PACKAGE_DIR in Path(filename).parents
+    )
 
 
 def _serve_head(settings: HeadSettings, listener: socket.socket, report: Report) -> int:
@@ -55,10 +100,6 @@ def _serve_head(settings: HeadSettings, listener: socket.socket, report: Report)
     return 0 if server.started else 1
 
 
-PR_SET_PDEATHSIG = 1
-PARENT_POLL_S = 0.5
-
-
 def die_with_forker(parent: int) -> None:
     """Be killed by the kernel when the forking thread of `parent` ends (Linux)."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -66,23 +107,23 @@ def die_with_forker(parent: int) -> None:
         os._exit(1)
 
 
-def _die_with_parent() -> None:
+def _die_with_parent(parent: int) -> None:
     # The kernel's own signal follows the spawning thread, which may end long before its process does.
-    parent = os.getppid()
-
     def watch() -> None:
         while os.getppid() == parent:
             time.sleep(PARENT_POLL_S)
-        os._exit(1)
+        # This process leads a group of its own: what it started ends with it.
+        os.killpg(os.getpgrp(), signal.SIGKILL)
 
     threading.Thread(target=watch, name="parent watch", daemon=True).start()
 
 
-def main() -> int:
-    """A spawned child: the descriptors' numbers are on the command line, nothing else is."""
-    _die_with_parent()
-    return run_child(Descriptors(*(int(number) for number in sys.argv[1:4])))
+def main() -> NoReturn:
+    """A spawned child: its parent's pid and the descriptors' numbers are on the command line, nothing else is."""
+    parent, *descriptors = (int(number) for number in sys.argv[1:5])
+    _die_with_parent(parent)
+    leave(run_child(Descriptors(*descriptors)))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -9,6 +9,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from nemo_gym.errors import RolloutError, ServerCallError
 from nemo_gym.http.correlation import current_rollout_id
 from nemo_gym.http.problems import MEDIA_TYPE, Problem, problem_of_body
+from nemo_gym.servers.sessions import SET_COOKIE_SCOPE_KEY
 
 logger = logging.getLogger(__name__)
 
@@ -38,13 +39,10 @@ class FaultMiddleware:
             if has_started:
                 raise
             problem = Problem.of_error(self._failure(error, scope["path"]))
-            await send(
-                {
-                    "type": "http.response.start",
-                    "status": problem.status,
-                    "headers": [(b"content-type", MEDIA_TYPE.encode())],
-                }
-            )
+            headers = [(b"content-type", MEDIA_TYPE.encode())]
+            if SET_COOKIE_SCOPE_KEY in scope:
+                headers.append((b"set-cookie", scope[SET_COOKIE_SCOPE_KEY]().encode("latin-1")))
+            await send({"type": "http.response.start", "status": problem.status, "headers": headers})
             await send({"type": "http.response.body", "body": problem.model_dump_json().encode()})
 
     def _failure(self, error: Exception, path: str) -> RolloutError:

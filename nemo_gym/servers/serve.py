@@ -74,6 +74,12 @@ class Report:
         """The server cannot start, and its user can mend it."""
         self._write({"failed": message})
 
+    def close(self) -> None:
+        """Say nothing more."""
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
     def _write(self, message: dict[str, Any]) -> None:
         if self._fd is not None:
             os.write(self._fd, json.dumps(message).encode() + b"\n")
@@ -140,7 +146,7 @@ def load_module(settings: ProcessSettings) -> ModuleType:
     try:
         module = importlib.import_module(name)
     except ModuleNotFoundError as error:
-        if error.name is None or not name.startswith(error.name):
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise LaunchError(
                 f"{entrypoint}: {error}. Install what the folder needs"
                 + (f": pip install -r {settings.folder / 'requirements.txt'}" if _has_requirements(settings) else ".")
@@ -245,6 +251,8 @@ def uvicorn_config(app: ASGIApp) -> uvicorn.Config:
         lifespan="on",
         access_log=False,
         log_config=None,
+        # That a server starts and stops is the launcher's to tell, once for all of them.
+        log_level="warning",
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=1,
         backlog=4096,

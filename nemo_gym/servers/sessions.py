@@ -5,21 +5,36 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import inspect
 import logging
 import time
-from http.cookies import SimpleCookie
-from typing import Any, TypeVar
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple, TypeVar
 from uuid import uuid4
 
 import itsdangerous
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 from starlette.datastructures import MutableHeaders
+from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from nemo_gym.errors import EnvironmentFailed
 
 logger = logging.getLogger(__name__)
 
 SESSION_ID_KEY = "session_id"
 SESSION_MAX_AGE_S = 14 * 24 * 60 * 60
+SET_COOKIE_SCOPE_KEY = "nemo_gym.set_cookie"
+"""Where the scope holds a function that gives the `Set-Cookie` value, for answers made outside of the middleware."""
+
+
+class _SignedSession(NamedTuple):
+    signed: str
+    """The cookie's value as it came."""
+    data: bytes
+    """What was signed."""
+    session: dict[str, Any]
 
 
 class SessionMiddleware:
@@ -38,41 +53,47 @@ class SessionMiddleware:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        signed = self._cookie_of(scope)
-        session = self._read(signed) if signed else None
-        before = dict(session) if session is not None else None
-        session = scope["session"] = session if session is not None else {}
-        session.setdefault(SESSION_ID_KEY, uuid4().hex)
+        known = self._read(scope)
+        session: dict[str, Any] = known.session if known else {}
+        if SESSION_ID_KEY not in session:
+            session[SESSION_ID_KEY] = uuid4().hex
+        scope["session"] = session
+
+        def set_cookie() -> str:
+            value = self._written(session, known)
+            return f"{self.cookie}={value}; path=/; Max-Age={SESSION_MAX_AGE_S}; httponly; samesite=lax"
 
         async def send_with_cookie(message: Message) -> None:
             if message["type"] == "http.response.start":
-                # An unchanged session keeps its signature: signing again would cost and say nothing new.
-                value = signed if session == before else self._write(session)
-                MutableHeaders(scope=message).append(
-                    "set-cookie", f"{self.cookie}={value}; path=/; Max-Age={SESSION_MAX_AGE_S}; httponly; samesite=lax"
-                )
+                MutableHeaders(scope=message).append("set-cookie", set_cookie())
             await send(message)
 
+        scope[SET_COOKIE_SCOPE_KEY] = set_cookie
         await self.app(scope, receive, send_with_cookie)
 
-    def _cookie_of(self, scope: Scope) -> str | None:
+    def _read(self, scope: Scope) -> _SignedSession | None:
         prefix = self.cookie.encode("latin-1") + b"="
         for name, value in scope["headers"]:
             if name == b"cookie" and prefix in value:
-                jar: SimpleCookie = SimpleCookie(value.decode("latin-1"))
-                return jar[self.cookie].value if self.cookie in jar else None
+                # Unlike the standard library's parser it reads on after another server's odd cookie.
+                signed = cookie_parser(value.decode("latin-1")).get(self.cookie)
+                return self._checked(signed) if signed else None
         return None
 
-    def _read(self, signed: str) -> dict[str, Any] | None:
+    def _checked(self, signed: str) -> _SignedSession | None:
         try:
             data = self.signer.unsign(signed.encode("latin-1"), max_age=SESSION_MAX_AGE_S)
             session = json.loads(base64.b64decode(data))
         except (itsdangerous.BadSignature, ValueError):
             return None
-        return session if isinstance(session, dict) else None
+        return _SignedSession(signed, data, session) if isinstance(session, dict) else None
 
-    def _write(self, session: dict[str, Any]) -> str:
-        return self.signer.sign(base64.b64encode(json.dumps(session).encode())).decode("latin-1")
+    def _written(self, session: dict[str, Any], known: _SignedSession | None) -> str:
+        data = base64.b64encode(json.dumps(session).encode())
+        if known is not None and data == known.data:
+            # An unchanged session keeps its signature: signing again would cost and say nothing new.
+            return known.signed
+        return self.signer.sign(data).decode("latin-1")
 
 
 class SessionState(BaseModel):
@@ -85,18 +106,20 @@ class SessionState(BaseModel):
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
     async def close(self) -> None:
-        """Free what the state holds; awaited when it is dropped."""
+        """Free what the state holds; awaited when it is dropped. A plain `def` does as well."""
 
 
 StateT = TypeVar("StateT", bound=SessionState)
 
 
 class _Session:
-    __slots__ = ("states", "used_at")
+    __slots__ = ("calls", "states", "used_at")
 
     def __init__(self) -> None:
         self.states: dict[type[SessionState], SessionState] = {}
         self.used_at = time.monotonic()
+        self.calls = 0
+        """How many calls are at work on the states just now."""
 
 
 class SessionStore:
@@ -105,53 +128,82 @@ class SessionStore:
     def __init__(self, idle_s: float) -> None:
         self.idle_s = idle_s
         self._sessions: dict[str, _Session] = {}
+        self._expired: set[str] = set()
 
     def __len__(self) -> int:
         return len(self._sessions)
 
     def get(self, session_id: str, kind: type[StateT]) -> StateT:
-        """This rollout's instance of `kind`, made where there is none yet."""
-        session = self._sessions.setdefault(session_id, _Session())
+        """This rollout's instance of `kind`, made where there is none yet.
+
+        Raises `EnvironmentFailed` where the rollout had one that lay idle for too long: a fresh one would be graded
+        as if the model had done nothing.
+        """
+        if session_id in self._expired:
+            raise EnvironmentFailed(
+                f"the rollout's {kind.__name__} was dropped after lying idle for more than {self.idle_s:g} s; "
+                "raise session_idle_s in the server's config"
+            )
+        session = self._sessions.get(session_id)
+        if session is None:
+            session = self._sessions[session_id] = _Session()
         session.used_at = time.monotonic()
         state = session.states.get(kind)
         if state is None:
-            try:
-                state = session.states[kind] = kind()
-            except ValidationError as error:
-                missing = ", ".join(str(problem["loc"][0]) for problem in error.errors() if problem["loc"])
-                raise TypeError(
-                    f"{kind.__name__} is a SessionState: give every field a default ({missing})"
-                ) from error
+            state = session.states[kind] = kind()
         assert isinstance(state, kind)
         return state
 
+    @contextmanager
+    def in_use(self, session_id: str) -> Iterator[None]:
+        """Keep a rollout's states from counting as idle while a call works on them."""
+        session = self._sessions[session_id]
+        session.calls += 1
+        try:
+            yield
+        finally:
+            session.calls -= 1
+            session.used_at = time.monotonic()
+
+    def begin(self, session_id: str) -> None:
+        """A new rollout starts in this session: what expired before is none of its business."""
+        self._expired.discard(session_id)
+
     async def drop(self, session_id: str) -> bool:
         """Forget a rollout and close its states; False where nothing was kept of it."""
-        session = self._sessions.pop(session_id, None)
-        if session is None:
-            return False
-        for state in session.states.values():
-            try:
-                await state.close()
-            except Exception:
-                # One state's failure to close must not keep the others open.
-                logger.exception("closing %s of session %s failed", type(state).__name__, session_id)
-        return True
+        self._expired.discard(session_id)
+        return await self._close(session_id)
 
     async def drop_idle(self) -> int:
         """Drop what has not been used for `idle_s`, and say how many rollouts that were."""
-        oldest = time.monotonic() - self.idle_s
-        idle = [session_id for session_id, session in self._sessions.items() if session.used_at < oldest]
-        for session_id in idle:
-            await self.drop(session_id)
-        if idle:
-            logger.warning("dropped %d sessions idle for more than %g s", len(idle), self.idle_s)
-        return len(idle)
+        dropped = 0
+        for session_id, session in list(self._sessions.items()):
+            if session.calls or session.used_at >= time.monotonic() - self.idle_s:
+                continue
+            self._expired.add(session_id)
+            dropped += await self._close(session_id)
+        if dropped:
+            logger.warning("dropped %d sessions idle for more than %g s", dropped, self.idle_s)
+        return dropped
 
     async def drop_all(self) -> None:
         """Drop everything, at shutdown."""
         for session_id in list(self._sessions):
             await self.drop(session_id)
+
+    async def _close(self, session_id: str) -> bool:
+        session = self._sessions.pop(session_id, None)
+        if session is None:
+            return False
+        for state in session.states.values():
+            try:
+                closing: Any = state.close()
+                if inspect.isawaitable(closing):
+                    await closing
+            except Exception:
+                # One state's failure to close must not keep the others open.
+                logger.exception("closing %s of session %s failed", type(state).__name__, session_id)
+        return True
 
     async def reap(self) -> None:
         """Drop idle sessions for as long as the server runs."""

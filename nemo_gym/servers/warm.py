@@ -6,6 +6,7 @@ It never sees a configuration: a server's settings go through a pipe that only t
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
 import importlib
 import json
@@ -13,9 +14,11 @@ import os
 import signal
 import socket
 import sys
+import time
+from pathlib import Path
 from typing import Any
 
-from nemo_gym.servers.child import Descriptors, die_with_forker, run_child
+from nemo_gym.servers.child import Descriptors, die_with_forker, leave, run_child
 
 PRELOADED = (
     "nemo_gym.servers.agent",
@@ -27,6 +30,9 @@ PRELOADED = (
 )
 DESCRIPTORS = 4
 """Listener, settings, report and log come with every order."""
+REAP_EVERY_S = 5.0
+SWEEP_LIMIT_S = 1.5
+PR_SET_CHILD_SUBREAPER = 36
 
 
 class _WarmProcess:
@@ -37,19 +43,25 @@ class _WarmProcess:
         self.exit_codes: dict[int, int | None] = {}
 
     def run(self) -> None:
+        # What a server starts and leaves behind becomes our child, however far it went from the server's group.
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
+        self.control.settimeout(REAP_EVERY_S)
         for module in PRELOADED:
             importlib.import_module(module)
         gc.collect()
         gc.freeze()
         while True:
-            message, descriptors, _, _ = socket.recv_fds(self.control, 65536, DESCRIPTORS)
+            try:
+                message, descriptors, _, _ = socket.recv_fds(self.control, 65536, DESCRIPTORS)
+            except TimeoutError:
+                self._reap()
+                continue
             self._reap()
             if not message:
                 break
             answer = self._answer(json.loads(message), descriptors)
             self.control.send(json.dumps(answer).encode())
-        for pid in self.exit_codes:
-            _signal_group(pid, signal.SIGKILL)
+        _kill_all_children()
 
     def _answer(self, message: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
         if message["do"] == "start":
@@ -74,10 +86,7 @@ class _WarmProcess:
                 self._become_child(parent, log)
                 code = run_child(Descriptors(listener, settings, report))
             finally:
-                with contextlib.suppress(OSError, ValueError):
-                    sys.stdout.flush()
-                    sys.stderr.flush()
-                os._exit(code)
+                leave(code)
         self.exit_codes[pid] = None
         return pid
 
@@ -92,10 +101,10 @@ class _WarmProcess:
         os.close(log)
 
     def _reap(self) -> None:
-        for pid, code in self.exit_codes.items():
-            if code is None:
-                ended, status = os.waitpid(pid, os.WNOHANG)
-                if ended:
+        with contextlib.suppress(ChildProcessError):
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                pid, status = ended
+                if pid in self.exit_codes:
                     self.exit_codes[pid] = os.waitstatus_to_exitcode(status)
                     # What the server itself started must not outlive it.
                     _signal_group(pid, signal.SIGKILL)
@@ -104,6 +113,29 @@ class _WarmProcess:
 def _signal_group(pid: int, number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, number)
+
+
+def _kill_all_children() -> None:
+    """Kill the servers and, one generation after the other, whatever they started."""
+    give_up_at = time.monotonic() + SWEEP_LIMIT_S
+    while (children := _children_of(os.getpid())) and time.monotonic() < give_up_at:
+        for pid in children:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        time.sleep(0.005)
+
+
+def _children_of(parent: int) -> list[int]:
+    children = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            # pid (name) state parent …; only the name may hold blanks and brackets.
+            if int(stat.read_text(errors="replace").rpartition(")")[2].split()[1]) == parent:
+                children.append(int(stat.parent.name))
+    return children
 
 
 def main() -> None:

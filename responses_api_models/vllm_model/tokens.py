@@ -10,6 +10,7 @@ ASK_FOR_TOKENS: dict[str, Any] = {
     "return_token_ids": True,
 }
 IN_THE_MESSAGE = ("prompt_token_ids", "generation_token_ids", "generation_log_probs")
+SAID = ("content", "reasoning_content", "reasoning", "tool_calls")
 
 
 def lacks_prompt_tokens(completion: dict[str, Any]) -> bool:
@@ -37,7 +38,8 @@ def move_tokens_into_messages(completion: dict[str, Any], prompt: list[int] | No
             continue
         tokens = (logprobs or {}).get("content") or []
         generated = _token_ids_of(tokens) if token_ids is None else token_ids
-        if not shared or len(generated) != len(tokens) or None in generated:
+        is_silent = not any(message.get(name) for name in SAID)
+        if not shared or len(generated) != len(tokens) or None in generated or not (tokens or is_silent):
             raise DataError(
                 f"return_token_id_information is on, but the endpoint answered {len(shared or [])} prompt tokens, "
                 f"{len(generated)} generated ones and {len(tokens)} log-probabilities. Use an engine that answers "

@@ -104,6 +104,7 @@ def test_what_the_assistant_did_at_one_go_is_one_message():
         ([said("a"), thought("t"), said("b")], ["a", "<think>t</think>b"]),
         ([called(), said("a")], ["a"]),
         ([thought("t"), called(), thought("u"), called("2")], ["<think>t</think><think>u</think>"]),
+        ([said("a"), called(), thought("u"), called("2")], ["<think>u</think>a"]),
         ([said("")], [""]),
         ([called()], [None]),
     ],

@@ -37,6 +37,8 @@ class MyEnvironmentServer(SimpleResourcesServer):
     @tool
     async def guess_number(self, number: Annotated[int, Field(ge=1, le=10)], game: Game) -> str:
         """Guess the hidden number; the answer tells whether it is lower, higher or found."""
+        if game.is_found:
+            return "The number has been found already."
         game.guesses += 1
         if number == game.hidden_number:
             game.is_found = True

@@ -13,6 +13,11 @@ EXAMPLES = Path(__file__).parents[1] / "data" / "example.jsonl"
 pytestmark = pytest.mark.asyncio
 
 
+@pytest.fixture
+def server():
+    return make_server(MyEnvironmentServer)
+
+
 @pytest.mark.parametrize(
     ("guesses", "reward"),
     [
@@ -23,8 +28,8 @@ pytestmark = pytest.mark.asyncio
         ([], 0.0),
     ],
 )
-async def test_the_number_has_to_be_found_in_time(guesses: list[int], reward: float) -> None:
-    async with rollout(make_server(MyEnvironmentServer), hidden_number=7, max_guesses=3) as attempt:
+async def test_the_number_has_to_be_found_in_time(server, guesses, reward):
+    async with rollout(server, hidden_number=7, max_guesses=3) as attempt:
         for number in guesses:
             await attempt.call("guess_number", number=number)
         graded = await attempt.verify(reply("I am done."))
@@ -39,20 +44,20 @@ async def test_the_number_has_to_be_found_in_time(guesses: list[int], reward: fl
         (7, "7 is the hidden number."),
     ],
 )
-async def test_the_tool_tells_which_way_to_go(number: int, answer: str) -> None:
-    async with rollout(make_server(MyEnvironmentServer), hidden_number=7, max_guesses=3) as attempt:
+async def test_the_tool_tells_which_way_to_go(server, number, answer):
+    async with rollout(server, hidden_number=7, max_guesses=3) as attempt:
         assert await attempt.call("guess_number", number=number) == answer
 
 
-async def test_a_number_out_of_range_is_refused_and_counts_as_no_guess() -> None:
-    async with rollout(make_server(MyEnvironmentServer), hidden_number=7, max_guesses=1) as attempt:
+async def test_a_number_out_of_range_is_refused_and_counts_as_no_guess(server):
+    async with rollout(server, hidden_number=7, max_guesses=1) as attempt:
         assert "less than or equal to 10" in await attempt.call("guess_number", number=11)
         await attempt.call("guess_number", number=7)
         assert (await attempt.verify()).reward == 1.0
 
 
 @pytest.mark.parametrize("row", list(read_rows(EXAMPLES)))
-async def test_every_example_can_be_solved(row: dict[str, int]) -> None:
-    async with rollout(make_server(MyEnvironmentServer), **row) as attempt:
+async def test_every_example_can_be_solved(server, row):
+    async with rollout(server, **row) as attempt:
         await attempt.call("guess_number", number=row["hidden_number"])
         assert (await attempt.verify()).reward == 1.0

@@ -1,0 +1,62 @@
+"""What a dataset's metrics file says of its rows: how many, and the spread of what can be counted in them."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import orjson
+
+EXAMPLES_KEY = "Number of examples"
+PARAMS_KEY = "responses_create_params"
+
+
+def dataset_statistics(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """`Number of examples`, the spread of every number, and how many different texts a text field has."""
+    count = 0
+    numbers: dict[str, list[float]] = {name: [] for name in _counted({})}
+    texts: dict[str, list[str]] = {}
+    for row in rows:
+        count += 1
+        fields = {name: value for name, value in row.items() if name != PARAMS_KEY}
+        for name, value in {**_counted(row.get(PARAMS_KEY) or {}), **fields}.items():
+            if isinstance(value, str):
+                texts.setdefault(name, []).append(value)
+            elif isinstance(value, int | float) and not isinstance(value, bool):
+                numbers.setdefault(name, []).append(value)
+    return {
+        EXAMPLES_KEY: count,
+        **{name: _spread(values) for name, values in numbers.items()},
+        **{
+            name: {"unique_count": len(set(values)), "total_count": len(values)}
+            for name, values in texts.items()
+            if name not in numbers
+        },
+    }
+
+
+def _counted(params: Mapping[str, Any]) -> dict[str, float | None]:
+    """What is counted in a request; None where there is nothing to count."""
+    turns = params.get("input")
+    users = [item for item in turns if item.get("role") == "user"] if isinstance(turns, list) else [turns]
+    return {
+        "Number of tools": len(params["tools"]) if params.get("tools") else None,
+        "Json-dumped number of words (proxy for token count)": len(orjson.dumps(params).split()),
+        "Number of turns": len(users),
+        "Temperature": params.get("temperature"),
+    }
+
+
+def _spread(values: list[float]) -> dict[str, float]:
+    return {
+        "Total # non-null values": len(values),
+        "Average": _rounded(statistics.fmean(values) if values else 0.0),
+        "Min": _rounded(min(values, default=0.0)),
+        "Max": _rounded(max(values, default=0.0)),
+        "Standard deviation": _rounded(statistics.stdev(values) if len(values) > 1 else 0.0),
+    }
+
+
+def _rounded(value: float) -> float:
+    return round(value, 2 if abs(value) >= 1 else 3)

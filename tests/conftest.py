@@ -1,0 +1,180 @@
+"""What tests of whole commands share: a folder of environments, and the commands run in it as their user would."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sysconfig
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+import psutil
+import pytest
+
+PATIENCE_S = 30.0
+"""How long a busy machine may take for what is otherwise a matter of one second."""
+SCRIPTS = Path(sysconfig.get_path("scripts"))
+PLAIN_SERVER = """
+from nemo_gym import BaseVerifyRequest, SimpleResourcesServer
+
+
+class Plain(SimpleResourcesServer):
+    async def verify(self, body: BaseVerifyRequest) -> float:
+        return 1.0
+"""
+
+
+class Finished(NamedTuple):
+    """A command that ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Command:
+    """A command under way."""
+
+    def __init__(self, process: subprocess.Popen[bytes], outputs: Path) -> None:
+        self.process = process
+        self.pid = process.pid
+        self._outputs = outputs
+
+    @property
+    def out(self) -> str:
+        return self._outputs.with_suffix(".out").read_text()
+
+    @property
+    def err(self) -> str:
+        return self._outputs.with_suffix(".err").read_text()
+
+    def wait_for(self, text: str, timeout_s: float = PATIENCE_S) -> str:
+        """Everything printed so far, once `text` is part of it."""
+        deadline = time.monotonic() + timeout_s
+        while text not in (printed := self.out + self.err):
+            has_ended = self.process.poll() is not None
+            if (has_ended and text not in self.out + self.err) or time.monotonic() > deadline:
+                raise AssertionError(f"'{text}' was not printed, but:\n{self.out}\n{self.err}")
+            time.sleep(0.02)
+        return printed
+
+    def send(self, number: signal.Signals) -> None:
+        os.kill(self.pid, number)
+
+    def end(self, number: signal.Signals = signal.SIGINT, timeout_s: float = PATIENCE_S) -> Finished:
+        """Signal the command and wait for its end."""
+        self.send(number)
+        return self.wait(timeout_s)
+
+    def wait(self, timeout_s: float = PATIENCE_S) -> Finished:
+        return Finished(self.process.wait(timeout_s), self.out, self.err)
+
+
+class Workplace:
+    """A folder outside the repository in which a user keeps environments and runs commands."""
+
+    def __init__(self, folder: Path, runtime: Path) -> None:
+        self.folder = folder
+        self.env = {key: value for key, value in os.environ.items() if not key.startswith("NEMO_GYM")}
+        # Runs find each other by this folder; its name also marks every process that was started from here.
+        self.env |= {"XDG_RUNTIME_DIR": str(runtime), "COLUMNS": "200", "TERM": "dumb"}
+        self._started = 0
+
+    def write(self, path: str, text: str) -> Path:
+        file = self.folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+        return file
+
+    def environment(self, name: str = "plain", source: str = PLAIN_SERVER, settings: str = "") -> str:
+        """Write the folder of a resources server; the word that starts it. `settings` are lines of its block."""
+        self.write(f"resources_servers/{name}/app.py", source)
+        lines = "".join(f"\n      {line}" for line in settings.splitlines())
+        block = f"{name}:\n  resources_servers:\n    {name}:\n      entrypoint: app.py{lines}\n"
+        path = f"resources_servers/{name}/configs/{name}.yaml"
+        self.write(path, block)
+        return f"+config_paths=[{path}]"
+
+    def run(self, program: str, *words: str, timeout_s: float = PATIENCE_S, **env: str) -> Finished:
+        """Run a command to its end."""
+        return self.start(program, *words, **env).wait(timeout_s)
+
+    def start(self, program: str, *words: str, **env: str) -> Command:
+        """Start a command and let it run."""
+        self._started += 1
+        outputs = Path(self.env["XDG_RUNTIME_DIR"]) / f"{self._started}_{program}"
+        with outputs.with_suffix(".out").open("wb") as out, outputs.with_suffix(".err").open("wb") as err:
+            process = subprocess.Popen(
+                [SCRIPTS / program, *words], cwd=self.folder, env=self.env | env, stdout=out, stderr=err
+            )
+        return Command(process, outputs)
+
+    def start_servers(self, *words: str, **env: str) -> Command:
+        """`ng_run` on a free head port, once it is ready."""
+        command = self.start("ng_run", "+head_server.port=0", *words, **env)
+        command.wait_for("head server: ")
+        return command
+
+    def status(self) -> dict[str, dict[str, Any]]:
+        """What `ng_status --json` tells of each server of the run that is up, by name."""
+        return {each["config_path"]: each for each in orjson.loads(self.run("ng_status", "--json").out)}
+
+    def processes(self) -> list[psutil.Process]:
+        """Every process that was started from here and has not ended."""
+        mine = []
+        for process in psutil.process_iter():
+            with suppress(psutil.Error):
+                runtime = process.environ().get("XDG_RUNTIME_DIR")
+                if runtime == self.env["XDG_RUNTIME_DIR"] and process.status() != psutil.STATUS_ZOMBIE:
+                    mine.append(process)
+        return mine
+
+    def left_over(self, within_s: float) -> list[psutil.Process]:
+        """The processes that are still there after this time; empty as soon as there is none."""
+        deadline = time.monotonic() + within_s
+        while (left := self.processes()) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        return left
+
+
+def get(url: str, timeout_s: float = PATIENCE_S) -> Any:
+    """The JSON that a server answers."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(url, timeout=timeout_s) as answer:
+        return orjson.loads(answer.read())
+
+
+@contextmanager
+def _opened(folder: Path) -> Iterator[Workplace]:
+    home, runtime = folder / "home", folder / "runtime"
+    home.mkdir()
+    runtime.mkdir()
+    workplace = Workplace(home, runtime)
+    yield workplace
+    for process in workplace.processes():
+        with suppress(psutil.Error):
+            process.kill()
+
+
+@pytest.fixture
+def workplace(tmp_path: Path) -> Iterator[Workplace]:
+    with _opened(tmp_path) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def shared_workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workplace]:
+    """One for all tests of a module, which leave it as they found it."""
+    with _opened(tmp_path_factory.mktemp("workplace")) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def get_json() -> Any:
+    return get

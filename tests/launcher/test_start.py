@@ -1,0 +1,179 @@
+"""`ng_run` brings the servers of a config up, wherever their folders lie."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+TALKING_SERVER = """
+import os, time
+from nemo_gym import BaseVerifyRequest, SimpleResourcesServer
+
+print("a line while it is imported", flush=True)
+
+
+class Talking(SimpleResourcesServer):
+    def setup_webserver(self):
+        app = super().setup_webserver()
+
+        @app.get("/pid")
+        def pid() -> int:
+            time.sleep(0.1)
+            return os.getpid()
+
+        return app
+
+    async def verify(self, body: BaseVerifyRequest) -> float:
+        return 1.0
+"""
+STATEFUL_SERVER = """
+from nemo_gym import BaseVerifyRequest, SessionState, SimpleResourcesServer
+
+
+class Seen(SessionState):
+    count: int = 0
+
+
+class Stateful(SimpleResourcesServer):
+    async def verify(self, body: BaseVerifyRequest, seen: Seen) -> float:
+        return 1.0
+"""
+
+
+@pytest.fixture(scope="module", params=["fork", "spawn"])
+def running(request, shared_workplace):
+    """One run of two servers, forked and then spawned; what is in `(command, workplace)` holds for both."""
+    first = shared_workplace.environment("talking", TALKING_SERVER)
+    second = shared_workplace.environment("plain")
+    command = shared_workplace.start_servers(
+        first, second, f"+process_start_method={request.param}", f"+nemo_gym_log_dir=logs_{request.param}"
+    )
+    yield command, shared_workplace
+    assert command.end().code == 0
+
+
+def test_the_run_says_how_many_servers_are_ready_and_where_each_listens(running, get_json):
+    command, workplace = running
+    printed = command.out
+    assert "2 / 2 servers ready" in printed
+    for name, server in workplace.status().items():
+        row = next(line for line in printed.splitlines() if line.startswith(f"{name} "))
+        assert row.split() == [name, "resources_servers", name, server["url"], str(server["pid"])]
+        assert get_json(server["url"]) == {"status": "ok"}
+
+
+def test_each_line_of_a_log_bears_the_servers_name(running):
+    command, _ = running
+    assert "(talking) a line while it is imported\n" in command.out
+
+
+def test_the_logs_are_also_written_to_a_folder(running, request):
+    _, workplace = running
+    folder = workplace.folder / f"logs_{request.node.callspec.params['running']}"
+    assert {path.name for path in folder.iterdir()} == {"talking.log", "plain.log", "head_server.log"}
+    assert (folder / "talking.log").read_text() == "a line while it is imported\n"
+
+
+def test_the_servers_run_in_their_own_folders_with_the_packages_of_the_installation(running):
+    _, workplace = running
+    for name, server in workplace.status().items():
+        assert server["dir_path"] == str(workplace.folder / "resources_servers" / name)
+        assert os.readlink(f"/proc/{server['pid']}/cwd") == server["dir_path"]
+
+
+def test_the_head_server_tells_who_runs_and_that_all_are_ready(running, get_json):
+    command, workplace = running
+    head = re.search(r"head server: (http://\S+)", command.out).group(1)
+    assert get_json(f"{head}/readyz") == {"status": "ok", "missing": {}}
+    instances = get_json(f"{head}/server_instances")
+    assert {each["config_path"]: each["status"] for each in instances} == {"talking": "success", "plain": "success"}
+    assert {each["config_path"]: each["pid"] for each in instances} == {
+        name: server["pid"] for name, server in workplace.status().items()
+    }
+
+
+def test_environments_are_also_found_in_extra_folders(workplace):
+    workplace.environment("plain")
+    elsewhere = workplace.folder / "elsewhere"
+    elsewhere.mkdir()
+    (workplace.folder / "resources_servers").rename(elsewhere / "resources_servers")
+    config = "+config_paths=[resources_servers/plain/configs/plain.yaml]"
+    assert "there is no file resources_servers/plain/configs/plain.yaml" in workplace.run("ng_validate", config).err
+    assert workplace.run("ng_validate", config, NEMO_GYM_EXTRA_ROOTS=str(elsewhere)).out == "✓ 1 server: plain\n"
+    assert workplace.run("ng_validate", config, "--search-dir", str(elsewhere)).code == 0
+
+
+def test_two_workers_answer_on_one_address(workplace, get_json):
+    workplace.start_servers(workplace.environment("talking", TALKING_SERVER, "num_workers: 2"))
+    url = workplace.status()["talking"]["url"]
+    with ThreadPoolExecutor(8) as pool:
+        deadline = time.monotonic() + 10
+        pids = set()
+        while len(pids) < 2 and time.monotonic() < deadline:
+            pids |= set(pool.map(get_json, [f"{url}/pid"] * 8))
+    assert len(pids) == 2
+
+
+def test_two_workers_are_refused_to_a_server_that_keeps_state(workplace):
+    config = workplace.environment("stateful", STATEFUL_SERVER, "num_workers: 2")
+    finished = workplace.run("ng_run", config, "+head_server.port=0")
+    assert finished.code == 1
+    assert finished.err.startswith("Error: resources_servers/stateful/configs/stateful.yaml:5: stateful: num_workers")
+    assert "Remove num_workers, or set it to 1.\n" in finished.err
+
+
+def test_a_dry_run_builds_every_server_and_ends(workplace):
+    config = workplace.environment("talking", TALKING_SERVER)
+    finished = workplace.run("ng_run", config, "+dry_run=true")
+    assert (finished.code, finished.err) == (0, "")
+    assert finished.out.splitlines() == ["(talking) a line while it is imported", "1 server can be started"]
+
+
+def test_a_server_gets_the_port_it_asks_for(workplace, get_json):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    workplace.start_servers(workplace.environment("plain", settings=f"port: {port}"))
+    assert get_json(f"http://127.0.0.1:{port}/") == {"status": "ok"}
+
+
+def test_a_port_that_is_taken_is_told_with_its_holder(workplace):
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        port = held.getsockname()[1]
+        config = workplace.environment("plain", settings=f"port: {port}")
+        finished = workplace.run("ng_run", config, "+head_server.port=0")
+    assert finished.code == 1
+    assert f"Error: plain: port {port} on 127.0.0.1 is held by process {os.getpid()}" in finished.err
+    assert "a free one is found" in finished.err
+    assert "Traceback" not in finished.err
+
+
+def test_a_port_that_the_head_server_was_asked_to_take_is_not_replaced(workplace):
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        port = held.getsockname()[1]
+        finished = workplace.run("ng_run", workplace.environment(), f"+head_server.port={port}")
+    assert finished.code == 1
+    assert f"Error: head_server: port {port} on 127.0.0.1 is held by process" in finished.err
+
+
+def test_the_head_server_listens_on_11000_or_says_where_else(workplace):
+    config = workplace.environment()
+    command = workplace.start("ng_run", config)
+    first = _head_port(command.wait_for("head server: "))
+    assert first == 11000 or f"port 11000 is taken, by another run perhaps: the head server listens on {first}." in (
+        command.err
+    )
+    beside = workplace.start("ng_run", config)
+    second = _head_port(beside.wait_for("head server: "))
+    assert second != first
+    assert f"port 11000 is taken, by another run perhaps: the head server listens on {second}." in beside.err
+    assert command.end(signal.SIGTERM).code == beside.end(signal.SIGTERM).code == 0
+
+
+def _head_port(printed: str) -> int:
+    return int(re.search(r"head server: http://127\.0\.0\.1:(\d+)", printed).group(1))
