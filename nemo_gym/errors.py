@@ -91,6 +91,10 @@ class LaunchError(UserError):
     """A server did not come up, or went away while it was needed."""
 
 
+class SignatureError(LaunchError, TypeError):
+    """A method that its server cannot offer as it is written: as a tool, or with a state."""
+
+
 class HeadServerNotFoundError(LaunchError, ValueError):
     """No head server answers where one was looked for."""
 

@@ -4,6 +4,9 @@ server = make_server(CounterServer)
 async with rollout(server, initial_count=3) as attempt:
     await attempt.call("increment_counter", count=2)
     assert (await attempt.verify(reply("Done."), expected_count=5)).reward == 1.0
+
+agent = make_server(MyAgent, model=FakeModel([call("increment_counter", count=2), "Done."]), servers=[server])
+assert (await run(agent, initial_count=3, expected_count=5)).reward == 1.0
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from __future__ import annotations
 import inspect
 import itertools
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,21 +22,26 @@ import httpx
 import orjson
 import yaml
 from omegaconf import OmegaConf
-from pydantic import PrivateAttr
+from pydantic import PrivateAttr, ValidationError
+from starlette.types import ASGIApp
 
 from nemo_gym.config.settings import SERVER_TYPES, BaseServerConfig
-from nemo_gym.errors import DataError, ServerCallError
-from nemo_gym.http.client import ServerClient, encode_json
-from nemo_gym.http.internal import Reply
+from nemo_gym.errors import AgentFailed, DataError, EnvironmentFailed, ModelFailed, RolloutError, ServerCallError
+from nemo_gym.http.client import Address, ServerClient, encode_json
+from nemo_gym.http.internal import InternalClient, RawHeaders, Reply, Timeouts
 from nemo_gym.schemas.items import FunctionToolCall, OutputMessage, OutputText
 from nemo_gym.schemas.responses import Response
 from nemo_gym.schemas.rollout import Graded
+from nemo_gym.servers.agent import SimpleResponsesAPIAgent
 from nemo_gym.servers.base import SimpleServer
+from nemo_gym.servers.faults import FaultMiddleware
+from nemo_gym.servers.model import SimpleResponsesAPIModel
 
 ServerT = TypeVar("ServerT", bound=SimpleServer)
 
 TEST_ADDRESS: dict[str, Any] = {"host": "127.0.0.1", "port": 0}
 JSON = {"content-type": "application/json"}
+NO_ROUTE = '{"detail":"Not Found"}'
 
 
 def reply(*items: str | FunctionToolCall) -> Response:
@@ -69,36 +77,82 @@ class FakeModel:
         return next(self._replies)
 
 
+class _InProcess(InternalClient):
+    """In place of connections: apps by the names of their servers, and the model under every other name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.model: FakeModel | None = None
+        self.apps: dict[str, ASGIApp] = {}
+
+    async def request(
+        self,
+        method: str,
+        host: str,
+        port: int,
+        path: str,
+        *,
+        body: bytes = b"",
+        headers: RawHeaders = (),
+        timeouts: Timeouts | None = None,
+        uds: str | None = None,
+    ) -> Reply:
+        url = f"http://{host}{path}"
+        if host in self.apps:
+            asked = httpx.Request(method, url, content=body, headers=list(headers))
+            answer = await httpx.ASGITransport(app=self.apps[host]).handle_async_request(asked)
+            return Reply(answer.status_code, answer.headers.raw, await answer.aread(), method, url)
+        if self.model is None or path != "/v1/responses":
+            raise ServerCallError(f"{method} {path} on '{host}': this test has no such server")
+        told = self.model.answer(orjson.loads(body)).model_dump_json().encode()
+        return Reply(200, [(b"content-type", b"application/json")], told, method, url)
+
+
 class FakeClient(ServerClient):
-    """A server client whose only server is a model, whatever name it is called by."""
+    """A server client that leads to servers in this process."""
 
-    _model: FakeModel | None = PrivateAttr(default=None)
+    _connections: _InProcess = PrivateAttr(default_factory=_InProcess)
+    _servers: dict[str, SimpleServer] = PrivateAttr(default_factory=dict)
+    _own: _Running | None = PrivateAttr(default=None)
 
-    async def _send(self, server_name: str, url_path: str, method: str, **given: Any) -> Reply:
-        if self._model is None or url_path != "/v1/responses":
-            raise ServerCallError(f"{method} {url_path} on '{server_name}': this test has no such server")
-        request = orjson.loads(encode_json(given["json"]))
-        body = self._model.answer(request).model_dump_json().encode()
-        return Reply(200, [(b"content-type", b"application/json")], body, method, f"http://{server_name}{url_path}")
+    def address_of(self, server_name: str) -> Address:
+        """Its name is where a server in this process is found."""
+        return Address(server_name, 0)
 
 
-def make_server(cls: type[ServerT], *, model: FakeModel | None = None, **settings: Any) -> ServerT:
+def make_server(
+    cls: type[ServerT], *, model: FakeModel | None = None, servers: Iterable[SimpleServer] = (), **settings: Any
+) -> ServerT:
     """A server as its folder's own config describes it; `settings` replace single keys of the block.
 
-    Raises `DataError` where the folder has no config with a block for it and `settings` do not suffice.
+    It reaches `servers` by their names, and `model` by any other. Raises `DataError` where the folder has no config
+    with a block for it and `settings` do not suffice.
     """
     folder = Path(inspect.getfile(cls)).parent
     name, block = _block_of(folder)
     client = FakeClient(head_server_config=BaseServerConfig(**TEST_ADDRESS), global_config_dict=OmegaConf.create({}))
-    client._model = model
+    client._connections.model = model
+    client._servers = {_name_of(server): server for server in servers}
     kind = cls.model_fields["config"].annotation
     assert kind is not None
-    config = kind.model_validate({"entrypoint": "app.py", **block, **TEST_ADDRESS, "name": name, **settings})
+    try:
+        config = kind.model_validate({"entrypoint": "app.py", **block, **TEST_ADDRESS, "name": name, **settings})
+    except ValidationError as error:
+        problems = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+        raise DataError(
+            f"{folder / 'configs'}: the settings of {cls.__name__} do not suffice ({problems}). "
+            "Give make_server what is missing."
+        ) from error
     return cls(config=config, server_client=client)
 
 
+def _name_of(server: SimpleServer) -> str:
+    return str(getattr(server.config, "name", ""))
+
+
 def _block_of(folder: Path) -> tuple[str, dict[str, Any]]:
-    for path in sorted((folder / "configs").glob("*.yaml")):
+    # The config that bears the folder's name speaks for it; others are variants.
+    for path in sorted((folder / "configs").glob("*.yaml"), key=lambda path: (path.stem != folder.name, path)):
         for name, tiers in (yaml.safe_load(path.read_text("utf-8")) or {}).items():
             for type_ in SERVER_TYPES:
                 block = (tiers.get(type_) or {}).get(folder.name) if isinstance(tiers, dict) else None
@@ -117,19 +171,76 @@ class Attempt:
         """The tool calls made so far; `verify` without a response grades these."""
 
     async def call(self, name: str, /, **arguments: Any) -> str:
-        """Call a tool and return what the model would be told."""
+        """Call a tool and return what the model would be told. Raises `DataError` where there is no such tool."""
         self.calls.append(call(name, **arguments))
         answer = await self._client.post(f"/{name}", json=arguments)
+        if answer.status_code == 405 or (answer.status_code == 404 and answer.text == NO_ROUTE):
+            raise DataError(f"the server has no tool '{name}'")
         return answer.text
 
     async def verify(self, response: Response | None = None, **fields: Any) -> Graded:
         """The graded row; `fields` are laid over the row's own."""
         told = response if response is not None else reply(*self.calls, "Done.")
         body = {**self._row, **fields, "response": told.model_dump(mode="json")}
-        answer = await self._client.post("/verify", content=encode_json(body), headers=JSON)
+        answer = await self._client.post("/verify", content=encode_json(body))
         if answer.is_error:
             raise DataError(f"/verify answered {answer.status_code}: {answer.text}")
         return Graded.model_validate_json(answer.content)
+
+
+class _Running:
+    """A server's app between its startup and its end, shared by the rollouts that are under way on it."""
+
+    def __init__(self, server: SimpleServer) -> None:
+        self.app = server.setup_webserver()
+        self.users = 0
+        self.stack = AsyncExitStack()
+
+
+@asynccontextmanager
+async def serving(server: SimpleServer) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of a server in process, which is started for it together with the servers that it calls.
+
+    What a handler raises is raised here, with its traceback.
+    """
+    client = server.server_client
+    if not isinstance(client, FakeClient):
+        app = server.setup_webserver()
+        async with app.router.lifespan_context(app), _client_of(app) as outside:
+            yield outside
+        return
+    running = client._own = client._own or _Running(server)
+    running.users += 1
+    try:
+        if running.users == 1:
+            await _start(running, client)
+        async with _client_of(running.app) as outside:
+            yield outside
+    finally:
+        running.users -= 1
+        if running.users == 0:
+            client._own = None
+            await running.stack.aclose()
+
+
+async def _start(running: _Running, client: FakeClient) -> None:
+    for name, other in client._servers.items():
+        inside = await running.stack.enter_async_context(serving(other))
+        assert isinstance(inside._transport, httpx.ASGITransport)
+        client._connections.apps[name] = FaultMiddleware(
+            inside._transport.app, server=name, otherwise=_failure_of(other)
+        )
+    await running.stack.enter_async_context(running.app.router.lifespan_context(running.app))
+
+
+def _client_of(app: ASGIApp) -> httpx.AsyncClient:
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://server", headers=JSON)
+
+
+def _failure_of(server: SimpleServer) -> type[RolloutError]:
+    if isinstance(server, SimpleResponsesAPIAgent):
+        return AgentFailed
+    return ModelFailed if isinstance(server, SimpleResponsesAPIModel) else EnvironmentFailed
 
 
 @asynccontextmanager
@@ -138,11 +249,26 @@ async def rollout(server: SimpleServer, **row: Any) -> AsyncIterator[Attempt]:
 
     What a handler raises is raised here, with its traceback.
     """
-    full_row = {"responses_create_params": {"input": []}, **row}
-    transport = httpx.ASGITransport(app=server.setup_webserver())
-    async with httpx.AsyncClient(transport=transport, base_url="http://server") as client:
-        seeded = await client.post("/seed_session", content=encode_json(full_row), headers=JSON)
+    full_row = _full(row)
+    async with serving(server) as client:
+        seeded = await client.post("/seed_session", content=encode_json(full_row))
         if seeded.is_error:
             raise DataError(f"/seed_session answered {seeded.status_code}: {seeded.text}")
         yield Attempt(client, full_row)
         await client.post("/close_session")
+
+
+async def run(agent: SimpleServer, **row: Any) -> Graded:
+    """Run one rollout on an agent in process, as the collector would, and return the graded row.
+
+    A failed rollout is raised as what it would be recorded as.
+    """
+    async with serving(agent) as client:
+        answer = await client.post("/run", content=encode_json(_full(row)))
+    if answer.is_error:
+        raise DataError(f"/run answered {answer.status_code}: {answer.text}")
+    return Graded.model_validate_json(answer.content)
+
+
+def _full(row: dict[str, Any]) -> dict[str, Any]:
+    return {"responses_create_params": {"input": []}, **row}

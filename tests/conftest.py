@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sysconfig
@@ -53,6 +54,16 @@ class Command:
     @property
     def err(self) -> str:
         return self._outputs.with_suffix(".err").read_text()
+
+    @property
+    def head(self) -> str:
+        """The address of the head server, once the servers are ready."""
+        return re.search(r"head server: (http://[\d.:]+)", self.out).group(1)  # type: ignore[union-attr]
+
+    @property
+    def servers(self) -> dict[str, dict[str, Any]]:
+        """What the head server tells of each server, by name."""
+        return {each["config_path"]: each for each in get(f"{self.head}/server_instances")}
 
     def wait_for(self, text: str, timeout_s: float = PATIENCE_S) -> str:
         """Everything printed so far, once `text` is part of it."""
@@ -120,10 +131,6 @@ class Workplace:
         command = self.start("ng_run", "+head_server.port=0", *words, **env)
         command.wait_for("head server: ")
         return command
-
-    def status(self) -> dict[str, dict[str, Any]]:
-        """What `ng_status --json` tells of each server of the run that is up, by name."""
-        return {each["config_path"]: each for each in orjson.loads(self.run("ng_status", "--json").out)}
 
     def processes(self) -> list[psutil.Process]:
         """Every process that was started from here and has not ended."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -132,7 +133,10 @@ def test(words: list[str]) -> int:
     line = options.read(words)
     settings = settings_from(TestSettings, config.load(line.paths, line.overrides, skip_dotenv=True).plain)
     folder = _folder_of(settings.entrypoint)
-    code = subprocess.run([sys.executable, *PYTEST, str(folder / "tests")], check=False).returncode
+    # Its tests import it by name, `resources_servers.<name>.app`, from whichever root it was found in.
+    roots = os.pathsep.join(filter(None, [str(folder.parent.parent), os.environ.get("PYTHONPATH")]))
+    command = [sys.executable, *PYTEST, str(folder / "tests")]
+    code = subprocess.run(command, env={**os.environ, "PYTHONPATH": roots}, check=False).returncode
     if settings.should_validate_data:
         from nemo_gym.data.examples import check_examples
 

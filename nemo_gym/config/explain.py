@@ -140,9 +140,12 @@ def _near_misses(
     """Each misspelt key as a line of its own, and the key."""
     fields = {field.alias or name: field for name, field in model_class.model_fields.items()}
     if model_class.model_config.get("extra") != "allow":
-        unset = [name for name in fields if name not in settings]
+        # A field that is written down at its default is as good as unset: the YAML shows it to be overridden.
+        unset = [name for name, field in fields.items() if name not in settings or settings[name] == field.default]
         for key in settings:
-            meant = closest(str(key), unset, _NEAR) if key not in fields and key not in METADATA_KEYS else None
+            if key in fields or key in METADATA_KEYS:
+                continue
+            meant = closest(str(key), unset, _NEAR)
             if meant and str(key) not in model_class.model_fields:
                 where = (*path, str(key))
                 problem = f"there is no such setting. Did you mean '{meant}'?"

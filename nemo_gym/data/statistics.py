@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import statistics
 from collections.abc import Iterable, Mapping
 from typing import Any
-
-import orjson
 
 EXAMPLES_KEY = "Number of examples"
 PARAMS_KEY = "responses_create_params"
@@ -38,14 +37,19 @@ def dataset_statistics(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 def _counted(params: Mapping[str, Any]) -> dict[str, float | None]:
     """What is counted in a request; None where there is nothing to count."""
-    turns = params.get("input")
-    users = [item for item in turns if item.get("role") == "user"] if isinstance(turns, list) else [turns]
     return {
         "Number of tools": len(params["tools"]) if params.get("tools") else None,
-        "Json-dumped number of words (proxy for token count)": len(orjson.dumps(params).split()),
-        "Number of turns": len(users),
+        "Json-dumped number of words (proxy for token count)": len(json.dumps(params).split()),
+        "Number of turns": _turns(params.get("input")),
         "Temperature": params.get("temperature"),
     }
+
+
+def _turns(messages: Any) -> int | None:
+    """How often the user speaks."""
+    if isinstance(messages, list):
+        return sum(1 for message in messages if message.get("role") == "user")
+    return None if messages is None else 1
 
 
 def _spread(values: list[float]) -> dict[str, float]:

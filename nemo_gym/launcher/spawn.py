@@ -39,11 +39,17 @@ class SpawnStarter:
 
     def exit_code(self, pid: int) -> int | None:
         """See `Starter.exit_code`."""
-        return self._processes[pid].poll()
+        process = self._processes[pid]
+        was_running = process.returncode is None
+        if process.poll() is not None and was_running:
+            # What the server itself started must not outlive it.
+            self.signal(pid, signal.SIGKILL)
+        return process.returncode
 
     def close(self) -> None:
         """See `Starter.close`."""
         for pid, process in self._processes.items():
-            if process.poll() is None:
+            # Not asked whether it ended: its pid, which is its group's, stays its own until it is waited for.
+            if process.returncode is None:
                 self.signal(pid, signal.SIGKILL)
                 process.wait()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import warnings
 from abc import abstractmethod
@@ -43,7 +44,7 @@ class SimpleResponsesAPIAgent(BaseResponsesAPIAgent):
         if self.config.skip_verification:
             warnings.warn("verification was skipped, so there is nothing to aggregate", RuntimeWarning, stacklevel=2)
             return AggregateMetrics()
-        return compute_aggregate_metrics(body.verify_responses)
+        return await asyncio.to_thread(compute_aggregate_metrics, body.verify_responses)
 
     def setup_webserver(self) -> FastAPI:
         """The app with the routes of an agent server."""

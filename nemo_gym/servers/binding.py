@@ -11,6 +11,7 @@ from typing import Annotated, Any, get_args, get_origin
 from pydantic import BaseModel
 from starlette.requests import Request
 
+from nemo_gym.errors import SignatureError
 from nemo_gym.servers.sessions import SESSION_ID_KEY, SessionState, SessionStore
 
 Method = Callable[..., Any]
@@ -34,7 +35,7 @@ class Handler:
     def of(cls, method: Method) -> Handler:
         """Read a bound method's signature; annotations written as text are resolved in its module.
 
-        Raises `TypeError` for a `SessionState` that cannot be made on first use.
+        Raises `SignatureError` for a `SessionState` that cannot be made on first use.
         """
         signature = inspect.signature(method, eval_str=True)
         kinds = {name: _bare(parameter.annotation) for name, parameter in signature.parameters.items()}
@@ -123,12 +124,12 @@ def _check_state(kind: Any, where: str) -> None:
     if _is_class_of(kind, SessionState):
         required = [name for name, field in kind.model_fields.items() if field.is_required()]
         if required:
-            raise TypeError(
+            raise SignatureError(
                 f"{where} is the SessionState {kind.__name__}, which is made on first use: give every field of it a "
                 f"default ({', '.join(required)})"
             )
     elif any(_is_class_of(_bare(each), SessionState) for each in get_args(kind)):
-        raise TypeError(f"{where} is {kind}: type it as the SessionState alone, it is always there")
+        raise SignatureError(f"{where} is {kind}: type it as the SessionState alone, it is always there")
 
 
 def _is_class_of(annotation: Any, base: type) -> bool:

@@ -8,7 +8,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nemo_gym.errors import RolloutError, ServerCallError
 from nemo_gym.http.correlation import current_rollout_id
-from nemo_gym.http.problems import MEDIA_TYPE, Problem, problem_of_body
+from nemo_gym.http.problems import MEDIA_TYPE, Problem, problem_of_body, readable
 from nemo_gym.servers.sessions import SET_COOKIE_SCOPE_KEY
 
 logger = logging.getLogger(__name__)
@@ -55,4 +55,5 @@ class FaultMiddleware:
             logger.warning("%s failed (rollout %s): %s", path, current_rollout_id(), error)
             return told.to_error() if told else self.otherwise(str(error), server=self.server)
         logger.exception("%s failed (rollout %s)", path, current_rollout_id(), exc_info=error)
-        return self.otherwise(f"{self.server}: {path} raised {error!r}; its log has the traceback", server=self.server)
+        raised = readable(repr(error).encode("utf-8", "replace"))
+        return self.otherwise(f"{self.server}: {path} raised {raised}; its log has the traceback", server=self.server)

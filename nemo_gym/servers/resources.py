@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import Any, ClassVar
+from functools import wraps
+from typing import Any, ClassVar, SupportsFloat
 
 import orjson
 from fastapi import FastAPI
 from pydantic import PrivateAttr
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
 from nemo_gym.config.settings import BaseResourcesServerConfig
 from nemo_gym.errors import EnvironmentFailed
@@ -23,7 +24,7 @@ from nemo_gym.schemas.rollout import (
     ReverifyMode,
 )
 from nemo_gym.servers.base import SimpleServer
-from nemo_gym.servers.binding import Handler, endpoint_of
+from nemo_gym.servers.binding import REQUEST_PARAMETER, Handler, endpoint_of
 from nemo_gym.servers.sessions import SESSION_ID_KEY, SessionStore
 from nemo_gym.servers.tools import Tool, add_tool_routes, tools_of
 
@@ -99,36 +100,59 @@ class SimpleResourcesServer(AggregateMetricsMixin, BaseResourcesServer):
 
     def _seed_endpoint(self) -> Any:
         async def finish(_: Request, result: Any) -> Any:
-            return BaseSeedSessionResponse() if result is None else result
+            return JSONResponse({}) if result is None else result
 
         handler = Handler.of(self.seed_session)
         returns = handler.signature.return_annotation
         is_silent = returns in (None, handler.signature.empty)
-        return endpoint_of(handler, self.sessions, finish=finish, returns=Any if is_silent else returns)
+        seed = endpoint_of(handler, self.sessions, finish=finish, returns=Any if is_silent else returns)
+
+        @wraps(seed)
+        async def begin(**arguments: Any) -> Any:
+            request = arguments[handler.request_parameter or REQUEST_PARAMETER]
+            session_id = request.session[SESSION_ID_KEY]
+            self.sessions.begin(session_id)
+            try:
+                return await seed(**arguments)
+            except BaseException:
+                # The agent is not told of a session that failed to begin, so it cannot close it.
+                await self.sessions.drop(session_id)
+                raise
+
+        return begin
 
     def _verify_endpoint(self) -> Any:
         async def finish(request: Request, result: Any) -> Any:
             await self.sessions.drop(request.session[SESSION_ID_KEY])
-            if isinstance(result, BaseVerifyResponse):
-                self._check_reward(result.reward)
             if isinstance(result, Graded):
-                added = result.model_dump(mode="json", exclude={"responses_create_params", "response"})
-                return await _echo(request, added)
-            if isinstance(result, (int, float)):
-                return await _echo(request, {"reward": self._check_reward(result)})
+                added = result.model_dump(mode="json", exclude={"responses_create_params", "response", "reward"})
+                return await _echo(request, {**added, "reward": self._finite(result.reward)})
+            if isinstance(result, BaseVerifyResponse):
+                self._finite(result.reward)
+            elif isinstance(result, SupportsFloat):
+                return await _echo(request, {"reward": self._finite(result)})
+            elif result is None:
+                raise EnvironmentFailed(
+                    f"{self.config.name}: verify returned nothing; it returns a number or a BaseVerifyResponse",
+                    server=self.config.name,
+                )
             return result
 
         handler = Handler.of(self.verify)
         returns = handler.signature.return_annotation
-        is_plain = returns in (float, int, bool, None, handler.signature.empty)
-        return endpoint_of(handler, self.sessions, finish=finish, returns=BaseVerifyResponse if is_plain else returns)
+        if returns in (float, int, bool):
+            returns = BaseVerifyResponse
+        elif returns in (None, handler.signature.empty):
+            returns = Any
+        return endpoint_of(handler, self.sessions, finish=finish, returns=returns)
 
-    def _check_reward(self, reward: float) -> float:
-        if not math.isfinite(reward):
+    def _finite(self, reward: SupportsFloat) -> float:
+        number = float(reward)
+        if not math.isfinite(number):
             raise EnvironmentFailed(
-                f"{self.config.name}: verify gave the reward {reward}, which is not finite", server=self.config.name
+                f"{self.config.name}: verify gave the reward {number}, which is not finite", server=self.config.name
             )
-        return float(reward)
+        return number
 
 
 async def _echo(request: Request, added: dict[str, Any]) -> Response:

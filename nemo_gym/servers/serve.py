@@ -24,7 +24,7 @@ from starlette.types import ASGIApp
 
 from nemo_gym.config import Origin, check_settings
 from nemo_gym.config.settings import BaseServerConfig, ServerType
-from nemo_gym.errors import ConfigError, LaunchError, UserError
+from nemo_gym.errors import ConfigError, LaunchError, SignatureError, UserError
 from nemo_gym.http.client import ServerClient
 from nemo_gym.http.problems import FAILURE_OF_TIER
 from nemo_gym.servers.base import SimpleServer
@@ -126,7 +126,7 @@ def build_app(server: SimpleServer, settings: ProcessSettings) -> ASGIApp:
     """The server's app with liveness, inside the layer that answers for failures."""
     try:
         app = server.setup_webserver()
-    except TypeError as error:
+    except SignatureError as error:
         raise LaunchError(f"{settings.folder / settings.entrypoint}: {error}") from error
     server.setup_liveness(app)
     app.add_middleware(FaultMiddleware, server=settings.name, otherwise=FAILURE_OF_TIER[settings.type])

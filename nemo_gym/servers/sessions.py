@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import json
 import inspect
+import json
 import logging
 import time
 from collections.abc import Iterator

@@ -7,34 +7,39 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar, overload
+from functools import cached_property
+from typing import Annotated, Any, TypeVar, overload
 
 import orjson
 from fastapi import FastAPI
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, ValidationError, create_model
+from pydantic.fields import FieldInfo
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from nemo_gym.errors import ToolError
+from nemo_gym.errors import SignatureError, ToolError
 from nemo_gym.servers.binding import Handler
+from nemo_gym.servers.json_schema import type_words, without_titles
 from nemo_gym.servers.sessions import SessionStore
 
 MethodT = TypeVar("MethodT", bound=Callable[..., Any])
 
 RESERVED_NAMES = frozenset({
-    "verify", "seed_session", "close_session", "aggregate_metrics", "reverify_mode", "tools", "mcp", "run",
-    "docs", "redoc", "openapi", "livez", "readyz", "healthz", "health", "stats", "metrics",
+    "verify", "seed_session", "close_session", "aggregate_metrics", "reverify_mode", "tools", "mcp",
 })  # fmt: skip
-"""Routes of a resources server that are not tools: no tool may be called so, and no model may reach them."""
+"""Routes of a resources server that are not tools: no tool may be called so, and no model may reach them.
 
-NAME_PATTERN = re.compile(r"^[A-Za-z0-9_-]{1,64}$")
+Liveness and documentation are GET only; a tool of such a name has the POST route to itself.
+"""
+
+NAME_PATTERN = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 _MARK = "__nemo_gym_tool__"
 
 
 def is_callable_name(name: str) -> bool:
     """Whether a model may ask for a tool of this name: one path segment, and not a route of the server's own."""
-    return NAME_PATTERN.match(name) is not None and name not in RESERVED_NAMES
+    return NAME_PATTERN.fullmatch(name) is not None and name not in RESERVED_NAMES
 
 
 @overload
@@ -73,27 +78,40 @@ class Tool:
 
     @classmethod
     def of(cls, method: Callable[..., Any], *, name: str, description: str | None = None) -> Tool:
-        """Read a method's signature and docstring. `TypeError` says what cannot be a tool, and why."""
-        where = f"{getattr(method, '__qualname__', method)}"
+        """Read a method's signature and docstring. `SignatureError` says what cannot be a tool, and why."""
+        where = f"@tool {getattr(method, '__qualname__', method)}"
+        if name in RESERVED_NAMES:
+            raise SignatureError(
+                f"{where}: '{name}' is a route of every resources server; give the tool another name: "
+                '@tool(name="…")'
+            )
         if not is_callable_name(name):
-            raise TypeError(f"@tool {where}: '{name}' cannot be a tool's name: it is reserved, or not a single word")
+            raise SignatureError(
+                f"{where}: '{name}' is not a tool's name: letters, digits, '_' and '-' only, 64 at most"
+            )
         handler = Handler.of(method)
         fields: dict[str, Any] = {}
         for parameter in handler.open_parameters:
-            if parameter.annotation is inspect.Parameter.empty:
-                raise TypeError(f"@tool {where}: give the argument '{parameter.name}' a type")
             if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
-                raise TypeError(f"@tool {where}: '*{parameter.name}' has no schema; name each argument")
-            default = ... if parameter.default is inspect.Parameter.empty else parameter.default
+                raise SignatureError(f"{where}: '{parameter}' has no schema; name each argument")
+            if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
+                raise SignatureError(f"{where}: arguments come by name; remove the '/' behind '{parameter.name}'")
+            if parameter.annotation is inspect.Parameter.empty:
+                raise SignatureError(f"{where}: give the argument '{parameter.name}' a type")
             # Declared under a safe name: an argument called `schema` or `_id` must not meet pydantic's own.
-            fields[f"arg_{parameter.name}"] = (parameter.annotation, _with_alias(default, parameter.name))
-        arguments = create_model(f"{name}_arguments", __config__=ConfigDict(extra="forbid"), **fields)
-        return cls(name, description or inspect.getdoc(method) or "", handler, arguments)
+            fields[f"arg_{parameter.name}"] = _field_of(parameter)
+        try:
+            arguments = create_model(f"{name}_arguments", __config__=ConfigDict(extra="forbid"), **fields)
+            made = cls(name, description or inspect.getdoc(method) or "", handler, arguments)
+            assert made.parameters
+        except PydanticUserError as error:
+            raise SignatureError(f"{where}: the arguments have no JSON Schema: {error.message}") from error
+        return made
 
-    @property
+    @cached_property
     def parameters(self) -> dict[str, Any]:
         """The JSON Schema of the arguments."""
-        schema: dict[str, Any] = _without_titles(self.arguments.model_json_schema())
+        schema: dict[str, Any] = without_titles(self.arguments.model_json_schema())
         schema.setdefault("properties", {})
         schema.setdefault("required", [])
         return schema
@@ -131,8 +149,9 @@ class Tool:
         return _answer(result)
 
     def _refusal(self, problem: str) -> Response:
+        required, shared = self.parameters["required"], self.parameters.get("$defs", {})
         expected = ", ".join(
-            f"{name} ({_type_words(schema)}{'' if name in self.parameters['required'] else ', optional'})"
+            f"{name} ({type_words(schema, shared)}{'' if name in required else ', optional'})"
             for name, schema in self.parameters["properties"].items()
         )
         return PlainTextResponse(
@@ -141,15 +160,31 @@ class Tool:
 
 
 def tools_of(server: object) -> list[Tool]:
-    """The `@tool` methods of a server, in the order of their definition, base classes first."""
-    found: dict[str, Tool] = {}
+    """The `@tool` methods of a server, in the order of their definition, base classes first.
+
+    A method that replaces a base class's tool stays one, under the same name unless it is marked anew.
+    """
+    marks: dict[str, Any] = {}
     for cls in reversed(type(server).__mro__):
-        for attribute, value in vars(cls).items():
-            mark = getattr(value, _MARK, None)
-            if mark is not None:
-                method = getattr(server, attribute)
-                found[mark["name"]] = Tool.of(method, name=mark["name"], description=mark["description"])
+        marks |= {attribute: value for attribute, value in vars(cls).items() if hasattr(value, _MARK)}
+    found: dict[str, Tool] = {}
+    for attribute, value in marks.items():
+        mark, method = getattr(value, _MARK), getattr(server, attribute)
+        _check_hides_nothing(type(server), attribute)
+        each = Tool.of(method, name=mark["name"], description=mark["description"])
+        if each.name in found:
+            raise SignatureError(f"{type(server).__name__} has two tools called '{each.name}'; rename one")
+        found[each.name] = each
     return list(found.values())
+
+
+def _check_hides_nothing(cls: type, attribute: str) -> None:
+    for base in cls.__mro__:
+        if base.__module__.startswith("nemo_gym.") and attribute in vars(base):
+            raise SignatureError(
+                f"@tool {cls.__name__}.{attribute}: this method would take the place of {base.__name__}.{attribute}; "
+                f'call it otherwise and keep the tool\'s name: @tool(name="{attribute}")'
+            )
 
 
 def add_tool_routes(app: FastAPI, tools: Sequence[Tool], store: SessionStore) -> None:
@@ -201,23 +236,11 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"a tool returned a {type(value).__name__}, which is not JSON")
 
 
-def _with_alias(default: Any, name: str) -> Any:
-    return Field(default, alias=name)
-
-
-def _without_titles(schema: Any) -> Any:
-    """A schema without the titles that pydantic makes up; a property named `title` stays."""
-    if isinstance(schema, list):
-        return [_without_titles(entry) for entry in schema]
-    if not isinstance(schema, dict):
-        return schema
-    return {
-        key: {name: _without_titles(each) for name, each in value.items()}
-        if key in ("properties", "$defs")
-        else _without_titles(value)
-        for key, value in schema.items()
-        if not (key == "title" and isinstance(value, str))
-    }
+def _field_of(parameter: inspect.Parameter) -> tuple[Any, Any]:
+    if isinstance(parameter.default, FieldInfo):
+        return Annotated[parameter.annotation, parameter.default], Field(alias=parameter.name)
+    default = ... if parameter.default is inspect.Parameter.empty else parameter.default
+    return parameter.annotation, Field(default, alias=parameter.name)
 
 
 def _explain(problem: Any) -> str:
@@ -227,13 +250,3 @@ def _explain(problem: Any) -> str:
     if problem["type"] == "missing":
         return f"'{place}' is missing"
     return f"'{place}': {problem['msg']} (found {problem['input']!r:.80})"
-
-
-def _type_words(schema: dict[str, Any]) -> str:
-    if "enum" in schema:
-        return "one of " + ", ".join(repr(value) for value in schema["enum"])
-    if "anyOf" in schema:
-        return " or ".join(_type_words(each) for each in schema["anyOf"])
-    if schema.get("type") == "array":
-        return f"array of {_type_words(schema.get('items', {}))}"
-    return str(schema.get("type", "object" if "$ref" in schema else "any"))

@@ -11,12 +11,9 @@ HAND_IN = "extract_synonym_values"
 
 
 class MultiStepVerifyRequest(BaseVerifyRequest):
-    """The row's ground truth: the synonyms with their values, and the word itself, which is a trap."""
+    """The row's ground truth: the synonyms' values, and that of the word itself, which is a trap."""
 
-    id: int
-    expected_synonyms: list[str]
     expected_synonym_values: list[int]
-    minefield_label: str
     minefield_label_value: int
 
 
@@ -44,6 +41,7 @@ class MultiStepServer(SimpleResourcesServer):
         handed_in = last_hand_in(body.response)
         values = handed_in or []
         is_right = handed_in == expected
+        is_complete = handed_in is not None and sorted(values) == sorted(expected)
         trap = body.minefield_label_value
         return BaseVerifyResponse.grade(
             body,
@@ -53,7 +51,7 @@ class MultiStepServer(SimpleResourcesServer):
             set_overlap=overlap(values, expected),
             # Where a synonym happens to have the word's own value, handing it in is no mistake.
             original_term_minefield_hit=trap in values and trap not in expected,
-            order_instruction_following_failure=not is_right and sorted(values) == sorted(expected),
+            order_instruction_following_failure=is_complete and not is_right,
         )
 
 

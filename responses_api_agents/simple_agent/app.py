@@ -1,5 +1,7 @@
 """The plain agent: model and tools in turn until the model answers, then the reward."""
 
+from collections.abc import Awaitable, Container
+from http.cookies import SimpleCookie
 from typing import Any, Literal
 
 import orjson
@@ -23,7 +25,9 @@ from nemo_gym import (
     failure_of_reply,
     get_response_json,
 )
-from responses_api_agents.simple_agent.conversation import Conversation, Cookies, cookies_of
+from responses_api_agents.simple_agent.conversation import Conversation, Cookies, cookies_of, values_of
+
+NO_SUCH_ROUTE = (404, 405)
 
 
 class SimpleAgentConfig(BaseResponsesAPIAgentConfig):
@@ -77,15 +81,16 @@ class SimpleAgent(SimpleResponsesAPIAgent):
         session = cookies_of(seeded) or dict(request.cookies)
         try:
             conversation = await self._respond(request, body.responses_create_params, row, session)
+            answered = {**row, "response": conversation.response}
+            if not self.config.skip_verification:
+                verified = await self._call("/verify", answered, conversation.session)
+                return Response(verified.body, media_type="application/json")
         except BaseException:
             await self._close(session)
             raise
-        if self.config.skip_verification:
-            await self._close(session)
-            graded = {"reward": self.config.skip_verification_reward, "verification_skipped": True}
-            return _json({**row, "response": conversation.response, **graded})
-        verified = await self._call("/verify", {**row, "response": conversation.response}, conversation.session)
-        return Response(verified.body, media_type="application/json")
+        await self._close(conversation.session)
+        graded = {"reward": self.config.skip_verification_reward, "verification_skipped": True}
+        return Response(orjson.dumps({**answered, **graded}), media_type="application/json")
 
     async def aggregate_metrics(self, body: AggregateMetricsRequest) -> AggregateMetrics:
         """What the resources server makes of all graded rollouts."""
@@ -104,9 +109,15 @@ class SimpleAgent(SimpleResponsesAPIAgent):
         if type(self).responses is SimpleAgent.responses:
             return await self._converse(row["responses_create_params"], session)
         # A subclass has its own way to answer: it is called as its route would be, without the detour over HTTP.
-        inner = Request({**request.scope, "headers": [(b"cookie", "; ".join(map("=".join, session.items())).encode())]})
-        answered = await self.responses(inner, Response(), params)
-        return Conversation(response=answered.model_dump(mode="json"), session=session)
+        inner = Request(
+            {**request.scope, "headers": [(b"cookie", "; ".join(map("=".join, session.items())).encode())]}
+        )
+        told = Response()
+        answered = await self.responses(inner, told, params)
+        jar: SimpleCookie = SimpleCookie(
+            "; ".join(value.split(";")[0] for value in told.headers.getlist("set-cookie"))
+        )
+        return Conversation(response=answered.model_dump(mode="json"), session=session | values_of(jar))
 
     async def _converse(self, params: dict[str, Any], session: Cookies) -> Conversation:
         tools = params.get("tools") or await self._tools_of_server()
@@ -125,18 +136,23 @@ class SimpleAgent(SimpleResponsesAPIAgent):
 
     async def _tools_of_server(self) -> list[dict[str, Any]]:
         if self._server_tools is None:
-            reply = await self.server_client.get(self.config.resources_server.name, "/tools")
-            # Folders written without `@tool` have no such list; their rows carry the tools.
+            server = self.config.resources_server.name
+            reply = await self._answer(self.server_client.get(server, "/tools"), "/tools", tolerates=NO_SUCH_ROUTE)
+            # A server that is not built on the base class has no such list; its rows carry the tools.
             self._server_tools = await get_response_json(reply) if reply.ok else []
         return self._server_tools
 
     async def _call(self, path: str, body: dict[str, Any], cookies: Cookies) -> Any:
         server = self.config.resources_server.name
+        return await self._answer(self.server_client.post(server, path, json=body, cookies=cookies), path)
+
+    async def _answer(self, call: Awaitable[Any], path: str, tolerates: Container[int] = ()) -> Any:
+        server = self.config.resources_server.name
         try:
-            reply = await self.server_client.post(server, path, json=body, cookies=cookies)
+            reply = await call
         except ServerCallError as error:
             raise EnvironmentFailed(str(error), server=server) from error
-        if not reply.ok:
+        if not reply.ok and reply.status not in tolerates:
             raise failure_of_reply(
                 reply.status, await reply.read(), server=server, during=path, otherwise=EnvironmentFailed
             )
@@ -148,10 +164,6 @@ class SimpleAgent(SimpleResponsesAPIAgent):
         except ServerCallError:
             # The server forgets an idle session by itself; what failed the rollout is the news.
             return
-
-
-def _json(content: dict[str, Any]) -> Response:
-    return Response(orjson.dumps(content), media_type="application/json")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass, field
+from http.cookies import SimpleCookie
 from typing import Any
 
 import orjson
@@ -23,7 +24,12 @@ Cookies = dict[str, str]
 
 def cookies_of(reply: Any) -> Cookies:
     """The cookies that a reply sets, by name."""
-    return {name: morsel.coded_value for name, morsel in reply.cookies.items()}
+    return values_of(reply.cookies)
+
+
+def values_of(jar: SimpleCookie) -> Cookies:
+    """The cookies of a jar as they are sent, by name."""
+    return {name: morsel.coded_value for name, morsel in jar.items()}
 
 
 @dataclass
@@ -36,6 +42,8 @@ class Conversation:
     model_cookies: Cookies = field(default_factory=dict)
     response: dict[str, Any] = field(default_factory=dict)
     """The last reply of the model with the output of all turns and the usage of all calls."""
+    _last: NeMoGymResponse | None = None
+    """The same reply, checked, with the usage of all calls."""
 
     async def ask(self, client: ServerClient, model: str) -> list[dict[str, Any]]:
         """Let the model take a turn; the calls it wants answered, none where the conversation has ended."""
@@ -50,11 +58,12 @@ class Conversation:
             raise failure_of_reply(reply.status, body, server=model, during="/v1/responses", otherwise=ModelFailed)
         self.model_cookies |= cookies_of(reply)
         turn, checked = _read_turn(body, model)
-        usage = accumulate_response_usage(_usage_of(self.response), checked.usage)
+        checked.usage = accumulate_response_usage(self._last.usage if self._last else None, checked.usage)
+        self._last = checked
         self.response = {
             **turn,
             "output": [*said, *turn["output"]],
-            "usage": usage.model_dump(mode="json") if usage else None,
+            "usage": checked.usage.model_dump(mode="json") if checked.usage else None,
         }
         if checked.incomplete_details is not None:
             return []
@@ -63,14 +72,18 @@ class Conversation:
     async def act(
         self, client: ServerClient, resources_server: str, calls: list[dict[str, Any]], *, tells_faults: bool
     ) -> None:
-        """Answer the calls of one turn, all at the same time."""
+        """Answer the calls of one turn, all at the same time; one that fails is raised once all have ended."""
         answers = await asyncio.gather(
-            *(self._answer(client, resources_server, call, tells_faults=tells_faults) for call in calls)
+            *(self._answer(client, resources_server, call, tells_faults=tells_faults) for call in calls),
+            # No call may still be at work when a failed rollout's session is closed.
+            return_exceptions=True,
         )
-        self.response["output"].extend(
-            {"type": "function_call_output", "call_id": call["call_id"], "output": answer}
-            for call, answer in zip(calls, answers, strict=True)
-        )
+        for call, answer in zip(calls, answers, strict=True):
+            if isinstance(answer, BaseException):
+                raise answer
+            self.response["output"].append(
+                {"type": "function_call_output", "call_id": call["call_id"], "output": answer}
+            )
 
     async def _answer(
         self, client: ServerClient, resources_server: str, call: dict[str, Any], *, tells_faults: bool
@@ -108,10 +121,6 @@ def _read_turn(body: bytes, model: str) -> tuple[dict[str, Any], NeMoGymResponse
         return turn, NeMoGymResponse.model_validate(turn)
     except (orjson.JSONDecodeError, ValidationError) as error:
         raise ModelFailed(f"{model}: the answer is not a response: {error}", server=model) from error
-
-
-def _usage_of(response: dict[str, Any]) -> Any:
-    return NeMoGymResponse.model_validate({**response, "output": []}).usage if response.get("usage") else None
 
 
 def _invalid(problem: str) -> str:

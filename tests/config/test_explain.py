@@ -48,7 +48,7 @@ def problems(**settings):
         {"entrypoint": "app.py", "verified": True, "verified_url": "x", "description": "x", "value": "x"},
         {"entrypoint": "app.py", "license": "MIT", "domain": "math", "datasets": [], "something": {"else": 1}},
         {"entrypoint": "app.py", "top_k": 3},
-        {"entrypoint": "app.py", "temperature": 1, "temperatures": 2},
+        {"entrypoint": "app.py", "temperature": 1, "temperatures": 2},  # a field that is set is not meant
         {"entrypoint": "app.py", "params": {"temperatur": 1}},
         {"entrypoint": "app.py", "host": "x", "port": 3, "name": "w"},
     ],
@@ -104,3 +104,9 @@ def test_a_setting_that_is_not_allowed_is_told_with_a_suggestion():
         refused.value, block="collect", origins={"limt": Origin("command line: +limt=3", 0)}, known=["limit"]
     )
     assert text == "command line: +limt=3: collect.limt: there is no such setting. Did you mean 'limit'?"
+
+
+def test_a_misspelt_override_of_a_field_that_the_yaml_shows_at_its_default_is_told():
+    assert problems(entrypoint="app.py", temperature=0.0, temperatur=1.0) == [
+        f"a.yaml:4: {BLOCK}.temperatur: there is no such setting. Did you mean 'temperature'?"
+    ]

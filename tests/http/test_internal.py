@@ -485,6 +485,24 @@ async def test_a_connection_closed_while_the_event_loop_was_busy_is_not_used():
 
 
 @on_both_loops
+async def test_a_connection_older_than_the_idle_limit_is_not_used_even_where_the_server_keeps_it(server):
+    async with InternalClient(idle_s=0.05) as client:
+        await ask(client, server, "/echo")
+        time.sleep(0.1)  # noqa: ASYNC251 - so that no timer has come to close it
+        await ask(client, server, "/echo")
+    assert server.connections == 2
+
+
+@on_both_loops
+async def test_a_connection_older_than_the_idle_limit_is_not_used_even_where_the_server_keeps_it(server):
+    async with InternalClient(idle_s=0.05) as client:
+        await ask(client, server, "/echo")
+        time.sleep(0.1)  # noqa: ASYNC251 - so that no timer has come to close it
+        await ask(client, server, "/echo")
+    assert server.connections == 2
+
+
+@on_both_loops
 async def test_an_answer_that_nobody_asked_for_is_never_taken_for_the_next_one(server):
     async with InternalClient() as client:
         for path in ("/surplus", "/afterthought"):
@@ -520,6 +538,22 @@ async def test_cancelling_a_request_closes_its_connection_and_no_other(server):
         assert (await ask(client, server, "/echo", "POST", body=b"clean")).body == b"clean"
         assert (await beside).body == b"at last"
     assert server.connections == 3
+
+
+@on_both_loops
+async def test_a_cancelled_request_gives_up_its_place_at_once(server):
+    async with InternalClient(max_connections=1) as client:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(ask(client, server, "/silent"), 0.05)
+        assert (await asyncio.wait_for(ask(client, server, "/echo", "POST", body=b"mine"), 1)).body == b"mine"
+
+
+@on_both_loops
+async def test_a_cancelled_request_gives_up_its_place_at_once(server):
+    async with InternalClient(max_connections=1) as client:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(ask(client, server, "/silent"), 0.05)
+        assert (await asyncio.wait_for(ask(client, server, "/echo", "POST", body=b"mine"), 1)).body == b"mine"
 
 
 @on_both_loops

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import socket
 import time
@@ -61,10 +60,12 @@ def running(request, shared_workplace):
 def test_the_run_says_how_many_servers_are_ready_and_where_each_listens(running, get_json):
     command, workplace = running
     printed = command.out
+    assert command.servers.keys() == {"talking", "plain"}
     assert "2 / 2 servers ready" in printed
-    for name, server in workplace.status().items():
+    for name, server in command.servers.items():
         row = next(line for line in printed.splitlines() if line.startswith(f"{name} "))
         assert row.split() == [name, "resources_servers", name, server["url"], str(server["pid"])]
+        assert server["dir_path"] == str(workplace.folder / "resources_servers" / name)
         assert get_json(server["url"]) == {"status": "ok"}
 
 
@@ -80,22 +81,13 @@ def test_the_logs_are_also_written_to_a_folder(running, request):
     assert (folder / "talking.log").read_text() == "a line while it is imported\n"
 
 
-def test_the_servers_run_in_their_own_folders_with_the_packages_of_the_installation(running):
-    _, workplace = running
-    for name, server in workplace.status().items():
-        assert server["dir_path"] == str(workplace.folder / "resources_servers" / name)
-        assert os.readlink(f"/proc/{server['pid']}/cwd") == server["dir_path"]
-
-
 def test_the_head_server_tells_who_runs_and_that_all_are_ready(running, get_json):
-    command, workplace = running
-    head = re.search(r"head server: (http://\S+)", command.out).group(1)
+    command, _ = running
+    head = command.head
     assert get_json(f"{head}/readyz") == {"status": "ok", "missing": {}}
     instances = get_json(f"{head}/server_instances")
     assert {each["config_path"]: each["status"] for each in instances} == {"talking": "success", "plain": "success"}
-    assert {each["config_path"]: each["pid"] for each in instances} == {
-        name: server["pid"] for name, server in workplace.status().items()
-    }
+    assert all(os.readlink(f"/proc/{each['pid']}/cwd") == each["dir_path"] for each in instances)
 
 
 def test_environments_are_also_found_in_extra_folders(workplace):
@@ -110,8 +102,8 @@ def test_environments_are_also_found_in_extra_folders(workplace):
 
 
 def test_two_workers_answer_on_one_address(workplace, get_json):
-    workplace.start_servers(workplace.environment("talking", TALKING_SERVER, "num_workers: 2"))
-    url = workplace.status()["talking"]["url"]
+    command = workplace.start_servers(workplace.environment("talking", TALKING_SERVER, "num_workers: 2"))
+    url = command.servers["talking"]["url"]
     with ThreadPoolExecutor(8) as pool:
         deadline = time.monotonic() + 10
         pids = set()
@@ -164,16 +156,18 @@ def test_a_port_that_the_head_server_was_asked_to_take_is_not_replaced(workplace
 def test_the_head_server_listens_on_11000_or_says_where_else(workplace):
     config = workplace.environment()
     command = workplace.start("ng_run", config)
-    first = _head_port(command.wait_for("head server: "))
+    command.wait_for("head server: ")
+    first = _head_port(command)
     assert first == 11000 or f"port 11000 is taken, by another run perhaps: the head server listens on {first}." in (
         command.err
     )
     beside = workplace.start("ng_run", config)
-    second = _head_port(beside.wait_for("head server: "))
+    beside.wait_for("head server: ")
+    second = _head_port(beside)
     assert second != first
     assert f"port 11000 is taken, by another run perhaps: the head server listens on {second}." in beside.err
     assert command.end(signal.SIGTERM).code == beside.end(signal.SIGTERM).code == 0
 
 
-def _head_port(printed: str) -> int:
-    return int(re.search(r"head server: http://127\.0\.0\.1:(\d+)", printed).group(1))
+def _head_port(command) -> int:
+    return int(command.head.rpartition(":")[2])

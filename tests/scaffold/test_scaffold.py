@@ -1,7 +1,6 @@
 """A new environment: written by its command, then used as its user would, in a folder outside of the repository."""
 
 import math
-import os
 import shlex
 import subprocess
 import sys
@@ -15,31 +14,16 @@ from nemo_gym.jsonl import read_rows
 from nemo_gym.scaffold import LONGEST_NAME, TEMPLATES, class_name_of, scaffold
 
 REPOSITORY = Path(__file__).parents[2]
-BIN = Path(sys.executable).parent
 TEMPLATE = TEMPLATES / "resources_servers" / "my_environment"
-
-
-def run(words, folder, **environment):
-    """Run a command in a folder: the finished process, its output as text."""
-    kept = {key: value for key, value in os.environ.items() if key != "NEMO_GYM_EXTRA_ROOTS"}
-    return subprocess.run(
-        [str(BIN / words[0]), *words[1:]],
-        cwd=folder,
-        env={**kept, **environment},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+LINT = ("--no-cache", "--config", str(REPOSITORY / "pyproject.toml"))
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory):
-    """A folder of a user's own with a new environment in it, and what the command printed."""
-    folder = tmp_path_factory.mktemp("project")
-    made = run(["ng_init_resources_server", "+entrypoint=resources_servers/my_env"], folder)
-    assert made.returncode == 0, made.stderr
-    return folder, made.stdout
+def project(shared_workplace):
+    """A user's folder outside of the repository with a new environment in it, and what the command printed."""
+    made = shared_workplace.run("ng_init_resources_server", "+entrypoint=resources_servers/my_env")
+    assert made.code == 0, made.err
+    return shared_workplace, made.out
 
 
 def commands_in(text):
@@ -48,7 +32,7 @@ def commands_in(text):
 
 
 def test_a_new_environment_has_the_files_of_any_other(project):
-    folder, _ = project
+    folder = project[0].folder
     files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     assert {file for file in files if "__pycache__" not in file and file.startswith("resources_servers")} == {
         "resources_servers/my_env/README.md",
@@ -60,7 +44,7 @@ def test_a_new_environment_has_the_files_of_any_other(project):
 
 
 def test_nothing_of_the_template_s_name_is_left(project):
-    folder, _ = project
+    folder = project[0].folder
     for path in (folder / "resources_servers").rglob("*.*"):
         if path.suffix != ".pyc":
             text = path.read_text("utf-8")
@@ -69,30 +53,29 @@ def test_nothing_of_the_template_s_name_is_left(project):
 
 
 def test_a_new_environment_lints(project):
-    folder, _ = project
-    config = ["--no-cache", "--config", str(REPOSITORY / "pyproject.toml"), "resources_servers"]
-    checked = run(["ruff", "check", *config], folder)
-    assert checked.returncode == 0, checked.stdout
-    formatted = run(["ruff", "format", "--check", *config], folder)
-    assert formatted.returncode == 0, formatted.stdout
+    workplace, _ = project
+    checked = workplace.run("ruff", "check", *LINT, "resources_servers")
+    assert checked.code == 0, checked.out
+    formatted = workplace.run("ruff", "format", "--check", *LINT, "resources_servers")
+    assert formatted.code == 0, formatted.out
 
 
 def test_the_first_command_that_is_named_runs_its_tests(project):
-    folder, printed = project
+    workplace, printed = project
     command = commands_in(printed)[0]
     assert command == ["ng_test", "+entrypoint=resources_servers/my_env"]
-    tested = run(command, folder)
-    assert tested.returncode == 0, tested.stdout
-    assert "14 passed" in tested.stdout
+    tested = workplace.run(*command)
+    assert tested.code == 0, tested.out
+    assert "14 passed" in tested.out
 
 
 def test_the_second_command_that_is_named_scores_its_examples(project):
-    folder, printed = project
+    workplace, printed = project
     command = commands_in(printed)[1]
     assert command[0] == "ng_e2e_collect_rollouts"
-    collected = run([*command, "+head_server.port=0"], folder, XDG_RUNTIME_DIR=str(folder))
-    assert collected.returncode == 0, collected.stdout + collected.stderr
-    rewards = [row["reward"] for row in read_rows(folder / "results" / "my_env.jsonl")]
+    collected = workplace.run(*command, "+head_server.port=0")
+    assert collected.code == 0, collected.out + collected.err
+    rewards = [row["reward"] for row in read_rows(workplace.folder / "results" / "my_env.jsonl")]
     assert len(rewards) == 5
     assert all(math.isfinite(reward) for reward in rewards)
     # A policy that acts at random finds some of the numbers, so a first look shows both rewards.
@@ -100,19 +83,20 @@ def test_the_second_command_that_is_named_scores_its_examples(project):
 
 
 def test_the_readme_names_the_same_commands(project):
-    folder, printed = project
-    readme = (folder / "resources_servers" / "my_env" / "README.md").read_text("utf-8")
+    workplace, printed = project
+    readme = (workplace.folder / "resources_servers" / "my_env" / "README.md").read_text("utf-8")
     assert commands_in(readme) == commands_in(printed)
 
 
 def test_a_folder_that_is_there_is_left_alone(project):
-    folder, _ = project
-    before = {path: path.read_bytes() for path in (folder / "resources_servers").rglob("*.jsonl")}
-    again = run(["ng_init_resources_server", "+entrypoint=resources_servers/my_env"], folder)
-    assert again.returncode == 1
-    assert "exists already" in again.stderr
-    assert "Traceback" not in again.stderr
-    assert {path: path.read_bytes() for path in (folder / "resources_servers").rglob("*.jsonl")} == before
+    workplace, _ = project
+    file = workplace.folder / "resources_servers" / "my_env" / "app.py"
+    before = file.stat()
+    again = workplace.run("ng_init_resources_server", "+entrypoint=resources_servers/my_env")
+    assert again.code == 1
+    assert "exists already" in again.err
+    assert "Traceback" not in again.err
+    assert file.stat() == before
 
 
 @pytest.mark.parametrize(
@@ -157,12 +141,12 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["a", "A1_b", "x" * LONGEST_NAME, "my_environment", "trailing_"])
-def test_any_name_gives_a_folder_that_lints(tmp_path, name):
-    made = scaffold(f"resources_servers/{name}", tmp_path)
-    config = ["--no-cache", "--config", str(REPOSITORY / "pyproject.toml"), str(made.folder)]
-    checked = run(["ruff", "check", *config], tmp_path)
-    assert checked.returncode == 0, checked.stdout
-    assert run(["ruff", "format", "--check", *config], tmp_path).returncode == 0
+def test_any_name_gives_a_folder_that_lints(workplace, name):
+    scaffold(f"resources_servers/{name}", workplace.folder)
+    checked = workplace.run("ruff", "check", *LINT, "resources_servers")
+    assert checked.code == 0, checked.out
+    formatted = workplace.run("ruff", "format", "--check", *LINT, "resources_servers")
+    assert formatted.code == 0, formatted.out
 
 
 @pytest.mark.parametrize(
@@ -172,21 +156,20 @@ def test_the_class_is_named_after_the_folder(name, expected):
     assert class_name_of(name) == expected
 
 
-def test_the_template_runs_where_it_lies(tmp_path):
-    command = ["ng_test", "+entrypoint=resources_servers/my_environment"]
-    environment = {
-        "NEMO_GYM_EXTRA_ROOTS": str(TEMPLATES),
-        "PYTHONPATH": str(TEMPLATES),
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "PYTEST_ADDOPTS": "-p no:cacheprovider",
-    }
-    tested = run(command, tmp_path, **environment)
-    assert tested.returncode == 0, tested.stdout + tested.stderr
+def test_the_template_runs_where_it_lies(workplace):
+    tested = workplace.run(
+        "ng_test",
+        "+entrypoint=resources_servers/my_environment",
+        NEMO_GYM_EXTRA_ROOTS=str(TEMPLATES),
+        PYTHONDONTWRITEBYTECODE="1",
+        PYTEST_ADDOPTS="-p no:cacheprovider",
+    )
+    assert tested.code == 0, tested.out + tested.err
 
 
 def test_the_wheel_holds_the_template(tmp_path):
-    built = run(["python", "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)], REPOSITORY)
-    assert built.returncode == 0, built.stderr
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(build, cwd=REPOSITORY, check=True, capture_output=True, timeout=60)
     (wheel,) = tmp_path.glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
     for path in scaffold("resources_servers/my_environment", tmp_path).files:

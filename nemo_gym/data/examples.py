@@ -1,0 +1,85 @@
+"""The examples that an environment brings: five tasks, their metrics, and five rollouts of them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from nemo_gym.data.statistics import EXAMPLES_KEY, dataset_statistics
+from nemo_gym.errors import DataError
+from nemo_gym.jsonl import read_rows
+
+EXAMPLES = 5
+
+
+def check_examples(folder: Path) -> None:
+    """Raise `DataError` unless an environment's folder has its examples; all that is missing is told at once.
+
+    Asked for are 5 lines in data/example.jsonl, data/example_metrics.json saying so, 5 lines in
+    data/example_rollouts.jsonl, and no file of a conflict that nobody has settled.
+    """
+    data = folder / "data"
+    make_metrics = f"python -m nemo_gym.data.examples {folder}"
+    make_rollouts = (
+        f'ng_e2e_collect_rollouts "+config_paths=[{_config_of(folder)},<the YAML of a model>]" +split=example '
+        f"+num_repeats=1 +overwrite=true +output_jsonl_fpath={data / 'example_rollouts.jsonl'}"
+    )
+    problems = [
+        *_problems_of_rows(data / "example.jsonl", "Write five tasks, one JSON object per line."),
+        *_problems_of_metrics(data / "example_metrics.json", f"Make it with: {make_metrics}"),
+        *_problems_of_rows(data / "example_rollouts.jsonl", f"Make it with: {make_rollouts}"),
+        *(
+            f"{path}: metrics that contradict earlier ones. Compare the two, then remove this file."
+            for path in sorted(data.glob("*conflict*"))
+        ),
+    ]
+    if problems:
+        raise DataError("\n".join(problems))
+
+
+def write_example_metrics(folder: Path) -> Path:
+    """Write data/example_metrics.json of an environment's folder, and say where it is."""
+    rows = folder / "data" / "example.jsonl"
+    metrics = {
+        "name": "example",
+        "type": "example",
+        "jsonl_fpath": f"{folder.resolve().parent.name}/{folder.resolve().name}/data/example.jsonl",
+        **dataset_statistics(read_rows(rows)),
+    }
+    path = rows.with_name("example_metrics.json")
+    path.write_bytes(orjson.dumps(metrics, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+    return path
+
+
+def _problems_of_rows(path: Path, advice: str) -> list[str]:
+    if not path.is_file():
+        return [f"{path}: is missing. {advice}"]
+    try:
+        count = sum(1 for _ in read_rows(path))
+    except DataError as error:
+        return [str(error)]
+    return [] if count == EXAMPLES else [f"{path}: expected {EXAMPLES} lines, found {count}. {advice}"]
+
+
+def _problems_of_metrics(path: Path, advice: str) -> list[str]:
+    if not path.is_file():
+        return [f"{path}: is missing. {advice}"]
+    try:
+        metrics: Any = orjson.loads(path.read_bytes())
+    except orjson.JSONDecodeError as error:
+        return [f"{path}:{error.lineno}:{error.colno}: not valid JSON ({error.msg}). {advice}"]
+    count = metrics.get(EXAMPLES_KEY) if isinstance(metrics, dict) else None
+    return (
+        [] if count == EXAMPLES else [f"{path}: expected {EXAMPLES_KEY!r} to be {EXAMPLES}, found {count}. {advice}"]
+    )
+
+
+def _config_of(folder: Path) -> Path:
+    return next(iter(sorted((folder / "configs").glob("*.yaml"))), folder / "configs" / f"{folder.name}.yaml")
+
+
+if __name__ == "__main__":
+    print(write_example_metrics(Path(sys.argv[1])))  # noqa: T201 - the command says what it made

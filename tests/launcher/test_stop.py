@@ -1,0 +1,138 @@
+"""However a run ends, nothing of it is left: no server, and nothing that a server started."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+import urllib.error
+
+import psutil
+import pytest
+
+BREEDING_SERVER = """
+import asyncio, os, subprocess, time
+from nemo_gym import BaseVerifyRequest, SimpleResourcesServer
+
+SLEEP = ["sleep", "300"]
+
+
+class Breeding(SimpleResourcesServer):
+    def setup_webserver(self):
+        app = super().setup_webserver()
+
+        @app.get("/breed")
+        def breed() -> list[int]:
+            forked = os.fork()
+            if forked == 0:
+                time.sleep(300)
+                os._exit(0)
+            return [subprocess.Popen(SLEEP).pid, forked]
+
+        @app.get("/breed_apart")
+        def breed_apart() -> int:
+            return subprocess.Popen(SLEEP, start_new_session=True).pid
+
+        @app.get("/block")
+        async def block() -> None:
+            print("blocked", flush=True)
+            time.sleep(300)
+
+        return app
+
+    async def verify(self, body: BaseVerifyRequest) -> float:
+        return 1.0
+"""
+STOP_LIMIT_S = 2.0
+
+
+def ending_within_the_limit(workplace, command, number):
+    started_at = time.monotonic()
+    command.send(number)
+    left = workplace.left_over(within_s=STOP_LIMIT_S)
+    assert left == [], f"after {STOP_LIMIT_S} s there were still {[process.cmdline() for process in left]}"
+    finished = command.wait()
+    assert time.monotonic() - started_at < STOP_LIMIT_S
+    return finished
+
+
+@pytest.mark.parametrize(
+    ("method", "number", "code"),
+    [
+        ("fork", signal.SIGINT, 0),
+        ("fork", signal.SIGTERM, 0),
+        ("fork", signal.SIGHUP, 0),
+        ("fork", signal.SIGKILL, -9),
+        ("spawn", signal.SIGINT, 0),
+        ("spawn", signal.SIGKILL, -9),
+    ],
+)
+def test_every_signal_ends_all_servers_and_what_they_started(workplace, get_json, method, number, code):
+    command = workplace.start_servers(
+        workplace.environment("breeding", BREEDING_SERVER), f"+process_start_method={method}"
+    )
+    url = command.servers["breeding"]["url"]
+    offspring = get_json(f"{url}/breed")
+    assert set(offspring) < {process.pid for process in workplace.processes()}
+    finished = ending_within_the_limit(workplace, command, number)
+    assert finished.code == code
+    assert "Traceback" not in finished.err
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_what_a_server_started_in_a_session_of_its_own_ends_too(workplace, get_json, number):
+    command = workplace.start_servers(workplace.environment("breeding", BREEDING_SERVER))
+    assert psutil.pid_exists(get_json(f"{command.servers['breeding']['url']}/breed_apart"))
+    ending_within_the_limit(workplace, command, number)
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_a_blocked_handler_does_not_hold_up_the_end(workplace, get_json, method):
+    command = workplace.start_servers(
+        workplace.environment("breeding", BREEDING_SERVER), f"+process_start_method={method}"
+    )
+    url = command.servers["breeding"]["url"]
+
+    def ask_and_be_cut_off():
+        with pytest.raises((urllib.error.URLError, OSError)):
+            get_json(f"{url}/block")
+
+    asking = threading.Thread(target=ask_and_be_cut_off)
+    asking.start()
+    command.wait_for("(breeding) blocked")
+    assert ending_within_the_limit(workplace, command, signal.SIGINT).code == 0
+    asking.join()
+
+
+def test_ctrl_c_while_servers_are_still_starting_ends_them(workplace):
+    slow = "import time\nprint('importing', flush=True)\ntime.sleep(300)\n"
+    command = workplace.start("ng_run", workplace.environment("slow", slow), "+head_server.port=0")
+    command.wait_for("(slow) importing")
+    assert ending_within_the_limit(workplace, command, signal.SIGINT).code == 0
+
+
+def test_nohup_keeps_a_run_up_when_its_terminal_closes(workplace, get_json):
+    ignoring = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        command = workplace.start_servers(workplace.environment())
+    finally:
+        signal.signal(signal.SIGHUP, ignoring)
+    command.send(signal.SIGHUP)
+    time.sleep(0.2)
+    assert get_json(command.servers["plain"]["url"]) == {"status": "ok"}
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_a_server_that_dies_ends_the_run_which_says_so(workplace, get_json, method):
+    """Even where something that the server forked lives on, with copies of all its open files."""
+    command = workplace.start_servers(
+        workplace.environment("breeding", BREEDING_SERVER), workplace.environment(), f"+process_start_method={method}"
+    )
+    breeding = command.servers["breeding"]
+    get_json(f"{breeding['url']}/breed")
+    os.kill(breeding["pid"], signal.SIGKILL)
+    finished = command.wait(timeout_s=5)
+    assert finished.code == 1
+    assert finished.err.startswith("Error: server 'breeding' was ended by SIGKILL, so the others are stopped too.")
+    assert workplace.left_over(within_s=1) == []

@@ -1,0 +1,142 @@
+"""A real agent server for the tests of the collector, and runs against it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import httpx
+import orjson
+import pytest
+
+from nemo_gym import jsonl
+from nemo_gym.config.settings import BaseServerConfig
+from nemo_gym.http.client import ServerClient
+from nemo_gym.rollouts.collector import OnRecord, collect, prepare_files
+from nemo_gym.rollouts.job import CollectionSettings, RunFiles
+from nemo_gym.rollouts.outcome import Summary
+from nemo_gym.rollouts.tasks import TaskPlan
+
+AGENTS = ("sound", "mute", "sick")
+Row = dict[str, Any]
+
+
+class RowAgent:
+    """The process of `row_agent.py`."""
+
+    def __init__(self) -> None:
+        script = Path(__file__).with_name("row_agent.py")
+        self.process = subprocess.Popen([sys.executable, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert self.process.stdout is not None
+        self.port = int(self.process.stdout.readline())
+        self._http = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=10.0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._http.close()
+        self.process.communicate(timeout=10)
+
+    def told(self) -> Any:
+        return self._http.get("/told").json()
+
+    def begin_again(self) -> None:
+        self._http.post("/begin_again").raise_for_status()
+
+    def release(self) -> None:
+        self._http.post("/release").raise_for_status()
+
+    def client(self) -> ServerClient:
+        return ServerClient.load_from_global_config(BaseServerConfig(host="127.0.0.1", port=self.port))
+
+
+@pytest.fixture(scope="session")
+def shared_agent() -> Iterator[RowAgent]:
+    with RowAgent() as started:
+        yield started
+
+
+@pytest.fixture
+def agent(shared_agent: RowAgent) -> RowAgent:
+    """The agent that all tests share, with nothing noted yet."""
+    shared_agent.begin_again()
+    return shared_agent
+
+
+@pytest.fixture
+def mortal_agent() -> Iterator[RowAgent]:
+    """An agent of the test's own, which may die."""
+    with RowAgent() as started:
+        yield started
+
+
+@pytest.fixture
+async def client(agent: RowAgent) -> AsyncIterator[ServerClient]:
+    made = agent.client()
+    yield made
+    await made.aclose()
+
+
+@dataclass
+class Run:
+    """What a collection came to."""
+
+    summary: Summary
+    files: RunFiles
+
+    @property
+    def results(self) -> list[Row]:
+        return list(jsonl.read_rows(self.files.results))
+
+    @property
+    def failures(self) -> list[Row]:
+        return list(jsonl.read_rows(self.files.failures))
+
+    @property
+    def keys(self) -> list[tuple[int, int]]:
+        """Which repeat of which task each result is, in order."""
+        return sorted((row["_ng_task_index"], row["_ng_rollout_index"]) for row in self.results)
+
+
+def task(number: int = 0, **fields: Any) -> Row:
+    """A row for the agent."""
+    return {"responses_create_params": {"input": f"task {number}"}, "number": number, **fields}
+
+
+@pytest.fixture
+def write_tasks(tmp_path: Path) -> Callable[[list[Row]], Path]:
+    """Write rows to the input file of this test."""
+
+    def write(rows: list[Row]) -> Path:
+        path = tmp_path / "tasks.jsonl"
+        path.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
+        return path
+
+    return write
+
+
+@pytest.fixture
+def run_tasks(
+    tmp_path: Path, client: ServerClient, write_tasks: Callable[[list[Row]], Path]
+) -> Callable[..., Awaitable[Run]]:
+    """Run rows through the agent; every run of a test has the same output."""
+
+    async def run(rows: list[Row], *, client: ServerClient = client, on_record: OnRecord | None = None, **given: Any) -> Run:
+        defaults = {"output_jsonl_fpath": tmp_path / "results" / "out.jsonl", "agent_name": "sound"}
+        settings = CollectionSettings(**(defaults | given))
+        files = RunFiles(results=settings.output_jsonl_fpath)
+        summary = prepare_files(TaskPlan(write_tasks(rows), settings, AGENTS), files)
+        await collect(client, files, settings, summary, on_record=on_record or (lambda record, summary: None))
+        return Run(summary, files)
+
+    return run
+
+
+@pytest.fixture
+def make_task() -> Callable[..., Row]:
+    return task

@@ -1,0 +1,206 @@
+"""An agent server that does what each row's `act` says, and tells of itself what a head server would.
+
+`python tests/rollouts/row_agent.py` serves on a free port of the loopback interface, prints its number and goes on until
+its standard input is closed. `sound`, `mute` and `sick` are names for the same agent: `mute` has no metrics and `sick`
+fails at making them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import orjson
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+AGENTS = ("sound", "mute", "sick")
+Row = dict[str, Any]
+Act = Callable[[Row], Awaitable[Response]]
+ACTS: dict[str, Act] = {}
+
+
+class Book:
+    """What was asked of this process, since it was last opened."""
+
+    def __init__(self) -> None:
+        self.begun: list[str] = []
+        self.now = 0
+        self.most_at_once = 0
+        self.bodies_of_metrics: list[Any] = []
+        self.release = asyncio.Event()
+
+
+book = Book()
+
+
+def act(answer: Act) -> Act:
+    ACTS[answer.__name__] = answer
+    return answer
+
+
+def graded(row: Row, **fields: Any) -> Response:
+    response = {"output": [], "usage": {"input_tokens": 3, "output_tokens": 4, "total_tokens": 7}}
+    return json_of({**row, "response": response, "reward": row.get("earns", 1.0), **fields})
+
+
+def json_of(value: Any, status: int = 200) -> Response:
+    return Response(orjson.dumps(value), status, media_type="application/json")
+
+
+@act
+async def ok(row: Row) -> Response:
+    return graded(row)
+
+
+@act
+async def slow(row: Row) -> Response:
+    await asyncio.sleep(row["lasts_s"])
+    return graded(row)
+
+
+@act
+async def held(row: Row) -> Response:
+    await book.release.wait()
+    return graded(row)
+
+
+@act
+async def model_failed(row: Row) -> Response:
+    problem = {
+        "type": "about:blank", "title": "model failed", "status": 502, "detail": "the endpoint is out of memory",
+        "failure_class": "model_failed", "server": "policy_model",
+    }  # fmt: skip
+    return Response(orjson.dumps(problem), 502, media_type="application/problem+json")
+
+
+@act
+async def crash(row: Row) -> Response:
+    return PlainTextResponse("no such luck", 500)
+
+
+@act
+async def answer(row: Row) -> Response:
+    """Exactly these bytes."""
+    return Response(row["bytes"].encode(), 200, media_type="application/json")
+
+
+@act
+async def deny_its_key(row: Row) -> Response:
+    return graded(row, _ng_task_index=99, _ng_rollout_index=99, agent_ref={"name": "somebody"}, skills_ref=None)
+
+
+@act
+async def cut(row: Row) -> Response:
+    async def half() -> AsyncIterator[bytes]:
+        yield b'{"reward": '
+        raise ConnectionAbortedError
+
+    return StreamingResponse(half(), headers={"content-length": "1000"})
+
+
+@act
+async def die(row: Row) -> Response:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return PlainTextResponse("unreachable")
+
+
+@act
+async def fail_twice(row: Row) -> Response:
+    return graded(row) if row.get("_ng_attempt_index", 0) >= 2 else PlainTextResponse("not yet", 500)
+
+
+async def run(request: Request) -> Response:
+    row = orjson.loads(await request.body())
+    book.begun.append(f"{row['_ng_task_index']}-{row['_ng_rollout_index']}")
+    book.now += 1
+    book.most_at_once = max(book.most_at_once, book.now)
+    try:
+        return await ACTS[row.get("act", "ok")](row)
+    finally:
+        book.now -= 1
+
+
+async def aggregate_metrics(request: Request) -> Response:
+    rows = orjson.loads(await request.body())["verify_responses"]
+    agent = rows[0]["agent_ref"]["name"]
+    if agent == "mute":
+        return JSONResponse({"detail": "Not Found"}, 404)
+    if agent == "sick":
+        return PlainTextResponse("division by zero", 500)
+    book.bodies_of_metrics.append(rows)
+    mean = sum(row["reward"] for row in rows) / len(rows)
+    return json_of({"agent_metrics": {"mean/reward": mean}, "key_metrics": {"mean/reward": mean}})
+
+
+async def told(request: Request) -> Response:
+    return JSONResponse(
+        {
+            "begun": book.begun,
+            "now": book.now,
+            "most_at_once": book.most_at_once,
+            "bodies_of_metrics": book.bodies_of_metrics,
+        }
+    )
+
+
+async def begin_again(request: Request) -> Response:
+    book.release.set()
+    book.__init__()  # type: ignore[misc]
+    return JSONResponse({})
+
+
+async def release(request: Request) -> Response:
+    book.release.set()
+    return JSONResponse({})
+
+
+async def global_config_dict_yaml(request: Request) -> Response:
+    port = request.url.port
+    return JSONResponse(
+        "".join(
+            f"{name}:\n  responses_api_agents:\n    row_agent: {{host: 127.0.0.1, port: {port}}}\n" for name in AGENTS
+        )
+    )
+
+
+async def end_with_input() -> None:
+    """Whoever started this process ends it by going away, however that comes about."""
+    reader = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    await reader.read()
+    os._exit(0)
+
+
+@contextlib.asynccontextmanager
+async def lifespan(app: Starlette) -> AsyncIterator[None]:
+    ending = asyncio.create_task(end_with_input())
+    yield
+    ending.cancel()
+
+
+ROUTES = [
+    Route("/run", run, methods=["POST"]),
+    Route("/aggregate_metrics", aggregate_metrics, methods=["POST"]),
+    Route("/global_config_dict_yaml", global_config_dict_yaml),
+    Route("/told", told),
+    Route("/begin_again", begin_again, methods=["POST"]),
+    Route("/release", release, methods=["POST"]),
+]
+
+if __name__ == "__main__":
+    listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
+    print(listener.getsockname()[1], flush=True)  # noqa: T201
+    config = uvicorn.Config(
+        Starlette(routes=ROUTES, lifespan=lifespan), access_log=False, log_level="critical", timeout_keep_alive=75
+    )
+    uvicorn.Server(config).run(sockets=[listener])

@@ -1,0 +1,166 @@
+"""JSON Lines: whole rows or a message that says where, and files that are never half written."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nemo_gym import jsonl
+from nemo_gym.errors import DataError
+
+ROWS = [{"a": 1}, {"a": [True, None, "ü\n"]}]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "rows.jsonl"
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        b'{"a": 1}\n{"a": [true, null, "\\u00fc\\n"]}\n',
+        b'{"a": 1}\n{"a": [true, null, "\\u00fc\\n"]}',
+        b'\xef\xbb\xbf{"a": 1}\r\n{"a": [true, null, "\xc3\xbc\\n"]}\r\n',
+        b'\n  \n{"a": 1}\n\r\n\t{"a": [true, null, "\xc3\xbc\\n"]}  \n\n',
+    ],
+    ids=["plain", "no newline at the end", "byte order mark and CRLF", "blank lines and spaces"],
+)
+def test_however_a_file_was_saved_its_rows_are_the_same(path, written):
+    path.write_bytes(written)
+    assert list(jsonl.read_rows(path)) == ROWS
+
+
+def test_blank_lines_count_for_the_number_of_a_line(path):
+    path.write_bytes(b'\n{"a": 1}\n\n{"a": 2}\n')
+    assert [(line.number, line.raw) for line in jsonl.read_lines(path)] == [(2, b'{"a": 1}'), (4, b'{"a": 2}')]
+
+
+@pytest.mark.parametrize(
+    ("line", "column"),
+    [(b'{"a": 1,}', 9), (b'  {"a": oops}', 9), (b'{"a": NaN}', 7), (b'{"a": 1} {"b": 2}', 10), (b'{"a": "\xff"}', 1)],
+)
+def test_a_line_that_is_not_json_is_told_with_file_line_and_column(path, line, column):
+    path.write_bytes(b'{"a": 0}\n' + line + b"\n")
+    with pytest.raises(DataError) as error:
+        list(jsonl.read_rows(path))
+    assert str(error.value).startswith(f"{path}:2:{column}: not valid JSON (")
+
+
+@pytest.mark.parametrize("line", [b"[1]", b'"text"', b"3", b"null"])
+def test_a_line_that_is_no_object_is_told_with_file_and_line(path, line):
+    path.write_bytes(line)
+    with pytest.raises(DataError, match=r"rows\.jsonl:1: expected a JSON object, found "):
+        list(jsonl.read_rows(path))
+
+
+def test_rows_before_a_bad_line_are_given_out_first(path):
+    path.write_bytes(b'{"a": 1}\n{"a": 2}\nbad\n')
+    rows = jsonl.read_rows(path)
+    assert [next(rows), next(rows)] == [{"a": 1}, {"a": 2}]
+
+
+@pytest.mark.parametrize("name", ["missing.jsonl", "."])
+def test_what_cannot_be_opened_is_told_with_its_path(tmp_path, name):
+    with pytest.raises(DataError) as error:
+        list(jsonl.read_rows(tmp_path / name))
+    assert str(tmp_path / name) in str(error.value)
+
+
+def test_a_line_of_many_megabytes_is_one_row(path):
+    text = "x" * 20_000_000
+    jsonl.write_rows(path, [{"text": text}, {"text": "y"}])
+    assert [len(row["text"]) for row in jsonl.read_rows(path)] == [len(text), 1]
+
+
+def test_what_is_written_reads_the_same(path):
+    rows = [{"n": number, "t": "ü\u2028\n"} for number in range(100)]
+    assert jsonl.write_rows(path, iter(rows)) == 100
+    assert list(jsonl.read_rows(path)) == rows
+
+
+def test_keys_that_are_numbers_become_text(path):
+    jsonl.write_rows(path, [{"at": {1: "one"}}])
+    assert list(jsonl.read_rows(path)) == [{"at": {"1": "one"}}]
+
+
+def test_a_file_is_written_whole_or_not_at_all(path):
+    def rows() -> Any:
+        yield {"a": "new"}
+        raise RuntimeError("half way")
+
+    jsonl.write_rows(path, ROWS)
+    with pytest.raises(RuntimeError):
+        jsonl.write_rows(path, rows())
+    assert list(jsonl.read_rows(path)) == ROWS
+    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
+
+
+def test_folders_on_the_way_are_made(tmp_path):
+    assert jsonl.write_rows(tmp_path / "a" / "b.jsonl", ROWS) == 2
+    with jsonl.Appender(tmp_path / "c" / "d.jsonl") as file:
+        file.write(ROWS[0])
+    assert list(jsonl.read_rows(tmp_path / "c" / "d.jsonl")) == ROWS[:1]
+
+
+def test_an_appended_row_can_be_read_before_the_file_is_closed(path):
+    with jsonl.Appender(path) as file:
+        file.write(ROWS[0])
+        assert list(jsonl.read_rows(path)) == ROWS[:1]
+        file.write(ROWS[1])
+        assert list(jsonl.read_rows(path)) == ROWS
+
+
+def test_appending_keeps_what_was_there_unless_told_otherwise(path):
+    jsonl.write_rows(path, ROWS)
+    with jsonl.Appender(path) as file:
+        file.write({"a": 3})
+    assert list(jsonl.read_rows(path)) == [*ROWS, {"a": 3}]
+    with jsonl.Appender(path, truncate=True) as file:
+        file.write({"a": 4})
+    assert list(jsonl.read_rows(path)) == [{"a": 4}]
+
+
+def test_closing_twice_is_closing_once(path):
+    file = jsonl.Appender(path)
+    file.write(ROWS[0])
+    file.close()
+    file.close()
+    assert list(jsonl.read_rows(path)) == ROWS[:1]
+
+
+def test_a_file_that_the_system_no_longer_takes_is_told_with_its_path(path):
+    # The limit on a file's size stands in for a full disk: the system takes a part of the line, then refuses.
+    script = """
+        import resource, signal, sys
+        from pathlib import Path
+        from nemo_gym import jsonl
+        from nemo_gym.errors import DataError
+
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))
+        try:
+            with jsonl.Appender(Path(sys.argv[1])) as file:
+                for number in range(100):
+                    file.write({"number": number, "text": "x" * 1000})
+        except DataError as error:
+            print(number, error)
+    """
+    told = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script), path], capture_output=True, text=True, timeout=30, check=True
+    )
+    assert told.stdout.strip() == f"4 {path}: cannot be written to (File too large)."
+    assert path.stat().st_size == 5000
+
+
+def test_memory_does_not_grow_with_the_file(path):
+    jsonl.write_rows(path, ({"n": number, "text": "x" * 1000} for number in range(40_000)))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert sum(1 for _ in jsonl.read_rows(path)) == 40_000
+    assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024 < path.stat().st_size / 2

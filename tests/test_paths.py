@@ -1,0 +1,87 @@
+"""Where files are looked for: extra roots, the working folder, the installation."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from nemo_gym import paths
+
+
+@pytest.fixture
+def extra(tmp_path, monkeypatch) -> list[Path]:
+    """Two extra roots and a working folder, all of them empty."""
+    roots = [tmp_path / "first", tmp_path / "second"]
+    for folder in (*roots, tmp_path / "work"):
+        folder.mkdir()
+    monkeypatch.setenv(paths.EXTRA_ROOTS_ENV_VAR, os.pathsep.join(map(str, roots)))
+    monkeypatch.chdir(tmp_path / "work")
+    return roots
+
+
+def write(folder: Path, name: str = "a.yaml") -> Path:
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text("x")
+    return folder / name
+
+
+def test_extra_roots_come_before_the_working_folder_and_the_installation_comes_last(extra):
+    assert paths.search_roots() == [*extra, Path.cwd(), paths.INSTALL_ROOT]
+
+
+def test_without_extra_roots_there_are_two(monkeypatch, tmp_path):
+    monkeypatch.delenv(paths.EXTRA_ROOTS_ENV_VAR, raising=False)
+    monkeypatch.chdir(tmp_path)
+    assert paths.search_roots() == [tmp_path.resolve(), paths.INSTALL_ROOT]
+
+
+def test_a_root_is_searched_once_however_often_it_is_named(extra, monkeypatch, tmp_path):
+    (tmp_path / "link").symlink_to(extra[0])
+    named = [str(extra[0]), "", str(tmp_path / "link"), str(extra[0] / ".." / "first"), "."]
+    monkeypatch.setenv(paths.EXTRA_ROOTS_ENV_VAR, os.pathsep.join(named))
+    assert paths.search_roots() == [extra[0], Path.cwd(), paths.INSTALL_ROOT]
+
+
+def test_a_tilde_is_the_home_folder(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv(paths.EXTRA_ROOTS_ENV_VAR, "~")
+    assert paths.search_roots()[0] == tmp_path.resolve()
+    assert paths.find("~/a.yaml") is None
+    write(tmp_path)
+    assert paths.find("~/a.yaml") == tmp_path / "a.yaml"
+
+
+def test_the_first_root_that_has_a_file_wins(extra):
+    assert paths.find("a.yaml") is None
+    in_work = write(Path.cwd())
+    assert paths.find("a.yaml") == in_work
+    in_second = write(extra[1])
+    assert paths.find("a.yaml") == in_second
+    in_first = write(extra[0])
+    assert paths.find("a.yaml") == in_first
+
+
+def test_the_shipped_servers_are_found_from_anywhere(extra):
+    assert paths.find("nemo_gym/paths.py") == Path(paths.__file__).resolve()
+
+
+def test_what_is_not_accepted_is_passed_over(extra):
+    (extra[0] / "thing").mkdir()
+    file = write(extra[1], "thing")
+    assert paths.find("thing") == extra[0] / "thing"
+    assert paths.find("thing", Path.is_file) == file
+    assert paths.find("thing", lambda path: False) is None
+
+
+def test_an_absolute_path_is_not_searched_for(extra, tmp_path):
+    file = write(tmp_path, "elsewhere/a.yaml")
+    write(extra[0])
+    assert paths.find(file) == file
+    assert paths.find(tmp_path / "a.yaml") is None
+
+
+def test_results_of_a_checkout_go_into_it(extra):
+    assert paths.working_dir() == paths.INSTALL_ROOT
+    assert (paths.working_dir() / "pyproject.toml").is_file()
