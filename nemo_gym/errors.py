@@ -20,7 +20,7 @@ Anything else is a bug of ours, and keeps its traceback.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Self
 
 
 class NemoGymError(Exception):
@@ -159,6 +159,11 @@ class ServerCallError(NemoGymError):
     def __init__(self, message: str, *, was_sent: bool = True) -> None:
         super().__init__(message)
         self.was_sent = was_sent
+
+    def of_server(self, name: str) -> Self:
+        """The same error, its message naming the server that was called."""
+        self.args = (f"server '{name}': {self}",)
+        return self
 
 
 class EndpointError(ServerCallError):

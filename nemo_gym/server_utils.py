@@ -4,7 +4,7 @@ from nemo_gym.config.models import DEFAULT_HEAD_SERVER_PORT
 from nemo_gym.config.published import get_first_server_config_dict
 from nemo_gym.config.settings import BaseServerConfig
 from nemo_gym.http.client import ServerClient, get_response_json, raise_for_status
-from nemo_gym.http.internal import Reply as ClientResponse
+from nemo_gym.http.reply import Reply as ClientResponse
 from nemo_gym.servers.base import BaseServer, SimpleServer
 from nemo_gym.servers.sessions import SESSION_ID_KEY
 

@@ -11,6 +11,7 @@ assert (await run(agent, initial_count=3, expected_count=5)).reward == 1.0
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import itertools
 from collections.abc import AsyncIterator, Iterable
@@ -21,6 +22,7 @@ from typing import Any, TypeVar
 import httpx
 import orjson
 import yaml
+from fastapi import FastAPI
 from omegaconf import OmegaConf
 from pydantic import PrivateAttr, ValidationError
 from starlette.types import ASGIApp
@@ -28,7 +30,8 @@ from starlette.types import ASGIApp
 from nemo_gym.config.settings import SERVER_TYPES, BaseServerConfig
 from nemo_gym.errors import AgentFailed, DataError, EnvironmentFailed, ModelFailed, RolloutError, ServerCallError
 from nemo_gym.http.client import Address, ServerClient, encode_json
-from nemo_gym.http.internal import InternalClient, RawHeaders, Reply, Timeouts
+from nemo_gym.http.internal import InternalClient
+from nemo_gym.http.reply import RawHeaders, Reply, Timeouts
 from nemo_gym.schemas.items import FunctionToolCall, OutputMessage, OutputText
 from nemo_gym.schemas.responses import Response
 from nemo_gym.schemas.rollout import Graded
@@ -191,10 +194,12 @@ class Attempt:
 class _Running:
     """A server's app between its startup and its end, shared by the rollouts that are under way on it."""
 
-    def __init__(self, server: SimpleServer) -> None:
-        self.app = server.setup_webserver()
+    def __init__(self, app: FastAPI) -> None:
+        self.app = app
         self.users = 0
         self.stack = AsyncExitStack()
+        self.starting = asyncio.Lock()
+        self.is_started = False
 
 
 @asynccontextmanager
@@ -203,19 +208,27 @@ async def serving(server: SimpleServer) -> AsyncIterator[httpx.AsyncClient]:
 
     What a handler raises is raised here, with its traceback.
     """
+    async with _started(server) as app:
+        transport = httpx.ASGITransport(app=app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://server", headers=JSON) as client:
+            yield client
+
+
+@asynccontextmanager
+async def _started(server: SimpleServer) -> AsyncIterator[FastAPI]:
     client = server.server_client
     if not isinstance(client, FakeClient):
         app = server.setup_webserver()
-        async with app.router.lifespan_context(app), _client_of(app) as outside:
-            yield outside
+        async with app.router.lifespan_context(app):
+            yield app
         return
-    running = client._own = client._own or _Running(server)
+    running = client._own = client._own or _Running(server.setup_webserver())
     running.users += 1
     try:
-        if running.users == 1:
-            await _start(running, client)
-        async with _client_of(running.app) as outside:
-            yield outside
+        async with running.starting:
+            if not running.is_started:
+                await _start(running, client)
+        yield running.app
     finally:
         running.users -= 1
         if running.users == 0:
@@ -225,16 +238,10 @@ async def serving(server: SimpleServer) -> AsyncIterator[httpx.AsyncClient]:
 
 async def _start(running: _Running, client: FakeClient) -> None:
     for name, other in client._servers.items():
-        inside = await running.stack.enter_async_context(serving(other))
-        assert isinstance(inside._transport, httpx.ASGITransport)
-        client._connections.apps[name] = FaultMiddleware(
-            inside._transport.app, server=name, otherwise=_failure_of(other)
-        )
+        app = await running.stack.enter_async_context(_started(other))
+        client._connections.apps[name] = FaultMiddleware(app, server=name, otherwise=_failure_of(other))
     await running.stack.enter_async_context(running.app.router.lifespan_context(running.app))
-
-
-def _client_of(app: ASGIApp) -> httpx.AsyncClient:
-    return httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://server", headers=JSON)
+    running.is_started = True
 
 
 def _failure_of(server: SimpleServer) -> type[RolloutError]:

@@ -17,7 +17,8 @@ import orjson
 from nemo_gym.cli.settings import StartSettings
 from nemo_gym.config import HeadConfig, RunConfig
 from nemo_gym.errors import ConfigError, LaunchError, ServerCallError
-from nemo_gym.http.internal import InternalClient, Timeouts
+from nemo_gym.http.internal import InternalClient
+from nemo_gym.http.reply import Timeouts
 from nemo_gym.launcher import RunningServers, WarmStarter, launch
 from nemo_gym.launcher.record import live_runs
 from nemo_gym.launcher.watch import LineSink

@@ -18,7 +18,8 @@ from nemo_gym.config.models import RunConfig
 from nemo_gym.config.settings import SERVER_TYPES, BaseServerConfig
 from nemo_gym.errors import HeadServerNotFoundError, ServerCallError
 from nemo_gym.http.correlation import current_rollout_id
-from nemo_gym.http.internal import InternalClient, Reply, Timeouts
+from nemo_gym.http.internal import InternalClient
+from nemo_gym.http.reply import Reply, Timeouts
 from nemo_gym.schemas.rollout import ROLLOUT_HEADER
 
 Cookies = Mapping[str, "str | Morsel[str]"]
@@ -143,7 +144,7 @@ class ServerClient(BaseModel):
                 )
             except ServerCallError as error:
                 if error.was_sent or pause_s is None:
-                    raise ServerCallError(f"server '{server_name}': {error}", was_sent=error.was_sent) from error
+                    raise error.of_server(server_name)
                 await asyncio.sleep(pause_s * random.uniform(0.5, 1.5))
         raise AssertionError("unreachable")
 

@@ -132,9 +132,7 @@ class TaskPlan:
             place = [str(part) for part in furthest["loc"] if "[" not in str(part)]
             return f"{'.'.join(['responses_create_params', *place])}: {furthest['msg']}."
         if self.settings.num_repeats_add_seed and _extra_body(prepared["responses_create_params"]) is None:
-            return (
-                "num_repeats_add_seed: responses_create_params.metadata.extra_body is not a JSON object in a string."
-            )
+            return "responses_create_params.metadata.extra_body must hold a JSON object for num_repeats_add_seed."
         return self._agent_problem(prepared)
 
     def _agent_problem(self, row: dict[str, Any]) -> str | None:

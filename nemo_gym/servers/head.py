@@ -11,7 +11,8 @@ from pydantic import BaseModel
 from starlette.responses import JSONResponse, Response
 
 from nemo_gym.errors import ServerCallError
-from nemo_gym.http.internal import InternalClient, Timeouts
+from nemo_gym.http.internal import InternalClient
+from nemo_gym.http.reply import Timeouts
 
 ServerStatus = Literal["success", "connection_error", "timeout", "unknown_error"]
 PROBE_TIMEOUT_S = 2.0

@@ -22,16 +22,8 @@ import uvicorn
 import uvloop
 
 from nemo_gym.errors import ServerCallError
-from nemo_gym.http.internal import (
-    BrokenReply,
-    HungUp,
-    InternalClient,
-    NotConnected,
-    Reply,
-    ReplyTimedOut,
-    ServerReplied,
-    Timeouts,
-)
+from nemo_gym.http.internal import InternalClient
+from nemo_gym.http.reply import BrokenReply, HungUp, NotConnected, Reply, ReplyTimedOut, ServerReplied, Timeouts
 
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 
@@ -450,14 +442,14 @@ async def test_no_connection_ever_carries_two_requests_at_once(server):
 
 @on_both_loops
 async def test_a_client_that_lets_go_before_the_server_does_never_loses_the_race():
-    with FaultyServer(idle_s=0.040) as server:
-        async with InternalClient(idle_s=0.020) as client:
+    with FaultyServer(idle_s=0.20) as server:
+        async with InternalClient(idle_s=0.08) as client:
             chance = random.Random(1)
 
             async def call_now_and_then() -> None:
                 for _ in range(6):
                     assert (await ask(client, server, "/echo", "POST", body=b"again")).body == b"again"
-                    await asyncio.sleep(chance.uniform(0.034, 0.046))
+                    await asyncio.sleep(chance.uniform(0.07, 0.24))
 
             await asyncio.gather(*(call_now_and_then() for _ in range(200)))
     assert len(server.requests) == 1200
@@ -481,15 +473,6 @@ async def test_a_connection_closed_while_the_event_loop_was_busy_is_not_used():
             await ask(client, server, "/echo")
             time.sleep(0.3)  # noqa: ASYNC251 - the loop must not come round to notice
             assert (await ask(client, server, "/echo", "POST", body=b"fine")).body == b"fine"
-    assert server.connections == 2
-
-
-@on_both_loops
-async def test_a_connection_older_than_the_idle_limit_is_not_used_even_where_the_server_keeps_it(server):
-    async with InternalClient(idle_s=0.05) as client:
-        await ask(client, server, "/echo")
-        time.sleep(0.1)  # noqa: ASYNC251 - so that no timer has come to close it
-        await ask(client, server, "/echo")
     assert server.connections == 2
 
 
@@ -538,14 +521,6 @@ async def test_cancelling_a_request_closes_its_connection_and_no_other(server):
         assert (await ask(client, server, "/echo", "POST", body=b"clean")).body == b"clean"
         assert (await beside).body == b"at last"
     assert server.connections == 3
-
-
-@on_both_loops
-async def test_a_cancelled_request_gives_up_its_place_at_once(server):
-    async with InternalClient(max_connections=1) as client:
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(ask(client, server, "/silent"), 0.05)
-        assert (await asyncio.wait_for(ask(client, server, "/echo", "POST", body=b"mine"), 1)).body == b"mine"
 
 
 @on_both_loops

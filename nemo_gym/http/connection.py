@@ -1,0 +1,306 @@
+"""One connection to one of our own servers, and the one request that it serves at a time.
+
+How a connection lives: it serves one request at a time, goes back on top of its origin's pile the moment the
+answer is whole, and is looked at once more (is there anything to read, such as the peer's good-bye?) before
+the next request uses it. Whatever ends in another way, cancellation included, closes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import select
+from http import HTTPStatus
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+import httptools
+
+from nemo_gym.errors import ServerCallError
+from nemo_gym.http.reply import BrokenReply, HungUp, RawHeaders, Reply, ReplyTimedOut, Timeouts, excerpt
+
+if TYPE_CHECKING:
+    from nemo_gym.http.pool import Origin
+
+# Below this, copying a body behind its head is cheaper than a second write to the socket.
+ONE_WRITE_BYTES = 64 * 1024
+# What a chunk's own framing may take; anything beyond counts as header.
+CHUNK_FRAMING_BYTES = 32
+# Timers are re-armed at least this often, since uvloop cannot count to infinity.
+LONGEST_ALARM_S = 86_400.0
+# uvloop's timers have whole milliseconds, so one may ring that much early.
+ALARM_SLACK_S = 0.002
+
+
+class Limits(NamedTuple):
+    max_connections: int | None
+    idle_s: float
+    max_body_bytes: int
+    max_head_bytes: int
+
+
+class Request:
+    """One request under way: whom it is for, until when, and who waits for its answer."""
+
+    __slots__ = ("ends_at", "loop", "method", "sent_at", "started_at", "timeouts", "url", "waiter")
+
+    def __init__(self, method: str, url: str, loop: asyncio.AbstractEventLoop, timeouts: Timeouts) -> None:
+        self.method = method
+        self.url = url
+        self.loop = loop
+        self.timeouts = timeouts
+        self.started_at = self.sent_at = loop.time()
+        self.ends_at = self.started_at + timeouts.total_s
+        self.waiter: asyncio.Future[Reply] = loop.create_future()
+
+    def message(self, what: str) -> str:
+        return f"{self.method} {self.url}: {what}"
+
+    @property
+    def left_s(self) -> float:
+        return self.ends_at - self.loop.time()
+
+    @property
+    def took_s(self) -> float:
+        return self.loop.time() - self.started_at
+
+
+class Connection(asyncio.Protocol):
+    """One connection and the one request it serves; the `on_` methods are called by the parser."""
+
+    transport: asyncio.Transport
+
+    def __init__(self, origin: Origin) -> None:
+        self.request: Request | None = None
+        self.idle_since = 0.0
+        self.is_lost = False
+        self._origin = origin
+        self._loop = origin.pool.loop
+        self._limits = origin.pool.limits
+        self._parser: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
+        self._poller = select.poll()
+        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_at = 0.0
+        self._is_made = False
+        self._served = 0
+        self._is_reusable = False
+        self._is_interim = False
+        self._status = 0
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._head_headers: list[tuple[bytes, bytes]] | None = None
+        self._parts: list[bytes] = []
+        self._body_bytes = self._received_bytes = self._chunks = 0
+        self._heard_at = 0.0
+
+    # What the pool asks
+
+    def is_usable(self) -> bool:
+        """Whether the peer still keeps the connection: an idle one has nothing to say but good-bye.
+
+        The socket itself is asked, since the event loop may not have come round to read that good-bye.
+        """
+        return not self.is_lost and not self.transport.is_closing() and not self._poller.poll(0)
+
+    def send(self, request: Request, head: bytes, body: bytes) -> None:
+        """Write a request; its waiter hears how it ends."""
+        self.request = request
+        self._status = 0
+        self._is_reusable = False
+        self._headers = []
+        self._head_headers = None
+        self._parts = []
+        self._body_bytes = self._received_bytes = self._chunks = 0
+        if len(body) <= ONE_WRITE_BYTES:
+            self.transport.write(head + body)
+        else:
+            self.transport.write(head)
+            self.transport.write(body)
+        request.sent_at = self._heard_at = now = self._loop.time()
+        # One timer outlives many requests: it is moved back only when it rings too early, which is rare.
+        due = min(now + request.timeouts.read_s, request.ends_at, now + LONGEST_ALARM_S)
+        if self._alarm is None or due < self._alarm_at:
+            self._set_alarm(due)
+
+    def drop(self) -> None:
+        """Close without a word to whoever waits."""
+        self.request = None
+        self.transport.abort()
+
+    def fail(self, kind: type[ServerCallError], what: str) -> None:
+        """Close, and tell whoever waits."""
+        request, self.request = self.request, None
+        self.transport.abort()
+        if request is not None and not request.waiter.done():
+            request.waiter.set_exception(kind(request.message(what)))
+
+    # What the event loop tells
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+        if self.is_lost:  # given up while it came about
+            self.transport.abort()
+            return
+        self._is_made = True
+        self._poller.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
+        self._origin.connection_made(self)
+
+    def data_received(self, data: bytes) -> None:
+        if self.request is None or self._parser is None:
+            self.transport.abort()
+            return
+        self._received_bytes += len(data)
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            self._is_reusable = False
+            self.fail(BrokenReply, f"what came is not a reply in HTTP/1.1 ({error}): {excerpt(data, 80)}")
+            return
+        if self.request is None:
+            self._finish()
+            return
+        self._heard_at = self._loop.time()
+        self._check_size()
+
+    def eof_received(self) -> None:
+        # Left alone, the event loop would first write what remains of the request, to a server that has gone.
+        self.transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self.is_lost:
+            return
+        self.is_lost = True
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        if self._is_made:
+            self._origin.connection_lost(self)
+        if self.request is not None:
+            self._end_of_stream(self.request, exc)
+        # The parser refers back to this object; without it, nothing has to wait for the garbage collector.
+        self._parser = None
+
+    # What the parser tells
+
+    def on_message_begin(self) -> None:
+        if self.request is None:
+            self._is_reusable = False
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._headers.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        assert self._parser is not None
+        status = self._parser.get_status_code()
+        if status < 200 and status != HTTPStatus.SWITCHING_PROTOCOLS:
+            self._is_interim = True
+            self._headers = []
+            return
+        if status == HTTPStatus.SWITCHING_PROTOCOLS:
+            self.fail(BrokenReply, "the server switched to another protocol, which nobody had asked for")
+            return
+        self._status = status
+        # Trailers come the same way as headers; they go to a list that nobody reads.
+        self._head_headers, self._headers = self._headers, []
+        if self.request is not None and self.request.method == "HEAD":
+            # The parser cannot know that no body follows, so it cannot serve another request.
+            self._complete(is_reusable=False)
+
+    def on_body(self, part: bytes) -> None:
+        self._parts.append(part)
+        self._body_bytes += len(part)
+
+    def on_chunk_header(self) -> None:
+        self._chunks += 1
+
+    def on_message_complete(self) -> None:
+        if self._is_interim:
+            self._is_interim = False
+            return
+        assert self._parser is not None
+        self._complete(is_reusable=self._parser.should_keep_alive())
+
+    # How a request ends
+
+    def _complete(self, *, is_reusable: bool) -> None:
+        request = self.request
+        if request is None:
+            return
+        if self._body_bytes > self._limits.max_body_bytes:
+            self._check_size()
+            return
+        self.request = None
+        self._served += 1
+        self._is_reusable = is_reusable
+        if request.waiter.done():  # cancelled in this very moment
+            self._is_reusable = False
+            return
+        body = b"".join(self._parts)
+        request.waiter.set_result(Reply(self._status, self._head_headers or (), body, request.method, request.url))
+
+    def _finish(self) -> None:
+        self._parts = []
+        # A server may answer before it has read the request; then the rest of that is still under way.
+        if self._is_reusable and not self.transport.is_closing() and not self.transport.get_write_buffer_size():
+            self._origin.put_back(self)
+        else:
+            self.transport.abort()
+
+    def _check_size(self) -> None:
+        if self._body_bytes > self._limits.max_body_bytes:
+            self.fail(BrokenReply, f"the body is larger than the {self._limits.max_body_bytes} bytes allowed")
+            return
+        head_bytes = self._received_bytes - self._body_bytes - CHUNK_FRAMING_BYTES * self._chunks
+        if head_bytes > self._limits.max_head_bytes:
+            self.fail(BrokenReply, f"the headers are larger than the {self._limits.max_head_bytes} bytes allowed")
+
+    def _end_of_stream(self, request: Request, exc: Exception | None) -> None:
+        if exc is None and self._head_headers is not None and not _has_end_of_its_own(self._head_headers):
+            self._complete(is_reusable=False)
+            return
+        how = "closed the connection" if exc is None else f"broke the connection ({exc})"
+        when = f"{self._loop.time() - request.sent_at:.2f} s after the request"
+        if self._received_bytes:
+            self.fail(BrokenReply, f"the server {how} within {self._position()}, {when}")
+            return
+        self.request = None
+        if not request.waiter.done():
+            history = f"which had served {self._served} before" if self._served else "which was new"
+            what = f"the server {how}, {history}, before the first byte of an answer, {when}"
+            request.waiter.set_exception(HungUp(request.message(what), was_reused=self._served > 0))
+
+    def _position(self) -> str:
+        if self._head_headers is None:
+            return f"the headers, after {self._received_bytes} bytes"
+        announced = next((value for name, value in self._head_headers if name.lower() == b"content-length"), None)
+        of = f" of {announced.decode('latin-1')}" if announced else ""
+        return f"the body, after {self._body_bytes}{of} bytes"
+
+    def _set_alarm(self, at: float) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm_at = at
+        self._alarm = self._loop.call_at(at, self._on_alarm)
+
+    def _on_alarm(self) -> None:
+        self._alarm = None
+        request = self.request
+        if request is None:
+            return
+        now = self._loop.time() + ALARM_SLACK_S
+        silent_until = self._heard_at + request.timeouts.read_s
+        waiting_for = self._position() if self._received_bytes else "the first byte of an answer"
+        if now >= request.ends_at:
+            limit = f"{request.timeouts.total_s:.3g} s (total_s)"
+            self.fail(ReplyTimedOut, f"no whole answer within {limit}, still waiting for {waiting_for}")
+        elif now >= silent_until:
+            silence = f"no byte for {request.timeouts.read_s:.3g} s (read_s)"
+            self.fail(ReplyTimedOut, f"{silence} while waiting for {waiting_for}, {request.took_s:.2f} s in all")
+        else:
+            self._set_alarm(min(silent_until, request.ends_at, now + LONGEST_ALARM_S))
+
+
+def _has_end_of_its_own(headers: RawHeaders) -> bool:
+    """Whether headers say where the body ends, so that the end of the stream cannot."""
+    return any(
+        name.lower() == b"content-length"
+        or (name.lower() == b"transfer-encoding" and value.lower().rstrip().endswith(b"chunked"))
+        for name, value in headers
+    )

@@ -1,0 +1,230 @@
+"""The connections to our own servers that wait for their next request, one pile for each address."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections import deque
+from contextlib import suppress
+
+from nemo_gym.http.connection import LONGEST_ALARM_S, Connection, Limits, Request
+from nemo_gym.http.reply import BrokenReply, NotConnected
+
+BACKLOG_PAUSE_S = 0.005
+
+
+class Pool:
+    """The connections of one event loop, and the timer that lets idle ones go."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, limits: Limits) -> None:
+        self.loop = loop
+        self.limits = limits
+        self.connections: set[Connection] = set()
+        self.is_closed = False
+        self.emptied = asyncio.Event()
+        self._origins: dict[tuple[str, int, str | None], Origin] = {}
+        self._sweep: asyncio.TimerHandle | None = None
+
+    def origin(self, host: str, port: int, uds: str | None) -> Origin:
+        key = (host, port, uds)
+        return self._origins.get(key) or self._origins.setdefault(key, Origin(self, host, port, uds))
+
+    def expect_idle(self) -> None:
+        if self._sweep is None and not self.is_closed:
+            self._sweep = self.loop.call_later(self.limits.idle_s, self._sweep_idle)
+
+    def _sweep_idle(self) -> None:
+        self._sweep = None
+        # A list, since every origin has to be swept.
+        if any([origin.let_idle_go() for origin in self._origins.values()]):
+            self.expect_idle()
+
+    def close(self) -> None:
+        self.is_closed = True
+        if self._sweep is not None:
+            self._sweep.cancel()
+        for origin in self._origins.values():
+            origin.turn_away("the client was closed while this waited for a free connection")
+        for connection in list(self.connections):
+            connection.fail(BrokenReply, "the client was closed before the answer was whole")
+        self.note_if_emptied()
+
+    def note_if_emptied(self) -> None:
+        if self.is_closed and not self.connections:
+            self.emptied.set()
+
+
+class Origin:
+    """The connections to one address: a pile of idle ones and, under a limit, a queue for them."""
+
+    def __init__(self, pool: Pool, host: str, port: int, uds: str | None) -> None:
+        self.pool = pool
+        self.host = host.strip("[]")
+        self.port = port
+        self.uds = uds
+        authority = f"[{self.host}]:{port}" if ":" in self.host else f"{self.host}:{port}"
+        self.authority = authority
+        self.url = f"http+unix:{uds}:" if uds else f"http://{authority}"
+        self._idle: deque[Connection] = deque()
+        self._open = 0
+        self._opening = 0
+        # What is handed on: a connection, or None for the right to open one (already counted in `_opening`).
+        self._queue: deque[asyncio.Future[Connection | None]] = deque()
+
+    def take_idle(self) -> Connection | None:
+        """The connection used last, if the server still keeps it."""
+        idle = self._idle
+        if not idle:
+            return None
+        too_old = self.pool.loop.time() - self.pool.limits.idle_s
+        while idle:
+            connection = idle.pop()
+            if connection.idle_since > too_old and connection.is_usable():
+                return connection
+            connection.drop()
+        return None
+
+    async def take_other(self, request: Request) -> Connection:
+        """A new connection, or the next free one where no more may be opened."""
+        limit = self.pool.limits.max_connections
+        if limit is None or self._open + self._opening < limit:
+            self._opening += 1
+            return await self._connect(request)
+        while True:
+            handed = await self._wait_in_queue(request)
+            if handed is None:
+                return await self._connect(request)
+            if handed.is_usable():
+                return handed
+            handed.drop()
+
+    def put_back(self, connection: Connection) -> None:
+        while self._queue:
+            waiter = self._queue.popleft()
+            if not waiter.done():
+                waiter.set_result(connection)
+                return
+        connection.idle_since = self.pool.loop.time()
+        self._idle.append(connection)
+        self.pool.expect_idle()
+
+    def connection_made(self, connection: Connection) -> None:
+        self._open += 1
+        self.pool.connections.add(connection)
+
+    def connection_lost(self, connection: Connection) -> None:
+        self._open -= 1
+        self.pool.connections.discard(connection)
+        self.pool.note_if_emptied()
+        self._hand_on_places()
+
+    def let_idle_go(self) -> bool:
+        """Close what has been idle for too long; tell whether any is left."""
+        too_old = self.pool.loop.time() - self.pool.limits.idle_s
+        while self._idle and (self._idle[0].is_lost or self._idle[0].idle_since <= too_old):
+            self._idle.popleft().drop()
+        return bool(self._idle)
+
+    def turn_away(self, why: str) -> None:
+        while self._queue:
+            waiter = self._queue.popleft()
+            if not waiter.done():
+                waiter.set_exception(NotConnected(why))
+
+    async def _wait_in_queue(self, request: Request) -> Connection | None:
+        if self.pool.is_closed:
+            raise NotConnected(request.message("the client was closed while this waited for a free connection"))
+        limit_s = min(request.timeouts.queue_s, request.left_s, LONGEST_ALARM_S)
+        waiter: asyncio.Future[Connection | None] = self.pool.loop.create_future()
+        self._queue.append(waiter)
+        try:
+            async with asyncio.timeout(limit_s):
+                return await waiter
+        except NotConnected as error:
+            raise NotConnected(request.message(str(error))) from None
+        except BaseException as error:
+            with suppress(ValueError):
+                self._queue.remove(waiter)
+            if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
+                self._return_to_queue(waiter.result())
+            if not isinstance(error, TimeoutError):
+                raise
+            raise NotConnected(
+                request.message(
+                    f"none of the {self.pool.limits.max_connections} connections (max_connections) became free "
+                    f"within {limit_s:.3g} s"
+                )
+            ) from None
+
+    def _return_to_queue(self, handed: Connection | None) -> None:
+        if handed is not None:
+            self.put_back(handed)
+            return
+        self._opening -= 1
+        self._hand_on_places()
+
+    def _hand_on_places(self) -> None:
+        limit = self.pool.limits.max_connections
+        while self._queue and limit is not None and self._open + self._opening < limit:
+            waiter = self._queue.popleft()
+            if not waiter.done():
+                self._opening += 1
+                waiter.set_result(None)
+
+    async def _connect(self, request: Request) -> Connection:
+        """Open a connection; the caller has counted it in `_opening`."""
+        limit_s = min(request.timeouts.connect_s, request.left_s, LONGEST_ALARM_S)
+        connection = Connection(self)
+        try:
+            async with asyncio.timeout(limit_s):
+                await self._open_stream(connection)
+        except TimeoutError:
+            why = f"no connection within {limit_s:.3g} s: the server does not accept it"
+            raise NotConnected(request.message(why)) from None
+        except (OSError, UnicodeError) as error:
+            number = error.errno if isinstance(error, OSError) else None
+            reason = os.strerror(number) if number and number > 0 else str(error)
+            why = f"no connection: {reason} (after {request.took_s:.2f} s). Is the server running there?"
+            raise NotConnected(request.message(why)) from error
+        finally:
+            self._opening -= 1
+            self._hand_on_places()
+        if self.pool.is_closed:
+            connection.drop()
+            raise NotConnected(request.message("the client was closed while this was connecting"))
+        if connection.transport.is_closing():
+            raise NotConnected(request.message("the server accepted the connection and closed it at once"))
+        return connection
+
+    async def _open_stream(self, connection: Connection) -> None:
+        loop = self.pool.loop
+        try:
+            if self.uds:
+                await loop.create_unix_connection(lambda: connection, sock=await connected_unix_socket(self.uds))
+            else:
+                await loop.create_connection(lambda: connection, self.host, self.port)
+        except BaseException:
+            # Given up at the last moment, a connection may exist already; uvloop closes it without a word.
+            connection.connection_lost(None)
+            raise
+
+
+async def connected_unix_socket(path: str) -> socket.socket:
+    """A connected socket.
+
+    TCP waits by itself while the server's backlog is full; a unix socket says EAGAIN at once, which asyncio takes for
+    "under way". So the connecting is done here; it never blocks.
+    """
+    connecting = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        connecting.setblocking(False)
+        while True:
+            try:
+                connecting.connect(path)
+                return connecting
+            except BlockingIOError:
+                await asyncio.sleep(BACKLOG_PAUSE_S)
+    except BaseException:
+        connecting.close()
+        raise

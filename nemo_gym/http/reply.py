@@ -1,0 +1,199 @@
+"""What comes back from one of our own servers: a whole answer, or the reason why there is none.
+
+ServerCallError         of `nemo_gym.errors`; every one raised by the client is one of these
+├─ NotConnected         nothing was sent (`was_sent` is False): refused, unreachable, no free connection
+├─ HungUp               sent, and the server closed before the first byte of an answer
+├─ BrokenReply          an answer began and did not end, is no HTTP/1.1, or is too large
+├─ ReplyTimedOut        silence for `read_s`, or no whole answer within `total_s`
+└─ ServerReplied        `Reply.raise_for_status` of a status of 400 or more
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from http import HTTPStatus
+from http.cookies import CookieError, SimpleCookie
+from typing import Any, NamedTuple
+
+import orjson
+
+from nemo_gym.errors import ServerCallError
+
+RawHeaders = Sequence[tuple[bytes, bytes]]
+
+RESPONSE_CONTENT_BYTES = 64 * 1024
+
+
+class NotConnected(ServerCallError):
+    """No connection came about, so nothing was sent."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, was_sent=False)
+
+
+class HungUp(ServerCallError):
+    """The server closed before the first byte of an answer.
+
+    `was_reused` tells that the connection had served before: the server may have grown tired of it just then.
+    """
+
+    def __init__(self, message: str, *, was_reused: bool = False) -> None:
+        super().__init__(message)
+        self.was_reused = was_reused
+
+
+class BrokenReply(ServerCallError):
+    """An answer that stopped halfway, cannot be read, or is larger than allowed."""
+
+
+class ReplyTimedOut(ServerCallError):
+    """The answer did not come in time."""
+
+
+class ServerReplied(ServerCallError):
+    """A whole answer came, with a status of 400 or more; `response_content` is how its body begins (64 KiB)."""
+
+    def __init__(self, message: str, *, status: int, url: str, response_content: bytes) -> None:
+        super().__init__(message)
+        self.status = status
+        self.url = url
+        self.response_content = response_content
+
+
+class Timeouts(NamedTuple):
+    """How long one request may wait, in seconds; `total_s` also bounds the other three together."""
+
+    connect_s: float = 10.0
+    """For the connection to come about."""
+    read_s: float = 1800.0
+    """For the next byte of the answer."""
+    total_s: float = 3600.0
+    """For everything, from the call to the last byte."""
+    queue_s: float = 3600.0
+    """For a free connection, where `max_connections` bounds them."""
+
+
+class Headers(Mapping[str, str]):
+    """Header values by name, in any case; a name that came several times gives its first value here."""
+
+    def __init__(self, raw: RawHeaders) -> None:
+        self.raw = raw
+        self._values: dict[str, list[str]] = {}
+        for name, value in raw:
+            self._values.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
+
+    def __getitem__(self, name: str) -> str:
+        return self._values[name.lower()][0]
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and name.lower() in self._values
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def getall(self, name: str) -> list[str]:
+        """Every value of a name, in the order they came; empty where there is none."""
+        return list(self._values.get(name.lower(), ()))
+
+    def __repr__(self) -> str:
+        return f"Headers({self._values!r})"
+
+
+class Content(NamedTuple):
+    """A reply's body, for callers that read it as a stream."""
+
+    body: bytes
+
+    async def read(self) -> bytes:
+        """The whole body."""
+        return self.body
+
+
+class Reply:
+    """A whole answer; whatever costs time to parse is parsed when it is asked for."""
+
+    __slots__ = ("_cookies", "_headers", "body", "method", "raw_headers", "status", "url")
+
+    def __init__(self, status: int, raw_headers: RawHeaders, body: bytes, method: str, url: str) -> None:
+        self.status = status
+        self.raw_headers = raw_headers
+        self.body = body
+        self.method = method
+        self.url = url
+        self._headers: Headers | None = None
+        self._cookies: SimpleCookie | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether the status is below 400."""
+        return self.status < 400
+
+    @property
+    def reason(self) -> str:
+        """The usual words for the status."""
+        try:
+            return HTTPStatus(self.status).phrase
+        except ValueError:
+            return ""
+
+    @property
+    def headers(self) -> Headers:
+        """The headers; trailers of a chunked body are not among them."""
+        if self._headers is None:
+            self._headers = Headers(self.raw_headers)
+        return self._headers
+
+    @property
+    def set_cookie_values(self) -> list[str]:
+        """The `Set-Cookie` headers as they came."""
+        return [value.decode("latin-1") for name, value in self.raw_headers if name.lower() == b"set-cookie"]
+
+    @property
+    def cookies(self) -> SimpleCookie:
+        """The cookies that the server sets; a header that is no cookie is left out."""
+        if self._cookies is None:
+            self._cookies = SimpleCookie()
+            for value in self.set_cookie_values:
+                with suppress(CookieError):
+                    self._cookies.load(value)
+        return self._cookies
+
+    @property
+    def content(self) -> Content:
+        """The body, to be read."""
+        return Content(self.body)
+
+    async def read(self) -> bytes:
+        """The body."""
+        return self.body
+
+    async def json(self, loads: Callable[[bytes], Any] = orjson.loads) -> Any:
+        """The body, parsed as JSON."""
+        return loads(self.body)
+
+    async def text(self, encoding: str = "utf-8", errors: str = "replace") -> str:
+        """The body as text."""
+        return self.body.decode(encoding, errors)
+
+    def raise_for_status(self) -> None:
+        """Raise `ServerReplied` where the status is 400 or more."""
+        if self.ok:
+            return
+        raise ServerReplied(
+            f"{self.method} {self.url}: answered {self.status} {self.reason}: {excerpt(self.body, 400)}",
+            status=self.status,
+            url=self.url,
+            response_content=self.body[:RESPONSE_CONTENT_BYTES],
+        )
+
+    def __repr__(self) -> str:
+        return f"<Reply {self.status} to {self.method} {self.url}, {len(self.body)} bytes>"
+
+
+def excerpt(content: bytes, length: int) -> str:
+    text = content[:length].decode("utf-8", "replace")
+    return repr(text) + ("…" if len(content) > length else "") if content else "(nothing)"
