@@ -25,7 +25,7 @@ import yaml
 from fastapi import FastAPI
 from omegaconf import OmegaConf
 from pydantic import PrivateAttr, ValidationError
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from nemo_gym.config.settings import SERVER_TYPES, BaseServerConfig
 from nemo_gym.errors import AgentFailed, DataError, EnvironmentFailed, ModelFailed, RolloutError, ServerCallError
@@ -44,6 +44,7 @@ ServerT = TypeVar("ServerT", bound=SimpleServer)
 
 TEST_ADDRESS: dict[str, Any] = {"host": "127.0.0.1", "port": 0}
 JSON = {"content-type": "application/json"}
+ASKED_BY_TEST = "nemo_gym.asked_by_test"
 NO_ROUTE = '{"detail":"Not Found"}'
 
 
@@ -56,7 +57,7 @@ def reply(*items: str | FunctionToolCall) -> Response:
     return Response(id="resp_test", created_at=0, model="test", output=list(output))
 
 
-def call(name: str, **arguments: Any) -> FunctionToolCall:
+def call(name: str, /, **arguments: Any) -> FunctionToolCall:
     """A tool call with these arguments; `call_id` follows from the name."""
     return FunctionToolCall(name=name, arguments=orjson.dumps(arguments).decode(), call_id=f"call_{name}")
 
@@ -191,6 +192,16 @@ class Attempt:
         return Graded.model_validate_json(answer.content)
 
 
+class _ToldFaults(FaultMiddleware):
+    """What fails is told to the server that called, as between processes, and raised to the test that did."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if ASKED_BY_TEST in scope:
+            await self.app(scope, receive, send)
+        else:
+            await super().__call__(scope, receive, send)
+
+
 class _Running:
     """A server's app between its startup and its end, shared by the rollouts that are under way on it."""
 
@@ -209,7 +220,11 @@ async def serving(server: SimpleServer) -> AsyncIterator[httpx.AsyncClient]:
     What a handler raises is raised here, with its traceback.
     """
     async with _started(server) as app:
-        transport = httpx.ASGITransport(app=app)
+
+        async def asked_by_test(scope: Scope, receive: Receive, send: Send) -> None:
+            await app({**scope, ASKED_BY_TEST: True}, receive, send)
+
+        transport = httpx.ASGITransport(app=asked_by_test)
         async with httpx.AsyncClient(transport=transport, base_url="http://server", headers=JSON) as client:
             yield client
 
@@ -222,7 +237,10 @@ async def _started(server: SimpleServer) -> AsyncIterator[FastAPI]:
         async with app.router.lifespan_context(app):
             yield app
         return
-    running = client._own = client._own or _Running(server.setup_webserver())
+    if client._own is None:
+        client._own = _Running(server.setup_webserver())
+        client._own.app.add_middleware(_ToldFaults, server=_name_of(server), otherwise=_failure_of(server))
+    running = client._own
     running.users += 1
     try:
         async with running.starting:
@@ -238,8 +256,7 @@ async def _started(server: SimpleServer) -> AsyncIterator[FastAPI]:
 
 async def _start(running: _Running, client: FakeClient) -> None:
     for name, other in client._servers.items():
-        app = await running.stack.enter_async_context(_started(other))
-        client._connections.apps[name] = FaultMiddleware(app, server=name, otherwise=_failure_of(other))
+        client._connections.apps[name] = await running.stack.enter_async_context(_started(other))
     await running.stack.enter_async_context(running.app.router.lifespan_context(running.app))
     running.is_started = True
 
@@ -251,7 +268,7 @@ def _failure_of(server: SimpleServer) -> type[RolloutError]:
 
 
 @asynccontextmanager
-async def rollout(server: SimpleServer, **row: Any) -> AsyncIterator[Attempt]:
+async def rollout(server: SimpleServer, /, **row: Any) -> AsyncIterator[Attempt]:
     """Seed a session from a row's fields on a server in process, and close it at the end.
 
     What a handler raises is raised here, with its traceback.
@@ -265,7 +282,7 @@ async def rollout(server: SimpleServer, **row: Any) -> AsyncIterator[Attempt]:
         await client.post("/close_session")
 
 
-async def run(agent: SimpleServer, **row: Any) -> Graded:
+async def run(agent: SimpleServer, /, **row: Any) -> Graded:
     """Run one rollout on an agent in process, as the collector would, and return the graded row.
 
     A failed rollout is raised as what it would be recorded as.

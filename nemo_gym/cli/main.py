@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -49,6 +50,10 @@ HELP_WORDS = {"-h", "--help", "+h=true", "+help=true", "++h=true", "++help=true"
 
 def main(argv: Sequence[str] | None = None, program: str | None = None) -> int:
     """Run the command that the program's name or its first words call for; the exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A sign that the terminal cannot show must not end a run.
+            stream.reconfigure(errors="replace")
     words = list(sys.argv[1:] if argv is None else argv)
     name = Path(sys.argv[0]).name if program is None else program
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 import types
 import typing
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from nemo_gym import paths
+from nemo_gym.cli.main import COMMANDS, HELP_WORDS
 from nemo_gym.errors import ConfigError, ConfigPathNotFoundError
 
 SettingsT = TypeVar("SettingsT", bound=BaseModel)
@@ -47,7 +49,8 @@ SAMPLING_FLAGS = {
     "--top-p": Sampling("top_p", float, "the share of likely tokens that are sampled from"),
     "--max-output-tokens": Sampling("max_output_tokens", int, "the most tokens of one answer"),
 }
-HELP_WORDS = {"+h=true", "+help=true", "h=true", "help=true", "++h=true", "++help=true"}
+NEAR = 0.85
+"""`limt` is that near to `limit`."""
 
 
 class ModelSettings(BaseModel):
@@ -96,12 +99,26 @@ class Options:
         files += [_shipped_config("resources_servers", name) for name in given.pop("resources_server", None) or []]
         files += [_shipped_config("responses_api_models", name) for name in given.pop("model_type", None) or []]
         overrides = given.pop("overrides")
+        self._warn_of_near_misses(overrides)
         flags = [f"++{key}={_encoded(value)}" for key, value in given.items() if value is not None]
         return CommandLine(files, [*overrides, *flags])
+
+    def _warn_of_near_misses(self, overrides: Sequence[str]) -> None:
+        """Any key may be meant for the configuration, so one that is only like a setting's is no error."""
+        keys = [_key(name, info) for name, info in self.model.model_fields.items()]
+        for word in overrides:
+            given = word.partition("=")[0].lstrip("+~")
+            if given not in keys and (close := get_close_matches(given, keys, n=1, cutoff=NEAR)):
+                print(  # noqa: T201
+                    f"note: {word} sets a value of the configuration; {self.program} has no setting of this name. Did "
+                    f"you mean '{close[0]}'?",
+                    file=sys.stderr,
+                )
 
     def _parser(self) -> argparse.ArgumentParser:
         parser = _Parser(
             prog=self.program,
+            usage=_usage(self.program),
             description=self.summary,
             epilog="\n".join(self.examples),
             formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -149,7 +166,8 @@ def settings_from(model: type[SettingsT], values: typing.Mapping[str, Any]) -> S
                 hint = f" (did you mean it by '{close[0]}'?)" if close else ""
                 problems.append(f"{key} is missing{hint}: add {_flag_names(key)[0]} … or +{key}=…")
             else:
-                problems.append(f"{key}: {problem['msg']} (found {problem['input']!r})")
+                told = problem["msg"].split(", unable", maxsplit=1)[0].replace("Input should be", "it has to be", 1)
+                problems.append(f"{key}: {told}, and is {problem['input']!r}")
         raise ConfigError("; ".join(problems) + ". --help lists all settings.") from error
 
 
@@ -172,7 +190,18 @@ def _add_flag(parser: argparse.ArgumentParser, name: str, info: FieldInfo) -> No
     if info.annotation is bool:
         parser.add_argument(*_flag_names(key), dest=key, action="store_true", default=None, help=text)
         return
-    parser.add_argument(*_flag_names(key), dest=key, metavar=kind.split("|")[0].upper(), help=text)
+    parser.add_argument(*_flag_names(key), dest=key, metavar=_metavar(info, kind), help=text)
+
+
+def _metavar(info: FieldInfo, kind: str) -> str:
+    is_choice = typing.get_origin(info.annotation) is typing.Literal
+    return kind if is_choice else kind.split("|", maxsplit=1)[0].upper()
+
+
+def _usage(program: str) -> str:
+    spelled = [" ".join(("ng", each.noun, each.verb)) for each in COMMANDS if each.script == program]
+    names = "\n       ".join(f"{name} [--flag VALUE …] [+key=value …]" for name in (program, *spelled))
+    return names.replace("%", "%%")
 
 
 def _key(name: str, info: FieldInfo) -> str:
@@ -203,7 +232,7 @@ def _type_words(annotation: Any) -> str:
     if origin is typing.Literal:
         return "|".join(str(each) for each in arguments)
     if origin in (dict, list):
-        return origin.__name__
+        return str(origin.__name__)
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return "dict"
     return "path" if annotation is Path else getattr(annotation, "__name__", str(annotation))

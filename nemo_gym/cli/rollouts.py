@@ -44,6 +44,7 @@ def collect(words: list[str]) -> int:
     from nemo_gym import config
 
     line = options.read(words)
+    running.interrupt_on_sigterm()
     run = config.load(line.paths, line.overrides)
     job = settings_from(CollectJob, run.plain)
     client = ServerClient.load_from_global_config(running.find_head(run))
@@ -61,6 +62,7 @@ def run(words: list[str]) -> int:
         takes_sampling=True,
     )
     line = options.read(words)
+    running.interrupt_on_sigterm()
     starter = WarmStarter() if is_supported() else None
     try:
         return _run(line.paths, line.overrides, starter)
@@ -85,9 +87,8 @@ def _run(paths: list[str], overrides: list[str], starter: WarmStarter | None) ->
     files = RunFiles(results=job.output_jsonl_fpath)
     with running.launch_for(run_config, settings, starter, on_line=None, log_dir=files.logs) as servers:
         running.await_model_endpoints(servers, settings.model_endpoint_readiness_timeout_seconds)
-        running.note(
-            f"{running.servers_counted(len(run_config.servers))} ready; logs in {settings.nemo_gym_log_dir or files.logs}"
-        )
+        log_dir = settings.nemo_gym_log_dir or files.logs
+        running.note(f"{running.servers_counted(len(run_config.servers))} ready; logs in {log_dir}")
         return _collect_and_report(ServerClient.of_run(servers.run), plan, job)
 
 

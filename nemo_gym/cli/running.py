@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import sys
 import time
 import urllib.error
@@ -29,6 +31,13 @@ ENDPOINT_POLL_S = 1.0
 REMINDER_S = 5.0
 
 
+def interrupt_on_sigterm() -> None:
+    """Let SIGTERM end a collection in order, as Ctrl-C does."""
+    # Where the shell has us ignore Ctrl-C, SIGTERM keeps its own, sudden way.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGTERM, lambda number, frame: signal.raise_signal(signal.SIGINT))
+
+
 def say(text: str) -> None:
     """Print for the user."""
     print(text, flush=True)  # noqa: T201 - the CLI prints
@@ -45,8 +54,12 @@ def servers_counted(number: int) -> str:
 
 
 def print_line(server: str, line: str) -> None:
-    """One line of a server's log."""
-    print(f"({server}) {line}", flush=True)  # noqa: T201 - the CLI prints
+    """One line of a server's log; where nobody reads on, the run is asked to end."""
+    try:
+        print(f"({server}) {line}", flush=True)  # noqa: T201 - the CLI prints
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 def launch_for(

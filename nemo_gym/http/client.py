@@ -58,8 +58,10 @@ class ServerClient(BaseModel):
         Raises `LaunchError` (a `ValueError` too) that names the address where no head server answers.
         """
         url = f"http://{head_server_config.host}:{head_server_config.port}/global_config_dict_yaml"
+        # A proxy for the outside knows nothing of our own servers.
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         try:
-            with urllib.request.urlopen(url, timeout=HEAD_TIMEOUT_S) as answer:
+            with opener.open(url, timeout=HEAD_TIMEOUT_S) as answer:
                 config = OmegaConf.create(orjson.loads(answer.read()))
         except (OSError, ValueError) as error:
             raise HeadServerNotFoundError(
@@ -144,7 +146,7 @@ class ServerClient(BaseModel):
                 )
             except ServerCallError as error:
                 if error.was_sent or pause_s is None:
-                    raise error.of_server(server_name)
+                    raise error.of_server(server_name) from error.__cause__
                 await asyncio.sleep(pause_s * random.uniform(0.5, 1.5))
         raise AssertionError("unreachable")
 

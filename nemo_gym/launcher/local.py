@@ -144,7 +144,7 @@ class RunningServers:
                 failed.append(process)
             now = time.monotonic()
         if failed:
-            raise LaunchError("\n".join(str(self._failure(process)) for process in failed))
+            raise LaunchError("\n".join(str(self._failure(each)) for each in self._processes if each in failed))
         if not dry_run:
             for server in self.run.servers.values():
                 _expect_answer(server.name, server.host, server.port)
@@ -317,6 +317,11 @@ def _instance(server: ServerConfig, pid: int) -> dict[str, Any]:
 
 
 def _bind_head(head: HeadConfig, notice: Notice) -> socket.socket:
+    if head.expose_secrets and not _is_loopback(head.host):
+        notice(
+            f"head_server.expose_secrets is not followed: others can reach {head.host}. Secrets stay masked, unless "
+            "head_server.host is 127.0.0.1."
+        )
     try:
         return _listen(head.host, head.port, HEAD)
     except PortTakenError:

@@ -11,8 +11,8 @@ from pydantic import ValidationError
 
 from nemo_gym.errors import DataError, ServerCallError
 from nemo_gym.http.client import ServerClient
-from nemo_gym.http.reply import Timeouts
 from nemo_gym.http.problems import readable
+from nemo_gym.http.reply import Timeouts
 from nemo_gym.jsonl import read_rows
 from nemo_gym.rollouts.job import RunFiles
 from nemo_gym.schemas.rollout import AGENT_REF_KEY, AggregateMetrics

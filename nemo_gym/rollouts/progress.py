@@ -9,6 +9,9 @@ from typing import Any, Self, TextIO
 
 from nemo_gym.rollouts.outcome import Record, Summary
 
+DRAWN_EVERY_S = 0.1
+"""Thousands of rollouts may end in a second, and no eye follows as many drawings."""
+
 
 class Progress:
     """Shows how far a run is: rate, mean reward, failures and time left."""
@@ -19,6 +22,8 @@ class Progress:
         self._finished_earlier: int | None = None
         self._started_at = time.monotonic()
         self._next_tenth = 1
+        self._drawn_at = 0.0
+        self._summary = summary
         self._bar = _bar(self._total, stream) if stream.isatty() else None
 
     def __enter__(self) -> Self:
@@ -30,6 +35,7 @@ class Progress:
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
         if self._bar is not None:
+            self._draw(self._bar, self._summary)
             self._bar.stop()
 
     def advance(self, record: Record, summary: Summary) -> None:
@@ -37,8 +43,10 @@ class Progress:
         if self._finished_earlier is None:
             # What an earlier run finished is known only now, and must not count for the rate.
             self._finished_earlier = summary.finished - 1
+        self._summary = summary
         if self._bar is not None:
-            self._bar.update(self._bar.task_ids[0], completed=summary.finished, **self._words(summary))
+            if time.monotonic() - self._drawn_at >= DRAWN_EVERY_S:
+                self._draw(self._bar, summary)
         elif summary.finished * 10 >= self._next_tenth * self._total:
             self._next_tenth = summary.finished * 10 // self._total + 1
             words = self._words(summary)
@@ -48,6 +56,10 @@ class Progress:
                 file=self._stream,
                 flush=True,
             )
+
+    def _draw(self, bar: Any, summary: Summary) -> None:
+        self._drawn_at = time.monotonic()
+        bar.update(bar.task_ids[0], completed=summary.finished, **self._words(summary))
 
     def _words(self, summary: Summary) -> dict[str, str]:
         elapsed_s = max(time.monotonic() - self._started_at, 1e-9)

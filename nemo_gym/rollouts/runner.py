@@ -11,8 +11,8 @@ import orjson
 from nemo_gym.errors import AgentFailed, EnvironmentFailed, RolloutError, RolloutTimedOut, ServerCallError
 from nemo_gym.http.client import ServerClient
 from nemo_gym.http.correlation import rollout_context
-from nemo_gym.http.reply import ReplyTimedOut, Timeouts
 from nemo_gym.http.problems import failure_of_reply, readable
+from nemo_gym.http.reply import ReplyTimedOut, Timeouts
 from nemo_gym.rollouts.outcome import Outcome, Record
 from nemo_gym.schemas.rollout import (
     AGENT_REF_KEY,

@@ -17,6 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, NoReturn
 
+import pydantic
+
 from nemo_gym.paths import PACKAGE_DIR
 from nemo_gym.servers.head import HeadSettings, head_app
 from nemo_gym.servers.serve import (
@@ -30,6 +32,8 @@ from nemo_gym.servers.serve import (
 
 PR_SET_PDEATHSIG = 1
 PARENT_POLL_S = 0.5
+MACHINERY = (PACKAGE_DIR, Path(importlib.__file__).parent, Path(pydantic.__file__).parent)
+"""What stands between us and the author's own file in a traceback."""
 
 
 class Descriptors(NamedTuple):
@@ -78,19 +82,17 @@ def _code_of(stop: SystemExit) -> int:
 
 
 def _authors_part(error: Exception) -> TracebackType | None:
-    """The traceback from the author's own file on; all of it where the error is ours."""
+    """The traceback from the author's own file on; all of it where the error is ours, none of a syntax error."""
     frame = error.__traceback__
     while frame is not None and _is_machinery(frame.tb_frame.f_code.co_filename):
         frame = frame.tb_next
-    return frame or error.__traceback__
+    return frame or (None if isinstance(error, SyntaxError) else error.__traceback__)
 
 
 def _is_machinery(filename: str) -> bool:
-    return (
-        filename.startswith("<frozen importlib")
-        or filename == importlib.__file__
-        or PACKAGE_DIR in Path(filename).parents
-    )
+    if filename.startswith("<frozen importlib"):
+        return True
+    return any(folder in Path(filename).parents for folder in MACHINERY)
 
 
 def _serve_head(settings: HeadSettings, listener: socket.socket, report: Report) -> int:

@@ -55,5 +55,5 @@ class FaultMiddleware:
             logger.warning("%s failed (rollout %s): %s", path, current_rollout_id(), error)
             return told.to_error() if told else self.otherwise(str(error), server=self.server)
         logger.exception("%s failed (rollout %s)", path, current_rollout_id(), exc_info=error)
-        raised = readable(repr(error).encode("utf-8", "replace"))
+        raised = readable(f"{type(error).__name__}: {error}".encode("utf-8", "replace"))
         return self.otherwise(f"{self.server}: {path} raised {raised}; its log has the traceback", server=self.server)

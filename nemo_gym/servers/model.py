@@ -9,6 +9,7 @@ from fastapi import Body, FastAPI
 
 from nemo_gym.config.settings import BaseResponsesAPIModelConfig
 from nemo_gym.servers.base import SimpleServer
+from nemo_gym.servers.model_routes import add_model_routes
 
 __all__ = ["BaseResponsesAPIModel", "Body", "SimpleResponsesAPIModel"]
 
@@ -33,6 +34,5 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel):
     def setup_webserver(self) -> FastAPI:
         """The app with the routes of a model server."""
         app = self.new_app()
-        app.post("/v1/responses")(self.responses)
-        app.post("/v1/chat/completions")(self.chat_completions)
+        add_model_routes(app, responses=self.responses, chat_completions=self.chat_completions)
         return app

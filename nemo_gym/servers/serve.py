@@ -13,6 +13,7 @@ import os
 import resource
 import socket
 import sys
+import traceback
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -35,6 +36,11 @@ logger = logging.getLogger(__name__)
 KEEP_ALIVE_S = 75
 """Longer than the idle limit of our own client, so that a reused connection is never one we just closed."""
 OPEN_FILES = 65535
+BASE_OF = {
+    "resources_servers": "SimpleResourcesServer",
+    "responses_api_agents": "SimpleResponsesAPIAgent",
+    "responses_api_models": "SimpleResponsesAPIModel",
+}
 
 
 class ProcessSettings(BaseModel):
@@ -71,7 +77,9 @@ class Report:
         self._write({"ready": True})
 
     def failed(self, message: str) -> None:
-        """The server cannot start, and its user can mend it."""
+        """The server cannot start, and its user can mend it. Without a launcher, who would say it, it is printed."""
+        if self._fd is None:
+            print(f"Error: {message}", file=sys.stderr, flush=True)  # noqa: T201
         self._write({"failed": message})
 
     def close(self) -> None:
@@ -94,7 +102,6 @@ def serve(settings: ProcessSettings, listener: socket.socket, report: Report) ->
         app = build_app(server, settings)
     except UserError as error:
         report.failed(str(error))
-        print(f"Error: {error}", file=sys.stderr, flush=True)  # noqa: T201 - the log is this process's only voice
         return 1
     if settings.dry_run:
         report.ready()
@@ -108,6 +115,9 @@ def serve(settings: ProcessSettings, listener: socket.socket, report: Report) ->
 def build_server(settings: ProcessSettings) -> SimpleServer:
     """The server of a folder, with its typed settings and a client that knows the others."""
     cls = server_class(load_module(settings), settings)
+    if cls.__abstractmethods__:
+        missing = ", ".join(sorted(cls.__abstractmethods__))
+        raise LaunchError(f"{settings.folder / settings.entrypoint}: {cls.__name__} has to define {missing}.")
     server = cls(
         config=typed_config(cls, settings),
         server_client=ServerClient(head_server_config=settings.head, global_config_dict=_config_view(settings)),
@@ -134,8 +144,26 @@ def build_app(server: SimpleServer, settings: ProcessSettings) -> ASGIApp:
 
 
 def load_module(settings: ProcessSettings) -> ModuleType:
-    """Import the entrypoint, by its package name where that leads to this very file."""
-    entrypoint = (settings.folder / settings.entrypoint).resolve()
+    """Import the entrypoint; a package that it asks for in vain is told with the line that does so."""
+    try:
+        return _imported((settings.folder / settings.entrypoint).resolve(), settings)
+    except ModuleNotFoundError as error:
+        requirements = settings.folder / "requirements.txt"
+        advice = (
+            f"Install what the folder needs: pip install -r {requirements}"
+            if requirements.exists()
+            else "Install the package that provides it, or correct the import."
+        )
+        raise LaunchError(f"{_asking_line(error)}: {error}. {advice}") from error
+
+
+def _asking_line(error: ModuleNotFoundError) -> str:
+    asking = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
+    return f"{asking[-1].filename}:{asking[-1].lineno}"
+
+
+def _imported(entrypoint: Path, settings: ProcessSettings) -> ModuleType:
+    """The module by its package name where that leads to this very file, else by the file."""
     root = settings.folder.parent.parent
     for place in (str(root), str(settings.folder)):
         if place not in sys.path:
@@ -147,10 +175,7 @@ def load_module(settings: ProcessSettings) -> ModuleType:
         module = importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise LaunchError(
-                f"{entrypoint}: {error}. Install what the folder needs"
-                + (f": pip install -r {settings.folder / 'requirements.txt'}" if _has_requirements(settings) else ".")
-            ) from error
+            raise
         module = None
     if module is not None and module.__file__ and Path(module.__file__).resolve() == entrypoint:
         return module
@@ -177,10 +202,13 @@ def server_class(module: ModuleType, settings: ProcessSettings) -> type[SimpleSe
     leaves = [cls for cls in defined if not any(cls is not other and issubclass(other, cls) for other in defined)]
     if len(leaves) == 1:
         return leaves[0]
+    entrypoint = settings.folder / settings.entrypoint
+    if not leaves:
+        raise LaunchError(f"{entrypoint}: no server class is defined here. Derive one from {BASE_OF[settings.type]}.")
     names = ", ".join(cls.__name__ for cls in leaves)
     raise LaunchError(
-        f"{settings.folder / settings.entrypoint}: expected one server class, found {names or 'none'}. "
-        "Say which: `if __name__ == '__main__': YourServer.run_webserver()`."
+        f"{entrypoint}: several server classes are defined here ({names}). Say at the file's end which one is to be "
+        f"served: if __name__ == '__main__': {leaves[-1].__name__}.run_webserver()"
     )
 
 
@@ -235,10 +263,6 @@ def _config_view(settings: ProcessSettings) -> Any:
 def _origin(settings: ProcessSettings, key: str) -> str:
     place = settings.origins.get(key)
     return f"{Origin(*place)}: " if place else ""
-
-
-def _has_requirements(settings: ProcessSettings) -> bool:
-    return (settings.folder / "requirements.txt").exists()
 
 
 def uvicorn_config(app: ASGIApp) -> uvicorn.Config:

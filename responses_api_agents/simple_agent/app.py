@@ -5,7 +5,7 @@ from http.cookies import SimpleCookie
 from typing import Any, Literal
 
 import orjson
-from fastapi import Body, Request, Response
+from fastapi import Request, Response
 from pydantic import ConfigDict, Field
 
 from nemo_gym import (
@@ -66,7 +66,7 @@ class SimpleAgent(SimpleResponsesAPIAgent):
     _server_tools: list[dict[str, Any]] | None = None
 
     async def responses(
-        self, request: Request, response: Response, body: NeMoGymResponseCreateParamsNonStreaming = Body()
+        self, request: Request, response: Response, body: NeMoGymResponseCreateParamsNonStreaming
     ) -> NeMoGymResponse:
         """Answer a conversation, tools called; the cookies of the resources server's session come back."""
         conversation = await self._converse(body.model_dump(mode="json", exclude_unset=True), dict(request.cookies))

@@ -89,8 +89,9 @@ class Conversation:
         self, client: ServerClient, resources_server: str, call: dict[str, Any], *, tells_faults: bool
     ) -> str:
         name = call["name"]
-        known = [tool["name"] for tool in self.params["tools"] if tool.get("type") == "function"]
-        if name not in known or not is_callable_name(name):
+        functions = (tool["name"] for tool in self.params["tools"] if tool["type"] == "function")
+        known = [function for function in functions if is_callable_name(function)]
+        if name not in known:
             return f"Unknown tool {name!r}. The tools are: {', '.join(known) or 'none'}."
         try:
             arguments = orjson.loads(call["arguments"] or "{}")
@@ -103,12 +104,15 @@ class Conversation:
         except ServerCallError as error:
             raise EnvironmentFailed(f"tool '{name}': {error}", server=resources_server) from error
         body = await reply.read()
-        if reply.status >= 500 and not tells_faults:
-            raise failure_of_reply(
-                reply.status, body, server=resources_server, during=f"tool '{name}'", otherwise=EnvironmentFailed
-            )
         self.session |= cookies_of(reply)
-        return str(body.decode("utf-8", "replace"))
+        if reply.status < 500:
+            return str(body.decode("utf-8", "replace"))
+        failure = failure_of_reply(
+            reply.status, body, server=resources_server, during=f"tool '{name}'", otherwise=EnvironmentFailed
+        )
+        if not tells_faults:
+            raise failure
+        return f"Error: {failure}"
 
 
 def _items(given: Any) -> list[Any]:

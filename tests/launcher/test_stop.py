@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sysconfig
 import threading
 import time
 import urllib.error
+from pathlib import Path
 
 import psutil
 import pytest
@@ -34,6 +37,10 @@ class Breeding(SimpleResourcesServer):
         def breed_apart() -> int:
             return subprocess.Popen(SLEEP, start_new_session=True).pid
 
+        @app.get("/say_something")
+        def say_something() -> None:
+            print("something", flush=True)
+
         @app.get("/block")
         async def block() -> None:
             print("blocked", flush=True)
@@ -44,7 +51,9 @@ class Breeding(SimpleResourcesServer):
     async def verify(self, body: BaseVerifyRequest) -> float:
         return 1.0
 """
-STOP_LIMIT_S = 2.0
+SCRIPTS = Path(sysconfig.get_path("scripts"))
+STOP_LIMIT_S = 3.0
+"""Two seconds, and one for a machine that is busy with other tests."""
 
 
 def ending_within_the_limit(workplace, command, number):
@@ -121,6 +130,22 @@ def test_nohup_keeps_a_run_up_when_its_terminal_closes(workplace, get_json):
     command.send(signal.SIGHUP)
     time.sleep(0.2)
     assert get_json(command.servers["plain"]["url"]) == {"status": "ok"}
+
+
+def test_a_run_ends_when_nobody_reads_its_output_any_more(workplace, get_json):
+    config = workplace.environment("breeding", BREEDING_SERVER)
+    program = SCRIPTS / "ng_run"
+    reading, writing = os.pipe()
+    process = subprocess.Popen(
+        [program, config, "+head_server.port=0"], cwd=workplace.folder, env=workplace.env, stdout=writing
+    )
+    os.close(writing)
+    with os.fdopen(reading) as output:
+        head = next(line for line in output if line.startswith("head server: ")).split()[2]
+    breeding = next(each for each in get_json(f"{head}/server_instances") if each["config_path"] == "breeding")
+    get_json(f"{breeding['url']}/say_something")
+    assert process.wait(timeout=10) == 0
+    assert workplace.left_over(within_s=1) == []
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])

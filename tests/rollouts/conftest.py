@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -109,10 +109,10 @@ def task(number: int = 0, **fields: Any) -> Row:
 
 
 @pytest.fixture
-def write_tasks(tmp_path: Path) -> Callable[[list[Row]], Path]:
+def write_tasks(tmp_path: Path) -> Callable[[Iterable[Row]], Path]:
     """Write rows to the input file of this test."""
 
-    def write(rows: list[Row]) -> Path:
+    def write(rows: Iterable[Row]) -> Path:
         path = tmp_path / "tasks.jsonl"
         path.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
         return path
@@ -122,11 +122,13 @@ def write_tasks(tmp_path: Path) -> Callable[[list[Row]], Path]:
 
 @pytest.fixture
 def run_tasks(
-    tmp_path: Path, client: ServerClient, write_tasks: Callable[[list[Row]], Path]
+    tmp_path: Path, client: ServerClient, write_tasks: Callable[[Iterable[Row]], Path]
 ) -> Callable[..., Awaitable[Run]]:
     """Run rows through the agent; every run of a test has the same output."""
 
-    async def run(rows: list[Row], *, client: ServerClient = client, on_record: OnRecord | None = None, **given: Any) -> Run:
+    async def run(
+        rows: Iterable[Row], *, client: ServerClient = client, on_record: OnRecord | None = None, **given: Any
+    ) -> Run:
         defaults = {"output_jsonl_fpath": tmp_path / "results" / "out.jsonl", "agent_name": "sound"}
         settings = CollectionSettings(**(defaults | given))
         files = RunFiles(results=settings.output_jsonl_fpath)

@@ -1,8 +1,8 @@
 """An agent server that does what each row's `act` says, and tells of itself what a head server would.
 
-`python tests/rollouts/row_agent.py` serves on a free port of the loopback interface, prints its number and goes on until
-its standard input is closed. `sound`, `mute` and `sick` are names for the same agent: `mute` has no metrics and `sick`
-fails at making them.
+`python tests/rollouts/row_agent.py` serves on a free port of the loopback interface, prints its number and goes on
+until its standard input is closed. `sound`, `mute` and `sick` are names for the same agent: `mute` has no metrics, and
+`sick` fails at making them.
 """
 
 from __future__ import annotations

@@ -1,0 +1,135 @@
+"""The server-sent events of a stream, made out of an answer that is finished."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pydantic_core import to_json
+
+from nemo_gym.dialects.chat import new_id
+from nemo_gym.schemas.anthropic import AnswerBlock, AnthropicMessage, RedactedThinkingBlock, TextBlock, ThinkingBlock
+from nemo_gym.schemas.base import WireModel
+from nemo_gym.schemas.chat import ChatCompletion, ChatMessage, Choice
+from nemo_gym.schemas.responses import Response
+
+Event = dict[str, Any]
+
+MEDIA_TYPE = "text/event-stream"
+
+
+# Responses
+
+
+def events_of_response(response: Response) -> Iterator[bytes]:
+    """`response.created`, each item as `response.output_item.done`, then `response.completed`.
+
+    A response whose `status` is `failed` ends in `response.failed`. One that was cut off is completed as well, and
+    tells of it in `status` and `incomplete_details`.
+    """
+    begun = response.model_copy(
+        update={"status": "in_progress", "output": [], "usage": None, "error": None, "incomplete_details": None}
+    )
+    ended = "response.failed" if response.status == "failed" else "response.completed"
+    events: list[Event] = [
+        {"type": "response.created", "response": begun},
+        *(
+            {"type": "response.output_item.done", "output_index": index, "item": item}
+            for index, item in enumerate(response.output)
+        ),
+        {"type": ended, "response": response},
+    ]
+    return (_named({**event, "sequence_number": number}) for number, event in enumerate(events))
+
+
+def failed_response(message: str, *, model: str | None) -> Response:
+    """The response to a request that could not be answered."""
+    return Response(
+        id=new_id("resp"),
+        created_at=int(time.time()),
+        model=model or "",
+        output=[],
+        status="failed",
+        error=WireModel.model_validate({"code": "server_error", "message": message}),
+    )
+
+
+# Chat Completions
+
+
+def chunks_of_completion(completion: ChatCompletion, *, include_usage: bool = False) -> Iterator[bytes]:
+    """`chat.completion.chunk`s: the message and the end of each choice, the usage if asked for, then `[DONE]`."""
+    head = completion.model_dump(exclude={"choices", "usage", "object"}, exclude_none=True)
+    head |= {"object": "chat.completion.chunk"}
+    # Where usage is asked for, every other chunk says that it has none.
+    no_usage = {"usage": None} if include_usage else {}
+    for choice in completion.choices:
+        for part in _parts_of_choice(choice):
+            yield _unnamed({**head, "choices": [part], **no_usage})
+    if include_usage and completion.usage is not None:
+        yield _unnamed({**head, "choices": [], "usage": completion.usage})
+    yield b"data: [DONE]\n\n"
+
+
+def _parts_of_choice(choice: Choice) -> tuple[Event, Event]:
+    said = {"index": choice.index, "delta": _delta(choice.message), "logprobs": choice.logprobs, "finish_reason": None}
+    end = {"index": choice.index, "delta": {}, "logprobs": None, "finish_reason": choice.finish_reason}
+    return said, end
+
+
+def _delta(message: ChatMessage) -> Event:
+    delta = message.model_dump(exclude={"tool_calls"}, exclude_none=True)
+    if message.tool_calls:
+        delta["tool_calls"] = [{"index": index, **call.model_dump()} for index, call in enumerate(message.tool_calls)]
+    return delta
+
+
+# Messages
+
+
+def events_of_message(message: AnthropicMessage) -> Iterator[bytes]:
+    """`message_start`, start, deltas and stop of each block, `message_delta` with the end, `message_stop`."""
+    usage = message.usage.model_copy(update={"output_tokens": 0})
+    begun = message.model_copy(update={"content": [], "stop_reason": None, "usage": usage})
+    yield _named({"type": "message_start", "message": begun})
+    for index, block in enumerate(message.content):
+        start, deltas = _start_of_block(block), _deltas_of_block(block)
+        yield _named({"type": "content_block_start", "index": index, "content_block": start})
+        for delta in deltas:
+            yield _named({"type": "content_block_delta", "index": index, "delta": delta})
+        yield _named({"type": "content_block_stop", "index": index})
+    end = {"stop_reason": message.stop_reason, "stop_sequence": message.stop_sequence}
+    yield _named({"type": "message_delta", "delta": end, "usage": message.usage})
+    yield _named({"type": "message_stop"})
+
+
+def _start_of_block(block: AnswerBlock) -> AnswerBlock:
+    match block:
+        case TextBlock():
+            return block.model_copy(update={"text": ""})
+        case ThinkingBlock():
+            return block.model_copy(update={"thinking": "", "signature": ""})
+        case RedactedThinkingBlock():
+            return block
+    return block.model_copy(update={"input": {}})
+
+
+def _deltas_of_block(block: AnswerBlock) -> list[Event]:
+    match block:
+        case TextBlock():
+            return [{"type": "text_delta", "text": block.text}]
+        case ThinkingBlock():
+            signature = {"type": "signature_delta", "signature": block.signature}
+            return [{"type": "thinking_delta", "thinking": block.thinking}, signature]
+        case RedactedThinkingBlock():
+            return []
+    return [{"type": "input_json_delta", "partial_json": to_json(block.input).decode()}]
+
+
+def _named(event: Mapping[str, Any]) -> bytes:
+    return b"event: %b\ndata: %b\n\n" % (event["type"].encode(), to_json(event))
+
+
+def _unnamed(event: Mapping[str, Any]) -> bytes:
+    return b"data: %b\n\n" % to_json(event)

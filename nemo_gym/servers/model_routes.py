@@ -1,0 +1,233 @@
+"""The routes of a model server: three dialects, whole or as a stream, in front of the author's two methods."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any, NamedTuple, TypeVar, get_args, get_origin
+
+import starlette.responses
+from fastapi import FastAPI, HTTPException
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, ValidatorFunctionWrapHandler, WrapValidator
+from starlette.requests import Request
+
+from nemo_gym.dialects.anthropic import message_of_response, response_params_of_messages
+from nemo_gym.dialects.lenient import STREAM_FIELDS, QualifiedName, plain_request, with_client_names
+from nemo_gym.dialects.streaming import (
+    MEDIA_TYPE,
+    chunks_of_completion,
+    events_of_message,
+    events_of_response,
+    failed_response,
+)
+from nemo_gym.errors import DataError, ModelFailed, RolloutError, ServerCallError
+from nemo_gym.http.correlation import current_rollout_id
+from nemo_gym.schemas.anthropic import AnthropicCreateParams, AnthropicError, AnthropicErrorDetail, AnthropicMessage
+from nemo_gym.schemas.chat import ChatCompletion, ChatCompletionCreateParams
+from nemo_gym.schemas.responses import Response, ResponseCreateParams
+from nemo_gym.servers.binding import Endpoint, Handler, Method
+
+logger = logging.getLogger(__name__)
+
+RESPONSES = "/v1/responses"
+CHAT_COMPLETIONS = "/v1/chat/completions"
+MESSAGES = "/v1/messages"
+OR_EVENTS: dict[int | str, dict[str, Any]] = {200: {"content": {MEDIA_TYPE: {}}}}
+"""For the documentation: the answer may also be a stream."""
+ERROR_TYPES = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    529: "overloaded_error",
+}
+"""What Anthropic calls an error of this status; else it is `invalid_request_error` or `api_error`."""
+
+Ask = Callable[[BaseModel], Awaitable[Any]]
+"""Calls the author's method with a body; whatever else its signature asks for has been filled in."""
+BodyT = TypeVar("BodyT", bound=BaseModel)
+
+
+def add_model_routes(app: FastAPI, *, responses: Method, chat_completions: Method) -> None:
+    """Add the three routes.
+
+    A method whose body is of a kind of its own has its route to itself, without streams; and without a method that
+    reads `ResponseCreateParams` there is no `/v1/messages`.
+    """
+    asking = Asking.of(responses, ResponseCreateParams)
+    if asking is None:
+        app.post(RESPONSES)(responses)
+    else:
+        takes: Any = Annotated[asking.annotation, WrapValidator(partial(_strict_or_streamed, asking.kind))]
+        app.post(RESPONSES, responses=OR_EVENTS)(asking.endpoint(_answer_responses, takes=takes))
+        _add_messages_route(app, asking)
+    asking_chat = Asking.of(chat_completions, ChatCompletionCreateParams)
+    if asking_chat is None:
+        app.post(CHAT_COMPLETIONS)(chat_completions)
+    else:
+        endpoint = asking_chat.endpoint(_answer_chat_completions, takes=asking_chat.annotation)
+        app.post(CHAT_COMPLETIONS, responses=OR_EVENTS)(endpoint)
+
+
+@dataclass(frozen=True)
+class Asking:
+    """An author's method, and its parameter that receives the body."""
+
+    method: Method
+    handler: Handler
+    parameter: str
+    annotation: Any
+    kind: type[BaseModel]
+    """The class of the body."""
+
+    @classmethod
+    def of(cls, method: Method, kind: type[BaseModel]) -> Asking | None:
+        """None where no parameter is of this kind."""
+        handler = Handler.of(method)
+        for parameter in handler.open_parameters:
+            annotation = parameter.annotation
+            bare = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
+            if inspect.isclass(bare) and issubclass(bare, kind):
+                return cls(method, handler, parameter.name, annotation, bare)
+        return None
+
+    def endpoint(
+        self, answer: Callable[[Any, Ask], Awaitable[Any]], *, takes: Any, returns: type[BaseModel] | None = None
+    ) -> Endpoint:
+        """An endpoint with the method's own parameters, but with another body: `answer(body, ask)`."""
+        method = self.method
+        call = method if inspect.iscoroutinefunction(method) else partial(asyncio.to_thread, method)
+
+        async def endpoint(**arguments: Any) -> Any:
+            async def ask(body: BaseModel) -> Any:
+                return await call(**{**arguments, self.parameter: body})
+
+            return await answer(arguments[self.parameter], ask)
+
+        parameters = [
+            parameter.replace(
+                kind=inspect.Parameter.KEYWORD_ONLY,
+                annotation=takes if parameter.name == self.parameter else parameter.annotation,
+            )
+            for parameter in self.handler.signature.parameters.values()
+        ]
+        annotation = self.handler.signature.return_annotation if returns is None else returns
+        endpoint.__signature__ = inspect.Signature(parameters, return_annotation=annotation)  # type: ignore[attr-defined]
+        endpoint.__name__ = answer.__name__.removeprefix("_answer_")
+        endpoint.__doc__ = answer.__doc__ or method.__doc__
+        return endpoint
+
+
+class StreamedRequest(NamedTuple):
+    """What is asked by a client that wants events, and what it calls the functions whose names were flattened."""
+
+    params: BaseModel
+    names: Mapping[str, QualifiedName]
+
+
+def _strict_or_streamed(kind: type[BaseModel], value: Any, strict: ValidatorFunctionWrapHandler) -> Any:
+    if isinstance(value, dict) and value.get("stream") is True:
+        plain = plain_request(value, kind.model_fields)
+        return StreamedRequest(strict(plain.fields), plain.names)
+    return strict(value)
+
+
+async def _answer_responses(body: Any, ask: Ask) -> Any:
+    if not isinstance(body, StreamedRequest):
+        return await ask(body)
+    try:
+        response = _typed(await ask(body.params), Response)
+    except HTTPException:
+        raise
+    except Exception as error:  # noqa: BLE001 - these clients expect any failure as an event
+        model = getattr(body.params, "model", None)
+        response = failed_response(_told(error, RESPONSES), model=model)
+    return _stream(events_of_response(with_client_names(response, body.names)))
+
+
+async def _answer_chat_completions(body: ChatCompletionCreateParams, ask: Ask) -> Any:
+    if not body.stream:
+        return await ask(body)
+    asked = {name: value for name, value in body if name in body.model_fields_set - STREAM_FIELDS}
+    completion = _typed(await ask(type(body).model_construct(**asked)), ChatCompletion)
+    include_usage = bool((body.stream_options or {}).get("include_usage"))
+    return _stream(chunks_of_completion(completion, include_usage=include_usage))
+
+
+def _add_messages_route(app: FastAPI, asking: Asking) -> None:
+    async def _answer_messages(body: AnthropicCreateParams, ask: Ask) -> Any:
+        """Answer in the words of the Messages API."""
+        params = response_params_of_messages(body)
+        response = _typed(await ask(_typed(params, asking.kind)), Response)
+        if response.error is not None:
+            raise ModelFailed(f"the model server answered an error: {response.error.model_dump()}")
+        message = message_of_response(response)
+        return _stream(events_of_message(message)) if body.stream else message
+
+    app.router.add_api_route(
+        MESSAGES,
+        asking.endpoint(_answer_messages, takes=AnthropicCreateParams, returns=AnthropicMessage),
+        methods=["POST"],
+        route_class_override=MessagesRoute,
+        responses={**OR_EVENTS, 400: {"model": AnthropicError}, 502: {"model": AnthropicError}},
+    )
+
+
+class MessagesRoute(APIRoute):
+    """Tells whatever goes wrong in the words of the Messages API."""
+
+    def get_route_handler(self) -> Callable[[Request], Any]:
+        """The handler of FastAPI, and an answer to its errors."""
+        handle = super().get_route_handler()
+
+        async def handle_and_tell(request: Request) -> starlette.responses.Response:
+            try:
+                return await handle(request)
+            except RequestValidationError as error:
+                return _error(400, "; ".join(_problem(each) for each in error.errors()))
+            except DataError as error:
+                return _error(400, str(error))
+            except HTTPException as error:
+                return _error(error.status_code, str(error.detail))
+            except Exception as error:  # noqa: BLE001 - these clients expect any failure in this form
+                return _error(502, _told(error, MESSAGES))
+
+        return handle_and_tell
+
+
+def _problem(error: Mapping[str, Any]) -> str:
+    place = ".".join(str(step) for step in error["loc"][1:])
+    return f"{place}: {error['msg']}" if place else str(error["msg"])
+
+
+def _error(status: int, message: str) -> starlette.responses.Response:
+    kind = ERROR_TYPES.get(status, "invalid_request_error" if status < 500 else "api_error")
+    error = AnthropicError(error=AnthropicErrorDetail(type=kind, message=message))
+    return starlette.responses.JSONResponse(error.model_dump(), status)
+
+
+def _typed(value: Any, kind: type[BodyT]) -> BodyT:
+    if isinstance(value, kind):
+        return value
+    return kind.model_validate(value.model_dump(exclude_unset=True) if isinstance(value, BaseModel) else value)
+
+
+def _told(error: Exception, path: str) -> str:
+    """What the client hears of a failure; the log keeps the rest."""
+    if isinstance(error, (RolloutError, ServerCallError)):
+        logger.warning("%s failed (rollout %s): %s", path, current_rollout_id(), error)
+        return str(error)
+    logger.exception("%s failed (rollout %s)", path, current_rollout_id(), exc_info=error)
+    return f"{path} raised {error!r}; the model server's log has the traceback"
+
+
+def _stream(events: Iterable[bytes]) -> starlette.responses.Response:
+    # All of them are known by now, so they go out at one go.
+    return starlette.responses.Response(b"".join(events), media_type=MEDIA_TYPE, headers={"cache-control": "no-cache"})

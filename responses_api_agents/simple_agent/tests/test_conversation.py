@@ -1,0 +1,281 @@
+"""What the plain agent lets a model do: turns, calls, and nothing but the tools that the request lists."""
+
+import asyncio
+from typing import Any
+
+import orjson
+import pytest
+from fastapi import FastAPI, Request
+
+from nemo_gym import (
+    BaseSeedSessionRequest,
+    BaseVerifyRequest,
+    NeMoGymResponse,
+    SessionState,
+    SimpleResourcesServer,
+    ToolError,
+    tool,
+)
+from nemo_gym.testing import FakeModel, call, make_server, reply, run
+from responses_api_agents.simple_agent.app import SimpleAgent
+
+ARENA = {"type": "resources_servers", "name": "arena"}
+
+
+class Score(SessionState):
+    points: int = 0
+    seeded: int = 0
+
+
+class Arena(SimpleResourcesServer):
+    """Writes down whatever reaches a route of its own."""
+
+    reached: list[str] = []  # noqa: RUF012
+    waiting: int = 0
+    most_at_once: int = 0
+
+    async def seed_session(self, body: BaseSeedSessionRequest, score: Score) -> None:
+        self.reached.append("seed_session")
+        score.seeded += 1
+
+    @tool
+    async def score(self, points: int, score: Score) -> str:
+        """Score points."""
+        score.points += points
+        return f"{score.points} points"
+
+    @tool
+    async def meet(self, name: str) -> str:
+        """Wait until two are here."""
+        self.waiting += 1
+        self.most_at_once = max(self.most_at_once, self.waiting)
+        for _ in range(100):
+            if self.most_at_once == 2:
+                break
+            await asyncio.sleep(0.01)
+        self.waiting -= 1
+        return name
+
+    @tool
+    async def refuse(self) -> str:
+        """Say no."""
+        raise ToolError("no")
+
+    async def secret(self, request: Request) -> str:
+        self.reached.append("secret")
+        return "secret"
+
+    def setup_webserver(self) -> FastAPI:
+        app = super().setup_webserver()
+        app.post("/secret")(self.secret)
+        app.post("/admin/secret")(self.secret)
+        return app
+
+    async def verify(self, body: BaseVerifyRequest, score: Score) -> float:
+        self.reached.append("verify")
+        return float(score.points)
+
+
+@pytest.fixture
+def arena():
+    return make_server(Arena, name="arena", reached=[])
+
+
+def agent_on(arena: Arena, *replies: Any, **settings: Any) -> SimpleAgent:
+    return make_server(SimpleAgent, model=FakeModel(replies), servers=[arena], resources_server=ARENA, **settings)
+
+
+def asked(agent: SimpleAgent) -> list[dict[str, Any]]:
+    """The requests that the model was given, in order."""
+    return agent.server_client._connections.model.requests
+
+
+def changed(response: NeMoGymResponse, **fields: Any) -> NeMoGymResponse:
+    return NeMoGymResponse.model_validate({**response.model_dump(mode="json"), **fields})
+
+
+def outputs(graded: Any) -> list[str]:
+    return [item.output for item in graded.response.output if item.type == "function_call_output"]
+
+
+async def test_model_and_tools_take_turns_until_the_model_answers(arena):
+    agent = agent_on(arena, call("score", points=2), call("score", points=3), "I have 5 points.", "Never said.")
+    graded = await run(agent)
+    assert graded.reward == 5.0
+    assert [item.type for item in graded.response.output] == [
+        *("function_call", "function_call_output") * 2,
+        "message",
+    ]
+    assert outputs(graded) == ["2 points", "5 points"]
+    assert len(asked(agent)) == 3
+
+
+async def test_a_text_beside_calls_does_not_end_the_conversation(arena):
+    graded = await run(agent_on(arena, reply("Let me score.", call("score", points=1)), "Done."))
+    assert (graded.reward, graded.response.output_text) == (1.0, "Let me score.Done.")
+
+
+async def test_the_calls_of_one_turn_run_at_the_same_time_and_are_answered_in_their_order(arena):
+    calls = [call("meet", name=name).model_copy(update={"call_id": name}) for name in ("first", "second")]
+    graded = await run(agent_on(arena, reply(*calls), "Done."))
+    assert arena.most_at_once == 2
+    answers = [item for item in graded.response.output if item.type == "function_call_output"]
+    assert [(item.call_id, item.output) for item in answers] == [("first", "first"), ("second", "second")]
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+async def test_the_conversation_ends_after_max_steps_with_the_last_calls_answered(arena, steps):
+    agent = agent_on(arena, call("score", points=1), max_steps=steps)
+    graded = await run(agent)
+    assert (len(asked(agent)), graded.reward, len(outputs(graded))) == (steps, float(steps), steps)
+
+
+async def test_an_incomplete_response_ends_the_conversation_and_its_calls_are_not_made(arena):
+    cut = changed(reply(call("score", points=1)), incomplete_details={"reason": "max_output_tokens"})
+    agent = agent_on(arena, cut, "Never said.")
+    graded = await run(agent)
+    assert (len(asked(agent)), graded.reward, outputs(graded)) == (1, 0.0, [])
+    assert graded.response.incomplete_details.reason == "max_output_tokens"
+
+
+async def test_the_usage_of_all_turns_is_summed(arena):
+    def used(response, tokens_in, tokens_out):
+        usage = {"input_tokens": tokens_in, "output_tokens": tokens_out, "total_tokens": tokens_in + tokens_out}
+        details = {"input_tokens_details": {"cached_tokens": 1}, "output_tokens_details": {"reasoning_tokens": 2}}
+        return changed(response, usage={**usage, **details})
+
+    turns = [used(reply(call("score", points=1)), 10, 5), reply(call("score", points=1)), used(reply("Done."), 30, 7)]
+    usage = (await run(agent_on(arena, *turns))).response.usage
+    assert (usage.input_tokens, usage.output_tokens, usage.total_tokens) == (40, 12, 52)
+    assert (usage.input_tokens_details.cached_tokens, usage.output_tokens_details.reasoning_tokens) == (2, 4)
+
+
+async def test_what_the_model_said_is_said_to_it_again_word_for_word(arena):
+    reasoning = {
+        "type": "reasoning",
+        "id": "rs_1",
+        "summary": [{"type": "summary_text", "text": "hm"}],
+        "encrypted_content": "…",
+        "of_the_endpoint": {"deep": [1, 2]},
+    }
+    said = [
+        reasoning,
+        {
+            **call("score", points=1).model_dump(mode="json"),
+            "arguments": '{ "points" : 1 }',
+            "prompt_token_ids": [1, 2],
+            "generation_token_ids": [3],
+            "generation_log_probs": [-0.5],
+            "note": "kept",
+        },
+    ]
+    agent = agent_on(arena, changed(reply(), output=said), "Done.")
+    row_input = [{"role": "user", "content": "Play.", "unknown": "also kept"}]
+    await run(agent, responses_create_params={"input": row_input, "temperature": 0.3})
+    one, two = asked(agent)
+    assert one["input"] == row_input
+    answer = {"type": "function_call_output", "call_id": "call_score", "output": "1 points"}
+    assert two["input"][:1] == row_input
+    for item, sent in zip([*said, answer], two["input"][1:], strict=True):
+        assert sent == {**sent, **item}
+    assert (one["temperature"], two["temperature"]) == (0.3, 0.3)
+
+
+async def test_a_bare_text_is_the_users_first_message(arena):
+    agent = agent_on(arena, call("score", points=1), "Done.")
+    await run(agent, responses_create_params={"input": "Play."})
+    assert asked(agent)[1]["input"][0] == {"role": "user", "content": "Play."}
+
+
+async def test_a_row_without_tools_gets_the_servers(arena):
+    agent = agent_on(arena, "Done.")
+    await run(agent)
+    assert [each["name"] for each in asked(agent)[0]["tools"]] == ["score", "meet", "refuse"]
+
+
+async def test_a_row_with_tools_keeps_its_own(arena):
+    own = {"type": "function", "name": "score", "parameters": {"type": "object"}, "x": 1}
+    agent = agent_on(arena, call("refuse"), "Done.")
+    graded = await run(agent, responses_create_params={"input": [], "tools": [own]})
+    assert asked(agent)[0]["tools"] == [own]
+    assert outputs(graded) == ["Unknown tool 'refuse'. The tools are: score."]
+
+
+async def test_a_tool_error_is_the_tools_answer(arena):
+    assert outputs(await run(agent_on(arena, call("refuse"), "Done."))) == ["Error: no"]
+
+
+FORBIDDEN = [
+    "verify",
+    "seed_session",
+    "close_session",
+    "aggregate_metrics",
+    "tools",
+    "reverify_mode",
+    "secret",
+    "admin/secret",
+    "score/../secret",
+    "../secret",
+    "/secret",
+    "secret?x=1",
+    "secret#",
+    "secret\n",
+    "secret HTTP/1.1\r\nx: y",
+    "%73ecret",
+    "..",
+    "",
+    " ",
+    "unheard_of",
+    "SCORE",
+]
+
+
+@pytest.mark.parametrize("name", FORBIDDEN)
+async def test_a_name_that_the_request_does_not_list_reaches_no_route(arena, name):
+    graded = await run(agent_on(arena, call(name), "Done."))
+    assert outputs(graded) == [f"Unknown tool {name!r}. The tools are: score, meet, refuse."]
+    assert arena.reached == ["seed_session", "verify"]
+    assert graded.reward == 0.0
+
+
+@pytest.mark.parametrize("name", [name for name in FORBIDDEN if name not in ("secret", "unheard_of", "SCORE")])
+async def test_a_route_stays_out_of_reach_even_where_the_row_lists_it_as_a_tool(arena, name):
+    tools = [{"type": "function", "name": name, "parameters": {}}]
+    graded = await run(agent_on(arena, call(name), "Done."), responses_create_params={"input": [], "tools": tools})
+    assert outputs(graded) == [f"Unknown tool {name!r}. The tools are: none."]
+    assert arena.reached == ["seed_session", "verify"]
+
+
+@pytest.mark.parametrize("name", ["unheard_of", "SCORE"])
+async def test_a_listed_tool_that_the_server_lacks_is_told_as_such(arena, name):
+    tools = [{"type": "function", "name": name, "parameters": {}}]
+    graded = await run(agent_on(arena, call(name), "Done."), responses_create_params={"input": [], "tools": tools})
+    assert outputs(graded) == ['{"detail":"Not Found"}']
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ('{"points": 1', "Invalid tool call arguments: "),
+        ("points=1", "Invalid tool call arguments: "),
+        ("[1]", "Invalid tool call arguments: expected a JSON object, found list"),
+        ('"1"', "Invalid tool call arguments: expected a JSON object, found str"),
+        ("null", "Invalid tool call arguments: expected a JSON object, found NoneType"),
+        ('{"points": "many"}', "Invalid arguments for score: 'points': Input should be a valid integer"),
+        ('{"points": 1, "score": {"points": 99}}', "Invalid arguments for score: 'score' is not an argument"),
+        ('{"point": 1}', "Invalid arguments for score: 'points' is missing"),
+        ("", "Invalid arguments for score: 'points' is missing"),
+        ('{"points": "\\ud800"}', "Invalid tool call arguments: "),
+    ],
+)
+async def test_wrong_arguments_are_told_to_the_model_and_the_rollout_goes_on(arena, arguments, told):
+    wrong = call("score").model_copy(update={"arguments": arguments})
+    graded = await run(agent_on(arena, wrong, call("score", points=1), "Done."))
+    first, second = outputs(graded)
+    assert told in first
+    assert (second, graded.reward) == ("1 points", 1.0)
+
+
+async def test_arguments_that_are_not_json_are_refused_in_json(arena):
+    graded = await run(agent_on(arena, call("score").model_copy(update={"arguments": '"'}), "Done."))
+    assert orjson.loads(outputs(graded)[0])["error"].startswith("Invalid tool call arguments: ")

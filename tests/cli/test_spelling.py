@@ -1,0 +1,143 @@
+"""Which command was meant, in all of its spellings, and what a misspelt one is told."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import orjson
+import pytest
+
+from nemo_gym.cli.main import COMMANDS
+from nemo_gym.version import __version__
+
+PROGRAMS = ("ng", "gym", "nemo_gym")
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_each_name_of_the_program_lists_all_commands(shared_workplace, program):
+    finished = shared_workplace.run(program, "--help")
+    assert (finished.code, finished.err) == (0, "")
+    for command in COMMANDS:
+        line = next(line for line in finished.out.splitlines() if f" {command.script} " in line)
+        spelled, _, rest = line.partition(f" {command.script} ")
+        assert spelled.split() == ["ng", *command.noun.split(), *command.verb.split()]
+        assert rest.strip() == command.summary
+
+
+def test_without_a_command_the_list_is_shown_and_the_exit_code_is_1(shared_workplace):
+    bare = shared_workplace.run("ng")
+    assert bare.code == 1
+    assert bare.out == shared_workplace.run("ng_help").out
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("ng_validate",), ("ng", "env", "validate"), ("gym", "env", "validate"), ("nemo_gym", "env", "validate")],
+)
+def test_a_command_is_the_same_by_each_of_its_names(shared_workplace, words):
+    finished = shared_workplace.run(*words, shared_workplace.environment())
+    assert finished == (0, "✓ 1 server: plain\n", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("env", "strat"), "'ng env strat' is no command. Did you mean 'start'? There are: init, "),
+        (("enb", "start"), "'ng enb' is no command. Did you mean 'env'? There are: "),
+        (("eval", "xyz"), "'ng eval xyz' is no command. There are: "),
+        (("env", "start", "--ready-timeout", "3"), "unrecognized arguments: --ready-timeout"),
+        (("env", "status", "--jsn"), "unrecognized arguments: --jsn. Did you mean '--json'? "),
+        (("version", "--jsn"), "ng version: '--jsn' is not understood. Did you mean '--json'?"),
+        (("env", "start", "--config"), "argument --config: expected one argument."),
+        (("eval", "run", "--temperature", "warm"), "argument --temperature: invalid float value: 'warm'."),
+    ],
+)
+def test_what_is_misspelt_is_told_and_the_exit_code_is_2(shared_workplace, words, told):
+    finished = shared_workplace.run("ng", *words)
+    assert (finished.code, finished.out) == (2, "")
+    assert finished.err.startswith(f"Error: {told}")
+    assert finished.err.count("\n") == 1
+
+
+def test_a_noun_alone_lists_its_verbs(shared_workplace):
+    finished = shared_workplace.run("ng", "eval")
+    assert finished.code == 2
+    assert "ng eval run --no-serve" in finished.out
+    assert "ng env start" not in finished.out
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("ng", "--version"), ("gym", "--version"), ("ng", "version"), ("ng_version",), ("ng_version", "--version")],
+)
+def test_the_version_is_printed(shared_workplace, words):
+    assert shared_workplace.run(*words) == (0, f"nemo-gym {__version__}\n", "")
+
+
+@pytest.mark.parametrize("words", [("ng", "--version", "--json"), ("ng_version", "+json=true")])
+def test_the_version_is_printed_for_programs(shared_workplace, words):
+    assert orjson.loads(shared_workplace.run(*words).out) == {"nemo-gym": __version__}
+
+
+def test_the_version_is_told_without_loading_anything_heavy():
+    program = (
+        "import sys; from nemo_gym.cli.main import main; main(['--version'], 'ng'); "
+        "print(*sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    loaded = {name.partition(".")[0] for name in done.stderr.split()}
+    assert "nemo_gym" in loaded
+    assert loaded & {"pydantic", "fastapi", "starlette", "uvicorn", "aiohttp", "omegaconf", "yaml", "rich"} == set()
+
+
+def test_flags_and_overrides_may_be_mixed(shared_workplace):
+    config = shared_workplace.environment("plain", settings="colour: red").removeprefix("+config_paths=[").rstrip("]")
+    finished = shared_workplace.run(
+        "ng_dump_config", "+one=1", "--config", config, "++plain.resources_servers.plain.colour=blue", "--model", "m"
+    )
+    assert finished.code == 0
+    assert "one: 1\n" in finished.out
+    assert "colour: blue\n" in finished.out
+    assert "policy_model_name: m\n" in finished.out
+
+
+@pytest.mark.parametrize("name", ["plain", "plain/plain"])
+def test_an_environment_may_be_named_instead_of_its_file(shared_workplace, name):
+    shared_workplace.environment()
+    assert shared_workplace.run("ng_validate", "--resources-server", name).out == "✓ 1 server: plain\n"
+
+
+def test_the_name_of_an_unknown_environment_is_told_with_what_may_be_meant(shared_workplace):
+    shared_workplace.environment()
+    finished = shared_workplace.run("ng_validate", "--resources-server", "plein")
+    assert (finished.code, finished.err) == (
+        1,
+        "Error: --resources-server plein: no resources_servers/plein/configs/plein.yaml. Did you mean 'plain'?\n",
+    )
+
+
+def test_an_override_that_is_like_a_setting_is_noted(shared_workplace):
+    finished = shared_workplace.run("ng_run", shared_workplace.environment(), "+dry_runn=true", "+dry_run=true")
+    assert finished.code == 0
+    assert finished.err == (
+        "note: +dry_runn=true sets a value of the configuration; ng_run has no setting of this name. Did you mean "
+        "'dry_run'?\n"
+    )
+
+
+def test_a_sign_that_the_terminal_cannot_show_is_replaced(shared_workplace):
+    finished = shared_workplace.run("ng_validate", shared_workplace.environment(), PYTHONIOENCODING="ascii")
+    assert finished == (0, "? 1 server: plain\n", "")
+
+
+def test_a_reader_that_goes_away_is_no_error(shared_workplace):
+    words = " ".join(["ng_help", "|", "head -c 1"])
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", words],
+        env=shared_workplace.env | {"PATH": f"{sys.prefix}/bin:{shared_workplace.env['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stdout, done.stderr) == ("n", "")

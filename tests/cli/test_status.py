@@ -1,0 +1,85 @@
+"""`ng_status` shows which servers run, and whether they answer."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import threading
+
+import orjson
+import pytest
+
+
+@pytest.fixture(scope="module")
+def running(shared_workplace):
+    command = shared_workplace.start_servers(
+        shared_workplace.environment("first"), shared_workplace.environment("second")
+    )
+    yield command
+    command.end()
+
+
+def test_each_server_has_a_line(running, shared_workplace):
+    finished = shared_workplace.run("ng_status")
+    assert (finished.code, finished.err) == (0, "")
+    expected = [
+        f"[{number}] ✓ {name} (resources_servers/{name})  {server['url']}  pid {server['pid']}  up "
+        for number, (name, server) in enumerate(running.servers.items(), start=1)
+    ]
+    *lines, count = finished.out.splitlines()
+    assert [re.sub(r"\d+ s$", "", line) for line in lines] == expected
+    assert count == "2 of 2 servers answer"
+
+
+@pytest.mark.parametrize("words", [("--json",), ("+json=true",), ("++json=true",)])
+def test_programs_get_json(running, shared_workplace, words):
+    finished = shared_workplace.run("ng_status", *words)
+    assert finished.code == 0
+    told, known = orjson.loads(finished.out), list(running.servers.values())
+    assert [{**each, "uptime_seconds": 0} for each in told] == [{**each, "uptime_seconds": 0} for each in known]
+    assert set(told[0]) >= {
+        "process_name", "server_type", "name", "dir_path", "entrypoint", "host", "port", "url", "pid", "config_path",
+        "start_time", "status", "uptime_seconds",
+    }  # fmt: skip
+
+
+def test_a_server_that_does_not_answer_is_marked_and_the_exit_code_is_1(workplace):
+    command = workplace.start_servers(workplace.environment("awake"), workplace.environment("asleep"))
+    os.kill(command.servers["asleep"]["pid"], signal.SIGSTOP)
+    finished = workplace.run("ng_status")
+    awake, asleep, count = finished.out.splitlines()
+    assert finished.code == 1
+    assert awake.startswith("[1] ✓ awake ")
+    assert asleep.startswith("[2] ✗ asleep ")
+    assert asleep.endswith("  timeout")
+    assert count == "1 of 2 servers answer"
+
+
+def test_without_a_run_the_user_hears_how_to_start_one(workplace):
+    finished = workplace.run("ng_status", "+head_server.port=1")
+    assert finished == (
+        1,
+        "",
+        "Error: no servers are running: no head server answers at http://127.0.0.1:1. Start servers with ng_run, or "
+        "name a run elsewhere: +head_server.host=… +head_server.port=…\n",
+    )
+
+
+def test_what_is_no_head_server_is_told_as_such(workplace):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+
+        def answer():
+            connection, _ = other.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(b"HTTP/1.1 404 Not Found\r\ncontent-length: 2\r\n\r\n{}")
+
+        answering = threading.Thread(target=answer)
+        answering.start()
+        port = other.getsockname()[1]
+        finished = workplace.run("ng_status", f"+head_server.port={port}")
+        answering.join()
+    assert finished.code == 1
+    assert finished.err.startswith(f"Error: what answers at http://127.0.0.1:{port} is no head server. ")

@@ -1,0 +1,122 @@
+"""The examples that an environment brings, and what is said where they are not complete."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import orjson
+import pytest
+
+from nemo_gym import jsonl
+from nemo_gym.data.examples import check_examples, write_example_metrics
+from nemo_gym.errors import DataError
+
+
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    """An environment whose examples are complete."""
+    made = tmp_path / "resources_servers" / "counter"
+    (made / "configs").mkdir(parents=True)
+    (made / "configs" / "counter.yaml").write_text("")
+    rows = [{"responses_create_params": {"input": "x"}, "level": number} for number in range(5)]
+    jsonl.write_rows(made / "data" / "example.jsonl", rows)
+    jsonl.write_rows(made / "data" / "example_rollouts.jsonl", rows)
+    write_example_metrics(made)
+    return made
+
+
+def message_of(folder: Path) -> str:
+    with pytest.raises(DataError) as error:
+        check_examples(folder)
+    return str(error.value)
+
+
+def test_complete_examples_pass(folder):
+    check_examples(folder)
+
+
+def test_the_metrics_say_whose_they_are_and_how_many(folder):
+    metrics = orjson.loads((folder / "data" / "example_metrics.json").read_bytes())
+    assert metrics["name"] == metrics["type"] == "example"
+    assert metrics["jsonl_fpath"] == "resources_servers/counter/data/example.jsonl"
+    assert metrics["Number of examples"] == 5
+    assert metrics["level"]["Average"] == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("example.jsonl", "Write five tasks"),
+        ("example_metrics.json", "Make it with: python -m nemo_gym.data.examples "),
+        ("example_rollouts.jsonl", "Make it with: ng_e2e_collect_rollouts "),
+    ],
+)
+def test_what_is_missing_is_told_with_the_command_that_makes_it(folder, name, advice):
+    (folder / "data" / name).unlink()
+    told = message_of(folder)
+    assert told.startswith(f"{folder / 'data' / name}: is missing. {advice}")
+    assert len(told.splitlines()) == 1
+
+
+def test_the_command_for_rollouts_names_the_config_and_the_output(folder):
+    (folder / "data" / "example_rollouts.jsonl").unlink()
+    told = message_of(folder)
+    assert f"config_paths=[{folder / 'configs' / 'counter.yaml'}," in told
+    assert f"+output_jsonl_fpath={folder / 'data' / 'example_rollouts.jsonl'}" in told
+
+
+def test_the_command_for_metrics_makes_them(folder):
+    path = folder / "data" / "example_metrics.json"
+    before = path.read_bytes()
+    path.unlink()
+    made = subprocess.run(
+        [sys.executable, "-m", "nemo_gym.data.examples", folder],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
+    assert made.stdout.strip() == str(path)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("count", [0, 4, 6])
+@pytest.mark.parametrize("name", ["example.jsonl", "example_rollouts.jsonl"])
+def test_exactly_five_lines_are_asked_for(folder, name, count):
+    jsonl.write_rows(folder / "data" / name, [{}] * count)
+    assert f"{name}: expected 5 lines, found {count}." in message_of(folder)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('{"Number of examples": 4}', "'Number of examples' must be 5, found 4."),
+        ("{}", "must be 5, found None."),
+        ("[]", "must be 5, found None."),
+        ('{"a": }', "example_metrics.json:1:7: not valid JSON"),
+    ],
+)
+def test_metrics_of_other_examples_are_refused(folder, text, words):
+    (folder / "data" / "example_metrics.json").write_text(text)
+    assert words in message_of(folder)
+
+
+def test_a_line_that_cannot_be_read_is_told_with_its_number(folder):
+    with (folder / "data" / "example.jsonl").open("a") as file:
+        file.write("oops\n")
+    assert "example.jsonl:6:1: not valid JSON" in message_of(folder)
+
+
+def test_a_conflict_that_nobody_has_settled_is_refused(folder):
+    conflict = folder / "data" / "example_metrics_conflict.json"
+    conflict.write_text("{}")
+    assert message_of(folder).startswith(f"{conflict}: metrics that contradict earlier ones.")
+
+
+def test_everything_that_is_missing_is_told_at_once(tmp_path):
+    told = message_of(tmp_path).splitlines()
+    assert [line.split(":")[0] for line in told] == [
+        str(tmp_path / "data" / name) for name in ("example.jsonl", "example_metrics.json", "example_rollouts.jsonl")
+    ]

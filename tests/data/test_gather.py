@@ -1,0 +1,104 @@
+"""From the datasets of a configuration to one file of tasks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+import yaml
+
+from nemo_gym import config, jsonl
+from nemo_gym.data.gather import datasets_of_split, gather
+from nemo_gym.errors import DataError
+
+
+@pytest.fixture
+def run_with(tmp_path, monkeypatch):
+    """A configuration whose agents have these datasets."""
+    monkeypatch.chdir(tmp_path)
+
+    def load(**datasets: list[dict[str, Any]]) -> config.RunConfig:
+        blocks = {
+            name: {
+                "responses_api_agents": {
+                    "simple_agent": {
+                        "entrypoint": "app.py",
+                        "resources_server": {"type": "resources_servers", "name": "rs"},
+                        "model_server": {"type": "responses_api_models", "name": "policy_model"},
+                        "datasets": [{"name": "d", "jsonl_fpath": f"{name}.jsonl", **entry} for entry in entries],
+                    }
+                }
+            }
+            for name, entries in datasets.items()
+        }
+        blocks["rs"] = {"resources_servers": {"example_single_tool_call": {"entrypoint": "app.py", "domain": "other"}}}
+        blocks["policy_model"] = {"responses_api_models": {"sample_model": {"entrypoint": "app.py"}}}
+        path = tmp_path / "run.yaml"
+        path.write_text(yaml.safe_dump(blocks))
+        return config.load([path], skip_dotenv=True)
+
+    return load
+
+
+def write(path: Path, *rows: dict[str, Any]) -> None:
+    path.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
+
+
+def test_rows_of_all_agents_come_in_order_each_with_its_agent(tmp_path, run_with):
+    write(tmp_path / "one.jsonl", {"n": 1}, {"n": 2, "agent_ref": None})
+    write(tmp_path / "two.jsonl", {"n": 3, "agent_ref": {"name": "one"}}, {"n": 4})
+    run = run_with(one=[{"type": "example"}], two=[{"type": "example"}])
+    assert gather(datasets_of_split(run, "example"), tmp_path / "out" / "all.jsonl", copies=False) == 4
+    rows = list(jsonl.read_rows(tmp_path / "out" / "all.jsonl"))
+    assert [(row["n"], row["agent_ref"]["name"]) for row in rows] == [(1, "one"), (2, "one"), (3, "one"), (4, "two")]
+    assert rows[0]["agent_ref"] == {"type": "responses_api_agents", "name": "one"}
+
+
+@pytest.mark.parametrize(("copies", "expected"), [(True, [1, 1, 1, 2, 2, 2]), (False, [1, 2])])
+def test_repeats_of_a_dataset_are_copies_where_copies_are_asked_for(tmp_path, run_with, copies, expected):
+    write(tmp_path / "one.jsonl", {"n": 1}, {"n": 2})
+    run = run_with(one=[{"type": "benchmark", "num_repeats": 3}])
+    gather(datasets_of_split(run, "benchmark"), tmp_path / "all.jsonl", copies=copies)
+    assert [row["n"] for row in jsonl.read_rows(tmp_path / "all.jsonl")] == expected
+
+
+def test_the_prompt_of_a_dataset_is_applied(tmp_path, run_with):
+    write(tmp_path / "one.jsonl", {"q": "2 + 2?"})
+    (tmp_path / "prompt.yaml").write_text("user: 'Solve {q}'")
+    run = run_with(one=[{"type": "benchmark", "prompt_config": "prompt.yaml"}])
+    gather(datasets_of_split(run, "benchmark"), tmp_path / "all.jsonl", copies=False)
+    (row,) = jsonl.read_rows(tmp_path / "all.jsonl")
+    assert row["responses_create_params"] == {"input": [{"role": "user", "content": "Solve 2 + 2?"}]}
+
+
+def test_a_row_that_the_prompt_does_not_fit_is_told_with_file_and_line(tmp_path, run_with):
+    write(tmp_path / "one.jsonl", {"q": "2 + 2?"}, {"question": "?"})
+    (tmp_path / "prompt.yaml").write_text("user: 'Solve {q}'")
+    run = run_with(one=[{"type": "benchmark", "prompt_config": "prompt.yaml"}])
+    with pytest.raises(
+        DataError, match=r"one\.jsonl:2: the prompt asks for 'q', but the row has only: agent_ref, ques"
+    ):
+        gather(datasets_of_split(run, "benchmark"), tmp_path / "all.jsonl", copies=False)
+    assert not (tmp_path / "all.jsonl").exists()
+
+
+def test_only_datasets_of_the_split_are_taken(tmp_path, run_with):
+    write(tmp_path / "one.jsonl", {"n": 1})
+    run = run_with(one=[{"type": "example"}, {"type": "benchmark"}], two=[{"type": "benchmark"}])
+    assert [(agent, dataset.type) for agent, dataset, _ in datasets_of_split(run, "example")] == [("one", "example")]
+
+
+def test_a_split_that_nobody_has_is_told_with_those_there_are(run_with):
+    with pytest.raises(DataError, match=r"split=train: no agent .* There are: benchmark, example\."):
+        datasets_of_split(run_with(one=[{"type": "example"}, {"type": "benchmark"}]), "train")
+
+
+def test_a_dataset_without_its_file_is_told_with_how_to_make_it(run_with):
+    with pytest.raises(
+        DataError, match=r"one\.datasets: dataset 'd' has no file 'one\.jsonl' in .* download it first"
+    ):
+        datasets_of_split(run_with(one=[{"type": "example"}]), "example")
+    with pytest.raises(DataError, match=r"Make it with prepare\.py\."):
+        datasets_of_split(run_with(one=[{"type": "example", "prepare_script": "prepare.py"}]), "example")

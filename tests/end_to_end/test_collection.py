@@ -1,0 +1,250 @@
+"""Rollouts are collected: against servers that are up, or with servers of the command's own."""
+
+from __future__ import annotations
+
+import re
+import signal
+from pathlib import Path
+
+import orjson
+import pytest
+import yaml
+
+ENVIRONMENT = "resources_servers/example_multi_step/configs/example_multi_step.yaml"
+CONFIG = f"+config_paths=[{ENVIRONMENT},responses_api_models/sample_model/configs/sample_model.yaml]"
+EXAMPLES = Path(__file__).parents[2] / "resources_servers/example_multi_step/data/example.jsonl"
+AGENT = {"type": "responses_api_agents", "name": "example_multi_step_simple_agent"}
+KEY = ("_ng_task_index", "_ng_rollout_index")
+
+
+def rows_of(path):
+    return [orjson.loads(line) for line in path.read_bytes().splitlines()]
+
+
+def in_order(path):
+    return sorted(rows_of(path), key=lambda row: [row[part] for part in KEY])
+
+
+def collected(workplace, output, *words, seed=0):
+    """The finished command and its rollouts in order."""
+    finished = workplace.run(
+        "ng_e2e_collect_rollouts",
+        CONFIG,
+        "+split=example",
+        f"+output_jsonl_fpath={output}",
+        "+head_server.port=0",
+        f"++policy_model.responses_api_models.sample_model.seed={seed}",
+        *words,
+    )
+    assert finished.code == 0, finished.err
+    return finished, in_order(workplace.folder / output)
+
+
+@pytest.fixture(scope="module")
+def first(shared_workplace):
+    """Eight repeats of the five examples."""
+    return collected(shared_workplace, "results/first.jsonl", "+num_repeats=8")
+
+
+def test_the_files_of_a_run_stand_beside_its_output(first, shared_workplace):
+    results = shared_workplace.folder / "results"
+    names = {str(path.relative_to(results)) for path in results.rglob("first*") if path.is_file()}
+    assert names >= {
+        "first.jsonl", "first_materialized_inputs.jsonl", "first_failures.jsonl", "first_aggregate_metrics.json",
+    }  # fmt: skip
+    assert (results / "first/preprocessed_datasets/example.jsonl").is_file()
+    assert (results / "first_failures.jsonl").read_bytes() == b""
+    logs = {path.name for path in (results / "first_logs").iterdir()}
+    assert logs == {"example_multi_step.log", f"{AGENT['name']}.log", "policy_model.log", "head_server.log"}
+
+
+def test_every_task_has_each_of_its_repeats_once(first, shared_workplace):
+    _, rollouts = first
+    assert [tuple(row[part] for part in KEY) for row in rollouts] == [
+        (task, repeat) for task in range(5) for repeat in range(8)
+    ]
+    inputs = in_order(shared_workplace.folder / "results/first_materialized_inputs.jsonl")
+    examples = rows_of(EXAMPLES)
+    for row, rollout in zip(inputs, rollouts, strict=True):
+        assert row["agent_ref"] == AGENT
+        assert {**row, **examples[row["_ng_task_index"]]} == row
+        # Whatever the row brought comes back, with the response and the reward.
+        assert {**rollout, **row} == rollout
+        assert rollout["response"]["object"] == "response"
+        assert rollout["reward"] in (0.0, 1.0)
+
+
+def test_the_metrics_are_those_of_the_rollouts(first, shared_workplace):
+    finished, rollouts = first
+    (metrics,) = orjson.loads((shared_workplace.folder / "results/first_aggregate_metrics.json").read_bytes())
+    assert metrics["agent_ref"] == {"name": AGENT["name"]}
+    mean = sum(row["reward"] for row in rollouts) / len(rollouts)
+    assert metrics["agent_metrics"]["mean/reward"] == pytest.approx(mean)
+    assert len(metrics["group_level_metrics"]) == 5
+    assert re.search(r"^mean/reward +\S+$", finished.out, re.MULTILINE)
+
+
+def test_the_end_tells_what_became_of_all_and_where_it_lies(first):
+    finished, _ = first
+    assert finished.out.splitlines()[-3:] == [
+        "40 planned = 40 scored + 0 failed + 0 unresolved",
+        "rollouts: results/first.jsonl",
+        "metrics:  results/first_aggregate_metrics.json",
+    ]
+
+
+def test_where_nothing_can_move_progress_is_a_line_per_tenth(first):
+    finished, _ = first
+    lines = [line for line in finished.err.splitlines() if " rollouts (" in line]
+    assert 1 <= len(lines) <= 10
+    done = [int(line.partition("/")[0]) for line in lines]
+    assert done == sorted(set(done))
+    assert done[-1] == 40
+    assert len({count * 10 // 40 for count in done}) == len(done)
+    assert "\r" not in finished.err
+    assert "\x1b" not in finished.err + finished.out
+
+
+def test_the_same_seed_gives_the_same_rollouts_and_another_one_others(first, shared_workplace):
+    _, rollouts = first
+    _, again = collected(shared_workplace, "results/again.jsonl", "+num_repeats=8", "+num_samples_in_parallel=3")
+    _, other = collected(shared_workplace, "results/other.jsonl", "+num_repeats=8", seed=1)
+    assert again == rollouts
+    assert other != rollouts
+    assert [row["responses_create_params"] for row in other] == [row["responses_create_params"] for row in rollouts]
+
+
+def test_the_repeats_of_a_task_differ(first):
+    _, rollouts = first
+    for task in range(5):
+        outputs = [orjson.dumps(row["response"]["output"]) for row in rollouts if row["_ng_task_index"] == task]
+        assert len(set(outputs)) > 1
+
+
+def test_a_model_calls_tools_of_the_environment_and_sees_what_they_answer(first):
+    items = [item for row in first[1] for item in row["response"]["output"]]
+    calls = {item["call_id"]: item for item in items if item["type"] == "function_call"}
+    answers = {item["call_id"]: item["output"] for item in items if item["type"] == "function_call_output"}
+    assert calls.keys() == answers.keys()
+    assert {call["name"] for call in calls.values()} == {"get_synonym_value", "extract_synonym_values"}
+
+
+def test_an_earlier_output_is_neither_overwritten_nor_run_again_by_accident(first, shared_workplace):
+    words = (CONFIG, "+split=example", "+output_jsonl_fpath=results/first.jsonl", "+num_repeats=8")
+    results = shared_workplace.folder / "results/first.jsonl"
+    before = results.read_bytes()
+    refused = shared_workplace.run("ng_e2e_collect_rollouts", *words, "+head_server.port=0")
+    assert refused.code == 1
+    assert "results/first.jsonl: holds rollouts of an earlier run. Add +resume_from_cache=true" in refused.err
+    resumed = shared_workplace.run("ng_e2e_collect_rollouts", *words, "+head_server.port=0", "--resume")
+    assert resumed.code == 0
+    assert "40 planned = 40 scored (40 of them earlier) + 0 failed + 0 unresolved\n" in resumed.out
+    assert results.read_bytes() == before
+
+
+def test_servers_that_are_up_are_found_and_used(first, workplace):
+    servers = workplace.start_servers(CONFIG)
+    finished = workplace.run(
+        "ng_collect_rollouts",
+        f"+input_jsonl_fpath={EXAMPLES}",
+        f"+agent_name={AGENT['name']}",
+        "+output_jsonl_fpath=out.jsonl",
+        "+num_repeats=8",
+        http_proxy="http://127.0.0.1:9",
+    )
+    assert finished.code == 0, finished.err
+    assert "40 planned = 40 scored + 0 failed + 0 unresolved\n" in finished.out
+    assert in_order(workplace.folder / "out.jsonl") == first[1]
+    assert servers.end().code == 0
+
+
+def test_without_servers_the_user_hears_how_to_start_them(workplace):
+    finished = workplace.run(
+        "ng_collect_rollouts", f"--input={EXAMPLES}", "--output=out.jsonl", "+head_server.port=1", "--limit", "1"
+    )
+    assert finished.code == 1
+    assert finished.err.startswith("Error: no head server answers at http://127.0.0.1:1/")
+    assert "Start the servers with ng_run" in finished.err
+    assert "Traceback" not in finished.err
+
+
+def test_a_value_that_points_at_nothing_does_not_keep_rollouts_from_being_collected(workplace):
+    servers = workplace.start_servers(CONFIG, "+unused=${oc.env:NOWHERE_SET}")
+    finished = workplace.run(
+        "ng_collect_rollouts",
+        f"--input={EXAMPLES}",
+        f"--agent={AGENT['name']}",
+        "--output=out.jsonl",
+        "--limit=1",
+    )
+    assert finished.code == 0, finished.err
+    assert servers.end().code == 0
+
+
+def test_a_dry_run_collects_nothing(workplace):
+    finished = workplace.run(
+        "ng_e2e_collect_rollouts", CONFIG, "+split=example", "+output_jsonl_fpath=out.jsonl", "--dry-run"
+    )
+    assert (finished.code, finished.out) == (0, "3 servers can be started\n")
+    assert list(workplace.folder.iterdir()) == []
+
+
+def test_what_is_missing_or_wrong_in_the_settings_is_told_at_once(workplace):
+    finished = workplace.run("ng_e2e_collect_rollouts", CONFIG, "+split=exampel", "+outptu_jsonl_fpath=out.jsonl")
+    assert finished.code == 1
+    *_, error = finished.err.splitlines()
+    assert error == (
+        "Error: output_jsonl_fpath is missing (did you mean it by 'outptu_jsonl_fpath'?): add --output … or "
+        "+output_jsonl_fpath=…; split: it has to be 'train', 'validation', 'benchmark' or 'example', and is "
+        "'exampel'. --help lists all settings."
+    )
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_ends_its_servers_and_can_be_resumed(workplace, number):
+    workplace.environment("slow", SLOW_SERVER)
+    words = (
+        "+config_paths=[slow.yaml,responses_api_models/sample_model/configs/sample_model.yaml]",
+        "+split=example",
+        "+output_jsonl_fpath=out.jsonl",
+        "+num_repeats=8",
+        "+head_server.port=0",
+    )
+    workplace.write("slow.yaml", yaml.safe_dump(SLOW_CONFIG))
+    workplace.write("examples.jsonl", '{"responses_create_params": {"input": "hello"}}\n')
+    command = workplace.start("ng_e2e_collect_rollouts", *words, "+num_samples_in_parallel=2")
+    command.wait_for("2/8 rollouts")
+    finished = command.end(number)
+    assert finished.code == 130
+    assert "Traceback" not in finished.err
+    assert "+resume_from_cache=true goes on with out.jsonl" in finished.err
+    assert workplace.left_over(within_s=2) == []
+    kept = len(rows_of(workplace.folder / "out.jsonl"))
+    assert 2 <= kept < 8
+    resumed = workplace.run("ng_e2e_collect_rollouts", *words, "+resume_from_cache=true")
+    assert f"8 planned = 8 scored ({kept} of them earlier)" in resumed.out
+
+
+SLOW_SERVER = """
+import asyncio
+from nemo_gym import BaseVerifyRequest, SimpleResourcesServer
+
+
+class Slow(SimpleResourcesServer):
+    async def verify(self, body: BaseVerifyRequest) -> float:
+        await asyncio.sleep(0.3)
+        return 1.0
+"""
+SLOW_CONFIG = {
+    "slow": {"resources_servers": {"slow": {"entrypoint": "app.py"}}},
+    "slow_agent": {
+        "responses_api_agents": {
+            "simple_agent": {
+                "entrypoint": "app.py",
+                "resources_server": {"type": "resources_servers", "name": "slow"},
+                "model_server": {"type": "responses_api_models", "name": "policy_model"},
+                "datasets": [{"name": "example", "type": "example", "jsonl_fpath": "examples.jsonl"}],
+            }
+        }
+    },
+}

@@ -1,0 +1,112 @@
+"""A run waits for the endpoint behind its model server before it says that it is ready."""
+
+from __future__ import annotations
+
+import http.server
+import os
+import signal
+import socket
+import threading
+import time
+
+import pytest
+
+HEAD = "+head_server.port=0"
+MODEL = "+config_paths=[responses_api_models/openai_model/configs/openai_model.yaml]"
+
+
+class Refusing(http.server.BaseHTTPRequestHandler):
+    """Answers, though with a refusal: the endpoint is there."""
+
+    def do_GET(self):
+        self.send_error(401)
+
+    def log_message(self, *_):
+        pass
+
+
+def settings_for(port):
+    return [
+        f"+policy_base_url=http://127.0.0.1:{port}/v1",
+        "+policy_api_key=none",
+        "+policy_model_name=none",
+        MODEL,
+        HEAD,
+    ]
+
+
+@pytest.fixture
+def silent_port():
+    """A port where nobody listens and which nobody else gets meanwhile."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield bound.getsockname()[1]
+
+
+def test_an_endpoint_that_never_answers_is_named_and_then_given_up(workplace, silent_port):
+    started_at = time.monotonic()
+    finished = workplace.run("ng_run", *settings_for(silent_port), "+model_endpoint_readiness_timeout_seconds=2")
+    assert 2 < time.monotonic() - started_at < 12
+    assert finished.code == 1
+    waiting, gave_up = finished.err.splitlines()
+    endpoint = f"the model endpoint http://127.0.0.1:{silent_port}/v1"
+    assert waiting == f"waiting for {endpoint} (0 of 2 s)"
+    assert gave_up == (
+        f"Error: no answer within 2 s from {endpoint}. Start it, correct policy_base_url, or set "
+        "+model_endpoint_readiness_timeout_seconds=0 to go on without it."
+    )
+    assert "servers ready" not in finished.out
+    assert workplace.left_over(within_s=1) == []
+
+
+def test_an_endpoint_that_accepts_and_says_nothing_is_given_up_in_time(workplace):
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        started_at = time.monotonic()
+        port = mute.getsockname()[1]
+        finished = workplace.run("ng_run", *settings_for(port), "+model_endpoint_readiness_timeout_seconds=1")
+    assert finished.code == 1
+    assert time.monotonic() - started_at < 8
+
+
+def test_the_run_goes_on_once_the_endpoint_answers_whatever_it_answers(workplace):
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Refusing, bind_and_activate=False) as endpoint:
+        endpoint.server_bind()
+        command = workplace.start("ng_run", *settings_for(endpoint.server_port))
+        command.wait_for("waiting for the model endpoint")
+        assert "servers ready" not in command.out
+        endpoint.server_activate()
+        answering = threading.Thread(target=endpoint.serve_forever)
+        answering.start()
+        command.wait_for("1 / 1 servers ready")
+        endpoint.shutdown()
+        answering.join()
+    assert command.end().code == 0
+
+
+def test_zero_seconds_do_not_wait(workplace, silent_port):
+    command = workplace.start("ng_run", *settings_for(silent_port), "+model_endpoint_readiness_timeout_seconds=0")
+    command.wait_for("1 / 1 servers ready")
+    assert command.err == ""
+    assert command.end().code == 0
+
+
+def test_an_address_without_its_scheme_is_told_at_once(workplace):
+    finished = workplace.run(
+        "ng_run", "+policy_base_url=localhost:8000/v1", "+policy_api_key=none", "+policy_model_name=none", MODEL, HEAD
+    )
+    assert finished.code == 1
+    assert "openai_base_url is 'localhost:8000/v1', which is no URL. Write it like http://127.0.0.1:8000/v1." in (
+        finished.err
+    )
+
+
+def test_a_server_that_dies_while_the_endpoint_is_awaited_ends_the_run(workplace, silent_port):
+    command = workplace.start("ng_run", *settings_for(silent_port))
+    command.wait_for("waiting for the model endpoint")
+    model = next(
+        process for process in workplace.processes() if process.cwd().endswith("responses_api_models/openai_model")
+    )
+    os.kill(model.pid, signal.SIGKILL)
+    finished = command.wait(timeout_s=10)
+    assert finished.code == 1
+    assert "Error: server 'policy_model' was ended by SIGKILL" in finished.err

@@ -1,0 +1,154 @@
+"""A server that cannot start ends the run, and its user hears why."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import pytest
+
+HEAD = "+head_server.port=0"
+CLASS = """
+from nemo_gym import BaseResourcesServerConfig, BaseVerifyRequest, SimpleResourcesServer
+
+
+class BrokenConfig(BaseResourcesServerConfig):
+    difficulty: int
+    shuffle: bool = False
+
+
+class Broken(SimpleResourcesServer):
+    config: BrokenConfig
+
+    async def verify(self, body: BaseVerifyRequest) -> float:
+        return 1.0
+"""
+FAILS_WHEN_BUILT = CLASS + "\n    def model_post_init(self, context):\n        raise RuntimeError('no dice')\n"
+FORGETS_VERIFY = "from nemo_gym import SimpleResourcesServer\n\n\nclass Broken(SimpleResourcesServer):\n    pass\n"
+
+
+def launched(workplace, source, settings="difficulty: 1"):
+    """What became of a run in which this server stands beside one that is well."""
+    broken = workplace.environment("broken", source, settings)
+    finished = workplace.run("ng_run", workplace.environment(), broken, HEAD)
+    assert finished.code == 1
+    assert workplace.left_over(within_s=1) == []
+    assert "nemo_gym/cli" not in finished.err
+    return finished
+
+
+@pytest.mark.parametrize(
+    ("source", "how", "last_line"),
+    [
+        ("print('so far so good')\n1 / 0\n", "ended with exit code 1", "ZeroDivisionError: division by zero"),
+        (FAILS_WHEN_BUILT, "ended with exit code 1", "RuntimeError: no dice"),
+        ("print('a last word', flush=True)\nimport os\nos._exit(7)\n", "ended with exit code 7", "a last word"),
+        ("import sys\nsys.exit('I will not')\n", "ended with exit code 1", "I will not"),
+        ("print('leaving')\nimport sys\nsys.exit()\n", "ended with exit code 0", "leaving"),
+        ("print('k', flush=True)\nimport os\nos.kill(os.getpid(), 9)\n", "was ended by SIGKILL", "k"),
+        ("def broken(:\n", "ended with exit code 1", "SyntaxError: invalid syntax"),
+    ],
+)
+def test_the_end_of_a_broken_servers_log_is_shown(workplace, source, how, last_line):
+    said = launched(workplace, source).err.splitlines()
+    assert said[0] == f"Error: server 'broken' {how} before it was ready."
+    assert said[1] == "The last lines of broken's log:"
+    assert said[-1] == f"    {last_line}"
+
+
+def test_a_traceback_begins_in_the_authors_file(workplace):
+    said = launched(workplace, FAILS_WHEN_BUILT).err.splitlines()
+    assert said[2] == "    Traceback (most recent call last):"
+    assert said[3].startswith(f'      File "{workplace.folder}/resources_servers/broken/app.py", line ')
+
+
+@pytest.mark.parametrize("requirements", ["", "no_such_package\n"])
+def test_a_missing_package_is_told_with_what_to_install(workplace, requirements):
+    if requirements:
+        workplace.write("resources_servers/broken/requirements.txt", requirements)
+    said = launched(workplace, "import os\nimport no_such_package\n").err
+    app = workplace.folder / "resources_servers/broken/app.py"
+    advice = (
+        f"Install what the folder needs: pip install -r {app.with_name('requirements.txt')}"
+        if requirements
+        else "Install the package that provides it, or correct the import."
+    )
+    assert said == f"Error: {app}:2: No module named 'no_such_package'. {advice}\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        ("x = 1\n", "no server class is defined here. Derive one from SimpleResourcesServer."),
+        (
+            CLASS + CLASS.replace("Broken", "Other"),
+            "several server classes are defined here (Broken, Other). Say at the file's end which one is to be "
+            "served: if __name__ == '__main__': Other.run_webserver()",
+        ),
+        (FORGETS_VERIFY, "Broken has to define verify."),
+    ],
+)
+def test_a_file_without_one_whole_server_is_told_what_it_lacks(workplace, source, told):
+    config = workplace.environment("broken", source, "difficulty: 1")
+    finished = workplace.run("ng_validate", config)
+    assert finished.code == 1
+    assert finished.err == f"Error: {workplace.folder}/resources_servers/broken/app.py: {told}\n"
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ("dificulty: 3", "3: broken.resources_servers.broken.difficulty: it is missing; is 'dificulty' meant for it?"),
+        ("", "3: broken.resources_servers.broken.difficulty: it is missing; add `difficulty: …`."),
+        (
+            "difficulty: hard",
+            "5: broken.resources_servers.broken.difficulty: it has to be a valid integer, and is 'hard'.",
+        ),
+        (
+            "difficulty: 3\nshufle: true",
+            "6: broken.resources_servers.broken.shufle: there is no such setting. Did you mean 'shuffle'?",
+        ),
+    ],
+)
+def test_a_mistake_in_a_servers_settings_is_told_with_its_file_line_and_key(workplace, settings, told):
+    finished = workplace.run("ng_validate", workplace.environment("broken", CLASS, settings))
+    assert finished.code == 1
+    assert finished.err == f"Error: resources_servers/broken/configs/broken.yaml:{told}\n"
+
+
+def test_a_mistake_in_the_settings_is_told_once_when_the_servers_are_started(workplace):
+    finished = launched(workplace, CLASS, "difficulty: hard")
+    assert (finished.out + finished.err).count("it has to be a valid integer") == 1
+    assert finished.err.startswith("Error: resources_servers/broken/configs/broken.yaml:5: ")
+
+
+def test_validating_finds_the_mistakes_of_all_servers(workplace):
+    wrong = [workplace.environment(name, CLASS, "difficulty: hard") for name in ("first", "second")]
+    finished = workplace.run("ng_validate", *wrong)
+    assert finished.code == 1
+    assert [line.partition(".resources_servers")[0] for line in finished.err.splitlines()] == [
+        "Error: resources_servers/first/configs/first.yaml:5: first",
+        "resources_servers/second/configs/second.yaml:5: second",
+    ]
+
+
+def test_a_server_that_never_gets_ready_is_named_with_its_log(workplace):
+    source = "import time\nprint('loading', flush=True)\ntime.sleep(300)\n"
+    config = workplace.environment("slow", source)
+    started_at = time.monotonic()
+    finished = workplace.run("ng_run", workplace.environment(), config, HEAD, "+ready_timeout_s=1.5")
+    assert 1.5 < time.monotonic() - started_at < 10
+    assert finished.code == 1
+    assert finished.err == (
+        "Error: not ready after 1.5 s: slow. +ready_timeout_s=… gives servers longer to start.\n"
+        "The last lines of slow's log:\n"
+        "    loading\n"
+    )
+    assert workplace.left_over(within_s=1) == []
+
+
+def test_while_it_waits_the_run_says_for_whom(workplace):
+    source = "import time\ntime.sleep(300)\n"
+    command = workplace.start("ng_run", workplace.environment(), workplace.environment("slow", source), HEAD)
+    assert "waiting for slow (5 of 120 s)\n" in command.wait_for("waiting for")
+    command.end(signal.SIGINT)

@@ -1,0 +1,139 @@
+"""What a process of a run is told, and what it is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+KEY, OTHERS_PASSWORD = "sk-k3y0fth3m0d3l", "0pen5e5ame"
+SHOWING_SERVER = """
+from omegaconf import OmegaConf
+from nemo_gym import BaseResourcesServerConfig, BaseVerifyRequest, SimpleResourcesServer
+
+
+class ShowingConfig(BaseResourcesServerConfig):
+    colour: str
+
+
+class Showing(SimpleResourcesServer):
+    config: ShowingConfig
+
+    def setup_webserver(self):
+        app = super().setup_webserver()
+
+        @app.get("/view")
+        def view() -> dict:
+            return OmegaConf.to_container(self.server_client.global_config_dict)
+
+        @app.get("/address_of_the_other")
+        def address() -> str:
+            host, port = self.server_client.address_of("guarded")
+            return f"http://{host}:{port}"
+
+        return app
+
+    async def verify(self, body: BaseVerifyRequest) -> float:
+        return 1.0
+"""
+GUARDED_SERVER = """
+from nemo_gym import BaseResourcesServerConfig, BaseVerifyRequest, SimpleResourcesServer
+
+
+class GuardedConfig(BaseResourcesServerConfig):
+    database_password: str
+    key: str
+
+
+class Guarded(SimpleResourcesServer):
+    config: GuardedConfig
+
+    async def verify(self, body: BaseVerifyRequest) -> float:
+        return 1.0
+"""
+
+
+def written(workplace):
+    """A config of two servers, one of which has secrets of its own."""
+    workplace.write("env.yaml", f"policy_api_key: {KEY}\nshared_value: 17\n")
+    return [
+        workplace.environment("showing", SHOWING_SERVER, "colour: red"),
+        workplace.environment(
+            "guarded", GUARDED_SERVER, f"database_password: {OTHERS_PASSWORD}\nkey: ${{policy_api_key}}"
+        ),
+    ]
+
+
+@pytest.fixture(scope="module", params=["fork", "spawn"])
+def running(request, shared_workplace):
+    command = shared_workplace.start_servers(
+        *written(shared_workplace), "+head_server.expose_secrets=false", f"+process_start_method={request.param}"
+    )
+    yield command
+    command.end()
+
+
+def test_no_setting_stands_on_a_command_line_or_in_an_environment(running, shared_workplace):
+    processes = shared_workplace.processes()
+    assert {each["pid"] for each in running.servers.values()} < {process.pid for process in processes}
+    for process in processes:
+        visible = " ".join([*process.cmdline(), *process.environ().values()])
+        for setting in (KEY, OTHERS_PASSWORD, "shared_value", "database_password", "guarded:"):
+            assert setting not in visible
+
+
+def test_no_setting_is_left_in_a_file_that_others_can_read(running, shared_workplace):
+    runtime = Path(shared_workplace.env["XDG_RUNTIME_DIR"])
+    for path in runtime.rglob("*"):
+        if path.is_file():
+            text = path.read_text()
+            assert KEY not in text
+            assert OTHERS_PASSWORD not in text
+
+
+def test_a_server_knows_its_own_block_plain_values_and_the_addresses_of_the_others(running, get_json):
+    showing, guarded = running.servers["showing"], running.servers["guarded"]
+    view = get_json(f"{showing['url']}/view")
+    own = {"entrypoint": "app.py", "colour": "red", "host": showing["host"], "port": showing["port"]}
+    assert view["showing"] == {"resources_servers": {"showing": own}}
+    assert view["guarded"] == {"resources_servers": {"guarded": {"host": guarded["host"], "port": guarded["port"]}}}
+    assert view["shared_value"] == 17
+    assert view["head_server"] == {"host": "127.0.0.1", "port": int(running.head.rpartition(":")[2])} | {
+        "num_workers": None
+    }
+    assert OTHERS_PASSWORD not in str(view)
+    assert get_json(f"{showing['url']}/address_of_the_other") == guarded["url"]
+
+
+def test_the_head_server_masks_secrets(running, get_json):
+    text = get_json(f"{running.head}/global_config_dict_yaml")
+    config = yaml.safe_load(text)
+    assert config["policy_api_key"] == "****"
+    guarded = config["guarded"]["resources_servers"]["guarded"]
+    assert guarded["database_password"] == "****"
+    assert guarded["port"] == running.servers["guarded"]["port"]
+    assert KEY not in text
+    assert OTHERS_PASSWORD not in text
+
+
+@pytest.mark.parametrize(("host", "shows"), [("127.0.0.1", True), ("0.0.0.0", False)])
+def test_the_head_server_shows_secrets_where_it_was_told_to_and_only_this_machine_hears(
+    workplace, get_json, host, shows
+):
+    command = workplace.start_servers(
+        *written(workplace), "+head_server.expose_secrets=true", f"+head_server.host={host}"
+    )
+    config = yaml.safe_load(get_json(f"{command.head}/global_config_dict_yaml"))
+    assert (config["policy_api_key"] == KEY) is shows
+    assert ("head_server.expose_secrets" in command.err) is not shows
+
+
+def test_the_printed_config_masks_secrets(workplace):
+    finished = workplace.run("ng_dump_config", *written(workplace), "+wandb_api_key=abcdef")
+    assert finished.code == 0
+    config = yaml.safe_load(finished.out)
+    assert (config["policy_api_key"], config["wandb_api_key"], config["shared_value"]) == ("****", "****", 17)
+    # What only says where the secret stands is shown.
+    assert config["guarded"]["resources_servers"]["guarded"]["key"] == "${policy_api_key}"
+    assert OTHERS_PASSWORD not in finished.out

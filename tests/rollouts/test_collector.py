@@ -1,0 +1,252 @@
+"""Many tasks at once: bounded, drawn as slots free up, and counted without a gap."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import random
+import resource
+import subprocess
+import sys
+import textwrap
+import time
+from collections import Counter
+
+import pytest
+
+from nemo_gym import jsonl
+from nemo_gym.errors import DataError
+from nemo_gym.rollouts.collector import prepare_files
+from nemo_gym.rollouts.job import CollectionSettings, RunFiles
+from nemo_gym.rollouts.tasks import TaskPlan
+
+
+async def wait_until(condition):
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110 - it is another process that is asked
+            await asyncio.sleep(0.01)
+
+
+def live_rows() -> int:
+    return sum(1 for thing in gc.get_objects() if type(thing) is dict and "drawn" in thing)
+
+
+async def test_thousands_of_tasks_take_seconds(run_tasks, make_task, agent):
+    started_at = time.monotonic()
+    run = await run_tasks([make_task(n, earns=n % 2) for n in range(5_000)])
+    assert time.monotonic() - started_at < 15  # seconds; 2 on an idle machine
+    assert run.keys == [(n, 0) for n in range(5_000)]
+    assert run.summary.mean_reward == 0.5
+    assert len(agent.told()["begun"]) == 5_000
+
+
+@pytest.mark.parametrize("parallel", [1, 7])
+async def test_no_more_rollouts_run_at_once_than_allowed(run_tasks, make_task, agent, parallel):
+    rows = [make_task(n, act="slow", lasts_s=0.01) for n in range(40)]
+    run = await run_tasks(rows, num_samples_in_parallel=parallel)
+    assert run.summary.scored == 40
+    assert agent.told()["most_at_once"] == parallel
+
+
+async def test_all_slots_are_used_while_one_rollout_takes_long(run_tasks, make_task, agent):
+    rows = [make_task(0, act="held"), *(make_task(n) for n in range(1, 30))]
+    running = asyncio.create_task(run_tasks(rows, num_samples_in_parallel=2))
+    await wait_until(lambda: len(agent.told()["begun"]) == 30)
+    assert agent.told()["now"] == 1
+    agent.release()
+    run = await running
+    assert sorted(run.keys) == [(n, 0) for n in range(30)]
+    assert run.results[-1]["_ng_task_index"] == 0
+
+
+async def test_a_task_is_made_only_when_a_slot_is_free(run_tasks, make_task, agent):
+    rows = (make_task(n, act="held", drawn=[n]) for n in range(200))
+    running = asyncio.create_task(run_tasks(rows, num_samples_in_parallel=3))
+    await wait_until(lambda: agent.told()["now"] == 3)
+    assert live_rows() == 3
+    agent.release()
+    assert (await running).summary.scored == 200
+
+
+async def test_records_are_not_kept_in_memory(run_tasks, make_task):
+    alive = []
+
+    def count(record, summary):
+        if summary.finished % 50 == 0:
+            alive.append(live_rows())
+
+    rows = (make_task(n, drawn=[n]) for n in range(400))
+    await run_tasks(rows, num_samples_in_parallel=4, on_record=count, num_repeats=2)
+    # Of each worker its row, its answer, and one of the two that it had before.
+    assert len(alive) == 16
+    assert max(alive) <= 4 * 3
+
+
+async def test_a_result_is_on_disk_before_its_task_is_counted(run_tasks, make_task, tmp_path):
+    seen = []
+
+    def look(record, summary):
+        lines = sum(1 for _ in jsonl.read_rows(tmp_path / "results" / "out.jsonl"))
+        failures = sum(1 for _ in jsonl.read_rows(tmp_path / "results" / "out_failures.jsonl"))
+        seen.append((lines, failures) == (summary.scored, summary.failed))
+
+    await run_tasks([make_task(n, act="crash" if n % 3 else "ok") for n in range(30)], on_record=look)
+    assert seen == [True] * 30
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_planned_is_scored_and_failed_and_unresolved_whatever_comes(run_tasks, make_task, seed):
+    chance = random.Random(seed)
+    acts = ["ok", "crash", "cut", "model_failed", "fail_twice", "answer", "slow"]
+    rows = [
+        make_task(
+            n, act=chance.choice(acts), bytes=chance.choice(["{}", "x", '{"_ng_no_persist": true}']), lasts_s=0.02
+        )
+        for n in range(60)
+    ]
+    run = await run_tasks(rows, num_repeats=3, num_samples_in_parallel=chance.randint(1, 50))
+    summary = run.summary
+    assert summary.planned == 180 == summary.scored + summary.failed + summary.unresolved
+    assert (len(run.results), len(run.failures)) == (summary.scored, summary.failed)
+    assert Counter(row["_ng_failure_class"] for row in run.failures) == summary.failed_by_cause
+    by_key = Counter((row["_ng_task_index"], row["_ng_rollout_index"]) for row in [*run.results, *run.failures])
+    assert set(by_key.values()) == {1}
+
+
+async def test_every_task_is_written_down_as_it_was_sent(run_tasks, make_task):
+    run = await run_tasks([make_task(1), make_task(2)], num_repeats=2, responses_create_params={"temperature": 0.5})
+    assert [
+        (row["_ng_task_index"], row["_ng_rollout_index"], row["responses_create_params"])
+        for row in jsonl.read_rows(run.files.materialized)
+    ] == [(n, repeat, {"input": f"task {n + 1}", "temperature": 0.5}) for n in range(2) for repeat in range(2)]
+
+
+async def test_the_file_of_failures_is_there_even_when_it_is_empty(run_tasks, make_task):
+    run = await run_tasks([make_task()])
+    assert run.files.failures.read_bytes() == b""
+
+
+async def test_a_cancelled_run_keeps_what_it_has_and_counts_the_rest_as_unresolved(
+    run_tasks, make_task, tmp_path, agent
+):
+    rows = [make_task(n, act="held" if n % 2 else "ok") for n in range(20)]
+    seen = []
+    running = asyncio.create_task(run_tasks(rows, on_record=lambda record, summary: seen.append(summary)))
+    await wait_until(lambda: len(seen) == 10)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    summary = seen[-1]
+    assert (summary.planned, summary.scored, summary.failed, summary.unresolved) == (20, 10, 0, 10)
+    assert sum(1 for _ in jsonl.read_rows(tmp_path / "results" / "out.jsonl")) == 10
+
+
+# Results that are there already
+
+
+async def test_an_earlier_result_is_refused_and_left_as_it_is(run_tasks, make_task):
+    first = await run_tasks([make_task(0)])
+    before = first.files.results.read_bytes()
+    with pytest.raises(DataError, match=r"out\.jsonl: holds rollouts .* \+resume_from_cache=true .* \+overwrite=true"):
+        await run_tasks([make_task(1)])
+    assert first.files.results.read_bytes() == before
+
+
+async def test_failures_of_an_earlier_run_are_refused_too(run_tasks, make_task):
+    await run_tasks([make_task(act="crash")])
+    with pytest.raises(DataError, match=r"out_failures\.jsonl: holds rollouts"):
+        await run_tasks([make_task()])
+
+
+async def test_overwrite_leaves_nothing_of_the_earlier_run(run_tasks, make_task):
+    first = await run_tasks([make_task(0), make_task(1, act="crash")])
+    first.files.metrics.write_text("[]")
+    again = await run_tasks([make_task(2)], overwrite=True)
+    assert [row["number"] for row in again.results] == [2]
+    assert again.failures == []
+    assert sum(1 for _ in jsonl.read_rows(again.files.materialized)) == 1
+    assert not again.files.metrics.exists()
+
+
+async def test_overwrite_with_rows_that_cannot_be_run_leaves_the_earlier_run_whole(run_tasks, make_task):
+    first = await run_tasks([make_task(0)])
+    before = {path: path.read_bytes() for path in first.files.results.parent.iterdir()}
+    with pytest.raises(DataError):
+        await run_tasks([{"responses_create_params": {}}], overwrite=True)
+    assert {path: path.read_bytes() for path in first.files.results.parent.iterdir()} == before
+
+
+async def test_rows_are_never_read_from_a_file_that_the_run_replaces(run_tasks, make_task):
+    first = await run_tasks([make_task(act="crash")])
+    before = first.files.failures.read_bytes()
+    settings = CollectionSettings(output_jsonl_fpath=first.files.results, agent_name="sound", overwrite=True)
+    with pytest.raises(DataError, match="is both the input and a file that this run would replace"):
+        prepare_files(TaskPlan(first.files.failures, settings, ["sound"]), first.files)
+    assert first.files.failures.read_bytes() == before
+
+
+async def test_the_failures_of_a_run_can_be_the_rows_of_another(run_tasks, make_task, tmp_path):
+    first = await run_tasks([make_task(0), make_task(1, act="crash")])
+    rows = [{**row, "act": "ok"} for row in first.failures]
+    again = await run_tasks(rows, output_jsonl_fpath=tmp_path / "again.jsonl")
+    assert again.summary.scored == 1
+    assert again.keys == [(1, 0)]
+
+
+def test_the_files_of_a_run_stand_beside_its_output(tmp_path):
+    files = RunFiles(results=tmp_path / "a.b.jsonl")
+    beside = [files.materialized, files.failures, files.metrics, files.logs, files.prepared.parent]
+    assert [path.name for path in beside] == [
+        "a.b_materialized_inputs.jsonl",
+        "a.b_failures.jsonl",
+        "a.b_aggregate_metrics.json",
+        "a.b_logs",
+        "a.b",
+    ]
+    assert RunFiles(results=tmp_path / "x").prepared.parent.name == "x_data"
+
+
+# The limits of the machine
+
+
+def test_few_open_files_mean_fewer_rollouts_at_once_not_failed_ones(agent, make_task, write_tasks, tmp_path):
+    tasks = write_tasks([make_task(n, act="slow", lasts_s=0.05) for n in range(200)])
+    told = collect_in_a_process(agent, tasks, tmp_path, limit=resource.RLIMIT_NOFILE, value=300)
+    assert told.stdout.strip() == "200 scored"
+    assert "open files are limited to 300" in told.stderr
+    assert 1 < agent.told()["most_at_once"] <= 44
+
+
+def test_a_full_disk_ends_the_run_with_one_message(agent, make_task, write_tasks, tmp_path):
+    tasks = write_tasks([make_task(n, text="x" * 1000) for n in range(50)])
+    told = collect_in_a_process(agent, tasks, tmp_path, limit=resource.RLIMIT_FSIZE, value=20_000)
+    assert told.stdout.strip() == f"DataError: {tmp_path / 'out.jsonl'}: cannot be written to (File too large)."
+
+
+def collect_in_a_process(agent, tasks, folder, *, limit, value):
+    """Collect under a limit of the system's, which comes after the tasks are written."""
+    script = f"""
+        import asyncio, resource, signal
+        from pathlib import Path
+        from nemo_gym.config.settings import BaseServerConfig
+        from nemo_gym.errors import DataError
+        from nemo_gym.http.client import ServerClient
+        from nemo_gym.rollouts.collector import collect, prepare_files
+        from nemo_gym.rollouts.job import CollectionSettings, RunFiles
+        from nemo_gym.rollouts.tasks import TaskPlan
+
+        settings = CollectionSettings(output_jsonl_fpath={str(folder / "out.jsonl")!r}, agent_name="sound")
+        files = RunFiles(results=settings.output_jsonl_fpath)
+        summary = prepare_files(TaskPlan(Path({str(tasks)!r}), settings, ["sound"]), files)
+        client = ServerClient.load_from_global_config(BaseServerConfig(host="127.0.0.1", port={agent.port}))
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit({limit}, ({value}, {value}))
+        try:
+            asyncio.run(collect(client, files, settings, summary))
+            print(summary.scored, "scored")
+        except DataError as error:
+            print("DataError:", error)
+    """
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=60, check=True
+    )

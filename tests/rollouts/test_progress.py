@@ -1,0 +1,88 @@
+"""What is shown of a run while it lasts: a moving bar, or a line per tenth where nothing can move."""
+
+from __future__ import annotations
+
+import io
+import re
+import time
+
+import pytest
+
+from nemo_gym.rollouts.outcome import Outcome, Record, Summary
+from nemo_gym.rollouts.progress import Progress
+
+GOOD = Record(Outcome.SCORED, {}, reward=0.75)
+BAD = Record(Outcome.FAILED, {}, cause="agent_failed")
+LOST = Record(Outcome.UNRESOLVED, {})
+
+
+class Terminal(io.StringIO):
+    """Text that says of itself that it is shown on a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def show(stream, records, planned):
+    summary = Summary(planned=planned)
+    with Progress(summary, stream) as progress:
+        for record in records:
+            summary.count(record)
+            progress.advance(record, summary)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("planned", [1, 3, 10, 11, 99, 1000, 12345])
+def test_where_nothing_moves_there_are_at_most_11_lines_and_the_last_is_the_end(planned):
+    lines = show(io.StringIO(), [GOOD] * planned, planned).splitlines()
+    assert 1 <= len(lines) <= 11
+    assert lines[-1].startswith(f"{planned}/{planned} rollouts (100 %), ")
+    assert lines[-1].endswith("0:00 left")
+
+
+def test_a_line_tells_the_rate_the_mean_reward_and_the_failures():
+    lines = show(io.StringIO(), [GOOD, BAD, LOST, GOOD, BAD], 10).splitlines()
+    assert re.fullmatch(
+        r"5/10 rollouts \(50 %\), [\d,.]+/s, mean reward 0\.750, 2 failed, \d+:\d\d left", lines[-1]
+    ), lines[-1]
+
+
+def test_without_a_reward_there_is_no_mean():
+    assert "mean reward –, 1 failed" in show(io.StringIO(), [BAD], 1)
+
+
+def test_what_an_earlier_run_did_counts_for_neither_the_rate_nor_the_mean():
+    summary = Summary(planned=1000)
+    stream = io.StringIO()
+    with Progress(summary, stream) as progress:
+        summary.scored = summary.kept = 900
+        time.sleep(0.1)
+        summary.count(GOOD)
+        progress.advance(GOOD, summary)
+    (line,) = stream.getvalue().splitlines()
+    assert line.startswith("901/1000 rollouts (90 %), ")
+    assert float(re.search(r"([\d.,]+)/s", line)[1].replace(",", "")) <= 10
+    assert "mean reward 0.750" in line
+
+
+def test_a_terminal_shows_a_bar_with_the_same_words():
+    shown = re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", show(Terminal(), [GOOD, BAD, GOOD], 4))
+    last = shown.strip().splitlines()[-1]
+    assert last.startswith("rollouts ━")
+    for words in ("3/4", "mean reward 0.750", "1 failed", "0:00 left", "/s"):
+        assert words in last
+
+
+@pytest.mark.parametrize("columns", [60, 80, 160])
+def test_the_bar_fits_into_one_line_of_the_terminal(monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    shown = re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "\n", show(Terminal(), [GOOD] * 99_999, 100_000))
+    lines = [line.strip("\r\n") for line in shown.splitlines() if "rollouts" in line]
+    assert lines
+    assert max(map(len, lines)) <= columns
+
+
+def test_showing_a_terminals_bar_costs_little():
+    started_at = time.monotonic()
+    show(Terminal(), [GOOD] * 5_000, 5_000)
+    assert time.monotonic() - started_at < 5  # seconds; 0.3 on an idle machine

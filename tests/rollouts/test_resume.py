@@ -1,0 +1,176 @@
+"""What an earlier run has done stays done, what it owes is run, and each repeat is counted once."""
+
+from __future__ import annotations
+
+import pytest
+
+from nemo_gym import jsonl
+from nemo_gym.errors import ConfigError, DataError
+from nemo_gym.rollouts.resume import MAX_ATTEMPTS_ENV_VAR, EarlierRun
+
+
+@pytest.fixture
+def run_again(run_tasks):
+    """Go on with the run of this test; its tasks are those of its first time."""
+
+    async def run(rows=(), **settings):
+        return await run_tasks(rows, resume_from_cache=True, **settings)
+
+    return run
+
+
+async def test_what_is_scored_is_not_run_again(run_tasks, run_again, make_task, agent):
+    first = await run_tasks([make_task(n) for n in range(5)], num_repeats=2)
+    lines = first.files.results.read_bytes().splitlines(keepends=True)
+    first.files.results.write_bytes(b"".join(lines[:7]))
+    agent.begin_again()
+    again = await run_again()
+    assert len(agent.told()["begun"]) == 3
+    assert again.keys == [(n, repeat) for n in range(5) for repeat in range(2)]
+    assert again.files.results.read_bytes().startswith(b"".join(lines[:7]))
+    assert (again.summary.planned, again.summary.scored, again.summary.kept) == (10, 10, 7)
+
+
+async def test_a_run_that_is_complete_asks_nobody(run_tasks, run_again, make_task, agent):
+    first = await run_tasks([make_task(0)])
+    before = first.files.results.read_bytes()
+    agent.begin_again()
+    again = await run_again()
+    assert agent.told()["begun"] == []
+    assert again.files.results.read_bytes() == before
+    assert again.summary.mean_reward is None
+
+
+async def test_a_failed_task_is_tried_again_with_the_number_of_its_attempt(run_tasks, run_again, make_task):
+    first = await run_tasks([make_task(0, act="fail_twice"), make_task(1)])
+    assert (first.summary.scored, first.summary.failed) == (1, 1)
+    second = await run_again()
+    assert (second.summary.scored, second.summary.failed) == (1, 1)
+    third = await run_again()
+    assert (third.summary.scored, third.summary.failed) == (2, 0)
+    assert [row.get("_ng_attempt_index") for row in third.failures] == [None, 1]
+    assert {row["_ng_task_index"]: row.get("_ng_attempt_index") for row in third.results} == {0: 2, 1: None}
+
+
+@pytest.mark.parametrize(("limit", "attempts"), [(None, 3), ("1", 1), ("5", 5)])
+async def test_a_task_that_failed_often_enough_is_left_alone(
+    run_tasks, run_again, make_task, monkeypatch, limit, attempts
+):
+    monkeypatch.delenv(MAX_ATTEMPTS_ENV_VAR, raising=False)
+    if limit:
+        monkeypatch.setenv(MAX_ATTEMPTS_ENV_VAR, limit)
+    await run_tasks([make_task(0, act="crash"), make_task(1)])
+    for _ in range(5):
+        run = await run_again()
+    assert len(run.failures) == attempts
+    assert (run.summary.scored, run.summary.failed_by_cause) == (1, {"agent_failed": 1})
+
+
+async def test_a_terminal_failure_is_not_tried_again(run_tasks, run_again, make_task, agent):
+    body = '{"_ng_failure_class": "task_is_broken", "_ng_failure_terminal": true}'
+    await run_tasks([make_task(0, act="answer", bytes=body), make_task(1)])
+    agent.begin_again()
+    run = await run_again()
+    assert agent.told()["begun"] == []
+    assert run.summary.failed_by_cause == {"task_is_broken": 1}
+    assert run.summary.planned == run.summary.scored + run.summary.failed + run.summary.unresolved
+
+
+async def test_an_answer_that_was_not_kept_is_asked_for_again(run_tasks, run_again, make_task, agent):
+    await run_tasks([make_task(0, act="answer", bytes='{"_ng_no_persist": true}')])
+    agent.begin_again()
+    run = await run_again()
+    assert agent.told()["begun"] == ["0-0"]
+    assert (run.summary.failed, run.summary.unresolved) == (0, 1)
+
+
+@pytest.mark.parametrize("cut", [1, 2, 60, 190])
+async def test_a_torn_last_line_is_run_again(run_tasks, run_again, make_task, cut):
+    first = await run_tasks([make_task(n) for n in range(4)])
+    _, *lines = first.files.results.read_bytes().splitlines(keepends=True)
+    assert len(lines[-1]) > 190
+    first.files.results.write_bytes(b"".join(lines)[:-cut])
+    again = await run_again()
+    assert again.keys == [(n, 0) for n in range(4)]
+    # Where only the newline is missing, the line is whole.
+    assert again.summary.kept == (3 if cut == 1 else 2)
+
+
+async def test_a_torn_last_line_may_be_huge_or_the_only_one(run_tasks, run_again, make_task):
+    first = await run_tasks([make_task(0, text="x" * 3_000_000)])
+    first.files.results.write_bytes(first.files.results.read_bytes()[:-5])
+    assert (await run_again()).keys == [(0, 0)]
+
+
+async def test_a_torn_failure_does_not_count_as_an_attempt(run_tasks, run_again, make_task):
+    first = await run_tasks([make_task(0, act="crash")])
+    first.files.failures.write_bytes(first.files.failures.read_bytes()[:-10])
+    again = await run_again()
+    assert [row.get("_ng_attempt_index") for row in again.failures] == [None]
+
+
+async def test_a_broken_line_in_the_middle_is_told_and_nothing_is_lost(run_tasks, run_again, make_task):
+    first = await run_tasks([make_task(n) for n in range(3)])
+    lines = first.files.results.read_bytes().splitlines()
+    broken = b"\n".join([lines[0], lines[1][:50], lines[2], b""])
+    first.files.results.write_bytes(broken)
+    with pytest.raises(DataError, match=r"out\.jsonl:2:\d+: not valid JSON"):
+        await run_again()
+    assert first.files.results.read_bytes() == broken
+
+
+async def test_a_result_that_says_of_no_task_is_told_with_its_line(run_tasks, run_again, make_task):
+    first = await run_tasks([make_task(0)])
+    with jsonl.Appender(first.files.results) as file:
+        file.write({"reward": 1.0})
+    with pytest.raises(DataError, match=r"out\.jsonl:2: no '_ng_task_index'"):
+        await run_again()
+
+
+async def test_results_that_the_run_does_not_plan_count_for_nothing(run_tasks, run_again, make_task, caplog):
+    first = await run_tasks([make_task(0)])
+    with jsonl.Appender(first.files.results) as file:
+        for repeat in range(3):
+            file.write({"_ng_task_index": 7, "_ng_rollout_index": repeat, "reward": 1.0})
+    run = await run_again()
+    assert (run.summary.planned, run.summary.scored, run.summary.unresolved) == (1, 1, 0)
+    assert "3 tasks of it are not in" in caplog.text
+
+
+async def test_with_no_earlier_run_there_is_nothing_to_resume_and_all_is_run(run_again, make_task):
+    run = await run_again([make_task(0)])
+    assert (run.summary.scored, run.summary.kept) == (1, 0)
+
+
+async def test_results_without_their_tasks_are_not_thrown_away(run_tasks, run_again, make_task):
+    first = await run_tasks([make_task(0)])
+    first.files.materialized.unlink()
+    before = first.files.results.read_bytes()
+    with pytest.raises(DataError, match=r"without \S+out_materialized_inputs\.jsonl it cannot be resumed"):
+        await run_again([make_task(0)])
+    assert first.files.results.read_bytes() == before
+
+
+async def test_the_tasks_are_those_of_the_first_time(run_tasks, run_again, make_task):
+    await run_tasks([make_task(0)], num_repeats=2)
+    run = await run_again([make_task(1), make_task(2)], num_repeats=5)
+    assert run.keys == [(0, 0), (0, 1)]
+
+
+async def test_a_resumed_run_adds_no_failures_of_its_own_to_those_it_gave_up(
+    run_tasks, run_again, make_task, monkeypatch
+):
+    monkeypatch.setenv(MAX_ATTEMPTS_ENV_VAR, "2")
+    await run_tasks([make_task(n, act="crash") for n in range(3)])
+    await run_again()
+    run = await run_again()
+    assert EarlierRun.read(run.files).given_up == {(n, 0): "agent_failed" for n in range(3)}
+    assert len(run.failures) == 6
+
+
+@pytest.mark.parametrize("limit", ["0", "-1", "many", "1.5"])
+async def test_a_limit_that_is_no_number_from_1_is_told(run_tasks, run_again, make_task, monkeypatch, limit):
+    await run_tasks([make_task(0)])
+    monkeypatch.setenv(MAX_ATTEMPTS_ENV_VAR, limit)
+    with pytest.raises(ConfigError, match=f"{MAX_ATTEMPTS_ENV_VAR}={limit}: expected a number from 1"):
+        await run_again()

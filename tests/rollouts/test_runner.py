@@ -1,0 +1,112 @@
+"""What becomes of a rollout, whatever its agent does: one record each, and the run goes on."""
+
+from __future__ import annotations
+
+import pytest
+
+from nemo_gym.rollouts.outcome import Outcome
+from nemo_gym.rollouts.runner import Runner
+
+SOUND = {"type": "responses_api_agents", "name": "sound"}
+
+
+def reward(json: str) -> dict[str, str]:
+    return {"act": "answer", "bytes": f'{{"response": {{}}, "reward": {json}}}'}
+
+
+FAILURES = {
+    "a problem body": ({"act": "model_failed"}, "model_failed", "policy_model", "the endpoint is out of memory"),
+    "a plain 500": ({"act": "crash"}, "agent_failed", "sound", "/run answered 500: no such luck"),
+    "an answer cut off": ({"act": "cut"}, "agent_failed", "sound", "closed the connection within the body"),
+    "too late": ({"act": "slow", "lasts_s": 5}, "timeout", "sound", "took longer than rollout_timeout_s=0.4"),
+    "not JSON": ({"act": "answer", "bytes": "<html>oops"}, "agent_failed", "sound", "not JSON (unexpected"),
+    "nothing": ({"act": "answer", "bytes": ""}, "agent_failed", "sound", "not JSON"),
+    "a list": ({"act": "answer", "bytes": "[]"}, "agent_failed", "sound", "answered a list, not an object"),
+    "no reward": ({"act": "answer", "bytes": "{}"}, "environment_failed", "sound", "the reward None"),
+    "null": (reward("null"), "environment_failed", "sound", "the reward None"),
+    "a text": (reward('"1"'), "environment_failed", "sound", "the reward '1'"),
+    "a boolean": (reward("true"), "environment_failed", "sound", "the reward True"),
+    "not a number": (reward("NaN"), "agent_failed", "sound", "NaN"),
+    "infinity": (reward("1e999"), "agent_failed", "sound", "1e999"),
+    "its own class": (
+        {"act": "answer", "bytes": '{"_ng_failure_class": "sandbox_lost", "reward": 1.0, "why": "gone"}'},
+        "sandbox_lost", "sound", "gone",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("fields", "cause", "server", "words"), FAILURES.values(), ids=FAILURES)
+async def test_a_failure_is_recorded_with_its_cause_its_server_and_its_task(
+    run_tasks, make_task, fields, cause, server, words
+):
+    run = await run_tasks([make_task(0, **fields), make_task(1)], rollout_timeout_s=0.4, num_repeats=2)
+    assert run.keys == [(1, 0), (1, 1)]
+    assert (run.summary.scored, run.summary.failed_by_cause, run.summary.unresolved) == (2, {cause: 2}, 0)
+    for repeat, failure in enumerate(sorted(run.failures, key=lambda row: row["_ng_rollout_index"])):
+        assert failure["_ng_failure_class"] == cause
+        assert failure["_ng_failure_server"] == server
+        assert words in (failure.get("_ng_failure_message") or failure["why"])
+        assert (failure["_ng_task_index"], failure["_ng_rollout_index"]) == (0, repeat)
+        assert failure["agent_ref"] == SOUND
+        assert failure["responses_create_params"] == {"input": "task 0"}
+        assert failure["number"] == 0
+
+
+@pytest.mark.parametrize("earned", [0, 1, -2.5, 1e300])
+async def test_any_finite_number_is_a_reward(run_tasks, make_task, earned):
+    run = await run_tasks([make_task(earns=earned)])
+    assert [row["reward"] for row in run.results] == [earned]
+    assert run.summary.mean_reward == earned
+
+
+async def test_a_result_is_the_agents_answer_under_the_key_of_its_task(run_tasks, make_task, tmp_path):
+    (tmp_path / "skills" / "sum").mkdir(parents=True)
+    (tmp_path / "skills" / "sum" / "SKILL.md").write_text("---\nname: sum\n---\n")
+    skills = {"path": str(tmp_path / "skills")}
+    run = await run_tasks([make_task(0, act="deny_its_key", _ng_rollout_id="mine")], skills=skills)
+    (result,) = run.results
+    assert (result["_ng_task_index"], result["_ng_rollout_index"], result["_ng_rollout_id"]) == (0, 0, "mine")
+    assert result["agent_ref"] == SOUND
+    assert result["skills_ref"]["skills"][0]["name"] == "sum"
+    assert result["response"]["usage"] == {"input_tokens": 3, "output_tokens": 4, "total_tokens": 7}
+    assert result["number"] == 0
+    assert result["reward"] == 1.0
+
+
+async def test_an_answer_that_asks_not_to_be_kept_is_unresolved(run_tasks, make_task):
+    run = await run_tasks([make_task(act="answer", bytes='{"_ng_no_persist": true, "reward": 1.0}'), make_task(1)])
+    assert (run.summary.scored, run.summary.failed, run.summary.unresolved) == (1, 0, 1)
+    assert run.keys == [(1, 0)]
+    assert run.failures == []
+
+
+async def test_an_agent_that_dies_fails_the_rollouts_it_had_and_those_after_it(run_tasks, make_task, mortal_agent):
+    client = mortal_agent.client()
+    rows = [make_task(0), make_task(1, act="slow", lasts_s=30), make_task(2, act="die"), make_task(3)]
+    run = await run_tasks(rows, client=client, num_samples_in_parallel=2)
+    await client.aclose()
+    assert run.keys == [(0, 0)]
+    assert run.summary.failed_by_cause == {"agent_failed": 3}
+    told = {row["_ng_task_index"]: row["_ng_failure_message"] for row in run.failures}
+    assert "before the first byte of an answer" in told[1]
+    assert "before the first byte of an answer" in told[2]
+    # Whether the port is closed already when the next rollout asks for it is a matter of milliseconds.
+    assert "Connection refused" in told[3] or "Connection reset" in told[3]
+
+
+async def test_an_agent_that_the_run_does_not_know_is_told_with_those_it_does(client):
+    row = {"agent_ref": {"name": "nobody"}, "_ng_task_index": 0, "_ng_rollout_index": 0}
+    record = await Runner(client, rollout_timeout_s=5).run(row)
+    assert (record.outcome, record.cause, record.row["_ng_failure_server"]) == (
+        Outcome.FAILED,
+        "agent_failed",
+        "nobody",
+    )
+    assert "no server is named 'nobody'; there are: mute, sick, sound" in record.row["_ng_failure_message"]
+
+
+async def test_a_row_that_nothing_can_be_made_of_is_a_failure_too(client):
+    row = {"agent_ref": {"name": "sound"}, "_ng_task_index": 0, "_ng_rollout_index": 0, "_ng_rollout_id": "no spaces"}
+    record = await Runner(client, rollout_timeout_s=5).run(row)
+    assert (record.outcome, record.cause) == (Outcome.FAILED, "agent_failed")
+    assert "'no spaces' is not a rollout id" in record.row["_ng_failure_message"]

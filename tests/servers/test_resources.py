@@ -1,0 +1,264 @@
+"""What `verify` may return, what comes back of the row, and the routes of a resources server."""
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from fastapi import HTTPException
+from fastapi.testclient import TestClient
+from pydantic import ConfigDict
+from starlette.responses import JSONResponse
+
+from nemo_gym import (
+    BaseResourcesServerConfig,
+    BaseSeedSessionRequest,
+    BaseSeedSessionResponse,
+    BaseVerifyRequest,
+    BaseVerifyResponse,
+    EnvironmentFailed,
+    ReverifyMode,
+    SessionState,
+    SimpleResourcesServer,
+)
+from nemo_gym.testing import make_server, reply, rollout
+
+ROW = {
+    "responses_create_params": {"input": [{"role": "user", "content": "Hi"}], "metadata": {"a": "b"}},
+    "id": 7,
+    "nested": {"any": [1, None, {"thing": "ü"}]},
+    "_ng_task_index": 3,
+    "response": {**reply("Hello.").model_dump(mode="json"), "of_the_endpoint": {"x": 1}},
+}
+
+
+class VerifyRequest(BaseVerifyRequest):
+    id: int
+
+
+class Extended(BaseVerifyResponse):
+    letter: str
+
+
+class ExtendedAndOpen(BaseVerifyResponse):
+    model_config = ConfigDict(extra="allow")
+
+
+class Float(SimpleResourcesServer):
+    async def verify(self, body: VerifyRequest) -> float:
+        return 0.25
+
+
+class Bool(SimpleResourcesServer):
+    async def verify(self, body: VerifyRequest) -> bool:
+        return True
+
+
+class Whole(SimpleResourcesServer):
+    async def verify(self, body: VerifyRequest) -> int:
+        return 1
+
+
+class OtherNumber(SimpleResourcesServer):
+    async def verify(self, body: VerifyRequest):
+        return Decimal("0.5")
+
+
+class Grades(SimpleResourcesServer):
+    async def verify(self, body: VerifyRequest) -> BaseVerifyResponse:
+        return BaseVerifyResponse.grade(body, reward=0.75, extracted="x", nested="replaced")
+
+
+class GradesTruth(SimpleResourcesServer):
+    async def verify(self, body: VerifyRequest) -> BaseVerifyResponse:
+        return BaseVerifyResponse.grade(body, reward=True)
+
+
+class Either(SimpleResourcesServer):
+    async def verify(self, body: VerifyRequest) -> float | BaseVerifyResponse:
+        return 0.5 if body.id == 7 else BaseVerifyResponse.grade(body, reward=0.0)
+
+
+class Unannotated(SimpleResourcesServer):
+    async def verify(self, body: VerifyRequest):
+        return Extended(**body.model_dump(), reward=1.0, letter="A")
+
+
+class Typed(SimpleResourcesServer):
+    async def verify(self, body: VerifyRequest) -> Extended:
+        return Extended(**body.model_dump(), reward=1.0, letter="A")
+
+
+class Filtered(SimpleResourcesServer):
+    async def verify(self, body: VerifyRequest) -> BaseVerifyResponse:
+        return Extended(**body.model_dump(), reward=1.0, letter="A")
+
+
+class Open(SimpleResourcesServer):
+    async def verify(self, body: VerifyRequest) -> ExtendedAndOpen:
+        return ExtendedAndOpen(**body.model_dump(), reward=1.0, letter="A")
+
+
+class OwnAnswer(SimpleResourcesServer):
+    async def verify(self, body: VerifyRequest) -> BaseVerifyResponse:
+        return JSONResponse({"reward": 0.0, "_ng_failure_class": "judge_failed"})
+
+
+class Refuses(SimpleResourcesServer):
+    async def verify(self, body: VerifyRequest) -> float:
+        raise HTTPException(status_code=409, detail="not now")
+
+
+def verify(cls: type[SimpleResourcesServer], **fields: Any):
+    return TestClient(make_server(cls).setup_webserver()).post("/verify", json={**ROW, **fields})
+
+
+@pytest.mark.parametrize(
+    ("cls", "added"),
+    [
+        (Float, {"reward": 0.25}),
+        (Bool, {"reward": 1.0}),
+        (Whole, {"reward": 1.0}),
+        (OtherNumber, {"reward": 0.5}),
+        (Grades, {"reward": 0.75, "extracted": "x", "nested": "replaced"}),
+        (GradesTruth, {"reward": 1.0}),
+        (Either, {"reward": 0.5}),
+    ],
+)
+def test_a_reward_comes_back_with_the_row_exactly_as_it_was(cls, added):
+    graded = verify(cls).json()
+    assert graded == {**ROW, **added}
+    # `True == 1.0`, but no record takes a truth value for a reward.
+    assert type(graded["reward"]) is float
+
+
+@pytest.mark.parametrize(("cls", "extra"), [(Unannotated, {"letter"}), (Typed, {"letter"}), (Filtered, set())])
+def test_an_own_response_class_is_filtered_by_the_return_annotation(cls, extra):
+    graded = verify(cls).json()
+    assert set(graded) == {"responses_create_params", "response", "reward"} | extra
+    assert graded["responses_create_params"]["input"] == [{"role": "user", "content": "Hi", "type": "message"}]
+
+
+def test_an_open_response_class_lets_its_extra_fields_through():
+    graded = verify(Open).json()
+    assert (graded["letter"], graded["id"]) == ("A", 7)
+    assert graded["response"]["of_the_endpoint"] == {"x": 1}
+
+
+def test_an_own_answer_and_a_refusal_go_out_as_they_are():
+    assert verify(OwnAnswer).json() == {"reward": 0.0, "_ng_failure_class": "judge_failed"}
+    refusal = verify(Refuses)
+    assert (refusal.status_code, refusal.json()) == (409, {"detail": "not now"})
+
+
+class Number(SimpleResourcesServer):
+    """Rewards what the row says, in each of the ways there are."""
+
+    async def verify(self, body: VerifyRequest):
+        reward = float(body.model_extra["number"])
+        if body.id == 1:
+            return BaseVerifyResponse.grade(body, reward=reward)
+        return Extended.model_construct(reward=reward) if body.id == 2 else reward
+
+
+class OpenRequest(VerifyRequest):
+    model_config = ConfigDict(extra="allow")
+
+
+class OpenNumber(Number):
+    async def verify(self, body: OpenRequest):
+        return await super().verify(body)
+
+
+@pytest.mark.parametrize("way", [0, 1, 2])
+@pytest.mark.parametrize("number", ["nan", "inf", "-inf"])
+def test_a_reward_that_is_not_finite_is_refused(way, number):
+    with pytest.raises(EnvironmentFailed, match=f"servers: verify gave the reward {number}, which is not finite"):
+        verify(OpenNumber, id=way, number=number)
+
+
+class Forgets(SimpleResourcesServer):
+    async def verify(self, body: VerifyRequest) -> float:
+        body.model_dump()
+
+
+def test_a_verify_that_forgets_to_return_is_told_so():
+    with pytest.raises(EnvironmentFailed, match="verify returned nothing; it returns a number"):
+        verify(Forgets)
+
+
+class Seeds(Float):
+    async def seed_session(self, body: BaseSeedSessionRequest) -> None:
+        return None
+
+
+class SeedAnswer(BaseSeedSessionResponse):
+    board: str
+
+
+class SeedsAnswer(Float):
+    async def seed_session(self, body: BaseSeedSessionRequest) -> SeedAnswer:
+        return SeedAnswer(board="8x8")
+
+
+class SeedsMaybe(Float):
+    async def seed_session(self, body: BaseSeedSessionRequest) -> SeedAnswer | None:
+        return None
+
+
+@pytest.mark.parametrize(
+    ("cls", "told"), [(Float, {}), (Seeds, {}), (SeedsAnswer, {"board": "8x8"}), (SeedsMaybe, {})]
+)
+def test_seed_session_may_answer_something_or_nothing(cls, told):
+    answer = TestClient(make_server(cls).setup_webserver()).post("/seed_session", json=ROW)
+    assert (answer.status_code, answer.json()) == (200, told)
+
+
+class StatelessConfig(BaseResourcesServerConfig):
+    REVERIFY_MODE = ReverifyMode.STATELESS
+
+
+class Stateless(Float):
+    config: StatelessConfig
+
+
+@pytest.mark.parametrize(("cls", "mode"), [(Float, "unknown"), (Stateless, "stateless")])
+def test_the_reverify_mode_is_the_configs(cls, mode):
+    assert TestClient(make_server(cls).setup_webserver()).get("/reverify_mode").json() == mode
+
+
+def test_metrics_over_graded_rows_are_aggregated():
+    rows = [{"_ng_task_index": 0, "reward": reward} for reward in (0.0, 1.0)]
+    told = TestClient(make_server(Float).setup_webserver()).post("/aggregate_metrics", json={"verify_responses": rows})
+    assert told.json()["agent_metrics"]["mean/reward"] == 0.5
+
+
+class Board(SessionState):
+    size: int = 8
+
+
+class StateInVerify(Float):
+    async def verify(self, body: VerifyRequest, board: Board) -> float:
+        return 1.0
+
+
+class StateInSeed(Float):
+    async def seed_session(self, body: BaseSeedSessionRequest, board: Board) -> None:
+        return None
+
+
+@pytest.mark.parametrize(("cls", "keeps"), [(Float, False), (StateInVerify, True), (StateInSeed, True)])
+def test_a_server_knows_whether_it_keeps_state(cls, keeps):
+    assert make_server(cls).keeps_state is keeps
+
+
+async def test_a_failing_verify_raises_and_leaves_the_session_to_the_agent():
+    class Fails(Float):
+        async def verify(self, body: VerifyRequest, board: Board) -> float:
+            raise ZeroDivisionError("of nothing")
+
+    server = make_server(Fails)
+    async with rollout(server, id=1) as attempt:
+        with pytest.raises(ZeroDivisionError):
+            await attempt.verify()
+        assert len(server.sessions) == 1
+    assert len(server.sessions) == 0

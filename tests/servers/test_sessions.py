@@ -1,0 +1,321 @@
+"""A rollout's state: found by its cookie, its own, and gone when the rollout is."""
+
+import asyncio
+import logging
+import threading
+import time
+
+import itsdangerous
+import pytest
+from fastapi import FastAPI, Request
+from fastapi.testclient import TestClient
+from pydantic import Field
+from starlette.middleware.sessions import SessionMiddleware as StarletteSessions
+
+from nemo_gym import (
+    SESSION_ID_KEY,
+    BaseSeedSessionRequest,
+    BaseVerifyRequest,
+    EnvironmentFailed,
+    SessionState,
+    SimpleResourcesServer,
+    tool,
+)
+from nemo_gym.servers.sessions import SessionStore
+from nemo_gym.testing import make_server, reply, rollout, serving
+
+closings: dict[str, list[int]] = {}
+"""What the states below write down when they are closed, by their label."""
+
+
+class Counter(SessionState):
+    count: int = 0
+    label: str = ""
+
+    async def close(self) -> None:
+        await asyncio.sleep(0)
+        closings.setdefault(self.label, []).append(self.count)
+
+
+class Notes(SessionState):
+    lines: list[str] = Field(default_factory=list)
+    stop: threading.Event = Field(default_factory=threading.Event)
+
+    def close(self) -> None:
+        closings.setdefault("notes", []).append(len(self.lines))
+
+
+class SeedRequest(BaseSeedSessionRequest):
+    label: str = ""
+    fails: bool = False
+
+
+class CounterServer(SimpleResourcesServer):
+    async def seed_session(self, body: SeedRequest, counter: Counter) -> None:
+        counter.label = body.label
+        if body.fails:
+            raise RuntimeError("no room")
+
+    @tool
+    async def add(self, amount: int, counter: Counter) -> int:
+        """Add."""
+        before = counter.count
+        await asyncio.sleep(0)
+        counter.count = before + amount
+        return counter.count
+
+    @tool
+    def note(self, line: str, notes: Notes, counter: Counter) -> str:
+        """Write a line down; the count comes along."""
+        notes.lines.append(f"{line}{counter.count}")
+        return " ".join(notes.lines)
+
+    @tool
+    async def take(self, seconds: float, counter: Counter) -> int:
+        """Take a while."""
+        await asyncio.sleep(seconds)
+        counter.count += 1
+        return counter.count
+
+    async def verify(self, body: BaseVerifyRequest, counter: Counter) -> float:
+        return float(counter.count)
+
+
+class PlainServer(SimpleResourcesServer):
+    """Keeps its own things in the session, as folders without `SessionState` do."""
+
+    async def verify(self, body: BaseVerifyRequest) -> float:
+        return 0.0
+
+    def setup_webserver(self) -> FastAPI:
+        app = super().setup_webserver()
+        app.post("/session")(self.show)
+        app.post("/push")(self.push)
+        app.post("/clear")(self.clear)
+        return app
+
+    async def show(self, request: Request) -> dict:
+        return dict(request.session)
+
+    async def push(self, request: Request) -> dict:
+        request.session.setdefault("stack", []).append(len(request.session.get("stack", [])))
+        return dict(request.session)
+
+    async def clear(self, request: Request) -> None:
+        request.session.clear()
+
+
+@pytest.fixture(autouse=True)
+def label(request):
+    closings.clear()
+    return request.node.name
+
+
+@pytest.fixture
+def plain():
+    with TestClient(make_server(PlainServer).setup_webserver()) as client:
+        yield client
+
+
+def body(**fields):
+    return {"responses_create_params": {"input": []}, "response": reply("Done.").model_dump(mode="json"), **fields}
+
+
+async def test_two_interleaved_rollouts_have_a_state_each():
+    server = make_server(CounterServer)
+    async with rollout(server) as one, rollout(server) as other:
+        assert await one.call("add", amount=1) == "1"
+        assert await other.call("add", amount=10) == "10"
+        assert await one.call("add", amount=1) == "2"
+        assert await other.call("note", line="at ") == "at 10"
+        assert await one.call("note", line="at ") == "at 2"
+        assert (await one.verify()).reward == 2.0
+        assert await other.call("add", amount=10) == "20"
+        assert (await other.verify()).reward == 20.0
+
+
+async def test_the_state_is_dropped_and_its_close_awaited_after_verify(label):
+    server = make_server(CounterServer)
+    async with rollout(server, label=label) as attempt:
+        await attempt.call("add", amount=3)
+        await attempt.call("note", line="x")
+        assert (len(server.sessions), closings) == (1, {})
+        await attempt.verify()
+        assert len(server.sessions) == 0
+        # A plain `def close` counts as well.
+        assert closings == {label: [3], "notes": [1]}
+
+
+async def test_the_state_is_dropped_on_close_session(label):
+    server = make_server(CounterServer)
+    async with serving(server) as client:
+        await client.post("/seed_session", json=body(label=label))
+        assert (await client.post("/close_session")).json() == {"closed": True}
+        assert (len(server.sessions), closings) == (0, {label: [0]})
+        assert (await client.post("/close_session")).json() == {"closed": False}
+
+
+async def test_a_session_that_failed_to_begin_leaves_no_state(label):
+    server = make_server(CounterServer)
+    async with serving(server) as client:
+        with pytest.raises(RuntimeError, match="no room"):
+            await client.post("/seed_session", json=body(label=label, fails=True))
+        assert (len(server.sessions), closings) == (0, {label: [0]})
+
+
+async def test_states_are_closed_at_shutdown_before_what_the_server_itself_holds(label):
+    class WithPool(CounterServer):
+        async def startup(self) -> None:
+            closings["pool"] = []
+
+        async def aclose(self) -> None:
+            closings["pool"] = list(closings[label])
+
+    async with serving(make_server(WithPool)) as client:
+        await client.post("/seed_session", json=body(label=label))
+        await client.post("/add", json={"amount": 2})
+    assert closings == {label: [2], "pool": [2]}
+
+
+async def until(condition, within_s=5.0):
+    deadline = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.01)
+
+
+async def test_a_state_that_lies_idle_is_dropped_and_not_made_anew_for_the_same_rollout(label):
+    server = make_server(CounterServer, session_idle_s=0.05)
+    async with serving(server) as client:
+        await client.post("/seed_session", json=body(label=label))
+        await client.post("/add", json={"amount": 7})
+        await until(lambda: len(server.sessions) == 0)
+        assert closings == {label: [7]}
+        # Graded on a fresh counter, the model would be blamed for what the server forgot.
+        for path, arguments in (("/add", {"amount": 1}), ("/verify", body())):
+            with pytest.raises(EnvironmentFailed, match=r"Counter was dropped .* 0\.05 s; raise session_idle_s"):
+                await client.post(path, json=arguments)
+        await client.post("/seed_session", json=body())
+        assert (await client.post("/add", json={"amount": 1})).text == "1"
+
+
+async def test_a_state_is_not_idle_while_a_call_works_on_it():
+    server = make_server(CounterServer, session_idle_s=0.05)
+    async with rollout(server) as attempt:
+        assert await attempt.call("take", seconds=0.3) == "1"
+        assert (await attempt.verify()).reward == 1.0
+
+
+class Stubborn(SessionState):
+    async def close(self) -> None:
+        raise RuntimeError("will not close")
+
+
+async def test_one_states_failure_to_close_is_logged_and_keeps_no_other_open(label, caplog):
+    store = SessionStore(idle_s=60)
+    store.get("s", Stubborn)
+    store.get("s", Counter).label = label
+    with caplog.at_level(logging.ERROR):
+        assert await store.drop("s")
+    assert closings == {label: [0]}
+    assert "closing Stubborn of session s failed" in caplog.text
+
+
+COOKIE = "PlainServer___servers"
+
+
+def test_every_response_carries_the_cookie(plain):
+    for path, status in (("/session", 200), ("/no_such_route", 404), ("/verify", 422), ("/reverify_mode", 405)):
+        cookie = plain.post(path, json={}).headers["set-cookie"]
+        assert cookie.startswith(f"{COOKIE}="), (path, status)
+        assert "; path=/; " in cookie
+        assert cookie.endswith("; httponly; samesite=lax")
+
+
+def test_the_session_follows_the_cookie(plain):
+    first = plain.post("/session").json()[SESSION_ID_KEY]
+    assert plain.post("/session").json()[SESSION_ID_KEY] == first
+    plain.cookies.clear()
+    assert plain.post("/session").json()[SESSION_ID_KEY] != first
+
+
+def test_an_unchanged_session_keeps_its_cookie_and_a_changed_one_is_signed_again(plain):
+    before = plain.post("/session").cookies[COOKIE]
+    assert plain.post("/session").cookies[COOKIE] == before
+    assert plain.post("/push").cookies[COOKIE] != before
+
+
+def test_a_change_deep_in_the_session_is_kept(plain):
+    assert [plain.post("/push").json()["stack"] for _ in range(3)] == [[0], [0, 1], [0, 1, 2]]
+
+
+def test_a_cleared_session_begins_anew(plain):
+    first = plain.post("/push").json()
+    plain.post("/clear")
+    second = plain.post("/session").json()
+    assert "stack" not in second
+    assert second[SESSION_ID_KEY] != first[SESSION_ID_KEY]
+
+
+def signed_with(secret, data):
+    return itsdangerous.TimestampSigner(secret).sign(data).decode()
+
+
+@pytest.mark.parametrize(
+    "cookie",
+    [
+        "nonsense",
+        "",
+        "a.b.c",
+        '"quoted; text"',
+        signed_with(COOKIE, b"eyJzZXNzaW9uX2lkIjogInN0b2xlbiJ9"),
+        signed_with("", b"eyJzZXNzaW9uX2lkIjogInN0b2xlbiJ9"),
+        "eyJzZXNzaW9uX2lkIjogInN0b2xlbiJ9",
+        "\u00e4\u00f6",
+    ],
+)
+def test_a_forged_cookie_gives_a_fresh_session(plain, cookie):
+    answer = plain.post("/session", headers={"cookie": f"{COOKIE}={cookie}".encode("latin-1")})
+    assert answer.status_code == 200
+    assert len(answer.json()[SESSION_ID_KEY]) == 32
+    assert answer.cookies[COOKIE]
+
+
+def test_each_process_signs_with_a_secret_of_its_own(plain):
+    known = plain.post("/session").json()
+    stranger = TestClient(make_server(PlainServer).setup_webserver(), cookies=dict(plain.cookies))
+    assert stranger.post("/session").json() != known
+
+
+@pytest.mark.parametrize("data", [b"bm8gSlNPTg==", b"WzFd", b"%%%"])
+def test_a_rightly_signed_cookie_that_is_no_session_gives_a_fresh_one(data):
+    server = make_server(PlainServer)
+    client = TestClient(server.setup_webserver(), cookies={COOKIE: signed_with(server._cookie_secret, data)})
+    assert len(client.post("/session").json()[SESSION_ID_KEY]) == 32
+
+
+@pytest.mark.parametrize("other", ['odd={"a": 1}', "x=[1, 2]", "nothing", "XPlainServer___servers=1", "=", "a=b=c"])
+def test_other_cookies_beside_it_do_no_harm(plain, other):
+    known = plain.post("/session").json()
+    ours = f"{COOKIE}={plain.cookies[COOKIE]}"
+    for header in (f"{other}; {ours}", f"{ours}; {other}"):
+        plain.cookies.clear()
+        assert plain.post("/session", headers={"cookie": header}).json() == known
+
+
+async def put(request: Request) -> dict:
+    request.session["put"] = True
+    return dict(request.session)
+
+
+def test_the_cookie_is_written_and_read_as_starlette_does():
+    server = make_server(PlainServer)
+    app = FastAPI()
+    app.add_middleware(StarletteSessions, secret_key=server._cookie_secret, session_cookie=COOKIE)
+    app.post("/put")(put)
+    ours, starlettes = TestClient(server.setup_webserver()), TestClient(app)
+    known = ours.post("/push").json()
+    starlettes.cookies = ours.cookies
+    assert starlettes.post("/put").json() == {**known, "put": True}
+    ours.cookies = starlettes.cookies
+    assert ours.post("/session").json() == {**known, "put": True}

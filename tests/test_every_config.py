@@ -1,0 +1,143 @@
+"""Each YAML file that is checked in loads, and each server in it accepts its settings."""
+
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+import yaml
+
+from nemo_gym import config, paths
+from nemo_gym.data.prompts import load_prompt_config
+from nemo_gym.servers.serve import ProcessSettings, build_app, build_server
+
+REPOSITORY = Path(__file__).parent.parent
+TREES = ("resources_servers", "responses_api_agents", "responses_api_models", "configs")
+FILES = sorted(
+    path
+    for tree in TREES
+    for path in (REPOSITORY / tree).rglob("*.yaml")
+    if not any(part.startswith(".") for part in path.relative_to(REPOSITORY).parts)
+)
+CONFIGS = [path for path in FILES if "configs" in path.relative_to(REPOSITORY).parts[:-1]]
+OTHERS = [path for path in FILES if path not in CONFIGS]
+
+ENDPOINT = ["+policy_base_url=http://127.0.0.1:9/v1", "+policy_api_key=none", "+policy_model_name=any"]
+RESOURCES_SERVER = "resources_servers/example_single_tool_call/configs/example_single_tool_call.yaml"
+SAMPLE_MODEL = {"responses_api_models": {"sample_model": {"entrypoint": "app.py"}}}
+UNSET = "???"
+
+
+def relative(path):
+    return path.relative_to(REPOSITORY).as_posix()
+
+
+def files_of(path: Path) -> Iterator[Path]:
+    """A file and all that it includes."""
+    yield path
+    for included in (yaml.safe_load(path.read_text("utf-8")) or {}).get("config_paths", []):
+        yield from files_of(paths.find(included))
+
+
+def leaves(value, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], object]]:
+    """Every value of a tree that holds no others, with its path."""
+    children = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else None
+    if children is None:
+        yield path, value
+        return
+    for key, child in children:
+        yield from leaves(child, (*path, str(key)))
+
+
+def completed(path: Path) -> config.RunConfig:
+    """The run that a file describes, with what it leaves to its user: unset values, an endpoint, models."""
+    files = list(files_of(path))
+    trees = [yaml.safe_load(file.read_text("utf-8")) or {} for file in files]
+    found = [leaf for tree in trees for leaf in leaves(tree)]
+    unset = [".".join(place) for place, value in found if value == UNSET]
+    servers = [f"++{key}=example_single_tool_call" for key in unset if key.endswith("resources_server.name")]
+    others = [f"++{key}=anything" for key in unset if not key.endswith("resources_server.name")]
+    models = {"policy_model", *(value for place, value in found if place[-2:] == ("model_server", "name"))}
+    defined = {UNSET, *(name for tree in trees for name in tree)}
+    return config.load(
+        [path, *([RESOURCES_SERVER] if servers and paths.find(RESOURCES_SERVER) not in files else [])],
+        [*ENDPOINT, *servers, *others],
+        initial=dict.fromkeys(models - defined, SAMPLE_MODEL),
+        skip_dotenv=True,
+        require_servers=True,
+    )
+
+
+def process_settings(run: config.RunConfig, server: config.ServerConfig) -> ProcessSettings:
+    """What the launcher would hand to this server's process."""
+    return ProcessSettings(
+        name=server.name,
+        type=server.type,
+        implementation=server.implementation,
+        entrypoint=server.entrypoint,
+        folder=server.folder,
+        host=server.host,
+        port=server.port,
+        settings=server.settings,
+        plain=run.plain,
+        addresses={
+            other.name: (other.type, other.implementation, other.host, other.port)
+            for other in run.servers.values()
+            if other is not server
+        },
+        head={"host": run.head.host, "port": run.head.port},
+        cookie_secret="of no importance",
+        num_workers=server.num_workers or 1,
+    )
+
+
+@pytest.fixture(autouse=True)
+def _modules_are_looked_for_where_they_were():
+    # A server's process looks in its own folder first; this one builds servers of many folders.
+    earlier = list(sys.path)
+    yield
+    sys.path[:] = earlier
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=relative)
+def test_each_server_of_a_config_accepts_its_settings(path):
+    run = completed(path)
+    for server in run.servers.values():
+        settings = process_settings(run, server)
+        built = build_server(settings)
+        assert built.config.name == server.name
+        assert build_app(built, settings).routes
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=relative)
+def test_a_config_names_no_address_and_no_key(path):
+    text = path.read_text("utf-8")
+    for _, value in leaves(yaml.safe_load(text) or {}):
+        assert "://" not in str(value)
+    for place, value in leaves(yaml.safe_load(text) or {}):
+        if config.is_secret_key(place[-1]):
+            assert str(value).startswith("${"), ".".join(place)
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=relative)
+def test_the_examples_that_a_config_names_are_there(path):
+    for server in completed(path).servers.values():
+        for dataset in server.datasets:
+            if dataset.type == "example":
+                assert (REPOSITORY / dataset.jsonl_fpath).is_file()
+
+
+def test_what_is_no_config_is_a_prompt():
+    for path in OTHERS:
+        assert load_prompt_config(str(path)).user
+
+
+@pytest.mark.parametrize(
+    "folder",
+    [path for tree in TREES[:3] for path in sorted((REPOSITORY / tree).iterdir()) if path.name[0] not in "._"],
+    ids=relative,
+)
+def test_each_folder_has_a_config_of_its_own_name(folder):
+    path = folder / "configs" / f"{folder.name}.yaml"
+    assert path.is_file()
+    assert folder in [server.folder for server in completed(path).servers.values()]

@@ -1,0 +1,263 @@
+"""The contract that every folder under resources_servers keeps: a new one is covered as soon as it is there."""
+
+import math
+import random
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from nemo_gym import config, paths
+from nemo_gym.data.prompts import apply_prompt_to_row, load_prompt_config
+from nemo_gym.jsonl import read_rows
+from nemo_gym.schemas.responses import Response, ResponseCreateParams
+from nemo_gym.servers.serve import ProcessSettings, load_module, server_class
+from nemo_gym.testing import FakeModel, call, make_server, reply, rollout
+from responses_api_models.sample_model.sampler import Sampler
+
+REPOSITORY = Path(__file__).parent.parent
+SAMPLE_MODEL = "responses_api_models/sample_model/configs/sample_model.yaml"
+FOLDERS = sorted(
+    path for path in (REPOSITORY / "resources_servers").iterdir() if path.is_dir() and path.name[0] not in "._"
+)
+CONFIGS = [path for folder in FOLDERS for path in sorted((folder / "configs").glob("*.yaml"))]
+
+PLAIN_REPLY = "I am sure that the answer is 42."
+HUGE = 300_000
+"""Characters: more than a model says, so that whatever grows faster than the text is noticed."""
+
+pytestmark = pytest.mark.timeout(60)
+
+
+class Environment(NamedTuple):
+    """A folder's server as its own config describes it, and the rows of its examples."""
+
+    folder: Path
+    server_class: type
+    settings: dict
+    rows: list[dict]
+
+    def server(self):
+        """A fresh one; its judge, should it have one, always gives the first of its verdicts."""
+        return make_server(self.server_class, model=FakeModel([first_label(self.settings)]), **self.settings)
+
+
+def first_label(settings):
+    """The first verdict that the settings name, wherever in them it stands."""
+    for key, value in settings.items():
+        if key.endswith("equal_label") and isinstance(value, str):
+            return value
+        if key == "labels":
+            return next(iter(value))
+        if isinstance(value, dict) and (found := first_label(value)) != "yes":
+            return found
+    return "yes"
+
+
+def load(path):
+    """A config with a policy model to go with it, as one run."""
+    return config.load([path, SAMPLE_MODEL], skip_dotenv=True, require_servers=True)
+
+
+def own_servers(run, folder):
+    """The resources servers of a run that live in this folder."""
+    return [server for server in run.servers_of("resources_servers") if server.folder == folder]
+
+
+def example_rows(run):
+    """The rows of all example datasets of a run, as they are sent."""
+    for agent in run.servers_of("responses_api_agents"):
+        for dataset in agent.datasets:
+            if dataset.type == "example":
+                prompt = load_prompt_config(dataset.prompt_config) if dataset.prompt_config else None
+                for row in read_rows(paths.find(dataset.jsonl_fpath, Path.is_file)):
+                    yield apply_prompt_to_row(row, prompt) if prompt else row
+
+
+@pytest.fixture(params=FOLDERS, ids=lambda path: path.name)
+def environment(request):
+    """Each environment in turn."""
+    folder = request.param
+    run = load(folder / "configs" / f"{folder.name}.yaml")
+    server = own_servers(run, folder)[0]
+    settings = ProcessSettings(
+        **server.model_dump(exclude={"settings", "origins", "port_is_fixed", "datasets", "num_workers"}),
+        settings=server.settings,
+        head={"host": run.head.host, "port": run.head.port},
+        cookie_secret="of no importance",
+    )
+    earlier = list(sys.path)
+    yield Environment(folder, server_class(load_module(settings), settings), server.settings, list(example_rows(run)))
+    # A server's process looks for modules in its folder first; ours has many folders.
+    sys.path[:] = earlier
+
+
+def arguments_for(tool, seed):
+    """Valid arguments of a tool, others for another seed."""
+    return Sampler(tool.parameters).sample(random.Random(f"{tool.name} {seed}"))
+
+
+def answer_of(*items):
+    """A response of these items, given as they stand on the wire."""
+    return Response.model_validate({**reply().model_dump(), "output": list(items)})
+
+
+def message_of(*parts):
+    return {"type": "message", "id": "message", "role": "assistant", "status": "completed", "content": list(parts)}
+
+
+ODD_ANSWERS = {
+    "no output": answer_of(),
+    "a message without parts": answer_of(message_of()),
+    "a refusal": answer_of(message_of({"type": "refusal", "refusal": "I will not."})),
+    "only thoughts": answer_of({"type": "reasoning", "id": "thoughts", "summary": []}),
+    "a tool's answer to no call": answer_of({"type": "function_call_output", "call_id": "none", "output": "{}"}),
+    "an item of a hosted tool": answer_of({"type": "web_search_call", "id": "search", "status": "completed"}),
+    "an empty text": reply(""),
+    "spaces": reply(" \n\t "),
+    "control characters": reply("\x00\x07\u202e"),
+    "numbers that are none": reply("NaN inf -inf 1e999"),
+    "a huge text": reply("x" * HUGE),
+    "a huge number": reply("9" * HUGE),
+    "boxes without an end": reply(r"\boxed{" * (HUGE // 7)),
+    "brackets without an end": reply("[{" * (HUGE // 2)),
+    "brackets in brackets": reply("[" * (HUGE // 2) + "]" * (HUGE // 2)),
+    "fences and tags": reply("```json\n<think><answer>" * (HUGE // 23)),
+}
+ODD_ARGUMENTS = [
+    "", "{", "null", "[]", '"text"', "{}", '{"no_such_argument": 1}', '{"number": 1e999}', "9" * 5000, "[" * HUGE,
+]  # fmt: skip
+NO_TOOLS = ["no_such_tool", "", "../verify"]
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_each_config_serves_its_own_folder_and_has_an_agent_for_it(path):
+    run = load(path)
+    servers = {server.name for server in own_servers(run, path.parent.parent)}
+    assert servers, f"{path} has no server of its own folder"
+    named = {
+        agent.settings["resources_server"]["name"]
+        for agent in run.servers_of("responses_api_agents")
+        if "resources_server" in agent.settings
+    }
+    assert servers <= named
+
+
+def test_a_readme_tells_the_task_its_grading_its_licence_and_one_command(environment):
+    text = (environment.folder / "README.md").read_text("utf-8")
+    assert text.startswith("# ")
+    assert "reward" in text or "earns" in text
+    assert "licence" in text.lower() or "license" in text.lower()
+    commands = [line.strip() for line in text.splitlines() if line.startswith("    ")]
+    assert any(environment.folder.name in command for command in commands)
+
+
+def test_there_are_tests(environment):
+    sources = [path.read_text("utf-8") for path in (environment.folder / "tests").glob("test_*.py")]
+    assert any("def test_" in source for source in sources)
+
+
+def test_each_tool_is_described_and_typed(environment):
+    tools = environment.server().tools()
+    for tool in tools:
+        assert tool.description, f"{tool.name} has no docstring"
+        for name, schema in tool.parameters["properties"].items():
+            assert schema.keys() & {"type", "enum", "const", "anyOf", "oneOf", "allOf", "$ref"}, f"{tool.name}: {name}"
+    assert len({tool.name for tool in tools}) == len(tools)
+
+
+def test_there_are_five_examples_and_each_can_be_sent(environment):
+    assert (environment.folder / "data" / "example.jsonl").is_file()
+    assert len(environment.rows) == 5
+    for row in environment.rows:
+        assert ResponseCreateParams.model_validate(row["responses_create_params"]).input_items
+
+
+def test_the_examples_name_only_tools_that_there_are(environment):
+    server = environment.server()
+    routes = {route.path.removeprefix("/") for route in server.setup_webserver().routes}
+    for row in environment.rows:
+        for tool in row["responses_create_params"].get("tools", []):
+            assert tool["name"] in routes
+            assert tool["type"] == "function"
+
+
+async def test_a_plain_reply_earns_a_finite_reward_and_the_same_one_again(environment):
+    server = environment.server()
+    for row in environment.rows:
+        rewards = []
+        for _ in range(2):
+            async with rollout(server, **row) as attempt:
+                rewards.append((await attempt.verify(reply(PLAIN_REPLY))).reward)
+        assert math.isfinite(rewards[0])
+        assert rewards[0] == rewards[1]
+
+
+async def test_a_graded_row_comes_back_whole(environment):
+    row = {**environment.rows[0], "a_field_of_no_one": {"kept": [1, None]}}
+    async with rollout(environment.server(), **row) as attempt:
+        graded = (await attempt.verify(reply(PLAIN_REPLY))).model_dump(mode="json")
+    assert {name: graded.get(name) for name in row if name != "responses_create_params"} == {
+        name: value for name, value in row.items() if name != "responses_create_params"
+    }
+
+
+async def played(server, row, tools, seed):
+    """The answers to a call of each tool, twice, and then the reward."""
+    async with rollout(server, **row) as attempt:
+        answers = [
+            await attempt.call(tool.name, **arguments_for(tool, (seed, turn))) for turn in range(2) for tool in tools
+        ]
+        return answers, (await attempt.verify()).reward
+
+
+async def test_a_second_rollout_does_not_see_the_first_one_s_state(environment):
+    fresh, used = environment.server(), environment.server()
+    tools = used.tools()
+    first, second = environment.rows[0], environment.rows[1]
+    undisturbed = await played(fresh, second, tools, "second")
+    async with rollout(used, **first) as under_way:
+        for tool in tools:
+            await under_way.call(tool.name, **arguments_for(tool, "first"))
+        assert await played(used, second, tools, "second") == undisturbed
+    await played(used, first, tools, "another")
+    assert await played(used, second, tools, "second") == undisturbed
+
+
+async def test_no_answer_is_too_odd_to_be_graded(environment):
+    server = environment.server()
+    for name, answer in ODD_ANSWERS.items():
+        for row in environment.rows:
+            async with rollout(server, **row) as attempt:
+                assert math.isfinite((await attempt.verify(answer)).reward), name
+
+
+async def test_no_tool_call_is_too_odd_to_be_graded(environment):
+    server = environment.server()
+    for name in [*(tool.name for tool in server.tools()), *NO_TOOLS]:
+        calls = [call(name).model_copy(update={"arguments": arguments}) for arguments in ODD_ARGUMENTS]
+        # Each as the last call of all, for some look at the last one only.
+        for count in range(1, len(calls) + 1):
+            async with rollout(server, **environment.rows[count % len(environment.rows)]) as attempt:
+                assert math.isfinite((await attempt.verify(reply(*calls[:count]))).reward), calls[count - 1].arguments
+
+
+async def test_wrong_arguments_are_answered_and_not_an_end(environment):
+    server = environment.server()
+    async with rollout(server, **environment.rows[0]) as attempt:
+        for tool in server.tools():
+            for arguments in ({}, {"no_such_argument": 1}, dict.fromkeys(tool.parameters["properties"])):
+                assert isinstance(await attempt.call(tool.name, **arguments), str)
+        assert math.isfinite((await attempt.verify()).reward)
+
+
+async def test_large_numbers_and_texts_do_not_upset_a_tool(environment):
+    server = environment.server()
+    async with rollout(server, **environment.rows[0]) as attempt:
+        for tool in server.tools():
+            for extreme in (2**63 - 1, -(2**63), "x" * HUGE, [2**63 - 1] * 3, [], ""):
+                for _ in range(3):
+                    arguments = dict.fromkeys(tool.parameters["properties"], extreme)
+                    assert isinstance(await attempt.call(tool.name, **arguments), str)
+        assert math.isfinite((await attempt.verify()).reward)
