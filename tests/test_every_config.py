@@ -8,8 +8,9 @@ import pytest
 import yaml
 
 from nemo_gym import config, paths
+from nemo_gym.config.process import ProcessSettings
 from nemo_gym.data.prompts import load_prompt_config
-from nemo_gym.servers.serve import ProcessSettings, build_app, build_server
+from nemo_gym.servers.serve import build_app, build_server
 
 REPOSITORY = Path(__file__).parent.parent
 TREES = ("resources_servers", "responses_api_agents", "responses_api_models", "configs")
@@ -68,29 +69,6 @@ def completed(path: Path) -> config.RunConfig:
     )
 
 
-def process_settings(run: config.RunConfig, server: config.ServerConfig) -> ProcessSettings:
-    """What the launcher would hand to this server's process."""
-    return ProcessSettings(
-        name=server.name,
-        type=server.type,
-        implementation=server.implementation,
-        entrypoint=server.entrypoint,
-        folder=server.folder,
-        host=server.host,
-        port=server.port,
-        settings=server.settings,
-        plain=run.plain,
-        addresses={
-            other.name: (other.type, other.implementation, other.host, other.port)
-            for other in run.servers.values()
-            if other is not server
-        },
-        head={"host": run.head.host, "port": run.head.port},
-        cookie_secret="of no importance",
-        num_workers=server.num_workers or 1,
-    )
-
-
 @pytest.fixture(autouse=True)
 def _modules_are_looked_for_where_they_were():
     # A server's process looks in its own folder first; this one builds servers of many folders.
@@ -103,7 +81,7 @@ def _modules_are_looked_for_where_they_were():
 def test_each_server_of_a_config_accepts_its_settings(path):
     run = completed(path)
     for server in run.servers.values():
-        settings = process_settings(run, server)
+        settings = ProcessSettings.of(run, server, cookie_secret="of no importance")
         built = build_server(settings)
         assert built.config.name == server.name
         assert build_app(built, settings).routes

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Coroutine
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
 
 from omegaconf import OmegaConf
 
+from nemo_gym import paths
 from nemo_gym.cli import running
 from nemo_gym.cli.options import Options, settings_from
 from nemo_gym.cli.settings import StartSettings
@@ -48,8 +50,19 @@ def collect(words: list[str]) -> int:
     run = config.load(line.paths, line.overrides)
     job = settings_from(CollectJob, run.plain)
     client = ServerClient.load_from_global_config(running.find_head(run))
-    plan = TaskPlan(job.input_jsonl_fpath, job, _agents_of(client))
-    return _collect_and_report(client, plan, job)
+    plan = TaskPlan(_found(job.input_jsonl_fpath), job, _agents_of(client))
+    files = RunFiles(results=job.output_jsonl_fpath)
+    return _collect_and_report(client, files, job, prepare_files(plan, files))
+
+
+def _found(path: Path) -> Path:
+    found = paths.find(path, Path.exists)
+    if found is None:
+        places = ", ".join(str(root) for root in paths.search_roots())
+        near = get_close_matches(path.name, [each.name for each in path.parent.glob("*.jsonl")], n=1)
+        hint = f" Did you mean '{path.with_name(near[0])}'?" if near else " Check the path."
+        raise DataError(f"input_jsonl_fpath: there is no file '{path}' in {places}.{hint}")
+    return found
 
 
 def run(words: list[str]) -> int:
@@ -71,10 +84,10 @@ def run(words: list[str]) -> int:
             starter.close()
 
 
-def _run(paths: list[str], overrides: list[str], starter: WarmStarter | None) -> int:
+def _run(config_paths: list[str], overrides: list[str], starter: WarmStarter | None) -> int:
     from nemo_gym import config
 
-    run_config = config.load(paths, overrides, require_servers=True)
+    run_config = config.load(config_paths, overrides, require_servers=True)
     job = settings_from(EndToEndJob, run_config.plain)
     settings = settings_from(StartSettings, run_config.plain)
     agents = [agent.name for agent in run_config.servers_of("responses_api_agents")]
@@ -85,11 +98,13 @@ def _run(paths: list[str], overrides: list[str], starter: WarmStarter | None) ->
     rows = _prepare(run_config, job, agents)
     plan = TaskPlan(rows, job, agents)
     files = RunFiles(results=job.output_jsonl_fpath)
+    # Before any server starts: an output that is there already is refused at once.
+    summary = prepare_files(plan, files)
     with running.launch_for(run_config, settings, starter, on_line=None, log_dir=files.logs) as servers:
         running.await_model_endpoints(servers, settings.model_endpoint_readiness_timeout_seconds)
         log_dir = settings.nemo_gym_log_dir or files.logs
         running.note(f"{running.servers_counted(len(run_config.servers))} ready; logs in {log_dir}")
-        return _collect_and_report(ServerClient.of_run(servers.run), plan, job)
+        return _collect_and_report(ServerClient.of_run(servers.run), files, job, summary)
 
 
 def _prepare(run_config: RunConfig, job: EndToEndJob, agents: list[str]) -> Path:
@@ -107,9 +122,7 @@ def _prepare(run_config: RunConfig, job: EndToEndJob, agents: list[str]) -> Path
     return rows
 
 
-def _collect_and_report(client: ServerClient, plan: TaskPlan, job: CollectionSettings) -> int:
-    files = RunFiles(results=job.output_jsonl_fpath)
-    summary = prepare_files(plan, files)
+def _collect_and_report(client: ServerClient, files: RunFiles, job: CollectionSettings, summary: Summary) -> int:
     try:
         metrics = _in_a_loop(_collect(client, files, job, summary))
     except KeyboardInterrupt:

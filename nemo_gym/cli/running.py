@@ -9,7 +9,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ import orjson
 
 from nemo_gym.cli.settings import StartSettings
 from nemo_gym.config import HeadConfig, RunConfig
+from nemo_gym.config.process import ServerInstance
 from nemo_gym.errors import ConfigError, LaunchError, ServerCallError
 from nemo_gym.http.internal import InternalClient
 from nemo_gym.http.reply import Timeouts
@@ -170,7 +171,7 @@ async def _ask(head: HeadConfig, path: str) -> bytes:
         await client.close()
 
 
-def show_instances(instances: Iterable[Mapping[str, Any]]) -> None:
+def show_instances(instances: Iterable[ServerInstance]) -> None:
     """Draw the table of servers."""
     from nemo_gym.cli import tables
 

@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from nemo_gym.config.process import ServerInstance
 from nemo_gym.rollouts.outcome import Summary
 
 PIPED_WIDTH = 200
@@ -20,13 +21,13 @@ def console(*, stderr: bool = False) -> Console:
     return made if made.is_terminal else Console(stderr=stderr, highlight=False, width=PIPED_WIDTH)
 
 
-def instances(rows: Iterable[Mapping[str, Any]]) -> Table:
+def instances(rows: Iterable[ServerInstance]) -> Table:
     """One line per server."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("server", "tier", "implementation", "address", "pid"):
         table.add_column(heading, overflow="fold")
     for row in rows:
-        table.add_row(row["config_path"], row["server_type"], row["name"], row["url"], str(row["pid"]))
+        table.add_row(row.config_path, row.server_type, row.name, row.url, str(row.pid))
     return table
 
 

@@ -1,6 +1,6 @@
 """YAML and command line in, one frozen RunConfig out."""
 
-from nemo_gym.config.explain import check_settings, explain_validation
+from nemo_gym.config.explain import check_settings, explain_input, explain_validation
 from nemo_gym.config.loading import load
 from nemo_gym.config.masking import is_secret_key, mask_text, masked, masked_yaml, raw_yaml
 from nemo_gym.config.models import (
@@ -26,6 +26,7 @@ __all__ = [
     "ServerConfig",
     "bind",
     "check_settings",
+    "explain_input",
     "explain_validation",
     "is_secret_key",
     "load",

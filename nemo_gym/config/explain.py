@@ -33,6 +33,26 @@ def explain_validation(
     return "\n".join(_explained(error, block, origins, tuple(known)))
 
 
+def explain_input(error: ValidationError, given: Any, *, block: str, known: Iterable[str] = ()) -> str:
+    """The gravest mistake in a piece of JSON, with the keys that lead to it; `known` are the fields at its top.
+
+    Of a union, every branch complains; the one that read furthest is the one that was meant.
+    """
+    furthest = max(error.errors(include_url=False), key=lambda branch: len(branch["loc"]))
+    path = tuple(_present_part(furthest["loc"], given))
+    return f"{'.'.join((block, *path))}: {_sentence([_problem(furthest, path, tuple(known))])}"
+
+
+def _present_part(loc: tuple[int | str, ...], given: Any) -> Iterator[str]:
+    """A pydantic location less the names of union members, which stand in no JSON."""
+    for part in loc:
+        is_there = part in given if isinstance(given, Mapping) else isinstance(given, list) and isinstance(part, int)
+        if is_there or part is loc[-1]:
+            yield str(part)
+        if is_there:
+            given = given[part]
+
+
 def check_settings(
     model_class: type[BaseModel], settings: Mapping[str, Any], *, block: str, origins: Mapping[str, Origin]
 ) -> list[str]:

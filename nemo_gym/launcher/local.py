@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import http.client
-import json
 import os
 import queue
 import secrets
@@ -14,12 +13,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
-from nemo_gym.config import HeadConfig, PortRange, RunConfig, ServerConfig, bind, masked_yaml, raw_yaml
-from nemo_gym.errors import LaunchError, PortTakenError
+from nemo_gym.config import RunConfig, ServerConfig, masked_yaml, raw_yaml
+from nemo_gym.config.process import HeadSettings, ProcessSettings, ServerInstance
+from nemo_gym.errors import LaunchError
 from nemo_gym.launcher.base import ProcessOrder, ServerProcess, Starter
 from nemo_gym.launcher.record import write_record
+from nemo_gym.launcher.sockets import HEAD, bind_head, is_loopback, listen
 from nemo_gym.launcher.spawn import SpawnStarter
 from nemo_gym.launcher.warm import WarmStarter, is_supported
 from nemo_gym.launcher.watch import LineSink, Watcher
@@ -28,10 +29,6 @@ READY_TIMEOUT_S = 120.0
 REMINDER_S = 5.0
 STOP_PATIENCE_S = 1.2
 LOG_PATIENCE_S = 0.5
-HEAD = "head_server"
-BACKLOG = 4096
-NEAR_PORTS = 20
-"""How many ports behind a taken one the head server tries."""
 
 Notice = Callable[[str], None]
 
@@ -83,7 +80,7 @@ class RunningServers:
         self.record: Path | None = None
         self._watcher = Watcher(on_line, log_dir)
         self._processes: list[ServerProcess] = []
-        self._instances: list[dict[str, Any]] = []
+        self._instances: list[ServerInstance] = []
         self._is_stopped = False
 
     def __enter__(self) -> Self:
@@ -95,7 +92,7 @@ class RunningServers:
         self.stop()
 
     @property
-    def instances(self) -> Sequence[Mapping[str, Any]]:
+    def instances(self) -> Sequence[ServerInstance]:
         """One entry per server, as the head server tells them."""
         return self._instances
 
@@ -104,18 +101,18 @@ class RunningServers:
         listeners: dict[str, socket.socket] = {}
         try:
             for server in self.run.servers.values():
-                listeners[server.name] = self._bind_server(server)
-            head_listener = None if dry_run else _bind_head(self.run.head, self.notice)
+                listeners[server.name] = listen(server.host, server.port, server.name, self.run.port_range)
+            head_listener = None if dry_run else bind_head(self.run.head, self.notice)
             self._note_addresses(listeners, head_listener)
             secret = secrets.token_hex(32)
             for server in self.run.servers.values():
-                message = {"kind": "server", "settings": _process_settings(self.run, server, secret, dry_run=dry_run)}
-                pids = [self._start_process(name, listeners[server.name], message) for name in _worker_names(server)]
-                self._instances.append(_instance(server, pids[0]))
+                settings = ProcessSettings.of(self.run, server, cookie_secret=secret, dry_run=dry_run)
+                listener = listeners[server.name]
+                pids = [self._start_process(name, listener, settings) for name in _worker_names(server)]
+                self._instances.append(ServerInstance.of(server, pid=pids[0], started_at=time.time()))
             if head_listener is not None:
                 listeners[HEAD] = head_listener
-                settings = _head_settings(self.run, self._instances)
-                self._start_process(HEAD, head_listener, {"kind": "head", "settings": settings})
+                self._start_process(HEAD, head_listener, _head_settings(self.run, self._instances))
         finally:
             # The children have theirs; ours would keep a dead server's callers waiting.
             for listener in listeners.values():
@@ -175,9 +172,6 @@ class RunningServers:
             if self.record is not None:
                 self.record.unlink(missing_ok=True)
 
-    def _bind_server(self, server: ServerConfig) -> socket.socket:
-        return _listen(server.host, server.port, server.name, self.run.port_range)
-
     def _note_addresses(self, listeners: Mapping[str, socket.socket], head: socket.socket | None) -> None:
         servers = {
             name: server.model_copy(update={"port": listeners[name].getsockname()[1]})
@@ -195,7 +189,7 @@ class RunningServers:
             raw[server.name] = {server.type: {server.implementation: settings}}
         self.run = self.run.model_copy(update={"servers": servers, "head": head_config, "raw": raw})
 
-    def _start_process(self, name: str, listener: socket.socket, message: Mapping[str, Any]) -> int:
+    def _start_process(self, name: str, listener: socket.socket, settings: ProcessSettings | HeadSettings) -> int:
         settings_read, settings_write = os.pipe()
         log_read, log_write = os.pipe()
         report_read, report_write = os.pipe()
@@ -210,7 +204,7 @@ class RunningServers:
         self._watcher.add(process)
         # A child that died already shows in its report; its settings need not arrive.
         with contextlib.suppress(BrokenPipeError), os.fdopen(settings_write, "wb") as pipe:
-            pipe.write(json.dumps(message, default=str).encode())
+            pipe.write(settings.model_dump_json(fallback=str).encode())
         return process.pid
 
     def _next_change(self, timeout_s: float) -> ServerProcess | None:
@@ -265,100 +259,14 @@ def _worker_names(server: ServerConfig) -> list[str]:
     return [server.name] + [f"{server.name}#{number}" for number in range(2, workers + 1)]
 
 
-def _process_settings(run: RunConfig, server: ServerConfig, secret: str, *, dry_run: bool) -> dict[str, Any]:
-    return {
-        "name": server.name,
-        "type": server.type,
-        "implementation": server.implementation,
-        "entrypoint": server.entrypoint,
-        "folder": str(server.folder),
-        "host": server.host,
-        "port": server.port,
-        "settings": server.settings,
-        "origins": {key: [origin.file, origin.line] for key, origin in server.origins.items()},
-        "plain": run.plain,
-        "addresses": {
-            other.name: [other.type, other.implementation, other.host, other.port]
-            for other in run.servers.values()
-            if other.name != server.name
-        },
-        "head": {"host": run.head.host, "port": run.head.port},
-        "cookie_secret": secret,
-        "num_workers": server.num_workers or 1,
-        "dry_run": dry_run,
-    }
-
-
-def _head_settings(run: RunConfig, instances: list[dict[str, Any]]) -> dict[str, Any]:
-    exposes = run.head.expose_secrets and _is_loopback(run.head.host)
-    return {
-        "host": run.head.host,
-        "port": run.head.port,
-        "instances": instances,
-        "config_yaml": raw_yaml(run) if exposes else masked_yaml(run),
-    }
-
-
-def _instance(server: ServerConfig, pid: int) -> dict[str, Any]:
-    return {
-        "process_name": server.name,
-        "server_type": server.type,
-        "name": server.implementation,
-        "dir_path": str(server.folder),
-        "entrypoint": server.entrypoint,
-        "host": server.host,
-        "port": server.port,
-        "url": server.url,
-        "pid": pid,
-        "config_path": server.name,
-        "start_time": time.time(),
-        "num_workers": server.num_workers or 1,
-    }
-
-
-def _bind_head(head: HeadConfig, notice: Notice) -> socket.socket:
-    if head.expose_secrets and not _is_loopback(head.host):
-        notice(
-            f"head_server.expose_secrets is not followed: others can reach {head.host}. Secrets stay masked, unless "
-            "head_server.host is 127.0.0.1."
-        )
-    try:
-        return _listen(head.host, head.port, HEAD)
-    except PortTakenError:
-        if head.port_is_fixed:
-            raise
-    listener = _listen_near(head)
-    notice(
-        f"port {head.port} is taken, by another run perhaps: the head server listens on {listener.getsockname()[1]}. "
-        "Commands of this folder find it by themselves."
+def _head_settings(run: RunConfig, instances: list[ServerInstance]) -> HeadSettings:
+    exposes = run.head.expose_secrets and is_loopback(run.head.host)
+    return HeadSettings(
+        host=run.head.host,
+        port=run.head.port,
+        instances=instances,
+        config_yaml=raw_yaml(run) if exposes else masked_yaml(run),
     )
-    return listener
-
-
-def _listen_near(head: HeadConfig) -> socket.socket:
-    """A socket on one of the next ports, else on any free one."""
-    for port in range(head.port + 1, min(head.port + NEAR_PORTS, 65535) + 1):
-        with contextlib.suppress(PortTakenError):
-            return _listen(head.host, port, HEAD)
-    return _listen(head.host, 0, HEAD)
-
-
-def _listen(host: str, port: int, instance: str, port_range: PortRange | None = None) -> socket.socket:
-    listener = bind(host, port, instance=instance, port_range=port_range)
-    try:
-        listener.listen(BACKLOG)
-    except OSError as error:
-        # Two may bind a port at the same moment; only one of them listens.
-        listener.close()
-        raise PortTakenError(
-            f"{instance}: another process began to listen on port {port} of {host} at this very moment. Start again, "
-            f"or give {instance} another port."
-        ) from error
-    return listener
-
-
-def _is_loopback(host: str) -> bool:
-    return host in ("localhost", "::1") or host.startswith("127.")
 
 
 def _expect_answer(name: str, host: str, port: int) -> None:

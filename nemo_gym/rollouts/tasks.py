@@ -13,6 +13,7 @@ from typing import Any
 import orjson
 from pydantic import ValidationError
 
+from nemo_gym.config import explain_input
 from nemo_gym.data.prompts import PromptConfig, apply_prompt_to_row, load_prompt_config
 from nemo_gym.data.skills import load_skill_directory
 from nemo_gym.errors import DataError
@@ -127,10 +128,10 @@ class TaskPlan:
         except KeyError as error:
             return str(error.args[0])
         except ValidationError as error:
-            # Of a union, every branch complains; the one that read furthest is the one that was meant.
-            furthest = max(error.errors(), key=lambda branch: len(branch["loc"]))
-            place = [str(part) for part in furthest["loc"] if "[" not in str(part)]
-            return f"{'.'.join(['responses_create_params', *place])}: {furthest['msg']}."
+            given = prepared["responses_create_params"]
+            return explain_input(
+                error, given, block="responses_create_params", known=ResponseCreateParams.model_fields
+            )
         if self.settings.num_repeats_add_seed and _extra_body(prepared["responses_create_params"]) is None:
             return "responses_create_params.metadata.extra_body must hold a JSON object for num_repeats_add_seed."
         return self._agent_problem(prepared)

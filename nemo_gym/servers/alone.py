@@ -13,10 +13,10 @@ from typing import Any
 import yaml
 
 from nemo_gym.config import RunConfig, ServerConfig, bind, load
-from nemo_gym.config.settings import BaseServerConfig
+from nemo_gym.config.process import ProcessSettings
 from nemo_gym.errors import ConfigError, UserError
 from nemo_gym.servers.base import SimpleServer
-from nemo_gym.servers.serve import ProcessSettings, Report, serve
+from nemo_gym.servers.serve import Report, serve
 
 logger = logging.getLogger(__name__)
 
@@ -47,25 +47,8 @@ def _serve(folder: Path) -> int:
     listener = bind(server.host, server.port, instance=server.name, port_range=run.port_range)
     port = listener.getsockname()[1]
     logger.info("%s listens on http://%s:%d", server.name, server.host, port)
-    settings = ProcessSettings(
-        name=server.name,
-        type=server.type,
-        implementation=server.implementation,
-        entrypoint=server.entrypoint,
-        folder=server.folder,
-        host=server.host,
-        port=port,
-        settings=server.settings,
-        origins={key: (origin.file, origin.line) for key, origin in server.origins.items()},
-        plain=dict(run.plain),
-        addresses={
-            other.name: (other.type, other.implementation, other.host, other.port)
-            for other in run.servers.values()
-            if other.name != server.name
-        },
-        head=BaseServerConfig(host=run.head.host, port=run.head.port),
-        cookie_secret=secrets.token_hex(32),
-    )
+    bound = server.model_copy(update={"port": port})
+    settings = ProcessSettings.of(run, bound, cookie_secret=secrets.token_hex(32))
     return serve(settings, listener, Report(None))
 
 

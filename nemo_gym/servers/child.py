@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import importlib
-import json
 import os
 import signal
 import socket
@@ -18,11 +17,12 @@ from types import TracebackType
 from typing import NamedTuple, NoReturn
 
 import pydantic
+from pydantic import TypeAdapter
 
+from nemo_gym.config.process import ChildSettings, HeadSettings
 from nemo_gym.paths import PACKAGE_DIR
-from nemo_gym.servers.head import HeadSettings, head_app
+from nemo_gym.servers.head import head_app
 from nemo_gym.servers.serve import (
-    ProcessSettings,
     Report,
     ReportingServer,
     raise_open_files_limit,
@@ -49,15 +49,15 @@ def run_child(descriptors: Descriptors) -> int:
     for descriptor in descriptors:
         os.set_inheritable(descriptor, False)
     with os.fdopen(descriptors.settings, "rb") as pipe:
-        message = json.loads(pipe.read())
+        settings: ChildSettings = TypeAdapter(ChildSettings).validate_json(pipe.read())
     listener = socket.socket(fileno=descriptors.listener)
     report = Report(descriptors.report)
     # The launcher takes the server for alive while the report is open; what the server forks is not the server.
     os.register_at_fork(after_in_child=report.close)
     try:
-        if message["kind"] == "head":
-            return _serve_head(HeadSettings.model_validate(message["settings"]), listener, report)
-        return serve(ProcessSettings.model_validate(message["settings"]), listener, report)
+        if isinstance(settings, HeadSettings):
+            return _serve_head(settings, listener, report)
+        return serve(settings, listener, report)
     except SystemExit as stop:
         return _code_of(stop)
     except Exception as error:  # noqa: BLE001

@@ -7,45 +7,15 @@ import time
 from typing import Any, Literal
 
 from fastapi import FastAPI
-from pydantic import BaseModel
 from starlette.responses import JSONResponse, Response
 
+from nemo_gym.config.process import HeadSettings, ServerInstance
 from nemo_gym.errors import ServerCallError
 from nemo_gym.http.internal import InternalClient
 from nemo_gym.http.reply import Timeouts
 
 ServerStatus = Literal["success", "connection_error", "timeout", "unknown_error"]
 PROBE_TIMEOUT_S = 2.0
-
-
-class ServerInstance(BaseModel):
-    """One running server."""
-
-    process_name: str
-    server_type: str
-    name: str
-    """The implementation."""
-    dir_path: str
-    entrypoint: str
-    host: str
-    port: int
-    url: str
-    pid: int
-    config_path: str
-    """The instance's name in the configuration."""
-    start_time: float
-    """Seconds since the epoch."""
-    num_workers: int = 1
-
-
-class HeadSettings(BaseModel):
-    """What the head server tells; nothing of it changes while a run lasts."""
-
-    host: str
-    port: int
-    instances: list[ServerInstance]
-    config_yaml: str
-    """Masked, unless the run exposes its secrets on a loopback address."""
 
 
 def head_app(settings: HeadSettings) -> FastAPI:

@@ -20,11 +20,11 @@ from typing import Any
 
 import uvicorn
 from omegaconf import OmegaConf
-from pydantic import BaseModel, ConfigDict, Field
 from starlette.types import ASGIApp
 
-from nemo_gym.config import Origin, check_settings
-from nemo_gym.config.settings import BaseServerConfig, ServerType
+from nemo_gym.config import check_settings
+from nemo_gym.config.process import ProcessSettings
+from nemo_gym.config.settings import BaseServerConfig
 from nemo_gym.errors import ConfigError, LaunchError, SignatureError, UserError
 from nemo_gym.http.client import ServerClient
 from nemo_gym.http.problems import FAILURE_OF_TIER
@@ -41,29 +41,6 @@ BASE_OF = {
     "responses_api_agents": "SimpleResponsesAPIAgent",
     "responses_api_models": "SimpleResponsesAPIModel",
 }
-
-
-class ProcessSettings(BaseModel):
-    """All that a server's process is told: its own block, plain shared values and where the others listen."""
-
-    model_config = ConfigDict(frozen=True)
-
-    name: str
-    type: ServerType
-    implementation: str
-    entrypoint: str
-    folder: Path
-    host: str
-    port: int
-    settings: dict[str, Any]
-    origins: dict[str, tuple[str, int]] = Field(default_factory=dict)
-    plain: dict[str, Any] = Field(default_factory=dict)
-    addresses: dict[str, tuple[ServerType, str, str, int]] = Field(default_factory=dict)
-    """The other servers: type, implementation, host, port, by name."""
-    head: BaseServerConfig
-    cookie_secret: str
-    num_workers: int = 1
-    dry_run: bool = False
 
 
 class Report:
@@ -237,8 +214,7 @@ def typed_config(cls: type[SimpleServer], settings: ProcessSettings) -> BaseServ
         "entrypoint": settings.entrypoint,
     }
     block = f"{settings.name}.{settings.type}.{settings.implementation}"
-    origins = {key: Origin(*place) for key, place in settings.origins.items()}
-    problems = check_settings(kind, values, block=block, origins=origins)
+    problems = check_settings(kind, values, block=block, origins=settings.origins)
     if problems:
         raise ConfigError("\n".join(problems))
     return kind.model_validate(values)
@@ -262,7 +238,7 @@ def _config_view(settings: ProcessSettings) -> Any:
 
 def _origin(settings: ProcessSettings, key: str) -> str:
     place = settings.origins.get(key)
-    return f"{Origin(*place)}: " if place else ""
+    return f"{place}: " if place else ""
 
 
 def uvicorn_config(app: ASGIApp) -> uvicorn.Config:

@@ -203,7 +203,7 @@ def test_all_problems_are_told_together_with_file_and_line(refusal_of):
         "3": "+agent_name=",
         "4:12": "not valid JSON",
         "5": "Did you mean 'math_agent'?",
-        "6": "responses_create_params.input: Field required",
+        "6": "responses_create_params.input: it is missing",
         "7": "expected a JSON object, found list",
         "8": "responses_create_params must be an object, found list",
         "9": "_ng_task_index must be a number from 0, found '7'",
@@ -255,7 +255,7 @@ def test_overrides_that_make_a_request_unreadable_are_told(refusal_of):
 
 def test_the_place_within_a_request_is_told_without_the_names_of_types(refusal_of):
     told = refusal_of(row(responses_create_params={"input": [{"role": "user", "content": "a"}, {"role": "user"}]}))
-    assert told == "in.jsonl:1: responses_create_params.input.1.easy_message.content: Field required."
+    assert told == "in.jsonl:1: responses_create_params.input.1.content: it is missing; add `content: …`."
 
 
 @pytest.mark.parametrize("extra_body", ["{oops", "[1]", "3"])

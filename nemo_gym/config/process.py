@@ -1,0 +1,123 @@
+"""All that one process is told of a run: a server's, and the head server's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple, Self
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from nemo_gym.config.models import Origin, RunConfig, ServerConfig
+from nemo_gym.config.settings import BaseServerConfig, ServerType
+
+
+class OtherServer(NamedTuple):
+    """What a server knows of another one: where it listens."""
+
+    type: ServerType
+    implementation: str
+    host: str
+    port: int
+
+
+class ProcessSettings(BaseModel):
+    """A server's own block, the plain values that all share, and where the others listen; never their settings."""
+
+    model_config = ConfigDict(frozen=True)
+
+    kind: Literal["server"] = "server"
+    name: str
+    type: ServerType
+    implementation: str
+    entrypoint: str
+    folder: Path
+    host: str
+    port: int
+    settings: dict[str, Any]
+    origins: dict[str, Origin] = Field(default_factory=dict)
+    plain: dict[str, Any] = Field(default_factory=dict)
+    addresses: dict[str, OtherServer] = Field(default_factory=dict)
+    """The other servers, by name."""
+    head: BaseServerConfig
+    cookie_secret: str
+    """Signs the session cookies; the same for all workers of a run."""
+    num_workers: int = 1
+    dry_run: bool = False
+
+    @classmethod
+    def of(cls, run: RunConfig, server: ServerConfig, *, cookie_secret: str, dry_run: bool = False) -> Self:
+        """What this server of a run is told, once all addresses are known."""
+        return cls(
+            name=server.name,
+            type=server.type,
+            implementation=server.implementation,
+            entrypoint=server.entrypoint,
+            folder=server.folder,
+            host=server.host,
+            port=server.port,
+            settings=server.settings,
+            origins=dict(server.origins),
+            plain=dict(run.plain),
+            addresses={
+                other.name: OtherServer(other.type, other.implementation, other.host, other.port)
+                for other in run.servers.values()
+                if other.name != server.name
+            },
+            head=BaseServerConfig(host=run.head.host, port=run.head.port),
+            cookie_secret=cookie_secret,
+            num_workers=server.num_workers or 1,
+            dry_run=dry_run,
+        )
+
+
+class ServerInstance(BaseModel):
+    """One running server."""
+
+    process_name: str
+    server_type: str
+    name: str
+    """The implementation."""
+    dir_path: str
+    entrypoint: str
+    host: str
+    port: int
+    url: str
+    pid: int
+    config_path: str
+    """The instance's name in the configuration."""
+    start_time: float
+    """Seconds since the epoch."""
+    num_workers: int = 1
+
+    @classmethod
+    def of(cls, server: ServerConfig, *, pid: int, started_at: float) -> Self:
+        """The server that was started with this pid; `started_at` is in seconds since the epoch."""
+        return cls(
+            process_name=server.name,
+            server_type=server.type,
+            name=server.implementation,
+            dir_path=str(server.folder),
+            entrypoint=server.entrypoint,
+            host=server.host,
+            port=server.port,
+            url=server.url,
+            pid=pid,
+            config_path=server.name,
+            start_time=started_at,
+            num_workers=server.num_workers or 1,
+        )
+
+
+class HeadSettings(BaseModel):
+    """What the head server tells; nothing of it changes while a run lasts."""
+
+    kind: Literal["head"] = "head"
+    host: str
+    port: int
+    instances: list[ServerInstance]
+    config_yaml: str
+    """Masked, unless the run exposes its secrets on a loopback address."""
+
+
+ChildSettings = Annotated[ProcessSettings | HeadSettings, Field(discriminator="kind")]
+"""What comes through the pipe of a new process."""

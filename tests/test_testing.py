@@ -1,0 +1,230 @@
+"""The tools for authors' tests: servers made from their folders, rollouts in process, models with given replies."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from fastapi import HTTPException
+
+from nemo_gym import (
+    BaseResourcesServerConfig,
+    BaseSeedSessionRequest,
+    BaseVerifyRequest,
+    DataError,
+    EnvironmentFailed,
+    NeMoGymResponse,
+    SessionState,
+    SimpleResourcesServer,
+    get_response_json,
+    tool,
+)
+from nemo_gym.errors import ServerCallError
+from nemo_gym.testing import FakeModel, call, make_server, reply, rollout, run, serving
+from resources_servers.example_session_state_mgmt.app import CounterServer
+from responses_api_agents.simple_agent.app import SimpleAgent
+from responses_api_models.sample_model.app import SampleModel
+
+COUNTER = {"type": "resources_servers", "name": "example_session_state_mgmt"}
+
+
+class Marks(SessionState):
+    names: list[str] = []  # noqa: RUF012
+
+
+class ArenaConfig(BaseResourcesServerConfig):
+    size: int
+
+
+class Arena(SimpleResourcesServer):
+    """Its board is there from its startup to its end."""
+
+    config: ArenaConfig
+    board: list[str] | None = None
+    events: list[str] = []  # noqa: RUF012
+
+    async def startup(self) -> None:
+        await asyncio.sleep(0)
+        self.board = []
+        self.events.append("startup")
+
+    async def aclose(self) -> None:
+        self.board = None
+        self.events.append("aclose")
+
+    async def seed_session(self, body: BaseSeedSessionRequest) -> None:
+        assert self.board is not None
+
+    @tool
+    async def mark(self, name: str, marks: Marks) -> str:
+        """Mark; `name` is an argument's name like any other."""
+        self.board.append(name)
+        marks.names.append(name)
+        return " ".join(marks.names)
+
+    @tool
+    async def ask(self, of: str) -> str:
+        """Ask another server."""
+        told = await self.server_client.post(of, "/v1/responses", json={"input": "well?"})
+        return NeMoGymResponse.model_validate(await get_response_json(told)).last_text
+
+    @tool
+    async def fail(self, how: str) -> str:
+        """Fail."""
+        raise {"bug": ZeroDivisionError("of nothing"), "missing": HTTPException(404, "no such file")}[how]
+
+    async def verify(self, body: BaseVerifyRequest) -> float:
+        return float(len(body.response.tool_calls))
+
+
+def make_arena(events: list[str], **settings: Any) -> Arena:
+    server = make_server(Arena, size=3, **settings)
+    server.events = events
+    return server
+
+
+def test_a_reply_is_made_of_texts_and_calls():
+    made = reply("One.", call("look", word="a"), "Two.")
+    assert [item.type for item in made.output] == ["message", "function_call", "message"]
+    assert (made.output_text, made.last_text) == ("One.Two.", "Two.")
+    assert (made.tool_calls[0].name, made.tool_calls[0].arguments) == ("look", '{"word":"a"}')
+
+
+@pytest.mark.parametrize("argument", ["name", "self", "arguments"])
+def test_a_call_may_have_an_argument_of_any_name(argument):
+    assert call("look", **{argument: 1}).arguments == f'{{"{argument}":1}}'
+
+
+def test_a_fake_model_gives_its_replies_in_turn_and_then_the_last_again():
+    model = FakeModel(["One.", call("look"), reply("Three.")])
+    texts = [model.answer({"turn": turn}) for turn in range(4)]
+    assert [answer.last_text for answer in texts] == ["One.", "", "Three.", "Three."]
+    assert model.requests == [{"turn": turn} for turn in range(4)]
+    with pytest.raises(ValueError, match="at least one reply"):
+        FakeModel([])
+
+
+def test_a_server_is_made_from_the_config_that_bears_its_folders_name():
+    server = make_server(CounterServer)
+    assert (server.config.name, server.config.entrypoint) == ("example_session_state_mgmt", "app.py")
+    assert make_server(CounterServer, session_idle_s=5.0).config.session_idle_s == 5.0
+
+
+def test_settings_that_do_not_suffice_are_told():
+    with pytest.raises(DataError, match=r"the settings of Arena do not suffice \(size: Field required\)"):
+        make_server(Arena)
+
+
+async def test_a_rollout_starts_the_server_and_ends_it():
+    events: list[str] = []
+    async with rollout(make_arena(events)) as attempt:
+        assert await attempt.call("mark", name="a") == "a"
+        assert (await attempt.verify()).reward == 1.0
+        assert events == ["startup"]
+    assert events == ["startup", "aclose"]
+
+
+async def test_rollouts_at_the_same_time_share_the_server_and_not_the_state():
+    events: list[str] = []
+    server = make_arena(events)
+
+    async def play(name: str) -> str:
+        async with rollout(server) as attempt:
+            await attempt.call("mark", name=name)
+            await asyncio.sleep(0.01)
+            return await attempt.call("mark", name=name)
+
+    assert await asyncio.gather(play("a"), play("b")) == ["a a", "b b"]
+    assert events == ["startup", "aclose"]
+    assert len(server.sessions) == 0
+
+
+async def test_what_a_handler_raises_is_raised_in_the_test():
+    async with rollout(make_arena([])) as attempt:
+        with pytest.raises(ZeroDivisionError, match="of nothing"):
+            await attempt.call("fail", how="bug")
+
+
+async def test_a_tool_that_is_not_there_is_a_mistake_of_the_test():
+    async with rollout(make_arena([])) as attempt:
+        for name in ("marc", "tools"):
+            with pytest.raises(DataError, match=f"the server has no tool '{name}'"):
+                await attempt.call(name)
+        # What a tool itself could not find, the model is told.
+        assert await attempt.call("fail", how="missing") == '{"detail":"no such file"}'
+
+
+async def test_verify_grades_the_calls_made_or_the_response_given():
+    async with rollout(make_arena([]), extra=1) as attempt:
+        await attempt.call("mark", name="a")
+        await attempt.call("mark", name="b")
+        graded = await attempt.verify()
+        assert (graded.reward, graded.extra, graded.response.last_text) == (2.0, 1, "Done.")
+        assert (await attempt.verify(reply("Nothing."), extra=2)).reward == 0.0
+
+
+async def test_a_row_may_have_a_field_of_any_name():
+    async with rollout(make_arena([]), server="s", agent="a", name="n") as attempt:
+        graded = await attempt.verify()
+    assert (graded.server, graded.agent, graded.name) == ("s", "a", "n")
+
+
+async def test_a_server_reaches_the_model_under_every_name_that_is_no_servers():
+    model = FakeModel(["Well."])
+    async with rollout(make_arena([], model=model)) as attempt:
+        assert await attempt.call("ask", of="judge") == "Well."
+    assert model.requests == [{"input": "well?"}]
+
+
+async def test_a_server_that_the_test_does_not_have_is_named():
+    async with rollout(make_arena([])) as attempt:
+        with pytest.raises(ServerCallError, match="'judge': this test has no such server"):
+            await attempt.call("ask", of="judge")
+
+
+async def test_an_agents_rollout_runs_through_its_servers():
+    counter = make_server(CounterServer)
+    model = FakeModel([call("increment_counter", count=2), call("increment_counter", count=3), "Done."])
+    agent = make_server(SimpleAgent, model=model, servers=[counter], resources_server=COUNTER)
+    graded = await run(agent, initial_count=1, expected_count=6)
+    assert (graded.reward, graded.response.last_text) == (1.0, "Done.")
+    assert len(counter.sessions) == 0
+
+
+async def test_a_real_model_server_may_be_among_them():
+    policy = make_server(SampleModel, name="policy_model")
+    agent = make_server(SimpleAgent, servers=[make_server(CounterServer), policy], resources_server=COUNTER)
+    graded = await run(agent, expected_count=0)
+    assert graded.response.output[-1].type in ("message", "function_call_output")
+
+
+async def test_servers_that_are_called_are_started_too():
+    events: list[str] = []
+    inner = make_arena(events, name="arena")
+    agent = make_server(
+        SimpleAgent,
+        model=FakeModel(["Done."]),
+        servers=[inner],
+        resources_server={"type": "resources_servers", "name": "arena"},
+    )
+    async with serving(agent):
+        assert events == ["startup"]
+        assert (await run(agent)).reward == 0.0
+        assert events == ["startup"]
+    assert events == ["startup", "aclose"]
+
+
+async def test_a_failed_rollout_of_an_agent_is_raised_with_its_cause():
+    agent = make_server(
+        SimpleAgent,
+        model=FakeModel([call("fail", how="bug"), "Done."]),
+        servers=[make_arena([], name="arena")],
+        resources_server={"type": "resources_servers", "name": "arena"},
+    )
+    with pytest.raises(EnvironmentFailed, match="arena: /fail raised ZeroDivisionError: of nothing"):
+        await run(agent)
+
+
+async def test_a_row_that_the_agent_refuses_is_told():
+    agent = make_server(SimpleAgent, resources_server=COUNTER)
+    with pytest.raises(DataError, match=r"/run answered 422: .*temperature"):
+        await run(agent, responses_create_params={"input": [], "temperature": "hot"})
