@@ -8,6 +8,15 @@ import orjson
 from nemo_gym import BaseVerifyRequest, BaseVerifyResponse, NeMoGymResponse, SimpleResourcesServer, tool
 
 HAND_IN = "extract_synonym_values"
+KEY_METRICS = (
+    "mean/reward",
+    "mean/accuracy",
+    "mean/set_overlap",
+    "mean/original_term_minefield_hit",
+    "mean/order_instruction_following_failure",
+    "mean/input_tokens",
+    "mean/output_tokens",
+)
 
 
 class MultiStepVerifyRequest(BaseVerifyRequest):
@@ -53,6 +62,10 @@ class MultiStepServer(SimpleResourcesServer):
             original_term_minefield_hit=trap in values and trap not in expected,
             order_instruction_following_failure=is_complete and not is_right,
         )
+
+    def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
+        """How well the values were handed in; the means of the rows' own numbers say nothing."""
+        return {name: agent_metrics[name] for name in KEY_METRICS if name in agent_metrics}
 
 
 def last_hand_in(response: NeMoGymResponse) -> list[int] | None:
