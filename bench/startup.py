@@ -29,6 +29,9 @@ NG_RUN = (sys.executable, "-m", "nemo_gym.cli.main", "env", "start")
 SAMPLE_MODEL = "responses_api_models/sample_model/configs/sample_model.yaml"
 
 
+WIDTHS = (10, 14, 8, 10, 8, 8, 8)
+
+
 class Target(NamedTuple):
     """What performance.md asks of a case."""
 
@@ -124,9 +127,8 @@ def main(words: Sequence[str]) -> int:
             for name, config in cases.items():
                 starts.setdefault(name, []).append(measure(config))
     results: dict[str, Any] = {name: summarise(each) for name, each in starts.items()}
-    print(
-        f"{'case':<12}{'ready, s':>10}{'min–max':>14}{'target':>8}{'PSS, MB':>10}{'target':>8}{'CPU, s':>8}{'others':>8}"
-    )
+    headings = ("ready, s", "min–max", "target", "PSS, MB", "target", "CPU, s", "others")
+    print(f"{'case':<12}" + "".join(f"{heading:>{WIDTHS[at]}}" for at, heading in enumerate(headings)))
     for name, result in results.items():
         span = f"{result['ready_s_min']:.2f}–{result['ready_s_max']:.2f}"
         target = TARGETS[name]

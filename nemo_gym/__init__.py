@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from nemo_gym.servers.resources import SimpleResourcesServer as SimpleResourcesServer
     from nemo_gym.servers.sessions import SESSION_ID_KEY as SESSION_ID_KEY
     from nemo_gym.servers.sessions import SessionState as SessionState
+    from nemo_gym.servers.tools import INDEPENDENT_TOOLS_HEADER as INDEPENDENT_TOOLS_HEADER
     from nemo_gym.servers.tools import Tool as Tool
     from nemo_gym.servers.tools import is_callable_name as is_callable_name
     from nemo_gym.servers.tools import tool as tool
@@ -84,7 +85,7 @@ _HOMES = {
         "ReverifyMode",
     ),
     "schemas.responses": ("accumulate_response_usage",),
-    "servers.tools": ("Tool", "is_callable_name", "tool"),
+    "servers.tools": ("INDEPENDENT_TOOLS_HEADER", "Tool", "is_callable_name", "tool"),
     "servers.sessions": ("SESSION_ID_KEY", "SessionState"),
     "servers.resources": ("SimpleResourcesServer",),
     "servers.agent": ("Body", "SimpleResponsesAPIAgent"),

@@ -5,21 +5,20 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Annotated, Any, TypeVar, overload
+from typing import Any, TypeVar, overload
 
 import orjson
 from fastapi import FastAPI
-from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, ValidationError, create_model
-from pydantic.fields import FieldInfo
+from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from nemo_gym.errors import SignatureError, ToolError
+from nemo_gym.servers.arguments import Arguments, SchemaArguments, TypedArguments, WrongArguments
 from nemo_gym.servers.binding import Handler
-from nemo_gym.servers.json_schema import type_words, without_titles
+from nemo_gym.servers.json_schema import type_words
 from nemo_gym.servers.sessions import SessionStore
 
 MethodT = TypeVar("MethodT", bound=Callable[..., Any])
@@ -33,6 +32,9 @@ Liveness and documentation are GET only; a tool of such a name has the POST rout
 """
 
 NAME_PATTERN = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+INDEPENDENT_TOOLS_HEADER = "x-nemo-gym-independent-tools"
+"""With `GET /tools`: the names, joined by commas, of the tools whose calls in one turn may run at the same time."""
 
 _MARK = "__nemo_gym_tool__"
 
@@ -74,11 +76,22 @@ class Tool:
     name: str
     description: str
     handler: Handler
-    arguments: type[BaseModel]
+    arguments: Arguments
 
     @classmethod
-    def of(cls, method: Callable[..., Any], *, name: str, description: str | None = None) -> Tool:
-        """Read a method's signature and docstring. `SignatureError` says what cannot be a tool, and why."""
+    def of(
+        cls,
+        method: Callable[..., Any],
+        *,
+        name: str,
+        description: str | None = None,
+        parameters: Mapping[str, Any] | None = None,
+    ) -> Tool:
+        """A tool from a method: schema from its signature, description from its docstring.
+
+        With `parameters`, a JSON Schema, the method receives the checked arguments as one dict: so are tools made
+        that are known only from data. `SignatureError` says what cannot be a tool, and why.
+        """
         where = f"@tool {getattr(method, '__qualname__', method)}"
         if name in RESERVED_NAMES:
             raise SignatureError(
@@ -90,31 +103,22 @@ class Tool:
                 f"{where}: '{name}' is not a tool's name: letters, digits, '_' and '-' only, 64 at most"
             )
         handler = Handler.of(method)
-        fields: dict[str, Any] = {}
-        for parameter in handler.open_parameters:
-            if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
-                raise SignatureError(f"{where}: '{parameter}' has no schema; name each argument")
-            if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
-                raise SignatureError(f"{where}: arguments come by name; remove the '/' behind '{parameter.name}'")
-            if parameter.annotation is inspect.Parameter.empty:
-                raise SignatureError(f"{where}: give the argument '{parameter.name}' a type")
-            # Declared under a safe name: an argument called `schema` or `_id` must not meet pydantic's own.
-            fields[f"arg_{parameter.name}"] = _field_of(parameter)
-        try:
-            arguments = create_model(f"{name}_arguments", __config__=ConfigDict(extra="forbid"), **fields)
-            made = cls(name, description or inspect.getdoc(method) or "", handler, arguments)
-            assert made.parameters
-        except PydanticUserError as error:
-            raise SignatureError(f"{where}: the arguments have no JSON Schema: {error.message}") from error
-        return made
+        arguments: Arguments
+        if parameters is None:
+            arguments = TypedArguments(name, where, handler.open_parameters)
+        else:
+            arguments = SchemaArguments(where, handler.open_parameters, parameters)
+        return cls(name, description or inspect.getdoc(method) or "", handler, arguments)
 
-    @cached_property
+    @property
     def parameters(self) -> dict[str, Any]:
         """The JSON Schema of the arguments."""
-        schema: dict[str, Any] = without_titles(self.arguments.model_json_schema())
-        schema.setdefault("properties", {})
-        schema.setdefault("required", [])
-        return schema
+        return self.arguments.schema
+
+    @property
+    def is_independent(self) -> bool:
+        """Whether calls of one rollout may run at the same time: the method sees nothing of the session."""
+        return not self.handler.states and self.handler.request_parameter is None
 
     @property
     def definition(self) -> dict[str, Any]:
@@ -136,12 +140,9 @@ class Tool:
         if not isinstance(given, dict):
             return self._refusal(f"expected a JSON object, found {type(given).__name__}")
         try:
-            checked = self.arguments.model_validate(given)
-        except ValidationError as error:
-            return self._refusal("; ".join(_explain(problem) for problem in error.errors()))
-        values = {
-            parameter.name: getattr(checked, f"arg_{parameter.name}") for parameter in self.handler.open_parameters
-        }
+            values = self.arguments.read(given)
+        except WrongArguments as error:
+            return self._refusal(str(error))
         try:
             result = await self.handler.call(request, store, values)
         except ToolError as error:
@@ -193,8 +194,11 @@ def add_tool_routes(app: FastAPI, tools: Sequence[Tool], store: SessionStore) ->
         _add_route(app, each, store)
     definitions = [each.definition for each in tools]
 
-    async def list_tools() -> list[dict[str, Any]]:
-        """The tools of this server, as a request lists them."""
+    independent = ",".join(each.name for each in tools if each.is_independent)
+
+    async def list_tools(response: Response) -> list[dict[str, Any]]:
+        """The tools of this server, as a request lists them; a header names those that need no order."""
+        response.headers[INDEPENDENT_TOOLS_HEADER] = independent
         return definitions
 
     app.get("/tools")(list_tools)
@@ -234,19 +238,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")
     raise TypeError(f"a tool returned a {type(value).__name__}, which is not JSON")
-
-
-def _field_of(parameter: inspect.Parameter) -> tuple[Any, Any]:
-    if isinstance(parameter.default, FieldInfo):
-        return Annotated[parameter.annotation, parameter.default], Field(alias=parameter.name)
-    default = ... if parameter.default is inspect.Parameter.empty else parameter.default
-    return parameter.annotation, Field(default, alias=parameter.name)
-
-
-def _explain(problem: Any) -> str:
-    place = ".".join(str(part) for part in problem["loc"])
-    if problem["type"] == "extra_forbidden":
-        return f"'{place}' is not an argument"
-    if problem["type"] == "missing":
-        return f"'{place}' is missing"
-    return f"'{place}': {problem['msg']} (found {problem['input']!r:.80})"

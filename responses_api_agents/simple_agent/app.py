@@ -2,13 +2,14 @@
 
 from collections.abc import Awaitable, Container
 from http.cookies import SimpleCookie
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import orjson
 from fastapi import Request, Response
 from pydantic import ConfigDict, Field
 
 from nemo_gym import (
+    INDEPENDENT_TOOLS_HEADER,
     AggregateMetrics,
     AggregateMetricsRequest,
     BaseResponsesAPIAgentConfig,
@@ -59,11 +60,19 @@ class SimpleAgentVerifyResponse(BaseVerifyResponse):
     model_config = ConfigDict(extra="allow")
 
 
+class ServerTools(NamedTuple):
+    """What a resources server says of its tools."""
+
+    definitions: list[dict[str, Any]]
+    independent: frozenset[str]
+    """Those whose calls may run at the same time."""
+
+
 class SimpleAgent(SimpleResponsesAPIAgent):
     """Seeds the session, loops model and tools, verifies."""
 
     config: SimpleAgentConfig
-    _server_tools: list[dict[str, Any]] | None = None
+    _server_tools: ServerTools | None = None
 
     async def responses(
         self, request: Request, response: Response, body: NeMoGymResponseCreateParamsNonStreaming
@@ -120,8 +129,11 @@ class SimpleAgent(SimpleResponsesAPIAgent):
         return Conversation(response=answered.model_dump(mode="json"), session=session | values_of(jar))
 
     async def _converse(self, params: dict[str, Any], session: Cookies) -> Conversation:
-        tools = params.get("tools") or await self._tools_of_server()
-        conversation = Conversation(params={**params, "tools": tools}, session=session)
+        server_tools = await self._tools_of_server()
+        tools = params.get("tools") or server_tools.definitions
+        conversation = Conversation(
+            params={**params, "tools": tools}, session=session, independent_tools=server_tools.independent
+        )
         for _ in range(self.config.max_steps or 2**31):
             calls = await conversation.ask(self.server_client, self.config.model_server.name)
             if not calls:
@@ -134,12 +146,18 @@ class SimpleAgent(SimpleResponsesAPIAgent):
             )
         return conversation
 
-    async def _tools_of_server(self) -> list[dict[str, Any]]:
+    async def _tools_of_server(self) -> ServerTools:
         if self._server_tools is None:
             server = self.config.resources_server.name
             reply = await self._answer(self.server_client.get(server, "/tools"), "/tools", tolerates=NO_SUCH_ROUTE)
             # A server that is not built on the base class has no such list; its rows carry the tools.
-            self._server_tools = await get_response_json(reply) if reply.ok else []
+            self._server_tools = (
+                ServerTools(
+                    await get_response_json(reply), frozenset(reply.headers[INDEPENDENT_TOOLS_HEADER].split(","))
+                )
+                if reply.ok
+                else ServerTools([], frozenset())
+            )
         return self._server_tools
 
     async def _call(self, path: str, body: dict[str, Any], cookies: Cookies) -> Any:

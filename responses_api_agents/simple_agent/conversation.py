@@ -1,6 +1,7 @@
 """One conversation: what was said so far, the model's next turn, and the tools' answers to it."""
 
 import asyncio
+from collections.abc import Container
 from dataclasses import dataclass, field
 from http.cookies import SimpleCookie
 from typing import Any
@@ -39,6 +40,8 @@ class Conversation:
     params: dict[str, Any] = field(default_factory=dict)
     session: Cookies = field(default_factory=dict)
     """The resources server's cookies."""
+    independent_tools: Container[str] = ()
+    """Tools that see nothing of the rollout's state, so that their calls need no order."""
     model_cookies: Cookies = field(default_factory=dict)
     response: dict[str, Any] = field(default_factory=dict)
     """The last reply of the model with the output of all turns and the usage of all calls."""
@@ -72,18 +75,32 @@ class Conversation:
     async def act(
         self, client: ServerClient, resources_server: str, calls: list[dict[str, Any]], *, tells_faults: bool
     ) -> None:
-        """Answer the calls of one turn, all at the same time; one that fails is raised once all have ended."""
-        answers = await asyncio.gather(
-            *(self._answer(client, resources_server, call, tells_faults=tells_faults) for call in calls),
-            # No call may still be at work when a failed rollout's session is closed.
-            return_exceptions=True,
+        """Answer the calls of one turn at the same time; one that fails is raised once all have ended.
+
+        Calls that share the rollout's state keep their order among themselves: what they do to it must not depend on
+        which of them arrives first.
+        """
+
+        async def answer(call: dict[str, Any]) -> str:
+            return await self._answer(client, resources_server, call, tells_faults=tells_faults)
+
+        async def in_order(ordered: list[int]) -> list[str]:
+            return [await answer(calls[position]) for position in ordered]
+
+        independent = [at for at, call in enumerate(calls) if call["name"] in self.independent_tools]
+        ordered = [at for at in range(len(calls)) if at not in independent]
+        # No call may still be at work when a failed rollout's session is closed.
+        told, *others = await asyncio.gather(
+            in_order(ordered), *(answer(calls[at]) for at in independent), return_exceptions=True
         )
-        for call, answer in zip(calls, answers, strict=True):
-            if isinstance(answer, BaseException):
-                raise answer
-            self.response["output"].append(
-                {"type": "function_call_output", "call_id": call["call_id"], "output": answer}
-            )
+        for result in (told, *others):
+            if isinstance(result, BaseException):
+                raise result
+        answers = dict(zip([*ordered, *independent], [*told, *others], strict=True))
+        self.response["output"].extend(
+            {"type": "function_call_output", "call_id": call["call_id"], "output": answers[at]}
+            for at, call in enumerate(calls)
+        )
 
     async def _answer(
         self, client: ServerClient, resources_server: str, call: dict[str, Any], *, tells_faults: bool

@@ -1,7 +1,5 @@
 """Servers written as the published collection writes them run unchanged, also beside `@tool`."""
 
-# ruff: noqa: B008 - `Body()` as a default is how they write it
-
 from __future__ import annotations
 
 import asyncio

@@ -322,6 +322,70 @@ def test_tools_known_only_from_data_override_tools():
     assert client.post("/ask_stones", json={"question": "why"}).text == "stones: why"
 
 
+LENGTHS = {"type": "object", "properties": {"metres": {"type": "number", "minimum": 0}}, "required": ["metres"]}
+
+
+class WithSchemaFromData(Graded):
+    def tools(self) -> list[Tool]:
+        return [Tool.of(self._feet, name="to_feet", description="Metres to feet.", parameters=LENGTHS)]
+
+    async def _feet(self, arguments: dict[str, Any], basket: Basket) -> str:
+        basket.wares.append(Ware(title=f"{arguments['metres']:g} m"))
+        return f"{arguments['metres'] * 3.28:.2f}, {len(basket.wares)} asked so far"
+
+
+def test_a_tool_with_a_schema_from_data_receives_the_checked_arguments_as_one_dict():
+    client = TestClient(make_server(WithSchemaFromData).setup_webserver())
+    assert client.get("/tools").json()[0]["parameters"] == LENGTHS
+    assert client.post("/to_feet", json={"metres": 2}).text == "6.56, 1 asked so far"
+    refused = client.post("/to_feet", json={"metres": -1})
+    assert refused.status_code == 422
+    assert refused.text.startswith("Invalid arguments for to_feet: 'metres': -1 is less than the minimum of 0.")
+    assert client.post("/to_feet", json={}).text.startswith('Invalid arguments for to_feet: "metres" is a required')
+    assert client.post("/to_feet", json={"metres": 1}).text == "3.28, 2 asked so far"
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [({"type": "nonsense"}, "not a JSON Schema"), ({"properties": {"a": 3}}, "not a JSON Schema")],
+)
+def test_a_schema_from_data_that_is_none_is_refused_at_start(schema, message):
+    async def method(arguments: dict[str, Any]) -> str:
+        return ""
+
+    with pytest.raises(SignatureError, match=message):
+        Tool.of(method, name="x", parameters=schema)
+
+
+def test_a_schema_from_data_needs_a_method_with_one_parameter():
+    async def method(metres: float, feet: float) -> str:
+        return ""
+
+    with pytest.raises(SignatureError, match="as one parameter, a dict"):
+        Tool.of(method, name="x", parameters=LENGTHS)
+
+
+def test_the_list_of_tools_names_those_that_see_nothing_of_the_session():
+    class Mixed(Graded):
+        @tool
+        async def pure(self) -> str:
+            """Know nothing."""
+            return ""
+
+        @tool
+        async def stateful(self, basket: Basket) -> str:
+            """Know the basket."""
+            return ""
+
+        @tool
+        async def curious(self, request: Request) -> str:
+            """Know the request."""
+            return ""
+
+    client = TestClient(make_server(Mixed).setup_webserver())
+    assert client.get("/tools").headers["x-nemo-gym-independent-tools"] == "pure"
+
+
 async def test_a_tool_is_an_ordinary_method_too():
     basket = Basket()
     server = make_server(Shop)

@@ -1,5 +1,6 @@
 """The plain agent's routes: a rollout from row to reward, whose cookies go where, and how it fails."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -41,6 +42,7 @@ class VerifyRequest(BaseVerifyRequest):
 class Arena(SimpleResourcesServer):
     cookies_seen: list[set[str]] = []  # noqa: RUF012
     rollouts_seen: list[str | None] = []  # noqa: RUF012
+    lingered: int = 0
 
     async def seed_session(self, request: Request, body: SeedRequest, score: Score) -> None:
         self.cookies_seen.append(set(request.cookies))
@@ -55,6 +57,13 @@ class Arena(SimpleResourcesServer):
         self.rollouts_seen.append(current_rollout_id())
         score.points += points
         return score.points
+
+    @tool
+    async def linger(self) -> str:
+        """Take a while."""
+        await asyncio.sleep(0.05)
+        self.lingered += 1
+        return "Here I am."
 
     @tool
     async def explode(self, score: Score) -> str:
@@ -159,11 +168,19 @@ async def test_a_failing_environment_fails_the_rollout_with_its_cause_and_closes
 
 
 async def test_no_call_of_the_turn_is_still_at_work_when_the_session_is_closed(arena):
+    agent = agent_on(arena, reply(call("explode"), call("linger")), "Done.")
+    async with serving(agent):
+        with pytest.raises(EnvironmentFailed, match="explode"):
+            await run(agent)
+        assert (arena.lingered, len(arena.sessions)) == (1, 0)
+
+
+async def test_after_a_failed_call_none_that_shares_its_state_is_made(arena):
     agent = agent_on(arena, reply(call("explode"), call("score", points=1)), "Done.")
     async with serving(agent):
         with pytest.raises(EnvironmentFailed, match="explode"):
             await run(agent)
-        assert (len(arena.rollouts_seen), len(arena.sessions)) == (2, 0)
+        assert len(arena.rollouts_seen) == 1
 
 
 async def test_a_failing_tool_may_be_told_to_the_model_instead(arena):

@@ -45,6 +45,13 @@ class Arena(SimpleResourcesServer):
         return f"{score.points} points"
 
     @tool
+    async def double(self, pause_s: float, score: Score) -> str:
+        """Double the points, after a while."""
+        await asyncio.sleep(pause_s)
+        score.points *= 2
+        return f"{score.points} points"
+
+    @tool
     async def meet(self, name: str) -> str:
         """Wait until two are here."""
         self.waiting += 1
@@ -123,6 +130,12 @@ async def test_the_calls_of_one_turn_run_at_the_same_time_and_are_answered_in_th
     assert [(item.call_id, item.output) for item in answers] == [("first", "first"), ("second", "second")]
 
 
+async def test_calls_that_share_the_rollouts_state_keep_their_order(arena):
+    calls = [call("score", points=3), call("double", pause_s=0.05), call("score", points=1), call("double", pause_s=0)]
+    graded = await run(agent_on(arena, reply(*calls), "Done."))
+    assert outputs(graded) == ["3 points", "6 points", "7 points", "14 points"]
+
+
 @pytest.mark.parametrize("steps", [1, 3])
 async def test_the_conversation_ends_after_max_steps_with_the_last_calls_answered(arena, steps):
     agent = agent_on(arena, call("score", points=1), max_steps=steps)
@@ -190,7 +203,7 @@ async def test_a_bare_text_is_the_users_first_message(arena):
 async def test_a_row_without_tools_gets_the_servers(arena):
     agent = agent_on(arena, "Done.")
     await run(agent)
-    assert [each["name"] for each in asked(agent)[0]["tools"]] == ["score", "meet", "refuse"]
+    assert [each["name"] for each in asked(agent)[0]["tools"]] == ["score", "double", "meet", "refuse"]
 
 
 async def test_a_row_with_tools_keeps_its_own(arena):
@@ -233,7 +246,7 @@ FORBIDDEN = [
 @pytest.mark.parametrize("name", FORBIDDEN)
 async def test_a_name_that_the_request_does_not_list_reaches_no_route(arena, name):
     graded = await run(agent_on(arena, call(name), "Done."))
-    assert outputs(graded) == [f"Unknown tool {name!r}. The tools are: score, meet, refuse."]
+    assert outputs(graded) == [f"Unknown tool {name!r}. The tools are: score, double, meet, refuse."]
     assert arena.reached == ["seed_session", "verify"]
     assert graded.reward == 0.0
 
