@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from pydantic import ValidationError
 
 from nemo_gym import config
 from nemo_gym.http.client import ServerClient
 from nemo_gym.jsonl import read_rows
 from nemo_gym.launcher import launch
+from nemo_gym.servers.arguments import WrongArguments
 from nemo_gym.servers.binding import Handler
 from nemo_gym.testing import call, make_server, reply
 from resources_servers.example_multi_step.app import MultiStepServer
@@ -209,10 +209,10 @@ async def reward_of_methods(case: Case) -> float:
     items = [item for turn in case.script for item in turn]
     for item in items:
         try:
-            arguments = tools[item["call"]].arguments.model_validate_json(item["arguments"])
-        except (KeyError, ValidationError):
+            arguments = tools[item["call"]].arguments.read(json.loads(item["arguments"]))
+        except (KeyError, ValueError, WrongArguments):
             continue
-        await called(tools[item["call"]].handler.method, **arguments.model_dump(by_alias=True))
+        await called(tools[item["call"]].handler.method, **arguments)
     said = [
         item["text"] if "text" in item else call(item["call"]).model_copy(update={"arguments": item["arguments"]})
         for item in items
