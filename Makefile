@@ -21,16 +21,16 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/mypy
 
 $(VENV)/.installed: requirements.lock pyproject.toml | $(BIN)/python
-	$(call install,-r requirements.lock)
-	touch $@
+	@$(call install,-r requirements.lock)
+	@touch $@
 
 $(VENV)/.installed-dev: requirements.lock requirements-dev.lock pyproject.toml | $(BIN)/python
-	$(call install,-r requirements.lock -r requirements-dev.lock)
-	touch $@ $(VENV)/.installed
+	@$(call install,-r requirements.lock -r requirements-dev.lock)
+	@touch $@ $(VENV)/.installed
 
 $(BIN)/python:
-	$(PYTHON) -c 'import sys; sys.exit(f"nemo_gym needs Python 3.11 or newer, and {sys.executable} is {sys.version.split()[0]}: make PYTHON=python3.11 …") if sys.version_info < (3, 11) else None'
-	$(if $(UV),$(UV) venv --quiet --python $(PYTHON) $(VENV),$(PYTHON) -m venv $(VENV))
+	@$(PYTHON) -c 'import sys; sys.exit(f"nemo_gym needs Python 3.11 or newer, and {sys.executable} is {sys.version.split()[0]}: make PYTHON=python3.11 …") if sys.version_info < (3, 11) else None'
+	@$(if $(UV),$(UV) venv --quiet --python $(PYTHON) $(VENV),$(PYTHON) -m venv $(VENV))
 
 # The project itself is installed without its dependencies: the lock has them all, its build backend too.
 ifdef UV

@@ -157,6 +157,8 @@ def _report(files: RunFiles, summary: Summary, metrics: list[dict[str, Any]] | N
         console.print(tables.key_metrics(metrics))
         console.print()
     running.say(tables.summary_line(summary))
+    for line in tables.failure_lines(summary):
+        running.say(line)
     running.say(f"rollouts: {files.results}")
     if summary.failed:
         running.say(f"failures: {files.failures}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from nemo_gym.schemas.rollout import AGENT_REF_KEY
+from nemo_gym.schemas.rollout import AGENT_REF_KEY, FAILURE_MESSAGE_KEY
 
 
 class Outcome(StrEnum):
@@ -43,6 +43,8 @@ class Summary:
     scored: int = 0
     unresolved: int = 0
     failed_by_cause: Counter[str] = field(default_factory=Counter)
+    first_messages: dict[str, str] = field(default_factory=dict)
+    """Of each cause, what the first failure of this run said."""
     reward_sum: float = 0.0
     kept: int = 0
     """How many of the scored were there already when the run began."""
@@ -69,7 +71,9 @@ class Summary:
             self.scored += 1
             self.reward_sum += record.reward or 0.0
         elif record.outcome is Outcome.FAILED:
-            self.failed_by_cause[record.cause or "rollout_failed"] += 1
+            cause = record.cause or "rollout_failed"
+            self.failed_by_cause[cause] += 1
+            self.first_messages.setdefault(cause, str(record.row.get(FAILURE_MESSAGE_KEY, "")))
         else:
             self.unresolved += 1
 

@@ -20,6 +20,7 @@ from nemo_gym.config.settings import BaseServerConfig
 from nemo_gym.http.client import ServerClient
 from nemo_gym.http.correlation import rollout_context
 from nemo_gym.schemas.rollout import ROLLOUT_HEADER, ROLLOUT_ID_PATTERN
+from nemo_gym.servers.faults import ROLLOUT_ID_SCOPE_KEY
 from nemo_gym.servers.sessions import SessionMiddleware
 
 logger = logging.getLogger(__name__)
@@ -136,7 +137,7 @@ class RolloutContextMiddleware:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        rollout_id = _from_prefix(scope) or _from_header(scope)
+        rollout_id = scope[ROLLOUT_ID_SCOPE_KEY] = _from_prefix(scope) or _from_header(scope)
         with rollout_context(rollout_id):
             await self.app(scope, receive, send)
 

@@ -7,11 +7,13 @@ import logging
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nemo_gym.errors import RolloutError, ServerCallError
-from nemo_gym.http.correlation import current_rollout_id
 from nemo_gym.http.problems import MEDIA_TYPE, Problem, problem_of_body, readable
 from nemo_gym.servers.sessions import SET_COOKIE_SCOPE_KEY
 
 logger = logging.getLogger(__name__)
+
+ROLLOUT_ID_SCOPE_KEY = "nemo_gym_rollout_id"
+"""Where an inner layer leaves the rollout's id for this one, which stands outside of its context."""
 
 
 class FaultMiddleware:
@@ -38,22 +40,23 @@ class FaultMiddleware:
         except Exception as error:
             if has_started:
                 raise
-            problem = Problem.of_error(self._failure(error, scope["path"]))
+            problem = Problem.of_error(self._failure(error, scope))
             headers = [(b"content-type", MEDIA_TYPE.encode())]
             if SET_COOKIE_SCOPE_KEY in scope:
                 headers.append((b"set-cookie", scope[SET_COOKIE_SCOPE_KEY]().encode("latin-1")))
             await send({"type": "http.response.start", "status": problem.status, "headers": headers})
             await send({"type": "http.response.body", "body": problem.model_dump_json().encode()})
 
-    def _failure(self, error: Exception, path: str) -> RolloutError:
+    def _failure(self, error: Exception, scope: Scope) -> RolloutError:
+        path, rollout_id = scope["path"], scope.get(ROLLOUT_ID_SCOPE_KEY)
         if isinstance(error, RolloutError):
             error.server = error.server or self.server
-            logger.warning("%s failed (rollout %s): %s", path, current_rollout_id(), error)
+            logger.warning("%s failed (rollout %s): %s", path, rollout_id, error)
             return error
         if isinstance(error, ServerCallError):
             told = problem_of_body(getattr(error, "response_content", b""))
-            logger.warning("%s failed (rollout %s): %s", path, current_rollout_id(), error)
+            logger.warning("%s failed (rollout %s): %s", path, rollout_id, error)
             return told.to_error() if told else self.otherwise(str(error), server=self.server)
-        logger.exception("%s failed (rollout %s)", path, current_rollout_id(), exc_info=error)
+        logger.exception("%s failed (rollout %s)", path, rollout_id, exc_info=error)
         raised = readable(f"{type(error).__name__}: {error}".encode("utf-8", "replace"))
         return self.otherwise(f"{self.server}: {path} raised {raised}; its log has the traceback", server=self.server)

@@ -170,7 +170,7 @@ def test_a_bug_counts_as_the_failure_of_the_servers_tier(otherwise):
 def test_a_bugs_traceback_is_in_the_log(client, caplog):
     with caplog.at_level(logging.ERROR):
         client.post("/fail", json={"how": "bug"}, headers={"x-nemo-gym-rollout": "r-1"})
-    assert "/fail failed" in caplog.text
+    assert "/fail failed (rollout r-1)" in caplog.text
     assert "Traceback" in caplog.text
     assert "in fail" in caplog.text
 

@@ -1,0 +1,54 @@
+"""What a person reads at the end of a run."""
+
+import io
+
+from rich.console import Console
+
+from nemo_gym.cli import tables
+from nemo_gym.rollouts.outcome import Outcome, Record, Summary
+
+
+def summary_of(*records: Record, planned: int | None = None) -> Summary:
+    summary = Summary(planned=len(records) if planned is None else planned)
+    for record in records:
+        summary.count(record)
+    summary.close()
+    return summary
+
+
+def failure(cause: str, message: str) -> Record:
+    return Record(Outcome.FAILED, {"_ng_failure_message": message}, cause=cause)
+
+
+def test_all_that_was_planned_is_accounted_for() -> None:
+    scored = Record(Outcome.SCORED, {}, reward=1.0)
+    summary = summary_of(scored, scored, failure("model_failed", "m"), failure("timeout", "t"), planned=6)
+    assert tables.summary_line(summary) == (
+        "6 planned = 2 scored + 2 failed (1 model_failed, 1 timeout) + 2 unresolved"
+    )
+
+
+def test_of_each_cause_the_first_message_is_told() -> None:
+    summary = summary_of(
+        failure("model_failed", "no answer"), failure("model_failed", "later"), failure("timeout", "")
+    )
+    assert tables.failure_lines(summary) == [
+        "  2 model_failed, the first: no answer",
+        "  1 timeout, the first: no message",
+    ]
+
+
+def test_the_mean_reward_leads_the_table_and_each_agent_has_a_column() -> None:
+    metrics = [
+        {"agent_ref": {"name": "a"}, "agent_metrics": {"mean/reward": 0.25}, "key_metrics": {"pass@4/accuracy": 50.0}},
+        {"agent_ref": {"name": "b"}, "agent_metrics": {"mean/reward": 1}, "key_metrics": {"mean/tokens": 12345}},
+    ]
+    page = io.StringIO()
+    Console(file=page, width=100).print(tables.key_metrics(metrics))
+    lines = [line.split() for line in page.getvalue().splitlines()[1:]]
+    assert lines == [
+        ["metric", "a", "b"],
+        ["mean/reward", "0.25", "1"],
+        ["mean/tokens", "–", "12,345"],
+        ["pass@4/accuracy", "50", "–"],
+    ]
