@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import itertools
+import socket
 from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -21,6 +22,7 @@ from typing import Any, TypeVar
 
 import httpx
 import orjson
+import uvicorn
 import yaml
 from fastapi import FastAPI
 from omegaconf import OmegaConf
@@ -125,16 +127,18 @@ class FakeClient(ServerClient):
 
 
 def make_server(
-    cls: type[ServerT], *, model: FakeModel | None = None, servers: Iterable[SimpleServer] = (), **settings: Any
+    cls: type[ServerT], *, model: FakeModel | str | None = None, servers: Iterable[SimpleServer] = (), **settings: Any
 ) -> ServerT:
     """A server as its folder's own config describes it; `settings` replace single keys of the block.
 
-    It reaches `servers` by their names, and `model` by any other. Raises `DataError` where the folder has no config
-    with a block for it and `settings` do not suffice.
+    It reaches `servers` by their names, and `model` by any other (a text is no model, but the setting of that name).
+    Raises `DataError` where the folder has no config with a block for it and `settings` do not suffice.
     """
     folder = Path(inspect.getfile(cls)).parent
     name, block = _block_of(folder)
     client = FakeClient(head_server_config=BaseServerConfig(**TEST_ADDRESS), global_config_dict=OmegaConf.create({}))
+    if isinstance(model, str):
+        settings["model"], model = model, None
     client._connections.model = model
     client._servers = {_name_of(server): server for server in servers}
     kind = cls.model_fields["config"].annotation
@@ -230,10 +234,27 @@ async def serving(server: SimpleServer) -> AsyncIterator[httpx.AsyncClient]:
 
 
 @asynccontextmanager
+async def on_a_port(server: SimpleServer) -> AsyncIterator[str]:
+    """The address of a server that answers over real HTTP, failures included, as its own process would."""
+    async with _started(server) as app:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            # The app has been started already, together with the servers that it calls.
+            config = uvicorn.Config(app, lifespan="off", log_config=None, timeout_graceful_shutdown=1)
+            process = uvicorn.Server(config)
+            task = asyncio.create_task(process.serve(sockets=[listener]))
+            try:
+                yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+            finally:
+                process.should_exit = True
+                await task
+
+
+@asynccontextmanager
 async def _started(server: SimpleServer) -> AsyncIterator[FastAPI]:
     client = server.server_client
     if not isinstance(client, FakeClient):
         app = server.setup_webserver()
+        app.add_middleware(_ToldFaults, server=_name_of(server), otherwise=_failure_of(server))
         async with app.router.lifespan_context(app):
             yield app
         return

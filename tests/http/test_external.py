@@ -11,7 +11,6 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
 
-import httpx
 import pytest
 
 from nemo_gym.errors import EndpointError
@@ -21,22 +20,6 @@ from nemo_gym.http.external import RetryPolicy, external_session, seconds_of_ret
 ENDPOINT = Path(__file__).parents[1] / "endpoint" / "server.py"
 KEY = "sk-very-secret-1234"
 HELLO = [{"role": "user", "content": "Hello"}]
-
-
-@pytest.fixture(scope="module")
-def endpoint():
-    with subprocess.Popen(
-        [sys.executable, ENDPOINT, "--port", "0"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        yield f"http://127.0.0.1:{process.stdout.readline().strip()}"
-        process.stdin.close()
-
-
-@pytest.fixture
-def seen(endpoint):
-    """The requests that reached the endpoint during this test."""
-    httpx.delete(f"{endpoint}/seen")
-    return lambda: httpx.get(f"{endpoint}/seen").json()
 
 
 @pytest.fixture

@@ -1,15 +1,12 @@
 """The routes of a model server, over real HTTP: strict and lenient requests, whole answers and streams."""
 
-import asyncio
 import json
-import socket
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
 import httpx
 import openai
 import pytest
-import uvicorn
 from fastapi import Body, HTTPException, Request
 from omegaconf import DictConfig
 from openai.types.responses import Response as OpenAIResponse
@@ -27,8 +24,7 @@ from nemo_gym import (
     ServerClient,
     SimpleResponsesAPIModel,
 )
-from nemo_gym.servers.faults import FaultMiddleware
-from nemo_gym.testing import call, reply
+from nemo_gym.testing import call, on_a_port, reply
 
 HELLO = [{"role": "user", "content": "Hello"}]
 GREETING = {"model": "m", "max_tokens": 64, "messages": HELLO}
@@ -76,25 +72,10 @@ def server_of(kind, answer):
 
 
 @asynccontextmanager
-async def served(server):
-    """The server's address, on a port of its own, until the block ends."""
-    app = server.setup_webserver()
-    app.add_middleware(FaultMiddleware, server="policy_model", otherwise=ModelFailed)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        process = uvicorn.Server(uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=1))
-        task = asyncio.create_task(process.serve(sockets=[listener]))
-        try:
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        finally:
-            process.should_exit = True
-            await task
-
-
-@asynccontextmanager
 async def openai_client(server):
     """The openai package's client of the server."""
     async with (
-        served(server) as url,
+        on_a_port(server) as url,
         openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="dummy_key", max_retries=0) as client,
     ):
         yield client
@@ -102,7 +83,7 @@ async def openai_client(server):
 
 @asynccontextmanager
 async def http_client(server):
-    async with served(server) as url, httpx.AsyncClient(base_url=url) as client:
+    async with on_a_port(server) as url, httpx.AsyncClient(base_url=url) as client:
         yield client
 
 

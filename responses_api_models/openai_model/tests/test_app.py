@@ -1,75 +1,40 @@
 """The forwarding server, over real HTTP in front of a real endpoint."""
 
-import asyncio
 import re
-import socket
-import subprocess
-import sys
 from contextlib import asynccontextmanager
-from pathlib import Path
 
-import httpx
 import openai
 import pytest
-import uvicorn
-from omegaconf import DictConfig
 from openai.types.chat import ChatCompletion
 from openai.types.responses import Response
 
-from nemo_gym import BaseServerConfig, ModelFailed, ServerClient
-from nemo_gym.servers.faults import FaultMiddleware
-from responses_api_models.openai_model.app import OpenAIModel, OpenAIModelConfig
+from nemo_gym.testing import make_server, on_a_port
+from responses_api_models.openai_model.app import OpenAIModel
 
-ENDPOINT = Path(__file__).parents[3] / "tests" / "endpoint" / "server.py"
 HELLO = [{"role": "user", "content": "Hello"}]
 TOOL = {"type": "function", "name": "get_weather", "parameters": {"type": "object"}, "strict": None}
-
-
-@pytest.fixture(scope="module")
-def endpoint():
-    with subprocess.Popen(
-        [sys.executable, ENDPOINT, "--port", "0"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        yield f"http://127.0.0.1:{process.stdout.readline().strip()}"
-        process.stdin.close()
-
-
-@pytest.fixture
-def seen(endpoint):
-    """The bodies that reached the endpoint during this test."""
-    httpx.delete(f"{endpoint}/seen")
-    return lambda: [request["body"] for request in httpx.get(f"{endpoint}/seen").json()]
 
 
 @asynccontextmanager
 async def policy(endpoint, model="echo", **settings):
     """The openai package's client of a server in front of the endpoint, on a port of its own."""
-    config = OpenAIModelConfig(
-        host="127.0.0.1",
-        port=0,
-        entrypoint="app.py",
-        name="policy_model",
-        openai_base_url=f"{endpoint}/v1",
-        openai_api_key="sk-very-secret",
-        openai_model=model,
+    settings = {
+        "openai_base_url": f"{endpoint}/v1",
+        "openai_api_key": "sk-very-secret",
+        "openai_model": model,
         **settings,
-    )
-    head = BaseServerConfig(host="127.0.0.1", port=0)
-    server = OpenAIModel(
-        config=config, server_client=ServerClient(head_server_config=head, global_config_dict=DictConfig({}))
-    )
-    app = server.setup_webserver()
-    app.add_middleware(FaultMiddleware, server="policy_model", otherwise=ModelFailed)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        process = uvicorn.Server(uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=1))
-        task = asyncio.create_task(process.serve(sockets=[listener]))
-        url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
-        try:
-            async with openai.AsyncOpenAI(base_url=url, api_key="none", max_retries=0) as client:
-                yield client
-        finally:
-            process.should_exit = True
-            await task
+    }
+    async with (
+        on_a_port(make_server(OpenAIModel, **settings)) as url,
+        openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as client,
+    ):
+        yield client
+
+
+@pytest.fixture
+def bodies(seen):
+    """The bodies that reached the endpoint during this test."""
+    return lambda: [request["body"] for request in seen()]
 
 
 async def test_a_response_comes_back_as_the_endpoint_wrote_it(endpoint):
@@ -95,25 +60,25 @@ async def test_a_completion_comes_back(endpoint):
     assert completion.choices[0].message.content == "echo: Hello"
 
 
-async def test_only_what_was_asked_for_is_sent_and_the_settings_override_it(endpoint, seen):
+async def test_only_what_was_asked_for_is_sent_and_the_settings_override_it(endpoint, bodies):
     async with policy(endpoint, extra_body={"temperature": 0.2, "top_k": 5}) as client:
         await client.responses.create(model="ignored", input=HELLO, temperature=1.0, stream=False)
         await client.chat.completions.create(model="ignored", messages=HELLO, temperature=1.0, stream=False)
     sent = {"model": "echo", "temperature": 0.2, "top_k": 5}
-    assert seen() == [
+    assert bodies() == [
         {**sent, "input": [{"role": "user", "content": "Hello", "type": "message"}]},
         {**sent, "messages": HELLO},
     ]
 
 
-async def test_the_items_of_an_answer_can_be_sent_back(endpoint, seen):
+async def test_the_items_of_an_answer_can_be_sent_back(endpoint, bodies):
     async with policy(endpoint, "tool-call") as client:
         first = await client.responses.create(model="ignored", input=HELLO)
         answer = {"type": "function_call_output", "call_id": "call_1", "output": "cold"}
         # What the openai client itself sends is what it got, without the fields that nobody set.
         again = [*HELLO, *(item.to_dict() for item in first.output), answer]
         await client.responses.create(model="ignored", input=again)
-    reasoning, call, output = seen()[1]["input"][1:]
+    reasoning, call, output = bodies()[1]["input"][1:]
     assert reasoning == {"type": "reasoning", "id": "rs_1", "summary": []}
     assert (call["type"], call["call_id"], call["name"]) == ("function_call", "call_1", "get_weather")
     assert output == answer
@@ -142,7 +107,7 @@ async def test_a_failure_of_the_endpoint_is_a_failure_of_the_model(endpoint, mod
         assert "sk-very-secret" not in caught.value.response.text
 
 
-async def test_an_endpoint_that_is_busy_for_a_moment_is_not_noticed(endpoint, seen):
+async def test_an_endpoint_that_is_busy_for_a_moment_is_not_noticed(endpoint, bodies):
     async with policy(endpoint, "flaky:429:1:openai") as client:
         assert (await client.responses.create(model="ignored", input="Hello")).output_text == "echo: Hello"
-    assert len(seen()) == 2
+    assert len(bodies()) == 2

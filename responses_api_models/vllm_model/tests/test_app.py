@@ -1,75 +1,31 @@
 """The server of Chat Completions endpoints, over real HTTP in front of a real endpoint."""
 
-import asyncio
 import json
 import re
-import socket
-import subprocess
-import sys
 from contextlib import asynccontextmanager, contextmanager
-from pathlib import Path
 
 import httpx
 import openai
 import pytest
-import uvicorn
-from omegaconf import DictConfig
 from openai.types.chat import ChatCompletion
 from openai.types.responses import Response
 
-from nemo_gym import BaseServerConfig, ModelFailed, ServerClient
-from nemo_gym.servers.faults import FaultMiddleware
+from nemo_gym.testing import make_server, on_a_port
 from responses_api_models.vllm_model.app import VLLMModel, VLLMModelConfig
 
-ENDPOINT = Path(__file__).parents[3] / "tests" / "endpoint" / "server.py"
 HELLO = [{"role": "user", "content": "Hello"}]
 TOOL = {"type": "function", "name": "get_weather", "parameters": {"type": "object"}, "strict": None}
 
 
-@asynccontextmanager
-async def endpoint_process():
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, ENDPOINT, "--port", "0", stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    yield f"http://127.0.0.1:{int(await process.stdout.readline())}"
-    process.stdin.close()
-    await process.wait()
-
-
-@pytest.fixture(scope="module")
-def endpoint():
-    with subprocess.Popen(
-        [sys.executable, ENDPOINT, "--port", "0"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        yield f"http://127.0.0.1:{process.stdout.readline().strip()}"
-        process.stdin.close()
-
-
 @pytest.fixture
-def seen(endpoint):
+def bodies(seen):
     """The bodies that reached the endpoint during this test."""
-    httpx.delete(f"{endpoint}/seen")
-    return lambda: [request["body"] for request in httpx.get(f"{endpoint}/seen").json()]
+    return lambda: [request["body"] for request in seen()]
 
 
-@asynccontextmanager
-async def served(**settings):
+def served(**settings):
     """The address of a server with these settings, on a port of its own, until the block ends."""
-    config = VLLMModelConfig(host="127.0.0.1", port=0, entrypoint="app.py", name="policy_model", **settings)
-    head = BaseServerConfig(host="127.0.0.1", port=0)
-    server = VLLMModel(
-        config=config, server_client=ServerClient(head_server_config=head, global_config_dict=DictConfig({}))
-    )
-    app = server.setup_webserver()
-    app.add_middleware(FaultMiddleware, server="policy_model", otherwise=ModelFailed)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        process = uvicorn.Server(uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=1))
-        task = asyncio.create_task(process.serve(sockets=[listener]))
-        try:
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        finally:
-            process.should_exit = True
-            await task
+    return on_a_port(make_server(VLLMModel, **settings))
 
 
 @asynccontextmanager
@@ -171,36 +127,36 @@ async def test_a_failure_of_the_endpoint_is_a_failure_of_the_model(endpoint, mod
             await call(endpoint, model)
 
 
-async def test_a_tool_that_only_other_endpoints_have_is_told(endpoint, seen):
+async def test_a_tool_that_only_other_endpoints_have_is_told(endpoint, bodies):
     with model_fails("web_search"):
         await respond(endpoint, "echo", asked={"tools": [{"type": "web_search"}]})
-    assert seen() == []
+    assert bodies() == []
 
 
-async def test_an_endpoint_that_is_busy_for_a_moment_is_not_noticed(endpoint, seen):
+async def test_an_endpoint_that_is_busy_for_a_moment_is_not_noticed(endpoint, bodies):
     assert (await respond(endpoint, "flaky:429:1:vllm")).output_text == "echo: Hello"
-    assert len(seen()) == 2
+    assert len(bodies()) == 2
 
 
-async def test_reasoning_is_sent_back_and_shown_in_completions(endpoint, seen):
+async def test_reasoning_is_sent_back_and_shown_in_completions(endpoint, bodies):
     async with policy(endpoint, "reasoning") as client:
         first = await client.responses.create(model="m", input="Hello")
         again = [{"role": "user", "content": "Hello"}, *(item.model_dump() for item in first.output)]
         await client.responses.create(model="m", input=[*again, {"role": "user", "content": "Sure?"}])
         completion = await client.chat.completions.create(model="m", messages=HELLO)
     wrapped = "<think>Six times seven.</think>42"
-    assert seen()[1]["messages"][1] == {"role": "assistant", "content": wrapped}
+    assert bodies()[1]["messages"][1] == {"role": "assistant", "content": wrapped}
     assert completion.choices[0].message.content == wrapped
 
 
-async def test_reasoning_stays_apart_where_there_is_no_parser(endpoint, seen):
+async def test_reasoning_stays_apart_where_there_is_no_parser(endpoint, bodies):
     async with policy(endpoint, "reasoning", uses_reasoning_parser=False) as client:
         completion = await client.chat.completions.create(model="m", messages=HELLO)
     assert completion.choices[0].message.content == "42"
     assert completion.choices[0].message.reasoning == "Six times seven."
 
 
-async def test_settings_are_merged_the_most_specific_last(endpoint, seen):
+async def test_settings_are_merged_the_most_specific_last(endpoint, bodies):
     metadata = {
         "extra_body": json.dumps({"top_k": 7, "chat_template_kwargs": {"c": 3}}),
         "chat_template_kwargs": json.dumps({"d": 4}),
@@ -213,7 +169,7 @@ async def test_settings_are_merged_the_most_specific_last(endpoint, seen):
         extra_body={"temperature": 0.6, "top_k": 20, "chat_template_kwargs": {"b": 2, "a": 0}},
         chat_template_kwargs={"a": 1},
     )
-    assert seen() == [
+    assert bodies() == [
         {
             "model": "echo",
             "messages": HELLO,
@@ -233,25 +189,24 @@ async def test_settings_that_cannot_be_read_are_told(endpoint, value):
 
 
 @pytest.mark.parametrize(("replace", "role"), [(True, "system"), (False, "developer")])
-async def test_the_developer_becomes_the_system_where_the_engine_knows_only_that(endpoint, seen, replace, role):
+async def test_the_developer_becomes_the_system_where_the_engine_knows_only_that(endpoint, bodies, replace, role):
     asked = {"input": [{"role": "developer", "content": "Be brief."}, *HELLO]}
     await respond(endpoint, "echo", asked=asked, replace_developer_role_with_system=replace)
-    assert [message["role"] for message in seen()[0]["messages"]] == [role, "user"]
+    assert [message["role"] for message in bodies()[0]["messages"]] == [role, "user"]
 
 
 # Several endpoints
 
 
-async def test_a_session_stays_with_one_of_several_endpoints():
-    async with endpoint_process() as one, endpoint_process() as other:
-        urls = [f"{one}/v1", f"{other}/v1"]
-        async with served(base_url=urls, api_key="k", model="echo") as url:
-            for _ in range(24):
-                async with httpx.AsyncClient(base_url=url) as session:
-                    for _ in range(3):
-                        (await session.post("/v1/responses", json={"input": "Hello"})).raise_for_status()
-        async with httpx.AsyncClient() as client:
-            counts = [len((await client.get(f"{address}/seen")).json()) for address in (one, other)]
+async def test_a_session_stays_with_one_of_several_endpoints(endpoint, another_endpoint, seen):
+    urls = [f"{endpoint}/v1", f"{another_endpoint}/v1"]
+    async with served(base_url=urls, api_key="k", model="echo") as url:
+        for _ in range(24):
+            async with httpx.AsyncClient(base_url=url) as session:
+                for _ in range(3):
+                    (await session.post("/v1/responses", json={"input": "Hello"})).raise_for_status()
+    async with httpx.AsyncClient() as client:
+        counts = [len((await client.get(f"{address}/seen")).json()) for address in (endpoint, another_endpoint)]
     assert sum(counts) == 72
     # Each session's three calls went to one side. That no session went to one of them has a chance of 1 in 8 million.
     assert [count % 3 for count in counts] == [0, 0]
@@ -274,7 +229,7 @@ def test_the_key_is_in_no_message():
 # Tokens
 
 
-async def test_tokens_stand_on_the_last_item_and_the_next_turn_sends_them_back(endpoint, seen):
+async def test_tokens_stand_on_the_last_item_and_the_next_turn_sends_them_back(endpoint, bodies):
     async with policy(endpoint, return_token_id_information=True) as client:
         first = await client.responses.create(model="m", input="Hi")
         last = first.output[-1]
@@ -283,12 +238,12 @@ async def test_tokens_stand_on_the_last_item_and_the_next_turn_sends_them_back(e
         assert last.generation_log_probs == [-0.5] * len("echo: Hi")
         again = [{"role": "user", "content": "Hi"}, last.model_dump(), {"role": "user", "content": "Go on"}]
         await client.responses.create(model="m", input=again)
-    assert {name: seen()[0][name] for name in ("logprobs", "return_tokens_as_token_ids", "return_token_ids")} == {
+    assert {name: bodies()[0][name] for name in ("logprobs", "return_tokens_as_token_ids", "return_token_ids")} == {
         "logprobs": True,
         "return_tokens_as_token_ids": True,
         "return_token_ids": True,
     }
-    assert seen()[1]["messages"][1] == {
+    assert bodies()[1]["messages"][1] == {
         "role": "assistant",
         "content": "echo: Hi",
         "prompt_token_ids": last.prompt_token_ids,
@@ -303,12 +258,12 @@ async def test_tokens_that_the_message_already_carries_are_taken(endpoint):
     assert (last.prompt_token_ids, last.generation_token_ids, last.generation_log_probs) == ([1], [2, 3], [-1.0, -2.0])
 
 
-async def test_an_older_engine_is_asked_for_the_prompts_tokens(endpoint, seen):
+async def test_an_older_engine_is_asked_for_the_prompts_tokens(endpoint, bodies):
     # The endpoint answers `return_token_ids` only under the name "echo".
     response = await respond(endpoint, "older", return_token_id_information=True)
     assert response.output[-1].prompt_token_ids == [ord(char) for char in "Hello"]
     assert response.output[-1].generation_token_ids == [ord(char) for char in "echo: Hello"]
-    assert seen()[1] == {"model": "older", "messages": HELLO}
+    assert bodies()[1] == {"model": "older", "messages": HELLO}
 
 
 async def test_tokens_travel_in_completions_once(endpoint):
