@@ -180,10 +180,14 @@ class Attempt:
 
     async def call(self, name: str, /, **arguments: Any) -> str:
         """Call a tool and return what the model would be told. Raises `DataError` where there is no such tool."""
-        self.calls.append(call(name, **arguments))
-        answer = await self._client.post(f"/{name}", json=arguments)
+        return await self.send(call(name, **arguments))
+
+    async def send(self, wanted: FunctionToolCall) -> str:
+        """Make a call as a model wrote it; see `call`."""
+        self.calls.append(wanted)
+        answer = await self._client.post(f"/{wanted.name}", content=wanted.arguments)
         if answer.status_code == 405 or (answer.status_code == 404 and answer.text == NO_ROUTE):
-            raise DataError(f"the server has no tool '{name}'")
+            raise DataError(f"the server has no tool '{wanted.name}'")
         return answer.text
 
     async def verify(self, response: Response | None = None, **fields: Any) -> Graded:

@@ -11,7 +11,7 @@ PACKAGE = REPOSITORY / "nemo_gym"
 # Top row first. A part imports parts of any row beneath its own.
 ROWS = [
     {"cli", "scaffold"},
-    {"launcher", "rollouts", "data"},
+    {"launcher", "rollouts", "data", "contract"},
     {"servers", "testing"},
     {"dialects", "grading", "metrics"},
     {"config", "http"},
@@ -21,6 +21,7 @@ ROWS = [
 SIDE_BY_SIDE = {
     ("cli", "scaffold"),
     ("rollouts", "data"),
+    ("contract", "data"),
     ("testing", "servers"),
     ("http", "config"),
     ("jsonl", "errors"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -15,7 +16,14 @@ import orjson
 from nemo_gym import paths
 from nemo_gym.cli import running
 from nemo_gym.cli.options import Options, settings_from
-from nemo_gym.cli.settings import EntrypointSettings, NoSettings, StartSettings, StatusSettings, TestSettings
+from nemo_gym.cli.settings import (
+    CheckSettings,
+    EntrypointSettings,
+    NoSettings,
+    StartSettings,
+    StatusSettings,
+    TestSettings,
+)
 from nemo_gym.errors import DataError
 from nemo_gym.launcher.warm import WarmStarter, is_supported
 
@@ -143,6 +151,32 @@ def test(words: list[str]) -> int:
         check_examples(folder)
         running.say(f"✓ the examples of {settings.entrypoint} are complete")
     return code
+
+
+def check(words: list[str]) -> int:
+    """Check what an environment's folder promises, by acting in it; exit code 1 if a promise is broken."""
+    options = Options(
+        "ng_check",
+        "Check an environment by acting in it: oracle, no-op, odd answers.",
+        CheckSettings,
+        takes_config=False,
+    )
+    from nemo_gym import config
+    from nemo_gym.cli import tables
+    from nemo_gym.contract import check_environment, open_environment, write_examples
+    from nemo_gym.jsonl import read_rows
+
+    line = options.read(words)
+    settings = settings_from(CheckSettings, config.load(line.paths, line.overrides, skip_dotenv=True).plain)
+    with open_environment(_folder_of(settings.entrypoint)) as environment:
+        further = list(read_rows(settings.rows_jsonl_fpath)) if settings.rows_jsonl_fpath else []
+        findings = asyncio.run(check_environment(environment, further))
+        tables.console().print(tables.findings(findings))
+        broken = sum(not finding.is_kept for finding in findings)
+        if settings.write_examples and not broken:
+            running.say(f"{asyncio.run(write_examples(environment))} example rollouts written")
+    running.say(f"{settings.entrypoint}: {len(findings) - broken} of {len(findings)} promises kept")
+    return 1 if broken else 0
 
 
 def _folder_of(entrypoint: str) -> Path:

@@ -31,6 +31,7 @@ COMMANDS = (
     Command("env", "status", "ng_status", "env:status", "Show which servers run, and whether they answer"),
     Command("env", "init", "ng_init_resources_server", "env:init", "Write the folder of a new environment"),
     Command("env", "test", "ng_test", "env:test", "Run the tests of one environment"),
+    Command("env", "check", "ng_check", "env:check", "Check an environment by acting in it"),
     Command("env", "resolve", "ng_dump_config", "env:resolve", "Print the merged config, secrets masked"),
     Command("env", "validate", "ng_validate", "env:validate", "Check a config, down to each server's own settings"),
     Command("eval", "run", "ng_e2e_collect_rollouts", "rollouts:run", "Start servers, collect rollouts, stop them"),

@@ -40,6 +40,15 @@ class TestSettings(EntrypointSettings):
     """Also check the example rows, their metrics and their rollouts."""
 
 
+class CheckSettings(EntrypointSettings):
+    """Parameters of `ng_check`."""
+
+    rows_jsonl_fpath: Path | None = None
+    """Further rows that the oracle has to solve, beside the examples."""
+    write_examples: bool = False
+    """Also write example_rollouts.jsonl, played by the oracle, and example_metrics.json."""
+
+
 class StatusSettings(CommandSettings):
     """Parameters of `ng_status`."""
 

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from nemo_gym.config.process import ServerInstance
 from nemo_gym.rollouts.outcome import Summary
+
+if TYPE_CHECKING:
+    # Acting in an environment takes imports that no other table needs.
+    from nemo_gym.contract import Finding
 
 PIPED_WIDTH = 200
 REWARD = "mean/reward"
@@ -28,6 +33,17 @@ def instances(rows: Iterable[ServerInstance]) -> Table:
         table.add_column(heading, overflow="fold")
     for row in rows:
         table.add_row(row.config_path, row.server_type, row.name, row.url, str(row.pid))
+    return table
+
+
+def findings(found: Iterable[Finding]) -> Table:
+    """One line per promise of an environment's folder."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("")
+    table.add_column("promise")
+    table.add_column("found", overflow="fold")
+    for finding in found:
+        table.add_row("✓" if finding.is_kept else "✗", finding.promise, Text(finding.detail))
     return table
 
 

@@ -43,7 +43,7 @@ def test_a_command_is_the_same_by_each_of_its_names(shared_workplace, words):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("env", "strat"), "'ng env strat' is no command. Did you mean 'start'? There are: init, "),
+        (("env", "strat"), "'ng env strat' is no command. Did you mean 'start'? There are: check, "),
         (("enb", "start"), "'ng enb' is no command. Did you mean 'env'? There are: "),
         (("eval", "xyz"), "'ng eval xyz' is no command. There are: "),
         (("env", "start", "--ready-timeout", "3"), "unrecognized arguments: --ready-timeout"),

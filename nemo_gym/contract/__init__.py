@@ -1,0 +1,9 @@
+"""What every environment's folder promises, and how it is found out whether it keeps it."""
+
+from __future__ import annotations
+
+from nemo_gym.contract.checks import CHECKS, Finding, check_environment
+from nemo_gym.contract.environment import Environment, open_environment
+from nemo_gym.contract.examples import write_examples
+
+__all__ = ["CHECKS", "Environment", "Finding", "check_environment", "open_environment", "write_examples"]

@@ -1,0 +1,47 @@
+"""Answers that no model should give, and some does: every one of them has to be graded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nemo_gym.schemas.responses import Response
+from nemo_gym.testing import reply
+
+HUGE = 300_000
+"""Characters: more than a model says, so that whatever grows faster than the text is noticed."""
+
+
+def _answer_of(*items: dict[str, Any]) -> Response:
+    return Response.model_validate({**reply().model_dump(), "output": list(items)})
+
+
+def _message_of(*parts: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "message", "id": "message", "role": "assistant", "status": "completed", "content": list(parts)}
+
+
+def odd_answers() -> dict[str, Response]:
+    """The answers, by what is odd about them."""
+    return {
+        "no output": _answer_of(),
+        "a message without parts": _answer_of(_message_of()),
+        "a refusal": _answer_of(_message_of({"type": "refusal", "refusal": "I will not."})),
+        "only thoughts": _answer_of({"type": "reasoning", "id": "thoughts", "summary": []}),
+        "a tool's answer to no call": _answer_of({"type": "function_call_output", "call_id": "none", "output": "{}"}),
+        "an item of a hosted tool": _answer_of({"type": "web_search_call", "id": "search", "status": "completed"}),
+        "an empty text": reply(""),
+        "spaces": reply(" \n\t "),
+        "control characters": reply("\x00\x07\u202e"),
+        "numbers that are none": reply("NaN inf -inf 1e999"),
+        "a huge text": reply("x" * HUGE),
+        "a huge number": reply("9" * HUGE),
+        "boxes without an end": reply(r"\boxed{" * (HUGE // 7)),
+        "brackets without an end": reply("[{" * (HUGE // 2)),
+        "brackets in brackets": reply("[" * (HUGE // 2) + "]" * (HUGE // 2)),
+        "fences and tags": reply("```json\n<think><answer>" * (HUGE // 23)),
+    }
+
+
+ODD_ARGUMENTS = (
+    "", "{", "null", "[]", '"text"', "{}", '{"no_such_argument": 1}', '{"number": 1e999}', "9" * 5000, "[" * HUGE,
+)  # fmt: skip
+"""What a call's arguments should not look like."""

@@ -1,0 +1,255 @@
+"""The promises of an environment's folder, each of them checked by acting in it."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import re
+import statistics
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from pydantic import ValidationError
+
+from nemo_gym.config import explain_input, load
+from nemo_gym.contract.answers import odd_answers
+from nemo_gym.contract.environment import SAMPLE_MODEL, Environment, Oracle, Row, Solution, own_servers
+from nemo_gym.contract.play import Played, act, grade, play
+from nemo_gym.errors import NemoGymError
+from nemo_gym.schemas.responses import ResponseCreateParams
+from nemo_gym.servers.resources import SimpleResourcesServer
+from nemo_gym.testing import rollout
+
+EXAMPLES = 5
+VERIFY_LIMIT_S = 10.0
+"""An answer whose grading takes longer than this, however odd it is, holds up everybody else's."""
+PARALLEL_ROWS = 16
+SHOWN = 3
+PLAIN_REPLY: Solution = ["I am sure that the answer is 42."]
+
+
+class Broken(NemoGymError):
+    """A promise that is not kept; the message says where and how."""
+
+
+class Finding(NamedTuple):
+    """What one check found."""
+
+    promise: str
+    is_kept: bool
+    detail: str
+    """How it was found, or what is broken."""
+
+
+@dataclass
+class Checkup:
+    """One look at an environment: which rows beside the examples, and what grading took so far."""
+
+    environment: Environment
+    rows: Sequence[Row]
+    verify_s: list[float] = field(default_factory=list)
+
+    async def play(self, row: Row, items: Solution, *, judge_agrees: bool = True) -> Played:
+        """Play an attempt on a fresh server, and note what grading took."""
+        played = await play(self.environment.server(judge_agrees=judge_agrees), row, items)
+        self.verify_s.append(played.verify_s)
+        return played
+
+    @property
+    def oracle(self) -> Oracle:
+        """The folder's oracle."""
+        if self.environment.oracle is None:
+            raise Broken("there is no oracle.py with solve(row), the texts and calls of a perfect attempt")
+        return self.environment.oracle
+
+
+Check = Callable[[Checkup], Awaitable[str]]
+
+
+async def _configs_load(checkup: Checkup) -> str:
+    folder = checkup.environment.folder
+    configs = sorted((folder / "configs").glob("*.yaml"))
+    for path in configs:
+        run = load([path, SAMPLE_MODEL], skip_dotenv=True, require_servers=True)
+        agents = {
+            (agent.settings.get("resources_server") or {}).get("name")
+            for agent in run.servers_of("responses_api_agents")
+        }
+        alone = [server.name for server in own_servers(run, folder) if server.name not in agents]
+        if alone:
+            raise Broken(f"{path}: no agent plays in {', '.join(alone)}")
+    return f"{len(configs)} configs"
+
+
+async def _readme_and_tests(checkup: Checkup) -> str:
+    folder = checkup.environment.folder
+    readme = _text_of(folder / "README.md")
+    told = {"the data's licence": "licen", "how it is graded": "reward|earn", "a command": folder.name}
+    for meaning, pattern in told.items():
+        if not re.search(pattern, readme, re.IGNORECASE):
+            raise Broken(f"{folder / 'README.md'}: it does not tell {meaning}")
+    tests = [path for path in (folder / "tests").glob("test_*.py") if "def test_" in _text_of(path)]
+    if not tests:
+        raise Broken(f"{folder / 'tests'}: there is no test")
+    return f"{len(tests)} test files"
+
+
+async def _tools_are_described(checkup: Checkup) -> str:
+    server = checkup.environment.server()
+    tools = server.tools() if isinstance(server, SimpleResourcesServer) else []
+    bare = [tool.name for tool in tools if not tool.description]
+    if bare:
+        raise Broken(f"without a docstring: {', '.join(bare)}")
+    for tool in tools:
+        for name, schema in tool.parameters["properties"].items():
+            if not schema.keys() & {"type", "enum", "const", "anyOf", "oneOf", "allOf", "$ref"}:
+                raise Broken(f"{tool.name}: the argument '{name}' has no type")
+    return f"{len(tools)} tools"
+
+
+async def _rows_are_valid(checkup: Checkup) -> str:
+    environment = checkup.environment
+    if len(environment.rows) != EXAMPLES:
+        raise Broken(f"expected {EXAMPLES} example rows, found {len(environment.rows)}")
+    paths = {getattr(route, "path", "") for route in environment.server().setup_webserver().routes}
+    for number, row in enumerate(checkup.rows, start=1):
+        given = row.get("responses_create_params", {})
+        try:
+            params = ResponseCreateParams.model_validate(given)
+        except ValidationError as error:
+            raise Broken(f"row {number}: {explain_input(error, given, block='responses_create_params')}") from error
+        missing = [tool["name"] for tool in params.tools if f"/{tool.get('name')}" not in paths]
+        if missing:
+            raise Broken(f"row {number} names tools that the server lacks: {', '.join(missing)}")
+    return f"{len(checkup.rows)} rows"
+
+
+async def _oracle_earns_all(checkup: Checkup) -> str:
+    oracle = checkup.oracle
+
+    async def falls_short(number: int, row: Row) -> str | None:
+        earned = (await checkup.play(row, oracle.solve(row))).reward
+        due = oracle.full_reward(row)
+        return None if math.isclose(earned, due) else f"row {number} earned {earned:g} of {due:g}"
+
+    short = await _of_all_rows(checkup.rows, falls_short)
+    if short:
+        raise Broken(_first_of(short))
+    return f"full reward on {len(checkup.rows)} rows"
+
+
+async def _no_op_earns_less(checkup: Checkup) -> str:
+    oracle = checkup.oracle
+
+    async def earns_all(number: int, row: Row) -> str | None:
+        if not oracle.asks_for_something(row):
+            return None
+        earned = (await checkup.play(row, [""], judge_agrees=False)).reward
+        return f"row {number} earned {earned:g} for nothing" if earned >= oracle.full_reward(row) else None
+
+    earning = await _of_all_rows(checkup.rows, earns_all)
+    if earning:
+        raise Broken(_first_of(earning))
+    return f"less on {len(checkup.rows)} rows"
+
+
+async def _same_reward_twice(checkup: Checkup) -> str:
+    for number, row in enumerate(checkup.environment.rows, start=1):
+        for items in (checkup.oracle.solve(row), PLAIN_REPLY):
+            first, second = [(await checkup.play(row, items)).reward for _ in range(2)]
+            if first != second:
+                raise Broken(f"row {number}: the same attempt earned {first:g} and then {second:g}")
+    return "oracle and a plain reply"
+
+
+async def _sessions_are_apart(checkup: Checkup) -> str:
+    rows, oracle = checkup.environment.rows, checkup.oracle
+    server = checkup.environment.server()
+    for number, (row, other) in enumerate(zip(rows, (*rows[1:], rows[0]), strict=True), start=1):
+        async with rollout(server, **row) as first, rollout(server, **other) as second:
+            solution, half = oracle.solve(row), len(oracle.solve(row)) // 2
+            begun = await act(first, solution[:half])
+            disturbed = await grade(second, await act(second, oracle.solve(other)))
+            ended = await act(first, solution[half:])
+            whole = ended.model_copy(update={"output": [*begun.output, *ended.output]})
+            both = (await grade(first, whole)).reward, disturbed.reward
+        if not math.isclose(both[0], oracle.full_reward(row)) or not math.isclose(both[1], oracle.full_reward(other)):
+            raise Broken(f"rows {number} and {number % len(rows) + 1}, played at the same time, earned {both}")
+    return f"{len(rows)} interleaved pairs"
+
+
+async def _odd_answers_are_graded(checkup: Checkup) -> str:
+    server = checkup.environment.server()
+    answers = odd_answers()
+    for name, answer in answers.items():
+        for number, row in enumerate(checkup.environment.rows, start=1):
+            async with rollout(server, **row) as attempt:
+                try:
+                    played = await grade(attempt, answer)
+                except Exception as error:
+                    raise Broken(f"row {number}, {name}: {type(error).__name__}: {error}") from error
+            checkup.verify_s.append(played.verify_s)
+            if not math.isfinite(played.reward):
+                raise Broken(f"row {number}, {name}: the reward is {played.reward}")
+    return f"{len(answers)} kinds"
+
+
+async def _verify_is_quick(checkup: Checkup) -> str:
+    middle, worst = statistics.median(checkup.verify_s), max(checkup.verify_s)
+    if worst > VERIFY_LIMIT_S:
+        raise Broken(f"grading one answer took {worst:.1f} s")
+    return f"{middle * 1000:.1f} ms, {worst * 1000:.0f} ms at worst"
+
+
+CHECKS: dict[str, Check] = {
+    "configs load, each with an agent": _configs_load,
+    "README and tests are there": _readme_and_tests,
+    "tools are described and typed": _tools_are_described,
+    "rows are valid and name existing tools": _rows_are_valid,
+    "the oracle earns the full reward": _oracle_earns_all,
+    "doing nothing earns less": _no_op_earns_less,
+    "the same attempt earns the same again": _same_reward_twice,
+    "two rollouts do not see each other": _sessions_are_apart,
+    "odd answers are graded": _odd_answers_are_graded,
+    "grading is quick": _verify_is_quick,
+}
+
+
+async def check_environment(environment: Environment, rows: Sequence[Row] = ()) -> list[Finding]:
+    """Make every check, over the examples and these further rows; none of them hinders the next."""
+    checkup = Checkup(environment, [*environment.rows, *rows])
+    findings = []
+    for promise, check in CHECKS.items():
+        try:
+            findings.append(Finding(promise, True, await check(checkup)))
+        except NemoGymError as error:
+            findings.append(Finding(promise, False, str(error)))
+        except Exception as error:  # noqa: BLE001 - whatever an author's code raises is a finding, not our end
+            findings.append(Finding(promise, False, f"{type(error).__name__}: {error}"))
+    return findings
+
+
+async def _of_all_rows(rows: Sequence[Row], problem_of: Callable[[int, Row], Awaitable[str | None]]) -> list[str]:
+    """The problems of all rows, in their order; so many rows at once as do not crowd the machine."""
+    gate = asyncio.Semaphore(PARALLEL_ROWS)
+
+    async def gated(number: int, row: Row) -> str | None:
+        async with gate:
+            return await problem_of(number, row)
+
+    found = await asyncio.gather(*(gated(number, row) for number, row in enumerate(rows, start=1)))
+    return [problem for problem in found if problem]
+
+
+def _first_of(problems: list[str]) -> str:
+    more = f"; and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
+    return "; ".join(problems[:SHOWN]) + more
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except OSError as error:
+        raise Broken(f"{path}: {error.strerror}") from error

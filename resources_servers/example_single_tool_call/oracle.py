@@ -1,0 +1,15 @@
+"""A perfect attempt at a weather question."""
+
+from typing import Any
+
+from nemo_gym.testing import call
+
+
+def solve(row: dict[str, Any]) -> list[Any]:
+    """Ask for the weather, then tell it."""
+    return [call("get_weather", city="Oslo"), "It is cold; take a coat."]
+
+
+def asks_for_something(row: dict[str, Any]) -> bool:
+    """Every attempt is rewarded here."""
+    return False

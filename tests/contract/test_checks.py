@@ -1,0 +1,195 @@
+"""Each broken promise of an environment's folder is found, and told by the check that is named for it."""
+
+import asyncio
+from pathlib import Path
+
+import orjson
+import pytest
+
+from nemo_gym.contract import check_environment, open_environment, write_examples
+from nemo_gym.errors import DataError
+from nemo_gym.jsonl import read_rows
+
+APP = '''
+import random
+from nemo_gym import BaseSeedSessionRequest, BaseVerifyRequest, SessionState, SimpleResourcesServer, tool
+
+SHARED = []
+
+
+class Sum(SessionState):
+    total: int = 0
+
+
+class VerifyRequest(BaseVerifyRequest):
+    wanted: int
+
+
+class SumServer(SimpleResourcesServer):
+    @tool
+    async def add(self, number: int, state: Sum) -> int:
+        """Add to the sum."""
+        SHARED.append(number)
+        state.total += number
+        return state.total
+
+    async def verify(self, body: VerifyRequest, state: Sum) -> float:
+        return float(state.total == body.wanted)
+'''
+ORACLE = """
+from nemo_gym.testing import call
+
+def solve(row):
+    return [call("add", number=row["wanted"] - 1), call("add", number=1), "Done."]
+"""
+CONFIG = """
+sums:
+  resources_servers:
+    sums: {entrypoint: app.py}
+sums_simple_agent:
+  responses_api_agents:
+    simple_agent:
+      entrypoint: app.py
+      resources_server: {type: resources_servers, name: sums}
+      model_server: {type: responses_api_models, name: policy_model}
+      datasets:
+        - {name: example, type: example, jsonl_fpath: resources_servers/sums/data/example.jsonl}
+"""
+README = """# sums
+
+The reward is 1 for the right sum. Licence of the data: our own.
+
+    ng_test +entrypoint=resources_servers/sums
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """An environment that keeps all promises, in a working folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    made = tmp_path / "resources_servers" / "sums"
+    rows = [{"responses_create_params": {"input": f"Bring the sum to {n}."}, "wanted": n} for n in range(2, 7)]
+    files = {
+        "app.py": APP,
+        "oracle.py": ORACLE,
+        "README.md": README,
+        "configs/sums.yaml": CONFIG,
+        "tests/test_app.py": "def test_nothing():\n    assert True\n",
+        "data/example.jsonl": b"\n".join(orjson.dumps(row) for row in rows).decode(),
+    }
+    for name, text in files.items():
+        path = made / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
+    return made
+
+
+def broken_promises(folder: Path) -> dict[str, str]:
+    with open_environment(folder) as environment:
+        findings = asyncio.run(check_environment(environment))
+    return {finding.promise: finding.detail for finding in findings if not finding.is_kept}
+
+
+def change(path: Path, old: str, new: str) -> None:
+    text = path.read_text("utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new), "utf-8")
+
+
+def test_a_sound_environment_keeps_all_promises(folder):
+    assert broken_promises(folder) == {}
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "promise", "detail"),
+    [
+        ("oracle.py", "number=1)", "number=2)", "the oracle earns the full reward", "row 1 earned 0 of 1"),
+        (
+            "app.py",
+            "float(state.total == body.wanted)",
+            "1.0",
+            "doing nothing earns less",
+            "row 1 earned 1 for nothing",
+        ),
+        (
+            "app.py",
+            "float(state.total == body.wanted)",
+            "random.random()",
+            "the same attempt earns the same again",
+            "the same attempt earned",
+        ),
+        (
+            "app.py",
+            "float(state.total == body.wanted)",
+            "float(sum(SHARED[-2:]) == body.wanted and len(SHARED) % 4 < 3 and state.total > 0)",
+            "two rollouts do not see each other",
+            "played at the same time, earned",
+        ),
+        (
+            "app.py",
+            "float(state.total == body.wanted)",
+            "float('nan')",
+            "odd answers are graded",
+            "not finite",
+        ),
+        (
+            "app.py",
+            "return float(",
+            "len(body.response.output[0].content); return float(",
+            "odd answers are graded",
+            "no output: IndexError",
+        ),
+        ("app.py", '        """Add to the sum."""\n', "", "tools are described and typed", "without a docstring: add"),
+        (
+            "data/example.jsonl",
+            '{"input":"Bring the sum to 3."}',
+            "{}",
+            "rows are valid and name existing tools",
+            "row 2",
+        ),
+        (
+            "data/example.jsonl",
+            '{"input":"Bring the sum to 3."}',
+            '{"input":"", "tools":[{"type":"function","name":"subtract"}]}',
+            "rows are valid and name existing tools",
+            "row 2 names tools that the server lacks: subtract",
+        ),
+        ("configs/sums.yaml", "name: sums}", "name: sums2}", "configs load, each with an agent", "sums"),
+        ("README.md", "Licence", "Origin", "README and tests are there", "it does not tell the data's licence"),
+        ("tests/test_app.py", "def test_", "def ", "README and tests are there", "there is no test"),
+    ],
+)
+def test_each_broken_promise_is_found(folder, file, old, new, promise, detail):
+    if promise == "configs load, each with an agent":
+        # A second config, so that the environment itself can still be opened.
+        text = (folder / "configs/sums.yaml").read_text("utf-8").replace("    sums: {", "    sums: {port: 0, ")
+        (folder / "configs/other.yaml").write_text(text.replace("sums_simple_agent", "_").split("_:")[0], "utf-8")
+        detail = "no agent plays in sums"
+    else:
+        change(folder / file, old, new)
+    assert detail in broken_promises(folder)[promise]
+
+
+def test_without_an_oracle_the_promises_that_need_one_are_broken(folder):
+    (folder / "oracle.py").unlink()
+    found = broken_promises(folder)
+    assert "there is no oracle.py" in found["the oracle earns the full reward"]
+    assert "grading is quick" not in found
+
+
+def test_the_examples_are_played_by_the_oracle(folder):
+    with open_environment(folder) as environment:
+        assert asyncio.run(write_examples(environment)) == 5
+    rollouts = list(read_rows(folder / "data/example_rollouts.jsonl"))
+    assert [rollout["reward"] for rollout in rollouts] == [1.0] * 5
+    assert [item["type"] for item in rollouts[0]["response"]["output"]] == [
+        *("function_call", "function_call_output") * 2,
+        "message",
+    ]
+    assert orjson.loads((folder / "data/example_metrics.json").read_bytes())["Number of examples"] == 5
+
+
+def test_a_folder_without_a_config_of_its_own_is_told(folder):
+    (folder / "configs/sums.yaml").unlink()
+    with pytest.raises(DataError, match=r"configs: expected sums.yaml"), open_environment(folder):
+        pass
