@@ -150,13 +150,15 @@ def _next_steps(name: str) -> str:
     folder = f"{TIER}/{name}"
     return "\n".join(
         [
-            f"{folder} is written: a small environment that works. Run its tests, and score its examples with a "
-            "policy that acts at random:",
+            f"{folder} is written: a small environment that works. Run its tests, check what it promises, and "
+            "score its examples with a policy that acts at random:",
             "",
             f"    ng_test +entrypoint={folder}",
+            f"    ng_check +entrypoint={folder}",
             f'    ng_e2e_collect_rollouts "+config_paths=[{folder}/configs/{name}.yaml,{SAMPLE_MODEL}]" '
             f"+split=example +output_jsonl_fpath=results/{name}.jsonl",
             "",
-            f"Then make it your own: {folder}/app.py holds the tools and the reward, data/example.jsonl the tasks.",
+            f"Then make it your own: {folder}/app.py holds the tools and the reward, data/example.jsonl the tasks, "
+            "oracle.py a perfect attempt at each.",
         ]
     )

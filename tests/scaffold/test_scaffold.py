@@ -39,6 +39,7 @@ def test_a_new_environment_has_the_files_of_any_other(project):
         "resources_servers/my_env/app.py",
         "resources_servers/my_env/configs/my_env.yaml",
         "resources_servers/my_env/data/example.jsonl",
+        "resources_servers/my_env/oracle.py",
         "resources_servers/my_env/tests/test_app.py",
     }
 
@@ -69,9 +70,18 @@ def test_the_first_command_that_is_named_runs_its_tests(project):
     assert "14 passed" in tested.out
 
 
-def test_the_second_command_that_is_named_scores_its_examples(project):
+def test_the_second_command_that_is_named_finds_all_promises_kept(project):
     workplace, printed = project
     command = commands_in(printed)[1]
+    assert command == ["ng_check", "+entrypoint=resources_servers/my_env"]
+    checked = workplace.run(*command)
+    assert checked.code == 0, checked.out
+    assert checked.out.endswith("resources_servers/my_env: 10 of 10 promises kept\n")
+
+
+def test_the_third_command_that_is_named_scores_its_examples(project):
+    workplace, printed = project
+    command = commands_in(printed)[2]
     assert command[0] == "ng_e2e_collect_rollouts"
     collected = workplace.run(*command, "+head_server.port=0")
     assert collected.code == 0, collected.out + collected.err
