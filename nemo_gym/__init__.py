@@ -53,12 +53,18 @@ if TYPE_CHECKING:
     from nemo_gym.schemas.rollout import BaseVerifyRequest as BaseVerifyRequest
     from nemo_gym.schemas.rollout import BaseVerifyResponse as BaseVerifyResponse
     from nemo_gym.schemas.rollout import ReverifyMode as ReverifyMode
+    from nemo_gym.schemas.stepped import STEP_REQUEST_ID_KEY as STEP_REQUEST_ID_KEY
+    from nemo_gym.schemas.stepped import BaseResetRequest as BaseResetRequest
+    from nemo_gym.schemas.stepped import BaseResetResponse as BaseResetResponse
+    from nemo_gym.schemas.stepped import BaseStepRequest as BaseStepRequest
+    from nemo_gym.schemas.stepped import BaseStepResponse as BaseStepResponse
     from nemo_gym.servers.agent import Body as Body
     from nemo_gym.servers.agent import SimpleResponsesAPIAgent as SimpleResponsesAPIAgent
     from nemo_gym.servers.model import SimpleResponsesAPIModel as SimpleResponsesAPIModel
     from nemo_gym.servers.resources import SimpleResourcesServer as SimpleResourcesServer
     from nemo_gym.servers.sessions import SESSION_ID_KEY as SESSION_ID_KEY
     from nemo_gym.servers.sessions import SessionState as SessionState
+    from nemo_gym.servers.stepped import SteppedResourcesServer as SteppedResourcesServer
     from nemo_gym.servers.tools import INDEPENDENT_TOOLS_HEADER as INDEPENDENT_TOOLS_HEADER
     from nemo_gym.servers.tools import Tool as Tool
     from nemo_gym.servers.tools import is_callable_name as is_callable_name
@@ -84,10 +90,14 @@ _HOMES = {
         "BaseSeedSessionRequest", "BaseSeedSessionResponse", "BaseVerifyRequest", "BaseVerifyResponse",
         "ReverifyMode",
     ),
+    "schemas.stepped": (
+        "STEP_REQUEST_ID_KEY", "BaseResetRequest", "BaseResetResponse", "BaseStepRequest", "BaseStepResponse",
+    ),
     "schemas.responses": ("accumulate_response_usage",),
     "servers.tools": ("INDEPENDENT_TOOLS_HEADER", "Tool", "is_callable_name", "tool"),
     "servers.sessions": ("SESSION_ID_KEY", "SessionState"),
     "servers.resources": ("SimpleResourcesServer",),
+    "servers.stepped": ("SteppedResourcesServer",),
     "servers.agent": ("Body", "SimpleResponsesAPIAgent"),
     "servers.model": ("SimpleResponsesAPIModel",),
     "http.client": ("ServerClient", "get_response_json", "raise_for_status"),

@@ -1,6 +1,9 @@
 """Published name of what lives in `nemo_gym.servers.resources` and `nemo_gym.schemas.rollout`."""
 
 from nemo_gym.config.settings import BaseResourcesServerConfig
+from nemo_gym.schemas.mcp import MCP_METADATA_KEY as NEMO_GYM_MCP_METADATA_KEY
+from nemo_gym.schemas.mcp import SESSION_TOKEN_HEADER as NEMO_GYM_MCP_SESSION_TOKEN_HEADER
+from nemo_gym.schemas.mcp import MCPServerMetadata, normalize_tool_name
 from nemo_gym.schemas.responses import Response as NeMoGymResponse
 from nemo_gym.schemas.rollout import (
     AggregateMetrics,
@@ -11,11 +14,17 @@ from nemo_gym.schemas.rollout import (
     BaseSeedSessionResponse,
     BaseVerifyRequest,
     BaseVerifyResponse,
+    ResourcesCloseSessionRequest,
+    ResourcesCloseSessionResponse,
+    ResourcesSeedSessionRequest,
+    ResourcesSeedSessionResponse,
     ReverifyMode,
 )
 from nemo_gym.servers.resources import BaseResourcesServer, SimpleResourcesServer
 
 __all__ = [
+    "NEMO_GYM_MCP_METADATA_KEY",
+    "NEMO_GYM_MCP_SESSION_TOKEN_HEADER",
     "AggregateMetrics",
     "AggregateMetricsRequest",
     "BaseMultiRewardVerifyResponse",
@@ -26,7 +35,13 @@ __all__ = [
     "BaseSeedSessionResponse",
     "BaseVerifyRequest",
     "BaseVerifyResponse",
+    "MCPServerMetadata",
     "NeMoGymResponse",
+    "ResourcesCloseSessionRequest",
+    "ResourcesCloseSessionResponse",
+    "ResourcesSeedSessionRequest",
+    "ResourcesSeedSessionResponse",
     "ReverifyMode",
     "SimpleResourcesServer",
+    "normalize_tool_name",
 ]

@@ -3,23 +3,40 @@
 from nemo_gym.config.models import DEFAULT_HEAD_SERVER_PORT
 from nemo_gym.config.published import get_first_server_config_dict
 from nemo_gym.config.settings import BaseServerConfig
-from nemo_gym.http.client import ServerClient, get_response_json, raise_for_status
+from nemo_gym.http.client import HEAD_SERVER_KEY as HEAD_SERVER_KEY_NAME
+from nemo_gym.http.client import ServerClient, ServerStatus, get_response_json, get_server_url, raise_for_status
+from nemo_gym.http.correlation import apply_rollout_prefix, rollout_path_prefix
+from nemo_gym.http.external import MAX_NUM_TRIES
 from nemo_gym.http.reply import Reply as ClientResponse
+from nemo_gym.http.requests import (
+    get_global_aiohttp_client,
+    is_global_aiohttp_client_request_debug_enabled,
+    request,
+)
 from nemo_gym.servers.base import BaseServer, SimpleServer
 from nemo_gym.servers.sessions import SESSION_ID_KEY
-
-HEAD_SERVER_KEY_NAME = "head_server"
+from nemo_gym.servers.workers import is_nemo_gym_fastapi_entrypoint, is_nemo_gym_fastapi_worker
 
 __all__ = [
     "DEFAULT_HEAD_SERVER_PORT",
     "HEAD_SERVER_KEY_NAME",
+    "MAX_NUM_TRIES",
     "SESSION_ID_KEY",
     "BaseServer",
     "BaseServerConfig",
     "ClientResponse",
     "ServerClient",
+    "ServerStatus",
     "SimpleServer",
+    "apply_rollout_prefix",
     "get_first_server_config_dict",
+    "get_global_aiohttp_client",
     "get_response_json",
+    "get_server_url",
+    "is_global_aiohttp_client_request_debug_enabled",
+    "is_nemo_gym_fastapi_entrypoint",
+    "is_nemo_gym_fastapi_worker",
     "raise_for_status",
+    "request",
+    "rollout_path_prefix",
 ]

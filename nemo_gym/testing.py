@@ -144,7 +144,8 @@ def make_server(
     kind = cls.model_fields["config"].annotation
     assert kind is not None
     try:
-        config = kind.model_validate({"entrypoint": "app.py", **block, **TEST_ADDRESS, "name": name, **settings})
+        values = {"entrypoint": "app.py", **block, **TEST_ADDRESS, "name": name, **settings}
+        config = kind.model_validate(values, context={"folder": folder})
     except ValidationError as error:
         problems = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
         raise DataError(

@@ -17,8 +17,9 @@ from nemo_gym.cli.options import Options, settings_from
 from nemo_gym.cli.settings import StartSettings
 from nemo_gym.config import RunConfig
 from nemo_gym.data.gather import datasets_of_split, gather
-from nemo_gym.errors import DataError
+from nemo_gym.errors import DataError, LaunchError
 from nemo_gym.http.client import ServerClient
+from nemo_gym.launcher import RunningServers
 from nemo_gym.launcher.warm import WarmStarter, is_supported
 from nemo_gym.rollouts.aggregate import aggregate
 from nemo_gym.rollouts.collector import collect as collect_rollouts
@@ -29,6 +30,9 @@ from nemo_gym.rollouts.progress import Progress
 from nemo_gym.rollouts.tasks import TaskPlan
 
 ResultT = TypeVar("ResultT")
+
+WATCH_S = 0.2
+"""How long one look at the servers lasts; the end of a run waits for the last one."""
 
 
 class EndToEndSettings(EndToEndJob, StartSettings):
@@ -104,7 +108,7 @@ def _run(config_paths: list[str], overrides: list[str], starter: WarmStarter | N
         running.await_model_endpoints(servers, settings.model_endpoint_readiness_timeout_seconds)
         log_dir = settings.nemo_gym_log_dir or files.logs
         running.note(f"{running.servers_counted(len(run_config.servers))} ready; logs in {log_dir}")
-        return _collect_and_report(ServerClient.of_run(servers.run), files, job, summary)
+        return _collect_and_report(ServerClient.of_run(servers.run), files, job, summary, servers)
 
 
 def _prepare(run_config: RunConfig, job: EndToEndJob, agents: list[str]) -> Path:
@@ -122,22 +126,33 @@ def _prepare(run_config: RunConfig, job: EndToEndJob, agents: list[str]) -> Path
     return rows
 
 
-def _collect_and_report(client: ServerClient, files: RunFiles, job: CollectionSettings, summary: Summary) -> int:
+def _collect_and_report(
+    client: ServerClient,
+    files: RunFiles,
+    job: CollectionSettings,
+    summary: Summary,
+    servers: RunningServers | None = None,
+) -> int:
+    """Collect, and say what came of it; `servers` are watched meanwhile, for without one of them all would fail."""
     try:
-        metrics = _in_a_loop(_collect(client, files, job, summary))
+        metrics = _in_a_loop(_collect(client, files, job, summary, servers))
     except KeyboardInterrupt:
         running.note(f"interrupted: {_summary_line(summary)}. +resume_from_cache=true goes on with {files.results}")
         return 130
+    except LaunchError:
+        running.note(f"stopped: {_summary_line(summary)}. +resume_from_cache=true goes on with {files.results}")
+        raise
     _report(files, summary, metrics)
     return 0 if summary.scored or not summary.planned else 1
 
 
 async def _collect(
-    client: ServerClient, files: RunFiles, job: CollectionSettings, summary: Summary
+    client: ServerClient, files: RunFiles, job: CollectionSettings, summary: Summary, servers: RunningServers | None
 ) -> list[dict[str, Any]] | None:
     try:
         with Progress(summary) as progress:
-            await collect_rollouts(client, files, job, summary, on_record=progress.advance)
+            collecting = collect_rollouts(client, files, job, summary, on_record=progress.advance)
+            await (collecting if servers is None else _while_all_run(servers, collecting))
         if job.disable_aggregation or not summary.scored:
             return None
         try:
@@ -147,6 +162,23 @@ async def _collect(
             return None
     finally:
         await client.aclose()
+
+
+async def _while_all_run(servers: RunningServers, work: Coroutine[Any, Any, Any]) -> None:
+    """Do the work; as soon as a server ends, give it up and raise the `LaunchError` that says which."""
+    working = asyncio.create_task(work)
+    try:
+        while not working.done():
+            watching = asyncio.create_task(asyncio.to_thread(servers.watch, WATCH_S))
+            await asyncio.wait({working, watching}, return_when=asyncio.FIRST_COMPLETED)
+            if watching.done():
+                watching.result()
+            else:
+                await asyncio.gather(watching, return_exceptions=True)
+        await working
+    finally:
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
 
 
 def _report(files: RunFiles, summary: Summary, metrics: list[dict[str, Any]] | None) -> None:

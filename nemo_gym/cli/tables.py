@@ -32,7 +32,7 @@ def instances(rows: Iterable[ServerInstance]) -> Table:
     for heading in ("server", "tier", "implementation", "address", "pid"):
         table.add_column(heading, overflow="fold")
     for row in rows:
-        table.add_row(row.config_path, row.server_type, row.name, row.url, str(row.pid))
+        table.add_row(*(Text(str(each)) for each in (row.config_path, row.server_type, row.name, row.url, row.pid)))
     return table
 
 
@@ -52,10 +52,10 @@ def key_metrics(metrics: Sequence[Mapping[str, Any]]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", title="Key metrics", title_justify="left")
     table.add_column("metric", overflow="fold")
     for agent in metrics:
-        table.add_column(str(agent["agent_ref"]["name"]), justify="right", overflow="fold")
+        table.add_column(Text(str(agent["agent_ref"]["name"])), justify="right", overflow="fold")
     table.add_row(REWARD, *(_number(agent["agent_metrics"].get(REWARD)) for agent in metrics), style="bold")
     for name in sorted({name for agent in metrics for name in agent["key_metrics"]} - {REWARD}):
-        table.add_row(name, *(_number(agent["key_metrics"].get(name)) for agent in metrics))
+        table.add_row(Text(name), *(_number(agent["key_metrics"].get(name)) for agent in metrics))
     return table
 
 
@@ -77,7 +77,11 @@ def failure_lines(summary: Summary) -> list[str]:
     ]
 
 
-def _number(value: Any) -> str:
+def _number(value: Any) -> Text:
+    return Text(_digits(value))
+
+
+def _digits(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return "–" if value is None else str(value)
     return (

@@ -23,7 +23,8 @@ class OtherServer(NamedTuple):
 class ProcessSettings(BaseModel):
     """A server's own block, the plain values that all share, and where the others listen; never their settings."""
 
-    model_config = ConfigDict(frozen=True)
+    # `.inf` is a number in YAML; JSON of the strict kind has only null for it.
+    model_config = ConfigDict(frozen=True, ser_json_inf_nan="constants")
 
     kind: Literal["server"] = "server"
     name: str

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 import random
 import urllib.request
 from collections.abc import Mapping
 from http.cookies import Morsel
-from typing import Any, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 from urllib.parse import urlencode
 
 import orjson
@@ -15,6 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 
 from nemo_gym.config.models import RunConfig
+from nemo_gym.config.published import get_global_config_dict
 from nemo_gym.config.settings import SERVER_TYPES, BaseServerConfig
 from nemo_gym.errors import HeadServerNotFoundError, ServerCallError
 from nemo_gym.http.correlation import current_rollout_id
@@ -23,9 +25,13 @@ from nemo_gym.http.reply import Reply, Timeouts
 from nemo_gym.schemas.rollout import ROLLOUT_HEADER
 
 Cookies = Mapping[str, "str | Morsel[str]"]
+ServerStatus = Literal["success", "connection_error", "timeout", "unknown_error"]
 
-# A server that restarts refuses connections for a moment; nothing was sent, so trying again is safe.
+HEAD_SERVER_KEY = "head_server"
+POLL_TIMEOUT_S = 5.0
+
 HEAD_TIMEOUT_S = 10.0
+# A server that restarts refuses connections for a moment; nothing was sent, so trying again is safe.
 REFUSED_PAUSES_S = (0.05, 0.2, 0.8)
 
 
@@ -52,23 +58,31 @@ class ServerClient(BaseModel):
     _addresses: dict[str, Address] = PrivateAttr(default_factory=dict)
 
     @classmethod
-    def load_from_global_config(cls, head_server_config: Any) -> Self:
+    def load_head_server_config(cls) -> BaseServerConfig:
+        """Where the head server listens, by the configuration of this process."""
+        return BaseServerConfig.model_validate(dict(get_global_config_dict()[HEAD_SERVER_KEY]))
+
+    @classmethod
+    def load_from_global_config(cls, head_server_config: Any = None) -> Self:
         """A client that knows the servers of a run from its head server's configuration.
 
+        Without `head_server_config` the head server is asked that the configuration of this process names.
         Raises `LaunchError` (a `ValueError` too) that names the address where no head server answers.
         """
+        head_server_config = head_server_config or cls.load_head_server_config()
         url = f"http://{head_server_config.host}:{head_server_config.port}/global_config_dict_yaml"
         # A proxy for the outside knows nothing of our own servers.
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         try:
             with opener.open(url, timeout=HEAD_TIMEOUT_S) as answer:
                 config = OmegaConf.create(orjson.loads(answer.read()))
-        except (OSError, ValueError) as error:
+            if not isinstance(config, DictConfig):
+                raise ValueError("it answers something else than a configuration")
+        except (OSError, ValueError, http.client.HTTPException) as error:
             raise HeadServerNotFoundError(
-                f"no head server answers at {url} ({error}). Start the servers with ng_run, or name the run with "
-                "+head_server.host=… +head_server.port=…"
+                f"no head server answers at {url} ({str(error).strip()}). Start the servers with ng_run, or name the "
+                "run with +head_server.host=… +head_server.port=…"
             ) from error
-        assert isinstance(config, DictConfig)
         return cls._to(head_server_config, config)
 
     @classmethod
@@ -111,6 +125,26 @@ class ServerClient(BaseModel):
         """`request` with POST."""
         return await self._send(server_name, url_path, "POST", **kwargs)
 
+    def poll_for_status(self, server_name: str) -> ServerStatus:
+        """Whether a server, `head_server` for one, answers at all; blocks for 5 seconds at most."""
+        is_head = server_name == HEAD_SERVER_KEY
+        host, port = (
+            (self.head_server_config.host, self.head_server_config.port) if is_head else self.address_of(server_name)
+        )
+        connection = http.client.HTTPConnection(host, port, timeout=POLL_TIMEOUT_S)
+        try:
+            connection.request("GET", "/")
+            connection.getresponse()
+        except TimeoutError:
+            return "timeout"
+        except OSError:
+            return "connection_error"
+        except http.client.HTTPException:
+            return "unknown_error"
+        finally:
+            connection.close()
+        return "success"
+
     async def aclose(self) -> None:
         """Close the pooled connections."""
         await self._connections.close()
@@ -149,6 +183,12 @@ class ServerClient(BaseModel):
                     raise error.of_server(server_name) from error.__cause__
                 await asyncio.sleep(pause_s * random.uniform(0.5, 1.5))
         raise AssertionError("unreachable")
+
+
+def get_server_url(server_name: str) -> str:
+    """The address of a server, by the configuration of this process."""
+    host, port = _look_up(get_global_config_dict(), server_name)
+    return f"http://{host}:{port}"
 
 
 def encode_json(value: Any) -> bytes:

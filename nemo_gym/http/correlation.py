@@ -1,10 +1,13 @@
-"""Which rollout the current task works for; it travels along every call between our servers."""
+"""Which rollout the current task works for; it travels along every call between our servers, or in a path."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+
+ROLLOUT_PREFIX = "/ng-rollout/"
+TOKEN_CAPTURE_SEGMENT = "/training-token-capture"
 
 _rollout_id: ContextVar[str | None] = ContextVar("nemo_gym_rollout_id", default=None)
 
@@ -22,3 +25,16 @@ def rollout_context(rollout_id: str | None) -> Iterator[None]:
         yield
     finally:
         _rollout_id.reset(token)
+
+
+def rollout_path_prefix(rollout_id: str | None, *, token_capture: bool = False) -> str:
+    """What stands before a path to let it count for a rollout: `/ng-rollout/<id>`; empty without an id."""
+    if not rollout_id:
+        return ""
+    return f"{ROLLOUT_PREFIX}{rollout_id}{TOKEN_CAPTURE_SEGMENT if token_capture else ''}"
+
+
+def apply_rollout_prefix(base_url: str, rollout_id: str | None, *, token_capture: bool = False) -> str:
+    """A server's address under which everything counts for a rollout; the address itself without an id."""
+    prefix = rollout_path_prefix(rollout_id, token_capture=token_capture)
+    return base_url.rstrip("/") + prefix if prefix else base_url

@@ -21,8 +21,8 @@ __all__ = ["RATE_LIMIT_ERROR_CODES", "RETRY_ERROR_CODES", "NeMoGymAsyncOpenAI"]
 class NeMoGymAsyncOpenAI(BaseModel):
     """Calls one endpoint; every method returns the parsed JSON object, or raises `EndpointError`.
 
-    `internal` marks an endpoint that is one of our own servers: it has tried again already, so only a refused
-    connection is tried again here. The key goes into the `Authorization` header, and into no message.
+    `internal` marks an endpoint that is one of our own servers: no proxy is used, and as it has tried again already,
+    only a refused connection is tried again here. The key goes into the `Authorization` header, and into no message.
     """
 
     model_config = ConfigDict(hide_input_in_errors=True)
@@ -79,6 +79,7 @@ class NeMoGymAsyncOpenAI(BaseModel):
             url,
             json=body,
             headers={"Authorization": f"Bearer {self.api_key}", **self.default_headers},
+            is_ours=self.internal,
             limits=Limits(silence_s=self.timeout_s, total_s=self.timeout_s),
             retry=RetryPolicy(tries=self.tries, statuses=frozenset(() if self.internal else RETRY_ERROR_CODES)),
         )

@@ -23,12 +23,14 @@ if TYPE_CHECKING:
 
 RATE_LIMIT_ERROR_CODES = [429, 502, 503, 504, 520]
 RETRY_ERROR_CODES = [*RATE_LIMIT_ERROR_CODES, 500]
+MAX_NUM_TRIES = 3
 
 # uvicorn closes idle connections after 5 s; whoever reuses one at that moment loses the call.
 IDLE_CONNECTION_S = 4.0
 BODY_BEGINNING = 2000
 REDACTED = "[redacted]"
 SHORTEST_SECRET = 6
+THIS_MACHINE = ("127.0.0.1", "::1", "localhost")
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +51,7 @@ class RetryPolicy:
     A lost connection or an answer that took too long is final: the endpoint may still be working on it.
     """
 
-    tries: int = 3
+    tries: int = MAX_NUM_TRIES
     first_pause_s: float = 0.5
     longest_pause_s: float = 30.0
     statuses: frozenset[int] = frozenset(RETRY_ERROR_CODES)
@@ -107,19 +109,21 @@ class ExternalSession:
         headers: Mapping[str, str],
         limits: Limits,
         retry: RetryPolicy,
+        is_ours: bool = False,
     ) -> dict[str, Any]:
-        """The JSON object that the endpoint answers.
+        """The JSON object that the endpoint answers; one of our own servers (`is_ours`) is asked without a proxy.
 
         Raises `EndpointError` where none came: what went wrong, how often it was tried, and the beginning of the
         answer, without the secrets of `headers`.
         """
         body = None if json is None else orjson.dumps(json, option=orjson.OPT_NON_STR_KEYS)
+        proxy = None if is_ours else self.proxy_for(url)
         tries = 0
         while True:
             tries += 1
             retry_after = None
             try:
-                answer = await self._try(method, url, body, headers, limits)
+                answer = await self._try(method, url, body, headers, limits, proxy=proxy)
                 retry_after = answer.retry_after
                 return _object_of(answer, headers)
             except EndpointError as error:
@@ -130,7 +134,14 @@ class ExternalSession:
             await asyncio.sleep(pause_s)
 
     async def _try(
-        self, method: str, url: str, body: bytes | None, headers: Mapping[str, str], limits: Limits
+        self,
+        method: str,
+        url: str,
+        body: bytes | None,
+        headers: Mapping[str, str],
+        limits: Limits,
+        *,
+        proxy: str | None,
     ) -> _Answer:
         import aiohttp
 
@@ -139,8 +150,8 @@ class ExternalSession:
         )
         head = {"Content-Type": "application/json", **headers}
         try:
-            async with self._opened().request(
-                method, url, data=body, headers=head, timeout=timeout, proxy=self._proxy_of(url)
+            async with self.opened().request(
+                method, url, data=body, headers=head, timeout=timeout, proxy=proxy
             ) as response:
                 return _Answer(response.status, await response.read(), response.headers.get("Retry-After"))
         except aiohttp.ConnectionTimeoutError as error:
@@ -159,7 +170,8 @@ class ExternalSession:
         except aiohttp.ClientError as error:
             raise EndpointError(f"broke off: {error or type(error).__name__}") from error
 
-    def _opened(self) -> ClientSession:
+    def opened(self) -> ClientSession:
+        """The connections themselves, as aiohttp knows them."""
         if self._session is None or self._session.closed:
             # Imported here: it takes a third of a second, and most processes never call outside.
             import aiohttp
@@ -167,10 +179,12 @@ class ExternalSession:
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE_CONNECTION_S),
                 cookie_jar=aiohttp.DummyCookieJar(),
+                timeout=aiohttp.ClientTimeout(total=Limits.total_s, sock_connect=Limits.connect_s),
             )
         return self._session
 
-    def _proxy_of(self, url: str) -> str | None:
+    def proxy_for(self, url: str) -> str | None:
+        """The proxy through which this address is asked, if any."""
         # aiohttp would read the environment again for every request, in a thread of its own.
         parts = urlsplit(url)
         origin = f"{parts.scheme}://{parts.netloc}"
@@ -202,10 +216,10 @@ class ExternalSession:
 
 
 def proxy_of(url: SplitResult) -> str | None:
-    """The proxy that the environment names for this address."""
+    """The proxy that the environment names for this address; this machine itself is reached without one."""
     host = url.hostname or ""
     proxy = getproxies().get(url.scheme)
-    return None if proxy is None or proxy_bypass(host) else proxy
+    return None if proxy is None or host in THIS_MACHINE or proxy_bypass(host) else proxy
 
 
 # The one thing that is shared: connections belong to an event loop, of which a process has one (tests have more).

@@ -13,11 +13,6 @@ MEDIA_TYPE = "application/problem+json"
 FAILURES: dict[str, type[RolloutError]] = {
     failure.failure_class: failure for failure in (ModelFailed, AgentFailed, EnvironmentFailed, JudgeFailed)
 }
-FAILURE_OF_TIER: dict[str, type[RolloutError]] = {
-    "resources_servers": EnvironmentFailed,
-    "responses_api_agents": AgentFailed,
-    "responses_api_models": ModelFailed,
-}
 STATUS_OF_FAILURE = {"model_failed": 502, "judge_failed": 502, "agent_failed": 500, "environment_failed": 500}
 
 

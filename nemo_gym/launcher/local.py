@@ -197,6 +197,10 @@ class RunningServers:
         try:
             order = ProcessOrder(listener.fileno(), settings_read, report_write, log_write)
             process.pid = self.starter.start(order)
+        except BaseException:
+            for descriptor in (settings_write, log_read, report_read):
+                os.close(descriptor)
+            raise
         finally:
             for descriptor in (settings_read, log_write, report_write):
                 os.close(descriptor)
@@ -247,9 +251,10 @@ class RunningServers:
     @staticmethod
     def _tails(processes: Sequence[ServerProcess]) -> str:
         tails = [
-            f"\nThe last lines of {process.name}'s log:\n" + "\n".join(f"    {line}" for line in process.tail)
+            f"\nThe last lines of {process.name}'s log:\n" + "\n".join(f"    {line}" for line in tail)
             for process in processes
-            if process.tail
+            # Copied at once: a process that still runs may write its next line meanwhile.
+            if (tail := list(process.tail))
         ]
         return "".join(tails)
 

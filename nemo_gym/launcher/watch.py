@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import queue
 import selectors
@@ -12,6 +13,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from nemo_gym.launcher.base import ServerProcess
+
+logger = logging.getLogger(__name__)
 
 LineSink = Callable[[str, str], None]
 """Receives an instance's name and one line of its log."""
@@ -56,12 +59,24 @@ class Watcher:
             file.close()
 
     def take_line(self, process: ServerProcess, line: str) -> None:
-        """Pass one line of a log on."""
+        """Pass one line of a log on; where that fails, it is told once, and not tried again.
+
+        Whatever becomes of the lines, they have to be read: a server whose log is full stops at its next line.
+        """
         process.tail.append(line)
         if file := self._files.get(process.name):
-            file.write(line.encode() + b"\n")
+            try:
+                file.write(line.encode() + b"\n")
+            except (OSError, ValueError) as error:
+                logger.warning("%s can no longer be written to (%s)", file.name, error)
+                self._files.pop(process.name, None)
+                file.close()
         if self._on_line is not None:
-            self._on_line(process.name, line)
+            try:
+                self._on_line(process.name, line)
+            except Exception:
+                logger.exception("what receives the servers' logs failed, so it receives no more of them")
+                self._on_line = None
 
     def _run(self) -> None:
         is_stopping = False
@@ -74,6 +89,9 @@ class Watcher:
                     os.close(key.fd)
                     with self._lock:
                         self._open_logs -= isinstance(key.data, _LogReader)
+        self._selector.close()
+        os.close(self._wake_read)
+        os.close(self._wake_write)
 
 
 class _LogReader:

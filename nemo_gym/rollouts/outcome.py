@@ -48,6 +48,8 @@ class Summary:
     reward_sum: float = 0.0
     kept: int = 0
     """How many of the scored were there already when the run began."""
+    never_ended: int = 0
+    """How many of the unresolved were still under way, or not begun, when the run stopped."""
 
     @property
     def failed(self) -> int:
@@ -79,4 +81,5 @@ class Summary:
 
     def close(self) -> None:
         """Tasks that never ended are unresolved."""
-        self.unresolved += self.planned - self.finished
+        self.never_ended = self.planned - self.finished
+        self.unresolved += self.never_ended

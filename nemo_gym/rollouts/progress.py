@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any, Self, TextIO
 
 from nemo_gym.rollouts.outcome import Record, Summary
-
-DRAWN_EVERY_S = 0.1
-"""Thousands of rollouts may end in a second, and no eye follows as many drawings."""
 
 
 class Progress:
@@ -22,9 +20,8 @@ class Progress:
         self._finished_earlier: int | None = None
         self._started_at = time.monotonic()
         self._next_tenth = 1
-        self._drawn_at = 0.0
         self._summary = summary
-        self._bar = _bar(self._total, stream) if stream.isatty() else None
+        self._bar = _bar(self._total, stream, self._state) if stream.isatty() else None
 
     def __enter__(self) -> Self:
         if self._bar is not None:
@@ -35,7 +32,6 @@ class Progress:
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
         if self._bar is not None:
-            self._draw(self._bar, self._summary)
             self._bar.stop()
 
     def advance(self, record: Record, summary: Summary) -> None:
@@ -44,10 +40,8 @@ class Progress:
             # What an earlier run finished is known only now, and must not count for the rate.
             self._finished_earlier = summary.finished - 1
         self._summary = summary
-        if self._bar is not None:
-            if time.monotonic() - self._drawn_at >= DRAWN_EVERY_S:
-                self._draw(self._bar, summary)
-        elif summary.finished * 10 >= self._next_tenth * self._total:
+        # The bar draws itself ten times a second, whether anything has ended or not.
+        if self._bar is None and summary.finished * 10 >= self._next_tenth * self._total:
             self._next_tenth = summary.finished * 10 // self._total + 1
             words = self._words(summary)
             print(
@@ -57,13 +51,13 @@ class Progress:
                 flush=True,
             )
 
-    def _draw(self, bar: Any, summary: Summary) -> None:
-        self._drawn_at = time.monotonic()
-        bar.update(bar.task_ids[0], completed=summary.finished, **self._words(summary))
+    def _state(self) -> dict[str, Any]:
+        ended = self._summary.finished - self._summary.never_ended
+        return {"completed": ended, **self._words(self._summary)}
 
     def _words(self, summary: Summary) -> dict[str, str]:
         elapsed_s = max(time.monotonic() - self._started_at, 1e-9)
-        rate = (summary.finished - (self._finished_earlier or 0)) / elapsed_s
+        rate = (summary.finished - summary.never_ended - (self._finished_earlier or 0)) / elapsed_s
         left_s = (self._total - summary.finished) / rate if rate else 0.0
         mean = summary.mean_reward
         return {
@@ -80,13 +74,21 @@ def _clock(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
-def _bar(total: int, stream: TextIO) -> Any:
+def _bar(total: int, stream: TextIO, state: Callable[[], dict[str, Any]]) -> Any:
     # rich takes 0.1 s to import, and only a terminal needs it.
-    from rich.console import Console
+    from rich.console import Console, RenderableType
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
     from rich.progress import Progress as RichProgress
 
-    bar = RichProgress(
+    class Bar(RichProgress):
+        """Asks for the state of things whenever it is drawn."""
+
+        def get_renderables(self) -> Iterable[RenderableType]:
+            for task in self.task_ids:
+                self.update(task, **state())
+            yield from super().get_renderables()
+
+    bar = Bar(
         TextColumn("[bold]rollouts"),
         BarColumn(bar_width=None),
         MofNCompleteColumn(),

@@ -70,10 +70,10 @@ class Runner:
                 reply = await self._client.post(
                     agent, "/run", data=orjson.dumps(row), headers=JSON, timeouts=self._timeouts
                 )
+        except ReplyTimedOut as error:
+            limit = f"the rollout took longer than rollout_timeout_s={self._timeouts.total_s:g}"
+            raise RolloutTimedOut(f"{agent}: {limit}", server=agent) from error
         except ServerCallError as error:
-            if isinstance(error, ReplyTimedOut) or isinstance(error.__cause__, ReplyTimedOut):
-                limit = f"the rollout took longer than rollout_timeout_s={self._timeouts.total_s:g}"
-                raise RolloutTimedOut(f"{agent}: {limit}", server=agent) from error
             raise AgentFailed(str(error), server=agent) from error
         body = await reply.read()
         if not reply.ok:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NotRequired, Required, TypedDict
+from typing import Annotated, Any, Literal, NotRequired, Required, TypedDict
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Tag
 
 from nemo_gym.schemas.base import TaggedModel, WireModel
+from nemo_gym.schemas.items import REQUIRED_TOKEN_METADATA_FIELDS
 
 
 class ContentPartText(TypedDict):
@@ -110,12 +111,28 @@ MessageParam = (
 )
 
 
+ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+
+
+def _checked_message(message: dict[str, Any]) -> dict[str, Any]:
+    role = message.get("role")
+    if role not in ROLES:
+        raise ValueError(f"a message's 'role' is one of {', '.join(ROLES)}; here it is {role!r}")
+    if role == "tool" and not isinstance(message.get("tool_call_id"), str):
+        raise ValueError("a message of the role 'tool' needs a 'tool_call_id'")
+    missing = [field for field in REQUIRED_TOKEN_METADATA_FIELDS if field not in message]
+    if 0 < len(missing) < len(REQUIRED_TOKEN_METADATA_FIELDS):
+        raise ValueError(f"a message that carries tokens carries all of them; {', '.join(missing)} is missing")
+    return message
+
+
 class ChatCompletionCreateParams(BaseModel):
     """What a model server is asked, in Chat Completions form; unknown fields are ignored."""
 
     model_config = ConfigDict(extra="ignore")
 
-    messages: list[dict[str, Any]]
+    messages: list[Annotated[dict[str, Any], AfterValidator(_checked_message)]]
+    """Each of them a `MessageParam`; whatever else it holds is kept."""
     model: str | None = None
     audio: dict[str, Any] | None = None
     frequency_penalty: float | None = None
@@ -127,9 +144,12 @@ class ChatCompletionCreateParams(BaseModel):
     modalities: list[str] | None = None
     n: int | None = None
     parallel_tool_calls: bool | None = None
+    prediction: dict[str, Any] | None = None
     presence_penalty: float | None = None
+    prompt_cache_key: str | None = None
     reasoning_effort: str | None = None
     response_format: dict[str, Any] | None = None
+    safety_identifier: str | None = None
     seed: int | None = None
     service_tier: str | None = None
     stop: str | list[str] | None = None
@@ -143,6 +163,7 @@ class ChatCompletionCreateParams(BaseModel):
     top_p: float | None = None
     user: str | None = None
     verbosity: str | None = None
+    web_search_options: dict[str, Any] | None = None
 
 
 class Function(WireModel):
@@ -179,12 +200,25 @@ class ChatMessageForTraining(ChatMessage):
     routed_experts: Any = None
 
 
+def _carries_tokens(message: Any) -> str:
+    if isinstance(message, dict):
+        return "tokens" if any(field in message for field in REQUIRED_TOKEN_METADATA_FIELDS) else "plain"
+    return "tokens" if isinstance(message, ChatMessageForTraining) else "plain"
+
+
+AnyChatMessage = Annotated[
+    Annotated[ChatMessageForTraining, Tag("tokens")] | Annotated[ChatMessage, Tag("plain")],
+    Discriminator(_carries_tokens),
+]
+"""With its tokens or without; some of their fields alone are refused."""
+
+
 class Choice(WireModel):
     """One of the answers."""
 
     finish_reason: str
     index: int
-    message: ChatMessageForTraining | ChatMessage
+    message: AnyChatMessage
     logprobs: Any = None
 
 

@@ -178,7 +178,8 @@ class HostedItem(WireModel):
         "web_search_call", "computer_call", "computer_call_output", "image_generation_call", "code_interpreter_call",
         "local_shell_call", "local_shell_call_output", "shell_call", "shell_call_output", "apply_patch_call",
         "apply_patch_call_output", "custom_tool_call", "custom_tool_call_output", "item_reference", "compaction",
-        "tool_search_call", "tool_search_output", "additional_tools",
+        "tool_search_call", "tool_search_output", "additional_tools", "compaction_trigger", "configuration_update",
+        "program", "program_output",
     ]  # fmt: skip
 
 
@@ -257,10 +258,12 @@ def _tag(item: Any, *, type_is_required: bool) -> str | None:
     kind = item.get("type", None if type_is_required else "message")
     if kind == "message":
         tag = _message_tag(item)
+    elif not isinstance(kind, str):
+        return None
     elif kind in _CALLS_AND_REASONING:
-        tag = str(kind)
+        tag = kind
     else:
-        return "hosted" if isinstance(kind, str) else None
+        return "hosted"
     carries_tokens = any(field in item for field in REQUIRED_TOKEN_METADATA_FIELDS)
     return f"{tag}_tokens" if carries_tokens and tag != "function_call_output" else tag
 

@@ -53,7 +53,7 @@ class ResponseCreateParams(BaseModel):
     stream_options: dict[str, Any] | None = None
     temperature: float | None = None
     text: dict[str, Any] | None = None
-    tool_choice: str | dict[str, Any] = "auto"
+    tool_choice: Literal["none", "auto", "required"] | dict[str, Any] = "auto"
     tools: list[ToolParam] = Field(default_factory=list)
     top_logprobs: int | None = None
     top_p: float | None = None

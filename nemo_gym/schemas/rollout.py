@@ -108,6 +108,37 @@ class BaseSeedSessionResponse(BaseModel):
     """What the agent is told of the new session."""
 
 
+class ResourcesSeedSessionRequest(BaseSeedSessionRequest):
+    """A session that its caller names, for a task whose own data come apart from the row."""
+
+    model_config = ConfigDict(extra="allow")
+
+    resources_session_id: str | None = None
+    episode_id: str | None = None
+    task_id: str | None = None
+    task_data: dict[str, Any] | None = None
+
+
+class ResourcesSeedSessionResponse(BaseSeedSessionResponse):
+    """What the caller is told of the new session."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class ResourcesCloseSessionRequest(BaseModel):
+    """The end of a session; which one, its cookie says."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class ResourcesCloseSessionResponse(BaseModel):
+    """Whether anything was kept of the session that has ended."""
+
+    model_config = ConfigDict(extra="allow")
+
+    closed: bool = True
+
+
 class AggregateMetricsRequest(BaseModel):
     """All verify responses of an agent, without their texts."""
 

@@ -13,6 +13,7 @@ from fastapi import Body, FastAPI
 from starlette.requests import Request
 
 from nemo_gym.config.settings import BaseResponsesAPIAgentConfig
+from nemo_gym.errors import AgentFailed
 from nemo_gym.http.correlation import current_rollout_id, rollout_context
 from nemo_gym.metrics import compute_aggregate_metrics
 from nemo_gym.schemas.rollout import AggregateMetrics, AggregateMetricsRequest, rollout_id_of_row
@@ -26,6 +27,8 @@ class BaseResponsesAPIAgent(SimpleServer):
     """An agent server's settings."""
 
     config: BaseResponsesAPIAgentConfig
+
+    FAILURE = AgentFailed
 
 
 class SimpleResponsesAPIAgent(BaseResponsesAPIAgent):

@@ -14,6 +14,7 @@ import yaml
 
 from nemo_gym.config import RunConfig, ServerConfig, bind, load
 from nemo_gym.config.process import ProcessSettings
+from nemo_gym.config.published import CONFIG_PATH_ENV_VAR
 from nemo_gym.errors import ConfigError, UserError
 from nemo_gym.servers.base import SimpleServer
 from nemo_gym.servers.serve import Report, serve
@@ -79,12 +80,12 @@ def _is_block_for(block: Any, folder: Path) -> bool:
 
 def _server_of(run: RunConfig, folder: Path) -> ServerConfig:
     found = [server for server in run.servers.values() if server.folder.resolve() == folder]
-    wanted = os.environ.get("NEMO_GYM_CONFIG_PATH")
+    wanted = os.environ.get(CONFIG_PATH_ENV_VAR)
     chosen = [server for server in found if wanted in (None, server.name)]
     if len(chosen) == 1:
         return chosen[0]
     raise ConfigError(
         f"{folder}: {len(chosen)} servers of the configuration are started from this folder"
         f"{f' under the name {wanted}' if wanted else ''}. "
-        "Set NEMO_GYM_CONFIG_PATH to the name of the one that is meant."
+        f"Set {CONFIG_PATH_ENV_VAR} to the name of the one that is meant."
     )

@@ -12,6 +12,9 @@ from pydantic.fields import FieldInfo
 from nemo_gym.errors import NemoGymError, SignatureError
 from nemo_gym.servers.json_schema import without_titles
 
+PROBLEMS_TOLD = 10
+"""A long list of wrong entries is not held against the model's context one by one."""
+
 
 class WrongArguments(NemoGymError):
     """A call's arguments are not what the tool expects; the message is for the model."""
@@ -59,7 +62,9 @@ class TypedArguments:
         try:
             checked = self._model.model_validate(given)
         except ValidationError as error:
-            raise WrongArguments("; ".join(_explain(problem) for problem in error.errors())) from error
+            problems = error.errors(include_url=False)
+            told = [_explain(problem) for problem in problems[:PROBLEMS_TOLD]]
+            raise WrongArguments(_listed(told, of=len(problems))) from error
         return {name: getattr(checked, f"arg_{name}") for name in self._names}
 
 
@@ -80,7 +85,7 @@ class SchemaArguments:
         """See `Arguments.read`."""
         problems = self._errors(given)
         if problems:
-            raise WrongArguments("; ".join(problems))
+            raise WrongArguments(_listed(problems[:PROBLEMS_TOLD], of=len(problems)))
         return {self._parameter: given}
 
 
@@ -101,10 +106,16 @@ def _validator(where: str, schema: dict[str, Any]) -> Callable[[dict[str, Any]],
         found = []
         for each in validator.iter_errors(given):
             place = ".".join(str(part) for part in each.instance_path)
-            found.append(f"'{place}': {each.message}" if place else each.message)
+            message = f"{each.message:.200}"
+            found.append(f"'{place}': {message}" if place else message)
         return found
 
     return errors
+
+
+def _listed(problems: Sequence[str], *, of: int) -> str:
+    hidden = of - len(problems)
+    return "; ".join(problems) + (f"; and {hidden} more" if hidden else "")
 
 
 def _field_of(parameter: inspect.Parameter) -> tuple[Any, Any]:

@@ -9,7 +9,7 @@ import secrets
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import quote
 
 from fastapi import FastAPI
@@ -17,16 +17,16 @@ from pydantic import BaseModel, PrivateAttr
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from nemo_gym.config.settings import BaseServerConfig
+from nemo_gym.errors import RolloutError
 from nemo_gym.http.client import ServerClient
-from nemo_gym.http.correlation import rollout_context
+from nemo_gym.http.correlation import ROLLOUT_PREFIX, TOKEN_CAPTURE_SEGMENT, rollout_context
+from nemo_gym.http.external import external_session
 from nemo_gym.schemas.rollout import ROLLOUT_HEADER, ROLLOUT_ID_PATTERN
-from nemo_gym.servers.faults import ROLLOUT_ID_SCOPE_KEY
+from nemo_gym.servers.faults import ROLLOUT_ID_SCOPE_KEY, FaultMiddleware
+from nemo_gym.servers.limits import OPEN_FILES, raise_open_files_limit
 from nemo_gym.servers.sessions import SessionMiddleware
 
 logger = logging.getLogger(__name__)
-
-ROLLOUT_PREFIX = "/ng-rollout/"
-TOKEN_CAPTURE_SEGMENT = "/training-token-capture"
 
 
 class BaseServer(BaseModel):
@@ -48,6 +48,9 @@ class SimpleServer(BaseServer):
     """A FastAPI server that can call the others by name."""
 
     server_client: ServerClient
+
+    FAILURE: ClassVar[type[RolloutError]] = RolloutError
+    """What the failure of a handler is to the rollout, where its error does not say."""
 
     _cookie_secret: str = PrivateAttr(default_factory=lambda: secrets.token_hex(32))
     """Signs the session cookie; the launcher gives all workers of an instance the same one."""
@@ -75,12 +78,24 @@ class SimpleServer(BaseServer):
         app.state.has_sessions = True
         app.add_middleware(SessionMiddleware, cookie=self.get_session_middleware_key(), secret=self._cookie_secret)
 
+    def setup_exception_middleware(self, app: FastAPI) -> None:
+        """Let no failure of a handler leave its caller without an answer; what is added later stands outside of it."""
+        name = getattr(self.config, "name", type(self).__name__)
+        app.add_middleware(FaultMiddleware, server=name, otherwise=self.FAILURE)
+
+    @staticmethod
+    def set_ulimit(target_soft_limit: int = OPEN_FILES) -> None:
+        """Let this process open so many files at once, or as many as the system allows it."""
+        raise_open_files_limit(target_soft_limit)
+
     def new_app(self) -> FastAPI:
         """An app with sessions and the rollout's id, that calls `startup` and `aclose` at its ends."""
 
         @asynccontextmanager
         async def lifespan(app: FastAPI) -> AsyncIterator[None]:
             tasks = [asyncio.create_task(task) for task in self.background_tasks()]
+            outside = external_session()
+            outside.join(self)
             try:
                 await self.startup()
                 # FastAPI leaves `on_event` handlers to its own lifespan, which this one replaces.
@@ -89,9 +104,12 @@ class SimpleServer(BaseServer):
                 await _call_each(app.router.on_shutdown)
             finally:
                 await _stop(tasks)
-                # Before what the author opened: a rollout's state may be made of it.
-                await self.close_owned()
-                await self.aclose()
+                try:
+                    # Before what the author opened: a rollout's state may be made of it.
+                    await self.close_owned()
+                    await self.aclose()
+                finally:
+                    await outside.leave(self)
 
         app = FastAPI(title=self.get_session_middleware_key(), lifespan=lifespan)
         self.setup_session_middleware(app)

@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, get_args, get_origin
 
-from pydantic import BaseModel
 from starlette.requests import Request
 
 from nemo_gym.errors import SignatureError
@@ -106,14 +105,6 @@ def endpoint_of(
     endpoint.__name__ = getattr(handler.method, "__name__", "endpoint")
     endpoint.__doc__ = handler.method.__doc__
     return endpoint
-
-
-def body_parameter(handler: Handler) -> str | None:
-    """The parameter that receives the request's body as a model, if any."""
-    return next(
-        (parameter.name for parameter in handler.open_parameters if _is_class_of(parameter.annotation, BaseModel)),
-        None,
-    )
 
 
 def _bare(annotation: Any) -> Any:

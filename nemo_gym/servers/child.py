@@ -22,13 +22,8 @@ from pydantic import TypeAdapter
 from nemo_gym.config.process import ChildSettings, HeadSettings
 from nemo_gym.paths import PACKAGE_DIR
 from nemo_gym.servers.head import head_app
-from nemo_gym.servers.serve import (
-    Report,
-    ReportingServer,
-    raise_open_files_limit,
-    serve,
-    uvicorn_config,
-)
+from nemo_gym.servers.limits import raise_open_files_limit
+from nemo_gym.servers.serve import Report, ReportingServer, serve, uvicorn_config
 
 PR_SET_PDEATHSIG = 1
 PARENT_POLL_S = 0.5

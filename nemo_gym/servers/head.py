@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any, Literal
+from typing import Any
 
 from fastapi import FastAPI
 from starlette.responses import JSONResponse, Response
 
 from nemo_gym.config.process import HeadSettings, ServerInstance
 from nemo_gym.errors import ServerCallError
+from nemo_gym.http.client import ServerStatus
 from nemo_gym.http.internal import InternalClient
 from nemo_gym.http.reply import Timeouts
 
-ServerStatus = Literal["success", "connection_error", "timeout", "unknown_error"]
 PROBE_TIMEOUT_S = 2.0
 
 

@@ -29,10 +29,15 @@ def _without_titles_under(key: str, value: Any) -> Any:
     return without_titles(value)
 
 
-def type_words(schema: dict[str, Any], shared: dict[str, Any]) -> str:
+def type_words(schema: Any, shared: dict[str, Any]) -> str:
     """What a value of this schema is, said to a model; `shared` are the schemas that a `$ref` may name."""
+    if not isinstance(schema, dict):
+        # `true` and `false` are schemas too.
+        return "any"
     if "$ref" in schema:
-        return type_words(shared.get(schema["$ref"].removeprefix("#/$defs/"), {}), shared)
+        name = schema["$ref"].removeprefix("#/$defs/")
+        # Each is told once: one that names itself has no end.
+        return type_words(shared.get(name), {other: each for other, each in shared.items() if other != name})
     if "enum" in schema:
         return "one of " + ", ".join(repr(value) for value in schema["enum"])
     if "const" in schema:
@@ -43,4 +48,5 @@ def type_words(schema: dict[str, Any], shared: dict[str, Any]) -> str:
         return f"array of {type_words(schema.get('items', {}), shared)}"
     if schema.get("properties"):
         return f"object with {', '.join(schema['properties'])}"
-    return str(schema.get("type", "any"))
+    kind = schema.get("type", "any")
+    return " or ".join(kind) if isinstance(kind, list) else str(kind)

@@ -8,6 +8,7 @@ from typing import Any
 from fastapi import Body, FastAPI
 
 from nemo_gym.config.settings import BaseResponsesAPIModelConfig
+from nemo_gym.errors import ModelFailed
 from nemo_gym.servers.base import SimpleServer
 from nemo_gym.servers.model_routes import add_model_routes
 
@@ -18,6 +19,8 @@ class BaseResponsesAPIModel(SimpleServer):
     """A model server's settings."""
 
     config: BaseResponsesAPIModelConfig
+
+    FAILURE = ModelFailed
 
 
 class SimpleResponsesAPIModel(BaseResponsesAPIModel):

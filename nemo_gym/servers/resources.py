@@ -16,11 +16,13 @@ from starlette.responses import JSONResponse, Response
 from nemo_gym.config.settings import BaseResourcesServerConfig
 from nemo_gym.errors import EnvironmentFailed
 from nemo_gym.metrics import AggregateMetricsMixin
+from nemo_gym.schemas.mcp import normalize_tool_name
 from nemo_gym.schemas.rollout import (
     BaseSeedSessionRequest,
     BaseSeedSessionResponse,
     BaseVerifyResponse,
     Graded,
+    ResourcesCloseSessionResponse,
     ReverifyMode,
 )
 from nemo_gym.servers.base import SimpleServer
@@ -33,6 +35,8 @@ class BaseResourcesServer(SimpleServer):
     """A resources server's settings."""
 
     config: BaseResourcesServerConfig
+
+    FAILURE = EnvironmentFailed
 
 
 class SimpleResourcesServer(AggregateMetricsMixin, BaseResourcesServer):
@@ -65,6 +69,10 @@ class SimpleResourcesServer(AggregateMetricsMixin, BaseResourcesServer):
         """The tools that the model may call; override it where they are known only from data."""
         return tools_of(self)
 
+    def normalize_tool_name(self, name: str) -> str:
+        """A tool's own name, also where an agent called it over MCP."""
+        return normalize_tool_name(name, self.config.name)
+
     def setup_webserver(self) -> FastAPI:
         """The app with the routes of a resources server and one for each tool."""
         app = self.new_app()
@@ -94,9 +102,9 @@ class SimpleResourcesServer(AggregateMetricsMixin, BaseResourcesServer):
         """Whether stored rollouts can be graded again without their session."""
         return getattr(type(self.config), "REVERIFY_MODE", ReverifyMode.UNKNOWN)
 
-    async def _close_session(self, request: Request) -> dict[str, bool]:
+    async def _close_session(self, request: Request) -> ResourcesCloseSessionResponse:
         """Drop what is kept of this rollout; agents call it when they give one up."""
-        return {"closed": await self.sessions.drop(request.session[SESSION_ID_KEY])}
+        return ResourcesCloseSessionResponse(closed=await self.sessions.drop(request.session[SESSION_ID_KEY]))
 
     def _seed_endpoint(self) -> Any:
         async def finish(_: Request, result: Any) -> Any:
@@ -111,7 +119,8 @@ class SimpleResourcesServer(AggregateMetricsMixin, BaseResourcesServer):
         async def begin(**arguments: Any) -> Any:
             request = arguments[handler.request_parameter or REQUEST_PARAMETER]
             session_id = request.session[SESSION_ID_KEY]
-            self.sessions.begin(session_id)
+            # A new rollout starts: what an earlier one left in this session is none of its business.
+            await self.sessions.drop(session_id)
             try:
                 return await seed(**arguments)
             except BaseException:

@@ -10,7 +10,6 @@ import inspect
 import json
 import logging
 import os
-import resource
 import socket
 import sys
 import traceback
@@ -24,18 +23,16 @@ from starlette.types import ASGIApp
 
 from nemo_gym.config import check_settings
 from nemo_gym.config.process import ProcessSettings
+from nemo_gym.config.published import CONFIG_PATH_ENV_VAR, tell_process
 from nemo_gym.config.settings import BaseServerConfig
 from nemo_gym.errors import ConfigError, LaunchError, SignatureError, UserError
 from nemo_gym.http.client import ServerClient
-from nemo_gym.http.problems import FAILURE_OF_TIER
 from nemo_gym.servers.base import SimpleServer
-from nemo_gym.servers.faults import FaultMiddleware
 
 logger = logging.getLogger(__name__)
 
 KEEP_ALIVE_S = 75
 """Longer than the idle limit of our own client, so that a reused connection is never one we just closed."""
-OPEN_FILES = 65535
 BASE_OF = {
     "resources_servers": "SimpleResourcesServer",
     "responses_api_agents": "SimpleResponsesAPIAgent",
@@ -74,6 +71,8 @@ def serve(settings: ProcessSettings, listener: socket.socket, report: Report) ->
     """Serve until told to stop; the process's exit code."""
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     os.chdir(settings.folder)
+    os.environ[CONFIG_PATH_ENV_VAR] = settings.name
+    tell_process(_config_view(settings))
     try:
         server = build_server(settings)
         app = build_app(server, settings)
@@ -83,7 +82,7 @@ def serve(settings: ProcessSettings, listener: socket.socket, report: Report) ->
     if settings.dry_run:
         report.ready()
         return 0
-    raise_open_files_limit()
+    server.set_ulimit()
     server_process = ReportingServer(uvicorn_config(app), report)
     server_process.run(sockets=[listener])
     return 0 if server_process.started else 1
@@ -116,7 +115,7 @@ def build_app(server: SimpleServer, settings: ProcessSettings) -> ASGIApp:
     except SignatureError as error:
         raise LaunchError(f"{settings.folder / settings.entrypoint}: {error}") from error
     server.setup_liveness(app)
-    app.add_middleware(FaultMiddleware, server=settings.name, otherwise=FAILURE_OF_TIER[settings.type])
+    server.setup_exception_middleware(app)
     return app
 
 
@@ -217,7 +216,7 @@ def typed_config(cls: type[SimpleServer], settings: ProcessSettings) -> BaseServ
     problems = check_settings(kind, values, block=block, origins=settings.origins)
     if problems:
         raise ConfigError("\n".join(problems))
-    return kind.model_validate(values)
+    return kind.model_validate(values, context={"folder": settings.folder})
 
 
 def _config_view(settings: ProcessSettings) -> Any:
@@ -257,14 +256,6 @@ def uvicorn_config(app: ASGIApp) -> uvicorn.Config:
         timeout_graceful_shutdown=1,
         backlog=4096,
     )
-
-
-def raise_open_files_limit() -> None:
-    """Thousands of rollouts at once need as many connections."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
-    if soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 class ReportingServer(uvicorn.Server):

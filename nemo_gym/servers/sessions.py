@@ -165,10 +165,6 @@ class SessionStore:
             session.calls -= 1
             session.used_at = time.monotonic()
 
-    def begin(self, session_id: str) -> None:
-        """A new rollout starts in this session: what expired before is none of its business."""
-        self._expired.discard(session_id)
-
     async def drop(self, session_id: str) -> bool:
         """Forget a rollout and close its states; False where nothing was kept of it."""
         self._expired.discard(session_id)
@@ -180,7 +176,8 @@ class SessionStore:
         for session_id, session in list(self._sessions.items()):
             if session.calls or session.used_at >= time.monotonic() - self.idle_s:
                 continue
-            self._expired.add(session_id)
+            if session_id in self._sessions:
+                self._expired.add(session_id)
             dropped += await self._close(session_id)
         if dropped:
             logger.warning("dropped %d sessions idle for more than %g s", dropped, self.idle_s)

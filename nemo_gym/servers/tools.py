@@ -13,7 +13,7 @@ import orjson
 from fastapi import FastAPI
 from pydantic import BaseModel
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, Response
 
 from nemo_gym.errors import SignatureError, ToolError
 from nemo_gym.servers.arguments import Arguments, SchemaArguments, TypedArguments, WrongArguments
@@ -35,6 +35,9 @@ NAME_PATTERN = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 INDEPENDENT_TOOLS_HEADER = "x-nemo-gym-independent-tools"
 """With `GET /tools`: the names, joined by commas, of the tools whose calls in one turn may run at the same time."""
+
+LONG_NUMBER = re.compile(rb"\d{19}")
+"""An integer beyond 64 bits has at least as many digits: orjson would make a rounded float of it, `json` does not."""
 
 _MARK = "__nemo_gym_tool__"
 
@@ -137,6 +140,8 @@ class Tool:
             given = orjson.loads(body or b"{}")
         except orjson.JSONDecodeError as error:
             return self._refusal(f"not valid JSON ({error.msg} at column {error.colno})")
+        if LONG_NUMBER.search(body):
+            given = json.loads(body)
         if not isinstance(given, dict):
             return self._refusal(f"expected a JSON object, found {type(given).__name__}")
         try:
@@ -221,8 +226,6 @@ def _answer(result: Any) -> Response:
         return result
     if isinstance(result, str):
         return PlainTextResponse(result)
-    if isinstance(result, BaseModel):
-        return JSONResponse(result.model_dump(mode="json"))
     return Response(_json(result), media_type="application/json")
 
 

@@ -50,6 +50,14 @@ class _WarmProcess:
             importlib.import_module(module)
         gc.collect()
         gc.freeze()
+        try:
+            # A launcher that is interrupted leaves before it has heard the answer to its last question.
+            with contextlib.suppress(ConnectionResetError, BrokenPipeError):
+                self._serve()
+        finally:
+            _kill_all_children()
+
+    def _serve(self) -> None:
         while True:
             try:
                 message, descriptors, _, _ = socket.recv_fds(self.control, 65536, DESCRIPTORS)
@@ -58,10 +66,9 @@ class _WarmProcess:
                 continue
             self._reap()
             if not message:
-                break
+                return
             answer = self._answer(json.loads(message), descriptors)
             self.control.send(json.dumps(answer).encode())
-        _kill_all_children()
 
     def _answer(self, message: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
         if message["do"] == "start":

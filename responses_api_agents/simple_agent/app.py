@@ -151,10 +151,10 @@ class SimpleAgent(SimpleResponsesAPIAgent):
             server = self.config.resources_server.name
             reply = await self._answer(self.server_client.get(server, "/tools"), "/tools", tolerates=NO_SUCH_ROUTE)
             # A server that is not built on the base class has no such list; its rows carry the tools.
+            # One that lists its tools in its own way says nothing of their order.
+            independent = reply.headers.get(INDEPENDENT_TOOLS_HEADER, "")
             self._server_tools = (
-                ServerTools(
-                    await get_response_json(reply), frozenset(reply.headers[INDEPENDENT_TOOLS_HEADER].split(","))
-                )
+                ServerTools(await get_response_json(reply), frozenset(independent.split(",")))
                 if reply.ok
                 else ServerTools([], frozenset())
             )

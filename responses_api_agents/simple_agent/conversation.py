@@ -22,6 +22,8 @@ from nemo_gym import (
 
 Cookies = dict[str, str]
 
+JSON = {"content-type": "application/json"}
+
 
 def cookies_of(reply: Any) -> Cookies:
     """The cookies that a reply sets, by name."""
@@ -110,14 +112,16 @@ class Conversation:
         known = [function for function in functions if is_callable_name(function)]
         if name not in known:
             return f"Unknown tool {name!r}. The tools are: {', '.join(known) or 'none'}."
+        # Passed on as the model wrote them: reading a number and writing it again may round it.
+        written = call["arguments"] or "{}"
         try:
-            arguments = orjson.loads(call["arguments"] or "{}")
+            arguments = orjson.loads(written)
         except orjson.JSONDecodeError as error:
             return _invalid(f"{error.msg} at column {error.colno}")
         if not isinstance(arguments, dict):
             return _invalid(f"expected a JSON object, found {type(arguments).__name__}")
         try:
-            reply = await client.post(resources_server, f"/{name}", json=arguments, cookies=self.session)
+            reply = await client.post(resources_server, f"/{name}", data=written, headers=JSON, cookies=self.session)
         except ServerCallError as error:
             raise EnvironmentFailed(f"tool '{name}': {error}", server=resources_server) from error
         body = await reply.read()

@@ -7,6 +7,7 @@ import sys
 
 import orjson
 import pytest
+import yaml
 
 from nemo_gym.cli.main import COMMANDS
 from nemo_gym.version import __version__
@@ -141,3 +142,9 @@ def test_a_reader_that_goes_away_is_no_error(shared_workplace):
         check=False,
     )
     assert (done.stdout, done.stderr) == ("n", "")
+
+
+@pytest.mark.parametrize("name", ["4.10", "007", "gpt-4"])
+def test_a_models_name_that_looks_like_a_number_stays_as_it_is(shared_workplace, name):
+    printed = shared_workplace.run("ng_dump_config", "--model", name).out
+    assert yaml.safe_load(printed)["policy_model_name"] == name

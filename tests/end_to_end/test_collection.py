@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 import signal
+import socket
+import threading
+import time
 from pathlib import Path
 
 import orjson
@@ -168,6 +171,28 @@ def test_without_servers_the_user_hears_how_to_start_them(workplace):
     assert "Traceback" not in finished.err
 
 
+@pytest.mark.parametrize("answer", [b"SSH-2.0-Other\r\n", b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n[]"])
+def test_what_is_no_head_server_is_told_as_such(workplace, answer):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+
+        def reply():
+            connection, _ = other.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(answer)
+
+        replying = threading.Thread(target=reply)
+        replying.start()
+        port = other.getsockname()[1]
+        finished = workplace.run(
+            "ng_collect_rollouts", f"--input={EXAMPLES}", "--output=out.jsonl", f"+head_server.port={port}"
+        )
+        replying.join()
+    assert finished.code == 1
+    assert finished.err.startswith(f"Error: no head server answers at http://127.0.0.1:{port}/")
+    assert finished.err.count("\n") == 1
+
+
 def test_a_value_that_points_at_nothing_does_not_keep_rollouts_from_being_collected(workplace):
     servers = workplace.start_servers(CONFIG, "+unused=${oc.env:NOWHERE_SET}")
     finished = workplace.run(
@@ -223,6 +248,37 @@ def test_an_interrupted_run_ends_its_servers_and_can_be_resumed(workplace, numbe
     assert 2 <= kept < 8
     resumed = workplace.run("ng_e2e_collect_rollouts", *words, "+resume_from_cache=true")
     assert f"8 planned = 8 scored ({kept} of them earlier)" in resumed.out
+
+
+def test_a_server_that_dies_stops_the_run_which_says_so_and_can_be_resumed(workplace):
+    workplace.environment("slow", SLOW_SERVER)
+    words = (
+        "+config_paths=[slow.yaml,responses_api_models/sample_model/configs/sample_model.yaml]",
+        "+split=example",
+        "+output_jsonl_fpath=out.jsonl",
+        "+num_repeats=200",
+        "+head_server.port=0",
+        "+num_samples_in_parallel=2",
+    )
+    workplace.write("slow.yaml", yaml.safe_dump(SLOW_CONFIG))
+    workplace.write("examples.jsonl", '{"responses_create_params": {"input": "hello"}}\n')
+    command = workplace.start("ng_e2e_collect_rollouts", *words)
+    deadline = time.monotonic() + 30
+    results = workplace.folder / "out.jsonl"
+    while not (results.exists() and rows_of(results)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    # The newest of the processes but one: the head server is started last, behind the model.
+    by_age = sorted(workplace.processes(), key=lambda process: process.create_time())
+    by_age[-2].kill()
+    finished = command.wait()
+    assert finished.code == 1
+    assert "was ended by SIGKILL" in finished.err
+    assert "200 planned = " in finished.err
+    assert "+resume_from_cache=true goes on with out.jsonl" in finished.err
+    assert "Traceback" not in finished.err
+    # The two that were under way may have failed; all others are left for the next time.
+    assert len(rows_of(workplace.folder / "out_failures.jsonl")) <= 2
+    assert workplace.left_over(within_s=2) == []
 
 
 SLOW_SERVER = """

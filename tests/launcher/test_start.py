@@ -31,6 +31,23 @@ class Talking(SimpleResourcesServer):
     async def verify(self, body: BaseVerifyRequest) -> float:
         return 1.0
 """
+BOUNDLESS_SERVER = """
+from nemo_gym import BaseResourcesServerConfig, BaseVerifyRequest, SimpleResourcesServer
+
+
+class BoundlessConfig(BaseResourcesServerConfig):
+    limit: float
+
+
+class Boundless(SimpleResourcesServer):
+    config: BoundlessConfig
+
+    def model_post_init(self, context):
+        assert self.config.limit == float("inf")
+
+    async def verify(self, body: BaseVerifyRequest) -> float:
+        return 1.0
+"""
 STATEFUL_SERVER = """
 from nemo_gym import BaseVerifyRequest, SessionState, SimpleResourcesServer
 
@@ -171,3 +188,8 @@ def test_the_head_server_listens_on_11000_or_says_where_else(workplace):
 
 def _head_port(command) -> int:
     return int(command.head.rpartition(":")[2])
+
+
+def test_an_endless_number_reaches_the_server_as_it_is(workplace):
+    finished = workplace.run("ng_validate", workplace.environment("boundless", BOUNDLESS_SERVER, "limit: .inf"))
+    assert (finished.code, finished.err) == (0, "")

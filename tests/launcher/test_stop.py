@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
+import socket
 import subprocess
+import sys
 import sysconfig
 import threading
 import time
 import urllib.error
 from pathlib import Path
+from subprocess import PIPE
 
 import psutil
 import pytest
+
+from nemo_gym.launcher.warm import WARM_MODULE
 
 BREEDING_SERVER = """
 import asyncio, os, subprocess, time
@@ -94,6 +100,22 @@ def test_what_a_server_started_in_a_session_of_its_own_ends_too(workplace, get_j
     command = workplace.start_servers(workplace.environment("breeding", BREEDING_SERVER))
     assert psutil.pid_exists(get_json(f"{command.servers['breeding']['url']}/breed_apart"))
     ending_within_the_limit(workplace, command, number)
+
+
+@pytest.mark.parametrize("is_answered", [False, True])
+def test_a_launcher_that_goes_without_hearing_an_answer_ends_the_warm_process_in_peace(is_answered):
+    """So it is where Ctrl-C comes while the first server is started."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        warm = subprocess.Popen(
+            [sys.executable, "-m", WARM_MODULE, str(theirs.fileno())], pass_fds=[theirs.fileno()], stderr=PIPE
+        )
+    with ours:
+        ours.send(b'{"do": "exit_code", "pid": 1}')
+        if is_answered:
+            assert select.select([ours], [], [], 30.0)[0]
+    assert warm.communicate(timeout=30.0)[1] == b""
+    assert warm.returncode == 0
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])

@@ -86,3 +86,29 @@ def test_showing_a_terminals_bar_costs_little():
     started_at = time.monotonic()
     show(Terminal(), [GOOD] * 5_000, 5_000)
     assert time.monotonic() - started_at < 5  # seconds; 0.3 on an idle machine
+
+
+def last_frame(stream):
+    return re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", stream.getvalue()).strip().splitlines()[-1]
+
+
+def test_the_bar_catches_up_with_a_burst_although_nothing_ends_after_it():
+    summary, stream = Summary(planned=8), Terminal()
+    with Progress(summary, stream) as progress:
+        for _ in range(5):
+            summary.count(GOOD)
+            progress.advance(GOOD, summary)
+        time.sleep(0.3)
+        shown_meanwhile = last_frame(stream)
+    assert "5/8" in shown_meanwhile
+
+
+def test_what_never_ended_is_not_shown_as_done():
+    summary, stream = Summary(planned=8), Terminal()
+    with Progress(summary, stream) as progress:
+        for _ in range(5):
+            summary.count(GOOD)
+            progress.advance(GOOD, summary)
+        summary.close()
+    assert summary.unresolved == 3
+    assert "5/8" in last_frame(stream)

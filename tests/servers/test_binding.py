@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 
 from nemo_gym import BaseVerifyRequest, SessionState, SimpleResourcesServer, tool
 from nemo_gym.errors import SignatureError
-from nemo_gym.servers.binding import Handler, body_parameter
+from nemo_gym.servers.binding import Handler
 from nemo_gym.testing import make_server, reply
 
 
@@ -119,7 +119,8 @@ def test_arguments_may_be_called_as_our_own_variables_are() -> None:
 
 def test_annotations_written_as_text_are_resolved_in_the_methods_module() -> None:
     handler = Handler.of(make_server(OtherNames).verify)
-    assert (handler.states, handler.request_parameter, body_parameter(handler)) == ({"seen": Seen}, "http", "graded")
+    assert (handler.states, handler.request_parameter) == ({"seen": Seen}, "http")
+    assert [parameter.name for parameter in handler.open_parameters] == ["graded"]
 
 
 class Needy(SessionState):

@@ -155,6 +155,16 @@ async def test_the_state_is_dropped_on_close_session(label):
         assert (await client.post("/close_session")).json() == {"closed": False}
 
 
+async def test_a_rollout_that_begins_in_an_earlier_ones_session_sees_nothing_of_it(label):
+    server = make_server(CounterServer)
+    async with serving(server) as client:
+        await client.post("/seed_session", json=body(label=label))
+        await client.post("/add", json={"amount": 7})
+        await client.post("/seed_session", json=body(label="next"))
+        assert closings == {label: [7]}
+        assert (await client.post("/add", json={"amount": 1})).text == "1"
+
+
 async def test_a_session_that_failed_to_begin_leaves_no_state(label):
     server = make_server(CounterServer)
     async with serving(server) as client:

@@ -11,6 +11,7 @@ from fastapi.testclient import TestClient
 from pydantic import BaseModel, Field, PrivateAttr
 from starlette.requests import Request
 from starlette.responses import JSONResponse
+from typing_extensions import TypeAliasType
 
 from nemo_gym import BaseVerifyRequest, SessionState, SimpleResourcesServer, Tool, ToolError, tool
 from nemo_gym.errors import SignatureError
@@ -26,6 +27,10 @@ class Colour(StrEnum):
 class Ware(BaseModel):
     title: str
     amount: int = Field(default=1, ge=1)
+
+
+class Length(BaseModel):
+    metres: float
 
 
 class Basket(SessionState):
@@ -192,6 +197,17 @@ def test_a_call_answers_what_the_method_returns(shop, name, arguments, answer):
     assert (told.status_code, told.text) == (200, answer)
 
 
+@pytest.mark.parametrize("number", [2**63 - 1, -(2**64) - 1, 2**80 + 1])
+def test_a_long_integer_arrives_to_the_last_digit(shop, number):
+    body = {"schema": number, "json": "j", "_x": 1e300, "model_config": True, "copy": [number], "body": "b"}
+    assert shop.post("/odd_names", json=body).json() == [number, "j", 1e300, True, [number], "b"]
+
+
+def test_a_number_without_end_is_refused(shop):
+    told = shop.post("/roll", content=b'{"dice": ' + b"9" * 5000 + b"}")
+    assert (told.status_code, told.text[:41]) == (422, "Invalid arguments for roll: not valid JSO")
+
+
 def test_no_body_is_no_arguments(shop):
     assert shop.post("/who_asks", headers={"x-caller": "you"}).text == "hello you"
 
@@ -240,6 +256,27 @@ def test_wrong_arguments_are_answered_with_what_is_expected(shop, name, expected
     assert shop.post(f"/{name}", json={}).text.endswith(expected)
 
 
+def test_of_many_wrong_arguments_the_first_ten_are_told(shop):
+    told = shop.post("/odd_names", json={f"x{number}": 1 for number in range(100)}).text
+    assert told.count(" is missing") + told.count(" is not an argument") == 10
+    assert "; and 96 more. Expected: " in told
+
+
+Endless = TypeAliasType("Endless", "list[Endless] | None")
+
+
+class Tree(Graded):
+    @tool
+    async def grow(self, branches: Endless) -> str:
+        """Grow a tree."""
+        return ""
+
+
+def test_wrong_arguments_of_a_kind_that_contains_itself_are_answered_too():
+    told = TestClient(make_server(Tree).setup_webserver()).post("/grow", json={"branches": "many"})
+    assert (told.status_code, told.text.partition("Expected: ")[2]) == (422, "branches (array of any or null).")
+
+
 class Returns(Graded):
     @tool
     async def give(self, kind: str) -> Any:
@@ -251,6 +288,7 @@ class Returns(Graded):
             "response": JSONResponse({"teapot": True}, 418),
             "big": 2**80,
             "keys": {1: "one"},
+            "endless": Length(metres=float("inf")),
         }[kind]
 
 
@@ -263,6 +301,7 @@ class Returns(Graded):
         ("response", 418, {"teapot": True}),
         ("big", 200, 2**80),
         ("keys", 200, {"1": "one"}),
+        ("endless", 200, {"metres": None}),
     ],
 )
 def test_whatever_is_json_can_be_returned(kind, status, value):
@@ -343,6 +382,27 @@ def test_a_tool_with_a_schema_from_data_receives_the_checked_arguments_as_one_di
     assert refused.text.startswith("Invalid arguments for to_feet: 'metres': -1 is less than the minimum of 0.")
     assert client.post("/to_feet", json={}).text.startswith('Invalid arguments for to_feet: "metres" is a required')
     assert client.post("/to_feet", json={"metres": 1}).text == "3.28, 2 asked so far"
+
+
+DRAFT_7 = "http://json-schema.org/draft-07/schema#"
+ODD = {
+    "anything": True,
+    "pair": {"type": "array", "items": [{"type": "string"}]},
+    "either": {"type": ["string", "null"], "maxLength": 3},
+}
+
+
+class WithOddSchema(WithSchemaFromData):
+    def tools(self) -> list[Tool]:
+        return [Tool.of(self._feet, name="odd", parameters={"$schema": DRAFT_7, "properties": ODD})]
+
+
+def test_wrong_arguments_by_any_schema_from_data_are_answered_shortly():
+    told = TestClient(make_server(WithOddSchema).setup_webserver()).post("/odd", json={"either": "x" * 5000})
+    assert (told.status_code, len(told.text) < 500) == (422, True)
+    assert told.text.endswith(
+        "Expected: anything (any, optional), pair (array of any, optional), either (string or null, optional)."
+    )
 
 
 @pytest.mark.parametrize(

@@ -298,6 +298,26 @@ async def test_a_server_without_a_list_of_tools_has_none():
     assert agent.server_client._connections.model.requests[0]["tools"] == []
 
 
+class WithListOfItsOwn(WithoutList):
+    """As a server that answers `GET /tools` in its own way, without a word on their order."""
+
+    def setup_webserver(self) -> FastAPI:
+        app = super().setup_webserver()
+
+        @app.get("/tools")
+        async def tools() -> list[dict[str, Any]]:
+            return [each.definition for each in self.tools()]
+
+        return app
+
+
+async def test_a_list_of_tools_need_not_tell_which_are_independent():
+    arena = make_server(WithListOfItsOwn, name="arena", cookies_seen=[], rollouts_seen=[])
+    agent = agent_on(arena, "Done.")
+    assert (await run(agent)).reward == 0.0
+    assert agent.server_client._connections.model.requests[0]["tools"] != []
+
+
 async def test_metrics_are_the_resources_servers(arena):
     rows = {"verify_responses": [{"_ng_task_index": 0, "reward": 1.0}, {"_ng_task_index": 1, "reward": 0.0}]}
     async with serving(agent_on(arena)) as client:

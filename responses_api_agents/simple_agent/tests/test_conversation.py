@@ -289,6 +289,11 @@ async def test_wrong_arguments_are_told_to_the_model_and_the_rollout_goes_on(are
     assert (second, graded.reward) == ("1 points", 1.0)
 
 
+async def test_a_long_integer_reaches_the_tool_to_the_last_digit(arena):
+    long = call("score").model_copy(update={"arguments": f'{{"points": {2**80 + 1}}}'})
+    assert outputs(await run(agent_on(arena, long, "Done."))) == [f"{2**80 + 1} points"]
+
+
 async def test_arguments_that_are_not_json_are_refused_in_json(arena):
     graded = await run(agent_on(arena, call("score").model_copy(update={"arguments": '"'}), "Done."))
     assert orjson.loads(outputs(graded)[0])["error"].startswith("Invalid tool call arguments: ")

@@ -1,0 +1,258 @@
+"""The base class of games: the model acts turn by turn, each turn is a step, and each step may earn something."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import math
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from functools import wraps
+from typing import Any, TypeVar
+from uuid import uuid4
+
+import orjson
+from fastapi import FastAPI
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Message
+
+from nemo_gym.errors import EnvironmentFailed, SignatureError
+from nemo_gym.http.client import encode_json
+from nemo_gym.schemas.items import FunctionToolCall, OutputItem, OutputMessage, ReasoningItem
+from nemo_gym.schemas.rollout import BaseVerifyRequest, BaseVerifyResponse
+from nemo_gym.schemas.stepped import (
+    STEP_REQUEST_ID_KEY,
+    BaseResetResponse,
+    BaseStepResponse,
+)
+from nemo_gym.servers.binding import REQUEST_PARAMETER, Handler, Method, endpoint_of
+from nemo_gym.servers.resources import SimpleResourcesServer
+from nemo_gym.servers.sessions import SESSION_ID_KEY, SessionState
+
+AnswerT = TypeVar("AnswerT", bound=BaseModel)
+
+OFFERS = {"supports_explicit_close": True, "supports_step_idempotency": True}
+"""What every reset tells the agent that it may rely on."""
+
+
+class _Progress(SessionState):
+    """How far a rollout's game has come."""
+
+    has_begun: bool = False
+    has_ended: bool = False
+    step_request_id: str | None = None
+    step_answer: bytes = b""
+    """The last step and what was answered, for an agent that did not hear the answer."""
+    turn: asyncio.Lock = Field(default_factory=asyncio.Lock)
+
+
+class PlayedRequest(BaseVerifyRequest):
+    """A row of any game, and the whole of what was said in it."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class SteppedResourcesServer(SimpleResourcesServer):
+    """Subclass it and write `reset` and `step`; a `SessionState` parameter receives this rollout's game.
+
+    `reset(body)` answers the first observation, a text, or a `BaseResetResponse`; `step(body)` answers a
+    `BaseStepResponse`. Gymnasium's tuples, `(observation, info)` and `(observation, reward, terminated, truncated,
+    info)`, do as well.
+
+    An agent plays over `/reset`, `/step` and `/close`. A whole rollout can also be given to `/verify`: it is played
+    from its row once more, turn by turn, which tells the same reward wherever the row decides how the game goes.
+    """
+
+    @abstractmethod
+    async def reset(self, body: Any) -> Any:
+        """Begin the game that a row describes."""
+
+    @abstractmethod
+    async def step(self, body: Any) -> Any:
+        """Let the model's turn, `body.response`, have its effect."""
+
+    def game_methods(self) -> tuple[Method, Method]:
+        """The methods behind `/reset` and `/step`; override it to call them in another way."""
+        return self.reset, self.step
+
+    def setup_webserver(self) -> FastAPI:
+        """The app of a resources server, with the routes of a game."""
+        app = super().setup_webserver()
+        reset, step = (Handler.of(method) for method in self.game_methods())
+        app.post("/reset")(self._reset_endpoint(reset))
+        app.post("/step")(self._step_endpoint(step))
+        app.post("/close")(self._close_session)
+        return app
+
+    @property
+    def keeps_state(self) -> bool:
+        """A game lasts from its reset to its end: such a server cannot have several workers."""
+        return True
+
+    async def verify(self, body: PlayedRequest) -> Any:
+        """The sum of what the steps earn when the response's turns are played again, from the row on."""
+        reset, step = (Handler.of(method) for method in self.game_methods())
+        row = {**(body.model_extra or {}), "responses_create_params": body.responses_create_params}
+        session_id = f"replay-{uuid4().hex}"
+        reward, steps, last = 0.0, 0, BaseStepResponse()
+        try:
+            await reset.call(_replayed("/reset", session_id, row), self.sessions, self._arguments(reset, row))
+            for turn in turns_of(body.response.output):
+                fields = {**row, "response": body.response.model_copy(update={"output": turn})}
+                request = _replayed("/step", session_id, fields)
+                last = self._step_answer(await step.call(request, self.sessions, self._arguments(step, fields)))
+                reward, steps = reward + last.reward, steps + 1
+                if last.terminated or last.truncated:
+                    break
+        finally:
+            await self.sessions.drop(session_id)
+        return BaseVerifyResponse.grade(
+            body, reward=reward, steps=steps, terminated=last.terminated, truncated=last.truncated
+        )
+
+    def _reset_endpoint(self, handler: Handler) -> Any:
+        async def finish(request: Request, result: Any) -> Response:
+            answer = self._reset_answer(result)
+            answer.info = {**OFFERS, **answer.info}
+            self._progress(request).has_begun = True
+            return _json(answer)
+
+        reset = endpoint_of(handler, self.sessions, finish=finish, returns=BaseResetResponse)
+
+        @wraps(reset)
+        async def begin(**arguments: Any) -> Any:
+            session_id = arguments[handler.request_parameter or REQUEST_PARAMETER].session[SESSION_ID_KEY]
+            # What an agent left unfinished in this session makes room for the new game.
+            await self.sessions.drop(session_id)
+            try:
+                return await reset(**arguments)
+            except BaseException:
+                await self.sessions.drop(session_id)
+                raise
+
+        return begin
+
+    def _step_endpoint(self, handler: Handler) -> Any:
+        async def finish(request: Request, result: Any) -> BaseStepResponse:
+            return self._step_answer(result)
+
+        step = endpoint_of(handler, self.sessions, finish=finish, returns=BaseStepResponse)
+
+        @wraps(step)
+        async def take_turn(**arguments: Any) -> Response:
+            request = arguments[handler.request_parameter or REQUEST_PARAMETER]
+            progress = self._progress(request)
+            request_id = (await request.json()).get(STEP_REQUEST_ID_KEY)
+            async with progress.turn:
+                if request_id is not None and request_id == progress.step_request_id:
+                    return Response(progress.step_answer, media_type="application/json")
+                self._check_under_way(progress)
+                answer = await step(**arguments)
+                told = _json(answer)
+                progress.has_ended = answer.terminated or answer.truncated
+                progress.step_request_id, progress.step_answer = request_id, bytes(told.body)
+                return told
+
+        return take_turn
+
+    def _progress(self, request: Request) -> _Progress:
+        return self.sessions.get(request.session[SESSION_ID_KEY], _Progress)
+
+    def _check_under_way(self, progress: _Progress) -> None:
+        if not progress.has_begun:
+            problem = "no game is under way in this session; POST /reset first, and send its cookie with every step"
+        elif progress.has_ended:
+            problem = "the game has ended; POST /reset for another one"
+        else:
+            return
+        raise EnvironmentFailed(f"{self.config.name}: {problem}", server=self.config.name)
+
+    def _reset_answer(self, result: Any) -> BaseResetResponse:
+        if result is None or isinstance(result, str):
+            return BaseResetResponse(observation=result)
+        return self._answer(result, BaseResetResponse, "reset", "a text, a BaseResetResponse or (observation, info)")
+
+    def _step_answer(self, result: Any) -> BaseStepResponse:
+        expected = "a BaseStepResponse or (observation, reward, terminated, truncated, info)"
+        answer = self._answer(result, BaseStepResponse, "step", expected)
+        if not math.isfinite(answer.reward):
+            raise EnvironmentFailed(
+                f"{self.config.name}: step gave the reward {answer.reward}, which is not finite",
+                server=self.config.name,
+            )
+        return answer
+
+    def _answer(self, result: Any, kind: type[AnswerT], method: str, expected: str) -> AnswerT:
+        if isinstance(result, kind):
+            return result
+        names = list(kind.model_fields)
+        if isinstance(result, tuple) and len(result) == len(names):
+            try:
+                return kind.model_validate(dict(zip(names, result, strict=True)))
+            except ValidationError as error:
+                result = f"{type(result).__name__} ({_first_problem(error)})"
+        told = result if isinstance(result, str) else type(result).__name__
+        raise EnvironmentFailed(
+            f"{self.config.name}: {method} returned a {told}; it returns {expected}", server=self.config.name
+        )
+
+    def _arguments(self, handler: Handler, fields: dict[str, Any]) -> dict[str, Any]:
+        """The body that the method asks for, as FastAPI would read it from a request."""
+        bodies = [each for each in handler.open_parameters if _is_model(each.annotation)]
+        if not bodies:
+            return {}
+        if len(bodies) > 1:
+            raise SignatureError(f"{handler.method.__qualname__}: give it one parameter for the row, such as `body`")
+        name, kind = bodies[0].name, bodies[0].annotation
+        try:
+            return {name: kind.model_validate(fields)}
+        except ValidationError as error:
+            raise EnvironmentFailed(
+                f"{self.config.name}: the row cannot be played: {_first_problem(error)}", server=self.config.name
+            ) from error
+
+
+def turns_of(output: Sequence[OutputItem]) -> Iterator[list[OutputItem]]:
+    """The model's turns in a rollout's output: what it said between two things that it was told.
+
+    Where it was told nothing, as in an output that was made by hand, every message and every call is a turn.
+    """
+    is_told = any(not isinstance(item, (OutputMessage, FunctionToolCall, ReasoningItem)) for item in output)
+    turn: list[OutputItem] = []
+    for item in output:
+        if isinstance(item, (OutputMessage, FunctionToolCall, ReasoningItem)):
+            turn.append(item)
+            if is_told or isinstance(item, ReasoningItem):
+                continue
+        if turn:
+            yield turn
+        turn = []
+    if turn:
+        yield turn
+
+
+def _replayed(path: str, session_id: str, fields: dict[str, Any]) -> Request:
+    """The request that a step came with, for a method that asks for it."""
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": encode_json(fields)}
+
+    return Request(
+        {"type": "http", "method": "POST", "path": path, "headers": [], "session": {SESSION_ID_KEY: session_id}},
+        receive,
+    )
+
+
+def _is_model(annotation: Any) -> bool:
+    return inspect.isclass(annotation) and issubclass(annotation, BaseModel)
+
+
+def _json(answer: BaseModel) -> Response:
+    return Response(orjson.dumps(answer.model_dump(mode="json")), media_type="application/json")
+
+
+def _first_problem(error: ValidationError) -> str:
+    problem = error.errors()[0]
+    return f"{'.'.join(str(part) for part in problem['loc'])}: {problem['msg']}"

@@ -1,0 +1,78 @@
+"""Servers that bring an address themselves ask it with aiohttp, on connections that end with the server."""
+
+from __future__ import annotations
+
+import socket
+import threading
+
+import aiohttp
+import pytest
+from fastapi.testclient import TestClient
+from pydantic import Field
+
+from nemo_gym import BaseResourcesServerConfig, BaseVerifyRequest, SimpleResourcesServer, raise_for_status
+from nemo_gym.http.external import external_session
+from nemo_gym.http.requests import get_global_aiohttp_client, request
+from nemo_gym.testing import make_server
+
+
+async def test_json_goes_out_and_the_response_is_left_to_be_read(endpoint, seen):
+    body = {"model": "m", "messages": [{"role": "user", "content": "h\u00e9"}], 1: 2}
+    reply = await request("POST", f"{endpoint}/v1/chat/completions", json=body, headers={"X-Mine": "yes"})
+    assert isinstance(reply, aiohttp.ClientResponse)
+    assert (await reply.json())["object"] == "chat.completion"
+    (asked,) = seen()
+    assert asked["body"] == {**{key: value for key, value in body.items() if key != 1}, "1": 2}
+    assert (asked["headers"]["content-type"], asked["headers"]["x-mine"]) == ("application/json", "yes")
+    await external_session().aclose()
+
+
+async def test_an_error_status_is_raised_with_what_the_server_said(endpoint):
+    reply = await request("GET", f"{endpoint}/nowhere")
+    with pytest.raises(aiohttp.ClientResponseError) as raised:
+        await raise_for_status(reply)
+    assert (raised.value.status, bool(raised.value.response_content)) == (404, True)
+    await external_session().aclose()
+
+
+async def test_a_refused_connection_is_tried_again_and_a_lost_one_is_not():
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{closed.getsockname()[1]}/"
+        with pytest.raises(aiohttp.ClientConnectorError):
+            await request("POST", url, json={"a": 1})
+
+    arrived = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def hang_up():
+            connection, _ = listener.accept()
+            with connection:
+                arrived.append(connection.recv(65536))
+
+        thread = threading.Thread(target=hang_up)
+        thread.start()
+        with pytest.raises(aiohttp.ClientError):
+            await request("POST", f"http://127.0.0.1:{listener.getsockname()[1]}/", json={"a": 1})
+        thread.join()
+    assert len(arrived) == 1
+    await external_session().aclose()
+
+
+class Asking(SimpleResourcesServer):
+    config: BaseResourcesServerConfig
+    opened: list = Field(default_factory=list)
+
+    async def startup(self) -> None:
+        self.opened.append(get_global_aiohttp_client())
+
+    async def verify(self, body: BaseVerifyRequest) -> float:
+        return 1.0
+
+
+def test_the_connections_end_with_the_server():
+    server = make_server(Asking, name="asking", entrypoint="app.py", domain="other")
+    with TestClient(server.setup_webserver()):
+        (session,) = server.opened
+        assert not session.closed
+    assert session.closed
