@@ -20,7 +20,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 TEMPLATE_NAME = "my_environment"
 """The template is an environment itself: `templates/resources_servers/my_environment` lints, tests and runs."""
 TEMPLATE_CLASS_NAME = "MyEnvironment"
-TEMPLATE_SUFFIXES = frozenset({".py", ".md", ".yaml", ".jsonl"})
+TEMPLATE_SUFFIXES = frozenset({".py", ".md", ".yaml", ".jsonl", ".toml"})
 
 LONGEST_NAME = 39
 """With a longer one, lines of the template would grow beyond 119 characters."""

@@ -140,9 +140,10 @@ class SimpleResourcesServer(AggregateMetricsMixin, BaseResourcesServer):
                 self._finite(result.reward)
             elif isinstance(result, SupportsFloat):
                 return await _echo(request, {"reward": self._finite(result)})
-            elif result is None:
+            elif result is None or isinstance(result, (str, bytes)):
+                what = "nothing" if result is None else f"a {type(result).__name__}"
                 raise EnvironmentFailed(
-                    f"{self.config.name}: verify returned nothing; it returns a number or a BaseVerifyResponse",
+                    f"{self.config.name}: verify returned {what}; it returns a number or a BaseVerifyResponse",
                     server=self.config.name,
                 )
             return result

@@ -15,7 +15,6 @@ from nemo_gym.scaffold import LONGEST_NAME, TEMPLATES, class_name_of, scaffold
 
 REPOSITORY = Path(__file__).parents[2]
 TEMPLATE = TEMPLATES / "resources_servers" / "my_environment"
-LINT = ("--no-cache", "--config", str(REPOSITORY / "pyproject.toml"))
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +39,7 @@ def test_a_new_environment_has_the_files_of_any_other(project):
         "resources_servers/my_env/configs/my_env.yaml",
         "resources_servers/my_env/data/example.jsonl",
         "resources_servers/my_env/oracle.py",
+        "resources_servers/my_env/ruff.toml",
         "resources_servers/my_env/tests/test_app.py",
     }
 
@@ -55,9 +55,9 @@ def test_nothing_of_the_template_s_name_is_left(project):
 
 def test_a_new_environment_lints(project):
     workplace, _ = project
-    checked = workplace.run("ruff", "check", *LINT, "resources_servers")
+    checked = workplace.run("ruff", "check", "resources_servers")
     assert checked.code == 0, checked.out
-    formatted = workplace.run("ruff", "format", "--check", *LINT, "resources_servers")
+    formatted = workplace.run("ruff", "format", "--check", "resources_servers")
     assert formatted.code == 0, formatted.out
 
 
@@ -153,9 +153,9 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path):
 @pytest.mark.parametrize("name", ["a", "A1_b", "x" * LONGEST_NAME, "my_environment", "trailing_"])
 def test_any_name_gives_a_folder_that_lints(workplace, name):
     scaffold(f"resources_servers/{name}", workplace.folder)
-    checked = workplace.run("ruff", "check", *LINT, "resources_servers")
+    checked = workplace.run("ruff", "check", "resources_servers")
     assert checked.code == 0, checked.out
-    formatted = workplace.run("ruff", "format", "--check", *LINT, "resources_servers")
+    formatted = workplace.run("ruff", "format", "--check", "resources_servers")
     assert formatted.code == 0, formatted.out
 
 

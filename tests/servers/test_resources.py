@@ -186,6 +186,16 @@ def test_a_verify_that_forgets_to_return_is_told_so():
         verify(Forgets)
 
 
+class Writes(SimpleResourcesServer):
+    async def verify(self, body: VerifyRequest) -> float:
+        return "1"
+
+
+def test_a_verify_that_returns_a_text_is_told_so():
+    with pytest.raises(EnvironmentFailed, match="verify returned a str; it returns a number"):
+        verify(Writes)
+
+
 class Seeds(Float):
     async def seed_session(self, body: BaseSeedSessionRequest) -> None:
         return None
