@@ -1,14 +1,91 @@
-"""The shelf that verifiers share: find an answer, compare it, ask a judge."""
+"""The shelf that verifiers share: find an answer, compare it, ask a judge, run what may never end.
 
-from nemo_gym.grading.patterns import PatternFailed, PatternSearch
-from nemo_gym.grading.text import last_boxed, normalised, option_letter, strip_reasoning, unwrapped
+The names below are loaded when they are first asked for: a worker process imports only what its job needs.
+"""
 
-__all__ = [
-    "PatternFailed",
-    "PatternSearch",
-    "last_boxed",
-    "normalised",
-    "option_letter",
-    "strip_reasoning",
-    "unwrapped",
-]
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from nemo_gym.grading.actions import actions_in as actions_in
+    from nemo_gym.grading.code import CodeGrade as CodeGrade
+    from nemo_gym.grading.code import CodeTests as CodeTests
+    from nemo_gym.grading.code import TestResult as TestResult
+    from nemo_gym.grading.code import grade_code as grade_code
+    from nemo_gym.grading.code import last_code_block as last_code_block
+    from nemo_gym.grading.confined import ConfinedPython as ConfinedPython
+    from nemo_gym.grading.confined import Limits as Limits
+    from nemo_gym.grading.constraints import Constraint as Constraint
+    from nemo_gym.grading.constraints import constraint as constraint
+    from nemo_gym.grading.constraints import followed as followed
+    from nemo_gym.grading.expressions import Comparison as Comparison
+    from nemo_gym.grading.expressions import MathEquality as MathEquality
+    from nemo_gym.grading.judge import Judge as Judge
+    from nemo_gym.grading.judge import JudgeCall as JudgeCall
+    from nemo_gym.grading.judge import JudgeConfig as JudgeConfig
+    from nemo_gym.grading.judge import PromptFile as PromptFile
+    from nemo_gym.grading.judge import Verdict as Verdict
+    from nemo_gym.grading.judge import read_prompt as read_prompt
+    from nemo_gym.grading.numbers import number_in as number_in
+    from nemo_gym.grading.numbers import same_number as same_number
+    from nemo_gym.grading.patterns import PatternFailed as PatternFailed
+    from nemo_gym.grading.patterns import PatternSearch as PatternSearch
+    from nemo_gym.grading.sql import DatabaseFailed as DatabaseFailed
+    from nemo_gym.grading.sql import QueryFailed as QueryFailed
+    from nemo_gym.grading.sql import QueryResult as QueryResult
+    from nemo_gym.grading.sql import SqlLimits as SqlLimits
+    from nemo_gym.grading.sql import SqlRunner as SqlRunner
+    from nemo_gym.grading.sql import as_table as as_table
+    from nemo_gym.grading.sql import is_ordered as is_ordered
+    from nemo_gym.grading.sql import last_sql as last_sql
+    from nemo_gym.grading.structured import DocumentFormat as DocumentFormat
+    from nemo_gym.grading.structured import SchemaUnusable as SchemaUnusable
+    from nemo_gym.grading.structured import first_problem as first_problem
+    from nemo_gym.grading.text import last_boxed as last_boxed
+    from nemo_gym.grading.text import normalised as normalised
+    from nemo_gym.grading.text import option_letter as option_letter
+    from nemo_gym.grading.text import strip_reasoning as strip_reasoning
+    from nemo_gym.grading.text import unwrapped as unwrapped
+    from nemo_gym.grading.workers import WorkerCrashed as WorkerCrashed
+    from nemo_gym.grading.workers import WorkerFailed as WorkerFailed
+    from nemo_gym.grading.workers import WorkerNotStarted as WorkerNotStarted
+    from nemo_gym.grading.workers import WorkerPool as WorkerPool
+    from nemo_gym.grading.workers import WorkersBusy as WorkersBusy
+    from nemo_gym.grading.workers import WorkerTimedOut as WorkerTimedOut
+
+_HOMES = {
+    "actions": ("actions_in",),
+    "code": ("CodeGrade", "CodeTests", "TestResult", "grade_code", "last_code_block"),
+    "confined": ("ConfinedPython", "Limits"),
+    "constraints": ("Constraint", "constraint", "followed"),
+    "expressions": ("Comparison", "MathEquality"),
+    "judge": ("Judge", "JudgeCall", "JudgeConfig", "PromptFile", "Verdict", "read_prompt"),
+    "numbers": ("number_in", "same_number"),
+    "patterns": ("PatternFailed", "PatternSearch"),
+    "sql": (
+        "DatabaseFailed",
+        "QueryFailed",
+        "QueryResult",
+        "SqlLimits",
+        "SqlRunner",
+        "as_table",
+        "is_ordered",
+        "last_sql",
+    ),
+    "structured": ("DocumentFormat", "SchemaUnusable", "first_problem"),
+    "text": ("last_boxed", "normalised", "option_letter", "strip_reasoning", "unwrapped"),
+    "workers": ("WorkerCrashed", "WorkerFailed", "WorkerNotStarted", "WorkerPool", "WorkerTimedOut", "WorkersBusy"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = sorted(_HOME_OF)  # noqa: PLE0605 - all of them are strings
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'nemo_gym.grading' has no attribute '{name}'")
+    value = getattr(importlib.import_module(f"nemo_gym.grading.{_HOME_OF[name]}"), name)
+    globals()[name] = value
+    return value

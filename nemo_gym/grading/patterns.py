@@ -1,23 +1,21 @@
-"""Search texts with patterns that came with the data, in a process that can be given up.
+"""Search texts with patterns that came with the data, in processes that can be given up.
 
 A regular expression can take longer than anyone will wait, and nothing stops one that runs in this process: it
-holds the interpreter. So each search runs in a child, this same file run as a script, which a watchdog thread
-ends when the time is up. It imports the standard library only and starts in some 20 ms, once.
+holds the interpreter.
 """
 
 from __future__ import annotations
 
-import faulthandler
-import json
 import re
-import subprocess
-import sys
-import threading
-import weakref
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from nemo_gym.grading.workers import WorkerCrashed, WorkerPool, WorkerTimedOut
 
 TIME_LIMIT_S = 5.0
 LONGEST_TEXT = 20_000
+SIDE_BY_SIDE = 4
+"""A search without end must not hold up those of the other rollouts."""
 
 
 class PatternFailed(ValueError):
@@ -25,7 +23,7 @@ class PatternFailed(ValueError):
 
 
 class PatternSearch:
-    """Searches texts, one at a time, in one child process that starts with the first search.
+    """Searches texts in worker processes, which start with the first search.
 
     `time_limit_s` bounds one search in seconds. Of a text only the last `longest_text` characters are searched:
     answers stand at the end, and the time of a search may grow with the square of the length.
@@ -34,9 +32,7 @@ class PatternSearch:
     def __init__(self, *, time_limit_s: float = TIME_LIMIT_S, longest_text: int = LONGEST_TEXT) -> None:
         self.time_limit_s = time_limit_s
         self.longest_text = longest_text
-        self._turn = threading.Lock()
-        self._child: subprocess.Popen[bytes] | None = None
-        self._end_child: Callable[[], object] = _nothing
+        self._workers = WorkerPool(SIDE_BY_SIDE, time_limit_s)
 
     def last_match(self, pattern: str, text: str) -> str | None:
         """What the pattern's last match captures, case ignored; None where nothing matches.
@@ -45,78 +41,34 @@ class PatternSearch:
         Matches that capture nothing are passed over. It blocks for up to the time limit (call it in a thread) and
         raises `PatternFailed`.
         """
-        question = {"pattern": pattern, "text": text[-self.longest_text :], "time_limit_s": self.time_limit_s}
-        with self._turn:
-            line = self._ask(json.dumps(question).encode() + b"\n")
-        if not line:
-            raise PatternFailed(f"the pattern {pattern!r} did not finish within {self.time_limit_s:g} s")
-        answer = json.loads(line)
-        if "error" in answer:
-            raise PatternFailed(f"the pattern {pattern!r} is not a regular expression: {answer['error']}")
-        found: str | None = answer["found"]
-        return found
+        with self._failures_of(pattern):
+            return self._workers.run_blocking(last_capture, pattern, text[-self.longest_text :])
 
-    def _ask(self, question: bytes) -> bytes:
-        """The child's answer; empty where it ended over the question."""
-        if self._child is None or self._child.poll() is not None:
-            self._child = self._start()
-        assert self._child.stdin is not None
-        assert self._child.stdout is not None
-        self._child.stdin.write(question)
-        self._child.stdin.flush()
-        line = self._child.stdout.readline()
-        if not line:
-            self._end_child()
-        return line
+    async def find_last_match(self, pattern: str, text: str) -> str | None:
+        """`last_match`, awaited."""
+        with self._failures_of(pattern):
+            return await self._workers.run(last_capture, pattern, text[-self.longest_text :])
 
-    def _start(self) -> subprocess.Popen[bytes]:
-        child = subprocess.Popen(
-            [sys.executable, "-I", "-S", __file__],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )
-        self._end_child = weakref.finalize(self, _end, child)
-        return child
+    @contextmanager
+    def _failures_of(self, pattern: str) -> Iterator[None]:
+        try:
+            yield
+        except WorkerTimedOut as error:
+            raise PatternFailed(f"the pattern {pattern!r} did not finish within {self.time_limit_s:g} s") from error
+        except WorkerCrashed as error:
+            raise PatternFailed(f"the pattern {pattern!r} found no end: {error}") from error
+        except (re.error, OverflowError, RecursionError) as error:
+            raise PatternFailed(f"the pattern {pattern!r} is not a regular expression: {error}") from error
 
     def close(self) -> None:
-        """End the child process, if one was started; a later search starts another."""
-        with self._turn:
-            self._end_child()
+        """End the worker processes; a later search starts others."""
+        self._workers.close()
 
 
-def _nothing() -> None:
-    """There is no child yet."""
-
-
-def _end(child: subprocess.Popen[bytes]) -> None:
-    child.kill()
-    with child:
-        pass
-
-
-def _last_capture(pattern: str, text: str) -> str | None:
+def last_capture(pattern: str, text: str) -> str | None:
+    """The search itself, in the worker."""
     found: str | None = None
     for match in re.finditer(pattern, text, re.IGNORECASE):
         captured = next((group for group in match.groups() if group), "") if match.re.groups else match[0]
         found = captured or found
     return found
-
-
-def _answer_searches() -> None:
-    """The child's part: one JSON line in, one out, until the parent closes the pipe."""
-    for line in sys.stdin.buffer:
-        question = json.loads(line)
-        faulthandler.dump_traceback_later(question["time_limit_s"], exit=True)
-        answer: dict[str, str | None]
-        try:
-            answer = {"found": _last_capture(question["pattern"], question["text"])}
-        except (re.error, OverflowError, RecursionError) as error:
-            answer = {"error": str(error)}
-        faulthandler.cancel_dump_traceback_later()
-        sys.stdout.write(json.dumps(answer) + "\n")
-        sys.stdout.flush()
-
-
-if __name__ == "__main__":
-    _answer_searches()

@@ -1,0 +1,87 @@
+"""A control group of one's own, where this process may make one: what limits a whole tree of processes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from pathlib import Path
+
+ROOT = Path("/sys/fs/cgroup")
+MEBIBYTE = 2**20
+PREFIX = "nemo_gym-"
+EMPTYING_S = 1.0
+
+
+class ControlGroup:
+    """Bounds the memory and the number of the processes that join it; cgroup version 1 or 2.
+
+    Raises `OSError` where the system does not let this process make one.
+    """
+
+    def __init__(self, name: str, *, memory_mb: int, processes: int) -> None:
+        self._folders: list[Path] = []
+        limits = {"memory": memory_mb * MEBIBYTE, "pids": processes}
+        try:
+            for parent, files in _parents().items():
+                folder = parent / f"{PREFIX}{os.getpid()}-{name}"
+                folder.mkdir(exist_ok=True)
+                self._folders.append(folder)
+                for controller, file in files.items():
+                    (folder / file).write_text(str(limits[controller]))
+        except OSError:
+            self.close()
+            raise
+
+    @property
+    def join_files(self) -> list[str]:
+        """Where a process writes its number, or 0 for itself, to join."""
+        return [str(folder / "cgroup.procs") for folder in self._folders]
+
+    def kill(self) -> None:
+        """Kill all that is in the group, and wait until it is gone."""
+        until = time.monotonic() + EMPTYING_S
+        while (pids := self._pids()) and time.monotonic() < until:
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.005)
+
+    def close(self) -> None:
+        """Kill what is in the group and remove it."""
+        self.kill()
+        for folder in self._folders:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+
+    def _pids(self) -> list[int]:
+        found: list[int] = []
+        for folder in self._folders[:1]:
+            with contextlib.suppress(OSError):
+                found = [int(line) for line in (folder / "cgroup.procs").read_text().split()]
+        return found
+
+
+def remove_left_behind() -> None:
+    """Remove the empty groups of processes that ended without doing so."""
+    with contextlib.suppress(OSError):
+        for folder in [each for parent in _parents() for each in parent.glob(f"{PREFIX}*")]:
+            owner = folder.name.removeprefix(PREFIX).split("-")[0]
+            if owner.isdecimal() and not Path(f"/proc/{owner}").exists():
+                with contextlib.suppress(OSError):
+                    folder.rmdir()
+
+
+def _parents() -> dict[Path, dict[str, str]]:
+    """The folders in which to make a group, and the file of each controller's limit in it."""
+    own: dict[str, str] = {}
+    for line in Path("/proc/self/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        own.update(dict.fromkeys(controllers.split(","), path.lstrip("/")))
+    if "memory" in own and "pids" in own:
+        return {
+            ROOT / "memory" / own["memory"]: {"memory": "memory.limit_in_bytes"},
+            ROOT / "pids" / own["pids"]: {"pids": "pids.max"},
+        }
+    return {ROOT / own.get("", ""): {"memory": "memory.max", "pids": "pids.max"}}

@@ -1,0 +1,185 @@
+"""Grade a program by its tests: what it prints, what its function returns, or what a check says of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from nemo_gym.grading.confined import Check, CheckVerdict, ConfinedPython, Program, Trial
+
+SPARE_OUTPUT_BYTES = 65_536
+SHOWN_CHARACTERS = 500
+
+_FENCE = re.compile(r"^[ \t]*(?P<fence>`{3,}|~{3,})[ \t]*(?P<language>[^\s`]*)[^\n`]*$", re.MULTILINE)
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,4})?")
+
+
+class TestResult(IntEnum):
+    """How a test was not passed."""
+
+    __test__ = False
+
+    NOT_RUN = -1
+    WRONG = -2
+    OUT_OF_TIME = -3
+    ERROR = -4
+
+
+@dataclass(frozen=True)
+class CodeTests:
+    """What a program has to do: for each input the output, or to please a check.
+
+    Without `function` inputs come on stdin and outputs are printed. With it each line of an input is an argument as
+    JSON and the output is the result as JSON. `check` is code that calls the function and asserts. `preamble` runs
+    before the program and before the check: imports and helpers that the task gave.
+    """
+
+    inputs: Sequence[str] = ()
+    outputs: Sequence[str] = ()
+    function: str | None = None
+    check: str | None = None
+    preamble: str = ""
+
+
+class FirstFailure(NamedTuple):
+    """The first test that was not passed, and why; texts are cut."""
+
+    test: int
+    error_code: int
+    error_message: str
+    input: str
+    output: str
+    expected: str
+
+
+class CodeGrade(NamedTuple):
+    """A verdict for each test (True, or a `TestResult`), and what all of them took in seconds."""
+
+    results: list[bool | int]
+    seconds: float
+    first_failure: FirstFailure | None
+
+    @property
+    def is_passed(self) -> bool:
+        """Whether there were tests and all were passed."""
+        return bool(self.results) and all(each is True for each in self.results)
+
+
+def last_code_block(text: str) -> str | None:
+    """What stands in the last fenced block of a text that is closed and not empty; None where there is none."""
+    found, opening = None, None
+    for line in _FENCE.finditer(text):
+        if opening is None:
+            opening = line
+        elif line["fence"].startswith(opening["fence"]) and not line["language"]:
+            # A block in a list is indented with it.
+            inside = textwrap.dedent(text[opening.end() : line.start()]).strip("\n")
+            found = inside if inside.strip() else found
+            opening = None
+    return found
+
+
+async def grade_code(
+    code: str, tests: CodeTests, python: ConfinedPython, *, trial_s: float, total_s: float
+) -> CodeGrade:
+    """Run a program's tests in one sandbox, `trial_s` seconds for each and `total_s` for all.
+
+    What the outputs should be stays outside, and a check runs apart from the program: it cannot write its own
+    verdict. After a test that took too long no other is run. Raises `EnvironmentFailed` where there is no sandbox.
+    """
+    sources = [tests.preamble, code] if tests.preamble else [code]
+    program = Program(
+        sources,
+        tests.inputs,
+        [2 * len(output.encode(errors="replace")) + SPARE_OUTPUT_BYTES for output in tests.outputs],
+        tests.function,
+        Check(tests.check, tests.preamble) if tests.check is not None else None,
+    )
+    ended = await python.run(program, trial_s=trial_s, total_s=total_s)
+    # Outputs may be long, and the event loop has others to serve.
+    return await asyncio.to_thread(_graded, ended, tests)
+
+
+def _graded(ended: list[Trial], tests: CodeTests) -> CodeGrade:
+    results: list[bool | int] = []
+    first: FirstFailure | None = None
+    for number, trial in enumerate(ended):
+        expected = "" if tests.check is not None else tests.outputs[number]
+        result, why = _checked(trial) if tests.check is not None else _compared(trial, expected, tests.function)
+        results.append(result)
+        if result is not True and first is None:
+            given = "" if tests.check is not None else tests.inputs[number]
+            shown = (_shown(text) for text in (given, "" if tests.check is not None else trial.output, expected))
+            first = FirstFailure(number, int(result), why, *shown)
+    return CodeGrade(results, sum(trial.seconds for trial in ended), first)
+
+
+def _compared(trial: Trial, expected: str, function: str | None) -> tuple[bool | int, str]:
+    if trial.how != "finished":
+        return _not_finished(trial)
+    is_same = same_values(trial.output, expected) if function else same_output(trial.output, expected)
+    return (True, "") if is_same else (int(TestResult.WRONG), "wrong answer")
+
+
+def _checked(trial: Trial) -> tuple[bool | int, str]:
+    if trial.how != "finished":
+        return _not_finished(trial)
+    told = CheckVerdict.of(trial)
+    if told.verdict == "passed":
+        return True, ""
+    wrong = told.verdict == "wrong"
+    why = told.why if wrong or not trial.error else f"{told.why}; the program said: {trial.error[-SHOWN_CHARACTERS:]}"
+    return int(TestResult.WRONG if wrong else TestResult.ERROR), why
+
+
+def _not_finished(trial: Trial) -> tuple[int, str]:
+    result = {
+        "out of time": TestResult.OUT_OF_TIME,
+        "not run": TestResult.NOT_RUN,
+        "too much output": TestResult.WRONG,
+    }.get(trial.how, TestResult.ERROR)
+    return int(result), f"{trial.how}: {trial.error[-SHOWN_CHARACTERS:]}" if trial.error else trial.how
+
+
+def same_output(printed: str, expected: str) -> bool:
+    """Whether two outputs have the same lines; spaces at a line's ends are ignored, and 1.50 is 1.5."""
+    ours, theirs = (text.strip().split("\n") for text in (printed, expected))
+    return len(ours) == len(theirs) and all(
+        left.strip() == right.strip() or _same_words(left.split(), right.split())
+        for left, right in zip(ours, theirs, strict=True)
+    )
+
+
+def _same_words(ours: list[str], theirs: list[str]) -> bool:
+    return len(ours) == len(theirs) and all(
+        left == right or _same_number(left, right) for left, right in zip(ours, theirs, strict=True)
+    )
+
+
+def _same_number(left: str, right: str) -> bool:
+    if not (_NUMBER.fullmatch(left) and _NUMBER.fullmatch(right)):
+        return False
+    try:
+        return Decimal(left) == Decimal(right)
+    except InvalidOperation:
+        return False
+
+
+def same_values(returned: str, expected: str) -> bool:
+    """Whether two JSON texts hold equal values."""
+    try:
+        wanted: Any = json.loads(expected)
+        return bool(json.loads(returned) == wanted)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}…"

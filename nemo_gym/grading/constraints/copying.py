@@ -1,0 +1,53 @@
+"""Constraints that have something of the prompt repeated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from nemo_gym.grading.constraints.texts import Count, Text, words
+
+_ASTERISKS = "******"
+_LONGEST_PHRASE = 200
+
+
+def repeat_prompt(text: str, *, prompt_to_repeat: Text) -> bool:
+    """It begins with the prompt, word for word."""
+    return text.strip().lower().startswith(prompt_to_repeat.strip().lower())
+
+
+def copying(text: str, *, prompt_to_repeat: Text) -> bool:
+    """It is the prompt and nothing else."""
+    return text.strip().lower() == prompt_to_repeat.strip().lower()
+
+
+def copying_multiple(text: str, *, prompt_to_repeat: Text, N: Count) -> bool:  # noqa: N803 - the data's name
+    """It is the prompt, so many times, with six asterisks between."""
+    parts = [part.strip().lower() for part in text.split(_ASTERISKS)]
+    return len(parts) == N and all(part == prompt_to_repeat.strip().lower() for part in parts)
+
+
+def copy_span(text: str, *, prompt_to_repeat: Text, n_start: Count, n_end: Count) -> bool:
+    """It is the part of the prompt from one character to the other, counted from 0, the last one left out or not."""
+    given = text.strip().lower()
+    prompt = prompt_to_repeat.lower()
+    return given in (prompt[n_start:n_end].strip(), prompt[n_start : n_end + 1].strip())
+
+
+def repeat_phrase(text: str, *, phrase: Text, small_n: Count) -> bool:
+    """The phrase is there so often, each time with exactly one word of its middle replaced."""
+    wanted, found = words(phrase.lower())[:_LONGEST_PHRASE], words(text.lower())
+    if not wanted:
+        return False
+    size = len(wanted)
+    windows = (found[start : start + size] for start in range(len(found) - size + 1) if found[start] == wanted[0])
+    changes = (sum(a != b for a, b in zip(each, wanted, strict=True)) for each in windows if each[-1] == wanted[-1])
+    return sum(count == 1 for count in changes) == small_n
+
+
+CHECKS: dict[str, Callable[..., bool]] = {
+    "combination:repeat_prompt": repeat_prompt,
+    "copy:copying_simple": copying,
+    "copy:copying_multiple": copying_multiple,
+    "copy:repeat_phrase": repeat_phrase,
+    "new:copy_span_idx": copy_span,
+}

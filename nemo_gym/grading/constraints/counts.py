@@ -1,0 +1,89 @@
+"""Constraints on counts and shares: numbers, pronouns, conjunctions, kinds of sentences, punctuation."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Annotated
+
+from pydantic import Field
+
+from nemo_gym.grading.constraints.language import ENGLISH_STOP_WORDS
+from nemo_gym.grading.constraints.texts import Count, sentences, words
+
+_NUMBER = re.compile(r"(?<![\w.,])[0-9]+(?:[.,][0-9]+)*(?!\w)")
+_CONJUNCTIONS = frozenset({"and", "but", "for", "nor", "or", "so", "yet"})
+_PRONOUNS = frozenset({
+    "i", "me", "my", "mine", "myself", "you", "your", "yours", "yourself", "yourselves", "he", "him", "his", "himself",
+    "she", "her", "hers", "herself", "it", "its", "itself", "we", "us", "our", "ours", "ourselves", "they", "them",
+    "their", "theirs", "themselves", "who", "whom", "whose", "this", "that", "these", "those",
+})  # fmt: skip
+_INTERROBANGS = ("?!", "!?", "‽")
+
+Percentage = Annotated[float, Field(ge=0, le=100)]
+
+
+def numbers(text: str, *, N: Count) -> bool:  # noqa: N803 - the data's name
+    """Exactly so many numbers in digits; `1,000` and `2.5` are one each."""
+    return len(_NUMBER.findall(text)) == N
+
+
+def conjunctions(text: str, *, small_n: Count) -> bool:
+    """At least so many different ones of and, but, for, nor, or, so, yet."""
+    return len(_CONJUNCTIONS & {word.lower() for word in words(text)}) >= small_n
+
+
+def pronouns(text: str, *, N: Count) -> bool:  # noqa: N803 - the data's name
+    """At least so many pronouns."""
+    return sum(word.lower() in _PRONOUNS for word in words(text)) >= N
+
+
+def punctuation(text: str) -> bool:
+    """Each of . , ! ? ; : is there, and an interrobang."""
+    return all(mark in text for mark in ".,!?;:") and any(mark in text for mark in _INTERROBANGS)
+
+
+def stop_words(text: str, *, percentage: Percentage) -> bool:
+    """At most this percentage of the words are such as `the`, `of` and `is`."""
+    found = [word.lower() for word in words(text)]
+    return 100 * sum(word in ENGLISH_STOP_WORDS for word in found) <= percentage * len(found)
+
+
+def sentence_type(text: str) -> bool:
+    """Twice as many statements as questions."""
+    kinds = _kinds(text)
+    return kinds["?"] > 0 and kinds["."] == 2 * kinds["?"]
+
+
+def sentence_balance(text: str) -> bool:
+    """As many statements as questions and as exclamations."""
+    kinds = _kinds(text)
+    return kinds["."] == kinds["?"] == kinds["!"] > 0
+
+
+def unique_words(text: str) -> bool:
+    """No word is there twice."""
+    found = [word.lower() for word in words(text)]
+    return len(set(found)) == len(found)
+
+
+def _kinds(text: str) -> dict[str, int]:
+    """How many sentences end with each of the marks."""
+    kinds = {".": 0, "?": 0, "!": 0}
+    for sentence in sentences(text):
+        mark = sentence.rstrip("\"'”’)]*_»")[-1:]
+        if mark in kinds:
+            kinds[mark] += 1
+    return kinds
+
+
+CHECKS: dict[str, Callable[..., bool]] = {
+    "count:numbers": numbers,
+    "count:conjunctions": conjunctions,
+    "count:pronouns": pronouns,
+    "count:punctuation": punctuation,
+    "count:count_unique": unique_words,
+    "ratio:stop_words": stop_words,
+    "ratio:sentence_type": sentence_type,
+    "ratio:sentence_balance": sentence_balance,
+}

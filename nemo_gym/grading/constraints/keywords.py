@@ -1,0 +1,132 @@
+"""Constraints on words and letters that must be there, or must not."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable
+
+from nemo_gym.grading.constraints.texts import (
+    Count,
+    Relation,
+    Text,
+    compare,
+    count_word,
+    has_word,
+    occurrences,
+    sentences,
+    words,
+)
+
+
+def existence(text: str, *, keywords: list[Text]) -> bool:
+    """Every keyword is there, as a word or within one."""
+    return all(occurrences(keyword, text) for keyword in keywords)
+
+
+def frequency(text: str, *, keyword: Text, frequency: Count, relation: Relation = "at least") -> bool:
+    """The keyword is there so often, as a word or within one."""
+    return compare(occurrences(keyword.strip(), text), relation, frequency)
+
+
+def frequency_by_default_exact(text: str, *, keyword: Text, frequency: Count, relation: Relation = "exactly") -> bool:
+    """The same; without a relation exactly so often."""
+    return compare(occurrences(keyword.strip(), text), relation, frequency)
+
+
+def forbidden_words(text: str, *, forbidden_words: list[Text]) -> bool:
+    """None of the words is there; within a longer word it may be."""
+    return not any(has_word(word, text) for word in forbidden_words)
+
+
+def letter_frequency(text: str, *, letter: Text, let_frequency: Count, let_relation: Relation = "at least") -> bool:
+    """The letter is there so often, in either case."""
+    return compare(occurrences(letter.strip() or letter, text), let_relation, let_frequency)
+
+
+def letter_counting(text: str, *, N: Count, relation: Relation = "at least") -> bool:  # noqa: N803 - the data's name
+    """So many letters in all."""
+    return compare(sum(character.isalpha() for character in text), relation, N)
+
+
+def word_once(text: str, *, keyword: Text) -> bool:
+    """The keyword is there once."""
+    return count_word(keyword, text) == 1
+
+
+def count_increment_word(text: str, *, keyword1: Text, keyword2: Text) -> bool:
+    """The first keyword is there once, the second one twice."""
+    return count_word(keyword1, text) == 1 and count_word(keyword2, text) == 2
+
+
+def exclude_word(text: str, *, keyword: Text, instruction: str | None = None) -> bool:
+    """The keyword is not there, though the question (`instruction`) holds it."""
+    return not has_word(keyword, text)
+
+
+def keyword_specific_position(text: str, *, keyword: Text, n: Count, m: Count) -> bool:
+    """The `m`-th word of the `n`-th sentence is the keyword; both are counted from 1."""
+    found = sentences(text)
+    if not 1 <= n <= len(found):
+        return False
+    inside = words(found[n - 1])
+    return 1 <= m <= len(inside) and inside[m - 1].lower() == keyword.lower()
+
+
+def keyword_in_sentence(text: str, *, word: Text, N: Count) -> bool:  # noqa: N803 - the data's name
+    """The `N`-th sentence, counted from 1, holds the word."""
+    found = sentences(text)
+    return 1 <= N <= len(found) and has_word(word, found[N - 1])
+
+
+def start_end(text: str) -> bool:
+    """The first word is the last one too, with nothing after it."""
+    found = words(text)
+    return len(found) > 1 and found[0].lower() == found[-1].lower() and text.rstrip().endswith(found[-1])
+
+
+def palindrome(text: str) -> bool:
+    """A word of three letters or more reads the same from its end."""
+    return any(_is_palindrome(word, 3) for word in words(text))
+
+
+def ten_palindromes(text: str) -> bool:
+    """Ten different words of five letters or more read the same from their ends."""
+    return len({word.lower() for word in words(text) if _is_palindrome(word, 5)}) >= 10
+
+
+def no_adjacent_consecutive(text: str) -> bool:
+    """No word begins with the letter that follows the one with which the word before it begins."""
+    initials = [ord(word[0].lower()) for word in words(text)]
+    return all(after != before + 1 for before, after in itertools.pairwise(initials))
+
+
+def repeats(text: str, *, small_n: Count) -> bool:
+    """No word is there more often."""
+    return max(Counter(word.lower() for word in words(text)).values(), default=0) <= small_n
+
+
+def _is_palindrome(word: str, shortest: int) -> bool:
+    plain = word.lower()
+    return len(plain) >= shortest and plain.isalpha() and plain == plain[::-1]
+
+
+CHECKS: dict[str, Callable[..., bool]] = {
+    "keywords:existence": existence,
+    "keywords:frequency": frequency,
+    "keywords:forbidden_words": forbidden_words,
+    "keywords:letter_frequency": letter_frequency,
+    "keywords:word_once": word_once,
+    "keywords:word_count_different_numbers": frequency_by_default_exact,
+    "keywords:exclude_word_harder": exclude_word,
+    "keywords:keyword_specific_position": keyword_specific_position,
+    "keywords:start_end": start_end,
+    "keywords:palindrome": palindrome,
+    "keywords:no_adjacent_consecutive": no_adjacent_consecutive,
+    "letters:letter_counting": letter_counting,
+    "letters:letter_counting2": letter_frequency,
+    "count:count_increment_word": count_increment_word,
+    "sentence:keyword": keyword_in_sentence,
+    "words:palindrome": ten_palindromes,
+    "words:repeats": repeats,
+}

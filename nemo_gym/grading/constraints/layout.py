@@ -1,0 +1,112 @@
+"""Constraints on how a text begins and ends, and on how its lines and sentences are laid out."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+from nemo_gym.grading.constraints.texts import Text, lines, paragraphs, sentences, words
+
+
+def end_checker(text: str, *, end_phrase: Text) -> bool:
+    """It ends with the phrase, case and quotes round the whole left out of account."""
+    return text.strip().strip('"').strip().lower().endswith(end_phrase.strip().lower())
+
+
+def quotation(text: str) -> bool:
+    """All of it stands in double quotes."""
+    plain = text.strip()
+    return len(plain) > 1 and plain[0] == '"' and plain[-1] == '"'
+
+
+def first_word_of_answer(text: str, *, first_word: Text) -> bool:
+    """The first word is this one."""
+    found = words(text[:1_000])
+    return bool(found) and found[0].lower() == first_word.strip().lower()
+
+
+def first_word_of_sentences(text: str, *, first_word: Text) -> bool:
+    """Each sentence begins with this word."""
+    return all(words(sentence)[0].lower() == first_word.strip().lower() for sentence in sentences(text))
+
+
+def last_word_of_answer(text: str, *, last_word: Text) -> bool:
+    """The last word is this one."""
+    found = words(text[-1_000:])
+    return bool(found) and found[-1].lower() == last_word.strip().lower()
+
+
+def last_word_of_sentences(text: str, *, last_word: Text) -> bool:
+    """Each sentence ends with this word."""
+    return all(words(sentence)[-1].lower() == last_word.strip().lower() for sentence in sentences(text))
+
+
+def last_first(text: str) -> bool:
+    """Each sentence begins with the word with which the one before it ends."""
+    found = [words(sentence.lower()) for sentence in sentences(text)]
+    return all(before[-1] == after[0] for before, after in itertools.pairwise(found))
+
+
+def paragraph_last_first(text: str) -> bool:
+    """Each paragraph ends with the word with which it begins."""
+    found = [words(paragraph.lower()) for paragraph in paragraphs(text)]
+    return all(inside and inside[0] == inside[-1] for inside in found)
+
+
+def sentence_hyphens(text: str) -> bool:
+    """Hyphens join the sentences, with no space before or after them."""
+    parts = text.strip().split("-")
+    return len(parts) > 1 and all(part and part == part.strip() for part in parts)
+
+
+def word_per_line(text: str) -> bool:
+    """Each word has a line of its own."""
+    return all(len(line.split()) == 1 for line in lines(text))
+
+
+def line_indent(text: str) -> bool:
+    """Each line begins further to the right than the one before it."""
+    margins = [len(line) - len(line.lstrip()) for line in lines(text)]
+    return len(margins) > 1 and all(before < after for before, after in itertools.pairwise(margins))
+
+
+def no_whitespace(text: str) -> bool:
+    """There is no space, no tab and no line's end."""
+    return not any(character.isspace() for character in text.strip())
+
+
+def nested_quotes(text: str) -> bool:
+    """Quotes in quotes in quotes, double and single ones in turn."""
+    open_: list[str] = []
+    deepest = 0
+    for place, character in enumerate(text):
+        kind = '"' if character in '"“”«»' else "'" if character in "'‘’" else ""
+        if not kind or (kind == "'" and _is_apostrophe(text, place)):
+            continue
+        if open_ and open_[-1] == kind:
+            deepest = max(deepest, len(open_))
+            open_.pop()
+        else:
+            open_.append(kind)
+    return deepest >= 3
+
+
+def _is_apostrophe(text: str, place: int) -> bool:
+    return text[place - 1 : place].isalnum() and text[place + 1 : place + 2].isalnum()
+
+
+CHECKS: dict[str, Callable[..., bool]] = {
+    "startend:end_checker": end_checker,
+    "startend:quotation": quotation,
+    "first_word:first_word_answer": first_word_of_answer,
+    "first_word:first_word_sent": first_word_of_sentences,
+    "last_word:last_word_answer": last_word_of_answer,
+    "last_word:last_word_sent": last_word_of_sentences,
+    "words:last_first": last_first,
+    "words:paragraph_last_first": paragraph_last_first,
+    "detectable_format:sentence_hyphens": sentence_hyphens,
+    "format:newline": word_per_line,
+    "format:line_indent": line_indent,
+    "format:no_whitespace": no_whitespace,
+    "format:quotes": nested_quotes,
+}

@@ -1,0 +1,75 @@
+"""Find a constraint by its id, and read its arguments into the types that its check declares."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+
+from nemo_gym.errors import EnvironmentFailed
+from nemo_gym.grading.constraints import case, copying, counts, formats, keywords, language, layout, length, words
+
+Check = Callable[..., bool]
+
+_CLOSE_ENOUGH = 0.5
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """A constraint with its arguments."""
+
+    id: str
+    arguments: Mapping[str, Any]
+
+    def holds_for(self, text: str) -> bool:
+        """Whether a text keeps it; an empty text keeps none."""
+        return bool(text.strip()) and bool(_checks()[self.id](text, **self.arguments))
+
+
+def constraint(id_: str, arguments: Mapping[str, Any] | None = None) -> Constraint:
+    """The constraint of an id; an argument that is None counts as missing, as in tables with a column for each.
+
+    Raises `EnvironmentFailed` with the ids that come close, or with what is wrong with an argument.
+    """
+    check = _checks().get(id_)
+    if check is None:
+        near = difflib.get_close_matches(id_, _checks(), n=3, cutoff=_CLOSE_ENOUGH)
+        same_name = [known for known in _checks() if known.split(":")[-1] == id_.rsplit(":", maxsplit=1)[-1]]
+        close = list(dict.fromkeys([*same_name, *near]))[:3]
+        hint = f"Did you mean {' or '.join(map(repr, close))}?" if close else "None comes close."
+        raise EnvironmentFailed(f"there is no constraint '{id_}'. {hint}")
+    given = {name: value for name, value in (arguments or {}).items() if value is not None}
+    try:
+        read = _model_of(id_).model_validate(given)
+    except ValidationError as error:
+        problems = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+        raise EnvironmentFailed(f"constraint '{id_}': {problems}. Mend its arguments in the row.") from error
+    return Constraint(id_, {name: getattr(read, name) for name in type(read).model_fields})
+
+
+def constraint_ids() -> list[str]:
+    """All ids, in the order of the alphabet."""
+    return sorted(_checks())
+
+
+@cache
+def _checks() -> dict[str, Check]:
+    modules = (case, copying, counts, formats, keywords, language, layout, length, words)
+    return {id_: check for module in modules for id_, check in module.CHECKS.items()}
+
+
+@cache
+def _model_of(id_: str) -> type[BaseModel]:
+    check = _checks()[id_]
+    types = get_type_hints(check, include_extras=True)
+    fields: dict[str, Any] = {
+        name: (types[name], ... if parameter.default is inspect.Parameter.empty else parameter.default)
+        for name, parameter in inspect.signature(check).parameters.items()
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+    }
+    return create_model(f"arguments of {id_}", __config__=ConfigDict(extra="forbid"), **fields)

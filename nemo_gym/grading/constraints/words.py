@@ -1,0 +1,57 @@
+"""Constraints on each word's letters, and on how words follow each other."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+from nemo_gym.grading.constraints.texts import words
+
+_VOWELS = frozenset("aeiou")
+_PRIMES = frozenset({2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43})
+
+
+def alphabet(text: str) -> bool:
+    """Each word begins with the letter after the one before it; a comes after z."""
+    places = [ord(word[0].lower()) - ord("a") for word in words(text)]
+    return all(0 <= place < 26 for place in places) and all(
+        after == (before + 1) % 26 for before, after in itertools.pairwise(places)
+    )
+
+
+def three_vowels(text: str) -> bool:
+    """At most three of the five vowels are used."""
+    return len(_VOWELS & set(text.lower())) <= 3
+
+
+def consonant_clusters(text: str) -> bool:
+    """Each word has two consonants in a row."""
+    return all(_has_cluster(word.lower()) for word in words(text))
+
+
+def prime_lengths(text: str) -> bool:
+    """The number of each word's letters is prime."""
+    return all(sum(character.isalnum() for character in word) in _PRIMES for word in words(text))
+
+
+def no_consecutive(text: str) -> bool:
+    """No word begins with the same letter as the one before it."""
+    initials = [word[0].lower() for word in words(text)]
+    return all(before != after for before, after in itertools.pairwise(initials))
+
+
+def _has_cluster(word: str) -> bool:
+    return any(_is_consonant(before) and _is_consonant(after) for before, after in itertools.pairwise(word))
+
+
+def _is_consonant(character: str) -> bool:
+    return character.isalpha() and character not in _VOWELS
+
+
+CHECKS: dict[str, Callable[..., bool]] = {
+    "words:alphabet": alphabet,
+    "words:vowel": three_vowels,
+    "words:consonants": consonant_clusters,
+    "words:prime_lengths": prime_lengths,
+    "words:no_consecutive": no_consecutive,
+}

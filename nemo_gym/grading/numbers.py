@@ -1,0 +1,118 @@
+r"""Read numbers as people and LaTeX write them, and compare them exactly.
+
+Read are `1,234.50`, `-3/4`, `1 1/2`, `\frac{3}{4}`, `2\frac{1}{2}`, `1.5 \times 10^{3}`, `6e-4`, `25\%`, `\$18`, and
+any of them with a unit in words behind it: `18 dollars`, `5\text{ km/h}`, `90^\circ`.
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from typing import NamedTuple
+
+LONGEST = 200
+"""Characters: what is longer is no number that anyone compares."""
+LARGEST_EXPONENT = 300
+ROUNDED_DIGITS = 6
+"""A decimal with so many digits behind its point stands for whatever rounds to it."""
+
+_SPACE = re.compile(r"\\[,;:!> ]|\\q?quad(?![A-Za-z])|~")
+_DROPPED = re.compile(r"\\(?:left|right|displaystyle)(?![A-Za-z])|\\?\$|[€£¥]|\{\}|\\[()\[\]]")
+_TEXT = re.compile(r"\\(?:text|textbf|textrm|mathrm|mathbf|mbox|operatorname)\s*\{([^{}]*)\}")
+_COMMA = re.compile(r"\{,\}")
+_FRACTION = re.compile(r"\\[dtc]?frac\s*(?:\{([^{}]*)\}|(\d))\s*(?:\{([^{}]*)\}|(\d))")
+_POWER = re.compile(r"\s*(?:\\times|\\cdot|×|\*)\s*10\s*\^\s*(?:\{\s*([-+]?\d+)\s*\}|([-+]?\d+))")
+_DEGREE = re.compile(r"\^\s*\{?\s*\\circ\s*\}?|\\degree|°")
+_GROUPS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,])")
+_DIGITS = r"(?:\d+(?:\.\d*)?|\.\d+)"
+_NUMBER = re.compile(
+    rf"(?P<sign>[-+]?)\s*(?:(?P<whole>\d+)\s+(?P<part>\d+)\s*/\s*(?P<of>\d+)"
+    rf"|(?P<over>{_DIGITS})\s*/\s*(?P<under>{_DIGITS})"
+    rf"|(?P<decimal>{_DIGITS})(?:[eE](?P<exponent>[-+]?\d+))?)"
+    r"\s*(?P<percent>%|percent(?![a-z]))?(?P<unit>\s.*|)",
+    re.DOTALL,
+)
+_UNIT = re.compile(r"degrees?|[^\W\d_]{2,}(?:[ /.-]+[^\W\d_]+)*(?:\^?\{?[23]\}?)?")
+_NO_UNIT = re.compile(
+    r"\b(?:a?r?c?(?:sin|cos|tan|cot|sec|csc)h?|pi|sqrt|ln|log|exp|mod|inf|infty|infinity|and|or|to|not|over|of|"
+    r"dozens?|hundreds?|thousands?|[mb]illions?|trillions?|million|half|halves|thirds?|quarters?)\b"
+)
+
+
+class Number(NamedTuple):
+    """A number as it was written."""
+
+    value: Fraction
+    """Of `25%` it is 25."""
+    is_percent: bool
+    unit: str
+    """In small letters, singular where that is simple; empty where there is none."""
+    decimals: int
+    """How many digits stood behind the decimal point."""
+
+
+def number_in(text: str) -> Number | None:
+    """The number that the whole text is, unit and currency sign aside; None where it is anything else."""
+    if len(text) > LONGEST:
+        return None
+    parts = _NUMBER.fullmatch(_plain(text))
+    if parts is None:
+        return None
+    unit = parts["unit"].strip(" .").lower()
+    if unit and (_UNIT.fullmatch(unit) is None or _NO_UNIT.search(unit)):
+        return None
+    try:
+        value = _value(parts)
+    except (ValueError, ZeroDivisionError):
+        return None
+    return Number(value, parts["percent"] is not None, unit.removesuffix("s"), _decimals(parts))
+
+
+def same_number(expected: str, answer: str) -> bool | None:
+    """Whether two texts are the same number; None where one of them is none, or their units are not comparable.
+
+    A unit or a percent sign that only one of them has is left out: `18` is `18 dollars`, `25` and `0.25` are `25%`.
+    A decimal of six digits or more equals what rounds to it.
+    """
+    one, other = number_in(expected), number_in(answer)
+    if one is None or other is None or (one.unit and other.unit and one.unit != other.unit):
+        return None
+    if one.is_percent != other.is_percent:
+        percent, plain = (one, other) if one.is_percent else (other, one)
+        return plain.value in (percent.value, percent.value / 100)
+    return one.value == other.value or _rounds_to(one, other) or _rounds_to(other, one)
+
+
+def _rounds_to(exact: Number, rounded: Number) -> bool:
+    return rounded.decimals >= ROUNDED_DIGITS and round(exact.value, rounded.decimals) == rounded.value
+
+
+def _plain(text: str) -> str:
+    """The text with LaTeX's ways to write numbers turned into plain ones."""
+    plain = _TEXT.sub(r" \1 ", _COMMA.sub(",", text)).translate({0x2212: "-", 0x2013: "-", 0xA0: " ", 0x202F: " "})
+    plain = _DEGREE.sub(" degrees ", _FRACTION.sub(_as_division, plain))
+    plain = _POWER.sub(lambda power: f"e{power[1] or power[2]}", plain).replace("\\%", "%")
+    plain = _SPACE.sub("", _DROPPED.sub("", plain))
+    return _GROUPS.sub(lambda group: group[0].replace(",", ""), plain).strip().removesuffix(".").strip()
+
+
+def _as_division(fraction: re.Match[str]) -> str:
+    return f" {fraction[1] or fraction[2]}/{fraction[3] or fraction[4]} "
+
+
+def _value(parts: re.Match[str]) -> Fraction:
+    if parts["whole"]:
+        value = int(parts["whole"]) + Fraction(int(parts["part"]), int(parts["of"]))
+    elif parts["over"]:
+        value = Fraction(parts["over"]) / Fraction(parts["under"])
+    else:
+        exponent = int(parts["exponent"] or 0)
+        if abs(exponent) > LARGEST_EXPONENT:
+            raise ValueError("too large a power of ten")
+        value = Fraction(parts["decimal"]) * Fraction(10) ** exponent
+    return -value if parts["sign"] == "-" else value
+
+
+def _decimals(parts: re.Match[str]) -> int:
+    behind = len((parts["decimal"] or "").partition(".")[2])
+    return max(behind - int(parts["exponent"] or 0), 0) if behind else 0

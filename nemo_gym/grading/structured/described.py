@@ -1,0 +1,109 @@
+"""What a JSON Schema says of a value that is written as text: its types, its properties, its items."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+
+from nemo_gym.grading.structured.formats import number_of
+
+_MOST_REFERENCES = 50
+_TYPE_NAMES = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
+
+
+class Described:
+    """A place in a schema: all the ways in which a value there may look."""
+
+    def __init__(self, root: Any, schema: Any) -> None:
+        self._root = root
+        self._ways = list(_ways(root, schema, _MOST_REFERENCES))
+
+    @property
+    def types(self) -> set[str]:
+        """The JSON types that are allowed, as far as they are named; empty where none is."""
+        found: set[str] = set()
+        for way in self._ways:
+            named = way.get("type")
+            if named is not None:
+                found |= set(named if isinstance(named, list) else [named])
+            elif "properties" in way:
+                found.add("object")
+            elif "items" in way:
+                found.add("array")
+            for value in [*way.get("enum", []), *([way["const"]] if "const" in way else [])]:
+                if named is None:
+                    found.add("null" if value is None else _TYPE_NAMES[type(value)])
+        return found
+
+    @property
+    def properties(self) -> dict[str, Any]:
+        """The properties that an object may have, with their schemas."""
+        found: dict[str, Any] = {}
+        for way in self._ways:
+            if isinstance(way.get("properties"), dict):
+                found = {**way["properties"], **found}
+        return found
+
+    def at(self, name: str) -> Described:
+        """The value of a property; nothing is known of one that is not named."""
+        open_ = next((way["additionalProperties"] for way in self._ways if "additionalProperties" in way), True)
+        return Described(self._root, self.properties.get(name, open_))
+
+    @property
+    def items(self) -> Described:
+        """Any item of a list."""
+        return Described(self._root, next((way["items"] for way in self._ways if "items" in way), True))
+
+    def value_of(self, text: str) -> Any:
+        """The value that a text stands for; the text itself where no other type would do."""
+        types = self.types
+        if text == "" and "null" in types:
+            return None
+        if "string" in types:
+            return text
+        number = number_of(text)
+        if isinstance(number, int) and types & {"integer", "number"}:
+            return number
+        if number is not None and "number" in types:
+            return number
+        if "boolean" in types and text.lower() in ("true", "false"):
+            return text.lower() == "true"
+        if "null" in types and text.lower() == "null":
+            return None
+        return text
+
+    def json_of(self, text: str) -> Any:
+        """The same of a cell, in which a list or an object can only be written as JSON."""
+        if self.types & {"array", "object"} and text[:1] in ("[", "{"):
+            try:
+                return orjson.loads(text)
+            except orjson.JSONDecodeError:
+                return text
+        return self.value_of(text)
+
+
+def _ways(root: Any, schema: Any, references_left: int) -> Iterator[dict[str, Any]]:
+    """A schema and all that it is made of, references followed for so many steps."""
+    if not isinstance(schema, dict) or references_left <= 0:
+        return
+    yield schema
+    if isinstance(schema.get("$ref"), str):
+        yield from _ways(root, _referenced(root, schema["$ref"]), references_left - 1)
+    for key in ("allOf", "anyOf", "oneOf"):
+        for part in schema.get(key) or []:
+            yield from _ways(root, part, references_left // 2)
+
+
+def _referenced(root: Any, pointer: str) -> Any:
+    """What a reference within the schema points at; None where that is nothing."""
+    place = root
+    if not pointer.startswith("#"):
+        return None
+    for part in pointer[1:].split("/")[1:]:
+        name = part.replace("~1", "/").replace("~0", "~")
+        if not isinstance(place, dict) or name not in place:
+            return None
+        place = place[name]
+    return place

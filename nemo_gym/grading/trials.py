@@ -1,0 +1,438 @@
+"""What runs inside the sandbox of `ConfinedPython`: a program, tried in processes of its own, and nothing of ours.
+
+It is run as a script with the standard library only. One framed job comes in on descriptor 0, one framed report per
+trial goes out on descriptor 1; a check follows the job in a frame of its own, which is read only after the program
+has been forked off, so the program holds neither the check nor a way to the reports.
+"""
+
+from __future__ import annotations
+
+import atexit
+import builtins
+import contextlib
+import ctypes
+import json
+import os
+import resource
+import select
+import signal
+import sys
+import time
+import types
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, NoReturn
+
+MEBIBYTE = 2**20
+HEADER_BYTES = 8
+ERROR_TAIL = 2_000
+PIPE_CHUNK = 65_536
+POLL_S = 0.005
+OPEN_FILES = 64
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE = 1, 4
+
+FINISHED, FAILED, OUT_OF_TIME, TOO_MUCH_OUTPUT = "finished", "failed", "out of time", "too much output"
+
+FUNCTION_PRELUDE = "\n".join(
+    [
+        "from typing import *",
+        "from collections import *",
+        "from bisect import *",
+        "from functools import *",
+        "from heapq import *",
+        "from itertools import *",
+        "import bisect, collections, functools, heapq, itertools, math, random, re, string, typing",
+    ]
+)
+"""What a lone function may use without importing it, as where such problems come from."""
+
+
+class Child(NamedTuple):
+    """A process on trial, and the ends of its pipes that are ours."""
+
+    pid: int
+    output: int
+    errors: int
+
+
+class Pipes(NamedTuple):
+    """The ends of the two pipes between a check and the function it calls."""
+
+    calls_read: int
+    calls_write: int
+    answers_read: int
+    answers_write: int
+
+
+def main() -> None:
+    """Read a job, try its program, report."""
+    sys.argv[:] = ["answer.py"]
+    job = json.loads(_read_frame())
+    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    # Nothing of the same user may look into this process or reach for its descriptors.
+    _prctl(PR_SET_DUMPABLE, 0)
+    # What comes after a trial kills every process there is.
+    if job["is_alone"] and os.getpid() != 1:
+        raise SystemExit("not the first in a process namespace of its own")
+    if job["mode"] == "check":
+        _write_frame(_checked(job))
+        return
+    over = time.monotonic() + job["total_s"]
+    for number, text in enumerate(job["inputs"]):
+        job["trial_s"] = min(job["trial_s"], max(over - time.monotonic(), 0.0))
+        report = _tried(job, number, text)
+        _write_frame(report)
+        if report["how"] == OUT_OF_TIME:
+            return
+
+
+def _tried(job: dict[str, Any], number: int, text: str) -> dict[str, Any]:
+    began = time.monotonic()
+    as_program = job["mode"] == "stdin"
+
+    def program(output: int) -> None:
+        if as_program:
+            os.dup2(output, 1)
+            _fresh_streams()
+            _execute(job, "__main__")
+        else:
+            arguments = [json.loads(line) for line in text.split("\n") if line.strip()]
+            value = _function(job)(*arguments)
+            _write_all(output, json.dumps(value).encode())
+
+    child = _start(job, f"trial-{number}", program, text.encode() if as_program else b"")
+    return _watched(job, [child.pid], child, job["output_bytes"][number], began)
+
+
+def _checked(job: dict[str, Any]) -> dict[str, Any]:
+    began = time.monotonic()
+    pipes = Pipes(*os.pipe(), *os.pipe())
+
+    def candidate(_: int) -> None:
+        _keep_only(pipes.calls_read, pipes.answers_write)
+        _answer_calls(lambda: _function(job), pipes.calls_read, pipes.answers_write)
+
+    player = _start(job, "candidate", candidate, keep=pipes)
+    check = json.loads(_read_frame())
+
+    def checker(output: int) -> None:
+        os.dup2(1, 2)
+        _keep_only(output, pipes.calls_write, pipes.answers_read)
+        _write_all(output, json.dumps(_verdict(check, pipes)).encode())
+
+    # What checks is trusted more than what is checked: it stays closed to the other.
+    judge = _start(job, "check", checker, keep=pipes, dumpable=0)
+    for end in pipes:
+        os.close(end)
+    os.close(judge.errors)
+    watched = Child(judge.pid, judge.output, player.errors)
+    return _watched(job, [judge.pid, player.pid], watched, PIPE_CHUNK, began)
+
+
+def _start(
+    job: dict[str, Any],
+    folder: str,
+    act: Callable[[int], None],
+    stdin: bytes = b"",
+    *,
+    keep: tuple[int, ...] = (),
+    dumpable: int = 1,
+) -> Child:
+    output_read, output_write = os.pipe()
+    errors_read, errors_write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            os.setsid()
+            _redirect(stdin, errors_write)
+            _keep_only(0, 1, 2, output_write, *keep)
+            _limit(job, folder)
+            _prctl(PR_SET_DUMPABLE, dumpable)
+            act(output_write)
+            status = 0
+        except SystemExit as leaving:
+            status = _status_of(leaving)
+        except BaseException:  # noqa: BLE001 - it is told on stderr, as an interpreter would
+            sys.excepthook(*sys.exc_info())
+        finally:
+            _leave(status)
+    os.close(output_write)
+    os.close(errors_write)
+    return Child(pid, output_read, errors_read)
+
+
+def _redirect(stdin: bytes, errors: int) -> None:
+    given = os.memfd_create("stdin") if stdin else os.open(os.devnull, os.O_RDONLY)
+    if stdin:
+        _write_all(given, stdin)
+        os.lseek(given, 0, os.SEEK_SET)
+    os.dup2(given, 0)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    os.dup2(errors, 2)
+    _fresh_streams()
+
+
+def _fresh_streams() -> None:
+    streams = {
+        "stdin": open(0, encoding="utf-8", errors="replace", closefd=False),  # noqa: SIM115 - for the process's life
+        "stdout": open(1, "w", encoding="utf-8", errors="replace", closefd=False),  # noqa: SIM115
+        "stderr": open(2, "w", encoding="utf-8", errors="replace", buffering=1, closefd=False),  # noqa: SIM115
+    }
+    for name, stream in streams.items():
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
+
+
+def _keep_only(*descriptors: int) -> None:
+    kept = sorted({0, 1, 2, *descriptors})
+    for before, after in zip(kept, [*kept[1:], 65_536], strict=True):
+        os.closerange(before + 1, after)
+
+
+def _limit(job: dict[str, Any], folder: str) -> None:
+    limits = job["limits"]
+    seconds = int(job["trial_s"]) + 2
+    for kind, value in (
+        (resource.RLIMIT_AS, limits["memory_mb"] * MEBIBYTE),
+        (resource.RLIMIT_FSIZE, limits["scratch_mb"] * MEBIBYTE),
+        (resource.RLIMIT_CPU, seconds),
+        (resource.RLIMIT_NOFILE, OPEN_FILES),
+        (resource.RLIMIT_NPROC, limits["processes"]),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        if kind == resource.RLIMIT_NPROC and not job["is_alone"]:
+            # Outside a namespace every process of the user counts, so the limit would stop us at once.
+            continue
+        resource.setrlimit(kind, (value, value))
+    os.nice(5)
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write("1000")
+    if job["uid"] is not None:
+        os.setgroups([])
+        os.setresgid(job["uid"], job["uid"], job["uid"])
+        os.setresuid(job["uid"], job["uid"], job["uid"])
+    home = os.path.join(job["scratch"], folder)
+    os.mkdir(home)
+    os.chdir(home)
+
+
+def _execute(job: dict[str, Any], name: str) -> dict[str, Any]:
+    module = types.ModuleType(name)
+    module.__dict__["__builtins__"] = builtins
+    sys.modules[name] = module
+    for file, source in job["sources"]:
+        exec(compile(source, file, "exec", dont_inherit=True), module.__dict__)
+    return module.__dict__
+
+
+def _function(job: dict[str, Any]) -> Callable[..., Any]:
+    job = {**job, "sources": [["<prelude>", FUNCTION_PRELUDE], *job["sources"]]}
+    names, wanted = _execute(job, "answer"), job["function"]
+    found = names.get(wanted)
+    if found is None and isinstance(names.get("Solution"), type):
+        found = getattr(names["Solution"](), wanted, None)
+    if not callable(found):
+        raise NameError(f"the program defines no function '{wanted}'")
+    function: Callable[..., Any] = found
+    return function
+
+
+def _answer_calls(function_of: Callable[[], Callable[..., Any]], calls: int, answers: int) -> None:
+    function = function_of()
+    with open(calls, "rb") as asked, open(answers, "wb") as told:
+        for line in asked:
+            try:
+                positional, named = _plain(json.loads(line))
+                answer: list[Any] = ["value", _tagged(function(*positional, **named))]
+            except BaseException as error:  # noqa: BLE001 - the check may expect it
+                answer = ["raised", type(error).__name__, str(error)[:ERROR_TAIL]]
+            told.write(json.dumps(answer).encode() + b"\n")
+            told.flush()
+
+
+def _verdict(check: dict[str, str], pipes: Pipes) -> dict[str, str]:
+    asked = open(pipes.calls_write, "wb")  # noqa: SIM115 - for the process's life
+    told = open(pipes.answers_read, "rb")  # noqa: SIM115
+
+    def proxy(*positional: Any, **named: Any) -> Any:
+        asked.write(json.dumps(_tagged((positional, named))).encode() + b"\n")
+        asked.flush()
+        answer = json.loads(told.readline() or b'["raised", "RuntimeError", "the program ended"]')
+        if answer[0] == "value":
+            return _plain(answer[1])
+        kind: Any = getattr(builtins, answer[1], None)
+        is_error = isinstance(kind, type) and issubclass(kind, Exception)
+        raise (kind if is_error else RuntimeError)(answer[2])
+
+    names: dict[str, Any] = {"__name__": "check", "__builtins__": builtins}
+    try:
+        exec(compile(check["preamble"], "<preamble>", "exec", dont_inherit=True), names)
+        names[check["function"]] = proxy
+        exec(compile(check["check"], "<check>", "exec", dont_inherit=True), names)
+        whole = names.get("check")
+        if callable(whole):
+            whole(proxy)
+    except AssertionError as error:
+        return {"verdict": "wrong", "why": f"AssertionError: {error}"[:ERROR_TAIL]}
+    except Exception as error:  # noqa: BLE001 - whatever the answer made the check raise
+        return {"verdict": "error", "why": f"{type(error).__name__}: {error}"[:ERROR_TAIL]}
+    return {"verdict": "passed", "why": ""}
+
+
+def _tagged(value: Any) -> Any:
+    """A value as JSON that keeps what kind it is; only plain data can be passed on."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, list):
+        return [_tagged(each) for each in value]
+    if isinstance(value, dict):
+        return {"dict": [[_tagged(key), _tagged(each)] for key, each in value.items()]}
+    for name, kind in _SEQUENCES.items():
+        if isinstance(value, kind):
+            return {name: [_tagged(each) for each in value]}
+    if isinstance(value, complex):
+        return {"complex": [value.real, value.imag]}
+    raise TypeError(f"a value of type {type(value).__name__} cannot be passed to or from the check")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    ((name, parts),) = value.items()
+    if name == "dict":
+        return {_plain(key): _plain(each) for key, each in parts}
+    if name == "complex":
+        return complex(*parts)
+    return _SEQUENCES[name](_plain(each) for each in parts)
+
+
+_SEQUENCES: dict[str, type[Any]] = {"tuple": tuple, "set": set, "frozenset": frozenset, "bytes": bytes}
+
+
+def _watched(job: dict[str, Any], pids: list[int], child: Child, output_bytes: int, began: float) -> dict[str, Any]:
+    """Read what a child says until it ends or goes too far; then nothing of it is left."""
+    how, output, errors = FINISHED, bytearray(), bytearray()
+    deadline, status = began + job["trial_s"], None
+    poll = select.poll()
+    for end in (child.output, child.errors):
+        os.set_blocking(end, False)
+        poll.register(end, select.POLLIN)
+    while status is None:
+        if time.monotonic() > deadline:
+            how = OUT_OF_TIME
+            break
+        # The end of the output tells at once; the clock tells of those whose children keep it open.
+        poll.poll(POLL_S * 1000)
+        for end, into, most in ((child.output, output, output_bytes + 1), (child.errors, errors, None)):
+            if not _drain(end, into, most):
+                with contextlib.suppress(KeyError):
+                    poll.unregister(end)
+        if len(output) > output_bytes:
+            how = TOO_MUCH_OUTPUT
+            break
+        done, ended = os.waitpid(child.pid, os.WNOHANG)
+        status = os.waitstatus_to_exitcode(ended) if done else None
+    _sweep(job, pids)
+    _drain(child.output, output, output_bytes + 1)
+    _drain(child.errors, errors, None)
+    if how == FINISHED and len(output) > output_bytes:
+        how = TOO_MUCH_OUTPUT
+    elif how == FINISHED and status != 0:
+        how = OUT_OF_TIME if status == -signal.SIGXCPU else FAILED
+    for end in (child.output, child.errors):
+        os.close(end)
+    return {
+        "how": how,
+        "status": status,
+        "output": bytes(output).decode(errors="replace"),
+        "error": bytes(errors).decode(errors="replace"),
+        "seconds": time.monotonic() - began,
+    }
+
+
+def _drain(end: int, into: bytearray, most: int | None) -> bool:
+    """Take what is there, up to `most` bytes in all, or of no matter how much the tail; False at its end."""
+    for _ in range(64):
+        if most is not None and len(into) >= most:
+            return True
+        try:
+            chunk = os.read(end, PIPE_CHUNK if most is None else min(PIPE_CHUNK, most - len(into)))
+        except BlockingIOError:
+            return True
+        if not chunk:
+            return False
+        into += chunk
+        if most is None:
+            del into[:-ERROR_TAIL]
+    return True
+
+
+def _sweep(job: dict[str, Any], pids: list[int]) -> None:
+    """End the children and whatever they have started."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(pid, signal.SIGKILL)
+    if job["is_alone"]:
+        # All processes of this namespace but this one, who inherits those that lost their parents.
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(-1, signal.SIGKILL)
+    with contextlib.suppress(ChildProcessError):
+        while job["is_alone"] or pids:
+            os.waitpid(-1 if job["is_alone"] else pids.pop(), 0)
+
+
+def _leave(status: int) -> NoReturn:
+    with contextlib.suppress(BaseException):
+        if "threading" in sys.modules:
+            sys.modules["threading"]._shutdown()
+        atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BaseException:  # noqa: BLE001 - what could not be written is missing
+            status = status or 1
+    os._exit(status)
+
+
+def _status_of(leaving: SystemExit) -> int:
+    if leaving.code is None:
+        return 0
+    if isinstance(leaving.code, int):
+        return leaving.code & 0xFF
+    sys.stderr.write(f"{leaving.code}\n")
+    return 1
+
+
+def _prctl(option: int, value: int) -> None:
+    ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+
+
+def _read_frame() -> bytes:
+    size = int.from_bytes(b"".join(_read_exactly(HEADER_BYTES)), "big")
+    return b"".join(_read_exactly(size))
+
+
+def _read_exactly(count: int) -> Iterator[bytes]:
+    while count:
+        chunk = os.read(0, min(count, MEBIBYTE))
+        if not chunk:
+            raise SystemExit("the job ended early")
+        count -= len(chunk)
+        yield chunk
+
+
+def _write_frame(report: dict[str, Any]) -> None:
+    message = json.dumps(report).encode()
+    _write_all(1, len(message).to_bytes(HEADER_BYTES, "big") + message)
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[os.write(descriptor, left) :]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+"""Which of a game's actions does a text choose?"""
+
+import pytest
+
+from nemo_gym.grading import actions_in
+
+MOVES = ("Up", "Down", "Left", "Right", "0", "1", "pick up")
+
+
+@pytest.mark.parametrize(
+    ("text", "chosen"),
+    [
+        ("up", ["Up"]),
+        ("I go UP, then left.", ["Up", "Left"]),
+        ("Up is blocked.\nSo I go down.\n\nLet us see!", ["Down"]),
+        ("<answer>Up || Right</answer> and not left", ["Up", "Right"]),
+        ("<answer>Up</answer> no: <answer> down </answer>", ["Down"]),
+        ("<answer>dance</answer>\nup", []),
+        ("<answer>up", ["Up"]),
+        ("</answer>up<answer>", ["Up"]),
+        (r"Not up but \boxed{\text{left}}", ["Left"]),
+        (r"<answer>up</answer> \boxed{left}", ["Up"]),
+        ("<think>up</think>down", ["Down"]),
+        ("<think>up", []),
+        ("I pick up the parcel", ["pick up"]),
+        ("upwards, cup, up-to-date", []),
+        ("1", ["1"]),
+        ("Action: 0.", ["0"]),
+        ("1.5 10 -1 01", []),
+        ("", []),
+        (" \n ", []),
+    ],
+)
+def test_the_answer_is_read_as_whole_words(text, chosen):
+    assert actions_in(text, MOVES) == chosen
+
+
+def test_without_actions_nothing_is_chosen():
+    assert actions_in("up", []) == []
+
+
+@pytest.mark.parametrize("text", ["<answer>" * 40_000, "</answer>" * 40_000, r"\boxed{" * 40_000, "\n" * 300_000])
+@pytest.mark.timeout(5)
+def test_a_text_without_an_end_takes_no_time(text):
+    assert actions_in(text, MOVES) == []

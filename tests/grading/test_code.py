@@ -1,0 +1,54 @@
+"""Finding a program in an answer, and comparing outputs."""
+
+import pytest
+
+from nemo_gym.grading.code import last_code_block, same_output, same_values
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("```python\nx\n```", "x"),
+        ("```\na\n```\nor\n```py\nb\n```\nas said", "b"),
+        ("1. so:\n   ```python\n   if a:\n       b\n   ```", "if a:\n    b"),
+        ("````\n```\ninner\n```\n````", "```\ninner\n```"),
+        ("~~~\nx\n~~~", "x"),
+        ("```python\nx\n```\n```\n\n```", "x"),
+        ("```python\nx\n```\n```python\nunfinished", "x"),
+        ("```python\nx", None),
+        ("x", None),
+        ("", None),
+        ("`x`", None),
+        ("```a``` is no block", None),
+    ],
+)
+def test_the_last_whole_block_is_the_program(text, code):
+    assert last_code_block(text) == code
+
+
+@pytest.mark.parametrize(
+    ("printed", "expected", "is_same"),
+    [
+        ("1\n2\n", "1\n2", True),
+        (" 1  \n2", "1\n2\n\n", True),
+        ("1 2", "1\n2", False),
+        ("1.50 x", "1.5 x", True),
+        ("1e3", "1000", True),
+        ("1e999999999", "1", False),
+        ("nan", "NaN", False),
+        ("yes", "YES", False),
+        ("", "", True),
+        ("", "0", False),
+        ("1\n\n2", "1\n2", False),
+    ],
+)
+def test_outputs_are_compared_line_by_line(printed, expected, is_same):
+    assert same_output(printed, expected) is is_same
+
+
+@pytest.mark.parametrize(
+    ("returned", "expected", "is_same"),
+    [("[1, 2]", "[1,2]", True), ("1.0", "1", True), ('"a"', "a", False), ("{", "{}", False), ("[" * 9999, "1", False)],
+)
+def test_values_are_compared_as_json(returned, expected, is_same):
+    assert same_values(returned, expected) is is_same

@@ -1,0 +1,184 @@
+"""Untrusted programs, confined: as root, as a user without rights, and what is left behind."""
+
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+import nemo_gym
+from nemo_gym.grading.cgroups import PREFIX, ControlGroup
+from nemo_gym.grading.confined import Check, CheckVerdict, ConfinedPython, Limits, Program
+
+SYSTEM_PYTHON = "/usr/bin/python3"
+NOBODY = 65534
+
+needs_sandbox = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap (bwrap) is not installed")
+
+
+@pytest.fixture
+def python():
+    confined = ConfinedPython(2, Limits(memory_mb=256, processes=8, scratch_mb=8))
+    yield confined
+    confined.close()
+
+
+async def tried(python, code, *, trial_s=2.0, **program):
+    (trial,) = await python.run(Program([code], [""], [1_000], **program), trial_s=trial_s, total_s=2 * trial_s)
+    return trial
+
+
+@needs_sandbox
+async def test_programs_are_confined_where_bubblewrap_is(python):
+    assert (await python.level()).is_confined
+
+
+@needs_sandbox
+async def test_each_limit_holds(python):
+    assert "MemoryError" in (await tried(python, "bytearray(300_000_000)")).error
+    assert (
+        "No space left"
+        in (await tried(python, "for n in range(9): open(f'/tmp/{n}', 'wb').write(bytes(10**6))")).error
+    )
+    assert "File too large" in (await tried(python, "open('/tmp/x', 'wb').write(bytes(9 * 2**20))")).error
+    forks = "import os, time\nfor n in range(9):\n    if os.fork() == 0: time.sleep(9)"
+    assert "BlockingIOError" in (await tried(python, forks)).error
+    assert (await tried(python, "print('x' * 2_000)")).how == "too much output"
+    assert (await tried(python, "while True: pass", trial_s=0.3)).how == "out of time"
+
+
+@needs_sandbox
+async def test_a_run_ends_with_its_time_and_what_was_not_run_says_so(python):
+    program = Program(["import time; time.sleep(0.4)"], [""] * 9, [10] * 9)
+    began = time.monotonic()
+    ended = await python.run(program, trial_s=5, total_s=1)
+    assert time.monotonic() - began < 4
+    assert [each.how for each in ended][-1] == "not run"
+    assert "finished" in [each.how for each in ended]
+    assert len(ended) == 9
+
+
+@needs_sandbox
+async def test_a_run_that_is_given_up_leaves_no_process(python):
+    await python.level()
+    marker = f"given-up-{os.getpid()}"
+    task = asyncio.create_task(tried(python, f"import time\n'{marker}'\ntime.sleep(60)", trial_s=60))
+    await asyncio.sleep(0.5)
+    assert children_of(os.getpid())
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert not children_of(os.getpid())
+
+
+def children_of(pid):
+    """The numbers of its bubblewraps."""
+    told = subprocess.run(["ps", "-o", "comm=", "--ppid", str(pid)], capture_output=True, text=True, check=False)
+    return [line for line in told.stdout.split() if line == "bwrap"]
+
+
+@needs_sandbox
+async def test_trials_of_a_program_share_nothing_but_scratch(python):
+    code = "import sys\nprint(getattr(sys, 'seen', None))\nsys.seen = True"
+    ended = await python.run(Program([code], ["", ""], [100, 100]), trial_s=2, total_s=4)
+    assert [each.output for each in ended] == ["None\n", "None\n"]
+
+
+@needs_sandbox
+@pytest.mark.parametrize(
+    "value", ["None", "True", "-1.5", "'é\\n'", "b'x'", "(1, [2, {3}], frozenset({4}))", "{(1, 2): {'a': None}}", "1j"]
+)
+async def test_plain_data_pass_between_a_check_and_a_function(python, value):
+    check = Check(
+        f"def check(same):\n    given = {value}\n    got = same(given, also=given)\n    assert got == [given, given]"
+    )
+    trial = await tried(python, "def same(one, also): return [one, also]", function="same", check=check)
+    assert CheckVerdict.of(trial) == ("passed", "")
+
+
+@needs_sandbox
+async def test_a_check_may_be_bare_asserts_and_use_its_preamble(python):
+    check = Check("assert twice(2) == helper(2)", "def helper(n): return n + n")
+    trial = await tried(python, "def twice(n): return 2 * n", function="twice", check=check)
+    assert CheckVerdict.of(trial).verdict == "passed"
+
+
+AS_NOBODY = '''
+import asyncio, json
+from nemo_gym.grading.confined import *
+
+LOOK = """
+import os
+for pid in os.listdir("/proc"):
+    if pid.isdecimal() and int(pid) != os.getpid():
+        try: print(pid, os.listdir(f"/proc/{pid}/fd"))
+        except OSError: print(pid, "is closed")
+"""
+BOMB = "import os\\nwhile True:\\n    try: os.fork()\\n    except OSError: pass"
+KILL = "import os\\ntry: os.kill(-1, 9)\\nexcept OSError: pass\\nos.kill(1, 9)\\nprint(1)"
+
+async def main():
+    python = ConfinedPython(2)
+    level = await python.level()
+    told = [str(level)]
+    for code in ("print(1)", LOOK, BOMB, KILL):
+        (trial,) = await python.run(Program([code], [""], [1000]), trial_s=1, total_s=2)
+        told.append([trial.how, trial.output])
+    print(json.dumps(told))
+
+asyncio.run(main())
+'''
+
+
+@needs_sandbox
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+@pytest.mark.skipif(not Path(SYSTEM_PYTHON).exists(), reason=f"there is no {SYSTEM_PYTHON} that everybody may run")
+def test_a_user_without_rights_confines_as_well():
+    version = subprocess.run(
+        [SYSTEM_PYTHON, "-c", "import sys; print(sys.version_info >= (3, 11))"], capture_output=True, check=True
+    )
+    if version.stdout.strip() != b"True":
+        pytest.skip(f"{SYSTEM_PYTHON} is older than 3.11")
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        shutil.copytree(Path(nemo_gym.__file__).parent, Path(folder) / "nemo_gym")
+        subprocess.run(["chmod", "-R", "a+rX", folder], check=True)
+        told = subprocess.run(
+            [SYSTEM_PYTHON, "-B", "-c", AS_NOBODY],
+            user=NOBODY,
+            group=NOBODY,
+            extra_groups=[],
+            env={"PATH": os.defpath, "PYTHONPATH": folder},
+            cwd="/",
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+    if "resource limits only" in told.stdout or "EnvironmentFailed" in told.stderr:
+        pytest.skip("users may not make namespaces here")
+    assert told.returncode == 0, told.stderr
+    level, plain, look, bomb, kill = json.loads(told.stdout)
+    assert level.startswith("bubblewrap")
+    assert plain == ["finished", "1\n"]
+    assert look == ["finished", "1 is closed\n"]
+    assert bomb[0] in ("out of time", "failed")
+    assert kill == ["finished", "1\n"] or kill[0] == "failed"
+
+
+def test_a_control_group_kills_all_that_joined_and_goes():
+    try:
+        group = ControlGroup("test", memory_mb=64, processes=4)
+    except OSError:
+        pytest.skip("this process may not make control groups")
+    process = subprocess.Popen(["sleep", "60"])
+    for file in group.join_files:
+        Path(file).write_text(str(process.pid))
+    group.close()
+    assert process.wait(5) == -9
+    assert not [file for file in group.join_files if Path(file).exists()]
+    assert PREFIX in group.join_files[0]

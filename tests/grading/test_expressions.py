@@ -1,0 +1,111 @@
+"""Comparing mathematical answers, by hand and by library."""
+
+import asyncio
+import time
+
+import pytest
+
+from nemo_gym.grading import MathEquality
+
+pytest.importorskip("math_verify", reason="the extra 'math' is not installed")
+
+HOSTILE = r"10^{10^{9}}+1"
+
+
+@pytest.fixture(scope="module")
+def equality():
+    equality = MathEquality(deadline_s=10.0)
+    yield equality
+    equality.close()
+
+
+@pytest.mark.parametrize(
+    ("expected", "text", "extracted"),
+    [
+        ("72", r"So \boxed{71}, no: \boxed{72}.", "72"),
+        ("72", "6 * 12 = 72\n#### 72", "72"),
+        ("72", " 72 dollars ", "72 dollars"),
+        (r"\frac{1}{2}", r"\boxed{0.5}", "0.5"),
+        ("B", r"\boxed{\text{B}}", r"\text{B}"),
+        (r"\text{Tuesday}", r"\boxed{Tuesday}", "Tuesday"),
+        ("(1,2)", r"\boxed{(1, 2)}", "(1, 2)"),
+        ("3", r"<think>\boxed{5}</think>\boxed{3}", "3"),
+        ("72", "First 6 rows.\nThe answer is 72.", "72"),
+        ("72", "**Answer:** 72", "72"),
+        ("72", "so the total number of eggs is $72", "$72"),
+    ],
+)
+async def test_plain_answers_need_no_worker(expected, text, extracted):
+    equality = MathEquality()
+    compared = await equality.compare(expected, text)
+    assert compared == (True, extracted, None)
+    assert equality._workers.pids() == []
+
+
+@pytest.mark.parametrize("text", [r"\boxed{71}", "", r"<think>\boxed{72}", r"\boxed{}"])
+async def test_what_is_plainly_wrong_is_not_equal(text):
+    assert not (await MathEquality().compare("72", text)).is_equal
+
+
+@pytest.mark.parametrize(
+    ("expected", "text"),
+    [
+        ("72", r"\boxed{B}"),
+        ("72", "I do not know."),
+        ("x^2", "The square of x"),
+        ("72", r"\boxed{" + "x1" * 1001 + "}"),
+    ],
+)
+async def test_what_can_only_be_wrong_needs_no_worker(expected, text):
+    equality = MathEquality()
+    assert not (await equality.compare(expected, text)).is_equal
+    assert equality._workers.pids() == []
+
+
+async def test_nothing_does_not_equal_nothing(equality):
+    assert not (await equality.compare("", r"\boxed{}")).is_equal
+
+
+@pytest.mark.parametrize(
+    ("expected", "text"),
+    [
+        ("x^2+2x+1", r"\boxed{(x+1)^2}"),
+        (r"\{2, 3\}", r"\boxed{\{3, 2\}}"),
+        ("3!", r"\boxed{6}"),
+        ("5", r"\boxed{x = 5}"),
+        ("72", "The answer is 72, I think."),
+        ("72", "I come to $72$ in all"),
+        (r"\sqrt{8}", r"\boxed{2\sqrt{2}}"),
+    ],
+)
+async def test_expressions_are_compared_by_what_they_mean(equality, expected, text):
+    assert (await equality.compare(expected, text)).is_equal
+
+
+@pytest.mark.parametrize(
+    ("expected", "text"),
+    [
+        ("x^2+1", r"\boxed{(x+1)^2}"),
+        ("12", r"\boxed{12 \text{ or } 13}"),
+        ("1", r"\boxed{1, 2}"),
+        ("72", "It may be 71 or more."),
+        ("72", "I do not know."),
+        ("1", r"\boxed{\frac{1}{}}"),
+    ],
+)
+async def test_expressions_that_differ_are_not_equal(equality, expected, text):
+    assert not (await equality.compare(expected, text)).is_equal
+
+
+async def test_a_hostile_answer_costs_its_own_time_only():
+    equality = MathEquality(max_workers=2, deadline_s=3.0)
+    await asyncio.gather(*(equality.compare("x", rf"\boxed{{x + {number}}}") for number in range(4)))
+    began = time.monotonic()
+    hostile = asyncio.create_task(equality.compare("1", rf"\boxed{{{HOSTILE}}}"))
+    assert (await equality.compare("2x", r"\boxed{x + x}")).is_equal
+    assert not hostile.done()
+    compared = await hostile
+    assert time.monotonic() - began < 8.0
+    assert (compared.is_equal, compared.extracted) == (False, HOSTILE)
+    assert "did not finish within 3 s" in compared.undecided
+    equality.close()

@@ -1,0 +1,243 @@
+"""The judge: what it is asked, how its answers are read, and what happens when it gives none."""
+
+import asyncio
+from pathlib import Path
+
+import httpx
+import pytest
+from pydantic import ValidationError
+
+from nemo_gym import (
+    BaseResourcesServerConfig,
+    BaseResponsesAPIModelConfig,
+    BaseVerifyRequest,
+    NeMoGymResponseCreateParamsNonStreaming,
+    SimpleResourcesServer,
+    SimpleResponsesAPIModel,
+)
+from nemo_gym.errors import ConfigError, JudgeFailed
+from nemo_gym.grading import Judge, JudgeConfig
+from nemo_gym.testing import FakeModel, make_server, on_a_port, reply, rollout
+
+REF = {"type": "responses_api_models", "name": "judge_model"}
+PROMPT = "Question: {question} A: {expected} B: {answer} {{braces}}"
+FIELDS = {"question": "Capital of France?", "expected": "Paris", "answer": "{Paris}"}
+
+
+class JudgedConfig(BaseResourcesServerConfig):
+    judge: JudgeConfig
+
+
+class JudgedServer(SimpleResourcesServer):
+    config: JudgedConfig
+
+    async def verify(self, body: BaseVerifyRequest) -> float:
+        verdict = await Judge(self.config.judge, self.server_client).ask(**FIELDS)
+        return float(verdict.label == "yes")
+
+
+@pytest.fixture
+def prompt(tmp_path):
+    path = tmp_path / "judge.md"
+    path.write_text(PROMPT)
+    return path
+
+
+def judge_of(prompt, *replies, servers=(), **settings):
+    """A judge with these replies, and the model that gives them."""
+    model = FakeModel(list(replies) or ["yes"])
+    config = {"model_server": REF, "prompt": str(prompt), "labels": ["yes", "no"], **settings}
+    server = make_server(JudgedServer, model=model, servers=servers, judge=config)
+    return Judge(server.config.judge, server.server_client), model
+
+
+async def test_the_prompt_is_filled_and_the_verdict_kept(prompt):
+    judge, model = judge_of(
+        prompt, "They agree.\nyes", system_message="Be fair.", responses_create_params={"input": [], "temperature": 0}
+    )
+    verdict = await judge.ask(**FIELDS)
+    assert (verdict.label, verdict.outcome, verdict.text) == ("yes", "agreed", "They agree.\nyes")
+    assert model.requests == [
+        {
+            "temperature": 0.0,
+            "input": [
+                {"type": "message", "role": "system", "content": "Be fair."},
+                {
+                    "type": "message",
+                    "role": "user",
+                    "content": "Question: Capital of France? A: Paris B: {Paris} {braces}",
+                },
+            ],
+        }
+    ]
+    (record,) = [call.record() for call in verdict.calls]
+    assert record["verdict_label"] == "yes"
+    assert record["responses_create_params"]["input"] == model.requests[0]["input"]
+    assert record["response"]["output"][0]["content"][0]["text"] == "They agree.\nyes"
+
+
+@pytest.mark.parametrize(
+    ("labels", "text", "label"),
+    [
+        (["yes", "no"], "Yes.", "yes"),
+        (["yes", "no"], "**No**", "no"),
+        (["yes", "no"], "Yes. There is no doubt.", "yes"),
+        (["yes", "no"], "No doubt about it:\nyes", "yes"),
+        (["yes", "no"], "I would say yes.", "yes"),
+        (["yes", "no"], "Nobody knows yesterday.", None),
+        (["yes", "no"], "", None),
+        (["equal", "not equal"], "They are not equal.", "not equal"),
+        (["equal", "not equal"], "NOT EQUAL", "not equal"),
+        (["[[A=B]]", "[[A!=B]]"], "Is it [[A=B]]? I think it is [[A!=B]]", "[[A!=B]]"),
+        (["[[A=B]]", "[[A!=B]]"], "[[A!=B]]\nOn second thought:\n[[A=B]]", "[[A=B]]"),
+        (["[[A=B]]", "[[A!=B]]"], "<think>[[A!=B]]</think>[[A=B]]", "[[A=B]]"),
+        (["[[A=B]]", "[[A!=B]]"], "<think>[[A=B]]", None),
+        (["[[A=B]]", "[[A!=B]]"], "A=B", None),
+    ],
+)
+async def test_the_label_that_an_answer_settles_on_is_read(prompt, labels, text, label):
+    judge, _ = judge_of(prompt, text, labels=labels)
+    verdict = await judge.ask(**FIELDS)
+    assert verdict.label == label
+    assert verdict.outcome == ("agreed" if label else "unparsable")
+
+
+@pytest.mark.parametrize(
+    ("replies", "label", "outcome"),
+    [
+        (["yes", "no", "yes"], "yes", "agreed"),
+        (["no", "no", "yes"], "no", "agreed"),
+        (["?", "no", "?"], "no", "agreed"),
+        (["yes", "no", "?"], None, "tied"),
+        (["?", "?", "?"], None, "unparsable"),
+    ],
+)
+async def test_more_than_half_of_the_readable_votes_decide(prompt, replies, label, outcome):
+    judge, model = judge_of(prompt, *replies, votes=3)
+    verdict = await judge.ask(**FIELDS)
+    assert (verdict.label, verdict.outcome) == (label, outcome)
+    assert len(model.requests) == len(verdict.calls) == 3
+
+
+@pytest.mark.parametrize(
+    ("replies", "label", "outcome", "calls"),
+    [
+        (["yes", "yes"], "yes", "agreed", 2),
+        (["yes", "no"], None, "order_decides", 2),
+        (["yes", "?"], None, "unparsable", 2),
+        (["no", "yes"], "no", "agreed", 1),
+        (["?", "yes"], None, "unparsable", 1),
+    ],
+)
+async def test_the_first_label_must_be_given_both_ways(prompt, replies, label, outcome, calls):
+    judge, model = judge_of(prompt, *replies, swap=["expected", "answer"])
+    verdict = await judge.ask(**FIELDS)
+    assert (verdict.label, verdict.outcome, len(verdict.calls)) == (label, outcome, calls)
+    assert verdict.was_swapped == (calls == 2)
+    asked = [request["input"][0]["content"] for request in model.requests]
+    assert (
+        asked
+        == [
+            "Question: Capital of France? A: Paris B: {Paris} {braces}",
+            "Question: Capital of France? A: {Paris} B: Paris {braces}",
+        ][:calls]
+    )
+
+
+class JudgeModel(SimpleResponsesAPIModel):
+    """A judge of its own kind."""
+
+    config: BaseResponsesAPIModelConfig
+
+    async def chat_completions(self, body: dict):
+        raise NotImplementedError
+
+
+class SlowModel(JudgeModel):
+    """Counts how many it has to answer at once."""
+
+    _now: int = 0
+    _most: int = 0
+
+    async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming):
+        self._now += 1
+        self._most = max(self._most, self._now)
+        await asyncio.sleep(0.02)
+        self._now -= 1
+        return reply("yes")
+
+
+class BrokenModel(JudgeModel):
+    """Never answers."""
+
+    async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming):
+        raise RuntimeError("out of order")
+
+
+def judged_by(model, prompt, **settings):
+    """A server whose judge is this model."""
+    config = {"model_server": REF, "prompt": str(prompt), "labels": ["yes", "no"], **settings}
+    return make_server(JudgedServer, servers=[model], judge=config)
+
+
+async def test_no_more_calls_are_under_way_than_allowed(prompt):
+    model = make_server(SlowModel, name="judge_model")
+    server = judged_by(model, prompt, max_concurrency=3, votes=2)
+    judge = Judge(server.config.judge, server.server_client)
+    async with rollout(server):
+        await asyncio.gather(*(judge.ask(**FIELDS) for _ in range(6)))
+    assert model._most == 3
+
+
+async def test_a_judge_that_does_not_answer_fails_the_rollout_and_earns_nothing(prompt):
+    server = judged_by(make_server(BrokenModel, name="judge_model"), prompt, votes=3)
+    async with rollout(server) as attempt:
+        with pytest.raises(JudgeFailed, match="out of order") as failure:
+            await attempt.verify(reply("Paris"))
+    assert failure.value.server == "judge_model"
+
+
+async def test_over_http_the_failure_keeps_its_class(prompt):
+    server = judged_by(make_server(BrokenModel, name="judge_model"), prompt)
+    body = {"responses_create_params": {"input": []}, "response": reply("Paris").model_dump(mode="json")}
+    async with on_a_port(server) as url, httpx.AsyncClient() as client:
+        answer = await client.post(f"{url}/verify", json=body)
+    assert answer.status_code == 502
+    assert answer.json()["failure_class"] == "judge_failed"
+    assert answer.json()["server"] == "judge_model"
+
+
+@pytest.mark.parametrize(
+    ("file", "problem"), [("{", "brace"), ("{}", "are not all names"), ("{0}", "are not all names")]
+)
+def test_a_prompt_that_cannot_be_filled_is_refused_at_once(tmp_path, file, problem):
+    (tmp_path / "judge.md").write_text(file)
+    with pytest.raises(ConfigError, match=problem):
+        judge_of(tmp_path / "judge.md")
+
+
+async def test_a_prompt_that_asks_for_more_than_there_is_says_what_there_is(tmp_path):
+    (tmp_path / "judge.md").write_text("{question} {secret}")
+    judge, _ = judge_of(tmp_path / "judge.md")
+    with pytest.raises(ConfigError, match=r"KeyError\('secret'\).*question, expected, answer"):
+        await judge.ask(**FIELDS)
+
+
+def test_a_missing_prompt_names_the_places_where_it_was_looked_for():
+    with pytest.raises(ConfigError, match=r"no file 'prompts/none\.md' in "):
+        judge_of("prompts/none.md")
+
+
+def test_a_prompt_in_the_servers_folder_comes_first(tmp_path):
+    (tmp_path / "prompts").mkdir()
+    (tmp_path / "prompts" / "judge.md").write_text(PROMPT)
+    raw = {"model_server": REF, "prompt": "prompts/judge.md", "labels": ["yes"]}
+    config = JudgeConfig.model_validate(raw, context={"folder": tmp_path})
+    assert config.prompt == tmp_path / "prompts" / "judge.md"
+    assert JudgeConfig.model_validate(raw, context={"folder": tmp_path / "other"}).prompt == Path("prompts/judge.md")
+
+
+@pytest.mark.parametrize("labels", [[], ["yes", "Yes"], [""]])
+def test_labels_must_be_different_texts(labels):
+    with pytest.raises(ValidationError, match="labels"):
+        JudgeConfig.model_validate({"model_server": REF, "prompt": "p.md", "labels": labels})

@@ -1,0 +1,105 @@
+"""Numbers as people and LaTeX write them."""
+
+from fractions import Fraction
+
+import pytest
+
+from nemo_gym.grading import number_in, same_number
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("18", 18),
+        ("00012", 12),
+        ("+5", 5),
+        ("-4", -4),
+        ("−4", -4),
+        ("5.", 5),
+        (".5", Fraction(1, 2)),
+        ("3.0", 3),
+        ("1,234.50", Fraction(2469, 2)),
+        ("1{,}234", 1234),
+        (r"12\,345", 12345),
+        ("1,000,000", 1_000_000),
+        ("-3/4", Fraction(-3, 4)),
+        ("1 1/2", Fraction(3, 2)),
+        ("-1 1/2", Fraction(-3, 2)),
+        (r"\frac{3}{4}", Fraction(3, 4)),
+        (r"-\frac34", Fraction(-3, 4)),
+        (r"2\dfrac{1}{2}", Fraction(5, 2)),
+        (r"1.5 \times 10^{3}", 1500),
+        ("6e-4", Fraction(3, 5000)),
+        (r"\$18", 18),
+        ("$18", 18),
+        (r"\(7\)", 7),
+        ("18 dollars", 18),
+        (r"5\text{ km/h}", 5),
+        (r"90^\circ", 90),
+        ("12 square meters.", 12),
+        (r"25\%", 25),
+        ("25 percent", 25),
+    ],
+)
+def test_a_number_is_read_exactly(text, value):
+    assert number_in(text).value == value
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", " ", "five", "x = 5", "12:30", "7 or 8", "7 to 8", "12 - 4", "1/2/3", "1 2", "(1, 2)", "12,34", "1,2",
+        "5x", "5 x", "5xy", "2 pi", "2 sin x", "5 million", "3 dozen", r"\dfrac{1}{0}", "1/0", "1 1/0", "10^{10^{9}}",
+        "1e999999", "1e-999999", r"2 \times 10^{99999}", "9" * 201, "1..2", "--3", "½",
+    ],
+)  # fmt: skip
+def test_what_is_no_single_number_is_none(text):
+    assert number_in(text) is None
+
+
+@pytest.mark.parametrize(
+    ("expected", "answer"),
+    [
+        ("18", "18.0"),
+        ("2125", "2,125"),
+        ("0.75", r"\frac{3}{4}"),
+        ("1.5", "1 1/2"),
+        ("18", "$18 dollars"),
+        ("18 dollars", "18 dollar"),
+        ("25", r"25\%"),
+        ("25%", "0.25"),
+        ("1/4", "25 percent"),
+        ("25%", "25.0 %"),
+        ("1/3", "0.333333"),
+        ("0.333333", "1/3"),
+        ("2/3", "0.6666667"),
+        ("0.3333333333", "0.333333"),
+    ],
+)
+def test_different_spellings_of_one_number_are_equal(expected, answer):
+    assert same_number(expected, answer) is True
+    assert same_number(answer, expected) is True
+
+
+@pytest.mark.parametrize(
+    ("expected", "answer"),
+    [
+        ("18", "19"),
+        ("18", "-18"),
+        ("1/3", "0.33"),
+        ("1/3", "0.333334"),
+        ("50%", "5000%"),
+        ("0.5", "50"),
+        ("50%", "50.1"),
+        ("0.000000001", "0.000000002"),
+        ("1234567", "1234568"),
+    ],
+)
+def test_different_numbers_are_not(expected, answer):
+    assert same_number(expected, answer) is False
+    assert same_number(answer, expected) is False
+
+
+@pytest.mark.parametrize(("expected", "answer"), [("18", "x"), ("x", "18"), ("5 km", "5 miles"), ("5 hours", "5 h")])
+def test_what_numbers_alone_do_not_tell_is_left_open(expected, answer):
+    assert same_number(expected, answer) is None

@@ -1,0 +1,37 @@
+"""Reading a query, and telling what it found."""
+
+import pytest
+
+from nemo_gym.grading.sql import QueryResult, as_table, is_ordered, last_sql
+
+
+@pytest.mark.parametrize(
+    ("sql", "ordered"),
+    [
+        ("SELECT a FROM t ORDER BY a", True),
+        ("select a from t order\n by a limit 3", True),
+        ("SELECT a FROM (SELECT a FROM t ORDER BY a)", False),
+        ("SELECT RANK() OVER (ORDER BY a) FROM t", False),
+        ("WITH x AS (SELECT 1 ORDER BY 1) SELECT * FROM x ORDER BY 1", True),
+        ("SELECT 'it''s order by' FROM t", False),
+        ('SELECT "order by (" FROM t ORDER BY 1', True),
+        ("SELECT 1 -- order by 1", False),
+        ("SELECT 1 /* order by 1", False),
+        ("SELECT border, by_whom FROM t", False),
+    ],
+)
+def test_only_an_order_of_the_whole_counts(sql, ordered):
+    assert is_ordered(sql) is ordered
+
+
+@pytest.mark.parametrize(
+    ("text", "sql"),
+    [("```sql\nSELECT 1;\n```", "SELECT 1;"), (" select 1", "select 1"), ("I would select 1", None), ("", None)],
+)
+def test_a_query_is_a_block_or_the_whole_text(text, sql):
+    assert last_sql(text) == sql
+
+
+def test_a_table_is_cut_where_it_is_long():
+    result = QueryResult(["a", "b"], [(None, b"\x01"), ("x" * 9, "two\nlines"), (1.5, 2)], frozenset())
+    assert as_table(result, rows=2, width=5) == "a | b\nNULL | 01\nxxxxx… | two l…\n(1 more rows)\n(3 rows in all)"

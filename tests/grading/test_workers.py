@@ -1,0 +1,297 @@
+"""Jobs in processes that can be given up."""
+
+import asyncio
+import gc
+import os
+import subprocess
+import sys
+import threading
+import time
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from nemo_gym.grading import WorkerCrashed, WorkerNotStarted, WorkerPool, WorkersBusy, WorkerTimedOut
+
+JOBS = """
+import os, subprocess, sys, time
+
+def endless():
+    while True:
+        pass
+
+def uninterruptible():
+    "One call in C that never gives the interpreter back."
+    import re
+    re.search("(a+)+$", "a" * 60 + "!")
+
+def crash():
+    os.kill(os.getpid(), 11)
+
+def leave():
+    sys.exit(3)
+
+def swallow(megabytes):
+    return len(bytearray(megabytes << 20))
+
+def echo(value):
+    return value
+
+def print_and(value):
+    print("noise on standard output", flush=True)
+    return value
+
+def tell_pid(_=None):
+    return os.getpid()
+
+def start_a_child_and_hang(file):
+    child = subprocess.Popen(["sleep", "600"])
+    open(file, "w").write(str(child.pid))
+    endless()
+
+class Own(Exception):
+    def __init__(self, one, two):
+        super().__init__(one)
+
+def raise_one():
+    raise KeyError("which one")
+
+def raise_what_cannot_travel():
+    raise Own("first", "second")
+
+def unpicklable():
+    return lambda: None
+
+class Named:
+    @staticmethod
+    def doubled(number):
+        return 2 * number
+"""
+
+
+@pytest.fixture(scope="module")
+def jobs(tmp_path_factory):
+    """A module of hostile functions, in a folder that only this process's `sys.path` knows."""
+    folder = tmp_path_factory.mktemp("jobs")
+    (folder / "hostile_jobs.py").write_text(JOBS)
+    sys.path.insert(0, str(folder))
+    import hostile_jobs
+
+    yield hostile_jobs
+    sys.path.remove(str(folder))
+
+
+@pytest.fixture
+def pool():
+    pool = WorkerPool(size=2, deadline_s=1.0)
+    yield pool
+    pool.close()
+
+
+async def test_a_function_is_called_with_its_arguments_and_its_result_comes_back(pool, jobs):
+    assert await pool.run(Fraction, 3, 6) == Fraction(1, 2)
+    assert await pool.run(jobs.echo, {"text": "ä\ud800", "large": b"x" * 3_000_000})
+    assert await pool.run(jobs.Named.doubled, 21) == 42
+    assert await asyncio.to_thread(pool.run_blocking, jobs.echo, "in a thread") == "in a thread"
+
+
+def test_no_process_starts_before_the_first_job_and_one_serves_many(pool, jobs):
+    assert pool.pids() == []
+    assert len({pool.run_blocking(jobs.tell_pid) for _ in range(20)}) == 1
+    assert len(pool.pids()) == 1
+
+
+async def test_jobs_run_side_by_side_and_no_more_than_the_pool_has_places(pool):
+    began = time.monotonic()
+    await asyncio.gather(*(pool.run(time.sleep, 0.4) for _ in range(4)))
+    assert 0.8 <= time.monotonic() - began < 2.5
+    assert len(pool.pids()) == 2
+
+
+@pytest.mark.parametrize("name", ["endless", "uninterruptible"])
+async def test_a_job_without_end_costs_its_own_worker_only(pool, jobs, name):
+    before = await asyncio.gather(*(pool.run(jobs.tell_pid) for _ in range(2)))
+    began = time.monotonic()
+    hostile = asyncio.create_task(pool.run(getattr(jobs, name)))
+    beside = [await pool.run(jobs.echo, number) for number in range(50)]
+    assert beside == list(range(50))
+    assert not hostile.done()
+    with pytest.raises(WorkerTimedOut, match=f"hostile_jobs:{name} did not finish within 1 s"):
+        await hostile
+    assert 1.0 <= time.monotonic() - began < 4.0
+    assert await pool.run(jobs.tell_pid) in before
+    assert len(pool.pids()) == 1
+
+
+async def test_the_loop_goes_on_while_jobs_run(pool, jobs):
+    hostile = asyncio.create_task(pool.run(jobs.uninterruptible))
+    beats = 0
+    while not hostile.done():
+        await asyncio.sleep(0.01)
+        beats += 1
+    assert beats > 30
+    assert isinstance(hostile.exception(), WorkerTimedOut)
+
+
+async def test_a_job_may_have_a_deadline_of_its_own(pool, jobs):
+    with pytest.raises(WorkerTimedOut, match=r"within 0\.2 s"):
+        await pool.run(jobs.endless, deadline_s=0.2)
+    assert await pool.run(time.sleep, 1.2, deadline_s=5.0) is None
+
+
+@pytest.mark.parametrize(("name", "cause"), [("crash", "SIGSEGV"), ("leave", "exit code 3")])
+async def test_a_worker_that_ends_over_a_job_is_told_and_replaced(pool, jobs, name, cause):
+    with pytest.raises(WorkerCrashed, match=rf"hostile_jobs:{name} did not finish: its process ended \({cause}\)"):
+        await pool.run(getattr(jobs, name))
+    assert await pool.run(jobs.echo, 1) == 1
+
+
+async def test_memory_is_bounded_where_a_bound_is_given(jobs):
+    pool = WorkerPool(size=1, deadline_s=10.0, memory_limit_bytes=512 << 20)
+    assert await pool.run(jobs.swallow, 16) == 16 << 20
+    with pytest.raises(WorkerCrashed, match="ran out of memory"):
+        await pool.run(jobs.swallow, 4096)
+    assert await pool.run(jobs.swallow, 16) == 16 << 20
+    pool.close()
+
+
+async def test_what_a_job_raises_is_raised_to_its_caller_with_the_place(pool, jobs):
+    with pytest.raises(KeyError, match="which one") as failure:
+        await pool.run(jobs.raise_one)
+    assert "in raise_one" in failure.value.__notes__[0]
+    with pytest.raises(RuntimeError, match="Own: first"):
+        await pool.run(jobs.raise_what_cannot_travel)
+    with pytest.raises(Exception, match="pickle"):
+        await pool.run(jobs.unpicklable)
+    assert len(pool.pids()) == 1
+
+
+async def test_what_a_job_prints_does_not_disturb_its_result(pool, jobs):
+    assert await pool.run(jobs.print_and, "told") == "told"
+
+
+async def test_a_function_that_a_worker_could_not_find_is_refused(pool):
+    def inner():
+        pass
+
+    for function in (inner, lambda: None):
+        with pytest.raises(ValueError, match="importable by its name"):
+            await pool.run(function)
+    assert pool.pids() == []
+
+
+async def test_a_worker_that_cannot_be_prepared_is_told_apart_from_a_crash(jobs):
+    pool = WorkerPool(size=1, deadline_s=1.0, prepare=jobs.raise_one)
+    with pytest.raises(WorkerNotStarted, match=r"a worker for .* did not start: its process ended \(exit code 1\)"):
+        await pool.run(time.sleep, 0)
+
+
+async def test_importing_and_preparing_do_not_count_as_time_of_the_job(tmp_path, monkeypatch):
+    source = "import time; time.sleep(0.6)\ndef answer(): return 42\ndef prepare(): time.sleep(0.6)\n"
+    (tmp_path / "slow_to_import.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    import slow_to_import
+
+    for prepare in (None, slow_to_import.prepare):
+        pool = WorkerPool(size=1, deadline_s=0.4, prepare=prepare)
+        assert await pool.run(slow_to_import.answer) == 42
+        pool.close()
+
+
+async def test_more_jobs_than_may_wait_are_refused(jobs):
+    pool = WorkerPool(size=1, deadline_s=2.0, max_waiting=2)
+    accepted = [asyncio.create_task(pool.run(time.sleep, 0.2)) for _ in range(3)]
+    await asyncio.sleep(0)
+    with pytest.raises(WorkersBusy, match="too many jobs"):
+        await pool.run(jobs.echo, 1)
+    await asyncio.gather(*accepted)
+    assert await pool.run(jobs.echo, 1) == 1
+    pool.close()
+
+
+async def test_a_job_given_up_while_it_waits_is_never_run(tmp_path):
+    pool = WorkerPool(size=1, deadline_s=2.0)
+    first = asyncio.create_task(pool.run(time.sleep, 0.3))
+    waiting = asyncio.create_task(pool.run(os.mkdir, tmp_path / "made"))
+    await asyncio.sleep(0.05)
+    waiting.cancel()
+    await first
+    assert await pool.run(os.listdir, tmp_path) == []
+    pool.close()
+
+
+async def test_closing_ends_the_jobs_under_way_and_the_pool_can_be_used_again(pool, jobs):
+    hostile = asyncio.create_task(pool.run(jobs.endless, deadline_s=60.0))
+    pid = await pool.run(jobs.tell_pid)
+    await asyncio.sleep(0.2)
+    pool.close()
+    with pytest.raises(WorkerCrashed, match="SIGKILL"):
+        await hostile
+    assert not is_running(pid)
+    assert await pool.run(jobs.tell_pid) != pid
+
+
+def test_threads_and_loops_share_one_pool(pool, jobs):
+    found = []
+    threads = [
+        threading.Thread(target=lambda number=number: found.append(asyncio.run(pool.run(jobs.echo, number))))
+        for number in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(found) == list(range(8))
+
+
+async def test_what_a_job_has_started_ends_with_it(pool, jobs, tmp_path):
+    file = tmp_path / "pid"
+    with pytest.raises(WorkerTimedOut):
+        await pool.run(jobs.start_a_child_and_hang, str(file))
+    wait_for_the_end_of(int(file.read_text()))
+
+
+def test_a_pool_that_nobody_holds_any_more_leaves_no_worker(jobs):
+    pool = WorkerPool(size=1, deadline_s=1.0)
+    pid = pool.run_blocking(jobs.tell_pid)
+    del pool
+    gc.collect()
+    wait_for_the_end_of(pid)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the kernel's signal at a parent's end is Linux's")
+@pytest.mark.parametrize("ending", ["os._exit(0)", "os.kill(os.getpid(), 9)", "sys.exit(0)"])
+def test_no_worker_outlives_its_parent_idle_or_busy(ending, jobs):
+    script = (
+        "import asyncio, os, sys, time\n"
+        f"sys.path.insert(0, {str(Path(jobs.__file__).parent)!r})\n"
+        "import hostile_jobs\n"
+        "from nemo_gym.grading import WorkerPool\n"
+        "async def main():\n"
+        "    busy = asyncio.ensure_future(pool.run(hostile_jobs.uninterruptible))\n"
+        "    await pool.run(time.sleep, 0.1)\n"
+        "    print(*pool.pids(), flush=True)\n"
+        f"    {ending}\n"
+        "pool = WorkerPool(size=2, deadline_s=1.0)\n"
+        "asyncio.run(main())\n"
+    )
+    told = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, check=False)
+    pids = [int(pid) for pid in told.stdout.split()]
+    assert len(pids) == 2
+    for pid in pids:
+        wait_for_the_end_of(pid)
+
+
+def wait_for_the_end_of(pid):
+    deadline = time.monotonic() + 10
+    while is_running(pid):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def is_running(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
