@@ -36,6 +36,15 @@ AnswerT = TypeVar("AnswerT", bound=BaseModel)
 OFFERS = {"supports_explicit_close": True, "supports_step_idempotency": True}
 """What every reset tells the agent that it may rely on."""
 
+KEY_METRICS = (
+    "mean/reward",
+    "mean/steps",
+    "mean/terminated",
+    "mean/truncated",
+    "mean/input_tokens",
+    "mean/output_tokens",
+)
+
 
 class _Progress(SessionState):
     """How far a rollout's game has come."""
@@ -111,6 +120,10 @@ class SteppedResourcesServer(SimpleResourcesServer):
         return BaseVerifyResponse.grade(
             body, reward=reward, steps=steps, terminated=last.terminated, truncated=last.truncated
         )
+
+    def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
+        """What games have in common; the means of the rows' own numbers, such as seeds, say nothing."""
+        return {name: agent_metrics[name] for name in KEY_METRICS if name in agent_metrics}
 
     def _reset_endpoint(self, handler: Handler) -> Any:
         async def finish(request: Request, result: Any) -> Response:

@@ -284,8 +284,9 @@ def test_a_game_keeps_state(server):
     assert server.keeps_state
 
 
-async def test_metrics_are_those_of_every_resources_server(server):
-    rows = [{"_ng_task_index": 0, "reward": 1.0, "steps": 3}, {"_ng_task_index": 1, "reward": 0.0, "steps": 5}]
+async def test_the_key_metrics_are_what_games_have_in_common(server):
+    rows = [{"_ng_task_index": task, "reward": 1.0 - task, "steps": 3 + 2 * task, "seed": task} for task in range(2)]
     async with serving(server) as client:
         told = (await client.post("/aggregate_metrics", json={"verify_responses": rows})).json()
     assert told["key_metrics"] == {"mean/reward": 0.5, "mean/steps": 4.0}
+    assert told["agent_metrics"]["mean/seed"] == 0.5

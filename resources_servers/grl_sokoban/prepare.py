@@ -1,0 +1,133 @@
+"""Make rows: Sokoban levels from seeds, or from a file of levels.
+
+python resources_servers/grl_sokoban/prepare.py --count 100 --output <rows.jsonl>
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from itertools import count as numbers
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from nemo_gym import DataError
+from nemo_gym.jsonl import write_rows
+from resources_servers.grl_sokoban.generation import generate
+from resources_servers.grl_sokoban.level import Level
+from resources_servers.grl_sokoban.search import shortest_solution
+
+INSTRUCTION = (
+    "You play Sokoban. # is a wall, . a goal, $ a box, @ you; * is a box on a goal, + you on a goal. You push a box "
+    "by walking into it if the square behind it is free; you cannot pull. Bring every box onto a goal. After each "
+    "room that is shown, answer with up to ten moves, which are Up, Down, Left and Right: "
+    "<answer>Up, Left, Left</answer>."
+)
+FEWEST_MOVES, MOST_MOVES = 4, 60
+
+
+class Written(NamedTuple):
+    """A level of a file, and the line it begins at."""
+
+    line: int
+    text: str
+
+
+def prepare(
+    output: Path,
+    count: int = 100,
+    seed: int = 0,
+    *,
+    dim_room: tuple[int, int] = (7, 7),
+    num_boxes: int = 2,
+    levels: Path | None = None,
+) -> Path:
+    """Write up to `count` rows, and answer where they are.
+
+    Without `levels` they are made from seeds that begin at `seed`, and those whose shortest solution has 4 to 60 moves
+    are taken. `levels` is a text file of levels, apart by empty lines, lines that begin with `;` being comments; there
+    `DataError` names file and line of what is no level, or has no solution.
+    """
+    rows = _generated(seed, dim_room, num_boxes) if levels is None else _of_file(levels)
+    write_rows(output, islice(rows, count))
+    return output
+
+
+def _row(level: str, **more: Any) -> dict[str, Any]:
+    return {
+        "responses_create_params": {"input": [{"role": "system", "content": INSTRUCTION}]},
+        "level": level,
+        **more,
+    }
+
+
+def _generated(seed: int, dim_room: tuple[int, int], num_boxes: int) -> Iterator[dict[str, Any]]:
+    for number in numbers(seed):
+        try:
+            level = generate(number, dim_room, num_boxes)
+        except ValueError as error:
+            raise DataError(f"--dim-room, --num-boxes: {error}.") from error
+        moves = shortest_solution(level)
+        if moves is not None and FEWEST_MOVES <= len(moves) <= MOST_MOVES:
+            yield _row(
+                str(level), seed=number, dim_room=list(dim_room), num_boxes=num_boxes, shortest_solution=len(moves)
+            )
+
+
+def _of_file(path: Path) -> Iterator[dict[str, Any]]:
+    for written in _levels_in(path):
+        try:
+            level = Level.of_text(written.text)
+        except ValueError as error:
+            raise DataError(f"{path}:{written.line}: {error}.") from error
+        moves = shortest_solution(level)
+        if not moves:
+            problem = "is solved from the beginning" if moves == [] else "has no solution that could be found"
+            raise DataError(f"{path}:{written.line}: the level {problem}. Take it out.")
+        yield _row(written.text, shortest_solution=len(moves))
+
+
+def _levels_in(path: Path) -> Iterator[Written]:
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror}). Check the path.") from error
+    begun: list[str] = []
+    for number, line in enumerate([*lines, ""], start=1):
+        if line.strip() and not line.startswith(";"):
+            begun.append(line.rstrip())
+        elif begun:
+            yield Written(number - len(begun), "\n".join(begun))
+            begun = []
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run `prepare` from the command line."""
+    parser = argparse.ArgumentParser(description="Make rows of the grl_sokoban environment.")
+    parser.add_argument("--output", type=Path, required=True, help="where the rows are written")
+    parser.add_argument("--count", type=int, default=100, help="how many, at most (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="the first seed (default: %(default)s)")
+    parser.add_argument("--dim-room", type=int, nargs=2, default=(7, 7), help="rows and columns (default: 7 7)")
+    parser.add_argument("--num-boxes", type=int, default=2, help="(default: %(default)s)")
+    parser.add_argument("--levels", type=Path, help="a text file of levels, instead of making some")
+    asked = parser.parse_args(arguments)
+    try:
+        rows, columns = asked.dim_room
+        prepare(
+            asked.output,
+            asked.count,
+            asked.seed,
+            dim_room=(rows, columns),
+            num_boxes=asked.num_boxes,
+            levels=asked.levels,
+        )
+    except DataError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

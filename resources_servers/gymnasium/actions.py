@@ -1,0 +1,69 @@
+"""From a model's words to an environment's action."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from nemo_gym.grading import actions_in, strip_reasoning
+
+MOST_NAMED = 1000
+"""With more actions than these, choosing one of them is not a matter of naming it."""
+
+_LIST = re.compile(r"\[[^\[\]]*\]")
+
+
+class NoTextActions(Exception):
+    """An environment whose actions cannot be written as text, or not with the names that were given."""
+
+
+class Actions:
+    """The actions of one environment: what the model is told of them, and how its answer is read."""
+
+    def __init__(self, space: Any, names: Sequence[str] = ()) -> None:
+        self._space = space
+        self._kind = type(space).__name__
+        if self._kind not in ("Discrete", "MultiDiscrete", "MultiBinary", "Box", "Text"):
+            raise NoTextActions(f"actions of the kind {self._kind} cannot be written as text")
+        if self._kind != "Discrete":
+            self._words: dict[str, int] = {}
+            return
+        count, start = int(space.n), int(space.start)
+        if count > MOST_NAMED:
+            raise NoTextActions(f"there are {count} actions, more than {MOST_NAMED}")
+        if names and len(names) != count:
+            raise NoTextActions(f"there are {count} actions, but {len(names)} names for them")
+        self._words = {str(start + place): start + place for place in range(count)}
+        self._names = {name: start + place for place, name in enumerate(names)}
+        self._words |= self._names
+
+    @property
+    def told(self) -> str:
+        """One sentence on how to act."""
+        if self._kind == "Discrete":
+            shown = [f"{name} ({number})" for name, number in self._names.items()] or list(self._words)
+            return f"Your actions: {', '.join(shown)}."
+        if self._kind == "Text":
+            return f"Your action is a text of {self._space.min_length} to {self._space.max_length} characters."
+        return f"Your action is a JSON list of numbers: {self._space}."
+
+    def read(self, text: str) -> Any:
+        """The action that an answer names last; None where it names none that there is."""
+        if self._kind == "Discrete":
+            found = actions_in(text, self._words)
+            return self._words[found[-1]] if found else None
+        shown = strip_reasoning(text)
+        action = shown.strip() if self._kind == "Text" else self._numbers_in(shown)
+        return action if action is not None and self._space.contains(action) else None
+
+    def _numbers_in(self, text: str) -> Any:
+        # Only here: it comes with the extra `gymnasium`, without which no environment is made.
+        import numpy
+
+        lists = _LIST.findall(text)
+        try:
+            return numpy.array(json.loads(lists[-1]), dtype=self._space.dtype).reshape(self._space.shape)
+        except (IndexError, ValueError, TypeError, OverflowError, RecursionError):
+            return None

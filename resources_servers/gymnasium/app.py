@@ -1,0 +1,103 @@
+"""Play a registered Gymnasium environment, one action a turn."""
+
+import asyncio
+from typing import Any, ClassVar
+
+from pydantic import Field, field_validator
+
+from nemo_gym import (
+    BaseResetRequest,
+    BaseResourcesServerConfig,
+    BaseStepRequest,
+    BaseStepResponse,
+    ReverifyMode,
+    SessionState,
+    SteppedResourcesServer,
+)
+from resources_servers.gymnasium.play import Play
+
+
+class GymnasiumConfig(BaseResourcesServerConfig):
+    """Which environment is played where a row names none."""
+
+    REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.STATELESS
+
+    env_id: str = "FrozenLake-v1"
+    env_kwargs: dict[str, Any] = Field(default_factory=dict)
+    """What `gymnasium.make` is given, such as `{is_slippery: false}` or `{max_episode_steps: 50}`."""
+    action_names: list[str] | None = None
+    """Names of the actions in the order of their numbers; some environments' are known."""
+    unreadable_answers: int = Field(default=3, ge=1)
+    """So many answers in a row that name no action break the game off."""
+    unreadable_reward: float = 0.0
+    """What each of them earns."""
+
+
+class ResetRequest(BaseResetRequest):
+    """The row: a seed, and where it differs from the config's, the environment."""
+
+    seed: int = Field(default=0, ge=0)
+    env_id: str | None = None
+    env_kwargs: dict[str, Any] | None = None
+    action_names: list[str] | None = None
+    unreadable_reward: float | None = None
+
+    @field_validator("env_id")
+    @classmethod
+    def _is_registered(cls, value: str | None) -> str | None:
+        if value is not None and ":" in value:
+            raise ValueError("a row names a registered environment; one with a module belongs in the config")
+        return value
+
+
+class Game(SessionState):
+    """This rollout's game."""
+
+    play: Play | None = None
+    unreadable: int = 0
+    unreadable_reward: float = 0.0
+
+    async def close(self) -> None:
+        if self.play is not None:
+            await asyncio.to_thread(self.play.close)
+
+
+class GymnasiumEnvironmentServer(SteppedResourcesServer):
+    """The model names actions; the rewards are the environment's own."""
+
+    config: GymnasiumConfig
+
+    async def reset(self, body: ResetRequest, game: Game) -> str:
+        reward = body.unreadable_reward
+        game.unreadable_reward = self.config.unreadable_reward if reward is None else reward
+        # In a thread, as every step: what an environment computes must not hold up the other games.
+        game.play = await asyncio.to_thread(self._made, body)
+        return await asyncio.to_thread(game.play.reset, body.seed)
+
+    async def step(self, body: BaseStepRequest, game: Game) -> BaseStepResponse:
+        assert game.play is not None
+        action = game.play.actions.read(body.response.last_text)
+        if action is None:
+            return self._unreadable(game)
+        game.unreadable = 0
+        moved = await asyncio.to_thread(game.play.step, action)
+        return BaseStepResponse(**moved._asdict())
+
+    def _made(self, body: ResetRequest) -> Play:
+        if body.env_id is None or body.env_id == self.config.env_id:
+            kwargs = {**self.config.env_kwargs, **(body.env_kwargs or {})}
+            return Play(self.config.env_id, kwargs, body.action_names or self.config.action_names)
+        return Play(body.env_id, body.env_kwargs or {}, body.action_names)
+
+    def _unreadable(self, game: Game) -> BaseStepResponse:
+        assert game.play is not None
+        game.unreadable += 1
+        is_over = game.unreadable >= self.config.unreadable_answers
+        told = "The game is broken off." if is_over else game.play.actions.told
+        return BaseStepResponse(
+            observation=f"Your answer names no action. {told}", reward=game.unreadable_reward, truncated=is_over
+        )
+
+
+if __name__ == "__main__":
+    GymnasiumEnvironmentServer.run_webserver()

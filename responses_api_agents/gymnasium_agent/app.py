@@ -1,0 +1,105 @@
+"""The agent of games: the environment is reset, then model and environment take turns until the game is over."""
+
+from typing import Any
+
+import orjson
+from fastapi import Request, Response
+from pydantic import ConfigDict, Field
+
+from nemo_gym import (
+    AggregateMetrics,
+    AggregateMetricsRequest,
+    BaseResponsesAPIAgentConfig,
+    BaseRunRequest,
+    EnvironmentFailed,
+    ModelServerRef,
+    NeMoGymResponse,
+    NeMoGymResponseCreateParamsNonStreaming,
+    ResourcesServerRef,
+    ServerCallError,
+    SimpleResponsesAPIAgent,
+    failure_of_reply,
+    get_response_json,
+)
+from responses_api_agents.gymnasium_agent.environment import Game
+from responses_api_agents.gymnasium_agent.transcript import Transcript
+
+
+class GymnasiumAgentConfig(BaseResponsesAPIAgentConfig):
+    """Settings of the agent of games."""
+
+    resources_server: ResourcesServerRef
+    model_server: ModelServerRef
+    max_steps: int | None = Field(default=100, ge=1)
+    """The game is left after this many turns of the model, over or not; what it has earned by then counts."""
+
+
+class GymnasiumAgentRunRequest(BaseRunRequest):
+    """A dataset row."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class GymnasiumAgent(SimpleResponsesAPIAgent):
+    """Resets, loops model and step, and adds up the rewards."""
+
+    config: GymnasiumAgentConfig
+
+    async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming) -> NeMoGymResponse:
+        """The model's next turn alone: a game needs a row, and is played over `/run`."""
+        transcript = Transcript.of(body.model_dump(mode="json", exclude_unset=True), None)
+        turn = await transcript.ask(self.server_client, self.config.model_server.name)
+        return NeMoGymResponse.model_validate(turn)
+
+    async def run(self, request: Request, body: GymnasiumAgentRunRequest) -> Response:
+        """Play the row's game to its end; the answer is the row with the response and the sum of the rewards."""
+        row: dict[str, Any] = await request.json()
+        game = Game(self.server_client, self.config.resources_server.name, row, dict(request.cookies))
+        try:
+            played = await self._play(game, row)
+        finally:
+            await game.close()
+        if self.config.skip_verification:
+            played |= {"reward": self.config.skip_verification_reward, "verification_skipped": True}
+        return Response(orjson.dumps({**row, **played}), media_type="application/json")
+
+    async def aggregate_metrics(self, body: AggregateMetricsRequest) -> AggregateMetrics:
+        """What the resources server makes of all graded rollouts."""
+        if self.config.skip_verification:
+            return await super().aggregate_metrics(body)
+        server = self.config.resources_server.name
+        try:
+            reply = await self.server_client.post(server, "/aggregate_metrics", json=body.model_dump())
+        except ServerCallError as error:
+            raise EnvironmentFailed(str(error), server=server) from error
+        if not reply.ok:
+            raise failure_of_reply(
+                reply.status,
+                await reply.read(),
+                server=server,
+                during="/aggregate_metrics",
+                otherwise=EnvironmentFailed,
+            )
+        return AggregateMetrics.model_validate(await get_response_json(reply))
+
+    async def _play(self, game: Game, row: dict[str, Any]) -> dict[str, Any]:
+        begun = await game.reset()
+        transcript = Transcript.of(row["responses_create_params"], begun.observation)
+        reward, steps, terminated, truncated = 0.0, 0, False, False
+        # An answer that was cut off is a turn too: whether it can be read, and what follows, is the game's to say.
+        while not (terminated or truncated) and steps < (self.config.max_steps or 2**31):
+            step = await game.step(await transcript.ask(self.server_client, self.config.model_server.name))
+            transcript.tell(step)
+            reward, steps = reward + step.reward, steps + 1
+            terminated, truncated = step.terminated, step.truncated
+        return {
+            "response": transcript.response,
+            "reward": reward,
+            "steps": steps,
+            "terminated": terminated,
+            "truncated": truncated,
+        }
+
+
+if __name__ == "__main__":
+    GymnasiumAgent.run_webserver()

@@ -1,0 +1,103 @@
+"""An environment with reset and step, as its agent sees it: one game, from its beginning to its end."""
+
+import asyncio
+from collections.abc import Awaitable
+from http.cookies import SimpleCookie
+from typing import Any
+from uuid import uuid4
+
+from pydantic import ValidationError
+
+from nemo_gym import (
+    STEP_REQUEST_ID_KEY,
+    BaseResetResponse,
+    BaseStepResponse,
+    EnvironmentFailed,
+    ServerCallError,
+    ServerClient,
+    failure_of_reply,
+)
+
+Cookies = dict[str, str]
+
+STEP_PAUSES_S = (0.1, 0.5, 2.0)
+"""A step whose answer got lost is asked for again after these, where the environment can tell it from a new one."""
+
+
+def cookies_of(reply: Any) -> Cookies:
+    """The cookies that a reply sets, by name."""
+    jar: SimpleCookie = reply.cookies
+    return {name: morsel.coded_value for name, morsel in jar.items()}
+
+
+class Game:
+    """One game on a resources server, held together by the session's cookie."""
+
+    def __init__(self, client: ServerClient, server: str, row: dict[str, Any], cookies: Cookies) -> None:
+        self._client = client
+        self._server = server
+        self._row = row
+        self._cookies = cookies
+        self._knows_steps_again = False
+        self._can_be_closed = False
+
+    async def reset(self) -> BaseResetResponse:
+        """Begin the game of the row. Raises `EnvironmentFailed`, as do the others."""
+        reply = await self._answer("/reset", self._post("/reset", self._row))
+        begun = await self._read("/reset", reply, BaseResetResponse)
+        self._knows_steps_again = bool(begun.info.get("supports_step_idempotency"))
+        self._can_be_closed = bool(begun.info.get("supports_explicit_close"))
+        return begun
+
+    async def step(self, response: dict[str, Any]) -> BaseStepResponse:
+        """Let one turn of the model have its effect."""
+        body = {**self._row, "response": response}
+        if self._knows_steps_again:
+            body[STEP_REQUEST_ID_KEY] = uuid4().hex
+        reply = await self._answer("/step", self._post_step(body))
+        return await self._read("/step", reply, BaseStepResponse)
+
+    async def close(self) -> None:
+        """Let the environment forget the game, where it offers that."""
+        if not self._can_be_closed:
+            return
+        try:
+            await self._post("/close", {})
+        except ServerCallError:
+            # The server forgets an idle game by itself; the rollout is what matters.
+            return
+
+    async def _post_step(self, body: dict[str, Any]) -> Any:
+        for pause_s in STEP_PAUSES_S if self._knows_steps_again else ():
+            try:
+                return await self._post("/step", body)
+            except ServerCallError:
+                await asyncio.sleep(pause_s)
+        return await self._post("/step", body)
+
+    async def _post(self, path: str, body: dict[str, Any]) -> Any:
+        reply = await self._client.post(self._server, path, json=body, cookies=self._cookies)
+        self._cookies |= cookies_of(reply)
+        return reply
+
+    async def _answer(self, path: str, call: Awaitable[Any]) -> Any:
+        try:
+            reply = await call
+        except ServerCallError as error:
+            raise EnvironmentFailed(str(error), server=self._server) from error
+        if not reply.ok:
+            raise failure_of_reply(
+                reply.status, await reply.read(), server=self._server, during=path, otherwise=EnvironmentFailed
+            )
+        return reply
+
+    async def _read(self, path: str, reply: Any, kind: Any) -> Any:
+        try:
+            return kind.model_validate_json(await reply.read())
+        except ValidationError as error:
+            problem = error.errors()[0]
+            where = ".".join(str(part) for part in problem["loc"]) or "the answer"
+            raise EnvironmentFailed(
+                f"{self._server}: {path} answered something else than a {kind.__name__}: {where}: {problem['msg']}",
+                server=self._server,
+            ) from error

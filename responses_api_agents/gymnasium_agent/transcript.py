@@ -1,0 +1,95 @@
+"""What was said in a game: the model's turns, and what the environment told it."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+from pydantic import ValidationError
+
+from nemo_gym import (
+    BaseStepResponse,
+    ModelFailed,
+    NeMoGymResponse,
+    ServerCallError,
+    ServerClient,
+    accumulate_response_usage,
+    failure_of_reply,
+)
+from responses_api_agents.gymnasium_agent.environment import Cookies, cookies_of
+
+UNANSWERED = "The environment has not answered this call."
+"""Told of a call that a step left without an output: endpoints refuse a conversation with an open call."""
+
+
+@dataclass
+class Transcript:
+    """Grows with every turn and with every observation."""
+
+    params: dict[str, Any]
+    given: list[dict[str, Any]]
+    """The input up to the model's first turn."""
+    output: list[dict[str, Any]] = field(default_factory=list)
+    """All that came after it."""
+    _cookies: Cookies = field(default_factory=dict)
+    _last: dict[str, Any] = field(default_factory=dict)
+    _usage: Any = None
+
+    @classmethod
+    def of(cls, params: dict[str, Any], observation: str | None) -> "Transcript":
+        """The beginning: the row's input, then what the environment told first."""
+        given = params["input"]
+        items = [_user(given)] if isinstance(given, str) else list(given)
+        return cls(params, [*items, *_observed(observation)])
+
+    async def ask(self, client: ServerClient, model: str) -> dict[str, Any]:
+        """Let the model take a turn, and answer it as it came. Raises `ModelFailed`."""
+        request = {**self.params, "input": [*self.given, *self.output]}
+        try:
+            reply = await client.post(model, "/v1/responses", json=request, cookies=self._cookies)
+        except ServerCallError as error:
+            raise ModelFailed(str(error), server=model) from error
+        body = await reply.read()
+        if not reply.ok:
+            raise failure_of_reply(reply.status, body, server=model, during="/v1/responses", otherwise=ModelFailed)
+        self._cookies |= cookies_of(reply)
+        try:
+            turn: dict[str, Any] = orjson.loads(body)
+            checked = NeMoGymResponse.model_validate(turn)
+        except (orjson.JSONDecodeError, ValidationError) as error:
+            raise ModelFailed(f"{model}: the answer is not a response: {error}", server=model) from error
+        self._usage = accumulate_response_usage(self._usage, checked.usage)
+        self._last = turn
+        self.output += turn["output"]
+        return turn
+
+    def tell(self, step: BaseStepResponse) -> None:
+        """Add what the environment answered to the last turn: outputs of its calls, and the observation."""
+        answers = {each["call_id"]: each["output"] for each in step.info.get("tool_outputs") or []}
+        self.output += [
+            {
+                "type": "function_call_output",
+                "call_id": item["call_id"],
+                "output": _text(answers.get(item["call_id"], UNANSWERED)),
+            }
+            for item in self._last["output"]
+            if item["type"] == "function_call"
+        ]
+        self.output += _observed(step.observation)
+
+    @property
+    def response(self) -> dict[str, Any]:
+        """The last turn's response, with the output of the whole game and the usage of all turns."""
+        usage = self._usage.model_dump(mode="json") if self._usage else None
+        return {**self._last, "output": self.output, "usage": usage}
+
+
+def _observed(observation: str | None) -> list[dict[str, Any]]:
+    return [] if observation is None else [_user(observation)]
+
+
+def _user(text: str) -> dict[str, Any]:
+    return {"type": "message", "role": "user", "content": text}
+
+
+def _text(output: Any) -> Any:
+    return output if isinstance(output, (str, list)) else orjson.dumps(output).decode()

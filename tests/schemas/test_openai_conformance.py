@@ -1,0 +1,242 @@
+"""What the SDK's own types say is a response or a request, ours read too, and nothing of it is lost."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Literal, NotRequired, Required, Union, get_args, get_origin
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from openai.types import responses
+from openai.types.chat import ChatCompletion as TheirCompletion
+from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
+from openai.types.responses.response_create_params import ResponseCreateParamsNonStreaming
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from typing_extensions import get_type_hints, is_typeddict
+
+from nemo_gym.schemas.chat import ChatCompletion, ChatCompletionCreateParams
+from nemo_gym.schemas.items import REQUIRED_TOKEN_METADATA_FIELDS
+from nemo_gym.schemas.responses import Response, ResponseCreateParams
+
+MODERATELY = settings(
+    max_examples=120, database=None, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+)
+DEEPEST = 4
+"""Beyond this depth only what is required is generated."""
+
+# Our types are those of the published package: a custom tool's call is no part of a chat message, a reasoning item's
+# status is dropped, a tool's output names its call, and a message that comes without its type goes on with it.
+NOT_OURS: dict[str, frozenset[str]] = {
+    "ChatCompletionMessageCustomToolCall": frozenset({"*"}),
+    "ResponseReasoningItem": frozenset({"status"}),
+    "ResponseReasoningItemParam": frozenset({"status"}),
+    "ItemReference": frozenset({"*"}),
+    "ResponseCreateParamsNonStreaming": frozenset({"access_programs", "image", "moderation", "prompt_cache_options"}),
+    "CompletionCreateParamsNonStreaming": frozenset(
+        {"function_call", "functions", "moderation", "prompt_cache_options", "prompt_cache_retention"}
+    ),
+}
+ALWAYS: dict[str, dict[str, Any]] = {
+    "ResponseFunctionToolCallOutputItem": {"call_id": str},
+    "FunctionCallOutput": {"call_id": str},
+    "EasyInputMessageParam": {"type": Literal["message"]},
+    "Message": {"type": Literal["message"]},
+}
+
+PLAIN = {
+    str: st.text("abc é", max_size=4),
+    bool: st.booleans(),
+    int: st.integers(0, 99),
+    float: st.floats(0, 4, width=16),
+    type(None): st.none(),
+    None: st.none(),
+    object: st.one_of(st.none(), st.text("ab", max_size=2), st.integers(0, 9)),
+    Any: st.none(),
+}
+
+
+def values_of(kind: Any, depth: int = 0) -> st.SearchStrategy[Any]:
+    """JSON values that a type of the SDK describes."""
+    if kind in PLAIN:
+        return PLAIN[kind]
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin in (Annotated, Required, NotRequired):
+        return values_of(arguments[0], depth)
+    if origin is Literal:
+        return st.sampled_from(arguments)
+    if origin in (Union, types.UnionType):
+        return st.one_of([values_of(each, depth) for each in arguments if not is_left_out(each)])
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return st.dictionaries(st.text("ab", max_size=2), later(arguments[1], depth), max_size=2)
+    if isinstance(origin, type) and issubclass(origin, Iterable):
+        return st.lists(later(arguments[0], depth), max_size=2 if depth < DEEPEST else 1)
+    return objects_of(kind, depth)
+
+
+def objects_of(kind: Any, depth: int) -> st.SearchStrategy[dict[str, Any]]:
+    required, optional = {}, {}
+    for name, annotation, is_required in fields_of(kind):
+        if name not in NOT_OURS.get(kind.__name__, ()):
+            (required if is_required else optional)[name] = later(annotation, depth)
+    for name, annotation in ALWAYS.get(kind.__name__, {}).items():
+        optional.pop(name, None)
+        required[name] = later(annotation, depth)
+    return st.fixed_dictionaries(required, optional=optional if depth <= DEEPEST else {})
+
+
+def fields_of(kind: Any) -> Iterable[tuple[str, Any, bool]]:
+    if is_typeddict(kind):
+        for name, hint in get_type_hints(kind, include_extras=True).items():
+            mark = get_origin(hint)
+            yield name, hint, mark is Required or (kind.__total__ and mark is not NotRequired)
+    else:
+        assert issubclass(kind, BaseModel)
+        kind.model_rebuild()
+        for name, field in kind.model_fields.items():
+            yield field.alias or name, field.annotation, field.is_required()
+
+
+def later(kind: Any, depth: int) -> st.SearchStrategy[Any]:
+    return st.deferred(lambda: values_of(kind, depth + 1))
+
+
+def is_left_out(kind: Any) -> bool:
+    return "*" in NOT_OURS.get(getattr(kind, "__name__", ""), ())
+
+
+def round_trip(ours: type[BaseModel], value: Any) -> Any:
+    """What a second process reads of what a first one has read and sent on."""
+    sent = ours.model_validate(value).model_dump_json(exclude_unset=True)
+    return ours.model_validate_json(sent).model_dump(mode="json", exclude_unset=True)
+
+
+@MODERATELY
+@given(values_of(responses.Response))
+def test_a_response_comes_back_as_it_was(value: dict[str, Any]) -> None:
+    assert round_trip(Response, value) == value
+    TypeAdapter(responses.Response).validate_python(Response.model_validate(value).model_dump(exclude_unset=True))
+
+
+@MODERATELY
+@given(values_of(TheirCompletion))
+def test_a_chat_completion_comes_back_as_it_was(value: dict[str, Any]) -> None:
+    assert round_trip(ChatCompletion, value) == value
+
+
+@MODERATELY
+@given(values_of(ResponseCreateParamsNonStreaming), values_of(str))
+def test_a_request_for_a_response_comes_back_as_it_was(value: dict[str, Any], text: str) -> None:
+    value.setdefault("input", text)
+    assert round_trip(ResponseCreateParams, value) == value
+
+
+@MODERATELY
+@given(values_of(CompletionCreateParamsNonStreaming))
+def test_a_request_for_a_chat_completion_comes_back_as_it_was(value: dict[str, Any]) -> None:
+    assert round_trip(ChatCompletionCreateParams, value) == value
+
+
+OWN_ITEMS = st.one_of(
+    values_of(responses.ResponseOutputMessage),
+    values_of(responses.ResponseFunctionToolCall),
+    values_of(responses.ResponseReasoningItem),
+)
+
+
+@MODERATELY
+@given(OWN_ITEMS, st.sampled_from([7, {"a": 1}, [1], None]), st.data())
+def test_an_item_with_a_wrong_field_is_read_just_where_the_sdk_reads_it(
+    item: dict[str, Any], wrong: Any, data: st.DataObject
+) -> None:
+    item[data.draw(st.sampled_from([name for name in CHECKED if name in item]))] = wrong
+    theirs = {**BARE, "output": [item], "parallel_tool_calls": True, "tool_choice": "auto", "tools": []}
+    assert is_read(Response, {**BARE, "output": [item]}) is is_read(responses.Response, theirs)
+
+
+CHECKED = ("type", "role", "content", "arguments", "call_id", "name", "summary")
+
+
+def is_read(kind: type[BaseModel], value: Any) -> bool:
+    try:
+        TypeAdapter(kind).validate_python(value)
+    except ValidationError:
+        return False
+    return True
+
+
+MESSAGE = {"id": "m", "type": "message", "role": "assistant", "status": "completed", "content": []}
+BARE = {"id": "r", "created_at": 0, "model": "m", "object": "response", "output": []}
+TOKENS = {"prompt_token_ids": [1], "generation_token_ids": [2], "generation_log_probs": [-0.5]}
+CHAT = {"role": "assistant", "content": "hi"}
+
+
+def completion(message: dict[str, Any]) -> dict[str, Any]:
+    choice = {"index": 0, "finish_reason": "stop", "message": message}
+    return {"id": "c", "created": 0, "model": "m", "object": "chat.completion", "choices": [choice]}
+
+
+def test_unknown_fields_of_a_response_survive_at_every_level() -> None:
+    part = {"type": "output_text", "text": "hi", "annotations": [], "weight": 3}
+    value = {**BARE, "output": [{**MESSAGE, "content": [part], "mood": "good"}], "engine": {"name": "e"}}
+    assert round_trip(Response, value) == value
+    chat = {**completion({**CHAT, "reasoning_content": "well", "mood": "good"}), "engine": "e"}
+    assert round_trip(ChatCompletion, chat) == chat
+
+
+def test_unknown_fields_of_a_request_are_refused_here_and_ignored_there() -> None:
+    with pytest.raises(ValidationError, match="Extra inputs are not permitted"):
+        ResponseCreateParams.model_validate({"input": "hi", "beam_width": 3})
+    asked = ChatCompletionCreateParams.model_validate({"messages": [], "beam_width": 3})
+    assert asked.model_dump(exclude_unset=True) == {"messages": []}
+
+
+@pytest.mark.parametrize("stream", [True, "yes", 1])
+def test_a_plain_request_does_not_stream(stream: Any) -> None:
+    with pytest.raises(ValidationError):
+        ResponseCreateParams.model_validate({"input": "hi", "stream": stream})
+
+
+@pytest.mark.parametrize("kind", ["mesage", None, 7, {"a": 1}, ["message"]])
+def test_an_item_of_no_known_type_is_refused(kind: Any) -> None:
+    assert not is_read(Response, {**BARE, "output": [{**MESSAGE, "type": kind}]})
+    assert not is_read(ResponseCreateParams, {"input": [{"type": kind, "role": "user", "content": "hi"}]})
+
+
+def test_only_a_request_may_leave_out_the_type_of_a_message() -> None:
+    typeless = {key: value for key, value in MESSAGE.items() if key != "type"}
+    assert not is_read(Response, {**BARE, "output": [typeless]})
+    assert is_read(ResponseCreateParams, {"input": [{"role": "user", "content": "hi"}]})
+
+
+@pytest.mark.parametrize("field", REQUIRED_TOKEN_METADATA_FIELDS)
+@pytest.mark.parametrize("is_there", [True, False])
+def test_tokens_come_all_together_or_not_at_all(field: str, is_there: bool) -> None:
+    some = {key: value for key, value in TOKENS.items() if (key == field) is is_there}
+    assert not is_read(Response, {**BARE, "output": [{**MESSAGE, **some}]})
+    assert not is_read(ResponseCreateParams, {"input": [{**MESSAGE, **some}]})
+    assert not is_read(ChatCompletion, completion({**CHAT, **some}))
+    assert not is_read(ChatCompletionCreateParams, {"messages": [{**CHAT, **some}]})
+
+
+def test_tokens_come_back() -> None:
+    value = {**BARE, "output": [{**MESSAGE, **TOKENS}]}
+    assert round_trip(Response, value) == value
+    chat = completion({**CHAT, **TOKENS})
+    assert round_trip(ChatCompletion, chat) == chat
+    assert not is_read(ChatCompletion, completion({**CHAT, **TOKENS, "prompt_token_ids": ["one"]}))
+
+
+@pytest.mark.parametrize(
+    "message", [{"role": "robot", "content": "hi"}, {"content": "hi"}, {"role": "tool", "content": "hi"}]
+)
+def test_chat_messages_have_a_role_and_a_tools_answer_its_call(message: dict[str, Any]) -> None:
+    assert not is_read(ChatCompletionCreateParams, {"messages": [message]})
+
+
+@pytest.mark.parametrize(
+    ("choice", "is_legal"), [("required", True), ({"type": "function", "name": "f"}, True), ("x", False)]
+)
+def test_the_tool_choice_is_one_of_the_known_words_or_an_object(choice: Any, is_legal: bool) -> None:
+    assert is_read(ResponseCreateParams, {"input": "hi", "tool_choice": choice}) is is_legal
