@@ -1,0 +1,138 @@
+"""Grade a document by the JSON Schema that it was asked to have."""
+
+from typing import ClassVar, Literal, NamedTuple
+
+import orjson
+from fastapi import FastAPI
+from fastapi.responses import PlainTextResponse
+from pydantic import ConfigDict, PrivateAttr
+
+from nemo_gym import (
+    BaseResourcesServerConfig,
+    BaseRunRequest,
+    BaseVerifyRequest,
+    BaseVerifyResponse,
+    EnvironmentFailed,
+    NeMoGymResponse,
+    ReverifyMode,
+    SimpleResourcesServer,
+)
+from nemo_gym.grading import WorkerCrashed, WorkerPool, WorkerTimedOut
+from nemo_gym.grading.structured import PARSE_ERROR, DocumentFormat, Problem, SchemaUnusable, first_problem
+
+NO_ANSWER, TOO_COSTLY = "no_answer", "too_costly"
+SUBMIT = "submit_document"
+"""The tool of the rows that `prepare.py` makes; rows of others may name theirs as they like."""
+
+WORKERS, DEADLINE_S, MEMORY_LIMIT_BYTES = 2, 5.0, 2 << 30
+SHORT, SHORT_JSON = 2_000, 20_000
+"""Characters that are read within some milliseconds, however they are meant: longer texts are read in a worker."""
+
+
+class StructuredOutputsConfig(BaseResourcesServerConfig):
+    """`xml_coerce_types` reads numbers, booleans and nulls out of XML's texts, where the schema wants them."""
+
+    REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.STATELESS
+
+    xml_coerce_types: bool = True
+
+
+class StructuredOutputsRunRequest(BaseRunRequest):
+    """A row: the schema, the format, and where the document is expected."""
+
+    model_config = ConfigDict(extra="allow")
+
+    schema_str: str
+    """A JSON Schema, as JSON."""
+    schema_type: DocumentFormat = "json"
+    response_mode: Literal["text", "tool_call"] = "text"
+    tool_name: str | None = None
+    """The tool whose last call holds the document; any tool where it is missing."""
+    tool_payload_key: str | None = None
+    """The argument that holds the document; all arguments together where it is missing."""
+
+
+class StructuredOutputsVerifyRequest(StructuredOutputsRunRequest, BaseVerifyRequest):
+    """The row, and what the agent answered."""
+
+
+class Answer(NamedTuple):
+    """The document, or why there is none."""
+
+    text: str = ""
+    problem: Problem | None = None
+
+
+class StructuredOutputsServer(SimpleResourcesServer):
+    """Reads the last message, or the last call of a tool, and holds it against the schema."""
+
+    config: StructuredOutputsConfig
+
+    _workers: WorkerPool = PrivateAttr(
+        default_factory=lambda: WorkerPool(WORKERS, DEADLINE_S, memory_limit_bytes=MEMORY_LIMIT_BYTES)
+    )
+
+    async def aclose(self) -> None:
+        await super().aclose()
+        self._workers.close()
+
+    def setup_webserver(self) -> FastAPI:
+        """The rows bring their tools, under any name: each call of one is thanked for."""
+        app = super().setup_webserver()
+        for path in (f"/{SUBMIT}", "/{tool_name}"):
+            app.post(path, response_class=PlainTextResponse)(received)
+        return app
+
+    async def verify(self, body: StructuredOutputsVerifyRequest) -> BaseVerifyResponse:
+        answer = answer_in(body.response, body)
+        problem = answer.problem or await self._first_problem(answer.text, body)
+        return BaseVerifyResponse.grade(
+            body,
+            reward=float(problem is None),
+            error_type=problem.kind if problem else None,
+            error_message=problem.message if problem else None,
+        )
+
+    async def _first_problem(self, text: str, row: StructuredOutputsRunRequest) -> Problem | None:
+        asked = (text, row.schema_type, row.schema_str, self.config.xml_coerce_types)
+        try:
+            if len(text) <= (SHORT_JSON if row.schema_type == "json" else SHORT):
+                return first_problem(*asked)
+            return await self._workers.run(first_problem, *asked)
+        except (WorkerTimedOut, WorkerCrashed) as error:
+            return Problem(TOO_COSTLY, f"the document could not be read: {error}")
+        except (SchemaUnusable, ImportError) as error:
+            raise EnvironmentFailed(f"{self.config.name}: schema_str: {error}") from error
+
+
+async def received() -> str:
+    """What the model is told of its document: how good it is, the reward will tell."""
+    return "Received."
+
+
+def answer_in(response: NeMoGymResponse, row: StructuredOutputsRunRequest) -> Answer:
+    """The document, from where the row expects it."""
+    if row.response_mode == "text":
+        text = response.last_text
+        return Answer(text) if text.strip() else Answer(problem=Problem(NO_ANSWER, "there is no text"))
+    calls = [call for call in response.tool_calls if row.tool_name in (None, call.name)]
+    if not calls:
+        return Answer(problem=Problem(NO_ANSWER, f"there is no call of {row.tool_name or 'a tool'}"))
+    return _payload(calls[-1].arguments, row.tool_payload_key)
+
+
+def _payload(arguments: str, key: str | None) -> Answer:
+    if key is None:
+        return Answer(arguments)
+    try:
+        given = orjson.loads(arguments)
+        if not isinstance(given, dict) or key not in given:
+            return Answer(problem=Problem(NO_ANSWER, f"the call has no argument '{key}'"))
+        payload = given[key]
+        return Answer(payload if isinstance(payload, str) else orjson.dumps(payload).decode())
+    except (orjson.JSONDecodeError, orjson.JSONEncodeError) as error:
+        return Answer(problem=Problem(PARSE_ERROR, f"the arguments of the call are not JSON: {error}"))
+
+
+if __name__ == "__main__":
+    StructuredOutputsServer.run_webserver()

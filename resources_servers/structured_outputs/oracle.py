@@ -1,0 +1,18 @@
+"""A perfect attempt at a structured answer: some document that the schema allows, in the right place."""
+
+import json
+from typing import Any
+
+from nemo_gym.testing import call
+from resources_servers.structured_outputs.documents import value_for, written
+
+
+def solve(row: dict[str, Any]) -> list[Any]:
+    """Answer with the document, or hand it in with the tool."""
+    schema, schema_type = json.loads(row["schema_str"]), row.get("schema_type", "json")
+    value = value_for(schema)
+    if row.get("response_mode", "text") == "text":
+        return [written(value, schema_type)]
+    key = row.get("tool_payload_key")
+    document = value if schema_type == "json" else written(value, schema_type)
+    return [call(row["tool_name"], **({key: document} if key else value)), "The document is handed in."]

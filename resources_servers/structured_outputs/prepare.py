@@ -1,0 +1,143 @@
+r"""Make rows: things to describe, each with a schema of some of its properties and a format.
+
+python resources_servers/structured_outputs/prepare.py --rows 1000 --seed 1 --output <rows.jsonl>
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from nemo_gym import DataError
+from nemo_gym.jsonl import write_rows
+
+SUBMIT = "submit_document"
+FORMATS = ("json", "yaml", "xml", "toml", "csv")
+MODES = ("text", "tool_call")
+
+TEXT, COUNT, FLAG = {"type": "string"}, {"type": "integer", "minimum": 0}, {"type": "boolean"}
+TEXTS = {"type": "array", "items": TEXT, "minItems": 1}
+
+
+def _one_of(*values: str) -> dict[str, Any]:
+    return {"type": "string", "enum": list(values)}
+
+
+def _between(low: float, high: float) -> dict[str, Any]:
+    return {"type": "number", "minimum": low, "maximum": high}
+
+
+THINGS: dict[str, dict[str, Any]] = {
+    "a mountain hut": {
+        "name": TEXT, "height_m": COUNT, "beds": {"type": "integer", "minimum": 1}, "is_open_in_winter": FLAG,
+        "paths": TEXTS, "price_per_night": _between(0, 500), "season": _one_of("summer", "winter", "all year"),
+        "warden": {"type": "object", "properties": {"name": TEXT, "years_there": COUNT}},
+    },
+    "a second-hand bicycle for sale": {
+        "brand": TEXT, "gears": {"type": "integer", "minimum": 1, "maximum": 33}, "frame_cm": _between(30, 70),
+        "condition": _one_of("new", "good", "worn"), "has_lights": FLAG, "faults": TEXTS, "price": COUNT,
+        "seller": {"type": "object", "properties": {"name": TEXT, "town": TEXT}},
+    },
+    "a recipe for a soup": {
+        "title": TEXT, "serves": {"type": "integer", "minimum": 1, "maximum": 20}, "minutes": COUNT, "is_vegan": FLAG,
+        "ingredients": {
+            "type": "array", "minItems": 2,
+            "items": {"type": "object", "properties": {"name": TEXT, "amount": TEXT, "grams": COUNT}},
+        },
+        "steps": TEXTS, "difficulty": _one_of("easy", "medium", "hard"), "cost": _between(0, 50),
+    },
+    "a train journey": {
+        "from": TEXT, "to": TEXT, "changes": COUNT, "hours": _between(0, 48), "is_direct": FLAG, "stops": TEXTS,
+        "class": _one_of("first", "second"),
+        "train": {"type": "object", "properties": {"number": COUNT, "kind": TEXT}},
+    },
+    "a book in a small library": {
+        "title": TEXT, "author": TEXT, "pages": {"type": "integer", "minimum": 1}, "is_lent": FLAG, "subjects": TEXTS,
+        "language": _one_of("en", "fr", "de", "other"), "weight_kg": _between(0, 10),
+        "shelf": {"type": "object", "properties": {"room": TEXT, "number": COUNT}},
+    },
+}  # fmt: skip
+
+NAMES = {"json": "JSON", "yaml": "YAML", "xml": "XML", "toml": "TOML", "csv": "CSV"}
+HINTS = {
+    "xml": " One root element of any name holds an element for each property; a list is its element repeated.",
+    "csv": " The first line names the columns; write two rows or more.",
+}
+
+
+def prepare(output: Path, rows: int = 100, seed: int = 0) -> Path:
+    """Write so many rows, always the same ones for a seed, and answer where they are."""
+    if rows < 1:
+        raise DataError(f"--rows {rows}: at least one row is needed.")
+    write_rows(output, _rows(rows, random.Random(seed)))
+    return output
+
+
+def _rows(count: int, rng: random.Random) -> Iterator[dict[str, Any]]:
+    for number in range(count):
+        # Every format comes equally often, and with each way to answer.
+        yield row(rng, FORMATS[number % len(FORMATS)], MODES[number // len(FORMATS) % len(MODES)])
+
+
+def row(rng: random.Random, schema_type: str, response_mode: str) -> dict[str, Any]:
+    """A row with a thing and some of its properties, drawn at random."""
+    thing = rng.choice(sorted(THINGS))
+    properties = {
+        name: each
+        for name, each in THINGS[thing].items()
+        if schema_type != "csv" or each["type"] not in ("array", "object")
+    }
+    chosen = rng.sample(sorted(properties), rng.randint(3, min(6, len(properties))))
+    schema: dict[str, Any] = {"type": "object", "properties": {name: properties[name] for name in chosen}}
+    if schema_type == "csv":
+        schema = {"type": "array", "minItems": 2, "items": schema}
+    in_call = response_mode == "tool_call"
+    where = f"Hand it in with the tool {SUBMIT}." if in_call else "Answer with the document and nothing else."
+    prompt = (
+        f"Make up {thing} and describe it as {NAMES[schema_type]}. The document must follow this JSON Schema, with "
+        f"every property that it names and no other.{HINTS.get(schema_type, '')} {where}\n\n{json.dumps(schema)}"
+    )
+    asked: dict[str, Any] = {"input": [{"role": "user", "content": prompt}]}
+    if in_call:
+        asked["tools"] = [_tool(schema if schema_type == "json" else TEXT, NAMES[schema_type])]
+    return {
+        "responses_create_params": asked,
+        "schema_str": json.dumps(schema),
+        "schema_type": schema_type,
+        "response_mode": response_mode,
+        **({"tool_name": SUBMIT, "tool_payload_key": "document"} if in_call else {}),
+    }
+
+
+def _tool(document: dict[str, Any], name: str) -> dict[str, Any]:
+    return {
+        "type": "function",
+        "name": SUBMIT,
+        "description": f"Hand in the document, which is {name}.",
+        "parameters": {"type": "object", "properties": {"document": document}, "required": ["document"]},
+        "strict": False,
+    }
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run `prepare` from the command line."""
+    parser = argparse.ArgumentParser(description="Make rows of the structured_outputs environment.")
+    parser.add_argument("--output", type=Path, required=True, help="where the rows are written")
+    parser.add_argument("--rows", type=int, default=100, help="how many (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="other rows for another one (default: %(default)s)")
+    asked = parser.parse_args(arguments)
+    try:
+        prepare(asked.output, asked.rows, asked.seed)
+    except DataError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,152 @@
+"""Where the document is looked for, what it earns, and what a hostile one costs."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from nemo_gym import EnvironmentFailed
+from nemo_gym.jsonl import read_rows
+from nemo_gym.testing import call, make_server, reply, rollout
+from resources_servers.structured_outputs.app import SUBMIT, StructuredOutputsServer
+from resources_servers.structured_outputs.oracle import solve
+
+EXAMPLES = list(read_rows(Path(__file__).parent.parent / "data" / "example.jsonl"))
+SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}, "s": {"type": "string"}}}
+RIGHT = {
+    "json": '{"n": 1, "s": "x"}',
+    "yaml": "n: 1\ns: x",
+    "xml": "<r><n>1</n><s>x</s></r>",
+    "toml": 'n = 1\ns = "x"',
+}
+RIGHT["csv"] = "n,s\n1,x\n2,y"
+
+
+def row(**fields):
+    return {"schema_str": json.dumps(SCHEMA), "schema_type": "json", "response_mode": "text", **fields}
+
+
+async def graded(row, *items, **settings):
+    async with rollout(make_server(StructuredOutputsServer, **settings), **row) as attempt:
+        return await attempt.verify(reply(*items))
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda row: row["uuid"])
+async def test_an_example_rewards_a_document_of_its_schema_and_nothing_else(example):
+    right = await graded(example, *solve(example))
+    assert (right.reward, right.error_type, right.error_message) == (1.0, None, None)
+    assert (await graded(example, "")).reward == 0.0
+
+
+def test_the_examples_cover_every_format_and_both_ways_to_answer():
+    assert {row["schema_type"] for row in EXAMPLES} == {"json", "yaml", "xml", "toml", "csv"}
+    assert {row["response_mode"] for row in EXAMPLES} == {"text", "tool_call"}
+
+
+@pytest.mark.parametrize("schema_type", RIGHT)
+async def test_each_format_is_read(schema_type):
+    assert (await graded(row(schema_type=schema_type), RIGHT[schema_type])).reward == 1.0
+    wrong = await graded(row(schema_type=schema_type), RIGHT[schema_type].replace("1", "true"))
+    assert (wrong.reward, wrong.error_type) == (0.0, "schema_violation")
+
+
+@pytest.mark.parametrize(
+    ("text", "error_type", "told"),
+    [
+        ("", "no_answer", "no text"),
+        (" \n", "no_answer", "no text"),
+        ("{", "parse_error", "not JSON"),
+        ('```json\n{"n": 1, "s": "x"}\n```', "parse_error", "not JSON"),
+        ('Here it is: {"n": 1, "s": "x"}', "parse_error", "not JSON"),
+        ('{"n": "1", "s": "x"}', "schema_violation", "$.n: "),
+        ('{"n": 1}', "schema_violation", "$: "),
+        ('{"n": 1, "s": "x", "more": 2}', "schema_violation", "$: "),
+        ("x" * 300_000, "too_large", "300000 characters"),
+    ],
+)
+async def test_what_is_wrong_is_told(text, error_type, told):
+    wrong = await graded(row(), text)
+    assert (wrong.reward, wrong.error_type) == (0.0, error_type)
+    assert told in wrong.error_message
+
+
+async def test_only_the_last_message_counts():
+    assert (await graded(row(), RIGHT["json"], "Done.")).reward == 0.0
+    assert (await graded(row(), "First I think.", RIGHT["json"])).reward == 1.0
+
+
+DEEP = '{"document":' * 300 + "1" + "}" * 300
+IN_CALL = {"response_mode": "tool_call", "tool_name": "hand_in", "tool_payload_key": "document"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "items", "error_type"),
+    [
+        ({}, [call("hand_in", document={"n": 1, "s": "x"})], None),
+        ({}, [call("hand_in", document=RIGHT["json"])], None),
+        ({}, [call("hand_in", document={"n": 1})], "schema_violation"),
+        ({}, [call("hand_in", document={"n": 1}), call("hand_in", document={"n": 1, "s": "x"})], None),
+        ({}, [call("hand_in", document={"n": 1, "s": "x"}), call("hand_in", document={"n": 1})], "schema_violation"),
+        ({}, [call("hand_in", n=1, s="x")], "no_answer"),
+        ({}, [call("another", document={"n": 1, "s": "x"})], "no_answer"),
+        ({}, [RIGHT["json"]], "no_answer"),
+        ({}, [call("hand_in", document=None)], "schema_violation"),
+        ({"tool_payload_key": None}, [call("hand_in", n=1, s="x")], None),
+        ({"tool_name": None}, [call("another", document={"n": 1, "s": "x"})], None),
+        ({"schema_type": "toml"}, [call("hand_in", document=RIGHT["toml"])], None),
+        ({"schema_type": "csv"}, [call("hand_in", document=RIGHT["csv"])], None),
+        ({"schema_type": "xml"}, [call("hand_in", document={"n": 1, "s": "x"})], "parse_error"),
+        ({}, [call("hand_in").model_copy(update={"arguments": "{"})], "parse_error"),
+        ({}, [call("hand_in").model_copy(update={"arguments": "[]"})], "no_answer"),
+        ({}, [call("hand_in").model_copy(update={"arguments": ""})], "parse_error"),
+        (
+            {},
+            [call("hand_in").model_copy(update={"arguments": '{"document":' * 300 + "1" + "}" * 300})],
+            "parse_error",
+        ),
+    ],
+)
+async def test_a_document_can_be_handed_in_with_a_tool(fields, items, error_type):
+    handed_in = await graded(row(**IN_CALL | fields), *items)
+    assert handed_in.error_type == error_type
+    assert handed_in.reward == float(error_type is None)
+
+
+@pytest.mark.parametrize("name", [SUBMIT, "a_tool_of_the_row"])
+async def test_any_tool_of_a_row_can_be_called(name):
+    async with rollout(make_server(StructuredOutputsServer), **row(**IN_CALL | {"tool_name": name})) as attempt:
+        assert await attempt.call(name, document={"n": 1, "s": "x"}) == "Received."
+        assert (await attempt.verify()).reward == 1.0
+
+
+@pytest.mark.parametrize(("settings", "reward"), [({}, 1.0), ({"xml_coerce_types": False}, 0.0)])
+async def test_the_config_says_whether_texts_of_xml_are_numbers(settings, reward):
+    assert (await graded(row(schema_type="xml"), RIGHT["xml"], **settings)).reward == reward
+
+
+@pytest.mark.parametrize("schema", ["{", "[]", '{"type": "nope"}', '{"$ref": "file:///etc/passwd"}'])
+async def test_a_schema_that_is_none_is_no_fault_of_the_model(schema):
+    with pytest.raises(EnvironmentFailed, match="structured_outputs: schema_str: "):
+        await graded(row(schema_str=schema), RIGHT["json"])
+
+
+@pytest.mark.parametrize("schema_type", ["yaml", "toml", "csv", "xml"])
+async def test_a_long_document_is_read_elsewhere(schema_type):
+    long = {"n": 1, "s": "x" * 5_000}
+    text = RIGHT[schema_type].replace("x", long["s"])
+    assert (await graded(row(schema_type=schema_type), text)).reward == 1.0
+
+
+@pytest.mark.timeout(60)
+async def test_a_document_that_takes_too_long_costs_its_worker_and_earns_nothing():
+    started_at = time.monotonic()
+    hostile = await graded(row(schema_type="toml"), "a." * 99_000 + "a = 1")
+    assert (hostile.reward, hostile.error_type) == (0.0, "too_costly")
+    assert time.monotonic() - started_at < 30
+
+
+async def test_the_reply_holds_the_row():
+    fields = row(uuid="row-1", own=[1, None])
+    answered = (await graded(fields, RIGHT["json"])).model_dump(mode="json")
+    assert {name: answered[name] for name in fields} == fields
