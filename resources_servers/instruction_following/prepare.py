@@ -1,0 +1,100 @@
+r"""Make rows: a topic, and constraints on the form of the answer that can be kept together.
+
+python resources_servers/instruction_following/prepare.py --rows 1000 --seed 1 --output <rows.jsonl>
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from nemo_gym import DataError
+from nemo_gym.jsonl import write_rows
+from resources_servers.instruction_following.oracle import solve
+from resources_servers.instruction_following.wishes import ALONE, TOGETHER, Wish, shown
+
+TOPICS = (
+    "a walk along a river", "a visit to a small museum", "the first day of a new job", "how bread is baked",
+    "a neighbour who keeps bees", "why leaves turn yellow", "a letter that arrived late", "the best seat on a train",
+    "what to pack for a week by the sea", "a town without cars", "learning to swim", "an argument about a tree",
+    "the history of the umbrella", "a recipe that went wrong", "the sound of rain", "a school play",
+)  # fmt: skip
+FORMS = ("Write a short text about {}.", "Tell me about {}.", "Write a few sentences about {}.", "Describe {}.")
+MOST_TOGETHER = 4
+SHARE_ALONE = 0.3
+MOST_ATTEMPTS = 100
+
+
+def prepare(output: Path, rows: int = 100, seed: int = 0) -> Path:
+    """Write so many rows, always the same ones for a seed, and answer where they are."""
+    if rows < 1:
+        raise DataError(f"--rows {rows}: at least one row is needed.")
+    write_rows(output, _rows(rows, random.Random(seed)))
+    return output
+
+
+def _rows(count: int, rng: random.Random) -> Iterator[dict[str, Any]]:
+    for number in range(count):
+        yield _solvable(rng, number)
+
+
+def _solvable(rng: random.Random, number: int) -> dict[str, Any]:
+    """A row whose constraints were seen to be kept by one text."""
+    for _ in range(MOST_ATTEMPTS):
+        drawn = row(rng, number)
+        try:
+            solve(drawn)
+        except DataError:
+            continue
+        return drawn
+    raise DataError(f"row {number}: no constraints were found that can be kept together.")
+
+
+def row(rng: random.Random, number: int) -> dict[str, Any]:
+    """A row with one constraint on every word of it, or with several others of different kinds."""
+    topic = rng.choice(FORMS).format(rng.choice(TOPICS))
+    if rng.random() < SHARE_ALONE:
+        wishes = [rng.choice(ALONE)]
+    else:
+        wishes = _of_different_kinds(rng, rng.randint(1, MOST_TOGETHER))
+    arguments = [wish.draw(rng, topic) for wish in wishes]
+    sentences = [wish.ask.format(**shown(each)) for wish, each in zip(wishes, arguments, strict=True)]
+    prompt = " ".join([topic, *sentences])
+    return {
+        "id": number,
+        "responses_create_params": {"input": [{"role": "user", "content": prompt}]},
+        "instruction_id_list": [wish.id for wish in wishes],
+        "prompt": prompt,
+        "kwargs": arguments,
+    }
+
+
+def _of_different_kinds(rng: random.Random, count: int) -> list[Wish]:
+    chosen: list[Wish] = []
+    for wish in rng.sample(TOGETHER, len(TOGETHER)):
+        if len(chosen) < count and all(wish.kind != other.kind for other in chosen):
+            chosen.append(wish)
+    return chosen
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run `prepare` from the command line."""
+    parser = argparse.ArgumentParser(description="Make rows of the instruction_following environment.")
+    parser.add_argument("--output", type=Path, required=True, help="where the rows are written")
+    parser.add_argument("--rows", type=int, default=100, help="how many (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="other rows for another one (default: %(default)s)")
+    asked = parser.parse_args(arguments)
+    try:
+        prepare(asked.output, asked.rows, asked.seed)
+    except DataError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,111 @@
+"""From a row's constraints to its reward."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from nemo_gym import EnvironmentFailed
+from nemo_gym.jsonl import read_rows
+from nemo_gym.testing import make_server, reply, rollout
+from resources_servers.instruction_following.app import InstructionFollowingServer
+from resources_servers.instruction_following.oracle import solve
+
+EXAMPLES = list(read_rows(Path(__file__).parent.parent / "data" / "example.jsonl"))
+IDS = ["punctuation:no_comma", "keywords:existence"]
+KWARGS = [{}, {"keywords": ["river"]}]
+BOTH, ONE, NONE = "A river.", "A lake.", "A lake, a sea."
+
+
+def row(**fields):
+    return {"id": 1, "instruction_id_list": IDS, "prompt": "Write.", "kwargs": KWARGS, **fields}
+
+
+async def graded(row, *items, **settings):
+    async with rollout(make_server(InstructionFollowingServer, **settings), **row) as attempt:
+        return await attempt.verify(reply(*items))
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda row: f"row {row['id']}")
+async def test_an_example_rewards_an_answer_that_keeps_all_and_no_empty_one(example):
+    right = await graded(example, *solve(example))
+    assert (right.reward, right.follow_all_instructions) == (1.0, True)
+    empty = await graded(example, "")
+    assert (empty.reward, empty.follow_all_instructions) == (0.0, False)
+    assert empty.follow_instruction_list == [False] * len(right.follow_instruction_list)
+
+
+@pytest.mark.parametrize(
+    ("mode", "text", "each", "reward"),
+    [
+        (None, BOTH, [True, True], 1.0),
+        (None, ONE, [True, False], 0.0),
+        ("binary", BOTH, [True, True], 1.0),
+        ("binary", ONE, [True, False], 0.0),
+        ("binary", NONE, [False, False], 0.0),
+        ("fraction", BOTH, [True, True], 1.0),
+        ("fraction", ONE, [True, False], 0.5),
+        ("fraction", NONE, [False, False], 0.0),
+    ],
+)
+@pytest.mark.parametrize("is_nested", [False, True])
+async def test_all_count_or_each_for_its_part(mode, text, each, reward, is_nested):
+    task = row(grading_mode=mode)
+    result = await graded({"verifier_metadata": task} if is_nested else task, text)
+    assert result.reward == reward
+    assert result.follow_instruction_list == each
+    assert result.follow_all_instructions == all(each)
+
+
+@pytest.mark.parametrize(("settings", "reward"), [({}, 0.0), ({"loose": True}, 1.0)])
+async def test_the_config_says_whether_a_greeting_counts(settings, reward):
+    assert (await graded(row(), "Yes, here it is:\nA river.", **settings)).reward == reward
+    assert (await graded(row(), NONE, **settings)).reward == 0.0
+
+
+async def test_only_the_last_message_counts():
+    assert (await graded(row(), NONE, BOTH)).reward == 1.0
+    assert (await graded(row(), BOTH, NONE)).reward == 0.0
+    assert (await graded(row())).reward == 0.0
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"instruction_id_list": ["punctuation:no_commas"], "kwargs": [{}]}, "Did you mean 'punctuation:no_comma'"),
+        ({"instruction_id_list": ["keywords:existence"], "kwargs": [{}]}, "keywords: Field required"),
+        ({"instruction_id_list": ["keywords:existence"], "kwargs": None}, "keywords: Field required"),
+        ({"kwargs": [{}]}, "2 constraints in instruction_id_list and 1 kwargs"),
+        ({"instruction_id_list": []}, "names no constraint"),
+        ({"instruction_id_list": None}, "names no constraint"),
+    ],
+)
+async def test_a_row_that_is_wrong_is_no_fault_of_the_model(fields, told):
+    with pytest.raises(EnvironmentFailed, match=told) as raised:
+        await graded(row(**fields), BOTH)
+    assert str(raised.value).startswith("instruction_following: ")
+
+
+@pytest.mark.parametrize("kwargs", [[{}], [None], None, [{"keywords": None, "relation": None}]])
+async def test_constraints_without_arguments_need_none(kwargs):
+    task = row(instruction_id_list=["punctuation:no_comma"], kwargs=kwargs)
+    assert (await graded(task, BOTH)).reward == 1.0
+
+
+async def test_the_reply_holds_the_row():
+    task = row(own=[1, None], grading_mode="fraction")
+    answered = (await graded(task, BOTH)).model_dump(mode="json")
+    assert {name: answered[name] for name in task} == task
+
+
+def test_the_key_metrics_leave_out_the_rows_own_numbers():
+    told = {"mean/reward": 1.0, "mean/id": 3.0, "mean/follow_all_instructions": 1.0}
+    kept = make_server(InstructionFollowingServer).get_key_metrics(told)
+    assert kept == {"mean/reward": 1.0, "mean/follow_all_instructions": 1.0}
+
+
+@pytest.mark.parametrize(("text", "reward"), [("river " * 20_000, 1.0), ("x" * 2_000_000, 0.0)])
+async def test_a_long_answer_is_graded_elsewhere(text, reward):
+    started_at = time.monotonic()
+    assert (await graded(row(), text)).reward == reward
+    assert time.monotonic() - started_at < 20

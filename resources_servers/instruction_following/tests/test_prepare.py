@@ -1,0 +1,105 @@
+"""Rows that are made: always the same for a seed, and each of them can be solved."""
+
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nemo_gym import DataError
+from nemo_gym.grading.constraints import constraint, constraint_ids
+from nemo_gym.jsonl import read_rows
+from nemo_gym.testing import make_server, reply, rollout
+from resources_servers.instruction_following.app import InstructionFollowingServer
+from resources_servers.instruction_following.drafting import PARTS
+from resources_servers.instruction_following.oracle import solve
+from resources_servers.instruction_following.prepare import main, prepare, row
+from resources_servers.instruction_following.solos import LANGUAGES, SOLOS
+from resources_servers.instruction_following.wishes import ALONE, NAMES, TOGETHER
+
+FOLDER = Path(__file__).resolve().parents[1]
+
+
+async def test_every_row_rewards_the_oracle_and_no_empty_answer(tmp_path):
+    rows = list(read_rows(prepare(tmp_path / "rows.jsonl", rows=120, seed=5)))
+    assert max(len(each["instruction_id_list"]) for each in rows) > 2
+    server = make_server(InstructionFollowingServer)
+    for each in rows:
+        for items, reward in ((solve(each), 1.0), ([""], 0.0)):
+            async with rollout(server, **each) as attempt:
+                assert (await attempt.verify(reply(*items))).reward == reward, each
+
+
+def test_a_seed_always_makes_the_same_rows_and_another_one_others(tmp_path):
+    first, again, other = (
+        prepare(tmp_path / f"{name}.jsonl", rows=30, seed=seed).read_bytes()
+        for name, seed in (("first", 1), ("again", 1), ("other", 2))
+    )
+    assert first == again != other
+
+
+def test_a_prompt_says_what_is_asked_without_a_gap(tmp_path):
+    for each in read_rows(prepare(tmp_path / "rows.jsonl", rows=200, seed=2)):
+        assert each["responses_create_params"]["input"][0]["content"] == each["prompt"]
+        assert "{" not in each["prompt"]
+        assert "  " not in each["prompt"]
+        assert len(set(each["instruction_id_list"])) == len(each["instruction_id_list"]) == len(each["kwargs"])
+
+
+def test_every_constraint_is_asked_for_and_can_be_kept():
+    asked = {wish.id for wish in (*TOGETHER, *ALONE)}
+    assert asked <= set(constraint_ids()) == set(PARTS) | set(SOLOS)
+    assert set(constraint_ids()) - asked == {"letters:letter_counting2"}
+
+
+@pytest.mark.parametrize("wish", [*TOGETHER, *ALONE], ids=lambda wish: wish.id)
+@pytest.mark.parametrize("seed", range(5))
+def test_each_wish_alone_can_be_granted(wish, seed):
+
+    arguments = wish.draw(random.Random(seed), "Write a short text about a walk along a river.")
+    (text,) = solve({"instruction_id_list": [wish.id], "kwargs": [arguments]})
+    assert constraint(wish.id, arguments).holds_for(text)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_there_is_a_text_in_each_language(language):
+    task = {"instruction_id_list": ["language:response_language"], "kwargs": [{"language": language}]}
+    assert solve(task)
+
+
+def test_the_languages_that_are_asked_for_have_a_text():
+    assert NAMES.keys() <= LANGUAGES.keys()
+
+
+def test_constraints_that_contradict_each_other_have_no_answer():
+    task = {
+        "id": 7,
+        "instruction_id_list": ["change_case:english_capital", "change_case:english_lowercase"],
+        "kwargs": [{}, {}],
+    }
+    with pytest.raises(DataError, match="row 7: no text was found that keeps change_case:english_capital"):
+        solve(task)
+
+
+def test_a_row_names_only_constraints_of_different_kinds():
+
+    kinds = {wish.id: wish.kind for wish in TOGETHER}
+    for seed in range(200):
+        ids = row(random.Random(seed), seed)["instruction_id_list"]
+        named = [kinds[id_] for id_ in ids if len(ids) > 1]
+        assert len(set(named)) == len(named)
+
+
+def test_no_rows_cannot_be_made(tmp_path, capsys):
+    with pytest.raises(DataError, match="at least one"):
+        prepare(tmp_path / "rows.jsonl", rows=0)
+    assert main(["--output", str(tmp_path / "rows.jsonl"), "--rows", "0"]) == 1
+    assert "--rows 0" in capsys.readouterr().err
+    assert not (tmp_path / "rows.jsonl").exists()
+
+
+def test_the_command_of_the_readme_works(tmp_path):
+    command = [sys.executable, str(FOLDER / "prepare.py"), "--rows", "7", "--seed", "1", "--output", "rows.jsonl"]
+    subprocess.run(command, cwd=tmp_path, check=True, timeout=60)
+    assert len(list(read_rows(tmp_path / "rows.jsonl"))) == 7
