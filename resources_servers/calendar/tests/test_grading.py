@@ -1,0 +1,206 @@
+"""Which calendars are right, and which are not even read."""
+
+import json
+
+import pytest
+
+from nemo_gym.testing import make_server, reply, rollout
+from resources_servers.calendar.app import CalendarServer
+from resources_servers.calendar.requirements import Requirement, minutes_of
+
+WINDOW = {"min_time": "10:00", "max_time": "16:00"}
+
+
+def required(key, duration=30, constraint=None, **window):
+    return {"event_id": key, "duration": duration, "constraint": constraint, **WINDOW, **window}
+
+
+def state(*events):
+    return {str(each["event_id"]): each for each in events}
+
+
+def entry(key, start, duration=30, **more):
+    return {"event_id": key, "event_name": "An event", "start_time": start, "duration": duration, **more}
+
+
+def calendar(*entries):
+    return json.dumps(list(entries))
+
+
+async def reward(expected, *said):
+    row = {"exp_cal_state": state(*expected)}
+    async with rollout(make_server(CalendarServer), **row) as attempt:
+        return (await attempt.verify(reply(*said))).reward
+
+
+@pytest.mark.parametrize(
+    ("constraint", "start", "expected"),
+    [
+        (None, "10:00", 1.0),
+        (None, "15:30", 1.0),
+        (None, "09:59", 0.0),
+        (None, "15:31", 0.0),
+        ("before 11am", "10:30", 1.0),
+        ("before 11am", "10:31", 0.0),
+        ("after 2pm", "14:00", 1.0),
+        ("after 2pm", "13:59", 0.0),
+        ("after 2:15pm", "14:15", 1.0),
+        ("between 10am and 11:45am", "11:15", 1.0),
+        ("between 10am and 11:45am", "11:16", 0.0),
+        ("between 11am and 11:45am", "10:59", 0.0),
+        ("at 11:15am", "11:15", 1.0),
+        ("at 11:15am", "11:14", 0.0),
+        ("at 11:15am", "11:16", 0.0),
+        ("At 12pm", "12:00", 1.0),
+        ("before 13:00", "12:30", 1.0),
+        # The window holds beside the constraint.
+        ("before 10:15am", "09:45", 0.0),
+        ("after 3pm", "15:45", 0.0),
+    ],
+)
+async def test_an_event_lies_where_its_constraint_and_the_day_allow(constraint, start, expected):
+    assert await reward([required(1, constraint=constraint)], calendar(entry(1, start))) == expected
+
+
+TWO = [required(1), required(2, 60)]
+
+
+@pytest.mark.parametrize(
+    ("entries", "expected"),
+    [
+        ([entry(1, "10:00"), entry(2, "10:30", 60)], 1.0),
+        ([entry(2, "10:30", 60), entry(1, "10:00")], 1.0),
+        ([entry(1, "10:00"), entry(2, "10:29", 60)], 0.0),
+        ([entry(2, "10:00", 60), entry(1, "10:15")], 0.0),
+        ([entry(1, "10:00")], 0.0),
+        ([entry(1, "10:00"), entry(1, "11:00")], 0.0),
+        ([entry(1, "10:00"), entry(2, "11:00", 60), entry(3, "12:00")], 0.0),
+        ([entry(1, "10:00"), entry(3, "11:00", 60)], 0.0),
+        ([entry(1, "10:00", 60), entry(2, "11:00", 60)], 0.0),
+        ([entry(1, "10:00"), entry(2, "11:00", 30)], 0.0),
+        ([], 0.0),
+    ],
+)
+async def test_exactly_the_expected_events_with_their_durations_and_none_at_once(entries, expected):
+    assert await reward(TWO, calendar(*entries)) == expected
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ("Here you are:\n```json\n{}\n```", 1.0),
+        ("[1] I noted it. {}", 1.0),
+        ("[{{broken}}] no: {}", 1.0),
+        ("{} and not [{{}}]", 1.0),
+        ("[{{}}] but {}", 0.0),
+        ("<think>hm</think>{}", 0.0),
+        ("<think>{}", 0.0),
+        ("hm</think>{}", 1.0),
+    ],
+)
+async def test_the_first_list_of_objects_counts_and_thinking_spoils_it(said, expected):
+    assert await reward([required(1)], said.format(calendar(entry(1, "10:00")))) == expected
+
+
+async def test_only_the_last_message_counts():
+    right, wrong = calendar(entry(1, "10:00")), calendar(entry(1, "9:00"))
+    assert await reward([required(1)], wrong, right) == 1.0
+    assert await reward([required(1)], right, wrong) == 0.0
+    assert await reward([required(1)], right, "Done.") == 0.0
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        entry("1", "10:00"),
+        entry(1.0, "10:00", 30.0),
+        entry(1, "10:00", event_name=None),
+        entry(1, " 10:00 "),
+        {"event_id": 1, "start_time": "10:00", "duration": 30},
+    ],
+)
+async def test_ids_and_durations_may_be_written_as_numbers_or_the_like(written):
+    assert await reward([required(1)], calendar(written)) == 1.0
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        {},
+        entry(None, "10:00"),
+        entry(True, "10:00"),
+        entry([1], "10:00"),
+        entry(1, "10am"),
+        entry(1, "25:00"),
+        entry(1, "10:60"),
+        entry(1, 600),
+        entry(1, None),
+        entry(1, "10:00", "30"),
+        entry(1, "10:00", None),
+        entry(1, "10:00", True),
+        entry(1, "10:00", 30.5),
+        entry(1, "10:00", -30),
+        entry(1, "10:00", 10**300),
+        entry(1, "10:00", float("inf")),
+        entry(1, "10:00", float("nan")),
+        entry(10**300, "10:00"),
+    ],
+)
+async def test_an_entry_that_is_no_such_event_earns_nothing(written):
+    assert await reward([required(1)], calendar(written)) == 0.0
+    assert await reward([required(1), required(2)], calendar(entry(2, "11:00"), written)) == 0.0
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "",
+        "10:00",
+        "[[1]]",
+        calendar(),
+        '[{"event_id": ' + "9" * 5000 + "}]",
+        '[{"a":' * 50_000,
+        '[{"a":[' * 50_000 + "]" * 50_000,
+        "[ " * 150_000,
+        "[" + " " * 300_000,
+    ],
+)
+@pytest.mark.timeout(10)
+async def test_what_is_no_calendar_earns_nothing_and_takes_no_time(said):
+    assert await reward([required(1)], said) == 0.0
+
+
+async def test_where_nothing_is_expected_every_answer_is_right():
+    assert await reward([], "<think>") == 1.0
+    assert await reward([], "") == 1.0
+
+
+@pytest.mark.parametrize(
+    ("text", "minutes"),
+    [("12am", 0), ("12:30am", 30), ("12pm", 720), ("1pm", 780), ("11:59PM", 1439), ("9", 540), ("16:05", 965)],
+)
+def test_times_are_read_on_either_clock(text, minutes):
+    assert minutes_of(text) == minutes
+
+
+@pytest.mark.parametrize("text", ["", "noon", "13pm", "0am", "24:01", "10:75", "10:5", "-1:00"])
+def test_what_is_no_time_is_refused(text):
+    with pytest.raises(ValueError, match="time"):
+        minutes_of(text)
+
+
+@pytest.mark.parametrize(
+    ("fields", "where"),
+    [
+        ({"constraint": "soon"}, "the constraint 'soon' cannot be read"),
+        ({"constraint": "before 10am and 11am"}, "cannot be read"),
+        ({"constraint": "between 10am"}, "cannot be read"),
+        ({"constraint": "at noon"}, "'noon' is not a time"),
+        ({"min_time": "early"}, "min_time"),
+        ({"duration": 0}, "duration"),
+        ({"duration": None}, "duration"),
+    ],
+)
+def test_a_requirement_that_cannot_be_read_is_refused_and_says_why(fields, where):
+    with pytest.raises(ValueError, match=where):
+        Requirement.model_validate({**required(1), **fields})

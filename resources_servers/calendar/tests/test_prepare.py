@@ -1,0 +1,163 @@
+"""Rows from personas and agendas, and the schedule that the oracle finds for them."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nemo_gym import DataError
+from nemo_gym.jsonl import read_rows
+from nemo_gym.testing import make_server, reply, rollout
+from resources_servers.calendar.app import CalendarServer
+from resources_servers.calendar.grading import booked_in
+from resources_servers.calendar.oracle import asks_for_something, solve
+from resources_servers.calendar.personas import PERSONAS_FILE, read_cast
+from resources_servers.calendar.prepare import prepare
+from resources_servers.calendar.requirements import Requirement
+from resources_servers.calendar.scheduling import schedule
+
+FOLDER = Path(__file__).parents[1]
+REPOSITORY = FOLDER.parents[1]
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory):
+    """As many rows as there are pairs of persona and agenda, twice over."""
+    cast = read_cast()
+    count = 2 * len(cast.personas) * len(cast.agendas)
+    return list(read_rows(prepare(tmp_path_factory.mktemp("rows") / "rows.jsonl", count)))
+
+
+async def reward(row, *said):
+    async with rollout(make_server(CalendarServer), **row) as attempt:
+        return (await attempt.verify(reply(*said))).reward
+
+
+async def test_the_oracle_earns_all_and_silence_nothing(rows):
+    for row in [*rows, *read_rows(FOLDER / "data" / "example.jsonl")]:
+        assert await reward(row, *solve(row)) == 1.0
+        assert asks_for_something(row)
+        assert await reward(row, "") == 0.0
+
+
+def test_rows_are_conversations_that_end_with_the_user(rows):
+    for row in rows:
+        roles = [message["role"] for message in row["responses_create_params"]["input"]]
+        assert roles[:2] == ["system", "user"]
+        assert roles[1:] == ["user", "assistant"] * ((len(roles) - 2) // 2) + ["user"]
+    assert len({row["metadata"]["persona"] for row in rows}) == len(read_cast().personas)
+    kinds = {
+        each["constraint"] and each["constraint"].split()[0] for row in rows for each in row["exp_cal_state"].values()
+    }
+    assert kinds == {None, "before", "after", "between", "at"}
+
+
+def test_what_the_user_asks_for_last_is_in_the_expected_calendar(rows):
+    for row in rows:
+        if row["metadata"]["agenda"] != "a few errands":
+            continue
+        said = row["responses_create_params"]["input"][-1]["content"]
+        *_, last = row["exp_cal_state"].values()
+        assert str(last["duration"]) in said
+        assert (last["constraint"] or "") in said
+
+
+def test_the_assistants_turns_write_the_calendar_as_it_is_asked_for(rows):
+    for row in rows:
+        for message in row["responses_create_params"]["input"]:
+            if message["role"] == "assistant":
+                assert booked_in(message["content"]) is not None
+
+
+def test_the_same_seed_makes_the_same_rows_and_another_makes_others(tmp_path):
+    first, again, other = (prepare(tmp_path / name, 10, seed) for name, seed in (("a", 1), ("b", 1), ("c", 2)))
+    assert first.read_bytes() == again.read_bytes()
+    assert first.read_bytes() != other.read_bytes()
+
+
+def cast_with(tmp_path, change):
+    cast = json.loads(PERSONAS_FILE.read_text("utf-8"))
+    change(cast)
+    path = tmp_path / "personas.json"
+    path.write_text(json.dumps(cast))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (lambda cast: cast["personas"][1].pop("adds"), "personas.1.adds: Field required"),
+        (lambda cast: cast["personas"][0].update(adds="{what}"), "personas.0.adds: "),
+        (lambda cast: cast["agendas"][0]["turns"].append("dance"), "agendas.0.turns.4: "),
+        (lambda cast: cast.update(agendas=[]), "agendas: "),
+        (lambda cast: cast["agendas"][0].update(max_time="10:30"), "the agenda 'a few errands' wants more than fits"),
+        (lambda cast: cast["agendas"][0].update(min_time="dawn"), "the agenda 'a few errands': 'dawn' is not a time"),
+    ],
+)
+def test_personas_that_cannot_be_used_are_told_with_file_and_key(tmp_path, change, problem):
+    path, output = cast_with(tmp_path, change), tmp_path / "rows.jsonl"
+    with pytest.raises(DataError) as failure:
+        prepare(output, 60, personas=path)
+    assert str(failure.value).startswith(f"{path}: {problem}")
+    assert not output.exists()
+
+
+def required(key, duration, constraint=None):
+    return Requirement(event_id=key, duration=duration, constraint=constraint, min_time="10:00", max_time="12:00")
+
+
+@pytest.mark.parametrize(
+    ("events", "starts"),
+    [
+        ([required(1, 120)], {"1": 600}),
+        ([required(1, 30), required(2, 60, "before 11am")], {"2": 600, "1": 660}),
+        ([required(1, 30, "at 10:30am"), required(2, 30, "before 11am")], {"2": 600, "1": 630}),
+        # What must end first must not come first: it would be in the way of what has to begin on time.
+        (
+            [required(1, 60, "between 10:15am and 11:30am"), required(2, 15, "before 11:45am"), required(3, 30)],
+            {"1": 615, "2": 675, "3": 690},
+        ),
+        ([required(1, 121)], None),
+        ([required(1, 60), required(2, 61)], None),
+        ([required(1, 30, "at 10:30am"), required(2, 30, "at 10:45am")], None),
+    ],
+)
+def test_a_schedule_is_found_where_there_is_one(events, starts):
+    assert schedule(events) == starts
+
+
+def test_an_order_that_nobody_would_try_first_is_found():
+    # By their ends: 1, 2. But 2 has to begin before 1 may.
+    events = [required(1, 30, "between 11am and 11:30am"), required(2, 60, "before 11:45am")]
+    assert schedule(events) == {"2": 600, "1": 660}
+
+
+def test_the_oracle_says_where_a_row_has_no_solution():
+    events = {"1": required(1, 90).model_dump(), "2": required(2, 90).model_dump()}
+    with pytest.raises(DataError, match="exp_cal_state: no calendar holds"):
+        solve({"exp_cal_state": events})
+
+
+def run_script(*arguments):
+    return subprocess.run(
+        [sys.executable, str(FOLDER / "prepare.py"), *map(str, arguments)],
+        env={"PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_the_script_writes_as_many_rows_as_it_is_asked_for(tmp_path):
+    ran = run_script("--output", tmp_path / "rows.jsonl", "--count", 3)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert len(list(read_rows(tmp_path / "rows.jsonl"))) == 3
+
+
+def test_the_script_tells_a_missing_file_in_one_paragraph(tmp_path):
+    ran = run_script("--output", tmp_path / "rows.jsonl", "--personas", tmp_path / "none.json")
+    assert ran.returncode == 1
+    assert ran.stderr.count("\n") == 1
+    assert "none.json: cannot be read" in ran.stderr
