@@ -1,0 +1,18 @@
+"""A perfect attempt: the expected call, and then an answer in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nemo_gym.testing import call
+
+
+def solve(row: dict[str, Any]) -> list[Any]:
+    """Make the expected call and say so."""
+    expected = row["expected_call"]
+    return [call(expected["name"], **expected["arguments"]), "This is what I found out for you."]
+
+
+def full_reward(row: dict[str, Any]) -> float:
+    """One for each component."""
+    return 3.0

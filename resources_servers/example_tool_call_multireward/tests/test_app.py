@@ -1,0 +1,172 @@
+"""The three components of the reward, each on its own, and what comes back beside it."""
+
+from pathlib import Path
+
+import orjson
+import pytest
+
+from nemo_gym import BaseMultiRewardVerifyResponse, EnvironmentFailed
+from nemo_gym.jsonl import read_rows
+from nemo_gym.testing import call, make_server, reply, rollout, serving
+from resources_servers.example_tool_call_multireward.app import ToolCallServer
+from resources_servers.example_tool_call_multireward.oracle import full_reward, solve
+from resources_servers.example_tool_call_multireward.prepare import main, prepare
+
+EXAMPLES = list(read_rows(Path(__file__).parents[1] / "data" / "example.jsonl"))
+
+OSLO = {"name": "get_weather", "arguments": {"city": "Oslo", "unit": "celsius"}}
+RIGHT = call("get_weather", city="Oslo", unit="celsius")
+
+
+@pytest.fixture
+def server():
+    return make_server(ToolCallServer)
+
+
+async def graded(server, *items, **row):
+    async with rollout(server, **{"expected_call": OSLO, **row}) as attempt:
+        return await attempt.verify(reply(*items))
+
+
+def components(verified):
+    assert verified.reward == sum(verified.reward_components.values())
+    assert verified.reward_components == {
+        "correctness": verified.correctness,
+        "schema_valid": verified.schema_valid,
+        "format": verified.format,
+    }
+    return verified.correctness, verified.schema_valid, verified.format
+
+
+def written(arguments, name="get_weather"):
+    return call(name).model_copy(update={"arguments": arguments})
+
+
+@pytest.mark.parametrize(
+    ("items", "expected"),
+    [
+        ([RIGHT, "Cold."], (1, 1, 1)),
+        ([RIGHT], (1, 1, 0)),
+        ([RIGHT, " "], (1, 1, 0)),
+        (["Cold.", RIGHT], (1, 1, 0)),
+        ([RIGHT, RIGHT, "Cold."], (1, 1, 0)),
+        ([call("get_weather", city="Rome"), RIGHT, "Cold."], (1, 1, 0)),
+        ([call("get_weather", place="Oslo"), RIGHT, "Cold."], (1, 0, 0)),
+        ([RIGHT, call("get_weather", city="Rome"), "Cold."], (0, 1, 0)),
+        ([call("get_weather", city="Rome"), "Cold."], (0, 1, 1)),
+        ([call("get_weather", city="Oslo", unit="kelvin"), "Cold."], (0, 0, 1)),
+        ([call("get_weather", city="Oslo", unit="celsius", more=1), "Cold."], (0, 0, 1)),
+        ([call("get_weather", city=1), "Cold."], (0, 0, 1)),
+        ([call("plan_route", start="Oslo", destination="Rome"), "Cold."], (0, 1, 1)),
+        ([call("no_such_tool", city="Oslo", unit="celsius"), "Cold."], (0, 0, 1)),
+        ([written("{"), "Cold."], (0, 0, 0)),
+        ([written("[]"), "Cold."], (0, 0, 0)),
+        ([written("null"), "Cold."], (0, 0, 0)),
+        ([written("NaN"), "Cold."], (0, 0, 0)),
+        ([written('{"city": NaN}'), "Cold."], (0, 0, 0)),
+        ([written('{"city": 1e999}'), "Cold."], (0, 0, 0)),
+        ([written('{"city": ' + "9" * 5000 + "}"), "Cold."], (0, 0, 0)),
+        ([written('{"city": ' + "[" * 100_000 + "}"), "Cold."], (0, 0, 0)),
+        ([written('{"city": ' + "[" * 30 + "]" * 30 + "}"), "Cold."], (0, 0, 1)),
+        ([written('{"city": ' + "[" * 300 + "]" * 300 + "}"), "Cold."], (0, 0, 0)),
+        ([written(""), "Cold."], (0, 0, 1)),
+        (["Cold."], (0, 0, 0)),
+        ([""], (0, 0, 0)),
+        ([], (0, 0, 0)),
+    ],
+)
+async def test_each_component_is_earned_by_itself(server, items, expected):
+    assert components(await graded(server, *items)) == expected
+
+
+@pytest.mark.parametrize(
+    ("expected", "arguments", "correctness"),
+    [
+        ({"city": "Oslo"}, {"city": "Oslo", "unit": "celsius"}, 1),
+        ({"city": "Oslo", "unit": "celsius"}, {"city": "Oslo"}, 1),
+        ({"city": "Oslo", "unit": "fahrenheit"}, {"city": "Oslo"}, 0),
+        ({"city": "Oslo"}, {"city": "oslo"}, 0),
+        ({"city": 1}, {"city": 1.0}, 1),
+        ({"city": 1}, {"city": True}, 0),
+        ({"city": [1, {"a": None}]}, {"city": [1, {"a": None}]}, 1),
+        ({"city": [1, 2]}, {"city": [2, 1]}, 0),
+        ({"city": [1]}, {"city": [1, 1]}, 0),
+        ({"city": {}}, {"city": {"a": 1}}, 0),
+    ],
+)
+async def test_arguments_are_compared_as_json_with_defaults_filled_in(server, expected, arguments, correctness):
+    verified = await graded(
+        server, call("get_weather", **arguments), expected_call={"name": "get_weather", "arguments": expected}
+    )
+    assert verified.correctness == correctness
+
+
+async def test_the_answer_holds_the_row_the_calls_and_the_components(server):
+    verified = await graded(server, written("{"), RIGHT, "Cold.", own=[1])
+    assert verified.predicted_calls == [{"name": "get_weather", "arguments": "{"}, OSLO]
+    assert (verified.own, verified.expected_call) == ([1], OSLO)
+    assert BaseMultiRewardVerifyResponse.model_validate(verified.model_dump()).reward_components["correctness"] == 1.0
+
+
+def tools(parameters):
+    tool = {"type": "function", "name": "count", "parameters": parameters}
+    return {"responses_create_params": {"input": [], "tools": [tool, {"type": "web_search"}]}}
+
+
+async def test_tools_of_the_row_have_their_own_schema(server):
+    row = {**tools({"type": "object", "properties": {"to": {"type": "integer"}}}), "expected_call": {"name": "count"}}
+    assert components(await graded(server, call("count", to=3), "Done.", **row)) == (0, 1, 1)
+    assert components(await graded(server, call("count", to="3"), "Done.", **row)) == (0, 0, 1)
+    assert components(await graded(server, call("count"), "Done.", **row)) == (1, 1, 1)
+
+
+async def test_a_rows_schema_that_is_none_fails_the_rollout_and_says_so(server):
+    with pytest.raises(EnvironmentFailed, match="the row's tool 'count': its parameters are not a JSON Schema"):
+        await graded(server, call("count"), "Done.", **tools({"type": "many"}))
+
+
+async def test_a_perfect_attempt_earns_all_and_an_empty_one_nothing(server, tmp_path):
+    rows = [*EXAMPLES, *read_rows(prepare(tmp_path / "rows.jsonl", 30))]
+    assert {row["expected_call"]["name"] for row in rows} == {tool.name for tool in server.tools()}
+    for row in rows:
+        async with rollout(server, **row) as attempt:
+            wanted, said = solve(row)
+            answer = await attempt.send(wanted)
+            assert not answer.startswith(("Error", "Invalid"))
+            assert (await attempt.verify(reply(wanted, said))).reward == full_reward(row) == 3.0
+            assert (await attempt.verify(reply(""))).reward == 0.0
+
+
+async def test_the_tools_answer(server):
+    async with rollout(server) as attempt:
+        assert await attempt.call("get_weather", city="Oslo") == "23 °C"
+        assert await attempt.call("get_weather", city="Oslo", unit="fahrenheit") == "73.4 °F"
+        money = await attempt.call("convert_currency", amount=10, source="USD", target="EUR")
+        assert orjson.loads(money) == {"amount": 8.0}
+        route = await attempt.call("plan_route", start="Graz", destination="Linz", avoid=["tolls"])
+        assert orjson.loads(route) == {"start": "Graz", "destination": "Linz", "minutes": 35}
+        assert "Invalid arguments" in await attempt.call("convert_currency", amount=-1, source="USD", target="GBP")
+
+
+async def test_key_metrics_are_the_reward_and_its_components(server):
+    rows = [
+        {"_ng_task_index": task, "reward": 1.0 + task, "correctness": task, "schema_valid": 1.0, "format": 0.0, "n": 7}
+        for task in range(2)
+    ]
+    async with serving(server) as client:
+        told = (await client.post("/aggregate_metrics", json={"verify_responses": rows})).json()
+    assert told["key_metrics"] == {
+        "mean/reward": 1.5,
+        "mean/correctness": 0.5,
+        "mean/schema_valid": 1.0,
+        "mean/format": 0.0,
+    }
+
+
+def test_the_same_seed_makes_the_same_rows(tmp_path):
+    paths = [tmp_path / name for name in "abc"]
+    for path, seed in zip(paths, ("1", "1", "2"), strict=True):
+        assert main(["--output", str(path), "--count", "9", "--seed", seed]) == 0
+    first, again, other = (path.read_bytes() for path in paths)
+    assert first == again != other
+    assert first.count(b"\n") == 9
