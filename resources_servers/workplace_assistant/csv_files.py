@@ -1,0 +1,86 @@
+"""A company read from CSV files, as WorkBench has them."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+from nemo_gym import DataError
+from resources_servers.workplace_assistant.database import (
+    CUSTOMER_COLUMNS,
+    EMAIL_COLUMNS,
+    EVENT_COLUMNS,
+    TASK_COLUMNS,
+    VISIT_COLUMNS,
+    Company,
+    Row,
+    StartTable,
+)
+
+
+def read_company(folder: Path) -> Company:
+    """The company whose tables lie in a folder. Raises `DataError` with file and line for what is no such table."""
+    return Company(
+        emails=_table(folder / "emails.csv", EMAIL_COLUMNS),
+        events=_table(folder / "calendar_events.csv", EVENT_COLUMNS),
+        tasks=_table(folder / "project_tasks.csv", TASK_COLUMNS),
+        customers=_table(folder / "customer_relationship_manager_data.csv", CUSTOMER_COLUMNS),
+        visits=tuple(_visits(folder / "analytics_data.csv")),
+        addresses=tuple(_addresses(folder / "email_addresses.csv")),
+    )
+
+
+def _table(path: Path, columns: tuple[str, ...]) -> StartTable:
+    rows: dict[str, Row] = {}
+    for line, row in _rows(path, columns):
+        row_id = row[columns[0]]
+        if not (row_id.isascii() and row_id.isdigit()):
+            raise DataError(
+                f"{path}:{line}: {columns[0]}: {row_id!r} is not a number. Ids are digits, such as 00000042."
+            )
+        if row_id in rows:
+            raise DataError(f"{path}:{line}: {columns[0]}: {row_id} has been given to an earlier row. Remove one.")
+        rows[row_id] = row
+    return StartTable(columns, rows)
+
+
+def _visits(path: Path) -> Iterator[Row]:
+    for line, row in _rows(path, VISIT_COLUMNS):
+        seconds = row["session_duration_seconds"]
+        if not (seconds.isascii() and seconds.isdigit()):
+            raise DataError(f"{path}:{line}: session_duration_seconds: {seconds!r} is not a number of seconds.")
+        yield row
+
+
+def _rows(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, Row]]:
+    """The rows with the lines on which they end; further columns are left out."""
+    lines = csv.reader(io.StringIO(_text(path), newline=""))
+    header = next(lines, [])
+    missing = [column for column in columns if column not in header]
+    if missing:
+        raise DataError(f"{path}:1: {', '.join(missing)} missing among the columns {', '.join(header)}.")
+    for values in lines:
+        if len(values) != len(header):
+            raise DataError(f"{path}:{lines.line_num}: {len(values)} values for {len(header)} columns.")
+        # The files write a line break within a value as two characters.
+        row = {column: value.replace("\\n", "\n") for column, value in zip(header, values, strict=True)}
+        yield lines.line_num, {column: row[column] for column in columns}
+
+
+def _addresses(path: Path) -> Iterator[str]:
+    """One address a line; a header, should there be one, is not an address."""
+    return (line.strip() for line in _text(path).splitlines() if "@" in line)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except OSError as error:
+        raise DataError(
+            f"{path}: cannot be read ({error.strerror}). database_dir is a folder with WorkBench's CSV files; "
+            "leave it out for the company that comes with this environment."
+        ) from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: not UTF-8 text (byte {error.start}).") from error

@@ -1,0 +1,149 @@
+"""The tables of a company: one start that all rollouts share, and what one rollout makes of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+Row = Mapping[str, str]
+
+TODAY = "2023-11-30"
+NOW = f"{TODAY} 00:00:00"
+ID_DIGITS = 8
+
+EMAIL_COLUMNS = ("email_id", "inbox/outbox", "sender/recipient", "subject", "sent_datetime", "body")
+EVENT_COLUMNS = ("event_id", "event_name", "participant_email", "event_start", "duration")
+TASK_COLUMNS = ("task_id", "task_name", "assigned_to_email", "list_name", "due_date", "board")
+CUSTOMER_COLUMNS = (
+    "customer_id", "assigned_to_email", "customer_name", "customer_email", "customer_phone", "last_contact_date",
+    "product_interest", "status", "follow_up_by", "notes",
+)  # fmt: skip
+VISIT_COLUMNS = (
+    "date_of_visit", "visitor_id", "page_views", "session_duration_seconds", "traffic_source", "user_engaged",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class StartTable:
+    """A table as every rollout finds it: rows by id, never changed. The first column is the id."""
+
+    columns: tuple[str, ...]
+    rows: dict[str, Row]
+
+    @classmethod
+    def of(cls, columns: tuple[str, ...], rows: Iterable[Row]) -> StartTable:
+        """A table of these rows in their order."""
+        return cls(columns, {row[columns[0]]: row for row in rows})
+
+    @cached_property
+    def next_number(self) -> int:
+        """The id, as a number, of the first row that is added."""
+        return 1 + max(map(int, self.rows), default=-1)
+
+    def values(self, column: str) -> set[str]:
+        """Every value of a column."""
+        return {row[column] for row in self.rows.values()}
+
+
+@dataclass(frozen=True)
+class Company:
+    """All that is known at the start of a rollout."""
+
+    emails: StartTable
+    events: StartTable
+    tasks: StartTable
+    customers: StartTable
+    visits: tuple[Row, ...]
+    """Visits of the web site; several may have one visitor."""
+    addresses: tuple[str, ...]
+    """The directory: everybody's address."""
+
+
+class Changes(NamedTuple):
+    """What differs from the start, in the form in which two attempts are compared."""
+
+    known: dict[str, Row | None]
+    """The rows of the start that changed, by id; None for one that was deleted."""
+    added: Counter[tuple[str, ...]]
+    """The rows that came anew. Their ids follow from the order of the calls, which is free, so they are left out."""
+
+
+class Table:
+    """One rollout's table. It is the shared start until the first change, and a copy from then on."""
+
+    def __init__(self, start: StartTable) -> None:
+        self.start = start
+        self._rows = start.rows
+        self._next_number = start.next_number
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self._rows.values())
+
+    def get(self, row_id: str) -> Row | None:
+        """The row with this id."""
+        return self._rows.get(row_id)
+
+    def add(self, *values: str) -> str:
+        """Append a row, its values in the order of the columns behind the id, and answer its id."""
+        # An id is never given out twice, so that a row that came anew is always known as such.
+        row_id = str(self._next_number).zfill(ID_DIGITS)
+        self._next_number += 1
+        self._own_rows()[row_id] = dict(zip(self.start.columns, (row_id, *values), strict=True))
+        return row_id
+
+    def update(self, row_id: str, column: str, value: str) -> None:
+        """Set one value of a row that there is."""
+        self._own_rows()[row_id] = {**self._rows[row_id], column: value}
+
+    def delete(self, row_id: str) -> None:
+        """Remove a row that there is."""
+        del self._own_rows()[row_id]
+
+    def changes(self) -> Changes:
+        """What differs from the start; a difference in upper and lower case alone is none."""
+        if self._rows is self.start.rows:
+            return Changes({}, Counter())
+        known: dict[str, Row | None] = {}
+        for row_id, before in self.start.rows.items():
+            now = self._rows.get(row_id)
+            if now is before:
+                continue
+            if now is None:
+                known[row_id] = None
+            elif _folded(now) != _folded(before):
+                known[row_id] = _folded(now)
+        fresh = [row for row_id, row in self._rows.items() if row_id not in self.start.rows]
+        return Changes(known, Counter(tuple(_folded(row).values())[1:] for row in fresh))
+
+    def _own_rows(self) -> dict[str, Row]:
+        if self._rows is self.start.rows:
+            self._rows = dict(self._rows)
+        return self._rows
+
+
+class Database:
+    """The tables of one rollout."""
+
+    def __init__(self, company: Company) -> None:
+        self.company = company
+        self.emails = Table(company.emails)
+        self.events = Table(company.events)
+        self.tasks = Table(company.tasks)
+        self.customers = Table(company.customers)
+        self.plots: list[str] = []
+        """The files of the plots that were made."""
+
+    def is_like(self, other: Database) -> bool:
+        """Whether two attempts in the same company came to the same end; upper and lower case count as one."""
+        return self._changes() == other._changes()
+
+    def _changes(self) -> list[Changes | Counter[str]]:
+        tables = (self.emails, self.events, self.tasks, self.customers)
+        return [*(table.changes() for table in tables), Counter(plot.casefold() for plot in self.plots)]
+
+
+def _folded(row: Row) -> dict[str, str]:
+    return {column: value.casefold() for column, value in row.items()}

@@ -1,0 +1,136 @@
+"""Make rows of this environment: errands in our own company, or the queries of WorkBench.
+
+python resources_servers/workplace_assistant/prepare.py --count 500 --output <rows.jsonl>
+python resources_servers/workplace_assistant/prepare.py --input <…_queries_and_answers.csv> --output <rows.jsonl>
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import csv
+import json
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from nemo_gym import DataError
+from nemo_gym.jsonl import write_rows
+from resources_servers.workplace_assistant.company import made_up_company
+from resources_servers.workplace_assistant.errands import Call, Errand, errands
+from resources_servers.workplace_assistant.toolkits import TOOLS
+
+INSTRUCTIONS = Path(__file__).parent / "prompts" / "assistant.md"
+MOST_ERRANDS = 10_000
+"""Our company is too small for many more that differ."""
+
+
+def prepare(output: Path, inputs: Sequence[Path] = (), *, count: int = 500, seed: int = 0) -> Path:
+    """Write one row for each query of WorkBench's files, or without files `count` errands in our own company.
+
+    The queries need the server's `database_dir` to be the folder of WorkBench's tables. Raises `DataError` with file
+    and line for what is not a query with its answer, and writes nothing then.
+    """
+    if not 0 < count <= MOST_ERRANDS:
+        raise DataError(f"count: {count} is not between 1 and {MOST_ERRANDS}.")
+    made = islice(errands(made_up_company(), seed), count)
+    rows = _rows(_queries(inputs), "workbench") if inputs else _rows(made, "workplace_assistant")
+    write_rows(output, rows)
+    return output
+
+
+def _rows(asked: Iterable[Errand], environment_name: str) -> Iterator[dict[str, Any]]:
+    instructions = INSTRUCTIONS.read_text("utf-8").strip()
+    for number, errand in enumerate(asked):
+        yield {
+            "id": number,
+            "responses_create_params": {
+                "input": [
+                    {"role": "system", "content": instructions},
+                    {"role": "user", "content": errand.request},
+                ]
+            },
+            "ground_truth": [
+                {"name": call.name, "arguments": json.dumps(call.arguments, ensure_ascii=False)}
+                for call in errand.calls
+            ],
+            "category": errand.category,
+            "environment_name": environment_name,
+        }
+
+
+def _queries(paths: Iterable[Path]) -> Iterator[Errand]:
+    for path in paths:
+        try:
+            file = path.open(encoding="utf-8", newline="")
+        except OSError as error:
+            raise DataError(f"{path}: cannot be read ({error.strerror}). Check the path.") from error
+        with file:
+            lines = csv.DictReader(file)
+            for row in lines:
+                yield _query(row, f"{path}:{lines.line_num}")
+
+
+def _query(row: dict[str, str | None], where: str) -> Errand:
+    """One line of a file; `where` names the one on which it ends."""
+    missing = [column for column in ("query", "answer", "domains") if not row.get(column)]
+    if missing:
+        raise DataError(f"{where}: {', '.join(missing)} missing. A query has a query, its answer and its domains.")
+    domains = _strings(row["domains"] or "", f"{where}: domains")
+    return Errand(
+        category=domains[0] if len(domains) == 1 else "multi_domain",
+        # The files write a line break within a query as two characters, and within an answer as one.
+        request=(row["query"] or "").replace("\\n", "\n"),
+        calls=[_call(text, f"{where}: answer") for text in _strings(row["answer"] or "", f"{where}: answer")],
+    )
+
+
+def _strings(text: str, where: str) -> list[str]:
+    try:
+        values = ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError) as error:
+        raise DataError(f"{where}: {text[:80]!r} is not a list of texts as Python writes it.") from error
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise DataError(f"{where}: {text[:80]!r} is not a list of texts as Python writes it.")
+    return values
+
+
+def _call(text: str, where: str) -> Call:
+    """A call written `email.delete_email.func(email_id="…")`."""
+    problem = DataError(f'{where}: {text[:80]!r} is not a call such as email.delete_email.func(email_id="00000001").')
+    try:
+        call = ast.parse(text, mode="eval").body
+    except (ValueError, SyntaxError, MemoryError, RecursionError) as error:
+        raise problem from error
+    if (
+        not isinstance(call, ast.Call)
+        or call.args
+        or not all(keyword.arg and isinstance(keyword.value, ast.Constant) for keyword in call.keywords)
+    ):
+        raise problem
+    name = ast.unparse(call.func).removesuffix(".func").replace(".", "_")
+    if name not in TOOLS:
+        raise DataError(f"{where}: there is no tool {name!r}. The tools are {', '.join(TOOLS)}.")
+    return Call(name, {str(each.arg): str(each.value.value) for each in call.keywords})  # type: ignore[attr-defined]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run `prepare` from the command line."""
+    parser = argparse.ArgumentParser(description="Make rows of the workplace_assistant environment.")
+    parser.add_argument("--input", type=Path, action="append", default=[], help="a file of WorkBench; may be repeated")
+    parser.add_argument("--output", type=Path, required=True, help="where the rows are written")
+    parser.add_argument("--count", type=int, default=500, help="errands in our own company (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="other errands for another seed (default: %(default)s)")
+    asked = parser.parse_args(arguments)
+    try:
+        prepare(asked.output, asked.input, count=asked.count, seed=asked.seed)
+    except DataError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

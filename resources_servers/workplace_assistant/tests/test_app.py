@@ -1,0 +1,198 @@
+"""The server: sessions of their own, and the reward by what has become of the company."""
+
+import asyncio
+import json
+
+import pytest
+
+from nemo_gym import DataError, EnvironmentFailed
+from nemo_gym.jsonl import read_rows
+from nemo_gym.testing import call, make_server, reply, rollout, serving
+from resources_servers.workplace_assistant.app import WorkplaceAssistantServer
+from resources_servers.workplace_assistant.oracle import asks_for_something, solve
+from resources_servers.workplace_assistant.prepare import INSTRUCTIONS, prepare
+
+EXAMPLES = list(read_rows(INSTRUCTIONS.parents[1] / "data" / "example.jsonl"))
+
+DELETE = call("email_delete_email", email_id="00000096")
+GRETA, LARS = "greta.lindqvist@brightharbor.example", "lars.henriksen@brightharbor.example"
+SEND = call("email_send_email", recipient=GRETA, subject="Hello", body="How are you?")
+SEND_OTHER = call("email_send_email", recipient=LARS, subject="Hello", body="And you?")
+SEND_SHOUTED = call("email_send_email", recipient=GRETA.upper(), subject="HELLO", body="how are YOU?")
+MAKE = call(
+    "calendar_create_event",
+    event_name="talk",
+    participant_email=LARS,
+    event_start="2023-12-01 09:00:00",
+    duration="30",
+)
+RENAME = call("calendar_update_event", event_id="00000285", field="event_name", new_value="Goodbye")
+RENAME_SHOUTED = RENAME.model_copy(update={"arguments": RENAME.arguments.replace("Goodbye", "GOODBYE")})
+RENAME_OTHERWISE = call("calendar_update_event", event_id="00000285", field="event_name", new_value="Farewell")
+RENAME_BACK = call("calendar_update_event", event_id="00000285", field="event_name", new_value="Quarter KICK-OFF")
+PLOT = call(
+    "analytics_create_plot",
+    time_min="2023-11-01",
+    time_max="2023-11-02",
+    value_to_plot="total_visits",
+    plot_type="bar",
+)
+READ = call("email_search_emails", query="rosa")
+FAIL = call("email_delete_email", email_id="12345678")
+NUMBERS = call("email_search_emails", page=1, page_size=2, date_min=None)
+WRONG = call("email_delete_email", id="00000096")
+MADE_EVENT = "00000300"
+UNMAKE = call("calendar_delete_event", event_id=MADE_EVENT)
+REMAKE = MAKE.model_copy(update={"arguments": MAKE.arguments.replace("09:00", "10:00")})
+
+
+def truth(*calls):
+    return [{"name": each.name, "arguments": each.arguments} for each in calls]
+
+
+@pytest.fixture(scope="module")
+def server():
+    return make_server(WorkplaceAssistantServer)
+
+
+REWARDS = [
+    ("the same call", [DELETE], [DELETE], 1.0),
+    ("several calls", [DELETE, SEND, RENAME, PLOT], [DELETE, SEND, RENAME, PLOT], 1.0),
+    ("another order", [DELETE, SEND, RENAME, PLOT], [PLOT, RENAME, SEND, DELETE], 1.0),
+    ("another order of two of a kind", [SEND, SEND_OTHER], [SEND_OTHER, SEND], 1.0),
+    ("other case in what is new", [SEND], [SEND_SHOUTED], 1.0),
+    ("other case in what is changed", [RENAME], [RENAME_SHOUTED], 1.0),
+    ("reading beside it", [DELETE], [READ, DELETE, READ, NUMBERS], 1.0),
+    ("failing beside it", [DELETE], [FAIL, DELETE, FAIL, WRONG], 1.0),
+    ("twice what can be done once", [DELETE], [DELETE, DELETE], 1.0),
+    ("a detour", [RENAME], [RENAME_OTHERWISE, RENAME], 1.0),
+    ("a new row taken back", [SEND], [MAKE, SEND, UNMAKE], 1.0),
+    ("a new row made anew", [REMAKE], [MAKE, UNMAKE, REMAKE], 1.0),
+    ("a plot", [PLOT], [PLOT], 1.0),
+    ("nothing where nothing is asked for", [], [], 1.0),
+    ("reading where nothing is asked for", [], [READ, FAIL], 1.0),
+    ("a name that differs from the old one in case", [], [RENAME_BACK], 1.0),
+    ("what is undone where nothing is asked for", [], [RENAME, RENAME_BACK], 1.0),
+    ("nothing", [DELETE], [], 0.0),
+    ("only reading", [DELETE], [READ], 0.0),
+    ("only failing", [DELETE], [FAIL, WRONG], 0.0),
+    ("a missing change", [DELETE, SEND], [DELETE], 0.0),
+    ("a missing email", [DELETE, SEND], [SEND], 0.0),
+    ("a missing plot", [PLOT], [], 0.0),
+    ("an extra change", [DELETE], [DELETE, RENAME], 0.0),
+    ("an extra email", [DELETE], [DELETE, SEND], 0.0),
+    ("an extra plot", [DELETE], [DELETE, PLOT], 0.0),
+    ("an email sent twice", [SEND], [SEND, SEND], 0.0),
+    ("a plot made twice", [PLOT], [PLOT, PLOT], 0.0),
+    ("an email sent once of two", [SEND, SEND], [SEND], 0.0),
+    ("another value", [RENAME], [RENAME_OTHERWISE], 0.0),
+    ("another receiver", [SEND], [SEND_OTHER], 0.0),
+    ("something where nothing is asked for", [], [SEND], 0.0),
+    ("deleting what should be changed", [RENAME], [call("calendar_delete_event", event_id="00000285")], 0.0),
+    ("a ground truth that fails", [FAIL], [], 1.0),
+    ("a ground truth that reads", [READ, DELETE], [DELETE], 1.0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("truth_calls", "calls", "reward"), [each[1:] for each in REWARDS], ids=[e[0] for e in REWARDS]
+)
+async def test_the_end_counts_and_not_the_way(server, truth_calls, calls, reward):
+    async with rollout(server, ground_truth=truth(*truth_calls)) as attempt:
+        for each in calls:
+            await attempt.send(each)
+        assert (await attempt.verify(reply("Done."))).reward == reward
+    async with rollout(server, ground_truth=truth(*truth_calls)) as stored:
+        # A stored rollout comes without its session.
+        assert (await stored.verify(reply(*calls, "Done."))).reward == reward
+
+
+async def test_what_the_tools_did_counts_and_not_what_the_response_says_of_it(server):
+    async with rollout(server, ground_truth=truth(DELETE)) as attempt:
+        await attempt.send(READ)
+        assert (await attempt.verify(reply(DELETE))).reward == 0.0
+
+
+@pytest.mark.parametrize(
+    "arguments", ["", "[", "[]", "null", '{"email_id": ["00000096"]}', '{"id": "1"}', "[" * 100_000]
+)
+async def test_a_stored_call_that_is_none_changes_nothing(server, arguments):
+    odd = DELETE.model_copy(update={"arguments": arguments})
+    unknown = DELETE.model_copy(update={"name": "email_burn_email"})
+    async with rollout(server, ground_truth=[]) as attempt:
+        assert (await attempt.verify(reply(odd, unknown))).reward == 1.0
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "problem"),
+    [
+        ("email_delete_emails", "{}", "no tool 'email_delete_emails', but 'email_delete_email'"),
+        ("paint", "{}", "no tool 'paint'"),
+        ("email_delete_email", "{", "the arguments are not JSON"),
+        ("email_delete_email", "[]", "the arguments are no JSON object"),
+        ("email_delete_email", '{"id": "1"}', "email_delete_email: "),
+        ("email_delete_email", "{}", "email_id: Missing"),
+        ("email_delete_email", '{"email_id": ["1"]}', "email_id: "),
+    ],
+)
+async def test_a_ground_truth_that_cannot_be_read_fails_the_rollout_and_gives_no_reward(
+    server, name, arguments, problem
+):
+    async with rollout(server, ground_truth=[{"name": name, "arguments": arguments}]) as attempt:
+        with pytest.raises(EnvironmentFailed) as failure:
+            await attempt.verify(reply("Done."))
+    assert problem in str(failure.value)
+    assert "workplace_assistant: ground_truth: " in str(failure.value)
+
+
+async def test_numbers_in_calls_are_their_digits(server):
+    loose = MAKE.model_copy(update={"arguments": MAKE.arguments.replace('"30"', "30")})
+    for truth_call, made in ((MAKE, loose), (loose, MAKE)):
+        async with rollout(server, ground_truth=truth(truth_call)) as attempt:
+            assert await attempt.send(made) == json.dumps({"event_id": MADE_EVENT}, separators=(",", ":"))
+            assert (await attempt.verify(reply("Done."))).reward == 1.0
+
+
+async def test_rollouts_under_way_at_once_do_not_see_each_other(server):
+    async with rollout(server, ground_truth=truth(DELETE)) as one, rollout(server, ground_truth=truth(SEND)) as other:
+        await one.send(DELETE)
+        assert "Rosa" in await other.call("email_get_email_information_by_id", email_id="00000096", field="body")
+        await other.send(SEND)
+        rewards = await asyncio.gather(one.verify(reply("Done.")), other.verify(reply("Done.")))
+    assert [graded.reward for graded in rewards] == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("row", EXAMPLES, ids=lambda row: row["category"])
+async def test_the_oracle_earns_the_reward_of_every_example_and_doing_nothing_does_not(server, row):
+    assert asks_for_something(row)
+    await check(server, row)
+
+
+async def test_the_oracle_earns_the_reward_of_every_errand_and_doing_nothing_only_of_the_needless(server, tmp_path):
+    async with serving(server):
+        for row in read_rows(prepare(tmp_path / "rows.jsonl", count=150, seed=3)):
+            await check(server, row)
+
+
+async def check(server, row):
+    """Perfect earns all, and nothing earns all only where nothing is asked for."""
+    async with rollout(server, **row) as attempt:
+        for item in solve(row)[:-1]:
+            assert not (await attempt.send(item)).startswith(("Error", "Invalid"))
+        assert (await attempt.verify(reply("Done."))).reward == 1.0
+    async with rollout(server, **row) as idle:
+        assert (await idle.verify(reply(""))).reward == float(not asks_for_something(row))
+
+
+async def test_pass_rates_are_told_for_each_category(server):
+    rows = [{"reward": 1.0, "category": "email"}, {"reward": 0.0, "category": "calendar"}]
+    metrics = server.compute_metrics([[row] for row in rows])
+    assert metrics["email/pass@1/accuracy"] == 100.0
+    assert metrics["calendar/pass@1/accuracy"] == 0.0
+    assert server.get_key_metrics({"mean/id": 2.0, "mean/reward": 0.5}) == {"mean/reward": 0.5}
+
+
+def test_a_database_dir_without_tables_is_told_before_the_first_rollout(tmp_path):
+    with pytest.raises(DataError) as failure:
+        make_server(WorkplaceAssistantServer, database_dir=tmp_path).setup_webserver()
+    assert str(failure.value).startswith(f"{tmp_path / 'emails.csv'}: cannot be read")

@@ -1,0 +1,404 @@
+"""Each tool: what it answers, what it changes, and what it refuses."""
+
+import inspect
+
+import pytest
+
+from nemo_gym import ToolError
+from resources_servers.workplace_assistant.database import (
+    CUSTOMER_COLUMNS,
+    EMAIL_COLUMNS,
+    EVENT_COLUMNS,
+    TASK_COLUMNS,
+    VISIT_COLUMNS,
+    Company,
+    Database,
+    StartTable,
+)
+from resources_servers.workplace_assistant.toolkits import TOOLS
+
+EMAILS = [
+    ("00000001", "inbox", "ann.lee@firm.com", "Plans for May", "2023-11-28 09:00:00", "Hi Sam,\n\nsee you in May."),
+    ("00000002", "inbox", "bob.ray@firm.com", "Lunch", "2023-11-29 12:00:00", "Noodles?"),
+    ("00000003", "outbox", "ann.lee@firm.com", "Budget", "2023-11-27 23:59:59", "It is May's."),
+    ("00000007", "inbox", "ann.lee@firm.com", "Budget", "2023-11-29 08:00:00", "Done."),
+]
+EVENTS = [
+    ("00000005", "sync up", "ann.lee@firm.com", "2023-12-01 10:00:00", "30"),
+    ("00000004", "retro", "bob.ray@firm.com", "2023-11-30 15:00:00", "60"),
+    ("00000009", "sync up", "bob.ray@firm.com", "2023-12-02 09:00:00", "90"),
+]
+TASKS = [
+    ("00000000", "Draw the logo", "ann.lee@firm.com", "Backlog", "2023-12-01", "Design"),
+    ("00000001", "Fix the form", "bob.ray@firm.com", "In Progress", "2023-11-29", "Front end"),
+    ("00000002", "Fix the index", "bob.ray@firm.com", "Completed", "2023-12-01", "Back end"),
+]
+CUSTOMERS = [
+    ("00000010", "ann.lee@firm.com", "Cy Dow", "cy.dow@mill", "", "2023-11-01", "Software", "Lead", "2023-12-01", ""),
+    ("00000011", "bob.ray@firm.com", "Di Poe", "di.poe@mill", "5", "2023-11-20", "Training", "Won", "", "Called."),
+]
+VISITS = [
+    ("2023-11-01", "0007", "3", "10", "direct", "True"),
+    ("2023-11-01", "0008", "1", "5", "social media", "False"),
+    ("2023-11-02", "0007", "2", "8", "direct", "False"),
+]
+
+
+def table(columns, rows):
+    return StartTable.of(columns, (dict(zip(columns, row, strict=True)) for row in rows))
+
+
+@pytest.fixture
+def database():
+    return Database(
+        Company(
+            emails=table(EMAIL_COLUMNS, EMAILS),
+            events=table(EVENT_COLUMNS, EVENTS),
+            tasks=table(TASK_COLUMNS, TASKS),
+            customers=table(CUSTOMER_COLUMNS, CUSTOMERS),
+            visits=tuple(dict(zip(VISIT_COLUMNS, visit, strict=True)) for visit in VISITS),
+            addresses=("ann.lee@firm.com", "bob.ray@firm.com", "anna.may@firm.com"),
+        )
+    )
+
+
+@pytest.fixture
+def untouched(database):
+    """Another rollout in the same company, in which nothing has happened."""
+    return Database(database.company)
+
+
+def ids(found):
+    """The last digits of the ids, in the order in which they were found."""
+    return [next(iter(row.values()))[-2:].lstrip("0") or "0" for row in found]
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "answer"),
+    [
+        ("company_directory_find_email_address", {"name": "Bob"}, ["bob.ray@firm.com"]),
+        ("company_directory_find_email_address", {"name": "ann"}, ["ann.lee@firm.com", "anna.may@firm.com"]),
+        ("company_directory_find_email_address", {"name": "Ann Lee"}, ["ann.lee@firm.com"]),
+        ("email_get_email_information_by_id", {"email_id": "00000002", "field": "body"}, {"body": "Noodles?"}),
+        ("email_get_email_information_by_id", {"email_id": "00000003", "field": "inbox/outbox"},
+         {"inbox/outbox": "outbox"}),
+        ("calendar_get_event_information_by_id", {"event_id": "00000004", "field": "duration"}, {"duration": "60"}),
+        ("project_management_get_task_information_by_id", {"task_id": "00000001", "field": "board"},
+         {"board": "Front end"}),
+        ("analytics_get_visitor_information_by_id", {"visitor_id": "0008"},
+         [dict(zip(VISIT_COLUMNS, VISITS[1], strict=True))]),
+        ("analytics_total_visits_count", {}, {"2023-11-01": 2, "2023-11-02": 1}),
+        ("analytics_total_visits_count", {"time_min": "2023-11-02"}, {"2023-11-02": 1}),
+        ("analytics_total_visits_count", {"time_max": "2023-11-01 23:00:00"}, {"2023-11-01": 2}),
+        ("analytics_total_visits_count", {"time_min": "2024-01-01"}, {}),
+        ("analytics_engaged_users_count", {}, {"2023-11-01": 1, "2023-11-02": 0}),
+        ("analytics_engaged_users_count", {"time_max": "2023-11-01"}, {"2023-11-01": 1}),
+        ("analytics_traffic_source_count", {}, {"2023-11-01": 2, "2023-11-02": 1}),
+        ("analytics_traffic_source_count", {"traffic_source": "Social Media"}, {"2023-11-01": 1, "2023-11-02": 0}),
+        ("analytics_traffic_source_count", {"traffic_source": "direct", "time_min": "2023-11-02"}, {"2023-11-02": 1}),
+        ("analytics_get_average_session_duration", {}, {"2023-11-01": 7.5, "2023-11-02": 8.0}),
+        ("analytics_get_average_session_duration", {"time_min": "2023-11-02"}, {"2023-11-02": 8.0}),
+    ],
+)  # fmt: skip
+def test_what_is_read_is_answered_and_changes_nothing(database, untouched, tool, arguments, answer):
+    assert TOOLS[tool](database, **arguments) == answer
+    assert database.is_like(untouched)
+
+
+@pytest.mark.parametrize(
+    ("tool", "kind", "arguments", "found"),
+    [
+        ("email_search_emails", "emails", {}, ["2", "7", "1", "3"]),
+        ("email_search_emails", "emails", {"query": "MAY"}, ["1", "3"]),
+        ("email_search_emails", "emails", {"query": "may budget"}, ["3"]),
+        ("email_search_emails", "emails", {"query": "ann"}, ["7", "1", "3"]),
+        ("email_search_emails", "emails", {"query": "nobody"}, []),
+        ("email_search_emails", "emails", {"date_min": "2023-11-28"}, ["2", "7", "1"]),
+        ("email_search_emails", "emails", {"date_max": "2023-11-28"}, ["1", "3"]),
+        ("email_search_emails", "emails", {"date_min": "2023-11-28", "date_max": "2023-11-28 08:00:00"}, ["1"]),
+        ("email_search_emails", "emails", {"page_size": "3", "page": "2"}, ["3"]),
+        ("email_search_emails", "emails", {"page": "2"}, []),
+        ("email_search_emails", "emails", {"page": "", "page_size": ""}, ["2", "7", "1", "3"]),
+        ("calendar_search_events", "events", {}, ["4", "5", "9"]),
+        ("calendar_search_events", "events", {"query": "Sync"}, ["5", "9"]),
+        ("calendar_search_events", "events", {"query": "sync bob"}, ["9"]),
+        ("calendar_search_events", "events", {"time_min": "2023-12-01"}, ["5", "9"]),
+        ("calendar_search_events", "events", {"time_min": "2023-12-01 10:00:01"}, ["9"]),
+        ("calendar_search_events", "events", {"time_max": "2023-12-01"}, ["4", "5"]),
+        ("calendar_search_events", "events", {"time_max": "2023-12-01 00:00:00"}, ["4"]),
+        ("calendar_search_events", "events", {"time_max": "2023-12-01T10:00Z"}, ["4", "5"]),
+        ("calendar_search_events", "events", {"page_size": "1", "page": "3"}, ["9"]),
+        ("customer_relationship_manager_search_customers", "customers", {"customer_name": "dow"}, ["10"]),
+        ("customer_relationship_manager_search_customers", "customers", {"customer_email": "mill"}, ["10", "11"]),
+        ("customer_relationship_manager_search_customers", "customers", {"product_interest": "training"}, ["11"]),
+        ("customer_relationship_manager_search_customers", "customers", {"status": "Lead"}, ["10"]),
+        ("customer_relationship_manager_search_customers", "customers", {"assigned_to_email": "bob"}, ["11"]),
+        ("customer_relationship_manager_search_customers", "customers", {"last_contact_date_min": "2023-11-20"},
+         ["11"]),
+        ("customer_relationship_manager_search_customers", "customers", {"last_contact_date_max": "2023-11-19"},
+         ["10"]),
+        ("customer_relationship_manager_search_customers", "customers", {"follow_up_by_min": "2023-01-01"}, ["10"]),
+        ("customer_relationship_manager_search_customers", "customers", {"follow_up_by_max": "2023-12-31"}, ["10"]),
+        ("customer_relationship_manager_search_customers", "customers",
+         {"customer_email": "mill", "page": "2", "page_size": "1"}, ["11"]),
+    ],
+)  # fmt: skip
+def test_searches_find_page_by_page(database, tool, kind, arguments, found):
+    assert ids(TOOLS[tool](database, **arguments)[kind]) == found
+    assert database.is_like(Database(database.company))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "found"),
+    [
+        ({"task_name": "fix"}, ["1", "2"]),
+        ({"assigned_to_email": "ann"}, ["0"]),
+        ({"list_name": "backlog"}, ["0"]),
+        ({"due_date": "2023-12"}, ["0", "2"]),
+        ({"board": "end"}, ["1", "2"]),
+        ({"board": "end", "due_date": "2023-12-01"}, ["2"]),
+        ({"board": "none"}, []),
+    ],
+)
+def test_tasks_are_found_by_every_field_that_is_given(database, arguments, found):
+    assert ids(TOOLS["project_management_search_tasks"](database, **arguments)) == found
+
+
+def test_a_page_tells_how_much_there_is(database):
+    found = TOOLS["email_search_emails"](database, query="", page="2", page_size="3")
+    assert found["pagination"] == {"page": 2, "page_size": 3, "pages": 2, "total": 4}
+
+
+def test_a_page_has_its_limit(database):
+    assert TOOLS["email_search_emails"](database, page_size="100000")["pagination"]["page_size"] == 50
+
+
+NOW = "2023-11-30 00:00:00"
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "name", "row_id", "row"),
+    [
+        ("email_send_email", {"recipient": "Bob.Ray@firm.com", "subject": "Hi", "body": "You?"},
+         "emails", "00000008", ("outbox", "bob.ray@firm.com", "Hi", NOW, "You?")),
+        ("email_forward_email", {"email_id": "00000002", "recipient": "ann.lee@firm.com"},
+         "emails", "00000008", ("outbox", "ann.lee@firm.com", "FW: Lunch", NOW, "Noodles?")),
+        ("email_reply_email", {"email_id": "00000002", "body": "Rice."},
+         "emails", "00000008", ("outbox", "bob.ray@firm.com", "Lunch", NOW, "Rice.")),
+        ("email_delete_email", {"email_id": "00000002"}, "emails", "00000002", None),
+        ("calendar_create_event",
+         {"event_name": "talk", "participant_email": "Ann.Lee@firm.com", "event_start": "2023-12-04 13:00:00",
+          "duration": "45"},
+         "events", "00000010", ("talk", "ann.lee@firm.com", "2023-12-04 13:00:00", "45")),
+        ("calendar_update_event", {"event_id": "00000004", "field": "event_name", "new_value": "Review"},
+         "events", "00000004", ("Review", "bob.ray@firm.com", "2023-11-30 15:00:00", "60")),
+        ("calendar_update_event", {"event_id": "00000004", "field": "participant_email", "new_value": "ANN@firm.com"},
+         "events", "00000004", ("retro", "ann@firm.com", "2023-11-30 15:00:00", "60")),
+        ("calendar_delete_event", {"event_id": "00000004"}, "events", "00000004", None),
+        ("project_management_create_task",
+         {"task_name": "Test", "assigned_to_email": "BOB.ray@firm.com", "list_name": "in review",
+          "due_date": "2023-12-05", "board": "back end"},
+         "tasks", "00000003", ("Test", "bob.ray@firm.com", "In Review", "2023-12-05", "Back end")),
+        ("project_management_update_task", {"task_id": "00000000", "field": "list_name", "new_value": "Completed"},
+         "tasks", "00000000", ("Draw the logo", "ann.lee@firm.com", "Completed", "2023-12-01", "Design")),
+        ("project_management_update_task",
+         {"task_id": "00000000", "field": "assigned_to_email", "new_value": "bob.ray@firm.com"},
+         "tasks", "00000000", ("Draw the logo", "bob.ray@firm.com", "Backlog", "2023-12-01", "Design")),
+        ("project_management_update_task", {"task_id": "00000000", "field": "board", "new_value": "Front end"},
+         "tasks", "00000000", ("Draw the logo", "ann.lee@firm.com", "Backlog", "2023-12-01", "Front end")),
+        ("project_management_update_task", {"task_id": "00000000", "field": "task_name", "new_value": "Rest"},
+         "tasks", "00000000", ("Rest", "ann.lee@firm.com", "Backlog", "2023-12-01", "Design")),
+        ("project_management_delete_task", {"task_id": "00000002"}, "tasks", "00000002", None),
+        ("customer_relationship_manager_add_customer",
+         {"customer_name": "Flo Ox", "assigned_to_email": "Ann.Lee@firm.com", "status": "lead"},
+         "customers", "00000012", ("ann.lee@firm.com", "Flo Ox", "", "", "", "", "Lead", "", "")),
+        ("customer_relationship_manager_add_customer",
+         {"customer_name": "Flo Ox", "assigned_to_email": "ann.lee@firm.com", "status": "Won",
+          "customer_email": "Flo@mill", "customer_phone": "1", "last_contact_date": "2023-11-02",
+          "product_interest": "services", "notes": "N", "follow_up_by": "2023-12-03"},
+         "customers", "00000012",
+         ("ann.lee@firm.com", "Flo Ox", "flo@mill", "1", "2023-11-02", "Services", "Won", "2023-12-03", "N")),
+        ("customer_relationship_manager_update_customer",
+         {"customer_id": "00000011", "field": "status", "new_value": "Lost"}, "customers", "00000011",
+         ("bob.ray@firm.com", "Di Poe", "di.poe@mill", "5", "2023-11-20", "Training", "Lost", "", "Called.")),
+        ("customer_relationship_manager_update_customer",
+         {"customer_id": "00000011", "field": "product_interest", "new_value": "Hardware"}, "customers", "00000011",
+         ("bob.ray@firm.com", "Di Poe", "di.poe@mill", "5", "2023-11-20", "Hardware", "Won", "", "Called.")),
+        ("customer_relationship_manager_update_customer",
+         {"customer_id": "00000011", "field": "notes", "new_value": "Met."}, "customers", "00000011",
+         ("bob.ray@firm.com", "Di Poe", "di.poe@mill", "5", "2023-11-20", "Training", "Won", "", "Met.")),
+        ("customer_relationship_manager_delete_customer", {"customer_id": "00000010"}, "customers", "00000010", None),
+    ],
+)  # fmt: skip
+def test_what_is_changed_is_one_row_of_this_rollout(database, tool, arguments, name, row_id, row):  # noqa: PLR0917
+    untouched = Database(database.company)
+    TOOLS[tool](database, **arguments)
+    now = getattr(database, name)
+    found = now.get(row_id)
+    assert (found if found is None else tuple(found.values())) == (row if row is None else (row_id, *row))
+    others = {key: value for key, value in now.start.rows.items() if key != row_id}
+    assert {next(iter(each.values())): each for each in now} == others | ({} if found is None else {row_id: found})
+    assert not database.is_like(untouched)
+    assert untouched.is_like(Database(database.company))
+
+
+def test_a_plot_is_a_file_of_its_name(database, untouched):
+    made = TOOLS["analytics_create_plot"](
+        database, time_min="2023-11-01", time_max="2023-11-02", value_to_plot="Total_Visits", plot_type="bar"
+    )
+    assert database.plots == [made] == ["plots/2023-11-01_2023-11-02_total_visits_bar.png"]
+    assert not database.is_like(untouched)
+
+
+def test_a_new_row_can_be_found_changed_and_deleted_by_its_id(database, untouched):
+    made = TOOLS["calendar_create_event"](
+        database,
+        event_name="talk",
+        participant_email="ann.lee@firm.com",
+        event_start="2023-11-30 09:00:00",
+        duration="30",
+    )
+    assert ids(TOOLS["calendar_search_events"](database)["events"]) == ["10", "4", "5", "9"]
+    TOOLS["calendar_update_event"](database, **made, field="duration", new_value="60")
+    assert TOOLS["calendar_get_event_information_by_id"](database, **made, field="duration") == {"duration": "60"}
+    TOOLS["calendar_delete_event"](database, **made)
+    assert database.is_like(untouched)
+
+
+SEND = {"recipient": "ann.lee@firm.com", "subject": "S", "body": "B"}
+EVENT = {"event_name": "talk", "participant_email": "a@b.c", "event_start": "2023-12-04 13:00:00", "duration": "45"}
+TASK = {
+    "task_name": "Test", "assigned_to_email": "bob.ray@firm.com", "list_name": "Backlog", "due_date": "2023-12-05",
+    "board": "Design",
+}  # fmt: skip
+CUSTOMER = {"customer_name": "Flo Ox", "assigned_to_email": "ann.lee@firm.com", "status": "Lead"}
+PLOT = {"time_min": "2023-11-01", "time_max": "2023-11-02", "value_to_plot": "total_visits", "plot_type": "bar"}
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "problem"),
+    [
+        ("company_directory_find_email_address", {}, "name must not be empty"),
+        ("company_directory_find_email_address", {"name": "Zoe"}, "nobody called 'Zoe'"),
+        ("email_get_email_information_by_id", {"email_id": "9", "field": "body"}, "no email_id '9'"),
+        ("email_get_email_information_by_id", {"email_id": "00000001", "field": "text"}, "no field 'text'"),
+        ("email_search_emails", {"date_min": "yesterday"}, "date_min 'yesterday' is not a date"),
+        ("email_search_emails", {"date_max": "2023-02-30"}, "date_max '2023-02-30' is not a date"),
+        ("email_search_emails", {"page": "0"}, "page '0' is not a number"),
+        ("email_search_emails", {"page": "-1"}, "page '-1' is not a number"),
+        ("email_search_emails", {"page_size": "five"}, "page_size 'five' is not a number"),
+        ("email_search_emails", {"page_size": "9" * 5000}, "page_size"),
+        ("email_search_emails", {"query": "a " * 501}, "longer than 1000"),
+        ("email_send_email", {**SEND, "recipient": ""}, "recipient must not be empty"),
+        ("email_send_email", {**SEND, "recipient": "ann"}, "'ann' is not an email address"),
+        ("email_send_email", {**SEND, "subject": " "}, "subject must not be empty"),
+        ("email_send_email", {**SEND, "body": ""}, "body must not be empty"),
+        ("email_delete_email", {"email_id": "00000004"}, "no email_id '00000004'"),
+        ("email_forward_email", {"email_id": "00000004", "recipient": "ann.lee@firm.com"}, "no email_id"),
+        ("email_forward_email", {"email_id": "00000001", "recipient": "ann"}, "not an email address"),
+        ("email_reply_email", {"email_id": "00000004", "body": "B"}, "no email_id"),
+        ("email_reply_email", {"email_id": "00000001", "body": ""}, "body must not be empty"),
+        ("calendar_get_event_information_by_id", {"event_id": "1", "field": "duration"}, "no event_id '1'"),
+        ("calendar_get_event_information_by_id", {"event_id": "00000004", "field": "x"}, "there are event_id, "),
+        ("calendar_search_events", {"time_min": "noon"}, "time_min 'noon' is not a date"),
+        ("calendar_search_events", {"time_max": "noon"}, "time_max 'noon' is not a date"),
+        ("calendar_create_event", {**EVENT, "event_name": ""}, "event_name must not be empty"),
+        ("calendar_create_event", {**EVENT, "duration": "", "event_start": ""}, "event_start, duration must not be"),
+        ("calendar_delete_event", {"event_id": "4"}, "no event_id '4'"),
+        ("calendar_update_event", {"event_id": "4", "field": "duration", "new_value": "1"}, "no event_id"),
+        ("calendar_update_event", {"event_id": "00000004", "field": "event_id", "new_value": "1"}, "no field"),
+        ("calendar_update_event", {"event_id": "00000004", "field": "duration", "new_value": ""}, "new_value must"),
+        ("analytics_get_visitor_information_by_id", {"visitor_id": "1"}, "no visitor_id '1'"),
+        ("analytics_create_plot", {**PLOT, "time_min": ""}, "time_min must not be empty"),
+        ("analytics_create_plot", {**PLOT, "value_to_plot": "money"}, "'money' is not valid; choose one of total_"),
+        ("analytics_create_plot", {**PLOT, "plot_type": "pie"}, "plot_type 'pie' is not valid"),
+        ("analytics_total_visits_count", {"time_min": "May"}, "time_min 'May' is not a date"),
+        ("analytics_engaged_users_count", {"time_max": "May"}, "time_max 'May' is not a date"),
+        ("analytics_traffic_source_count", {"traffic_source": "tv"}, "choose one of direct, social media"),
+        ("analytics_get_average_session_duration", {"time_max": "May"}, "not a date"),
+        ("project_management_get_task_information_by_id", {"task_id": "9", "field": "board"}, "no task_id '9'"),
+        ("project_management_get_task_information_by_id", {"task_id": "00000001", "field": "b"}, "no field 'b'"),
+        ("project_management_search_tasks", {}, "at least one of task_name, "),
+        ("project_management_create_task", {**TASK, "task_name": ""}, "task_name must not be empty"),
+        ("project_management_create_task", {**TASK, "assigned_to_email": "anna.may@firm.com"},
+         "choose one of ann.lee@firm.com, bob.ray@firm.com"),
+        ("project_management_create_task", {**TASK, "list_name": "Done"}, "choose one of Backlog, "),
+        ("project_management_create_task", {**TASK, "board": "Back"}, "choose one of Back end, "),
+        ("project_management_delete_task", {"task_id": "9"}, "no task_id '9'"),
+        ("project_management_update_task", {"task_id": "9", "field": "board", "new_value": "Design"}, "no task_id"),
+        ("project_management_update_task", {"task_id": "00000001", "field": "task_id", "new_value": "7"}, "no field"),
+        ("project_management_update_task", {"task_id": "00000001", "field": "board", "new_value": ""}, "new_value"),
+        ("project_management_update_task", {"task_id": "00000001", "field": "board", "new_value": "x"}, "board 'x'"),
+        ("project_management_update_task", {"task_id": "00000001", "field": "list_name", "new_value": "x"},
+         "list_name 'x'"),
+        ("project_management_update_task", {"task_id": "00000001", "field": "assigned_to_email", "new_value": "x"},
+         "assigned_to_email 'x'"),
+        ("customer_relationship_manager_search_customers", {}, "at least one of customer_name, "),
+        ("customer_relationship_manager_search_customers", {"page": "2"}, "at least one of customer_name, "),
+        ("customer_relationship_manager_search_customers", {"follow_up_by_min": "soon"}, "follow_up_by_min 'soon'"),
+        ("customer_relationship_manager_update_customer",
+         {"customer_id": "1", "field": "status", "new_value": "Won"}, "no customer_id '1'"),
+        ("customer_relationship_manager_update_customer",
+         {"customer_id": "00000010", "field": "customer_id", "new_value": "1"}, "no field 'customer_id'"),
+        ("customer_relationship_manager_update_customer",
+         {"customer_id": "00000010", "field": "status", "new_value": ""}, "new_value must not be empty"),
+        ("customer_relationship_manager_update_customer",
+         {"customer_id": "00000010", "field": "status", "new_value": "Rich"}, "choose one of Lead, "),
+        ("customer_relationship_manager_update_customer",
+         {"customer_id": "00000010", "field": "product_interest", "new_value": "Tea"}, "choose one of Software, "),
+        ("customer_relationship_manager_add_customer", {**CUSTOMER, "customer_name": ""}, "customer_name must not"),
+        ("customer_relationship_manager_add_customer", {**CUSTOMER, "status": "Rich"}, "choose one of Lead, "),
+        ("customer_relationship_manager_add_customer", {**CUSTOMER, "product_interest": "Tea"}, "of Software, "),
+        ("customer_relationship_manager_delete_customer", {"customer_id": "1"}, "no customer_id '1'"),
+    ],
+)  # fmt: skip
+def test_a_call_that_fails_says_why_and_changes_nothing(database, untouched, tool, arguments, problem):
+    with pytest.raises(ToolError) as failure:
+        TOOLS[tool](database, **arguments)
+    assert problem in str(failure.value)
+    assert len(str(failure.value)) < 500
+    assert database.is_like(untouched)
+
+
+PUBLISHED = """
+company_directory_find_email_address(name?)
+email_get_email_information_by_id(email_id, field)
+email_search_emails(query?, date_min?, date_max?, page?, page_size?)
+email_send_email(recipient, subject, body)
+email_delete_email(email_id)
+email_forward_email(email_id, recipient)
+email_reply_email(email_id, body)
+calendar_get_event_information_by_id(event_id, field)
+calendar_search_events(query?, time_min?, time_max?, page?, page_size?)
+calendar_create_event(event_name, participant_email, event_start, duration)
+calendar_delete_event(event_id)
+calendar_update_event(event_id, field, new_value)
+analytics_get_visitor_information_by_id(visitor_id)
+analytics_create_plot(time_min, time_max, value_to_plot, plot_type)
+analytics_total_visits_count(time_min?, time_max?)
+analytics_engaged_users_count(time_min?, time_max?)
+analytics_traffic_source_count(time_min?, time_max?, traffic_source?)
+analytics_get_average_session_duration(time_min?, time_max?)
+project_management_get_task_information_by_id(task_id, field)
+project_management_search_tasks(task_name?, assigned_to_email?, list_name?, due_date?, board?)
+project_management_create_task(task_name, assigned_to_email, list_name, due_date, board)
+project_management_delete_task(task_id)
+project_management_update_task(task_id, field, new_value)
+customer_relationship_manager_search_customers(customer_name?, customer_email?, product_interest?, status?, \
+assigned_to_email?, last_contact_date_min?, last_contact_date_max?, follow_up_by_min?, follow_up_by_max?, page?, \
+page_size?)
+customer_relationship_manager_update_customer(customer_id, field, new_value)
+customer_relationship_manager_add_customer(customer_name, assigned_to_email, status, customer_email?, \
+customer_phone?, last_contact_date?, product_interest?, notes?, follow_up_by?)
+customer_relationship_manager_delete_customer(customer_id)
+"""
+
+
+def test_the_tools_are_called_and_take_what_is_published_of_them():
+    told = []
+    for name, function in TOOLS.items():
+        _, *parameters = inspect.signature(function).parameters.values()
+        arguments = (f"{each.name}{'' if each.default is each.empty else '?'}" for each in parameters)
+        told.append(f"{name}({', '.join(arguments)})")
+    assert told == PUBLISHED.strip().splitlines()
+    assert len(told) == 27
