@@ -1,0 +1,131 @@
+"""Write a program that passes its tests; it is run in a sandbox."""
+
+from functools import cached_property
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from nemo_gym import (
+    BaseResourcesServerConfig,
+    BaseVerifyRequest,
+    BaseVerifyResponse,
+    EnvironmentFailed,
+    ReverifyMode,
+    SimpleResourcesServer,
+)
+from nemo_gym.grading import CodeTests, ConfinedPython, Limits, grade_code, last_code_block
+
+
+class CodeGenConfig(BaseResourcesServerConfig):
+    """How many programs run at once, and what each of them may use."""
+
+    REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.STATELESS
+
+    num_processes: int = Field(8, ge=1)
+    """How many programs are tried at the same time."""
+    unit_test_timeout_secs: float = Field(10, gt=0)
+    total_timeout_secs: float = Field(60, gt=0)
+    """For all tests of one program together."""
+    debug: bool = False
+    """Whether metadata of a failed test has its input, output and expected output."""
+    memory_limit_mb: int = Field(1024, ge=64)
+    allow_unconfined: bool = False
+    """Run programs without a sandbox where there is none, with limits on time and memory only."""
+
+
+class UnitTests(BaseModel):
+    """One input and one output a test; or, with `check`, code that calls the function and asserts."""
+
+    model_config = ConfigDict(extra="allow")
+
+    inputs: list[str] = []
+    outputs: list[str] = []
+    fn_name: str | None = None
+    check: str | None = None
+    preamble: str = ""
+
+
+class VerifierMetadata(BaseModel):
+    """What decides the reward."""
+
+    model_config = ConfigDict(extra="allow")
+
+    unit_tests: UnitTests
+
+
+class CodeGenVerifyRequest(BaseVerifyRequest):
+    """The row, and what the agent answered."""
+
+    model_config = ConfigDict(extra="allow")
+
+    verifier_metadata: VerifierMetadata
+
+
+class CodeGenServer(SimpleResourcesServer):
+    """Takes the last fenced block of the last message for the program."""
+
+    config: CodeGenConfig
+
+    @cached_property
+    def python(self) -> ConfinedPython:
+        """Where programs run."""
+        limits = Limits(memory_mb=self.config.memory_limit_mb)
+        return ConfinedPython(self.config.num_processes, limits, allow_unconfined=self.config.allow_unconfined)
+
+    async def startup(self) -> None:
+        """Find out, and log, how far programs can be confined."""
+        await self.python.level()
+
+    async def aclose(self) -> None:
+        self.python.close()
+
+    async def verify(self, body: CodeGenVerifyRequest) -> BaseVerifyResponse:
+        """Reward a program that passes all of its tests."""
+        tests = self._tests(body.verifier_metadata.unit_tests)
+        text = body.response.last_text
+        code = last_code_block(text)
+        # Typed fields come back with their defaults, and the row is to come back as it was.
+        given = body.verifier_metadata.model_dump(exclude_unset=True)
+        added: dict[str, Any] = {"verifier_metadata": given, "extracted_model_output": text}
+        added["extracted_model_code"] = code
+        if code is None:
+            told = {"result": [], "metadata": {"error_message": "no code block"}, "unit_tests_time_taken": 0.0}
+            return BaseVerifyResponse.grade(body, reward=0.0, **added, **told)
+        grade = await grade_code(
+            code,
+            tests,
+            self.python,
+            trial_s=self.config.unit_test_timeout_secs,
+            total_s=self.config.total_timeout_secs,
+        )
+        first = grade.first_failure
+        metadata: dict[str, Any] = {"confinement": str(await self.python.level())}
+        if first:
+            metadata |= {"failed_test": first.test, "error_code": first.error_code}
+            metadata |= {"error_message": first.error_message}
+            if self.config.debug:
+                metadata |= {"inputs": first.input, "output": first.output, "expected": first.expected}
+        return BaseVerifyResponse.grade(
+            body,
+            reward=float(grade.is_passed),
+            **added,
+            result=grade.results,
+            metadata=metadata,
+            unit_tests_time_taken=grade.seconds,
+        )
+
+    def _tests(self, given: UnitTests) -> CodeTests:
+        where = f"{self.config.name}: verifier_metadata.unit_tests"
+        if given.check is not None and given.fn_name is None:
+            raise EnvironmentFailed(f"{where}: 'check' calls a function; name it in fn_name.")
+        if given.check is None and len(given.inputs) != len(given.outputs):
+            raise EnvironmentFailed(
+                f"{where}: {len(given.inputs)} inputs and {len(given.outputs)} outputs; there is one of each a test."
+            )
+        if given.check is None and not given.inputs:
+            raise EnvironmentFailed(f"{where}: no test. A program is graded by one or more.")
+        return CodeTests(given.inputs, given.outputs, given.fn_name, given.check, given.preamble)
+
+
+if __name__ == "__main__":
+    CodeGenServer.run_webserver()

@@ -1,0 +1,108 @@
+r"""Turn HumanEval's problems into rows of this environment.
+
+python resources_servers/code_gen/prepare.py --input <HumanEval.jsonl.gz> --output <rows.jsonl>
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import hashlib
+import json
+import sys
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from nemo_gym import DataError
+from nemo_gym.jsonl import write_rows
+
+INSTRUCTION = (
+    "Complete this Python function. Answer with the whole function, and the imports that it needs, "
+    "in one fenced block of Python."
+)
+
+
+class HumanEvalProblem(BaseModel):
+    """A problem as HumanEval writes it: a signature with its docstring, a body for it, and a check."""
+
+    task_id: str
+    prompt: str
+    entry_point: str
+    canonical_solution: str
+    test: str
+
+
+def prepare(input: Path, output: Path) -> Path:
+    """Write one row per problem of a HumanEval file (JSON Lines, as it is or gzipped), and answer where they are.
+
+    Raises `DataError` with file and line for what is no such problem; then nothing is written.
+    """
+    write_rows(output, _rows(input))
+    return output
+
+
+def _rows(path: Path) -> Iterator[dict[str, Any]]:
+    for number, line in enumerate(_lines(path), start=1):
+        if not line.strip():
+            continue
+        try:
+            problem = HumanEvalProblem.model_validate(json.loads(line))
+        except ValidationError as error:
+            wrong = error.errors()[0]
+            field = ".".join(str(part) for part in wrong["loc"])
+            raise DataError(
+                f"{path}:{number}: {field}: {wrong['msg']}. Only HumanEval's problems can be turned into rows."
+            ) from error
+        except ValueError as error:
+            raise DataError(f"{path}:{number}: not valid JSON ({error}). Each line must hold one problem.") from error
+        yield _row(problem)
+
+
+def _lines(path: Path) -> list[bytes]:
+    try:
+        content = path.read_bytes()
+        return (gzip.decompress(content) if path.suffix == ".gz" else content).splitlines()
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{path}: cannot be read ({error}). Check the path.") from error
+
+
+def _row(problem: HumanEvalProblem) -> dict[str, Any]:
+    question = f"{INSTRUCTION}\n\n```python\n{problem.prompt.strip()}\n```"
+    return {
+        "responses_create_params": {"input": [{"role": "user", "content": question}]},
+        "verifier_metadata": {
+            "unit_tests": {
+                "inputs": [],
+                "outputs": [],
+                "fn_name": problem.entry_point,
+                "check": problem.test,
+                "preamble": problem.prompt,
+            },
+            "reference": f"{problem.prompt}{problem.canonical_solution}",
+        },
+        "hash_id": hashlib.sha256(f"{problem.prompt}{problem.test}".encode()).hexdigest()[:16],
+        "dataset": "humaneval",
+        "source": problem.task_id,
+    }
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run `prepare` from the command line."""
+    parser = argparse.ArgumentParser(description="Turn HumanEval's problems into rows of the code_gen environment.")
+    parser.add_argument("--input", type=Path, required=True, help="HumanEval.jsonl or HumanEval.jsonl.gz")
+    parser.add_argument("--output", type=Path, required=True, help="where the rows are written")
+    asked = parser.parse_args(arguments)
+    try:
+        prepare(asked.input, asked.output)
+    except DataError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,272 @@
+"""Rewards of code_gen: references, wrong programs, and programs that mean harm."""
+
+import asyncio
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from nemo_gym import EnvironmentFailed
+from nemo_gym.jsonl import read_rows
+from nemo_gym.testing import make_server, reply, rollout
+from resources_servers.code_gen.app import CodeGenServer
+from resources_servers.code_gen.oracle import solve
+from resources_servers.code_gen.prepare import main, prepare
+
+FOLDER = Path(__file__).parent.parent
+HUMANEVAL = FOLDER.parents[1].parent / "shared" / "data" / "humaneval" / "HumanEval.jsonl.gz"
+EXAMPLES = list(read_rows(FOLDER / "data" / "example.jsonl"))
+
+needs_sandbox = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap (bwrap) is not installed")
+needs_humaneval = pytest.mark.skipif(not HUMANEVAL.is_file(), reason="HumanEval is not in ../shared/data/humaneval")
+
+DOUBLE = {"inputs": ["2\n", "21\n"], "outputs": ["4\n", "42\n"]}
+DOUBLE_FUNCTION = {"fn_name": "double", "inputs": ["2", "21"], "outputs": ["4", "42"]}
+DOUBLE_CHECK = {"fn_name": "double", "check": "def check(candidate):\n    assert candidate(2) == 4"}
+PROGRAM = "print(2 * int(input()))"
+
+
+def fenced(code):
+    return f"```python\n{code}\n```"
+
+
+def row(**tests):
+    return {"verifier_metadata": {"unit_tests": tests}}
+
+
+async def graded(server, answer, **fields):
+    async with rollout(server, **fields) as attempt:
+        return (await attempt.verify(reply(answer))).model_dump()
+
+
+@pytest.fixture
+def server():
+    """Two at a time, and little patience."""
+    return make_server(CodeGenServer, num_processes=2, unit_test_timeout_secs=1, total_timeout_secs=4)
+
+
+@needs_sandbox
+@pytest.mark.parametrize("number", range(5))
+async def test_the_reference_of_each_example_earns_everything_and_silence_nothing(server, number):
+    example = EXAMPLES[number]
+    assert (await graded(server, solve(example)[0], **example))["reward"] == 1.0
+    assert (await graded(server, "", **example))["reward"] == 0.0
+
+
+@needs_sandbox
+@needs_humaneval
+async def test_every_reference_solution_of_humaneval_earns_everything(tmp_path):
+    rows = list(read_rows(prepare(HUMANEVAL, tmp_path / "rows.jsonl")))
+    assert len(rows) == 164
+    server = make_server(CodeGenServer, num_processes=3)
+    async with rollout(server) as attempt:
+        told = await asyncio.gather(*(attempt.verify(reply(*solve(row)), **row) for row in rows))
+    assert [row["source"] for row, each in zip(rows, told, strict=True) if each.reward != 1.0] == []
+
+
+@needs_sandbox
+@needs_humaneval
+async def test_a_task_of_humaneval_given_back_earns_nothing(tmp_path):
+    rows = list(read_rows(prepare(HUMANEVAL, tmp_path / "rows.jsonl")))[::40]
+    server = make_server(CodeGenServer, num_processes=2)
+    for each in rows:
+        told = await graded(server, each["responses_create_params"]["input"][0]["content"], **each)
+        assert told["reward"] == 0.0, each["source"]
+
+
+@needs_sandbox
+@pytest.mark.parametrize(
+    ("code", "tests", "result"),
+    [
+        (PROGRAM, DOUBLE, [True, True]),
+        ("print(4)", DOUBLE, [True, -2]),
+        ("print(f'{2 * int(input())}.0')", DOUBLE, [True, True]),
+        ("print(2 * int(input()), 'or so')", DOUBLE, [-2, -2]),
+        ("raise ValueError('no')", DOUBLE, [-4, -4]),
+        ("1 +", DOUBLE, [-4, -4]),
+        (f"{PROGRAM}\nexit()", DOUBLE, [True, True]),
+        (f"{PROGRAM}\nimport sys; sys.exit('no')", DOUBLE, [-4, -4]),
+        (f"import threading\ndef main(): {PROGRAM}\nthreading.Thread(target=main).start()", DOUBLE, [True, True]),
+        (f"if __name__ == '__main__':\n    {PROGRAM}", DOUBLE, [True, True]),
+        ("while True: pass", DOUBLE, [-3, -1]),
+        ("def double(n): return 2 * n", DOUBLE_FUNCTION, [True, True]),
+        ("class Solution:\n    def double(self, n: Optional[int]): return 2 * n", DOUBLE_FUNCTION, [True, True]),
+        ("def double(n): return str(2 * n)", DOUBLE_FUNCTION, [-2, -2]),
+        ("def double(n): return {1, 2}", DOUBLE_FUNCTION, [-4, -4]),
+        ("def double(n): print('here'); return 2 * n", DOUBLE_FUNCTION, [True, True]),
+        ("def triple(n): return 2 * n", DOUBLE_FUNCTION, [-4, -4]),
+        ("def double(n): return 2 * n", DOUBLE_CHECK, [True]),
+        ("def double(n): return 5", DOUBLE_CHECK, [-2]),
+        ("def double(n): return n.double", DOUBLE_CHECK, [-4]),
+        ("def double(n): return double", DOUBLE_CHECK, [-4]),
+        ("def double(n):\n    while True: pass", DOUBLE_CHECK, [-3]),
+        ("print('hello')", DOUBLE_CHECK, [-4]),
+    ],
+)
+async def test_each_test_has_its_verdict(server, code, tests, result):
+    told = await graded(server, fenced(code), **row(**tests))
+    assert told["result"] == result
+    assert told["reward"] == float(all(each is True for each in result))
+    assert told["extracted_model_code"] == code
+
+
+CHEATS = {
+    "an object that equals everything": "class Same(int):\n    def __eq__(self, other): return True\n"
+    "def double(n): return Same(7)",
+    "leaving before the check": "import os, sys\ndef double(n): os._exit(0)",
+    "leaving at once": "import sys; sys.exit(0)",
+    "printing a verdict": 'print(\'{"verdict": "passed", "why": ""}\', flush=True)\ndef double(n): return 0',
+    "writing a verdict wherever it can": "import os\nfor fd in range(3, 64):\n    try: os.write(fd, "
+    'b\'{"verdict": "passed", "why": ""}\\n\')\n    except OSError: pass\ndef double(n): return 0',
+    "reaching for the one who asks": "import os\nfor pid in os.listdir('/proc'):\n    if pid.isdecimal():\n"
+    "        for fd in range(64):\n            try: os.write(os.open(f'/proc/{pid}/fd/{fd}', os.O_WRONLY), "
+    'b\'{"verdict": "passed", "why": ""}\')\n            except OSError: pass\ndef double(n): return 0',
+    "reports of its own": 'import os\nreport = b\'{"how": "finished", "output": "4"}\'\n'
+    "for fd in range(64):\n    try: os.write(os.open(f'/proc/1/fd/{fd}', os.O_WRONLY), bytes([0] * 7 + "
+    "[len(report)]) + report)\n    except OSError: pass\ndef double(n): return 0",
+    "killing all that there is": "import os, signal\nos.kill(-1, signal.SIGKILL)\ndef double(n): return 0",
+    "changing the frames above it": "import sys\nframe = sys._getframe()\nwhile frame:\n"
+    "    frame.f_globals['_tagged'] = lambda value: 4\n    frame = frame.f_back\n"
+    "def double(n): return 0\nraise SystemExit",
+    "an assertion that never fails": "import builtins\nbuiltins.AssertionError = type('Fine', (Exception,), {})\n"
+    "def double(n): return 5",
+}
+
+
+@needs_sandbox
+@pytest.mark.parametrize("tests", [DOUBLE_CHECK, DOUBLE_FUNCTION, DOUBLE], ids=["check", "function", "stdin"])
+@pytest.mark.parametrize("cheat", CHEATS)
+async def test_a_program_cannot_grade_itself(server, cheat, tests):
+    assert (await graded(server, fenced(CHEATS[cheat]), **row(**tests)))["reward"] == 0.0
+
+
+HARM = {
+    "a fork bomb": "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass",
+    "a bomb of threads": "import threading, time\nwhile True: threading.Thread(target=time.sleep, args=(60,)).start()",
+    "an endless loop": "while True: pass",
+    "100 MB of output": "import sys\nsys.stdout.write('x' * 100_000_000)",
+    "100 MB of complaints": "import sys\nsys.stderr.write('x' * 100_000_000)",
+    "a memory hog": "hog = []\nwhile True: hog.append(bytearray(10_000_000))",
+    "a hog of many processes": "import os, time\nfor _ in range(5): os.fork()\n"
+    "hog = bytearray(500_000_000)\ntime.sleep(60)",
+    "a full disk": "with open('/tmp/x', 'wb') as f:\n    while True: f.write(b'x' * 1_000_000)",
+    "a child that stays": "import os, time\nif os.fork() == 0:\n    os.setsid()\n    time.sleep(60)\ntime.sleep(60)",
+    "deaf to signals": "import signal\nfor n in range(1, 32):\n    try: signal.signal(n, signal.SIG_IGN)\n"
+    "    except OSError: pass\nwhile True: pass",
+    "a crash": "import ctypes; ctypes.string_at(0)",
+    "deep recursion": "import sys\nsys.setrecursionlimit(10**9)\nf = lambda: f()\nf()",
+    "a text with a null and a surrogate": "\x00print(4)\ud800".encode("utf-8", "replace").decode(),
+}
+
+
+@needs_sandbox
+@pytest.mark.parametrize("harm", HARM)
+async def test_harm_is_graded_0_in_time_while_others_go_on(server, harm):
+    async with rollout(server) as attempt:
+        began = time.monotonic()
+        bad, *good = await asyncio.gather(
+            attempt.verify(reply(fenced(HARM[harm])), **row(**DOUBLE)),
+            *(attempt.verify(reply(fenced(PROGRAM)), **row(**DOUBLE)) for _ in range(4)),
+        )
+        assert time.monotonic() - began < 12
+    assert bad.reward == 0.0
+    assert [each.reward for each in good] == [1.0] * 4
+
+
+OUTSIDE = {
+    "this file": f"print(open({str(Path(__file__))!r}).read())",
+    "the users": "print(open('/etc/passwd').read())",
+    "the home": f"import os; print(os.listdir({str(Path.home() / 'x')!r}))",
+    "the environment": "import os; print(os.environ['VIRTUAL_ENV'])",
+    "a server here": "import socket; socket.create_connection(('127.0.0.1', PORT), 1)",
+    "a server elsewhere": "import socket; socket.create_connection(('192.0.2.1', 80), 1)",
+    "a name": "import socket; socket.getaddrinfo('localhost.example', 80)",
+    "the system": "open('/usr/bin/ours', 'w')",
+    "the root": "open('/ours', 'w')",
+    "devices": "open('/dev/ours', 'w')",
+    "another user": "import os; os.setuid(0)",
+    "a process of ours": "import os; os.kill(PID, 9)",
+}
+
+
+@needs_sandbox
+@pytest.mark.parametrize("what", OUTSIDE)
+async def test_nothing_outside_can_be_reached(server, what):
+    listener = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
+    async with listener:
+        port = listener.sockets[0].getsockname()[1]
+        attempt = OUTSIDE[what].replace("PORT", str(port)).replace("PID", "1")
+        body = "\n    ".join(attempt.split("\n"))
+        code = f"try:\n    {body}\nexcept (OSError, KeyError):\n    print('refused')"
+        told = await graded(server, fenced(code), **row(inputs=[""], outputs=["refused"]))
+    assert told["result"] == [True]
+
+
+@needs_sandbox
+async def test_metadata_tell_of_the_first_failure_and_with_debug_of_its_data(server):
+    told = await graded(server, fenced("print(4)"), **row(**DOUBLE))
+    assert told["metadata"]["failed_test"] == 1
+    assert told["metadata"]["error_code"] == -2
+    assert "expected" not in told["metadata"]
+    curious = make_server(CodeGenServer, debug=True)
+    told = await graded(curious, fenced("print(4)"), **row(**DOUBLE))
+    assert (told["metadata"]["inputs"], told["metadata"]["output"], told["metadata"]["expected"]) == (
+        "21\n",
+        "4\n",
+        "42\n",
+    )
+
+
+@pytest.mark.parametrize("answer", ["", "no code", "```python\nprint(4)", "```\n\n```", "`print(4)`"])
+async def test_an_answer_without_a_whole_block_earns_nothing(server, answer):
+    told = await graded(server, answer, **row(**DOUBLE))
+    assert (told["reward"], told["extracted_model_code"], told["result"]) == (0.0, None, [])
+
+
+@pytest.mark.parametrize(
+    "tests", [{}, {"inputs": ["1"], "outputs": []}, {"check": "assert True"}], ids=["none", "uneven", "no name"]
+)
+async def test_a_row_that_cannot_grade_fails_the_rollout(server, tests):
+    with pytest.raises(EnvironmentFailed, match="unit_tests"):
+        await graded(server, fenced(PROGRAM), **row(**tests))
+
+
+async def test_without_a_sandbox_nothing_is_run_and_the_failure_says_what_to_install(server, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(EnvironmentFailed, match=r"apt-get install bubblewrap.*allow_unconfined: true"):
+        await graded(server, fenced(PROGRAM), **row(**DOUBLE))
+
+
+@pytest.mark.parametrize(
+    ("code", "result"),
+    [
+        (PROGRAM, [True, True]),
+        ("while True: pass", [-3, -1]),
+        ("hog = []\nwhile True: hog.append(bytearray(10_000_000))", [-4, -4]),
+        ("while True: print('x' * 1000)", [-2, -2]),
+    ],
+)
+async def test_without_a_sandbox_and_if_told_to_limits_still_hold(monkeypatch, tmp_path, code, result):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    server = make_server(CodeGenServer, unit_test_timeout_secs=1, memory_limit_mb=128, allow_unconfined=True)
+    told = await graded(server, fenced(code), **row(**DOUBLE))
+    assert told["result"] == result
+    assert told["metadata"]["confinement"] == "resource limits only"
+
+
+@pytest.mark.parametrize(
+    ("content", "where"),
+    [(b'{"task_id": "a"}\n', ":1: prompt"), (b"\n[1]\n", ":2:"), (b"{\n", ":1: not valid JSON")],
+)
+def test_prepare_says_which_line_is_no_problem(tmp_path, capsys, content, where):
+    given = tmp_path / "given.jsonl"
+    given.write_bytes(content)
+    assert main(["--input", str(given), "--output", str(tmp_path / "rows.jsonl")]) == 1
+    assert f"{given}{where}" in capsys.readouterr().err
+    assert not (tmp_path / "rows.jsonl").exists()
+
+
+def test_prepare_says_which_file_is_not_there(tmp_path, capsys):
+    assert main(["--input", str(tmp_path / "none.jsonl.gz"), "--output", str(tmp_path / "rows.jsonl")]) == 1
+    assert "none.jsonl.gz" in capsys.readouterr().err
