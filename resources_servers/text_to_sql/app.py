@@ -1,0 +1,194 @@
+"""Answer a question with a query; what counts is what the query finds."""
+
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pydantic import ConfigDict, Field
+
+from nemo_gym import (
+    BaseResourcesServerConfig,
+    BaseSeedSessionRequest,
+    BaseVerifyRequest,
+    BaseVerifyResponse,
+    EnvironmentFailed,
+    ModelServerRef,
+    NeMoGymResponseCreateParamsNonStreaming,
+    ReverifyMode,
+    SessionState,
+    SimpleResourcesServer,
+    Tool,
+    ToolError,
+    tool,
+)
+from nemo_gym.grading import (
+    DatabaseFailed,
+    Judge,
+    JudgeConfig,
+    QueryFailed,
+    QueryResult,
+    SqlLimits,
+    SqlRunner,
+    Verdict,
+    as_table,
+    is_ordered,
+    last_sql,
+)
+
+
+class TextToSqlConfig(BaseResourcesServerConfig):
+    """How queries run, and who judges where running them does not decide."""
+
+    REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.STATELESS
+
+    num_processes: int = Field(2, ge=1)
+    """How many queries run at the same time."""
+    query_timeout_secs: float = Field(5, gt=0)
+    offers_run_query: bool = False
+    """Whether the model has a tool that runs queries."""
+    judge_model_server: ModelServerRef | None = None
+    """Asked where the reference cannot be run by SQLite, or finds nothing. Without one such a row fails, or is graded
+    by what was found."""
+    judge_responses_create_params: NeMoGymResponseCreateParamsNonStreaming = NeMoGymResponseCreateParamsNonStreaming(
+        input=[]
+    )
+    judge_endpoint_max_concurrency: int | None = Field(64, ge=1)
+    judge_system_message: str | None = None
+    judge_prompt_template_fpath: Path = Path(__file__).parent / "prompts" / "judge.md"
+    judge_equal_label: str = "[[A=B]]"
+    judge_not_equal_label: str = "[[A!=B]]"
+    check_twice_swap: bool = False
+    reward_if_swap_fails: float = 0.0
+
+
+class SeedRequest(BaseSeedSessionRequest):
+    """The row's part that the tool needs."""
+
+    sql_context: str = ""
+
+
+class QueriedDatabase(SessionState):
+    """The script that makes this rollout's database."""
+
+    script: str = ""
+
+
+class TextToSqlVerifyRequest(BaseVerifyRequest):
+    """The row, and what the agent answered."""
+
+    model_config = ConfigDict(extra="allow")
+
+    sql: str
+    """The reference."""
+    sql_context: str = ""
+    """Statements that make the tables, and their rows."""
+    sql_prompt: str = ""
+    sql_dialect: str = "sqlite"
+
+
+class TextToSqlServer(SimpleResourcesServer):
+    """Runs the answer and the reference on a database of the row's own, and compares what they find."""
+
+    config: TextToSqlConfig
+
+    @cached_property
+    def runner(self) -> SqlRunner:
+        """Where queries run."""
+        return SqlRunner(self.config.num_processes, SqlLimits(deadline_s=self.config.query_timeout_secs))
+
+    @cached_property
+    def judge(self) -> Judge | None:
+        """Who decides where results do not."""
+        if self.config.judge_model_server is None:
+            return None
+        settings = JudgeConfig(
+            model_server=self.config.judge_model_server,
+            prompt=self.config.judge_prompt_template_fpath,
+            system_message=self.config.judge_system_message,
+            labels=[self.config.judge_equal_label, self.config.judge_not_equal_label],
+            max_concurrency=self.config.judge_endpoint_max_concurrency,
+            responses_create_params=self.config.judge_responses_create_params,
+            swap=("expected_answer", "generated_answer") if self.config.check_twice_swap else None,
+        )
+        return Judge(settings, self.server_client)
+
+    async def aclose(self) -> None:
+        self.runner.close()
+
+    def tools(self) -> list[Tool]:
+        """None, unless the configuration offers `run_query`."""
+        return super().tools() if self.config.offers_run_query else []
+
+    async def seed_session(self, body: SeedRequest, database: QueriedDatabase) -> None:
+        """Remember how this rollout's database is made."""
+        database.script = body.sql_context
+
+    @tool
+    async def run_query(self, query: str, database: QueriedDatabase) -> str:
+        """Run one SELECT on the database and read what it finds: a line for the columns, then one for each row."""
+        try:
+            return as_table(await self.runner.query(database.script, query))
+        except DatabaseFailed as error:
+            raise EnvironmentFailed(f"{self.config.name}: sql_context: {error}") from error
+        except QueryFailed as error:
+            raise ToolError(f"The query failed: {error}") from error
+
+    async def verify(self, body: TextToSqlVerifyRequest) -> BaseVerifyResponse:
+        """Reward a query that finds what the reference does."""
+        sql = last_sql(body.response.last_text)
+        if sql is None:
+            return _graded(body, 0.0, None, "no_sql")
+        try:
+            expected = await self.runner.query(body.sql_context, body.sql)
+        except QueryFailed as error:
+            if self.judge is None:
+                raise EnvironmentFailed(
+                    f"{self.config.name}: the reference cannot be run by SQLite ({error}). Mend the row, or name a "
+                    "judge_model_server."
+                ) from error
+            return await self._judged(body, sql, self.judge)
+        try:
+            in_order = is_ordered(body.sql)
+            is_same = await self.runner.finds_the_same(body.sql_context, sql, expected, in_order=in_order)
+        except QueryFailed as error:
+            return _graded(body, 0.0, sql, f"query_failed: {error}")
+        if is_same and self.judge is not None and _says_little(expected):
+            return await self._judged(body, sql, self.judge)
+        return _graded(body, float(is_same), sql, None if is_same else "different_results")
+
+    async def _judged(self, body: TextToSqlVerifyRequest, sql: str, judge: Judge) -> BaseVerifyResponse:
+        verdict = await judge.ask(
+            question=body.sql_prompt,
+            sql_context=body.sql_context,
+            sql_dialect=body.sql_dialect,
+            expected_answer=body.sql,
+            generated_answer=sql,
+        )
+        is_equal = verdict.label == self.config.judge_equal_label
+        swap_failed = verdict.was_swapped and not is_equal
+        reward = float(is_equal) if not swap_failed else self.config.reward_if_swap_fails
+        return _graded(body, reward, sql, None if is_equal else f"judge: {verdict.outcome}", verdict)
+
+
+def _says_little(expected: QueryResult) -> bool:
+    return not expected.rows
+
+
+def _graded(
+    body: TextToSqlVerifyRequest,
+    reward: float,
+    sql: str | None,
+    failure_reason: str | None,
+    verdict: Verdict | None = None,
+) -> BaseVerifyResponse:
+    told: dict[str, Any] = {
+        "extracted_sql": sql,
+        "judge_passed": None if verdict is None else failure_reason is None,
+        "failure_reason": failure_reason,
+        "judge_evaluations": [call.record() for call in verdict.calls] if verdict else [],
+    }
+    return BaseVerifyResponse.grade(body, reward=reward, **told)
+
+
+if __name__ == "__main__":
+    TextToSqlServer.run_webserver()
