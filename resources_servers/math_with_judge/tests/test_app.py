@@ -1,0 +1,138 @@
+"""Rows in, graded rows out: by comparison, and by a judge."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from nemo_gym import DataError, JudgeFailed
+from nemo_gym.jsonl import read_rows
+from nemo_gym.testing import FakeModel, make_server, reply, rollout
+from resources_servers.math_with_judge.app import EQUAL, NOT_EQUAL, MathWithJudgeServer
+from resources_servers.math_with_judge.oracle import solve
+from resources_servers.math_with_judge.prepare import prepare
+
+pytest.importorskip("math_verify", reason="the extra 'math' is not installed")
+
+FOLDER = Path(__file__).resolve().parents[1]
+GSM8K = FOLDER.parents[2] / "shared" / "data" / "gsm8k" / "test_first200.jsonl"
+EXAMPLES = list(read_rows(FOLDER / "data" / "example.jsonl"))
+ROW = {"question": "How many legs have two spiders?", "expected_answer": "16"}
+WITHOUT_JUDGE = {"should_use_judge": False, "judge_model_server": None}
+
+
+async def grade(text, *verdicts, row=ROW, **settings):
+    """The graded row, and what the judge was asked."""
+    model = FakeModel(verdicts or ["the judge was asked in vain"])
+    server = make_server(MathWithJudgeServer, model=model, **settings)
+    async with rollout(server, **row) as attempt:
+        graded = await attempt.verify(reply(text))
+    return graded, [request["input"][-1]["content"] for request in model.requests]
+
+
+@pytest.mark.parametrize("row", EXAMPLES, ids=lambda row: row["uuid"])
+async def test_an_example_rewards_its_oracle_and_nothing_for_nothing(row):
+    graded, asked = await grade(*solve(row), row=row)
+    assert (graded.reward, graded.library_reward, graded.judge_evaluations, asked) == (1.0, 1.0, None, [])
+    assert graded.extracted_answer == row["expected_answer"]
+    nothing, asked = await grade("", EQUAL, row=row)
+    assert (nothing.reward, nothing.extracted_answer, asked) == (0.0, None, [])
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "reward", "labels"),
+    [
+        ([f"The same.\n{EQUAL}", EQUAL], 1.0, [EQUAL, EQUAL]),
+        ([EQUAL, NOT_EQUAL], 0.0, [EQUAL, NOT_EQUAL]),
+        ([EQUAL, "I cannot tell."], 0.0, [EQUAL, None]),
+        ([NOT_EQUAL, EQUAL], 0.0, [NOT_EQUAL]),
+        (["I cannot tell.", EQUAL], 0.0, [None]),
+        (["", EQUAL], 0.0, [None]),
+    ],
+)
+async def test_where_comparison_says_no_the_judge_must_say_equal_both_ways(verdicts, reward, labels):
+    graded, asked = await grade(r"\boxed{16.5}", *verdicts)
+    assert (graded.reward, graded.library_reward) == (reward, 0.0)
+    assert [evaluation["verdict_label"] for evaluation in graded.judge_evaluations] == labels
+    assert [evaluation["response"]["output"][0]["content"][0]["text"] for evaluation in graded.judge_evaluations] == (
+        verdicts[: len(labels)]
+    )
+    assert len(asked) == len(labels)
+    assert "Answer A:\n16\n" in asked[0]
+    assert "Answer B:\n" in asked[0]
+    assert "16.5" in asked[0].partition("Answer B:")[2]
+    assert all("Answer B:\n16\n" in swapped for swapped in asked[1:])
+
+
+async def test_without_an_extracted_answer_the_judge_reads_the_message():
+    _, asked = await grade("Sixteen, I should think.", NOT_EQUAL)
+    assert "Answer B:\nSixteen, I should think." in asked[0]
+
+
+async def test_without_a_judge_the_comparison_is_all():
+    graded, asked = await grade(r"\boxed{15}", EQUAL, **WITHOUT_JUDGE)
+    assert (graded.reward, graded.extracted_answer, graded.judge_evaluations, asked) == (0.0, "15", None, [])
+
+
+def test_a_judge_that_is_wanted_must_be_named():
+    with pytest.raises(DataError, match="judge_model_server must name a model server"):
+        make_server(MathWithJudgeServer, judge_model_server=None)
+
+
+async def test_a_judge_that_cannot_be_asked_fails_the_rollout():
+    async with rollout(make_server(MathWithJudgeServer), **ROW) as attempt:
+        with pytest.raises(JudgeFailed, match="policy_model"):
+            await attempt.verify(reply(r"\boxed{15}"))
+
+
+async def test_the_row_comes_back_with_its_own_fields():
+    graded, _ = await grade(r"\boxed{16}", row={**ROW, "uuid": "a", "own": {"kept": [1, None]}})
+    assert (graded.uuid, graded.own, graded.question) == ("a", {"kept": [1, None]}, ROW["question"])
+
+
+HOSTILE = [
+    r"\boxed{10^{10^{9}}+1}",
+    r"\boxed{9999999!}",
+    r"\boxed{" + r"\frac{1}{" * 300 + "1" + "}" * 301,
+    r"\boxed{" + "(" * 5000,
+    r"\boxed{" * 2000 + "}" * 2000,
+    "$" * 10_001,
+    "1" * 300_000,
+    "1,2" * 20_000,
+    "\\" * 10_000,
+    "\x00\ud800".encode("utf-8", "replace").decode(),
+]
+
+
+async def test_hostile_answers_earn_nothing_and_the_other_rollouts_go_on():
+    server = make_server(MathWithJudgeServer, **WITHOUT_JUDGE, library_verifier_timeout_seconds=1)
+    async with rollout(server, **ROW) as hostile, rollout(server, **ROW) as plain:
+        under_way = [asyncio.create_task(hostile.verify(reply(text))) for text in HOSTILE]
+        for _ in range(20):
+            assert (await plain.verify(reply(r"\boxed{16}"))).reward == 1.0
+        assert not under_way[0].done()
+        assert [(await task).reward for task in under_way] == [0.0] * len(HOSTILE)
+
+
+@pytest.mark.skipif(not GSM8K.exists(), reason="GSM8K's rows are not beside this repository")
+async def test_every_gsm8k_row_rewards_its_oracle_and_no_other_answer(tmp_path):
+    rows = list(read_rows(prepare(GSM8K, tmp_path / "gsm8k.jsonl")))
+    assert len(rows) == 200
+    server = make_server(MathWithJudgeServer, **WITHOUT_JUDGE)
+    for row, source in zip(rows, read_rows(GSM8K), strict=True):
+        async with rollout(server, **row) as attempt:
+            for text in (*solve(row), source["answer"]):
+                assert (await attempt.verify(reply(text))).reward == 1.0, row
+            for text in ("", rf"\boxed{{{row['expected_answer']}1}}", f"#### -{row['expected_answer']}"):
+                assert (await attempt.verify(reply(text))).reward == 0.0, row
+    assert server.equality._workers.pids() == []
+
+
+async def test_metrics_tell_the_reward_the_comparison_and_the_majority():
+    server = make_server(MathWithJudgeServer)
+    graded = [{"reward": 1.0, "library_reward": 0.0, "extracted_answer": "16"}] * 2
+    metrics = server.compute_metrics([graded])
+    assert metrics["pass@1[avg-of-2]/accuracy"] == 100.0
+    assert metrics["pass@1[avg-of-2]/library_accuracy"] == 0.0
+    assert metrics["majority@2/accuracy"] == 100.0
+    assert "pass@2/accuracy" in server.get_key_metrics(metrics)
