@@ -1,0 +1,156 @@
+"""Grade a free answer by asking a judge whether it says the same as the expected one."""
+
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+from pydantic import Field, PrivateAttr
+
+from nemo_gym import (
+    BaseResourcesServerConfig,
+    BaseVerifyResponse,
+    EnvironmentFailed,
+    ModelServerRef,
+    NeMoGymResponseCreateParamsNonStreaming,
+    ReverifyMode,
+    SimpleResourcesServer,
+    compute_pass_majority_metrics,
+    highest_k_metrics,
+)
+from nemo_gym.grading import Judge, JudgeConfig, PatternFailed, PatternSearch, PromptFile, Verdict, strip_reasoning
+from resources_servers.equivalence_llm_judge.extraction import EquivalenceVerifyRequest, last_user_text, patterns_for
+
+ANSWER_KEY = "extracted_answer"
+
+
+class EquivalenceConfig(BaseResourcesServerConfig):
+    REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.STATELESS
+
+    judge_model_server: ModelServerRef
+    judge_responses_create_params: NeMoGymResponseCreateParamsNonStreaming = NeMoGymResponseCreateParamsNonStreaming(
+        input=[]
+    )
+    judge_endpoint_max_concurrency: int | None = 64
+    judge_system_message: str | None = None
+    judge_prompt_template_fpath: PromptFile = Path("prompts/judge.md")
+    judge_equal_label: str = "[[A=B]]"
+    judge_not_equal_label: str = "[[A!=B]]"
+    question_extract_regex: str | None = None
+    """Finds the question in the last message of the user, for rows that do not bring it."""
+    response_extract_regex: str | None = None
+    """Finds the answer in the last message of the model, for rows without a pattern of their own."""
+    check_twice_swap: bool = False
+    reward_if_swap_fails: float = 0.0
+    use_per_record_regex: bool = True
+    extraction_length_threshold: int | None = Field(default=120, ge=0)
+    """Nothing is extracted for expected answers longer than this, in characters: the whole message is judged."""
+    check_full_generation_on_fail: bool = True
+    reward_if_full_generation_succeeds: float = 0.5
+
+
+class Grade(NamedTuple):
+    """A reward, and the verdicts it came from."""
+
+    reward: float
+    verdicts: list[Verdict]
+
+
+class EquivalenceServer(SimpleResourcesServer):
+    """Extracts the answer, and has it judged."""
+
+    config: EquivalenceConfig
+
+    _pattern_search: PatternSearch = PrivateAttr(default_factory=PatternSearch)
+
+    @cached_property
+    def judge(self) -> Judge:
+        """Says whether two answers are equal."""
+        config = self.config
+        settings = JudgeConfig(
+            model_server=config.judge_model_server,
+            prompt=config.judge_prompt_template_fpath,
+            system_message=config.judge_system_message,
+            labels=[config.judge_equal_label, config.judge_not_equal_label],
+            max_concurrency=config.judge_endpoint_max_concurrency,
+            responses_create_params=config.judge_responses_create_params,
+            swap=("expected_answer", "generated_answer") if config.check_twice_swap else None,
+        )
+        return Judge(settings, self.server_client)
+
+    async def startup(self) -> None:
+        """A prompt that cannot be used is told at once."""
+        await super().startup()
+        _ = self.judge
+
+    async def aclose(self) -> None:
+        await super().aclose()
+        self._pattern_search.close()
+
+    async def verify(self, body: EquivalenceVerifyRequest) -> BaseVerifyResponse:
+        whole = strip_reasoning(body.response.last_text)
+        extracted = await self._extracted(body, whole)
+        question = body.question if body.question is not None else await self._question(body)
+        grade = await self._grade(question, body.expected_answer, extracted, whole)
+        evaluations = [call.record() for verdict in grade.verdicts for call in verdict.calls]
+        return BaseVerifyResponse.grade(
+            body, reward=grade.reward, extracted_answer=extracted or None, judge_evaluations=evaluations
+        )
+
+    async def _grade(self, question: str, expected: str, extracted: str, whole: str) -> Grade:
+        config = self.config
+        verdicts: list[Verdict] = []
+        if extracted:
+            verdict = await self.judge.ask(question=question, expected_answer=expected, generated_answer=extracted)
+            verdicts.append(verdict)
+            if verdict.label == config.judge_equal_label:
+                return Grade(1.0, verdicts)
+            if verdict.was_swapped:
+                return Grade(config.reward_if_swap_fails, verdicts)
+        if extracted == whole or not config.check_full_generation_on_fail:
+            return Grade(0.0, verdicts)
+        verdict = await self.judge.ask(question=question, expected_answer=expected, generated_answer=whole)
+        succeeds = verdict.label == config.judge_equal_label
+        return Grade(config.reward_if_full_generation_succeeds if succeeds else 0.0, [*verdicts, verdict])
+
+    async def _extracted(self, body: EquivalenceVerifyRequest, whole: str) -> str:
+        """What the first pattern that finds anything captures; empty where none does, all where there is none."""
+        config = self.config
+        patterns = patterns_for(
+            body,
+            otherwise=config.response_extract_regex,
+            use_own=config.use_per_record_regex,
+            longest=config.extraction_length_threshold,
+        )
+        for pattern in patterns.texts:
+            found = await self._found(pattern, whole, patterns.key)
+            if found and found.strip():
+                return found.strip()
+        return "" if patterns.texts else whole
+
+    async def _question(self, body: EquivalenceVerifyRequest) -> str:
+        asked, pattern = last_user_text(body), self.config.question_extract_regex
+        found = await self._found(pattern, asked, "question_extract_regex") if pattern else None
+        return found or asked
+
+    async def _found(self, pattern: str, text: str, key: str) -> str | None:
+        try:
+            return await self._pattern_search.find_last_match(pattern, text)
+        except PatternFailed as error:
+            raise EnvironmentFailed(
+                f"{self.config.name}: {key}: {error}. Mend it.", server=self.config.name
+            ) from error
+
+    def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
+        return compute_pass_majority_metrics(tasks, answer_key=ANSWER_KEY).metrics
+
+    def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
+        tokens = ("mean/input_tokens", "mean/output_tokens")
+        return {
+            **{key: agent_metrics[key] for key in tokens if key in agent_metrics},
+            **highest_k_metrics(agent_metrics, "pass@1[avg-of-{k}]"),
+            **highest_k_metrics(agent_metrics, "pass@{k}", exclude_names=["no_answer"]),
+        }
+
+
+if __name__ == "__main__":
+    EquivalenceServer.run_webserver()

@@ -1,0 +1,177 @@
+"""Rows in, graded rows out, with a judge whose replies are given."""
+
+from pathlib import Path
+
+import pytest
+
+from nemo_gym import EnvironmentFailed, JudgeFailed
+from nemo_gym.grading import PatternSearch
+from nemo_gym.jsonl import read_rows
+from nemo_gym.testing import FakeModel, make_server, reply, rollout
+from resources_servers.equivalence_llm_judge.app import EquivalenceServer
+from resources_servers.equivalence_llm_judge.oracle import solve
+
+FOLDER = Path(__file__).resolve().parents[1]
+EXAMPLES = list(read_rows(FOLDER / "data" / "example.jsonl"))
+EQUAL, DIFFERENT = "[[A=B]]", "[[A!=B]]"
+PLAIN = {"question": "Capital of France?", "expected_answer": "Paris"}
+TAGGED = {**PLAIN, "template_metadata": {"output_regex": "<answer>(.*?)</answer>"}}
+ANSWER = "I think <answer>Lutetia</answer>."
+
+
+async def grade(text, *verdicts, row=PLAIN, **settings):
+    """The graded row, and what the judge was asked."""
+    model = FakeModel(verdicts or ["the judge was asked in vain"])
+    server = make_server(EquivalenceServer, model=model, **settings)
+    async with rollout(server, **row) as attempt:
+        graded = await attempt.verify(reply(text))
+    return graded, [request["input"][-1]["content"] for request in model.requests]
+
+
+def judged_answer(prompt):
+    return prompt.partition("Answer B:\n")[2].partition("\n\nSay in")[0]
+
+
+@pytest.mark.parametrize("row", EXAMPLES, ids=lambda row: row["uuid"])
+async def test_an_example_shows_its_oracle_to_the_judge_and_nothing_for_nothing(row):
+    graded, asked = await grade(*solve(row), EQUAL, row=row)
+    assert graded.reward == 1.0
+    assert row["question"] in asked[0]
+    assert row["expected_answer"] in judged_answer(asked[0])
+    nothing, asked = await grade("", EQUAL, row=row)
+    assert (nothing.reward, nothing.extracted_answer, nothing.judge_evaluations, asked) == (0.0, None, [], [])
+
+
+def test_the_examples_cover_lists_single_patterns_none_and_long_answers():
+    regexes = [row.get("template_metadata", {}).get("output_regex") for row in EXAMPLES]
+    assert {type(regex) for regex in regexes} == {str, list, type(None)}
+    assert any(len(row["expected_answer"]) > 120 for row in EXAMPLES)
+
+
+@pytest.mark.parametrize(
+    ("row", "verdicts", "settings", "reward", "judged"),
+    [
+        (PLAIN, [EQUAL], {}, 1.0, [ANSWER]),
+        (PLAIN, [DIFFERENT], {}, 0.0, [ANSWER]),
+        (PLAIN, ["I cannot tell."], {}, 0.0, [ANSWER]),
+        (TAGGED, [EQUAL], {}, 1.0, ["Lutetia"]),
+        (TAGGED, [DIFFERENT, EQUAL], {}, 0.5, ["Lutetia", ANSWER]),
+        (TAGGED, [DIFFERENT, DIFFERENT], {}, 0.0, ["Lutetia", ANSWER]),
+        (TAGGED, ["I cannot tell.", EQUAL], {}, 0.5, ["Lutetia", ANSWER]),
+        (TAGGED, [DIFFERENT, EQUAL], {"reward_if_full_generation_succeeds": 0.25}, 0.25, ["Lutetia", ANSWER]),
+        (TAGGED, [DIFFERENT, EQUAL], {"check_full_generation_on_fail": False}, 0.0, ["Lutetia"]),
+        (TAGGED, [EQUAL], {"use_per_record_regex": False}, 1.0, [ANSWER]),
+        (TAGGED, [EQUAL], {"extraction_length_threshold": 4}, 1.0, [ANSWER]),
+        (TAGGED, [EQUAL], {"extraction_length_threshold": 5}, 1.0, ["Lutetia"]),
+        ({**TAGGED, "expected_answer": "P" * 121}, [EQUAL], {}, 1.0, [ANSWER]),
+        ({**TAGGED, "expected_answer": "P" * 121}, [EQUAL], {"extraction_length_threshold": None}, 1.0, ["Lutetia"]),
+        (PLAIN, [EQUAL], {"response_extract_regex": r"think (.*)\."}, 1.0, ["<answer>Lutetia</answer>"]),
+        (TAGGED, [EQUAL], {"response_extract_regex": r"think (.*)\."}, 1.0, ["Lutetia"]),
+        (PLAIN, [EQUAL], {"response_extract_regex": "no such (thing)"}, 0.5, [ANSWER]),
+        (PLAIN, [], {"response_extract_regex": "no such (thing)", "check_full_generation_on_fail": False}, 0.0, []),
+        ({**PLAIN, "template_metadata": {"output_regex": ["no (.)", "(L.*?)<"]}}, [EQUAL], {}, 1.0, ["Lutetia"]),
+        ({**PLAIN, "template_metadata": {"output_regex": []}}, [EQUAL], {}, 1.0, [ANSWER]),
+    ],
+)
+async def test_what_is_judged_and_what_it_earns(row, verdicts, settings, reward, judged):
+    graded, asked = await grade(ANSWER, *verdicts, row=row, **settings)
+    assert graded.reward == reward
+    assert [judged_answer(prompt) for prompt in asked] == judged
+    labels = [verdict if verdict in (EQUAL, DIFFERENT) else None for verdict in verdicts]
+    assert [evaluation["verdict_label"] for evaluation in graded.judge_evaluations] == labels[: len(judged)]
+
+
+@pytest.mark.parametrize(
+    ("row", "verdicts", "reward", "calls"),
+    [
+        (PLAIN, [EQUAL, EQUAL], 1.0, 2),
+        (PLAIN, [EQUAL, DIFFERENT], 0.1, 2),
+        (TAGGED, [EQUAL, "I cannot tell."], 0.1, 2),
+        (PLAIN, [DIFFERENT], 0.0, 1),
+        (TAGGED, [DIFFERENT, EQUAL, EQUAL], 0.5, 3),
+        (TAGGED, [DIFFERENT, EQUAL, DIFFERENT], 0.0, 3),
+    ],
+)
+async def test_with_the_swap_check_both_orders_must_agree(row, verdicts, reward, calls):
+    graded, asked = await grade(ANSWER, *verdicts, row=row, check_twice_swap=True, reward_if_swap_fails=0.1)
+    assert graded.reward == reward
+    assert len(asked) == len(graded.judge_evaluations) == calls
+    if calls == 2:
+        assert judged_answer(asked[1]) == "Paris"
+        assert judged_answer(asked[0]) in asked[1].partition("Answer A:\n")[2]
+
+
+@pytest.mark.parametrize(
+    ("fields", "pattern", "question"),
+    [
+        ({"question": "The row's own"}, "asked: (.*)", "The row's own"),
+        ({}, "asked: (.*)", "what?"),
+        ({}, "no such (thing)", "First read. asked: what?"),
+        ({}, None, "First read. asked: what?"),
+    ],
+)
+async def test_the_question_is_the_rows_or_stands_in_the_users_last_message(fields, pattern, question):
+    messages = [{"role": "user", "content": "Hello"}, {"role": "user", "content": "First read. asked: what?"}]
+    row = {"expected_answer": "Paris", "responses_create_params": {"input": messages}, **fields}
+    _, asked = await grade(ANSWER, EQUAL, row=row, question_extract_regex=pattern)
+    assert f"Question:\n{question}\n" in asked[0]
+
+
+async def test_a_prompt_labels_and_a_system_message_of_ones_own(tmp_path):
+    path = tmp_path / "judge.txt"
+    path.write_text("{question}|{expected_answer}|{generated_answer}|{{}}")
+    model = FakeModel(["They are ALIKE."])
+    server = make_server(
+        EquivalenceServer,
+        model=model,
+        judge_prompt_template_fpath=str(path),
+        judge_equal_label="alike",
+        judge_not_equal_label="different",
+        judge_system_message="Be fair.",
+        judge_responses_create_params={"input": [], "max_output_tokens": 9},
+    )
+    async with rollout(server, **PLAIN) as attempt:
+        assert (await attempt.verify(reply("{Lutetia}"))).reward == 1.0
+    (asked,) = model.requests
+    assert asked["max_output_tokens"] == 9
+    assert [message["content"] for message in asked["input"]] == [
+        "Be fair.", "Capital of France?|Paris|{Lutetia}|{}",
+    ]  # fmt: skip
+
+
+async def test_thinking_is_not_judged():
+    _, asked = await grade("<think>London?</think>Paris", EQUAL)
+    assert judged_answer(asked[0]) == "Paris"
+
+
+async def test_a_judge_that_cannot_be_asked_fails_the_rollout():
+    async with rollout(make_server(EquivalenceServer), **PLAIN) as attempt:
+        with pytest.raises(JudgeFailed, match="policy_model"):
+            await attempt.verify(reply("Paris"))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "told"), [("(A", "is not a regular expression"), ("(a+)+$", "did not finish within 1 s")]
+)
+async def test_a_pattern_that_is_none_or_has_no_end_fails_the_rollout_and_blames_the_row(pattern, told):
+    server = make_server(EquivalenceServer, model=FakeModel([EQUAL]))
+    server._pattern_search = PatternSearch(time_limit_s=1.0)
+    async with rollout(server, **PLAIN, template_metadata={"output_regex": pattern}) as attempt:
+        with pytest.raises(EnvironmentFailed, match=f"template_metadata.output_regex: .* {told}"):
+            await attempt.verify(reply("a" * 60 + "!"))
+
+
+async def test_the_row_comes_back_with_its_own_fields():
+    row = {**TAGGED, "options": ["a"], "metadata": {"x": 1}, "uuid": "u", "own": [None]}
+    graded, _ = await grade(ANSWER, EQUAL, row=row)
+    assert graded.extracted_answer == "Lutetia"
+    assert {name: getattr(graded, name) for name in ("options", "metadata", "uuid", "own")} == {
+        "options": ["a"], "metadata": {"x": 1}, "uuid": "u", "own": [None],
+    }  # fmt: skip
+
+
+def test_metrics_are_told_with_the_key_ones():
+    server = make_server(EquivalenceServer)
+    metrics = server.compute_metrics([[{"reward": 0.5, "extracted_answer": "x"}, {"reward": 1.0}]])
+    assert metrics["pass@1[avg-of-2]/accuracy"] == 75.0
+    assert server.get_key_metrics(metrics)["pass@2/accuracy"] == 100.0

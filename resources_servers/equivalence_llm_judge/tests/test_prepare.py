@@ -1,0 +1,54 @@
+"""Questions turned into rows."""
+
+import json
+
+import pytest
+
+from nemo_gym import DataError
+from nemo_gym.jsonl import read_rows
+from resources_servers.equivalence_llm_judge.prepare import main, prepare
+
+LINE = {"question": " How many? ", "answer": " A dozen ", "subject": "eggs"}
+
+
+def written(tmp_path, *lines):
+    path = tmp_path / "source.jsonl"
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    return path
+
+
+def test_a_line_becomes_a_row_with_a_pattern_for_the_answer_it_asks_for(tmp_path):
+    (row,) = read_rows(prepare(written(tmp_path, LINE), tmp_path / "rows.jsonl"))
+    assert (row["question"], row["expected_answer"]) == ("How many?", "A dozen")
+    assert "<answer>" in row["responses_create_params"]["input"][0]["content"]
+    assert row["template_metadata"]["output_regex"] == "(?s)<answer>(.*?)</answer>"
+    assert row["metadata"] == {"dataset": "source", "line": 1, "subject": "eggs"}
+
+
+def test_the_same_file_gives_the_same_rows(tmp_path):
+    source = written(tmp_path, LINE, {**LINE, "question": "Another?"})
+    first, second = (prepare(source, tmp_path / name).read_bytes() for name in ("a.jsonl", "b.jsonl"))
+    assert first == second
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"question": "How many?"}, "answer: Field required"),
+        ({"question": 3, "answer": "3"}, "question: Input should be a valid string"),
+        ({**LINE, "answer": ""}, "answer: String should have at least 1 character"),
+    ],
+)
+def test_a_line_of_another_shape_is_named_and_nothing_is_written(tmp_path, capsys, wrong, told):
+    source, output = written(tmp_path, LINE, wrong), tmp_path / "rows.jsonl"
+    with pytest.raises(DataError, match=told) as failure:
+        prepare(source, output)
+    assert str(failure.value).startswith(f"{source}:2: ")
+    assert not output.exists()
+    assert main(["--input", str(source), "--output", str(output)]) == 1
+    assert told in capsys.readouterr().err
+
+
+def test_the_command_writes_the_rows(tmp_path):
+    assert main(["--input", str(written(tmp_path, LINE)), "--output", str(tmp_path / "rows.jsonl")]) == 0
+    assert len(list(read_rows(tmp_path / "rows.jsonl"))) == 1
