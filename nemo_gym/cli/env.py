@@ -24,6 +24,7 @@ from nemo_gym.cli.settings import (
     StatusSettings,
     TestSettings,
 )
+from nemo_gym.config.suggestions import closest
 from nemo_gym.errors import DataError
 from nemo_gym.launcher.warm import WarmStarter, is_supported
 
@@ -183,7 +184,12 @@ def _folder_of(entrypoint: str) -> Path:
     folder = paths.find(entrypoint, lambda path: (path / "app.py").is_file())
     if folder is None:
         places = ", ".join(str(root) for root in paths.search_roots())
-        raise DataError(f"entrypoint={entrypoint}: no folder with an app.py in {places}.")
+        tier, _, name = f"resources_servers/{entrypoint}".removesuffix("/").rpartition("/")
+        tier = Path(tier).name
+        known = {file.parent.name for root in paths.search_roots() for file in (root / tier).glob("*/app.py")}
+        guess = closest(name, known)
+        hint = f"Did you mean '{tier}/{guess}'?" if guess else f"In {tier} there are: {', '.join(sorted(known))}."
+        raise DataError(f"entrypoint={entrypoint}: no folder with an app.py in {places}. {hint}")
     return folder
 
 

@@ -46,6 +46,7 @@ COMMANDS = (
     Command("", "version", "ng_version", "main:print_version", "Print the version"),
 )
 JSON_WORDS = {"--json", "+json=true", "++json=true", "json=true"}
+VERBOSE_WORDS = {"-v", "--verbose"}
 HELP_WORDS = {"-h", "--help", "+h=true", "+help=true", "++h=true", "++help=true", "h=true", "help=true"}
 
 
@@ -80,6 +81,8 @@ def _run(name: str, words: list[str]) -> int:
     command = next((command for command in COMMANDS if command.script == script), None)
     if command is not None:
         return _function(command)(words)
+    is_verbose = bool(VERBOSE_WORDS & set(words))
+    words = [word for word in words if word not in VERBOSE_WORDS]
     if "--version" in words[:2]:
         return print_version(words)
     if not words or words[0] in HELP_WORDS:
@@ -88,7 +91,7 @@ def _run(name: str, words: list[str]) -> int:
     command, rest = _find(words)
     if command is None:
         return _unknown(words)
-    return _function(command)(rest)
+    return _function(command)([*rest, "--verbose"] if is_verbose and command.noun else rest)
 
 
 def _find(words: list[str]) -> tuple[Command | None, list[str]]:
@@ -133,7 +136,7 @@ def _did_you_mean(given: str, known: Sequence[str]) -> str:
 
 def print_version(words: list[str]) -> int:
     """Print the version, as JSON with `--json` or `+json=true`."""
-    wanted = {"--version", *JSON_WORDS, *HELP_WORDS}
+    wanted = {"--version", *JSON_WORDS, *HELP_WORDS, *VERBOSE_WORDS}
     if unknown := [word for word in words if word not in wanted]:
         hint = _did_you_mean(unknown[0], ["--json", "--help"])
         print(f"Error: ng version: '{unknown[0]}' is not understood.{hint}", file=sys.stderr)  # noqa: T201
@@ -147,7 +150,13 @@ def print_version(words: list[str]) -> int:
 
 
 def print_help(words: list[str]) -> int:
-    """List the commands, each by both of its names."""
+    """List the commands, each by both of its names; with the words of one command, its own help."""
+    words = [word for word in words if word not in HELP_WORDS | VERBOSE_WORDS]
+    nouns = {command.noun for command in COMMANDS}
+    if words and (len(words) > 1 or words[0] not in nouns):
+        script = words[0].replace("nemo_gym_", "ng_", 1)
+        command = next((each for each in COMMANDS if each.script == script), None) or _find(words)[0]
+        return _function(command)(["--help"]) if command else _unknown(words)
     shown = [command for command in COMMANDS if not words or command.noun == words[0]]
     lines = ["nemo_gym: environments that language-model agents act in, and the rollouts they earn.", ""]
     for command in shown:

@@ -7,7 +7,7 @@ import os
 import sys
 import types
 import typing
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -19,7 +19,9 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from nemo_gym import paths
-from nemo_gym.cli.main import COMMANDS, HELP_WORDS
+from nemo_gym.cli.main import COMMANDS, HELP_WORDS, VERBOSE_WORDS
+from nemo_gym.config import problems_by_key
+from nemo_gym.config.reserved import RESERVED_KEYS
 from nemo_gym.errors import ConfigError, ConfigPathNotFoundError
 
 SettingsT = TypeVar("SettingsT", bound=BaseModel)
@@ -49,8 +51,26 @@ SAMPLING_FLAGS = {
     "--top-p": Sampling("top_p", float, "the share of likely tokens that are sampled from"),
     "--max-output-tokens": Sampling("max_output_tokens", int, "the most tokens of one answer"),
 }
+TEXTS = ("str", "path")
 NEAR = 0.85
 """`limt` is that near to `limit`."""
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"it has to be a number, and is '{text}'") from error
+
+
+def _whole_number(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"it has to be a whole number, and is '{text}'") from error
+
+
+NUMBERS: dict[type[int] | type[float], Callable[[str], float]] = {float: _number, int: _whole_number}
 
 
 class ModelSettings(BaseModel):
@@ -100,14 +120,18 @@ class Options:
         files += [_shipped_config("responses_api_models", name) for name in given.pop("model_type", None) or []]
         overrides = given.pop("overrides")
         self._warn_of_near_misses(overrides)
-        flags = [f"++{key}={_encoded(value)}" for key, value in given.items() if value is not None]
+        texts = _text_keys(self.model) | _text_keys(ModelSettings)
+        flags = [
+            f"++{key}={_encoded(value, is_text=key in texts)}" for key, value in given.items() if value is not None
+        ]
         return CommandLine(files, [*overrides, *flags])
 
     def _warn_of_near_misses(self, overrides: Sequence[str]) -> None:
         """Any key may be meant for the configuration, so one that is only like a setting's is no error."""
         keys = [_key(name, info) for name, info in self.model.model_fields.items()]
+        keys += sorted({*RESERVED_KEYS, *ModelSettings.model_fields} - {*keys})
         for word in overrides:
-            given = word.partition("=")[0].lstrip("+~")
+            given = word.partition("=")[0].lstrip("+~").partition(".")[0]
             if given not in keys and (close := get_close_matches(given, keys, n=1, cutoff=NEAR)):
                 print(  # noqa: T201
                     f"note: {word} sets a value of the configuration; {self.program} has no setting of this name. Did "
@@ -125,6 +149,7 @@ class Options:
             allow_abbrev=False,
         )
         parser.add_argument("overrides", nargs="*", metavar="+key=value", help="settings, or any key of the config")
+        parser.add_argument(*sorted(VERBOSE_WORDS), action="store_true", default=None, help="[+verbose=true]")
         if self.takes_config:
             parser.add_argument(
                 "--config", action="append", metavar="FILE", help="a config file; may be repeated [+config_paths=[…]]"
@@ -135,9 +160,17 @@ class Options:
             parser.add_argument(
                 "--model-type", action="append", metavar="NAME[/FLAVOR]", help="the config of a model server"
             )
+        elif "entrypoint" in self.model.model_fields:
             parser.add_argument(
-                "--search-dir", action="append", metavar="DIR", help="a folder that holds environments of your own"
+                "--resources-server",
+                dest="entrypoint",
+                type=_folder_of_environment,
+                metavar="NAME",
+                help="the environment: the same as +entrypoint=resources_servers/NAME",
             )
+        parser.add_argument(
+            "--search-dir", action="append", metavar="DIR", help="a folder that holds environments of your own"
+        )
         for name, info in self.model.model_fields.items():
             _add_flag(parser, name, info)
         if self.takes_model:
@@ -147,7 +180,7 @@ class Options:
             for flag, (name, kind, meaning) in SAMPLING_FLAGS.items():
                 key = f"responses_create_params.{name}"
                 text = f"{meaning} [+{key}: {kind.__name__}, default as each row says]"
-                parser.add_argument(flag, dest=key, type=kind, metavar=kind.__name__.upper(), help=text)
+                parser.add_argument(flag, dest=key, type=NUMBERS[kind], metavar=kind.__name__.upper(), help=text)
         return parser
 
 
@@ -159,22 +192,21 @@ def settings_from(model: type[SettingsT], values: typing.Mapping[str, Any]) -> S
         return model.model_validate(known)
     except ValidationError as error:
         problems = []
-        for problem in error.errors():
-            key = ".".join(str(part) for part in problem["loc"])
-            if problem["type"] == "missing":
+        missing = {each["loc"][0] for each in error.errors() if each["type"] == "missing" and len(each["loc"]) == 1}
+        for key, told in problems_by_key(error).items():
+            if key in missing:
                 close = get_close_matches(key, [name for name in values if name not in keys], n=1)
                 hint = f" (did you mean it by '{close[0]}'?)" if close else ""
                 problems.append(f"{key} is missing{hint}: add {_flag_names(key)[0]} … or +{key}=…")
             else:
-                told = problem["msg"].split(", unable", maxsplit=1)[0].replace("Input should be", "it has to be", 1)
-                problems.append(f"{key}: {told}, and is {problem['input']!r}")
+                problems.append(f"{key}: {told}")
         raise ConfigError("; ".join(problems) + ". --help lists all settings.") from error
 
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         known = [flag for action in self._actions for flag in action.option_strings]
-        for word in message.split():
+        for word in message.split() if message.startswith("unrecognized") else ():
             if word.startswith("-") and word not in known and (close := get_close_matches(word, known, n=1)):
                 message += f". Did you mean '{close[0]}'?"
                 break
@@ -238,14 +270,23 @@ def _type_words(annotation: Any) -> str:
     return "path" if annotation is Path else getattr(annotation, "__name__", str(annotation))
 
 
-def _encoded(value: Any) -> str:
+def _text_keys(model: type[BaseModel]) -> set[str]:
+    """The settings of a text or a path: `4.10` is a model's name there, not a number."""
+    return {_key(name, info) for name, info in model.model_fields.items() if _type_words(info.annotation) in TEXTS}
+
+
+def _encoded(value: Any, *, is_text: bool) -> str:
     if isinstance(value, (bool, int, float)):
         return orjson.dumps(value).decode()
     text = str(value)
     looks_structured = text[:1] in "[{" or text.lower() in ("true", "false", "null")
-    is_number = text.replace(".", "", 1).replace("-", "", 1).isdigit()
+    is_number = not is_text and text.replace(".", "", 1).replace("-", "", 1).isdigit()
     quoted: str = orjson.dumps(text).decode()
     return text if looks_structured or is_number else quoted
+
+
+def _folder_of_environment(name: str) -> str:
+    return f"resources_servers/{name.removeprefix('resources_servers/').rstrip('/')}"
 
 
 def _shipped_config(tier: str, name: str) -> str:

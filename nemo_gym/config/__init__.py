@@ -1,6 +1,6 @@
 """YAML and command line in, one frozen RunConfig out."""
 
-from nemo_gym.config.explain import check_settings, explain_input, explain_validation
+from nemo_gym.config.explain import check_settings, explain_input, explain_validation, problems_by_key
 from nemo_gym.config.loading import load
 from nemo_gym.config.masking import is_secret_key, mask_text, masked, masked_yaml, raw_yaml
 from nemo_gym.config.models import (
@@ -11,6 +11,7 @@ from nemo_gym.config.models import (
     PortRange,
     RunConfig,
     ServerConfig,
+    WrittenAddress,
 )
 from nemo_gym.config.ports import bind
 from nemo_gym.config.servers import NO_MODEL
@@ -24,6 +25,7 @@ __all__ = [
     "PortRange",
     "RunConfig",
     "ServerConfig",
+    "WrittenAddress",
     "bind",
     "check_settings",
     "explain_input",
@@ -33,5 +35,6 @@ __all__ = [
     "mask_text",
     "masked",
     "masked_yaml",
+    "problems_by_key",
     "raw_yaml",
 ]

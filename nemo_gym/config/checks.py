@@ -9,9 +9,10 @@ from nemo_gym.config.interpolation import Unresolved
 from nemo_gym.config.models import Origin, ServerConfig
 from nemo_gym.config.settings import SERVER_TYPES
 from nemo_gym.config.sources import EnvYaml
-from nemo_gym.config.suggestions import closest, did_you_mean_or_all
+from nemo_gym.config.suggestions import closest, did_you_mean, did_you_mean_or_all
 from nemo_gym.config.tree import Node, dotted, walk
 from nemo_gym.errors import (
+    ConfigError,
     ConfigInterpolationError,
     ConfigMissingValuesError,
     NoServerInstancesError,
@@ -24,6 +25,7 @@ _EXAMPLES = {
     "policy_model_name": "the-models-name",
 }
 _AGENTS = "responses_api_agents"
+START_METHODS = ("fork", "spawn")
 
 
 def check_nothing_unset(tree: Node) -> None:
@@ -70,6 +72,17 @@ def _advice(undefined: Sequence[str], env: EnvYaml) -> str:
     )
 
 
+def check_start_method(plain: Mapping[str, Any], places: Mapping[str, Origin]) -> None:
+    """Raise ConfigError where `process_start_method` is no way to start a process."""
+    given = plain.get("process_start_method")
+    if given is not None and given not in START_METHODS:
+        hint = did_you_mean(str(given), START_METHODS)
+        raise ConfigError(
+            f"{places['process_start_method']}: process_start_method has to be {' or '.join(START_METHODS)}, and is "
+            f"{given!r}.{hint}"
+        )
+
+
 def check_some_server(servers: Mapping[str, ServerConfig], files: Sequence[str]) -> None:
     """Raise NoServerInstancesError where there is none."""
     if servers:
@@ -80,7 +93,7 @@ def check_some_server(servers: Mapping[str, ServerConfig], files: Sequence[str])
         )
     raise NoServerInstancesError(
         f"{', '.join(files)}: no server is defined there. A server is a block `name: {{resources_servers: {{folder: "
-        "{entrypoint: app.py}}}}`, or the same with responses_api_agents or responses_api_models."
+        "{entrypoint: app.py}}}`, or the same with responses_api_agents or responses_api_models."
     )
 
 

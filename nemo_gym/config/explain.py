@@ -10,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from nemo_gym.config.masking import MASK, is_secret_key, mask_text
 from nemo_gym.config.models import Origin
+from nemo_gym.config.settings import AgentServerRef, ModelServerRef, ResourcesServerRef
 from nemo_gym.config.suggestions import closest, did_you_mean
 
 METADATA_KEYS = frozenset({"verified", "verified_url", "description", "value", "license", "domain", "datasets"})
@@ -17,6 +18,12 @@ METADATA_KEYS = frozenset({"verified", "verified_url", "description", "value", "
 
 _UNION_MEMBER = re.compile(r"[A-Z]|.*[\[(-]|(?:str|int|float|bool|bytes|none|dict|list|tuple|set|literal|any)$")
 """How pydantic calls a member of a union: `ModelServerRef`, `list[str]`, `function-after`, `int`."""
+
+_REFERENCES: Mapping[str, str] = {
+    reference.__name__: get_args(reference.model_fields["type"].annotation)[0]
+    for reference in (ModelServerRef, ResourcesServerRef, AgentServerRef)
+}
+"""The tier of what each class of reference names."""
 
 _NEAR = 0.85
 """`temprature` is that near to `temperature`; `top_k` and `top_p`, or `judge` and `judge_model`, are not."""
@@ -73,10 +80,22 @@ def check_settings(
     return problems + near
 
 
+def problems_by_key(error: ValidationError) -> dict[str, str]:
+    """What is wrong with each parameter of a command, by its dotted key."""
+    problems: dict[str, list[str]] = {}
+    for detail in error.errors(include_url=False):
+        path = _written_part(tuple(map(str, detail["loc"])), {})
+        problems.setdefault(".".join(path), []).append(_problem(detail, path, ()))
+    return {key: _sentence(told).removesuffix(".") for key, told in problems.items()}
+
+
 def near_misses(
     model_class: type[BaseModel], settings: Mapping[str, Any], *, block: str, origins: Mapping[str, Origin]
 ) -> list[str]:
-    """The unknown keys that look like an unset field of the class, one line each."""
+    """The unknown keys that look like an unset field of the class, one line each.
+
+    What the command line adds may also look like a field that is set: it was to override that one.
+    """
     return [line for line, _ in _near_misses(model_class, settings, (), block, origins)]
 
 
@@ -132,6 +151,12 @@ def _problem(detail: Any, path: tuple[str, ...], known: tuple[str, ...]) -> str:
         names = re.findall(r"'([^']+)'", choices)
         hint = did_you_mean(given, names) if isinstance(given, str) else ""
         return f"it has to be {choices}, and is {_shown(given, path)}{_full_stop(hint)}"
+    if kind in ("model_type", "model_attributes_type"):
+        tier = _REFERENCES.get(detail["ctx"]["class_name"])
+        form = f"{{type: {tier}, name: {given if isinstance(given, str) else '…'}}}" if tier else "a mapping"
+        return f"it has to be {form}, and is {_shown(given, path)}"
+    if kind == "dict_type":
+        message = "Input should be a mapping"
     if kind.endswith("_parsing"):
         message = message.split(",", maxsplit=1)[0]
     return f"{message.replace('Input should be', 'it has to be', 1)}, and is {_shown(given, path)}"
@@ -165,9 +190,11 @@ def _near_misses(
         for key in settings:
             if key in fields or key in METADATA_KEYS:
                 continue
-            meant = closest(str(key), unset, _NEAR)
+            where = (*path, str(key))
+            origin = origins.get(".".join(where))
+            is_override = origin is not None and origin.line == 0
+            meant = closest(str(key), fields if is_override else unset, _NEAR)
             if meant and str(key) not in model_class.model_fields:
-                where = (*path, str(key))
                 problem = f"there is no such setting. Did you mean '{meant}'?"
                 yield f"{_place(where, origins)}: {'.'.join((block, *where))}: {problem}", str(key)
     for name, field in fields.items():

@@ -10,9 +10,9 @@ from pydantic import ValidationError
 
 from nemo_gym.config import checks, ports
 from nemo_gym.config.directives import follow_directives
-from nemo_gym.config.explain import explain_validation
+from nemo_gym.config.explain import explain_validation, near_misses
 from nemo_gym.config.interpolation import Resolver, Unresolved
-from nemo_gym.config.models import HeadConfig, Origin, RunConfig, ServerConfig
+from nemo_gym.config.models import WRITTEN_ADDRESSES, HeadConfig, Origin, RunConfig, ServerConfig
 from nemo_gym.config.servers import (
     ENVIRONMENT_SERVERS,
     Block,
@@ -53,7 +53,9 @@ def load(
     blocks, almost = find_blocks(tree)
     resolver = Resolver(tree)
     values = _plain_values(tree, resolver, {block.name for block in blocks})
-    defaults = RunDefaults(default_host(values), {key: values[key] for key in _FOR_AGENTS if key in values})
+    places = origins(tree)
+    checks.check_start_method(values, places)
+    defaults = RunDefaults(default_host(values, places), {key: values[key] for key in _FOR_AGENTS if key in values})
 
     built = _build_all([block for block in blocks if block.tier != ENVIRONMENT_SERVERS], resolver, defaults)
     servers = built.servers
@@ -64,7 +66,7 @@ def load(
     aliases = checks.aliases_of(named_agents, servers)
     checks.check_references(servers, aliases)
     head = _head(tree, values, defaults.host)
-    head_origin = tree.mapping["head_server"].origin if "head_server" in tree.mapping else None
+    head_origin = places.get("head_server")
     ports.check_fixed_ports(servers.values(), head, head_origin)
     if require_servers:
         checks.check_some_server(servers, sources.files)
@@ -72,9 +74,10 @@ def load(
         servers=servers,
         head=head,
         aliases=aliases,
-        port_range=ports.port_range_of(values, origins(tree)),
+        port_range=ports.port_range_of(values, places),
         plain=values,
         raw=plain(tree),
+        origins={key: places[key] for key in WRITTEN_ADDRESSES if key in places},
         config_paths=sources.files,
     )
 
@@ -115,9 +118,11 @@ def _head(tree: Node, values: Mapping[str, Any], host: str) -> HeadConfig:
     node = tree.mapping["head_server"]
     if not isinstance(given, dict):
         raise ConfigError(f"{node.origin}: head_server is a mapping of host and port, and here it is {given!r}.")
+    places: dict[str, Origin] = origins(node)
     set_ = {key: value for key, value in given.items() if value is not None and key != "port_is_fixed"}
+    if misspelt := near_misses(HeadConfig, set_, block="head_server", origins=places):
+        raise ConfigError("\n".join(misspelt))
     try:
         return HeadConfig.model_validate({"host": host, **set_, "port_is_fixed": "port" in set_})
     except ValidationError as error:
-        places: dict[str, Origin] = origins(node)
         raise ConfigError(explain_validation(error, block="head_server", origins=places)) from error

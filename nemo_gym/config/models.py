@@ -173,6 +173,16 @@ class PortRange(NamedTuple):
     high: int
 
 
+class WrittenAddress(NamedTuple):
+    """Where a host and a port were written, each as `file:line: dotted.key`; empty where nobody wrote it."""
+
+    host: str = ""
+    port: str = ""
+
+
+WRITTEN_ADDRESSES = ("default_host", "head_server.host", "head_server.port")
+
+
 class RunConfig(Frozen):
     """Everything the YAML, `env.yaml` and the command line said, read once."""
 
@@ -186,12 +196,25 @@ class RunConfig(Frozen):
     """Top-level values that are no servers, interpolations resolved; those that cannot be are left out."""
     raw: Mapping[str, Any] = Field(default_factory=dict, repr=False)
     """The merged configuration as plain Python, interpolations unresolved (the published YAML form)."""
+    origins: Mapping[str, Origin] = Field(default_factory=dict, repr=False)
+    """Where those of `WRITTEN_ADDRESSES` that are set were written."""
     config_paths: tuple[str, ...] = ()
     """Every file that was read, in the order of merging."""
 
     def servers_of(self, type_: ServerType) -> list[ServerConfig]:
         """The servers of one tier, in the order of the configuration."""
         return [server for server in self.servers.values() if server.type == type_]
+
+    def written_address(self, server: ServerConfig | None) -> WrittenAddress:
+        """Where the address of a server was written; None is the head server."""
+        if server is None:
+            block, places = "head_server", {key.rpartition(".")[2]: at for key, at in self.origins.items()}
+        else:
+            block, places = f"{server.name}.{server.type}.{server.implementation}", dict(server.origins)
+        written = {key: f"{places[key]}: {block}.{key}" for key in ("host", "port") if key in places}
+        if "host" not in written and "default_host" in self.origins:
+            written["host"] = f"{self.origins['default_host']}: default_host"
+        return WrittenAddress(**written)
 
     def server(self, name: str) -> ServerConfig:
         """The server of this name, or of the agent that this name is an alias for. Raises ServerRefNotFoundError."""

@@ -9,28 +9,40 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from nemo_gym.config.models import HeadConfig, Origin, PortRange, ServerConfig
+from nemo_gym.config.masking import MASK, is_secret_key, mask_text
+from nemo_gym.config.models import HeadConfig, Origin, PortRange, ServerConfig, WrittenAddress
 from nemo_gym.errors import ConfigError, PortTakenError
 
 DEFAULT_RANGE = PortRange(10001, 20000)
 """The other end of a range of which only one end is given."""
 
+NOWHERE = WrittenAddress()
+
 _RANGE_TRIES = 200
+_SHOWN_WORDS = 4
+_SHOWN_SIGNS = 80
 _ANY_HOST = ("0.0.0.0", "::", "")
 
 
-def bind(host: str, port: int, *, instance: str, port_range: PortRange | None = None) -> socket.socket:
+def bind(
+    host: str,
+    port: int,
+    *,
+    instance: str,
+    port_range: PortRange | None = None,
+    written: WrittenAddress = NOWHERE,
+) -> socket.socket:
     """A socket bound to the port and not yet listening; port 0 takes any free one, within the range if given.
 
-    Raises PortTakenError naming the instance, the port and, where it can be found out, the process that holds
-    it; ConfigError for a host or a port that cannot be bound at all.
+    Raises PortTakenError naming where the port was `written`, else the instance, and, where it can be found out,
+    the process that holds it; ConfigError for a host or a port that cannot be bound at all.
     """
     if port == 0 and port_range:
-        return _bind_in_range(host, port_range, instance)
+        return _bind_in_range(host, port_range, instance, written)
     try:
         return _bound(host, port, is_reusable=True)
     except OSError as error:
-        raise _refusal(error, host, port, instance) from error
+        raise _refusal(error, host, port, instance, written) from error
 
 
 def port_range_of(plain: Mapping[str, Any], origins: Mapping[str, Origin]) -> PortRange | None:
@@ -89,7 +101,7 @@ def _bound(host: str, port: int, is_reusable: bool) -> socket.socket:
     return sock
 
 
-def _bind_in_range(host: str, ports: PortRange, instance: str) -> socket.socket:
+def _bind_in_range(host: str, ports: PortRange, instance: str, written: WrittenAddress) -> socket.socket:
     candidates = range(ports.low, ports.high + 1)
     for port in random.sample(candidates, min(len(candidates), _RANGE_TRIES)):
         try:
@@ -97,26 +109,29 @@ def _bind_in_range(host: str, ports: PortRange, instance: str) -> socket.socket:
             return _bound(host, port, is_reusable=False)
         except OSError as error:
             if error.errno not in (errno.EADDRINUSE, errno.EACCES):
-                raise _refusal(error, host, port, instance) from error
+                raise _refusal(error, host, port, instance, written) from error
     raise PortTakenError(
         f"{instance}: no free port on {host} between port_range_low ({ports.low}) and port_range_high ({ports.high}); "
         f"{min(len(candidates), _RANGE_TRIES)} were tried. Widen the range, or stop what holds the ports."
     )
 
 
-def _refusal(error: OSError, host: str, port: int, instance: str) -> ConfigError:
+def _refusal(error: OSError, host: str, port: int, instance: str, written: WrittenAddress) -> ConfigError:
     if error.errno == errno.EADDRINUSE:
         pid = _holder(port)
         held = f"process {pid} ({_command(pid)})" if pid else "another process"
         return PortTakenError(
-            f"{instance}: port {port} on {host} is held by {held}. Stop it, give {instance} another port, or remove "
-            "its port from the configuration and a free one is found."
+            f"{written.port or instance}: port {port} on {host} is held by {held}. Stop it, give {instance} "
+            "another port, or remove its port from the configuration and a free one is found."
         )
     if error.errno == errno.EACCES:
-        return ConfigError(f"{instance}: port {port} needs rights this user lacks; ports from 1024 on do not.")
+        return ConfigError(
+            f"{written.port or instance}: port {port} needs rights this user lacks; ports from 1024 on do not."
+        )
+    told = f"{instance} " if written.host else ""
     return ConfigError(
-        f"{instance}: cannot listen on {host}:{port} ({error.strerror or error}). The host has to be an address of "
-        "this machine: 127.0.0.1, or 0.0.0.0 for all of them."
+        f"{written.host or instance}: {told}cannot listen on {host}:{port} ({error.strerror or error}). The "
+        "host has to be an address of this machine: 127.0.0.1, or 0.0.0.0 for all of them."
     )
 
 
@@ -142,8 +157,22 @@ def _holder(port: int) -> int | None:
 
 
 def _command(pid: int) -> str:
+    """A process as its user would know it: `python bin/ng_run +config_paths=[…]`."""
     try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        text = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
     except OSError:
         return "ended meanwhile"
-    return b" ".join(words[:2]).decode(errors="replace").strip()[:60]
+    program, *words = text.rstrip("\0").split("\0")
+    shown = [Path(program).name]
+    for before, word in zip([program, *words], words[: _SHOWN_WORDS - 1], strict=False):
+        is_secret = before.startswith("-") and "=" not in before and is_secret_key(before)
+        shown.append(MASK if is_secret else _shown_word(word))
+    line = " ".join(shown)
+    return line if len(line) <= _SHOWN_SIGNS else f"{line[: _SHOWN_SIGNS - 1]}…"
+
+
+def _shown_word(word: str) -> str:
+    key, equals, _ = word.partition("=")
+    if equals and is_secret_key(key):
+        return f"{key}={MASK}"
+    return "/".join(Path(word).parts[-2:]) if word.startswith("/") else mask_text(word)

@@ -34,6 +34,7 @@ RESERVED_KEYS = frozenset(
         "token_id_capture",
         "skip_verification",
         "skip_verification_reward",
+        "process_start_method",
         "_inherit_from",
         "_copy",
     ]

@@ -11,14 +11,14 @@ from typing import Any, NamedTuple, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from nemo_gym.config.explain import explain_validation, near_misses
+from nemo_gym.config.explain import METADATA_KEYS, explain_validation, near_misses
 from nemo_gym.config.interpolation import Resolver, Unresolved
 from nemo_gym.config.models import DatasetConfig, Origin, ServerConfig
 from nemo_gym.config.reserved import RESERVED_KEYS
 from nemo_gym.config.settings import SERVER_TYPES, Domain, ServerType
 from nemo_gym.config.suggestions import did_you_mean_or_all
-from nemo_gym.config.tree import Node, merge, origins
-from nemo_gym.errors import AlmostServerError, DuplicateServerError, UnknownImplementationError
+from nemo_gym.config.tree import Node, dotted, merge, origins
+from nemo_gym.errors import AlmostServerError, ConfigError, DuplicateServerError, UnknownImplementationError
 from nemo_gym.paths import find, search_roots
 
 logger = logging.getLogger(__name__)
@@ -108,7 +108,7 @@ def find_blocks(tree: Node) -> tuple[list[Block], list[str]]:
         _check_single(name, tiers, "tiers")
         tier, held = next(iter(tiers.items()))
         implementations = {str(key): child for key, child in held.mapping.items()}
-        beside = _settings_beside(f"{name}.{tier}", implementations)
+        beside = _settings_beside(f"{name}.{tier}", implementations) or _settings_above(name, node, tier)
         if beside:
             almost += beside
             continue
@@ -141,6 +141,19 @@ def _settings_beside(key: str, found: Mapping[str, Node]) -> list[str]:
         for name, node in found.items()
         if name != folder and node.value is not None and not isinstance(node.value, dict)
     ]
+
+
+def _settings_above(name: str, block: Node, tier: str) -> list[str]:
+    """A line for each setting that stands beside the tier instead of two levels below it."""
+    if tier == ENVIRONMENT_SERVERS:
+        return []
+    folder = str(next(iter(block.mapping[tier].mapping), "FOLDER"))
+    lines = []
+    for key, node in block.mapping.items():
+        if key != tier and key not in METADATA_KEYS:
+            meant = dotted((name, tier, folder) if key == folder else (name, tier, folder, key))
+            lines.append(f"{node.origin}: {name}.{key} stands beside {tier}; did you mean {meant}?")
+    return lines
 
 
 def _unusable_name(name: str, origin: Origin) -> list[str]:
@@ -242,9 +255,14 @@ def _folder(block: Block, entrypoint: str, places: Mapping[str, Origin]) -> Path
     )
 
 
-def default_host(plain: Mapping[str, Any]) -> str:
-    """The host of servers that name none."""
+def default_host(plain: Mapping[str, Any], places: Mapping[str, Origin]) -> str:
+    """The host of servers that name none. Raises ConfigError where what is given cannot be one."""
     given = plain.get("default_host")
+    if given and not isinstance(given, str):
+        raise ConfigError(
+            f"{places['default_host']}: default_host is the name or the address of a host, such as 127.0.0.1, and "
+            f"here it is {given!r}."
+        )
     if given:
         return str(given)
     return socket.gethostbyname(socket.gethostname()) if plain.get("use_absolute_ip") is True else "127.0.0.1"

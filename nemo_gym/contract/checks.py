@@ -20,7 +20,7 @@ from nemo_gym.contract.play import Played, act, grade, play
 from nemo_gym.errors import NemoGymError
 from nemo_gym.schemas.responses import ResponseCreateParams
 from nemo_gym.servers.resources import SimpleResourcesServer
-from nemo_gym.testing import rollout
+from nemo_gym.testing import rollout, serving
 
 EXAMPLES = 5
 VERIFY_LIMIT_S = 10.0
@@ -183,16 +183,18 @@ async def _sessions_are_apart(checkup: Checkup) -> str:
 async def _odd_answers_are_graded(checkup: Checkup) -> str:
     server = checkup.environment.server()
     answers = odd_answers()
-    for name, answer in answers.items():
-        for number, row in enumerate(checkup.environment.rows, start=1):
-            async with rollout(server, **row) as attempt:
-                try:
-                    played = await grade(attempt, answer)
-                except Exception as error:
-                    raise Broken(f"row {number}, {name}: {type(error).__name__}: {error}") from error
-            checkup.verify_s.append(played.verify_s)
-            if not math.isfinite(played.reward):
-                raise Broken(f"row {number}, {name}: the reward is {played.reward}")
+    # As in a run, the server stays up from the first rollout to the last.
+    async with serving(server):
+        for name, answer in answers.items():
+            for number, row in enumerate(checkup.environment.rows, start=1):
+                async with rollout(server, **row) as attempt:
+                    try:
+                        played = await grade(attempt, answer)
+                    except Exception as error:
+                        raise Broken(f"row {number}, {name}: {type(error).__name__}: {error}") from error
+                checkup.verify_s.append(played.verify_s)
+                if not math.isfinite(played.reward):
+                    raise Broken(f"row {number}, {name}: the reward is {played.reward}")
     return f"{len(answers)} kinds"
 
 

@@ -101,8 +101,11 @@ class RunningServers:
         listeners: dict[str, socket.socket] = {}
         try:
             for server in self.run.servers.values():
-                listeners[server.name] = listen(server.host, server.port, server.name, self.run.port_range)
-            head_listener = None if dry_run else bind_head(self.run.head, self.notice)
+                written = self.run.written_address(server)
+                listeners[server.name] = listen(
+                    server.host, server.port, server.name, self.run.port_range, written=written
+                )
+            head_listener = None if dry_run else bind_head(self.run.head, self.notice, self.run.written_address(None))
             self._note_addresses(listeners, head_listener)
             secret = secrets.token_hex(32)
             for server in self.run.servers.values():

@@ -6,7 +6,7 @@ import contextlib
 import socket
 from collections.abc import Callable
 
-from nemo_gym.config import HeadConfig, PortRange, bind
+from nemo_gym.config import HeadConfig, PortRange, WrittenAddress, bind
 from nemo_gym.errors import PortTakenError
 
 HEAD = "head_server"
@@ -15,7 +15,7 @@ NEAR_PORTS = 20
 """How many ports behind a taken one the head server tries."""
 
 
-def bind_head(head: HeadConfig, notice: Callable[[str], None]) -> socket.socket:
+def bind_head(head: HeadConfig, notice: Callable[[str], None], written: WrittenAddress) -> socket.socket:
     """The head server's socket; where its port was not asked for and is taken, on another one, which is told."""
     if head.expose_secrets and not is_loopback(head.host):
         notice(
@@ -23,11 +23,11 @@ def bind_head(head: HeadConfig, notice: Callable[[str], None]) -> socket.socket:
             "head_server.host is 127.0.0.1."
         )
     try:
-        return listen(head.host, head.port, HEAD)
+        return listen(head.host, head.port, HEAD, written=written)
     except PortTakenError:
         if head.port_is_fixed:
             raise
-    listener = _listen_near(head)
+    listener = _listen_near(head, written)
     notice(
         f"port {head.port} is taken, by another run perhaps: the head server listens on {listener.getsockname()[1]}. "
         "Commands of this folder find it by themselves."
@@ -35,25 +35,27 @@ def bind_head(head: HeadConfig, notice: Callable[[str], None]) -> socket.socket:
     return listener
 
 
-def _listen_near(head: HeadConfig) -> socket.socket:
+def _listen_near(head: HeadConfig, written: WrittenAddress) -> socket.socket:
     """A socket on one of the next ports, else on any free one."""
     for port in range(head.port + 1, min(head.port + NEAR_PORTS, 65535) + 1):
         with contextlib.suppress(PortTakenError):
-            return listen(head.host, port, HEAD)
-    return listen(head.host, 0, HEAD)
+            return listen(head.host, port, HEAD, written=written)
+    return listen(head.host, 0, HEAD, written=written)
 
 
-def listen(host: str, port: int, instance: str, port_range: PortRange | None = None) -> socket.socket:
+def listen(
+    host: str, port: int, instance: str, port_range: PortRange | None = None, *, written: WrittenAddress
+) -> socket.socket:
     """A listening socket for an instance. Raises `PortTakenError` where another process has the port."""
-    listener = bind(host, port, instance=instance, port_range=port_range)
+    listener = bind(host, port, instance=instance, port_range=port_range, written=written)
     try:
         listener.listen(BACKLOG)
     except OSError as error:
         # Two may bind a port at the same moment; only one of them listens.
         listener.close()
         raise PortTakenError(
-            f"{instance}: another process began to listen on port {port} of {host} at this very moment. Start again, "
-            f"or give {instance} another port."
+            f"{written.port or instance}: another process began to listen on port {port} of {host} at this very "
+            f"moment. Start again, or give {instance} another port."
         ) from error
     return listener
 

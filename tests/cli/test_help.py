@@ -43,6 +43,21 @@ def test_help_is_asked_for_in_several_ways(shared_workplace, word):
     )
 
 
+def test_the_list_of_commands_has_help_too(shared_workplace):
+    assert shared_workplace.run("ng_help", "--help") == shared_workplace.run("ng", "--help")
+
+
+@pytest.mark.parametrize("words", [("env", "start"), ("ng_run",)])
+def test_help_of_a_command_is_what_the_command_itself_says(shared_workplace, words):
+    assert shared_workplace.run("ng", "help", *words) == shared_workplace.run("ng_run", "--help")
+
+
+def test_help_of_what_is_no_command_is_told(shared_workplace):
+    finished = shared_workplace.run("ng", "help", "env", "strat")
+    assert (finished.code, finished.out) == (2, "")
+    assert finished.err.startswith("Error: 'ng env strat' is no command. Did you mean 'start'?")
+
+
 def test_help_begins_with_both_names_of_the_command(shared_workplace):
     assert shared_workplace.run("ng", "env", "start", "--help").out.splitlines()[:4] == [
         "usage: ng_run [--flag VALUE …] [+key=value …]",

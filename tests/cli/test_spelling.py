@@ -51,7 +51,10 @@ def test_a_command_is_the_same_by_each_of_its_names(shared_workplace, words):
         (("env", "status", "--jsn"), "unrecognized arguments: --jsn. Did you mean '--json'? "),
         (("version", "--jsn"), "ng version: '--jsn' is not understood. Did you mean '--json'?"),
         (("env", "start", "--config"), "argument --config: expected one argument."),
-        (("eval", "run", "--temperature", "warm"), "argument --temperature: invalid float value: 'warm'."),
+        (
+            ("eval", "run", "--temperature", "warm"),
+            "argument --temperature: it has to be a number, and is 'warm'. 'ng_e2e",
+        ),
     ],
 )
 def test_what_is_misspelt_is_told_and_the_exit_code_is_2(shared_workplace, words, told):
@@ -125,6 +128,82 @@ def test_an_override_that_is_like_a_setting_is_noted(shared_workplace):
         "note: +dry_runn=true sets a value of the configuration; ng_run has no setting of this name. Did you mean "
         "'dry_run'?\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("+port_range_lo=20000", "port_range_low"),
+        ("+head_servr.port=0", "head_server"),
+        ("+policy_modl_name=m", "policy_model_name"),
+    ],
+)
+def test_an_override_that_is_like_a_key_of_every_run_is_noted(shared_workplace, word, meant):
+    finished = shared_workplace.run("ng_validate", shared_workplace.environment(), word)
+    assert finished.code == 0
+    assert finished.err.startswith(f"note: {word} sets a value of the configuration; ")
+    assert finished.err.endswith(f"Did you mean '{meant}'?\n")
+
+
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [
+        ("+num_repeats=0", "num_repeats: it has to be greater than 0, and is 0; or it has to be a mapping, and is 0."),
+        (
+            "+num_repeats={plain: 0}",
+            "num_repeats: it has to be a valid integer, and is a mapping; num_repeats.plain: it has to be greater "
+            "than 0, and is 0.",
+        ),
+        ("+limit=few", "limit: it has to be a valid integer, and is 'few'."),
+    ],
+)
+def test_a_setting_that_is_wrong_is_told_in_plain_words(shared_workplace, word, told):
+    words = (shared_workplace.environment(), "+split=example", "+output_jsonl_fpath=out.jsonl", word)
+    assert shared_workplace.run("ng_e2e_collect_rollouts", *words) == (
+        1,
+        "",
+        f"Error: {told} --help lists all settings.\n",
+    )
+
+
+@pytest.mark.parametrize(
+    "words", [("-v", "env", "validate"), ("env", "--verbose", "validate"), ("env", "validate", "-v")]
+)
+def test_verbose_may_stand_anywhere(shared_workplace, words):
+    assert shared_workplace.run("ng", *words, shared_workplace.environment()) == (0, "✓ 1 server: plain\n", "")
+    assert (
+        "verbose: true\n" in shared_workplace.run("ng", *(word.replace("validate", "resolve") for word in words)).out
+    )
+
+
+@pytest.mark.parametrize(
+    ("entrypoint", "told"),
+    [
+        ("resources_servers/plein", "Did you mean 'resources_servers/plain'?"),
+        ("plain", "Did you mean 'resources_servers/plain'?"),
+        ("resources_servers/zzz", "In resources_servers there are: "),
+    ],
+)
+def test_the_folder_of_an_unknown_environment_is_told_with_what_may_be_meant(shared_workplace, entrypoint, told):
+    shared_workplace.environment()
+    finished = shared_workplace.run("ng_test", f"+entrypoint={entrypoint}")
+    assert finished.code == 1
+    assert finished.err.startswith(f"Error: entrypoint={entrypoint}: no folder with an app.py in ")
+    assert told in finished.err
+
+
+def test_an_environment_is_written_and_checked_by_its_name(workplace):
+    made = workplace.run("ng", "env", "init", "--resources-server", "mine")
+    assert (made.code, (workplace.folder / "resources_servers/mine/app.py").is_file()) == (0, True)
+    checked = workplace.run("ng", "env", "check", "--resources-server", "mine")
+    assert checked.out.splitlines()[-1].startswith("resources_servers/mine: ")
+
+
+def test_an_environment_in_a_folder_of_ones_own_is_tested_by_its_name(workplace):
+    workplace.write("own/resources_servers/mine/app.py", "")
+    workplace.write("own/resources_servers/mine/tests/test_it.py", "def test_it():\n    assert True\n")
+    tested = workplace.run("ng", "env", "test", "--resources-server", "mine", "--search-dir", "own")
+    assert (tested.code, "1 passed" in tested.out) == (0, True)
 
 
 def test_a_sign_that_the_terminal_cannot_show_is_replaced(shared_workplace):

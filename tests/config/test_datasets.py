@@ -52,6 +52,14 @@ def test_a_mistake_in_a_dataset_is_told_with_its_place(project, fields, told):
     assert len(message.splitlines()) == 1
 
 
+def test_a_misspelt_override_of_a_key_that_the_file_sets_is_told(project):
+    word = f"+{KEY}.jsonl_fpth=x"
+    message = project.refusal(AlmostServerError, with_dataset(TRAIN), word)
+    assert message == (
+        f"command line: {word}: {KEY}.jsonl_fpth: there is no such setting. Did you mean 'jsonl_fpath'?"
+    )
+
+
 @pytest.mark.parametrize("kind", ["example", "benchmark"])
 def test_the_licence_of_other_data_is_not_looked_at(project, kind):
     text = with_dataset(f"name: x\ntype: {kind}\njsonl_fpath: x.jsonl\nlicense: something else")

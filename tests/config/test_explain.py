@@ -29,6 +29,7 @@ class Settings(BaseResourcesServerConfig):
     judge: Judge | None = None
     params: Params = Field(default_factory=Params)
     ref: ModelServerRef | ResourcesServerRef | None = None
+    server: ResourcesServerRef | None = None
     sizes: list[int] = Field(default_factory=list)
 
 
@@ -77,6 +78,18 @@ def test_settings_with_nothing_wrong_and_the_metadata_of_published_blocks_pass(s
             ],
         ),
         ({"ref": {"type": "resources_servers"}}, None),
+        (
+            {"server": "w2"},
+            ["a.yaml:3: {}.server: it has to be {{type: resources_servers, name: w2}}, and is 'w2'."],
+        ),
+        (
+            {"ref": "w2"},
+            [
+                "a.yaml:3: {}.ref: it has to be {{type: responses_api_models, name: w2}}, and is 'w2'; or it has to "
+                "be {{type: resources_servers, name: w2}}, and is 'w2'."
+            ],
+        ),
+        ({"judge": 1}, ["a.yaml:3: {}.judge: it has to be a mapping, and is 1."]),
     ],
 )
 def test_each_mistake_is_one_line_with_its_place(settings, told):

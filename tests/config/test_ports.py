@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
+import sys
 
 import pytest
 
-from nemo_gym.config import Origin, PortRange, bind
+from nemo_gym.config import Origin, PortRange, WrittenAddress, bind
 from nemo_gym.errors import ConfigError, PortTakenError
 
 SERVER = "{name}:\n  resources_servers:\n    weather:\n      entrypoint: app.py\n      port: {port}\n"
@@ -44,6 +46,48 @@ def test_a_port_in_use_is_told_with_the_server_and_the_process_that_holds_it():
     assert str(refused.value).startswith(f"weather: port {port} on 127.0.0.1 is held by")
     if os.path.exists("/proc/net/tcp"):
         assert f"process {os.getpid()} (" in str(refused.value)
+
+
+def test_a_mistake_in_an_address_is_told_with_where_it_was_written():
+    written = WrittenAddress(host="a.yaml:6: w.host", port="a.yaml:5: w.port")
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        port = holder.getsockname()[1]
+        with pytest.raises(PortTakenError, match=rf"^a\.yaml:5: w\.port: port {port} on .* give weather another port"):
+            bind("127.0.0.1", port, instance="weather", written=written)
+    with pytest.raises(ConfigError, match=r"^a\.yaml:6: w\.host: weather cannot listen on 192\.0\.2\.1:0"):
+        bind("192.0.2.1", 0, instance="weather", written=written)
+
+
+def test_the_configuration_knows_where_addresses_were_written(project):
+    run = project.load_text(
+        SERVER.format(name="a", port=8001) + SERVER.format(name="b", port=8002) + "      host: 127.0.0.2\n",
+        "+default_host=127.0.0.3",
+        "+head_server.port=9000",
+    )
+    default = "command line: +default_host=127.0.0.3: default_host"
+    key = "resources_servers.weather"
+    assert run.written_address(run.servers["a"]) == (default, f"main.yaml:5: a.{key}.port")
+    assert run.written_address(run.servers["b"]) == (f"main.yaml:11: b.{key}.host", f"main.yaml:10: b.{key}.port")
+    assert run.written_address(None) == (default, "command line: +head_server.port=9000: head_server.port")
+    assert project.load().written_address(None) == ("", "")
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/net/tcp"), reason="the system does not tell who holds a port")
+def test_the_holder_of_a_port_is_told_by_its_script_and_first_arguments_without_secrets(tmp_path):
+    script = tmp_path / "deep/inside/holder.py"
+    script.parent.mkdir(parents=True)
+    script.write_text(
+        "import socket, sys\ns = socket.create_server(('127.0.0.1', 0))\nprint(s.getsockname()[1], flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    command = [sys.executable, script, "--api-key", "s3cret", "+x=1"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        port = int(holder.stdout.readline())
+        with pytest.raises(PortTakenError) as refused:
+            bind("127.0.0.1", port, instance="weather")
+        holder.stdin.close()
+    name = os.path.basename(sys.executable)
+    assert f"process {holder.pid} ({name} inside/holder.py --api-key ****)" in str(refused.value)
 
 
 def test_a_port_can_be_bound_again_at_once_after_its_server_ended():

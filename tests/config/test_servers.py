@@ -6,6 +6,7 @@ import logging
 
 import pydantic
 import pytest
+import yaml
 
 from nemo_gym import config
 from nemo_gym.config import Origin
@@ -99,6 +100,22 @@ def test_the_head_server_is_read(project):
     )
     message = project.refusal(ConfigError, "a: 1\nhead_server:\n  port: many")
     assert message == "main.yaml:3: head_server.port: it has to be a valid integer, and is 'many'."
+    message = project.refusal(ConfigError, "a: 1", "+head_server.prt=3")
+    assert message == (
+        "command line: +head_server.prt=3: head_server.prt: there is no such setting. Did you mean 'port'?"
+    )
+
+
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [
+        ("+process_start_method=spwan", "process_start_method has to be fork or spawn, and is 'spwan'. Did you mean"),
+        ("+default_host=[a]", "default_host is the name or the address of a host, such as 127.0.0.1, and here it is"),
+    ],
+)
+def test_a_key_of_every_run_that_is_wrong_is_told_with_its_place(project, word, told):
+    message = project.refusal(ConfigError, "a: 1", word)
+    assert message.startswith(f"command line: {word}: {told}")
 
 
 def test_reserved_keys_are_no_servers(project):
@@ -148,6 +165,12 @@ def test_no_server_is_a_mistake_only_where_one_is_needed(project):
     )
     with pytest.raises(NoServerInstancesError, match="no configuration file was named"):
         project.load(require_servers=True)
+
+
+def test_the_example_of_a_server_is_written_as_it_has_to_be(project):
+    message = project.refusal(NoServerInstancesError, "a: 1", require_servers=True)
+    block = yaml.safe_load(message.split("`")[1])
+    assert block == {"name": {"resources_servers": {"folder": {"entrypoint": "app.py"}}}}
 
 
 def test_all_unset_values_are_told_at_once_with_what_to_type(project):
@@ -209,7 +232,20 @@ BLOCK = "s:\n  resources_servers:\n    weather:\n      entrypoint: app.py\n"
             "main.yaml:3: s.resources_servers.weather.entrypoint:",
         ),
         (BLOCK.replace("      entry", "    entry"), "main.yaml:4: s.resources_servers: 'entrypoint' stands beside"),
-        (BLOCK.replace("      entry", "  entry"), "main.yaml:3: s.resources_servers.weather: it is empty"),
+        (
+            BLOCK + "  grading_mode: x",
+            "main.yaml:5: s.grading_mode stands beside resources_servers; did you mean "
+            "s.resources_servers.weather.grading_mode?",
+        ),
+        (
+            BLOCK + "  weather: {x: 1}",
+            "s.weather stands beside resources_servers; did you mean s.resources_servers.weather?",
+        ),
+        (
+            BLOCK.replace("      entry", "  entry"),
+            "main.yaml:4: s.entrypoint stands beside resources_servers; did you",
+        ),
+        (BLOCK.replace("      entry", "# "), "main.yaml:3: s.resources_servers.weather: it is empty"),
         ("s:\n  resources_servers: weather", "main.yaml:2: s.resources_servers: the name of a folder"),
         (
             BLOCK.replace("resources_", "resource_"),
@@ -220,6 +256,20 @@ BLOCK = "s:\n  resources_servers:\n    weather:\n      entrypoint: app.py\n"
 )
 def test_an_almost_server_is_told_with_its_place(project, text, told):
     assert told in project.refusal(AlmostServerError, text)
+
+
+@pytest.mark.parametrize("word", ["+weather.x=1", "+weather_agent.max_steps=3"])
+def test_an_override_one_level_too_high_is_told(project, word):
+    name, _, key = word.removeprefix("+").partition("=")[0].partition(".")
+    path = f"{name}.resources_servers.weather" if name == "weather" else AGENT
+    assert project.refusal(AlmostServerError, WHOLE, word).endswith(f"did you mean {path}.{key}?")
+    assert project.refusal(AlmostServerError, WHOLE, word).startswith(f"command line: {word}: {name}.{key} stands ")
+
+
+def test_what_published_blocks_tell_people_may_stand_beside_the_tier(project):
+    assert "s" in project.load_text(BLOCK + "  description: x\n  verified: true").servers
+    alias = "e: {environment_servers: {x: {agent_server: {name: weather_agent}}}, note: 1}\n"
+    assert project.load_text(alias + WHOLE).aliases == {"e": "weather_agent"}
 
 
 def test_almost_servers_are_left_out_where_they_are_no_error(project, caplog):

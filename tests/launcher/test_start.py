@@ -157,7 +157,10 @@ def test_a_port_that_is_taken_is_told_with_its_holder(workplace):
         config = workplace.environment("plain", settings=f"port: {port}")
         finished = workplace.run("ng_run", config, "+head_server.port=0")
     assert finished.code == 1
-    assert f"Error: plain: port {port} on 127.0.0.1 is held by process {os.getpid()}" in finished.err
+    assert finished.err.startswith(
+        "Error: resources_servers/plain/configs/plain.yaml:5: plain.resources_servers.plain.port: "
+        f"port {port} on 127.0.0.1 is held by process {os.getpid()} ("
+    )
     assert "a free one is found" in finished.err
     assert "Traceback" not in finished.err
 
@@ -167,7 +170,18 @@ def test_a_port_that_the_head_server_was_asked_to_take_is_not_replaced(workplace
         port = held.getsockname()[1]
         finished = workplace.run("ng_run", workplace.environment(), f"+head_server.port={port}")
     assert finished.code == 1
-    assert f"Error: head_server: port {port} on 127.0.0.1 is held by process" in finished.err
+    assert finished.err.startswith(
+        f"Error: command line: +head_server.port={port}: head_server.port: port {port} on 127.0.0.1 is held by process"
+    )
+
+
+def test_a_host_that_is_none_is_told_with_where_it_was_written(workplace):
+    finished = workplace.run("ng_run", workplace.environment(), "+default_host=no.such.host.invalid")
+    assert finished.code == 1
+    assert finished.err.startswith(
+        "Error: command line: +default_host=no.such.host.invalid: default_host: plain cannot listen on "
+        "no.such.host.invalid:0 ("
+    )
 
 
 def test_the_head_server_listens_on_11000_or_says_where_else(workplace):
