@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 PIPED_WIDTH = 200
 REWARD = "mean/reward"
+MOST_COLUMNS = 4
+SHOWN_IN_ROW = 3
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -48,7 +50,28 @@ def findings(found: Iterable[Finding]) -> Table:
 
 
 def key_metrics(metrics: Sequence[Mapping[str, Any]]) -> Table:
-    """The mean reward, then the headline numbers that each environment chose; one column per agent."""
+    """The mean reward and the headline numbers that each environment chose: agents side by side while they fit."""
+    return _agents_in_columns(metrics) if len(metrics) <= MOST_COLUMNS else _agents_in_rows(metrics)
+
+
+def _agents_in_rows(metrics: Sequence[Mapping[str, Any]]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold", title="Key metrics", title_justify="left")
+    table.add_column("agent", overflow="fold")
+    table.add_column(REWARD, justify="right", style="bold")
+    table.add_column("others", overflow="fold")
+    for agent in metrics:
+        chosen = {name: value for name, value in agent["key_metrics"].items() if name != REWARD}
+        others = ", ".join(f"{name} {_digits(value)}" for name, value in sorted(chosen.items())[:SHOWN_IN_ROW])
+        more = len(chosen) - SHOWN_IN_ROW
+        table.add_row(
+            Text(str(agent["agent_ref"]["name"])),
+            _number(agent["agent_metrics"].get(REWARD)),
+            Text(others + (f", … {more} more" if more > 0 else "")),
+        )
+    return table
+
+
+def _agents_in_columns(metrics: Sequence[Mapping[str, Any]]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", title="Key metrics", title_justify="left")
     table.add_column("metric", overflow="fold")
     for agent in metrics:

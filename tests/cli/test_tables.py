@@ -56,3 +56,16 @@ def test_the_mean_reward_leads_the_table_and_each_agent_has_a_column() -> None:
         ["mean/tokens", "–", "12,345"],
         ["pass@1[avg-of-4]/x", "50", "–"],
     ]
+
+
+def test_many_agents_have_a_line_each() -> None:
+    metrics = [
+        {"agent_ref": {"name": f"agent_{n}"}, "agent_metrics": {"mean/reward": n}, "key_metrics": {"a": 1, "b[x]": 2}}
+        for n in range(5)
+    ]
+    page = io.StringIO()
+    Console(file=page, width=100).print(tables.key_metrics(metrics))
+    assert [line.split() for line in page.getvalue().splitlines()[2:4]] == [
+        ["agent_0", "0", "a", "1,", "b[x]", "2"],
+        ["agent_1", "1", "a", "1,", "b[x]", "2"],
+    ]

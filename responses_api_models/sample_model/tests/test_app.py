@@ -229,7 +229,8 @@ def test_chat_completions_act_as_responses_do(client):
 def test_chat_completions_take_a_named_function_and_end_after_the_last_tool_turn():
     named = {"type": "function", "function": {"name": "get_weather"}}
     call = {"id": "c", "type": "function", "function": {"name": "get_weather", "arguments": "{}"}}
-    turn = [{"role": "assistant", "content": None, "tool_calls": [call]}, {"role": "tool", "content": "cold"}]
+    answered = {"role": "tool", "tool_call_id": "c", "content": "cold"}
+    turn = [{"role": "assistant", "content": None, "tool_calls": [call]}, answered]
     with client_of(tool_call_probability=1, max_tool_turns=2) as client:
         [choice] = chat(client, tools=[CHAT_TOOL], tool_choice=named)["choices"]
         assert len(choice["message"]["tool_calls"]) == 1
