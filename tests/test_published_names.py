@@ -1,0 +1,121 @@
+"""The names that published folders import are there, and the small ones among them do what they say."""
+
+from __future__ import annotations
+
+import importlib
+import resource
+
+import pytest
+
+from nemo_gym.base_resources_server import normalize_tool_name
+from nemo_gym.server_utils import SimpleServer, apply_rollout_prefix, rollout_path_prefix
+
+IMPORTED = {
+    "server_utils": """
+        ServerClient raise_for_status get_response_json SESSION_ID_KEY request get_first_server_config_dict
+        is_nemo_gym_fastapi_entrypoint get_server_url apply_rollout_prefix rollout_path_prefix
+        get_global_aiohttp_client is_global_aiohttp_client_request_debug_enabled BaseServer SimpleServer ServerStatus
+        DEFAULT_HEAD_SERVER_PORT HEAD_SERVER_KEY_NAME BaseServerConfig MAX_NUM_TRIES is_nemo_gym_fastapi_worker
+        ClientResponse
+    """,
+    "base_resources_server": """
+        BaseVerifyResponse BaseVerifyRequest BaseResourcesServerConfig SimpleResourcesServer BaseRunRequest
+        BaseSeedSessionRequest BaseSeedSessionResponse AggregateMetricsRequest AggregateMetrics ReverifyMode
+        NeMoGymResponse NEMO_GYM_MCP_METADATA_KEY MCPServerMetadata normalize_tool_name BaseMultiRewardVerifyResponse
+        ResourcesSeedSessionRequest ResourcesSeedSessionResponse ResourcesCloseSessionRequest
+        ResourcesCloseSessionResponse
+    """,
+    "base_responses_api_agent": "BaseResponsesAPIAgentConfig SimpleResponsesAPIAgent Body AggregateMetricsRequest",
+    "base_responses_api_model": "BaseResponsesAPIModelConfig SimpleResponsesAPIModel Body",
+    "config_types": """
+        ModelServerRef ResourcesServerRef AgentServerRef ServerRef AggregateMetricsRequest AggregateMetrics
+        BaseServerConfig BaseRunServerConfig BaseRunServerInstanceConfig Domain DatasetConfig ConfigError OmegaConf
+        ConfigPathNotFoundError MalformedConfigPathsError NoServerInstancesError ConfigMissingValuesError
+        ConfigInterpolationError ServerRefNotFoundError InheritPathNotFoundError AlmostServerError
+    """,
+    "openai_utils": """
+        NeMoGymResponse NeMoGymResponseCreateParamsNonStreaming NeMoGymEasyInputMessage NeMoGymResponseOutputMessage
+        NeMoGymResponseOutputText NeMoGymResponseFunctionToolCall NeMoGymFunctionCallOutput
+        NeMoGymResponseReasoningItem NeMoGymSummary NeMoGymChatCompletionCreateParamsNonStreaming NeMoGymResponseUsage
+        NeMoGymChatCompletion NeMoGymResponseInputTokensDetails NeMoGymResponseOutputTokensDetails
+        NeMoGymResponseOutputItem accumulate_response_usage NeMoGymAsyncOpenAI NeMoGymResponseOutputRefusal
+        NeMoGymChatCompletionMessage NeMoGymChoice NeMoGymResponseOutputMessageForTraining NeMoGymResponseInput
+        NeMoGymMessage NeMoGymResponseInputItem RATE_LIMIT_ERROR_CODES RETRY_ERROR_CODES
+        NeMoGymChatCompletionAssistantMessageForTrainingParam NeMoGymChatCompletionAssistantMessageParam
+        NeMoGymChatCompletionContentPartTextParam NeMoGymChatCompletionMessageForTraining
+        NeMoGymChatCompletionMessageParam NeMoGymChatCompletionMessageToolCall
+        NeMoGymChatCompletionMessageToolCallFunctionParam NeMoGymChatCompletionMessageToolCallParam
+        NeMoGymChatCompletionSystemMessageParam NeMoGymChatCompletionToolMessageParam
+        NeMoGymChatCompletionUserMessageParam NeMoGymFunction NeMoGymFunctionToolParam
+        NeMoGymResponseFunctionToolCallForTraining NeMoGymResponseInputText REQUIRED_TOKEN_METADATA_FIELDS
+        TOKEN_METADATA_FIELDS
+    """,
+    "global_config": """
+        ROLLOUT_INDEX_KEY_NAME TASK_INDEX_KEY_NAME get_first_server_config_dict get_global_config_dict
+        SKILLS_REF_KEY_NAME get_hf_token AGENT_REF_KEY_NAME ATTEMPT_INDEX_KEY_NAME CACHE_DIR_KEY_NAME
+        DISALLOWED_PORTS_KEY_NAME DictConfig OmegaConf RESULTS_DIR_KEY_NAME find_open_port
+        maybe_get_global_config_dict HF_TOKEN_KEY_NAME ROLLOUT_ID_KEY_NAME NEMO_GYM_CONFIG_PATH_ENV_VAR_NAME
+    """,
+    "reward_profile": """
+        compute_pass_majority_metrics highest_k_metrics compute_subset_metrics add_avg_sample_std_dev
+        AggregateMetricsMixin compute_aggregate_metrics RewardProfiler
+    """,
+}
+
+
+@pytest.mark.parametrize("module", IMPORTED)
+def test_every_name_that_published_folders_import_is_there(module):
+    there = vars(importlib.import_module(f"nemo_gym.{module}"))
+    assert [name for name in IMPORTED[module].split() if name not in there] == []
+    assert set(IMPORTED[module].split()) <= set(there["__all__"])
+
+
+def test_constants_have_their_published_values():
+    module = importlib.import_module("nemo_gym.server_utils")
+    assert (module.SESSION_ID_KEY, module.DEFAULT_HEAD_SERVER_PORT, module.HEAD_SERVER_KEY_NAME) == (
+        "session_id", 11000, "head_server",
+    )  # fmt: skip
+    assert module.MAX_NUM_TRIES == 3
+    assert importlib.import_module("nemo_gym.base_resources_server").NEMO_GYM_MCP_METADATA_KEY == "mcp"
+
+
+@pytest.mark.parametrize(
+    ("rollout_id", "captures", "prefix"),
+    [
+        (None, False, ""),
+        (None, True, ""),
+        ("3-1-a2", False, "/ng-rollout/3-1-a2"),
+        ("3-1", True, "/ng-rollout/3-1/training-token-capture"),
+    ],
+)
+def test_a_prefix_lets_calls_count_for_a_rollout(rollout_id, captures, prefix):
+    assert rollout_path_prefix(rollout_id, token_capture=captures) == prefix
+    assert apply_rollout_prefix("http://h:1", rollout_id, token_capture=captures) == f"http://h:1{prefix}"
+
+
+@pytest.mark.parametrize(
+    ("name", "server", "plain"),
+    [
+        ("mcp__shop__buy", None, "buy"),
+        ("mcp__shop__buy__now", None, "buy__now"),
+        ("mcp__shop__buy", "shop", "buy"),
+        ("mcp__my__shop__buy", "my__shop", "buy"),
+        ("mcp__shop__buy", "bank", "mcp__shop__buy"),
+        ("buy", "shop", "buy"),
+        ("mcp__buy", None, "mcp__buy"),
+    ],
+)
+def test_a_tools_name_is_told_without_its_server(name, server, plain):
+    assert normalize_tool_name(name, server) == plain
+
+
+def test_the_limit_of_open_files_is_raised_and_never_lowered():
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+        SimpleServer.set_ulimit(target_soft_limit=300)
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (300, hard)
+        SimpleServer.set_ulimit(target_soft_limit=280)
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (300, hard)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
