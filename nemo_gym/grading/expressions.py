@@ -25,7 +25,7 @@ LONGEST_ANSWER = 200
 LONGEST_EXPRESSION = 2_000
 """Characters: what is longer is no answer to compare, and would only keep a worker busy."""
 
-_HASHES = re.compile(r"^####\s*(.+?)\s*$", re.MULTILINE)
+_HASHES = re.compile(r"^####(.*\S)", re.MULTILINE)
 _CONCLUSION = re.compile(
     r"(?:answer|result|total)\b[^.:\n]{0,40}?(?:\bis\b|[:=])[\s*]*([^\n]{1,60}?)[.!*\s]*\Z", re.IGNORECASE
 )
@@ -114,7 +114,7 @@ def _answer_in(text: str) -> str | None:
         return answer.strip()
     after_hashes = _HASHES.findall(text)
     if after_hashes:
-        return str(after_hashes[-1])
+        return str(after_hashes[-1]).strip()
     if len(text) <= LONGEST_ANSWER and number_in(text):
         return text
     conclusion = _CONCLUSION.search(text[-LONGEST_ANSWER:])
@@ -123,7 +123,7 @@ def _answer_in(text: str) -> str | None:
 
 def _may_equal(expected: str, answer: str) -> bool:
     """Whether it is worth the library's time."""
-    if len(answer) > LONGEST_EXPRESSION:
+    if not answer or len(answer) > LONGEST_EXPRESSION:
         return False
     return number_in(expected) is None or _MATHEMATICAL.search(answer) is not None
 

@@ -17,7 +17,7 @@ from nemo_gym.config.settings import ModelServerRef
 from nemo_gym.errors import ConfigError, JudgeFailed, ServerCallError
 from nemo_gym.grading.text import strip_reasoning
 from nemo_gym.http.client import ServerClient
-from nemo_gym.http.problems import readable
+from nemo_gym.http.problems import problem_of_body, readable
 from nemo_gym.schemas.items import EasyInputMessage
 from nemo_gym.schemas.responses import Response, ResponseCreateParams
 
@@ -169,7 +169,9 @@ class Judge:
         except ServerCallError as error:
             raise JudgeFailed(f"the judge did not answer: {error}", server=server) from error
         if not reply.ok:
-            told = readable(await reply.read())
+            body = await reply.read()
+            problem = problem_of_body(body)
+            told = problem.detail if problem else readable(body)
             raise JudgeFailed(f"the judge '{server}' answered {reply.status}: {told}", server=server)
         try:
             return Response.model_validate_json(await reply.read())

@@ -80,6 +80,11 @@ class MathWithJudgeServer(SimpleResourcesServer):
         )
         return Judge(settings, self.server_client)
 
+    async def startup(self) -> None:
+        """A library or a prompt that is missing is told at once."""
+        await super().startup()
+        _ = self.equality, self.judge
+
     async def aclose(self) -> None:
         await super().aclose()
         self.equality.close()

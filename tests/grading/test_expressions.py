@@ -62,10 +62,6 @@ async def test_what_can_only_be_wrong_needs_no_worker(expected, text):
     assert equality._workers.pids() == []
 
 
-async def test_nothing_does_not_equal_nothing(equality):
-    assert not (await equality.compare("", r"\boxed{}")).is_equal
-
-
 @pytest.mark.parametrize(
     ("expected", "text"),
     [
