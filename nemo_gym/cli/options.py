@@ -200,7 +200,8 @@ def settings_from(model: type[SettingsT], values: typing.Mapping[str, Any]) -> S
                 problems.append(f"{key} is missing{hint}: add {_flag_names(key)[0]} … or +{key}=…")
             else:
                 problems.append(f"{key}: {told}")
-        raise ConfigError("; ".join(problems) + ". --help lists all settings.") from error
+        text = "; ".join(problems)
+        raise ConfigError(f"{text}{'' if text.endswith('?') else '.'} --help lists all settings.") from error
 
 
 class _Parser(argparse.ArgumentParser):

@@ -221,7 +221,7 @@ def test_what_is_missing_or_wrong_in_the_settings_is_told_at_once(workplace):
     assert error == (
         "Error: output_jsonl_fpath is missing (did you mean it by 'outptu_jsonl_fpath'?): add --output … or "
         "+output_jsonl_fpath=…; split: it has to be 'train', 'validation', 'benchmark' or 'example', and is "
-        "'exampel'. --help lists all settings."
+        "'exampel'. Did you mean 'example'? --help lists all settings."
     )
 
 
