@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from nemo_gym.errors import ModelFailed as ModelFailed
     from nemo_gym.errors import ServerCallError as ServerCallError
     from nemo_gym.errors import ToolError as ToolError
+    from nemo_gym.errors import exit_code_of as exit_code_of
     from nemo_gym.http.client import ServerClient as ServerClient
     from nemo_gym.http.client import get_response_json as get_response_json
     from nemo_gym.http.client import raise_for_status as raise_for_status
@@ -83,7 +84,7 @@ _HOMES = {
     ),
     "errors": (
         "AgentFailed", "DataError", "EndpointError", "EnvironmentFailed", "JudgeFailed", "ModelFailed",
-        "ServerCallError", "ToolError",
+        "ServerCallError", "ToolError", "exit_code_of",
     ),
     "schemas.rollout": (
         "AggregateMetrics", "AggregateMetricsRequest", "BaseMultiRewardVerifyResponse", "BaseRunRequest",

@@ -20,7 +20,9 @@ Anything else is a bug of ours, and keeps its traceback.
 
 from __future__ import annotations
 
-from typing import ClassVar, Self
+import sys
+from collections.abc import Callable
+from typing import Any, ClassVar, Self
 
 
 class NemoGymError(Exception):
@@ -176,3 +178,13 @@ class EndpointError(ServerCallError):
         super().__init__(message, was_sent=was_sent)
         self.status = status
         self.body = body
+
+
+def exit_code_of(action: Callable[..., Any], *arguments: Any, **named: Any) -> int:
+    """Do what a small program is for, and return its exit code: what its user can mend is told, and makes it 1."""
+    try:
+        action(*arguments, **named)
+    except UserError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    return 0

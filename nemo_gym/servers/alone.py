@@ -45,7 +45,9 @@ def _serve(folder: Path) -> int:
         # The agent beside it refers to servers that nobody starts here.
         run = load([own], [*(f"~{name}" for name in _other_blocks(own, folder)), *words])
     server = _server_of(run, folder)
-    listener = bind(server.host, server.port, instance=server.name, port_range=run.port_range)
+    listener = bind(
+        server.host, server.port, instance=server.name, port_range=run.port_range, written=run.written_address(server)
+    )
     port = listener.getsockname()[1]
     logger.info("%s listens on http://%s:%d", server.name, server.host, port)
     bound = server.model_copy(update={"port": port})

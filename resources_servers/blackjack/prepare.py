@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from nemo_gym import DataError
+from nemo_gym import exit_code_of
 from nemo_gym.jsonl import write_rows
 from resources_servers.blackjack.game import Outcome, best_play
 
@@ -50,12 +50,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="the first seed (default: %(default)s)")
     parser.add_argument("--all-deals", action="store_true", help="also hands that no play wins")
     asked = parser.parse_args(arguments)
-    try:
-        prepare(asked.output, asked.count, asked.seed, asked.all_deals)
-    except DataError as error:
-        sys.stderr.write(f"{error}\n")
-        return 1
-    return 0
+    return exit_code_of(prepare, asked.output, asked.count, asked.seed, asked.all_deals)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from itertools import count as numbers
 from pathlib import Path
 from typing import Any
 
-from nemo_gym import DataError
+from nemo_gym import DataError, exit_code_of
 from nemo_gym.jsonl import write_rows
 from resources_servers.calendar.conversation import Conversation, DayIsFull
 from resources_servers.calendar.personas import PERSONAS_FILE, Agenda, Cast, Persona, read_cast
@@ -62,12 +62,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="another seed, other rows (default: %(default)s)")
     parser.add_argument("--personas", type=Path, default=PERSONAS_FILE, help="personas and agendas (JSON)")
     asked = parser.parse_args(arguments)
-    try:
-        prepare(asked.output, asked.count, asked.seed, asked.personas)
-    except DataError as error:
-        sys.stderr.write(f"{error}\n")
-        return 1
-    return 0
+    return exit_code_of(prepare, asked.output, asked.count, asked.seed, asked.personas)
 
 
 if __name__ == "__main__":

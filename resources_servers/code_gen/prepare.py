@@ -17,7 +17,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from nemo_gym import DataError
+from nemo_gym import DataError, exit_code_of
 from nemo_gym.jsonl import write_rows
 
 INSTRUCTION = (
@@ -96,12 +96,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--input", type=Path, required=True, help="HumanEval.jsonl or HumanEval.jsonl.gz")
     parser.add_argument("--output", type=Path, required=True, help="where the rows are written")
     asked = parser.parse_args(arguments)
-    try:
-        prepare(asked.input, asked.output)
-    except DataError as error:
-        sys.stderr.write(f"{error}\n")
-        return 1
-    return 0
+    return exit_code_of(prepare, asked.input, asked.output)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from nemo_gym import DataError
+from nemo_gym import DataError, exit_code_of
 from nemo_gym.jsonl import read_lines, write_rows
 
 INSTRUCTION = "Give your answer between <answer> and </answer>, and nothing else there."
@@ -66,12 +66,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--input", type=Path, required=True, help="questions and answers (JSON Lines)")
     parser.add_argument("--output", type=Path, required=True, help="where the rows are written")
     asked = parser.parse_args(arguments)
-    try:
-        prepare(asked.input, asked.output)
-    except DataError as error:
-        sys.stderr.write(f"{error}\n")
-        return 1
-    return 0
+    return exit_code_of(prepare, asked.input, asked.output)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from nemo_gym import DataError
+from nemo_gym import exit_code_of
 from nemo_gym.jsonl import write_rows
 
 INSTRUCTION = "Answer the user with exactly one tool call, then tell the result in a sentence."
@@ -65,12 +65,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--count", type=int, default=100, help="how many (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="another seed, other rows (default: %(default)s)")
     asked = parser.parse_args(arguments)
-    try:
-        prepare(asked.output, asked.count, asked.seed)
-    except DataError as error:
-        sys.stderr.write(f"{error}\n")
-        return 1
-    return 0
+    return exit_code_of(prepare, asked.output, asked.count, asked.seed)
 
 
 if __name__ == "__main__":

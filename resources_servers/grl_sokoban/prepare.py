@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nemo_gym import DataError
+from nemo_gym import DataError, exit_code_of
 from nemo_gym.jsonl import write_rows
 from resources_servers.grl_sokoban.generation import generate
 from resources_servers.grl_sokoban.level import Level
@@ -113,20 +113,16 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--num-boxes", type=int, default=2, help="(default: %(default)s)")
     parser.add_argument("--levels", type=Path, help="a text file of levels, instead of making some")
     asked = parser.parse_args(arguments)
-    try:
-        rows, columns = asked.dim_room
-        prepare(
-            asked.output,
-            asked.count,
-            asked.seed,
-            dim_room=(rows, columns),
-            num_boxes=asked.num_boxes,
-            levels=asked.levels,
-        )
-    except DataError as error:
-        sys.stderr.write(f"{error}\n")
-        return 1
-    return 0
+    rows, columns = asked.dim_room
+    return exit_code_of(
+        prepare,
+        asked.output,
+        asked.count,
+        asked.seed,
+        dim_room=(rows, columns),
+        num_boxes=asked.num_boxes,
+        levels=asked.levels,
+    )
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from nemo_gym import DataError, EnvironmentFailed
+from nemo_gym import DataError, EnvironmentFailed, exit_code_of
 from nemo_gym.jsonl import write_rows
 from resources_servers.gymnasium.games import known
 from resources_servers.gymnasium.oracle import full_reward
@@ -72,12 +72,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--count", type=int, default=100, help="how many (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="the first seed (default: %(default)s)")
     asked = parser.parse_args(arguments)
-    try:
-        prepare(asked.output, asked.env_id, asked.count, asked.seed)
-    except DataError as error:
-        sys.stderr.write(f"{error}\n")
-        return 1
-    return 0
+    return exit_code_of(prepare, asked.output, asked.env_id, asked.count, asked.seed)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from nemo_gym import DataError
+from nemo_gym import DataError, exit_code_of
 from nemo_gym.jsonl import Line, read_lines, write_rows
 
 INSTRUCTION = r"Think it through step by step, then put the answer, and nothing else, into \boxed{}."
@@ -70,12 +70,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--input", type=Path, required=True, help="a GSM8K file (JSON Lines)")
     parser.add_argument("--output", type=Path, required=True, help="where the rows are written")
     asked = parser.parse_args(arguments)
-    try:
-        prepare(asked.input, asked.output)
-    except DataError as error:
-        sys.stderr.write(f"{error}\n")
-        return 1
-    return 0
+    return exit_code_of(prepare, asked.input, asked.output)
 
 
 if __name__ == "__main__":

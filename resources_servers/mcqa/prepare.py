@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from nemo_gym import DataError
+from nemo_gym import DataError, exit_code_of
 from nemo_gym.jsonl import Line, read_lines, write_rows
 from resources_servers.mcqa.grading import DEFAULT_MODE, GRADING_MODES, GradingMode
 
@@ -103,12 +103,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--output", type=Path, required=True, help="where the rows are written")
     parser.add_argument("--grading-mode", choices=GRADING_MODES, default=DEFAULT_MODE, help="(default: %(default)s)")
     asked = parser.parse_args(arguments)
-    try:
-        prepare(asked.input, asked.output, asked.grading_mode)
-    except DataError as error:
-        sys.stderr.write(f"{error}\n")
-        return 1
-    return 0
+    return exit_code_of(prepare, asked.input, asked.output, asked.grading_mode)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from nemo_gym import DataError
+from nemo_gym import DataError, exit_code_of
 from nemo_gym.jsonl import write_rows
 
 SUBMIT = "submit_document"
@@ -131,12 +131,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--rows", type=int, default=100, help="how many (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="other rows for another one (default: %(default)s)")
     asked = parser.parse_args(arguments)
-    try:
-        prepare(asked.output, asked.rows, asked.seed)
-    except DataError as error:
-        sys.stderr.write(f"{error}\n")
-        return 1
-    return 0
+    return exit_code_of(prepare, asked.output, asked.rows, asked.seed)
 
 
 if __name__ == "__main__":

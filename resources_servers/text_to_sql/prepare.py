@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nemo_gym import DataError
+from nemo_gym import DataError, exit_code_of
 from nemo_gym.jsonl import write_rows
 
 INSTRUCTION = "Answer the question with one SQLite query, in a fenced block of SQL. Select what is asked for, no more."
@@ -271,12 +271,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--count", type=int, default=100, help="how many (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="another one makes other rows (default: %(default)s)")
     asked = parser.parse_args(arguments)
-    try:
-        prepare(asked.output, asked.count, asked.seed)
-    except DataError as error:
-        sys.stderr.write(f"{error}\n")
-        return 1
-    return 0
+    return exit_code_of(prepare, asked.output, asked.count, asked.seed)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from nemo_gym import DataError
+from nemo_gym import DataError, exit_code_of
 from nemo_gym.jsonl import write_rows
 from resources_servers.workplace_assistant.company import made_up_company
 from resources_servers.workplace_assistant.errands import Call, Errand, errands
@@ -124,12 +124,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--count", type=int, default=500, help="errands in our own company (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="other errands for another seed (default: %(default)s)")
     asked = parser.parse_args(arguments)
-    try:
-        prepare(asked.output, asked.input, count=asked.count, seed=asked.seed)
-    except DataError as error:
-        sys.stderr.write(f"{error}\n")
-        return 1
-    return 0
+    return exit_code_of(prepare, asked.output, asked.input, count=asked.count, seed=asked.seed)
 
 
 if __name__ == "__main__":
