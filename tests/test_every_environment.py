@@ -9,8 +9,9 @@ from typing import NamedTuple
 import pytest
 
 from nemo_gym import config, paths
-from nemo_gym.contract import check_environment, open_environment
+from nemo_gym.contract import check_environment, example_rollouts, open_environment
 from nemo_gym.contract.answers import HUGE, ODD_ARGUMENTS
+from nemo_gym.data.examples import check_examples
 from nemo_gym.data.prompts import apply_prompt_to_row, load_prompt_config
 from nemo_gym.jsonl import read_rows
 from nemo_gym.servers.serve import ProcessSettings, load_module, server_class
@@ -105,6 +106,36 @@ async def test_every_promise_is_kept(folder):
     with open_environment(folder) as environment:
         findings = await check_environment(environment)
     assert [finding for finding in findings if not finding.is_kept] == []
+
+
+FILES = ("README.md", "app.py", "oracle.py", "prepare.py", "data/example.jsonl")
+MOST_BYTES = 200_000
+"""Of a file of examples: they are there to be read."""
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
+def test_no_part_of_a_folder_is_missing(folder):
+    assert [name for name in FILES if not (folder / name).is_file()] == []
+    assert list((folder / "configs").glob("*.yaml"))
+    assert list((folder / "tests").glob("test_*.py"))
+    check_examples(folder)
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
+async def test_the_example_rollouts_are_those_that_the_oracle_plays(folder):
+    path = folder / "data" / "example_rollouts.jsonl"
+    assert path.stat().st_size < MOST_BYTES
+    assert not any(str(place).encode() in path.read_bytes() for place in (REPOSITORY, Path(sys.prefix), Path("/tmp")))
+    with open_environment(folder) as environment:
+        played = await example_rollouts(environment)
+        assert environment.oracle is not None
+        full = [environment.oracle.full_reward(row) for row in environment.rows]
+    stored = list(read_rows(path))
+    assert [row["reward"] for row in stored] == pytest.approx(full)
+    # Beside what was answered and earned, a rollout may tell of the machine that graded it.
+    told = [(row["response"]["output"], row["reward"], row.keys()) for row in stored]
+    advice = f"ng_check +entrypoint=resources_servers/{folder.name} +write_examples=true"
+    assert told == [(row["response"]["output"], row["reward"], row.keys()) for row in played], advice
 
 
 def test_a_readme_tells_the_task_its_grading_its_licence_and_one_command(environment):

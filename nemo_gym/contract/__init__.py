@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from nemo_gym.contract.checks import CHECKS, Finding, check_environment
 from nemo_gym.contract.environment import Environment, open_environment
-from nemo_gym.contract.examples import write_examples
+from nemo_gym.contract.examples import example_rollouts, write_examples
 
-__all__ = ["CHECKS", "Environment", "Finding", "check_environment", "open_environment", "write_examples"]
+__all__ = [
+    "CHECKS", "Environment", "Finding", "check_environment", "example_rollouts", "open_environment", "write_examples",
+]  # fmt: skip

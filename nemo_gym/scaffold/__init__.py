@@ -20,7 +20,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 TEMPLATE_NAME = "my_environment"
 """The template is an environment itself: `templates/resources_servers/my_environment` lints, tests and runs."""
 TEMPLATE_CLASS_NAME = "MyEnvironment"
-TEMPLATE_SUFFIXES = frozenset({".py", ".md", ".yaml", ".jsonl", ".toml"})
+TEMPLATE_SUFFIXES = frozenset({".py", ".md", ".yaml", ".json", ".jsonl", ".toml"})
 
 LONGEST_NAME = 39
 """With a longer one, lines of the template would grow beyond 119 characters."""
@@ -159,6 +159,10 @@ def _next_steps(name: str) -> str:
             f"+split=example +output_jsonl_fpath=results/{name}.jsonl",
             "",
             f"Then make it your own: {folder}/app.py holds the tools and the reward, data/example.jsonl the tasks, "
-            "oracle.py a perfect attempt at each.",
+            "oracle.py a perfect attempt at each, prepare.py what makes more of them. Make rows to train on, and the "
+            "example rollouts and their metrics anew:",
+            "",
+            f"    python {folder}/prepare.py --count 1000 --output {folder}/data/train.jsonl",
+            f"    ng_check +entrypoint={folder} +write_examples=true",
         ]
     )

@@ -1,6 +1,6 @@
 r"""Make rows: a topic, and constraints on the form of the answer that can be kept together.
 
-python resources_servers/instruction_following/prepare.py --rows 1000 --seed 1 --output <rows.jsonl>
+python resources_servers/instruction_following/prepare.py --count 1000 --seed 1 --output <rows.jsonl>
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ SHARE_ALONE = 0.3
 MOST_ATTEMPTS = 100
 
 
-def prepare(output: Path, rows: int = 100, seed: int = 0) -> Path:
+def prepare(output: Path, count: int = 100, seed: int = 0) -> Path:
     """Write so many rows, always the same ones for a seed, and answer where they are."""
-    if rows < 1:
-        raise DataError(f"--rows {rows}: at least one row is needed.")
-    write_rows(output, _rows(rows, random.Random(seed)))
+    if count < 1:
+        raise DataError(f"--count {count}: at least one row is needed.")
+    write_rows(output, _rows(count, random.Random(seed)))
     return output
 
 
@@ -85,10 +85,10 @@ def main(arguments: list[str] | None = None) -> int:
     """Run `prepare` from the command line."""
     parser = argparse.ArgumentParser(description="Make rows of the instruction_following environment.")
     parser.add_argument("--output", type=Path, required=True, help="where the rows are written")
-    parser.add_argument("--rows", type=int, default=100, help="how many (default: %(default)s)")
+    parser.add_argument("--count", type=int, default=100, help="how many (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="other rows for another one (default: %(default)s)")
     asked = parser.parse_args(arguments)
-    return exit_code_of(prepare, asked.output, asked.rows, asked.seed)
+    return exit_code_of(prepare, asked.output, asked.count, asked.seed)
 
 
 if __name__ == "__main__":

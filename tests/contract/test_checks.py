@@ -193,3 +193,33 @@ def test_a_folder_without_a_config_of_its_own_is_told(folder):
     (folder / "configs/sums.yaml").unlink()
     with pytest.raises(DataError, match=r"configs: expected sums.yaml"), open_environment(folder):
         pass
+
+
+def test_what_was_measured_is_no_part_of_an_example_rollout(folder):
+    change(folder / "app.py", "-> float:\n", "-> BaseVerifyResponse:\n")
+    change(folder / "app.py", "BaseVerifyRequest, S", "BaseVerifyRequest, BaseVerifyResponse, S")
+    change(
+        folder / "app.py",
+        "return float(state.total == body.wanted)",
+        "return BaseVerifyResponse.grade(body, reward=1.0, time_taken=random.random(), total=state.total)",
+    )
+    with open_environment(folder) as environment:
+        asyncio.run(write_examples(environment))
+    (first, *_) = read_rows(folder / "data/example_rollouts.jsonl")
+    assert (first["total"], first["wanted"], "time_taken" in first) == (2, 2, False)
+    (row, *_) = read_rows(folder / "data/example.jsonl")
+    assert {**first, **row} == first
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "differing"),
+    [
+        ("return state.total", "return random.randrange(10**9)", "response"),
+        ("float(state.total == body.wanted)", "random.random()", "reward"),
+    ],
+)
+def test_examples_that_come_out_differently_each_time_are_not_written(folder, old, new, differing):
+    change(folder / "app.py", old, new)
+    with open_environment(folder) as environment, pytest.raises(DataError, match=f"row 1: {differing}: another value"):
+        asyncio.run(write_examples(environment))
+    assert not (folder / "data/example_rollouts.jsonl").exists()

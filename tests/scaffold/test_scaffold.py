@@ -38,9 +38,13 @@ def test_a_new_environment_has_the_files_of_any_other(project):
         "resources_servers/my_env/app.py",
         "resources_servers/my_env/configs/my_env.yaml",
         "resources_servers/my_env/data/example.jsonl",
+        "resources_servers/my_env/data/example_metrics.json",
+        "resources_servers/my_env/data/example_rollouts.jsonl",
         "resources_servers/my_env/oracle.py",
+        "resources_servers/my_env/prepare.py",
         "resources_servers/my_env/ruff.toml",
         "resources_servers/my_env/tests/test_app.py",
+        "resources_servers/my_env/tests/test_prepare.py",
     }
 
 
@@ -67,7 +71,14 @@ def test_the_first_command_that_is_named_runs_its_tests(project):
     assert command == ["ng_test", "+entrypoint=resources_servers/my_env"]
     tested = workplace.run(*command)
     assert tested.code == 0, tested.out
-    assert "14 passed" in tested.out
+    assert "17 passed" in tested.out
+
+
+def test_its_examples_are_complete(project):
+    workplace, _ = project
+    tested = workplace.run("ng_test", "+entrypoint=resources_servers/my_env", "+should_validate_data=true")
+    assert tested.code == 0, tested.out + tested.err
+    assert "the examples of resources_servers/my_env are complete" in tested.out
 
 
 def test_the_second_command_that_is_named_finds_all_promises_kept(project):
@@ -90,6 +101,34 @@ def test_the_third_command_that_is_named_scores_its_examples(project):
     assert all(math.isfinite(reward) for reward in rewards)
     # A policy that acts at random finds some of the numbers, so a first look shows both rewards.
     assert set(rewards) == {0.0, 1.0}
+
+
+def test_the_fourth_command_that_is_named_makes_rows_that_keep_all_promises(project):
+    workplace, printed = project
+    command = commands_in(printed)[3]
+    assert command[:2] == ["python", "resources_servers/my_env/prepare.py"]
+    made = workplace.run(*command)
+    assert made.code == 0, made.err
+    rows = command[-1]
+    assert len(list(read_rows(workplace.folder / rows))) == 1000
+    few = workplace.write("few.jsonl", "".join((workplace.folder / rows).read_text().splitlines(keepends=True)[:20]))
+    checked = workplace.run("ng_check", "+entrypoint=resources_servers/my_env", f"+rows_jsonl_fpath={few}")
+    assert checked.code == 0, checked.out
+    assert "full reward on 25 rows" in checked.out
+
+
+def test_the_fifth_command_that_is_named_writes_the_examples_as_they_are(project):
+    workplace, printed = project
+    data = workplace.folder / "resources_servers" / "my_env" / "data"
+    examples = [data / "example_metrics.json", data / "example_rollouts.jsonl"]
+    before = [path.read_bytes() for path in examples]
+    for path in examples:
+        path.unlink()
+    command = commands_in(printed)[4]
+    assert command == ["ng_check", "+entrypoint=resources_servers/my_env", "+write_examples=true"]
+    checked = workplace.run(*command)
+    assert checked.code == 0, checked.out
+    assert [path.read_bytes() for path in examples] == before
 
 
 def test_the_readme_names_the_same_commands(project):

@@ -22,7 +22,7 @@ FOLDER = Path(__file__).resolve().parents[1]
 
 
 async def test_every_row_rewards_the_oracle_and_no_empty_answer(tmp_path):
-    rows = list(read_rows(prepare(tmp_path / "rows.jsonl", rows=120, seed=5)))
+    rows = list(read_rows(prepare(tmp_path / "rows.jsonl", count=120, seed=5)))
     assert max(len(each["instruction_id_list"]) for each in rows) > 2
     server = make_server(InstructionFollowingServer)
     for each in rows:
@@ -33,14 +33,14 @@ async def test_every_row_rewards_the_oracle_and_no_empty_answer(tmp_path):
 
 def test_a_seed_always_makes_the_same_rows_and_another_one_others(tmp_path):
     first, again, other = (
-        prepare(tmp_path / f"{name}.jsonl", rows=30, seed=seed).read_bytes()
+        prepare(tmp_path / f"{name}.jsonl", count=30, seed=seed).read_bytes()
         for name, seed in (("first", 1), ("again", 1), ("other", 2))
     )
     assert first == again != other
 
 
 def test_a_prompt_says_what_is_asked_without_a_gap(tmp_path):
-    for each in read_rows(prepare(tmp_path / "rows.jsonl", rows=200, seed=2)):
+    for each in read_rows(prepare(tmp_path / "rows.jsonl", count=200, seed=2)):
         assert each["responses_create_params"]["input"][0]["content"] == each["prompt"]
         assert "{" not in each["prompt"]
         assert "  " not in each["prompt"]
@@ -93,13 +93,13 @@ def test_a_row_names_only_constraints_of_different_kinds():
 
 def test_no_rows_cannot_be_made(tmp_path, capsys):
     with pytest.raises(DataError, match="at least one"):
-        prepare(tmp_path / "rows.jsonl", rows=0)
-    assert main(["--output", str(tmp_path / "rows.jsonl"), "--rows", "0"]) == 1
-    assert "--rows 0" in capsys.readouterr().err
+        prepare(tmp_path / "rows.jsonl", count=0)
+    assert main(["--output", str(tmp_path / "rows.jsonl"), "--count", "0"]) == 1
+    assert "--count 0" in capsys.readouterr().err
     assert not (tmp_path / "rows.jsonl").exists()
 
 
 def test_the_command_of_the_readme_works(tmp_path):
-    command = [sys.executable, str(FOLDER / "prepare.py"), "--rows", "7", "--seed", "1", "--output", "rows.jsonl"]
+    command = [sys.executable, str(FOLDER / "prepare.py"), "--count", "7", "--seed", "1", "--output", "rows.jsonl"]
     subprocess.run(command, cwd=tmp_path, check=True, timeout=60)
     assert len(list(read_rows(tmp_path / "rows.jsonl"))) == 7

@@ -24,7 +24,7 @@ FOLDER = Path(__file__).resolve().parents[1]
 
 
 async def test_every_row_rewards_the_oracle_and_no_empty_answer(tmp_path):
-    rows = list(read_rows(prepare(tmp_path / "rows.jsonl", rows=60, seed=3)))
+    rows = list(read_rows(prepare(tmp_path / "rows.jsonl", count=60, seed=3)))
     assert {(row["schema_type"], row["response_mode"]) for row in rows} == {(f, m) for f in FORMATS for m in MODES}
     server = make_server(StructuredOutputsServer)
     for row in rows:
@@ -36,7 +36,7 @@ async def test_every_row_rewards_the_oracle_and_no_empty_answer(tmp_path):
 
 def test_a_seed_always_makes_the_same_rows_and_another_one_others(tmp_path):
     first, again, other = (
-        prepare(tmp_path / f"{name}.jsonl", rows=20, seed=seed).read_bytes()
+        prepare(tmp_path / f"{name}.jsonl", count=20, seed=seed).read_bytes()
         for name, seed in (("first", 1), ("again", 1), ("other", 2))
     )
     assert first == again != other
@@ -87,13 +87,13 @@ def test_any_text_can_be_written_in_every_format(text):
 
 def test_no_rows_cannot_be_made(tmp_path, capsys):
     with pytest.raises(DataError, match="at least one"):
-        prepare(tmp_path / "rows.jsonl", rows=0)
-    assert main(["--output", str(tmp_path / "rows.jsonl"), "--rows", "0"]) == 1
-    assert "--rows 0" in capsys.readouterr().err
+        prepare(tmp_path / "rows.jsonl", count=0)
+    assert main(["--output", str(tmp_path / "rows.jsonl"), "--count", "0"]) == 1
+    assert "--count 0" in capsys.readouterr().err
     assert not (tmp_path / "rows.jsonl").exists()
 
 
 def test_the_command_of_the_readme_works(tmp_path):
-    command = [sys.executable, str(FOLDER / "prepare.py"), "--rows", "7", "--seed", "1", "--output", "rows.jsonl"]
+    command = [sys.executable, str(FOLDER / "prepare.py"), "--count", "7", "--seed", "1", "--output", "rows.jsonl"]
     subprocess.run(command, cwd=tmp_path, check=True, timeout=60)
     assert len(list(read_rows(tmp_path / "rows.jsonl"))) == 7

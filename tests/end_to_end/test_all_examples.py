@@ -1,0 +1,80 @@
+"""Every shipped environment in one run with one model: all rollouts end, and no server fails on the way."""
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import orjson
+import pytest
+
+from nemo_gym import config
+
+REPOSITORY = Path(__file__).parents[2]
+CONFIG = REPOSITORY / "configs" / "all_examples.yaml"
+FOLDERS = {path.parent.name for path in (REPOSITORY / "resources_servers").glob("*/app.py")}
+EXAMPLES, REPEATS = 5, 2
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture(scope="module")
+def agents():
+    """The agents with examples, by the folder of the environment in which each plays."""
+    run = config.load([CONFIG], skip_dotenv=True, require_servers=True)
+    folders = {server.name: server.folder.name for server in run.servers_of("resources_servers")}
+    return {
+        agent.name: folders[agent.settings["resources_server"]["name"]]
+        for agent in run.servers_of("responses_api_agents")
+        if any(dataset.type == "example" for dataset in agent.datasets)
+    }
+
+
+@pytest.fixture(scope="module")
+def finished(shared_workplace):
+    """All examples, twice, with the embedded policy."""
+    command = shared_workplace.run(
+        "ng_e2e_collect_rollouts",
+        f"+config_paths=[{CONFIG}]",
+        "+split=example",
+        f"+num_repeats={REPEATS}",
+        "+output_jsonl_fpath=all.jsonl",
+        "+head_server.port=0",
+        timeout_s=90,
+    )
+    assert command.code == 0, command.err
+    return command
+
+
+def lines_of(path):
+    return [orjson.loads(line) for line in path.read_bytes().splitlines()]
+
+
+def test_no_environment_is_left_out(agents):
+    assert set(agents.values()) == FOLDERS
+
+
+def test_what_was_planned_was_scored_or_has_failed(finished, shared_workplace, agents):
+    planned = len(agents) * EXAMPLES * REPEATS
+    scored, failed = (lines_of(shared_workplace.folder / name) for name in ("all.jsonl", "all_failures.jsonl"))
+    assert len(scored) + len(failed) == planned
+    told = re.search(r"(\d+) planned = (\d+) scored \+ (\d+) failed.* \+ 0 unresolved", finished.out)
+    assert told is not None, finished.out
+    assert tuple(map(int, told.groups())) == (planned, len(scored), len(failed))
+    # The policy acts at random, but never so that an environment could not grade it.
+    assert failed == []
+
+
+def test_every_agent_has_played_all_of_its_rows(finished, shared_workplace, agents):
+    played = Counter(row["agent_ref"]["name"] for row in lines_of(shared_workplace.folder / "all.jsonl"))
+    assert played == dict.fromkeys(agents, EXAMPLES * REPEATS)
+    metrics = orjson.loads((shared_workplace.folder / "all_aggregate_metrics.json").read_bytes())
+    assert {each["agent_ref"]["name"] for each in metrics} == set(agents)
+
+
+def test_no_server_answered_with_a_failure(finished, shared_workplace, agents):
+    logs = {path.stem: path.read_text() for path in (shared_workplace.folder / "all_logs").glob("*.log")}
+    assert logs.keys() > set(agents) | {"policy_model", "head_server"}
+    # Whatever fails in a server's handler leaves a line like these, with its rollout.
+    complaint = re.compile(r"WARNING nemo_gym\.servers\.faults|ERROR|Traceback")
+    assert [line for log in logs.values() for line in log.splitlines() if complaint.match(line)] == []
+    assert shared_workplace.left_over(within_s=5) == []
