@@ -1,5 +1,6 @@
 """Published name of what lives in `nemo_gym.servers.agent`."""
 
+from nemo_gym.config.published import get_first_server_config_dict
 from nemo_gym.config.settings import BaseResponsesAPIAgentConfig
 from nemo_gym.schemas.rollout import AggregateMetrics, AggregateMetricsRequest
 from nemo_gym.servers.agent import BaseResponsesAPIAgent, Body, SimpleResponsesAPIAgent
@@ -11,4 +12,5 @@ __all__ = [
     "BaseResponsesAPIAgentConfig",
     "Body",
     "SimpleResponsesAPIAgent",
+    "get_first_server_config_dict",
 ]

@@ -1,6 +1,23 @@
-"""Published name of what lives in `nemo_gym.servers.model`."""
+"""Published name of what lives in `nemo_gym.servers.model`, `nemo_gym.capture` and `nemo_gym.config.observability`."""
 
+from nemo_gym.capture.attachment import merge_model_call_capture_into_record
+from nemo_gym.capture.middleware import CaptureMiddleware as _CaptureMiddleware
+from nemo_gym.capture.records import ModelCallRecord, aggregate_model_call_metrics, read_model_call_records
+from nemo_gym.capture.store import CaptureStore
+from nemo_gym.config.observability import ModelCallCaptureConfig
 from nemo_gym.config.settings import BaseResponsesAPIModelConfig
 from nemo_gym.servers.model import BaseResponsesAPIModel, Body, SimpleResponsesAPIModel
 
-__all__ = ["BaseResponsesAPIModel", "BaseResponsesAPIModelConfig", "Body", "SimpleResponsesAPIModel"]
+__all__ = [
+    "BaseResponsesAPIModel",
+    "BaseResponsesAPIModelConfig",
+    "Body",
+    "CaptureStore",
+    "ModelCallCaptureConfig",
+    "ModelCallRecord",
+    "SimpleResponsesAPIModel",
+    "_CaptureMiddleware",
+    "aggregate_model_call_metrics",
+    "merge_model_call_capture_into_record",
+    "read_model_call_records",
+]

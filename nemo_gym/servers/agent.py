@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import sys
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable
@@ -12,15 +13,26 @@ from typing import Any
 from fastapi import Body, FastAPI
 from starlette.requests import Request
 
+from nemo_gym.config.observability import is_enabled
+from nemo_gym.config.published import get_first_server_config_dict
 from nemo_gym.config.settings import BaseResponsesAPIAgentConfig
 from nemo_gym.errors import AgentFailed
-from nemo_gym.http.correlation import current_rollout_id, rollout_context
+from nemo_gym.http.correlation import (
+    apply_rollout_prefix,
+    current_rollout_id,
+    maybe_rollout_id_from_run_body,
+    rollout_context,
+    rollout_path_prefix,
+)
 from nemo_gym.metrics import compute_aggregate_metrics
 from nemo_gym.schemas.rollout import AggregateMetrics, AggregateMetricsRequest, rollout_id_of_row
 from nemo_gym.servers.base import SimpleServer
 from nemo_gym.servers.binding import Handler
+from nemo_gym.servers.faults import ROLLOUT_ID_SCOPE_KEY
 
 __all__ = ["BaseResponsesAPIAgent", "Body", "SimpleResponsesAPIAgent"]
+
+PUBLISHED_NAME = "nemo_gym.base_responses_api_agent"
 
 
 class BaseResponsesAPIAgent(SimpleServer):
@@ -59,24 +71,58 @@ class SimpleResponsesAPIAgent(BaseResponsesAPIAgent):
 
     def rollout_id_from_run(self, body: Any) -> str | None:
         """The id of the rollout that a run request names; None while nothing is captured under it."""
-        return None
+        if not self._capture_correlation_enabled():
+            return None
+        return maybe_rollout_id_from_run_body(body) or current_rollout_id()
 
     def url_path_for_run(self, path: str, body: Any) -> str:
         """The path under which a run's calls are captured; the path itself while nothing is captured."""
-        return path
+        return rollout_path_prefix(self.rollout_id_from_run(body)) + path
 
     def url_path_for_request(self, path: str, request: Request) -> str:
         """The same for a request that carries its rollout."""
-        return path
+        if not self._capture_correlation_enabled():
+            return path
+        return rollout_path_prefix(_rollout_id_of(request) or current_rollout_id()) + path
 
     def base_url_for_run(self, base_url: str, body: Any) -> str:
         """The same for a base URL handed to a foreign agent."""
-        return base_url
+        return apply_rollout_prefix(base_url, self.rollout_id_from_run(body))
 
     def resolve_model_base_url(self, name: str, rollout_id: str | None = None) -> str:
-        """The `…/v1` address of a model server, for agents that bring their own client."""
-        host, port = self.server_client.address_of(name)
-        return f"http://{host}:{port}/v1"
+        """The `…/v1` address of a model server, for agents that bring their own client; captured under the id."""
+        captured_under = rollout_id if self._capture_correlation_enabled() else None
+        return f"{apply_rollout_prefix(self._base_url_of(name), captured_under)}/v1"
+
+    def _base_url_of(self, name: str) -> str:
+        # Tests of published folders replace this name where they import it.
+        look_up = getattr(
+            sys.modules.get(PUBLISHED_NAME), "get_first_server_config_dict", get_first_server_config_dict
+        )
+        try:
+            settings = look_up(self.server_client.global_config_dict, name)
+        except KeyError:
+            host, port = self.server_client.address_of(name)
+            settings = {"host": host, "port": port}
+        return self.server_client._build_server_base_url(settings)
+
+    def _model_call_capture_enabled(self) -> bool:
+        return is_enabled(getattr(self.server_client, "global_config_dict", None))
+
+    def _token_id_capture_enabled(self) -> bool:
+        # Token ids come with the model server's answers; nothing is captured beside them.
+        return False
+
+    def _capture_correlation_enabled(self) -> bool:
+        return self._model_call_capture_enabled() or self._token_id_capture_enabled()
+
+
+def _rollout_id_of(request: Request) -> str | None:
+    """By a route of its own, or as the middleware found it."""
+    for told in (request.path_params.get("rollout_id"), request.scope.get(ROLLOUT_ID_SCOPE_KEY)):
+        if isinstance(told, str):
+            return told
+    return None
 
 
 def _for_its_rollout(run: Callable[..., Any]) -> Callable[..., Any]:

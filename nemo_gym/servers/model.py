@@ -7,7 +7,8 @@ from typing import Any
 
 from fastapi import Body, FastAPI
 
-from nemo_gym.config.settings import BaseResponsesAPIModelConfig
+from nemo_gym.config.observability import ModelCallCaptureConfig
+from nemo_gym.config.settings import BaseResponsesAPIModelConfig, ModelServerRef
 from nemo_gym.errors import ModelFailed
 from nemo_gym.servers.base import SimpleServer
 from nemo_gym.servers.model_routes import add_model_routes
@@ -38,4 +39,17 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel):
         """The app with the routes of a model server."""
         app = self.new_app()
         add_model_routes(app, responses=self.responses, chat_completions=self.chat_completions)
+        self._record_calls(app)
         return app
+
+    def _record_calls(self, app: FastAPI) -> None:
+        # The stand-ins for a client in published tests have no configuration.
+        folder = ModelCallCaptureConfig.of(getattr(self.server_client, "global_config_dict", None)).store_dir
+        if folder is None:
+            return
+        # Imported here: a server that records nothing does not pay for it.
+        from nemo_gym.capture.middleware import CaptureMiddleware
+        from nemo_gym.capture.store import CaptureStore
+
+        reference = ModelServerRef(type="responses_api_models", name=self.config.name)
+        app.add_middleware(CaptureMiddleware, store=CaptureStore(folder).opened(), model_ref=reference)

@@ -1,0 +1,54 @@
+"""What kind of failure a model call met, by the status of its answer or by the error that its handler raised."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nemo_gym.capture.records import ErrorCategory
+from nemo_gym.errors import ServerCallError
+from nemo_gym.http.reply import ReplyTimedOut
+
+BY_STATUS = {
+    401: ErrorCategory.AUTH,
+    403: ErrorCategory.AUTH,
+    404: ErrorCategory.NOT_FOUND,
+    408: ErrorCategory.TIMEOUT,
+    429: ErrorCategory.RATE_LIMIT,
+    504: ErrorCategory.TIMEOUT,
+}
+
+
+def category_of_status(status: int) -> ErrorCategory | None:
+    """None for a status that is no error."""
+    if status < 400:
+        return None
+    return BY_STATUS.get(status, ErrorCategory.CLIENT_ERROR if status < 500 else ErrorCategory.UPSTREAM_ERROR)
+
+
+def category_of_error(error: BaseException) -> ErrorCategory:
+    """By the first error in the chain of causes that tells; `exception` where none does."""
+    chain = list(_causes(error))
+    for cause in chain:
+        if isinstance(cause, TimeoutError | ReplyTimedOut):
+            return ErrorCategory.TIMEOUT
+        status = _status_of(cause)
+        if status is not None and (category := category_of_status(status)) is not None:
+            return category
+    is_of_connection = any(isinstance(cause, ServerCallError | ConnectionError) for cause in chain)
+    return ErrorCategory.CONNECTION if is_of_connection else ErrorCategory.EXCEPTION
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__
+
+
+def _status_of(error: BaseException) -> int | None:
+    # Authors call models with whatever library they like; they all name it one of these.
+    for name in ("status", "status_code"):
+        status = getattr(error, name, None)
+        if isinstance(status, int):
+            return status
+    return None

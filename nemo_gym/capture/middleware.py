@@ -1,0 +1,189 @@
+"""Record the calls that reach a model server: what came, what was answered, and how long it took."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import Any
+
+import orjson
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from nemo_gym.capture.failures import category_of_error, category_of_status
+from nemo_gym.capture.records import Dialect, ErrorCategory, ModelCallRecord
+from nemo_gym.capture.store import CaptureStore
+from nemo_gym.capture.streams import assembled
+from nemo_gym.config.settings import ModelServerRef
+from nemo_gym.http.correlation import strip_rollout_prefix
+from nemo_gym.schemas.rollout import ROLLOUT_HEADER, ROLLOUT_ID_PATTERN
+
+logger = logging.getLogger(__name__)
+
+DIALECTS: dict[str, Dialect] = {
+    "/v1/responses": "responses",
+    "/v1/chat/completions": "chat",
+    "/v1/messages": "messages",
+}
+MODEL_CALL_HEADER = b"x-nemo-gym-model-call"
+"""Tells the caller under which id its call is recorded."""
+EVENT_STREAM = b"text/event-stream"
+
+
+class CaptureMiddleware:
+    """Records the model calls that name their rollout, by `/ng-rollout/<id>/…` or by header; the prefix is taken off.
+
+    An answer ends for its caller once its record is on disk: whoever knows the answer finds the record. Nothing that
+    goes wrong with recording reaches the caller; the rollout's record is marked incomplete then.
+    """
+
+    def __init__(self, app: ASGIApp, store: CaptureStore, model_ref: ModelServerRef | None = None) -> None:
+        self.app = app
+        self.store = store
+        self.model_ref = model_ref
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        prefixed = strip_rollout_prefix(scope)
+        rollout_id = prefixed or _id_of_header(scope)
+        dialect = DIALECTS.get(scope["path"])
+        if prefixed is not None:
+            _tell_by_header(scope, prefixed)
+        if rollout_id is None or dialect is None or scope["method"] != "POST":
+            await self.app(scope, receive, send)
+            return
+        call = _Call(self.store, rollout_id, ModelCallRecord.begun(dialect, self.model_ref))
+        await call.watch(self.app, scope, receive, send)
+
+
+def _id_of_header(scope: Scope) -> str | None:
+    for name, value in scope["headers"]:
+        if name == ROLLOUT_HEADER.encode():
+            text: str = value.decode("latin-1")
+            return text if ROLLOUT_ID_PATTERN.fullmatch(text) else None
+    return None
+
+
+def _tell_by_header(scope: Scope, rollout_id: str) -> None:
+    """The layers within still have to know the rollout whose prefix was taken off."""
+    name = ROLLOUT_HEADER.encode()
+    others = [header for header in scope["headers"] if header[0] != name]
+    scope["headers"] = [*others, (name, rollout_id.encode())]
+
+
+class _Call:
+    """One call under way."""
+
+    def __init__(self, store: CaptureStore, rollout_id: str, record: ModelCallRecord) -> None:
+        self.store = store
+        self.rollout_id = rollout_id
+        self.record = record
+        self._began = time.perf_counter()
+        self._asked: list[bytes] = []
+        self._told: list[bytes] = []
+        self._is_stream = False
+        self._is_recorded = False
+
+    async def watch(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let the app answer, and record what passes by."""
+
+        async def heard() -> Message:
+            message = await receive()
+            if message["type"] == "http.request":
+                self._asked.append(message.get("body", b""))
+            return message
+
+        async def told(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self._begin_answer(message)
+            elif message["type"] == "http.response.body":
+                self._take(message.get("body", b""))
+                if not message.get("more_body", False):
+                    self._finish_answer()
+                    await self._write()
+            await send(message)
+
+        try:
+            await app(scope, heard, told)
+        except Exception as error:
+            self.record.error_category = category_of_error(error)
+            raise
+        finally:
+            # No end of the answer was seen: the handler failed, or its caller went away.
+            if not self._is_recorded:
+                self._give_up()
+                await self._write()
+
+    def _begin_answer(self, message: Message) -> None:
+        headers = list(message.get("headers", []))
+        self.record.status_code = message["status"]
+        self._is_stream = any(
+            name.lower() == b"content-type" and value.startswith(EVENT_STREAM) for name, value in headers
+        )
+        message["headers"] = [*headers, (MODEL_CALL_HEADER, self.record.model_call_id.encode())]
+
+    def _take(self, chunk: bytes) -> None:
+        if chunk and self._is_stream and self.record.latency_ttft_ms is None:
+            self.record.latency_ttft_ms = self._elapsed_ms()
+        self._told.append(chunk)
+
+    def _finish_answer(self) -> None:
+        assert self.record.status_code is not None
+        self.record.error_category = category_of_status(self.record.status_code)
+        self._read_answer()
+
+    def _give_up(self) -> None:
+        otherwise = ErrorCategory.STREAM_TRUNCATED if self._is_stream else ErrorCategory.INCOMPLETE
+        self.record.error_category = self.record.error_category or otherwise
+        self._read_answer()
+
+    def _read_answer(self) -> None:
+        body = b"".join(self._told)
+        if self._is_stream:
+            answer = assembled(self.record.dialect, body)
+            self.record.response = answer.response
+            self.record.error_category = self.record.error_category or answer.error_category
+            if answer.error_category is not None:
+                self.record.response_raw = body.decode("utf-8", "replace")
+        elif body:
+            self.record.response = self._parsed(body)
+            if self.record.response is None:
+                self.record.response_raw = body.decode("utf-8", "replace")
+
+    def _parsed(self, body: bytes) -> Any:
+        try:
+            return orjson.loads(body)
+        except orjson.JSONDecodeError:
+            self.record.error_category = self.record.error_category or ErrorCategory.CAPTURE_PARSE_ERROR
+            return None
+
+    def _elapsed_ms(self) -> float:
+        return round((time.perf_counter() - self._began) * 1000, 3)
+
+    async def _write(self) -> None:
+        self._is_recorded = True
+        asked = b"".join(self._asked)
+        if asked:
+            self.record.request = self._parsed(asked)
+            if self.record.request is None:
+                self.record.request_raw = asked.decode("utf-8", "replace")
+        self.record.latency_ms = self._elapsed_ms()
+        self.record.completed_at = round(self.record.started_at + self.record.latency_ms / 1000, 6)
+        # A caller who gives up cancels this task; the record is written all the same.
+        await asyncio.shield(asyncio.to_thread(self._write_now))
+
+    def _write_now(self) -> None:
+        try:
+            self.store.record(self.rollout_id, self.record.line())
+        except Exception:
+            # Recording must never fail a rollout.
+            logger.exception("a model call of rollout %s is not recorded", self.rollout_id)
+            self._mark_incomplete()
+
+    def _mark_incomplete(self) -> None:
+        try:
+            self.store.mark_incomplete(self.rollout_id, f"{self.record.model_call_id} could not be written")
+        except OSError:
+            logger.warning("the record of rollout %s lacks a call and cannot say so", self.rollout_id)

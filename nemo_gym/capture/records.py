@@ -1,0 +1,158 @@
+"""One captured model call, and the sums over those of a rollout."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+from uuid import uuid4
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from nemo_gym.config.settings import ModelServerRef
+
+if TYPE_CHECKING:
+    from nemo_gym.capture.store import CaptureStore
+
+Dialect = Literal["responses", "chat", "messages"]
+PAYLOADS = frozenset({"request", "response", "request_raw", "response_raw"})
+"""What was said in a call; attachments leave it out unless asked for it."""
+
+
+class ErrorCategory(StrEnum):
+    """Why a model call brought no good answer, or why its record is not whole."""
+
+    TIMEOUT = "timeout"
+    RATE_LIMIT = "rate_limit"
+    AUTH = "auth"
+    NOT_FOUND = "not_found"
+    CLIENT_ERROR = "client_error"
+    UPSTREAM_ERROR = "upstream_error"
+    CONNECTION = "connection"
+    EXCEPTION = "exception"
+    INCOMPLETE = "incomplete"
+    """The answer was given up before its end."""
+    STREAM_TRUNCATED = "stream_truncated"
+    """The events stopped without the one that ends them."""
+    CAPTURE_PARSE_ERROR = "capture_parse_error"
+    """What was said is no JSON; it is kept as text."""
+
+
+class ModelCallRecord(BaseModel):
+    """One call to a model server, as it came and as it was answered."""
+
+    model_config = ConfigDict(extra="ignore", use_enum_values=True)
+
+    model_call_id: str = Field(default_factory=lambda: f"call_{uuid4().hex}")
+    dialect: Dialect
+    model_ref: ModelServerRef | None = None
+    started_at: float
+    """Seconds since the epoch."""
+    completed_at: float | None = None
+    latency_ms: float | None = None
+    latency_ttft_ms: float | None = None
+    """Until the first byte of a stream; None where the answer came at one go."""
+    status_code: int | None = None
+    error_category: ErrorCategory | None = None
+    request: Any = None
+    response: Any = None
+    request_raw: str | None = None
+    """The request as text, where it is no JSON."""
+    response_raw: str | None = None
+    """The answer as text, where it is no JSON, or a stream that does not make a whole answer."""
+
+    @classmethod
+    def begun(cls, dialect: Dialect, model_ref: ModelServerRef | None) -> Self:
+        """A call that has just come in."""
+        return cls(dialect=dialect, model_ref=model_ref, started_at=round(time.time(), 6))
+
+    @property
+    def usage(self) -> TokenUsage:
+        """The tokens that the answer tells of, in whichever dialect."""
+        return TokenUsage.of(self.response)
+
+    @property
+    def response_id(self) -> str | None:
+        """The answer's own id."""
+        given = self.response.get("id") if isinstance(self.response, dict) else None
+        return given if isinstance(given, str) else None
+
+    def line(self, *, include_payloads: bool = True) -> dict[str, Any]:
+        """The record as it is written: fields of raw text only where there is any."""
+        left_out = {name for name in ("request_raw", "response_raw") if getattr(self, name) is None}
+        return self.model_dump(mode="json", exclude=left_out if include_payloads else set(PAYLOADS))
+
+
+class TokenUsage(NamedTuple):
+    """Token counts of one call; zero where the answer says nothing."""
+
+    tokens_in: int = 0
+    tokens_out: int = 0
+    tokens_reasoning: int = 0
+    tokens_total: int = 0
+    cached_tokens: int = 0
+
+    @classmethod
+    def of(cls, response: Any) -> Self:
+        """What an answer of any dialect says under `usage`."""
+        usage = response.get("usage") if isinstance(response, dict) else None
+        if not isinstance(usage, dict):
+            return cls()
+        cached = _number(usage, "cache_read_input_tokens")
+        tokens_in = _number(usage, "input_tokens", "prompt_tokens")
+        if "cache_read_input_tokens" in usage or "cache_creation_input_tokens" in usage:
+            # Messages counts what came from the cache, or went there, beside its input tokens and not among them.
+            tokens_in += cached + _number(usage, "cache_creation_input_tokens")
+        tokens_out = _number(usage, "output_tokens", "completion_tokens")
+        details_in = _details(usage, "input_tokens_details", "prompt_tokens_details")
+        details_out = _details(usage, "output_tokens_details", "completion_tokens_details")
+        return cls(
+            tokens_in=tokens_in,
+            tokens_out=tokens_out,
+            tokens_reasoning=_number(details_out, "reasoning_tokens"),
+            tokens_total=_number(usage, "total_tokens") or tokens_in + tokens_out,
+            cached_tokens=cached or _number(details_in, "cached_tokens"),
+        )
+
+
+def _number(counts: dict[str, Any], *names: str) -> int:
+    return next((counts[name] for name in names if isinstance(counts.get(name), int)), 0)
+
+
+def _details(usage: dict[str, Any], *names: str) -> dict[str, Any]:
+    return next((usage[name] for name in names if isinstance(usage.get(name), dict)), {})
+
+
+class ModelCallMetrics(BaseModel):
+    """Sums over the model calls of a rollout."""
+
+    tokens_in: int = 0
+    tokens_out: int = 0
+    tokens_reasoning: int = 0
+    tokens_total: int = 0
+    cached_tokens: int = 0
+    latency_total_ms: float = 0.0
+    num_calls: int = 0
+
+    @classmethod
+    def over(cls, records: Iterable[ModelCallRecord]) -> Self:
+        """The sums over these calls; failed ones count too."""
+        calls = list(records)
+        sums = (sum(counts) for counts in zip(*(record.usage for record in calls), strict=True))
+        return cls(
+            **dict(zip(TokenUsage._fields, sums, strict=False)),
+            latency_total_ms=sum(record.latency_ms or 0.0 for record in calls),
+            num_calls=len(calls),
+        )
+
+
+def read_model_call_records(store: CaptureStore, rollout_id: str) -> list[ModelCallRecord]:
+    """The captured calls of a rollout in the order they began; torn lines are left out."""
+    records = [ModelCallRecord.model_validate(line) for line in store.read_available(rollout_id)]
+    return sorted(records, key=lambda record: record.started_at)
+
+
+def aggregate_model_call_metrics(store: CaptureStore, rollout_id: str) -> dict[str, Any]:
+    """Tokens and latency, in milliseconds, over all captured calls of a rollout, and how many there are."""
+    return ModelCallMetrics.over(read_model_call_records(store, rollout_id)).model_dump()

@@ -1,0 +1,131 @@
+"""The trajectory of a rollout, told from its row, its result and its captured model calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from nemo_gym.capture.joining import join_model_call_observations
+from nemo_gym.capture.observations import (
+    AgentInvocation,
+    AgentObservationBundle,
+    ModelCallRef,
+    ObservationGap,
+    ToolCall,
+)
+from nemo_gym.capture.records import ModelCallRecord
+from nemo_gym.capture.trajectory import TrajectoryModelCall, TrajectoryRecord, TrajectoryToolCall, TrajectoryTurn
+from nemo_gym.http.correlation import maybe_rollout_id_from_run_body
+from nemo_gym.schemas.rollout import AGENT_REF_KEY, TASK_INDEX_KEY
+
+OBSERVATIONS_KEY = "ng_agent_observations"
+TASK_ID_KEYS = ("task_id", "problem_id", "instance_id", TASK_INDEX_KEY)
+
+Row = Mapping[str, Any]
+
+
+def trajectory_of(row: Row, result: Row, records: Sequence[ModelCallRecord]) -> TrajectoryRecord:
+    """What is known of a rollout; where its agent observed nothing, from the row and the response alone."""
+    rollout_id = maybe_rollout_id_from_run_body(row)
+    observed, gaps = _observed(result)
+    invocations = observed.invocations or [_whole_rollout(row, rollout_id)]
+    joined = join_model_call_observations(invocations, records)
+    root = invocations[0].invocation_id
+    return TrajectoryRecord(
+        task_id=_task_id(row),
+        rollout_id=rollout_id,
+        invocations=invocations,
+        turns=[_turn(row, result, joined.model_calls, root)],
+        model_calls=joined.model_calls,
+        tool_calls=_tool_calls(observed, result, root),
+        gaps=[*observed.gaps, *gaps, *joined.gaps],
+    )
+
+
+def _observed(result: Row) -> tuple[AgentObservationBundle, list[ObservationGap]]:
+    told = result.get(OBSERVATIONS_KEY)
+    nothing = AgentObservationBundle(source="none")
+    if told is None:
+        return nothing, [ObservationGap(code="no_agent_observations")]
+    try:
+        return AgentObservationBundle.model_validate(told), []
+    except ValidationError as error:
+        problems = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()[:3])
+        return nothing, [ObservationGap(code="unreadable_agent_observations", detail=problems)]
+
+
+def _whole_rollout(row: Row, rollout_id: str | None) -> AgentInvocation:
+    agent = row.get(AGENT_REF_KEY)
+    name = agent.get("name") if isinstance(agent, dict) else None
+    return AgentInvocation(invocation_id=rollout_id or "rollout", agent_name=name)
+
+
+def _task_id(row: Row) -> str | None:
+    return next((str(row[key]) for key in TASK_ID_KEYS if row.get(key) is not None), None)
+
+
+def _turn(row: Row, result: Row, calls: Sequence[TrajectoryModelCall], root: str) -> TrajectoryTurn:
+    items = _output(result)
+    reasoning = [_texts(item.get("summary")) for item in items if item.get("type") == "reasoning"]
+    resolved = result.get("resolved")
+    return TrajectoryTurn(
+        invocation_id=root,
+        task_id=_task_id(row),
+        rollout_id=maybe_rollout_id_from_run_body(row),
+        turn_no=1,
+        timestamp=calls[0].started_at if calls else None,
+        question=_question(row),
+        answer=next((_texts(item.get("content")) for item in reversed(items) if _is_answer(item)), None),
+        reasoning_content="\n".join(text for text in reasoning if text) or None,
+        resolved=resolved if isinstance(resolved, bool) else None,
+        step_count=len(calls),
+        model_calls=[ModelCallRef(model_call_id=call.model_call_id, model_ref=call.model_ref) for call in calls],
+    )
+
+
+def _tool_calls(observed: AgentObservationBundle, result: Row, root: str) -> list[TrajectoryToolCall]:
+    if observed.tool_calls:
+        told = [call.model_dump(include=set(ToolCall.model_fields)) for call in observed.tool_calls]
+        return [TrajectoryToolCall.model_validate(call) for call in told]
+    items = _output(result)
+    outputs = {item.get("call_id"): item.get("output") for item in items if item.get("type") == "function_call_output"}
+    return [
+        TrajectoryToolCall(
+            invocation_id=root,
+            tool_call_id=str(item.get("call_id")),
+            tool_name=item.get("name"),
+            status="completed" if item.get("call_id") in outputs else None,
+            output=outputs.get(item.get("call_id")),
+        )
+        for item in items
+        if item.get("type") == "function_call"
+    ]
+
+
+def _output(result: Row) -> list[dict[str, Any]]:
+    response = result.get("response")
+    output = response.get("output") if isinstance(response, dict) else None
+    return [item for item in output if isinstance(item, dict)] if isinstance(output, list) else []
+
+
+def _is_answer(item: dict[str, Any]) -> bool:
+    return item.get("type", "message") == "message" and item.get("role") == "assistant"
+
+
+def _question(row: Row) -> str | None:
+    """What the user said last before the model's first turn."""
+    params = row.get("responses_create_params")
+    given = params.get("input") if isinstance(params, dict) else None
+    if isinstance(given, str):
+        return given
+    said = [item for item in given or [] if isinstance(item, dict) and item.get("role") == "user"]
+    return _texts(said[-1].get("content")) if said else None
+
+
+def _texts(content: Any) -> str | None:
+    if isinstance(content, str):
+        return content
+    parts = [part.get("text") for part in content or [] if isinstance(part, dict)]
+    return "\n".join(part for part in parts if isinstance(part, str)) or None

@@ -1,0 +1,93 @@
+"""A rollout as one record: its turns, model calls and tool calls, whoever told of them."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
+
+from nemo_gym.capture.observations import AgentInvocation, ModelCallRef, Moment, Observation, ObservationGap, ToolCall
+from nemo_gym.capture.records import Dialect, ModelCallRecord
+from nemo_gym.config.settings import ModelServerRef
+
+
+class TrajectoryTokenStats(Observation):
+    """Token counts of a model call."""
+
+    tokens_in: NonNegativeInt = 0
+    tokens_out: NonNegativeInt = 0
+    tokens_reasoning: NonNegativeInt = 0
+    tokens_total: NonNegativeInt = 0
+    cached_tokens: NonNegativeInt = 0
+
+
+class TrajectoryModelCall(Observation):
+    """One model call, without what was said in it."""
+
+    model_call_id: str
+    invocation_id: str | None = None
+    """None where it is not known which agent called."""
+    dialect: Dialect | None = None
+    model_ref: ModelServerRef | None = None
+    response_id: str | None = None
+    started_at: Moment | None = None
+    completed_at: Moment | None = None
+    latency_ms: NonNegativeFloat | None = None
+    latency_ttft_ms: NonNegativeFloat | None = None
+    status_code: int | None = None
+    error_category: str | None = None
+    tokens: TrajectoryTokenStats | None = None
+
+    @classmethod
+    def of_record(cls, record: ModelCallRecord, invocation_id: str | None) -> Self:
+        """The call of this capture, made by this invocation."""
+        return cls(
+            model_call_id=record.model_call_id,
+            invocation_id=invocation_id,
+            dialect=record.dialect,
+            model_ref=record.model_ref,
+            response_id=record.response_id,
+            started_at=record.started_at,
+            completed_at=record.completed_at,
+            latency_ms=record.latency_ms,
+            latency_ttft_ms=record.latency_ttft_ms,
+            status_code=record.status_code,
+            error_category=record.error_category,
+            # Without the answer, nobody knows; that is not the same as none.
+            tokens=None if record.response is None else TrajectoryTokenStats(**record.usage._asdict()),
+        )
+
+
+class TrajectoryToolCall(ToolCall):
+    """A tool call of a trajectory."""
+
+
+class TrajectoryTurn(Observation):
+    """A question and its answer, with all the work between them."""
+
+    invocation_id: str | None = None
+    task_id: str | None = None
+    rollout_id: str | None = None
+    turn_no: PositiveInt
+    timestamp: Moment | None = None
+    question: str | None = None
+    answer: str | None = None
+    reasoning_content: str | None = None
+    resolved: bool | None = None
+    """Whether the task was solved; None where the environment does not say."""
+    step_count: NonNegativeInt | None = None
+    """How often the model was asked for it."""
+    model_calls: list[ModelCallRef] = Field(default_factory=list)
+
+
+class TrajectoryRecord(Observation):
+    """The `ng_trajectory` of a result."""
+
+    schema_version: Literal["1.0"] = "1.0"
+    task_id: str | None = None
+    rollout_id: str | None = None
+    invocations: list[AgentInvocation] = Field(default_factory=list)
+    turns: list[TrajectoryTurn] = Field(default_factory=list)
+    model_calls: list[TrajectoryModelCall] = Field(default_factory=list)
+    tool_calls: list[TrajectoryToolCall] = Field(default_factory=list)
+    gaps: list[ObservationGap] = Field(default_factory=list)

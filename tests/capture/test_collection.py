@@ -1,0 +1,175 @@
+"""A whole run with real servers: its results tell of the model calls, where that is asked for."""
+
+import orjson
+import pytest
+
+from nemo_gym.base_responses_api_model import CaptureStore
+from nemo_gym.rollout_observability import TrajectoryRecord
+
+ENVIRONMENT = "resources_servers/example_multi_step/configs/example_multi_step.yaml"
+CONFIG = f"+config_paths=[{ENVIRONMENT},responses_api_models/sample_model/configs/sample_model.yaml]"
+OBSERVING_AGENT = """
+from fastapi import Request
+
+from nemo_gym import BaseResponsesAPIAgentConfig, BaseRunRequest, ModelServerRef, SimpleResponsesAPIAgent
+from nemo_gym.rollout_observability import AgentInvocation, AgentObservationBundle
+
+
+class RunRequest(BaseRunRequest, extra="allow"):
+    pass
+
+
+class ObservingAgent(SimpleResponsesAPIAgent):
+    config: "Config"
+
+    async def responses(self, request: Request, body: dict) -> dict:
+        path = self.url_path_for_request("/v1/responses", request)
+        answer = await self.server_client.post(self.config.model_server.name, path, json=body)
+        return await answer.json()
+
+    async def run(self, body: RunRequest) -> dict:
+        asked = body.responses_create_params.model_dump(exclude_unset=True)
+        path = self.url_path_for_run("/v1/responses", body)
+        answer = await self.server_client.post(self.config.name, path, json=asked)
+        if body.fails:
+            raise ValueError("asked to")
+        bundle = AgentObservationBundle(source="observing", records=[AgentInvocation(invocation_id=path)])
+        return {"response": await answer.json(), "reward": 1.0, "ng_agent_observations": bundle.model_dump()}
+
+
+class Config(BaseResponsesAPIAgentConfig):
+    model_server: ModelServerRef
+
+
+ObservingAgent.model_rebuild()
+
+if __name__ == "__main__":
+    ObservingAgent.run_webserver()
+"""
+OBSERVING_YAML = """
+observing:
+  responses_api_agents:
+    observing:
+      entrypoint: app.py
+      model_server: {type: responses_api_models, name: policy_model}
+      datasets: [{name: example, type: example, jsonl_fpath: rows.jsonl}]
+"""
+
+
+def rows_of(path):
+    return [orjson.loads(line) for line in path.read_bytes().splitlines()]
+
+
+def collected(workplace, config, output, *words):
+    finished = workplace.run(
+        "ng_e2e_collect_rollouts",
+        config,
+        "+split=example",
+        f"+output_jsonl_fpath={output}",
+        "+head_server.port=0",
+        *words,
+    )
+    assert finished.code == 0, finished.err
+    return rows_of(workplace.folder / output)
+
+
+@pytest.fixture(scope="module")
+def folder(shared_workplace):
+    return shared_workplace.folder / "capture"
+
+
+@pytest.fixture(scope="module")
+def captured(shared_workplace, folder):
+    """Ten rollouts with their calls recorded."""
+    words = ("+observability_enabled=true", f"+model_call_capture_dir={folder}")
+    return collected(shared_workplace, CONFIG, "on/out.jsonl", "+num_repeats=2", *words)
+
+
+def test_each_result_tells_of_the_model_calls_of_its_rollout(captured, folder):
+    assert len(captured) == 10
+    for row in captured:
+        told = row["ng_model_call_capture"]
+        assert told["rollout_id"] == f"{row['_ng_task_index']}-{row['_ng_rollout_index']}"
+        stored = CaptureStore(folder).read(told["rollout_id"])
+        assert [call["model_call_id"] for call in told["calls"]] == [call["model_call_id"] for call in stored]
+        assert stored[-1]["response"]["output"] == row["response"]["output"][-len(stored[-1]["response"]["output"]) :]
+        assert {call["model_ref"]["name"] for call in told["calls"]} == {"policy_model"}
+        assert told["metrics"]["num_calls"] == len(stored) > 0
+        assert told["metrics"]["tokens_in"] == row["response"]["usage"]["input_tokens"]
+        assert told["metrics"]["tokens_out"] == row["response"]["usage"]["output_tokens"]
+        assert "gaps" not in told
+
+
+def test_each_result_has_its_trajectory(captured):
+    for row in captured:
+        told = TrajectoryRecord.model_validate(row["ng_trajectory"])
+        assert told.rollout_id == row["ng_model_call_capture"]["rollout_id"]
+        assert len(told.model_calls) == row["ng_model_call_capture"]["metrics"]["num_calls"]
+        calls = [item for item in row["response"]["output"] if item["type"] == "function_call"]
+        assert [call.tool_call_id for call in told.tool_calls] == [call["call_id"] for call in calls]
+
+
+def test_a_second_run_with_the_same_folder_tells_of_its_own_calls(captured, shared_workplace, folder):
+    words = ("+observability_enabled=true", f"+model_call_capture_dir={folder}")
+    again = collected(shared_workplace, CONFIG, "again/out.jsonl", "+num_repeats=2", *words)
+    calls_of = {row["ng_model_call_capture"]["rollout_id"]: row["ng_model_call_capture"] for row in captured}
+    for row in again:
+        told = row["ng_model_call_capture"]
+        earlier = calls_of[told["rollout_id"]]
+        assert told["metrics"]["num_calls"] == earlier["metrics"]["num_calls"]
+        assert not {call["model_call_id"] for call in told["calls"]} & {
+            call["model_call_id"] for call in earlier["calls"]
+        }
+
+
+def test_a_run_is_the_same_without_and_leaves_nothing_behind(captured, shared_workplace):
+    plain = collected(shared_workplace, CONFIG, "off/out.jsonl", "+num_repeats=2")
+    added = {"ng_model_call_capture", "ng_trajectory"}
+    in_order = sorted(captured, key=lambda row: (row["_ng_task_index"], row["_ng_rollout_index"]))
+    without = [{key: value for key, value in row.items() if key not in added} for row in in_order]
+    assert sorted(plain, key=lambda row: (row["_ng_task_index"], row["_ng_rollout_index"])) == without
+    assert not list((shared_workplace.folder / "off").rglob("*.capture.*"))
+
+
+def test_what_an_agent_observes_is_passed_on_and_joined(workplace):
+    workplace.write("responses_api_agents/observing/app.py", OBSERVING_AGENT)
+    workplace.write("responses_api_agents/observing/configs/observing.yaml", OBSERVING_YAML)
+    rows = [{"responses_create_params": {"input": "hi"}, "fails": fails} for fails in (False, True)]
+    workplace.write("rows.jsonl", "".join(orjson.dumps(row).decode() + "\n" for row in rows))
+    config = "responses_api_agents/observing/configs/observing.yaml"
+    (row,) = collected(
+        workplace,
+        f"+config_paths=[{config},responses_api_models/sample_model/configs/sample_model.yaml]",
+        "out.jsonl",
+        "+observability_enabled=true",
+        f"+model_call_capture_dir={workplace.folder / 'capture'}",
+        "+disable_aggregation=true",
+    )
+    told = TrajectoryRecord.model_validate(row["ng_trajectory"])
+    assert row["ng_agent_observations"]["source"] == "observing"
+    assert [each.invocation_id for each in told.invocations] == ["/ng-rollout/0-0/v1/responses"]
+    assert [call.invocation_id for call in told.model_calls] == ["/ng-rollout/0-0/v1/responses"]
+    (failure,) = rows_of(workplace.folder / "out_failures.jsonl")
+    assert failure["ng_model_call_capture"]["metrics"]["num_calls"] == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["+observability_enabled=true"], "model_call_capture_dir does not say where the records go"),
+        (["+observability_enabled=true", "+model_call_capture_dir=here"], "has to be an absolute path"),
+        (["+observability_enabled=perhaps"], "observability_enabled has to be true or false, and is 'perhaps'"),
+    ],
+)
+def test_a_run_that_could_not_record_does_not_start(workplace, words, problem):
+    finished = workplace.run("ng_run", CONFIG, "+head_server.port=0", *words)
+    assert finished.code == 1
+    assert problem in finished.err
+    assert "command line: " in finished.err
+    assert "Traceback" not in finished.err
+
+
+def test_token_capture_is_accepted_and_plainly_not_there(workplace):
+    finished = workplace.run("ng_dump_config", CONFIG, "+token_id_capture={enabled:true,dir:/tokens}")
+    assert finished.code == 0, finished.err
+    assert "token_id_capture.enabled is true, but there is no token capture here" in finished.err

@@ -1,0 +1,315 @@
+"""What a model server records of the calls that reach it, and that its callers notice nothing of it."""
+
+import asyncio
+import os
+import subprocess
+import sys
+
+import httpx
+import orjson
+import pytest
+from fastapi import HTTPException
+from fastapi.testclient import TestClient
+from omegaconf import OmegaConf
+
+from nemo_gym import (
+    BaseResponsesAPIModelConfig,
+    NeMoGymChatCompletion,
+    NeMoGymChatCompletionCreateParamsNonStreaming,
+    NeMoGymResponse,
+    NeMoGymResponseCreateParamsNonStreaming,
+    ServerClient,
+    SimpleResponsesAPIModel,
+    current_rollout_id,
+)
+from nemo_gym.base_responses_api_model import CaptureStore, _CaptureMiddleware
+from nemo_gym.config.settings import BaseServerConfig
+from nemo_gym.errors import ConfigError, EndpointError, ModelFailed
+from nemo_gym.testing import call, reply
+
+CHAT = {"messages": [{"role": "user", "content": "hi"}]}
+MESSAGES = {**CHAT, "max_tokens": 9, "model": "m"}
+USAGE = {"input_tokens": 3, "output_tokens": 2, "total_tokens": 5}
+EVENTS = {"content-type": "text/event-stream"}
+
+
+class Model(SimpleResponsesAPIModel):
+    config: BaseResponsesAPIModelConfig
+
+    async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming) -> NeMoGymResponse:
+        if body.input == "refuse":
+            raise HTTPException(429, "later")
+        if body.input == "fail":
+            raise ModelFailed("no") from EndpointError("denied", status=401)
+        if body.input == "wait":
+            raise TimeoutError
+        told = reply(f"for {current_rollout_id()}", call("look", at="it"))
+        return NeMoGymResponse.model_validate({**told.model_dump(), "usage": USAGE})
+
+    async def chat_completions(self, body: NeMoGymChatCompletionCreateParamsNonStreaming) -> NeMoGymChatCompletion:
+        asked = {"id": "call_1", "type": "function", "function": {"name": "look", "arguments": '{"at": "it"}'}}
+        message = {"role": "assistant", "content": "there", "tool_calls": [asked]}
+        choice = {"index": 0, "finish_reason": "tool_calls", "message": message}
+        usage = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
+        completion = {"id": "c", "created": 0, "model": "m", "choices": [choice], "usage": usage}
+        return NeMoGymChatCompletion.model_validate(completion)
+
+
+def model_server(**config):
+    address = BaseServerConfig(host="127.0.0.1", port=0)
+    client = ServerClient(head_server_config=address, global_config_dict=OmegaConf.create(config))
+    settings = BaseResponsesAPIModelConfig(host="127.0.0.1", port=0, entrypoint="app.py", name="policy")
+    return Model(config=settings, server_client=client)
+
+
+@pytest.fixture
+def store(tmp_path):
+    return CaptureStore(tmp_path / "capture")
+
+
+@pytest.fixture
+def client(store):
+    server = model_server(observability_enabled=True, model_call_capture_dir=str(store.root))
+    return TestClient(server.setup_webserver(), raise_server_exceptions=False)
+
+
+def captured(app, store):
+    """The middleware round any app, and what it records of one call."""
+    wrapped = _CaptureMiddleware(app, store=store)
+
+    async def ask(path="/ng-rollout/1-0/v1/responses", content=b'{"input": "hi"}', headers=()):
+        transport = httpx.ASGITransport(app=wrapped, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://model") as http:
+            try:
+                answer = await http.post(path, content=content, headers=dict(headers))
+            except asyncio.CancelledError:
+                answer = None
+        return answer, store.read("1-0")
+
+    return ask
+
+
+def answering(*chunks, status=200, headers=(), error=None):
+    """An app that reads the request, answers these chunks, and then raises, where it has what."""
+
+    async def app(scope, receive, send):
+        while (await receive()).get("more_body"):
+            pass
+        raw = [(name.encode(), value.encode()) for name, value in dict(headers).items()]
+        if chunks:
+            await send({"type": "http.response.start", "status": status, "headers": raw})
+        for number, chunk in enumerate(chunks):
+            is_last = number == len(chunks) - 1 and error is None
+            await send({"type": "http.response.body", "body": chunk, "more_body": not is_last})
+        if isinstance(error, BaseException):
+            raise error
+
+    return app
+
+
+def test_a_call_is_recorded_with_what_was_asked_and_answered(client, store):
+    answer = client.post("/ng-rollout/2-1/v1/responses", json={"input": "hi"})
+    assert answer.json()["output"][0]["content"][0]["text"] == "for 2-1"
+    (record,) = store.read("2-1")
+    assert record["request"] == {"input": "hi"}
+    assert record["response"] == answer.json()
+    assert record["dialect"] == "responses"
+    assert record["model_ref"] == {"type": "responses_api_models", "name": "policy"}
+    assert record["status_code"] == 200
+    assert record["error_category"] is None
+    assert record["model_call_id"] == answer.headers["x-nemo-gym-model-call"]
+    assert record["latency_ms"] > 0
+    assert record["completed_at"] >= record["started_at"]
+    assert set(record) == {
+        "model_call_id", "dialect", "model_ref", "started_at", "completed_at", "latency_ms", "latency_ttft_ms",
+        "status_code", "error_category", "request", "response",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("prefix", ["/ng-rollout/2-1", "/ng-rollout/2-1/training-token-capture"])
+@pytest.mark.parametrize(
+    ("path", "body", "dialect"),
+    [
+        ("/v1/responses", {"input": "hi"}, "responses"),
+        ("/v1/chat/completions", CHAT, "chat"),
+        ("/v1/messages", MESSAGES, "messages"),
+    ],
+)
+def test_a_stream_is_recorded_as_the_answer_that_it_is(client, store, prefix, path, body, dialect):
+    plain = client.post(f"{prefix}{path}", json=body).json()
+    with_usage = {"stream_options": {"include_usage": True}} if dialect == "chat" else {}
+    streamed = client.post(f"{prefix}{path}", json={**body, "stream": True, **with_usage})
+    assert streamed.headers["content-type"].startswith("text/event-stream")
+    first, second = store.read("2-1")
+    assert first["latency_ttft_ms"] is None
+    assert second["latency_ttft_ms"] > 0
+    assert second["dialect"] == dialect
+    assert second["error_category"] is None
+    assert second["request"]["stream"] is True
+    assert without_nulls(second["response"]) == without_nulls({**plain, "id": second["response"]["id"]})
+    assert "response_raw" not in second
+
+
+def without_nulls(value):
+    if isinstance(value, dict):
+        return {key: without_nulls(each) for key, each in value.items() if each is not None}
+    return [without_nulls(each) for each in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize(
+    ("asked", "status", "category"),
+    [("refuse", 429, "rate_limit"), ("fail", None, "auth"), ("wait", None, "timeout"), (7, 422, "client_error")],
+)
+def test_a_failed_call_is_recorded_with_its_kind(client, store, asked, status, category):
+    assert client.post("/ng-rollout/2-1/v1/responses", json={"input": asked}).status_code in (429, 500, 422)
+    (record,) = store.read("2-1")
+    assert record["error_category"] == category
+    assert record["status_code"] == status
+    assert record["request"] == {"input": asked}
+
+
+@pytest.mark.parametrize(
+    ("status", "category"),
+    [
+        (200, None), (400, "client_error"), (401, "auth"), (403, "auth"), (404, "not_found"), (408, "timeout"),
+        (429, "rate_limit"), (500, "upstream_error"), (502, "upstream_error"), (504, "timeout"),
+    ],
+)  # fmt: skip
+async def test_an_error_status_has_a_kind(store, status, category):
+    answer, (record,) = await captured(answering(b"{}", status=status), store)()
+    assert answer.status_code == status
+    assert record["error_category"] == category
+
+
+@pytest.mark.parametrize(
+    ("error", "category"),
+    [
+        (RuntimeError("no"), "exception"),
+        (ConnectionResetError(), "connection"),
+        (EndpointError("cut", was_sent=False), "connection"),
+        (EndpointError("busy", status=503), "upstream_error"),
+    ],
+)
+async def test_an_error_of_the_handler_has_a_kind_and_reaches_the_caller(store, error, category):
+    answer, (record,) = await captured(answering(error=error), store)()
+    assert answer.status_code == 500
+    assert record["error_category"] == category
+    assert record["status_code"] is None
+
+
+COMPLETE = (
+    b'event: response.completed\ndata: {"type": "response.completed", "response": {"id": "r", "output": []}}\n\n'
+)
+FAILED = COMPLETE.replace(b"completed", b"failed")
+CREATED = b'data: {"type": "response.created", "response": {"id": "r", "output": []}}\n\n'
+ITEM = b'data: {"type": "response.output_item.done", "item": {"type": "message"}}\n\n'
+
+
+@pytest.mark.parametrize(
+    ("chunks", "error", "category", "response"),
+    [
+        ([COMPLETE[:30], COMPLETE[30:]], None, None, {"id": "r", "output": []}),
+        ([FAILED], None, "upstream_error", {"id": "r", "output": []}),
+        ([CREATED, ITEM], None, "stream_truncated", {"id": "r", "output": [{"type": "message"}]}),
+        ([CREATED, ITEM], asyncio.CancelledError(), "stream_truncated", {"id": "r", "output": [{"type": "message"}]}),
+        ([CREATED], RuntimeError("no"), "exception", {"id": "r", "output": []}),
+        ([b"data: {not json\n\n"], None, "capture_parse_error", None),
+        ([b'data: ["odd"]\n\n'], None, "capture_parse_error", None),
+    ],
+)  # fmt: skip
+async def test_a_stream_is_told_as_far_as_it_came(store, chunks, error, category, response):
+    _, (record,) = await captured(answering(*chunks, headers=EVENTS, error=error), store)()
+    assert record["error_category"] == category
+    assert record["response"] == response
+    assert record.get("response_raw") == (None if category is None else b"".join(chunks).decode())
+
+
+async def test_an_answer_that_never_ends_is_incomplete(store):
+    _, (record,) = await captured(answering(b'{"id": ', error=asyncio.CancelledError()), store)()
+    assert record["error_category"] == "incomplete"
+    assert record["response_raw"] == '{"id": '
+
+
+async def test_what_is_no_json_is_kept_as_text(store):
+    _, (record,) = await captured(answering(b"<html>"), store)(content=b"input=hi")
+    assert record["error_category"] == "capture_parse_error"
+    assert (record["request"], record["request_raw"]) == (None, "input=hi")
+    assert (record["response"], record["response_raw"]) == (None, "<html>")
+
+
+async def test_a_caller_that_has_its_answer_finds_the_record(store):
+    recorded = []
+
+    async def watching(scope, receive, send):
+        async def told(message):
+            await send(message)
+            recorded.append(len(store.read("1-0")))
+
+        await answering(b"{", b"}")(scope, receive, told)
+
+    await captured(watching, store)()
+    # The end of the answer was held back until the record was on disk.
+    assert recorded == [0, 0, 1]
+
+
+async def test_only_model_calls_that_name_their_rollout_are_recorded(store):
+    ask = captured(answering(b"{}"), store)
+    for path in ("/v1/responses", "/ng-rollout/1-0/v1/models", "/ng-rollout/../v1/responses"):
+        answer, records = await ask(path=path)
+        assert answer.content == b"{}"
+        assert records == []
+    _, records = await ask(path="/v1/responses", headers={"x-nemo-gym-rollout": "1-0"})
+    assert len(records) == 1
+
+
+async def test_the_app_sees_the_path_without_the_prefix(store):
+    async def app(scope, receive, send):
+        told = orjson.dumps([scope["path"], scope["raw_path"].decode()])
+        await answering(told)(scope, receive, send)
+
+    answer, _ = await captured(app, store)(path="/ng-rollout/1-0/training-token-capture/v1/messages")
+    assert answer.json() == ["/v1/messages", "/v1/messages"]
+
+
+def test_a_record_that_cannot_be_written_fails_no_call(client, store):
+    store.path_for("2-1").mkdir(parents=True)
+    assert client.post("/ng-rollout/2-1/v1/responses", json={"input": "hi"}).status_code == 200
+    assert store.is_incomplete("2-1")
+
+
+@pytest.mark.parametrize("config", [{}, {"observability_enabled": False, "model_call_capture_dir": "/nowhere"}])
+def test_nothing_is_recorded_unless_it_is_asked_for(config, tmp_path):
+    client = TestClient(model_server(**config).setup_webserver())
+    answer = client.post("/ng-rollout/2-1/v1/responses", json={"input": "hi"})
+    assert answer.json()["output"][0]["content"][0]["text"] == "for 2-1"
+    assert "x-nemo-gym-model-call" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    ("folder", "problem"), [(None, "does not say where the records go"), ("here", "has to be an absolute path")]
+)
+def test_a_server_without_a_folder_for_its_records_does_not_start(folder, problem):
+    with pytest.raises(ConfigError, match=problem):
+        model_server(observability_enabled=True, model_call_capture_dir=folder).setup_webserver()
+
+
+OFF = """
+import sys
+from unittest.mock import MagicMock
+import nemo_gym.servers.agent, nemo_gym.servers.resources, nemo_gym.rollouts.runner, nemo_gym.testing
+from nemo_gym import ServerClient, SimpleResponsesAPIModel, BaseResponsesAPIModelConfig
+
+class Model(SimpleResponsesAPIModel):
+    config: BaseResponsesAPIModelConfig
+    async def responses(self, body): ...
+    async def chat_completions(self, body): ...
+
+config = BaseResponsesAPIModelConfig(host="h", port=0, entrypoint="", name="")
+Model(config=config, server_client=MagicMock(spec=ServerClient)).setup_webserver()
+print([name for name in sys.modules if name.startswith("nemo_gym.capture")])
+"""
+
+
+def test_servers_that_record_nothing_do_not_import_what_records():
+    printed = subprocess.run([sys.executable, "-c", OFF], capture_output=True, text=True, check=True, env=os.environ)
+    assert printed.stdout.strip() == "[]"
