@@ -80,6 +80,7 @@ def launch_for(
         notice=note,
         log_dir=settings.nemo_gym_log_dir or log_dir,
         ready_timeout_s=settings.ready_timeout_s,
+        auto_install=settings.auto_install,
         dry_run=settings.dry_run,
     )
 

@@ -22,6 +22,8 @@ class StartSettings(CommandSettings):
     """Give up when a server has not answered within this time."""
     model_endpoint_readiness_timeout_seconds: float = Field(default=600.0, ge=0)
     """Wait this long for the endpoints behind model servers; 0 does not wait."""
+    auto_install: bool = False
+    """Give each folder whose requirements are not met an environment of its own."""
     dry_run: bool = False
     """Build every server from its settings, then end."""
 

@@ -13,8 +13,8 @@ from nemo_gym.config.directives import follow_directives
 from nemo_gym.config.explain import explain_validation, near_misses
 from nemo_gym.config.interpolation import Resolver, Unresolved
 from nemo_gym.config.models import WRITTEN_ADDRESSES, HeadConfig, Origin, RunConfig, ServerConfig
+from nemo_gym.config.observability import check_capture, warn_of_token_capture
 from nemo_gym.config.servers import (
-    ENVIRONMENT_SERVERS,
     Block,
     RunDefaults,
     build_server,
@@ -23,6 +23,7 @@ from nemo_gym.config.servers import (
     join_dummy_models,
     stop_at_almost_servers,
 )
+from nemo_gym.config.settings import ENVIRONMENT_SERVERS
 from nemo_gym.config.sources import gather
 from nemo_gym.config.tree import Node, origins, plain
 from nemo_gym.errors import ConfigError
@@ -55,6 +56,8 @@ def load(
     values = _plain_values(tree, resolver, {block.name for block in blocks})
     places = origins(tree)
     checks.check_start_method(values, places)
+    check_capture(values, places)
+    warn_of_token_capture(values, places)
     defaults = RunDefaults(default_host(values, places), {key: values[key] for key in _FOR_AGENTS if key in values})
 
     built = _build_all([block for block in blocks if block.tier != ENVIRONMENT_SERVERS], resolver, defaults)

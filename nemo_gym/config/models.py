@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-from nemo_gym.config.settings import ServerType
+from nemo_gym.config.settings import AGENT_TIER, ServerType
 from nemo_gym.config.suggestions import did_you_mean, did_you_mean_or_all
 from nemo_gym.errors import ServerRefNotFoundError
 
@@ -125,6 +125,17 @@ class DatasetConfig(Frozen):
         raise ValueError(f"'{license_}' is none of the licences: {names}.{did_you_mean(license_, LICENSES)}")
 
 
+class BenchmarkDatasetConfig(Frozen):
+    """The dataset of a benchmark, which its own program prepares. Keys beyond these are ignored."""
+
+    name: str
+    type: Literal["benchmark"]
+    jsonl_fpath: str
+    prepare_script: str
+    prompt_config: str | None = None
+    num_repeats: int = Field(default=1, ge=1)
+
+
 class ServerConfig(Frozen):
     """One server instance of the configuration."""
 
@@ -146,6 +157,8 @@ class ServerConfig(Frozen):
     origins: Mapping[str, Origin] = Field(default_factory=dict, repr=False)
     """Where each dotted key below the block (`datasets.0.name`) was written; "" is the block itself."""
     datasets: tuple[DatasetConfig, ...] = ()
+    isolated: bool = False
+    """Whether it runs in an environment of its folder's own, whatever is installed in the shared one."""
 
     @property
     def url(self) -> str:
@@ -204,6 +217,17 @@ class RunConfig(Frozen):
     def servers_of(self, type_: ServerType) -> list[ServerConfig]:
         """The servers of one tier, in the order of the configuration."""
         return [server for server in self.servers.values() if server.type == type_]
+
+    def by_any_name(self) -> Iterator[tuple[str, ServerConfig]]:
+        """Every server under its own name, and agents under their other names too."""
+        yield from self.servers.items()
+        for alias, name in self.aliases.items():
+            yield alias, self.servers[name]
+
+    @property
+    def agent_names(self) -> list[str]:
+        """The names that rows may call an agent by."""
+        return [name for name, server in self.by_any_name() if server.type == AGENT_TIER]
 
     def written_address(self, server: ServerConfig | None) -> WrittenAddress:
         """Where the address of a server was written; None is the head server."""

@@ -38,7 +38,7 @@ class ProcessSettings(BaseModel):
     origins: dict[str, Origin] = Field(default_factory=dict)
     plain: dict[str, Any] = Field(default_factory=dict)
     addresses: dict[str, OtherServer] = Field(default_factory=dict)
-    """The other servers, by name."""
+    """The other servers, by each name that they have."""
     head: BaseServerConfig
     cookie_secret: str
     """Signs the session cookies; the same for all workers of a run."""
@@ -60,9 +60,9 @@ class ProcessSettings(BaseModel):
             origins=dict(server.origins),
             plain=dict(run.plain),
             addresses={
-                other.name: OtherServer(other.type, other.implementation, other.host, other.port)
-                for other in run.servers.values()
-                if other.name != server.name
+                name: OtherServer(other.type, other.implementation, other.host, other.port)
+                for name, other in run.by_any_name()
+                if name != server.name
             },
             head=BaseServerConfig(host=run.head.host, port=run.head.port),
             cookie_secret=cookie_secret,

@@ -35,6 +35,7 @@ RESERVED_KEYS = frozenset(
         "skip_verification",
         "skip_verification_reward",
         "process_start_method",
+        "auto_install",
         "_inherit_from",
         "_copy",
     ]

@@ -15,7 +15,7 @@ from nemo_gym.config.explain import METADATA_KEYS, explain_validation, near_miss
 from nemo_gym.config.interpolation import Resolver, Unresolved
 from nemo_gym.config.models import DatasetConfig, Origin, ServerConfig
 from nemo_gym.config.reserved import RESERVED_KEYS
-from nemo_gym.config.settings import SERVER_TYPES, Domain, ServerType
+from nemo_gym.config.settings import ENVIRONMENT_SERVERS, SERVER_TYPES, Domain, ServerType
 from nemo_gym.config.suggestions import did_you_mean_or_all
 from nemo_gym.config.tree import Node, dotted, merge, origins
 from nemo_gym.errors import AlmostServerError, ConfigError, DuplicateServerError, UnknownImplementationError
@@ -23,7 +23,6 @@ from nemo_gym.paths import find, search_roots
 
 logger = logging.getLogger(__name__)
 
-ENVIRONMENT_SERVERS = "environment_servers"
 MODEL_TIER = "responses_api_models"
 DUMMY_MODEL = "dummy_model"
 """An implementation without a folder: it lets a configuration without a model be read and listed."""
@@ -76,6 +75,7 @@ class _Generic(BaseModel):
     num_workers: int | None = Field(default=None, ge=1)
     domain: Domain | None = None
     datasets: list[DatasetConfig] = Field(default_factory=list)
+    isolated: bool = False
 
 
 def join_dummy_models(tree: Node) -> Node:
@@ -217,6 +217,7 @@ def build_server(
         settings=settings,
         origins=places,
         datasets=tuple(generic.datasets),
+        isolated=generic.isolated,
     )
     return server, [], []
 

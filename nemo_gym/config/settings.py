@@ -11,6 +11,9 @@ from nemo_gym.schemas.rollout import ReverifyMode
 
 ServerType = Literal["resources_servers", "responses_api_agents", "responses_api_models"]
 SERVER_TYPES: tuple[ServerType, ...] = ("resources_servers", "responses_api_agents", "responses_api_models")
+AGENT_TIER: ServerType = "responses_api_agents"
+ENVIRONMENT_SERVERS = "environment_servers"
+"""Where a tier is named: a block that is only another name of an agent."""
 
 
 class Domain(StrEnum):
@@ -67,6 +70,8 @@ class BaseRunServerConfig(BaseServerConfig):
 
     entrypoint: str
     domain: Domain | None = None
+    isolated: bool = False
+    """Run it in an environment of its folder's own, with what its requirements.txt lists."""
 
 
 class BaseRunServerInstanceConfig(BaseRunServerConfig):

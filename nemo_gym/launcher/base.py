@@ -39,6 +39,8 @@ class Starter(Protocol):
 class ServerProcess:
     """One process of a server instance."""
 
+    starter: Starter
+    """Who can signal it."""
     name: str
     """The instance, with `#<n>` behind it where it has several workers."""
     log_fd: int

@@ -19,6 +19,7 @@ from nemo_gym.config import RunConfig, ServerConfig, masked_yaml, raw_yaml
 from nemo_gym.config.process import HeadSettings, ProcessSettings, ServerInstance
 from nemo_gym.errors import LaunchError
 from nemo_gym.launcher.base import ProcessOrder, ServerProcess, Starter
+from nemo_gym.launcher.environments import interpreters
 from nemo_gym.launcher.record import write_record
 from nemo_gym.launcher.sockets import HEAD, bind_head, is_loopback, listen
 from nemo_gym.launcher.spawn import SpawnStarter
@@ -41,17 +42,21 @@ def launch(
     notice: Notice | None = None,
     log_dir: Path | None = None,
     ready_timeout_s: float = READY_TIMEOUT_S,
+    auto_install: bool = False,
     dry_run: bool = False,
 ) -> RunningServers:
     """Start every server of a run and the head server, and return once all of them answer.
 
     `on_line` receives the servers' logs, `notice` what the launcher itself has to say. With `dry_run` each server
-    is built from its settings and ends at once.
+    is built from its settings and ends at once. Requirements of a folder that are not met are told by `notice`; with
+    `auto_install`, such a folder gets an environment of its own, as every server that is `isolated` does.
     Raises `LaunchError` (or what a server said of its own settings) where one does not come up; then nothing runs.
     """
-    running = RunningServers(run, starter or default_starter(run), on_line, notice or (lambda text: None), log_dir)
+    told = notice or (lambda text: None)
+    pythons = interpreters(run, auto_install=auto_install, notice=told)
+    running = RunningServers(run, starter or default_starter(run), on_line, told, log_dir)
     try:
-        running.start(dry_run=dry_run)
+        running.start(pythons, dry_run=dry_run)
         running.wait_until_ready(ready_timeout_s, dry_run=dry_run)
         if not dry_run:
             running.record = write_record(running.run.head.host, running.run.head.port)
@@ -76,6 +81,7 @@ class RunningServers:
     ) -> None:
         self.run = run
         self.starter = starter
+        self._starters = [starter]
         self.notice = notice
         self.record: Path | None = None
         self._watcher = Watcher(on_line, log_dir)
@@ -96,8 +102,13 @@ class RunningServers:
         """One entry per server, as the head server tells them."""
         return self._instances
 
-    def start(self, *, dry_run: bool = False) -> None:
-        """Bind every socket first, so that each server can be told where all others will be, then start them."""
+    def start(self, pythons: Mapping[str, Path] | None = None, *, dry_run: bool = False) -> None:
+        """Bind every socket first, so that each server can be told where all others will be, then start them.
+
+        `pythons` names the interpreter of each server that has one of its own.
+        """
+        own = {name: SpawnStarter(str(python)) for name, python in (pythons or {}).items()}
+        self._starters += own.values()
         listeners: dict[str, socket.socket] = {}
         try:
             for server in self.run.servers.values():
@@ -111,11 +122,12 @@ class RunningServers:
             for server in self.run.servers.values():
                 settings = ProcessSettings.of(self.run, server, cookie_secret=secret, dry_run=dry_run)
                 listener = listeners[server.name]
-                pids = [self._start_process(name, listener, settings) for name in _worker_names(server)]
+                starter = own.get(server.name, self.starter)
+                pids = [self._start_process(name, listener, settings, starter) for name in _worker_names(server)]
                 self._instances.append(ServerInstance.of(server, pid=pids[0], started_at=time.time()))
             if head_listener is not None:
                 listeners[HEAD] = head_listener
-                self._start_process(HEAD, head_listener, _head_settings(self.run, self._instances))
+                self._start_process(HEAD, head_listener, _head_settings(self.run, self._instances), self.starter)
         finally:
             # The children have theirs; ours would keep a dead server's callers waiting.
             for listener in listeners.values():
@@ -170,7 +182,8 @@ class RunningServers:
             self.notice(str(error))
         finally:
             # Whatever interrupts the wait, a second Ctrl-C for one: nothing is left running.
-            self.starter.close()
+            for starter in self._starters:
+                starter.close()
             self._watcher.close()
             if self.record is not None:
                 self.record.unlink(missing_ok=True)
@@ -192,14 +205,16 @@ class RunningServers:
             raw[server.name] = {server.type: {server.implementation: settings}}
         self.run = self.run.model_copy(update={"servers": servers, "head": head_config, "raw": raw})
 
-    def _start_process(self, name: str, listener: socket.socket, settings: ProcessSettings | HeadSettings) -> int:
+    def _start_process(
+        self, name: str, listener: socket.socket, settings: ProcessSettings | HeadSettings, starter: Starter
+    ) -> int:
         settings_read, settings_write = os.pipe()
         log_read, log_write = os.pipe()
         report_read, report_write = os.pipe()
-        process = ServerProcess(name=name, log_fd=log_read, report_fd=report_read)
+        process = ServerProcess(starter, name=name, log_fd=log_read, report_fd=report_read)
         try:
             order = ProcessOrder(listener.fileno(), settings_read, report_write, log_write)
-            process.pid = self.starter.start(order)
+            process.pid = starter.start(order)
         except BaseException:
             for descriptor in (settings_write, log_read, report_read):
                 os.close(descriptor)
@@ -225,7 +240,7 @@ class RunningServers:
 
     def _signal_all(self, number: signal.Signals) -> None:
         for process in self._alive():
-            self.starter.signal(process.pid, number)
+            process.starter.signal(process.pid, number)
 
     def _failure(self, process: ServerProcess) -> LaunchError:
         """Why this process ended, in its own words or by the last of its log."""
@@ -238,7 +253,7 @@ class RunningServers:
 
     def _how_it_ended(self, process: ServerProcess) -> str:
         deadline = time.monotonic() + 1.0
-        while (code := self.starter.exit_code(process.pid)) is None and time.monotonic() < deadline:
+        while (code := process.starter.exit_code(process.pid)) is None and time.monotonic() < deadline:
             time.sleep(0.01)
         if code is not None and code < 0:
             return f"was ended by {signal.Signals(-code).name}"

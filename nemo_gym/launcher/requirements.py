@@ -1,0 +1,153 @@
+"""What a server's folder says that it needs, compared with what is installed: no network, a few milliseconds."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import NamedTuple
+
+from packaging.requirements import InvalidRequirement, Requirement
+
+from nemo_gym.errors import LaunchError
+
+_COMMENT = re.compile(r"(^|\s)#.*$")
+_INCLUDE = re.compile(r"(?:-r|--requirement)[ =]?\s*(?P<path>.+)")
+_EDITABLE = re.compile(r"(?:-e|--editable)[ =]?\s*(?P<what>.+)")
+_OURS = re.compile(r"nemo[-_]gym\s*(\[(?P<extras>[^\]]*)\])?\s*(?=$|[@<>=!~;])|(\.\./)+\.?\.?/?$", re.IGNORECASE)
+"""`nemo-gym[dev] @ ../../`, `nemo-gym>=0.5`, `../../`: the framework itself, which is there already."""
+
+
+class Needed(NamedTuple):
+    """One requirement of a folder, and where it is written."""
+
+    requirement: Requirement
+    place: str
+    """`file:line`."""
+
+
+class Unmet(NamedTuple):
+    """A requirement that the environment does not meet."""
+
+    needed: Needed
+    installed: str | None
+    """The version that is there instead; None where there is none."""
+
+    def __str__(self) -> str:
+        name = self.needed.requirement.name
+        there = f"{name} {self.installed} is installed" if self.installed else f"{name} is not installed"
+        return f"{self.needed.place} asks for {self.needed.requirement}, and {there}"
+
+
+class Requirements(NamedTuple):
+    """All that a folder's `requirements.txt` or `pyproject.toml` says."""
+
+    needed: tuple[Needed, ...]
+    lines: tuple[str, ...]
+    """The lines for an installer, without those that name the framework."""
+    extras: frozenset[str]
+    """The extras of the framework that it asks for."""
+
+    @classmethod
+    def of_folder(cls, folder: Path) -> Requirements:
+        """What the folder needs; nothing where it has neither file. `LaunchError` names a line that is unreadable."""
+        listed, project = folder / "requirements.txt", folder / "pyproject.toml"
+        if listed.is_file():
+            return _of_lines(list(_lines_of(listed)))
+        if project.is_file():
+            return _of_lines(list(_dependencies_of(project)))
+        return cls((), (), frozenset())
+
+    def unmet(self) -> list[Unmet]:
+        """Those that the environment of this process does not meet."""
+        found = []
+        for needed in self.needed:
+            installed = _installed(needed.requirement.name)
+            if installed is None or not needed.requirement.specifier.contains(installed, prereleases=True):
+                found.append(Unmet(needed, installed))
+        return found
+
+
+class _Line(NamedTuple):
+    text: str
+    file: Path
+    number: int
+
+
+def _lines_of(path: Path, seen: frozenset[Path] = frozenset()) -> Iterator[_Line]:
+    """The lines of a requirements file, those of the files that it includes in their place."""
+    joined, begun = "", 0
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise LaunchError(f"{path}: cannot be read ({error}).") from error
+    for number, raw in enumerate(lines, start=1):
+        begun = begun if joined else number
+        joined += _COMMENT.sub("", raw).strip()
+        if joined.endswith("\\"):
+            joined = joined[:-1].rstrip() + " "
+            continue
+        line, joined = _Line(joined.strip(), path, begun), ""
+        if include := _INCLUDE.fullmatch(line.text):
+            included = (path.parent / include["path"]).resolve()
+            if included not in seen:
+                yield from _lines_of(included, seen | {path.resolve(), included})
+        elif line.text:
+            yield line
+
+
+def _dependencies_of(path: Path) -> Iterator[_Line]:
+    try:
+        project = tomllib.loads(path.read_text("utf-8")).get("project", {})
+    except (OSError, ValueError) as error:
+        raise LaunchError(f"{path}: cannot be read ({error}).") from error
+    for dependency in project.get("dependencies", ()):
+        text = path.read_text("utf-8")
+        at = text.find(dependency)
+        yield _Line(str(dependency), path, text.count("\n", 0, at) + 1 if at >= 0 else 1)
+
+
+def _of_lines(lines: list[_Line]) -> Requirements:
+    needed: list[Needed] = []
+    kept: list[str] = []
+    extras: set[str] = set()
+    for line in lines:
+        editable = _EDITABLE.fullmatch(line.text)
+        what = editable["what"] if editable else line.text
+        if ours := _OURS.match(what.strip()):
+            extras |= {extra.strip() for extra in (ours["extras"] or "").split(",") if extra.strip()}
+            continue
+        kept.append(line.text)
+        if editable or line.text.startswith("-") or _is_address(line.text):
+            # Its name is known only to whoever installs it.
+            continue
+        requirement = _read(line)
+        if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+            needed.append(Needed(requirement, f"{line.file}:{line.number}"))
+    return Requirements(tuple(needed), tuple(kept), frozenset(extras))
+
+
+def _is_address(text: str) -> bool:
+    is_archive = "@" not in text and text.endswith((".whl", ".tar.gz", ".zip"))
+    return is_archive or bool(re.match(r"[A-Za-z][A-Za-z0-9+.-]*://|\.{0,2}/", text))
+
+
+def _read(line: _Line) -> Requirement:
+    # Options behind a requirement (`--hash=…`) are the installer's.
+    text = re.split(r"\s--", line.text, maxsplit=1)[0]
+    try:
+        return Requirement(text)
+    except InvalidRequirement as error:
+        problem = str(error).splitlines()[0]
+        raise LaunchError(
+            f"{line.file}:{line.number}: '{line.text}' is no requirement ({problem}). Write it like name>=1.0."
+        ) from error
+
+
+def _installed(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None

@@ -1,0 +1,158 @@
+"""What a folder's requirements say, whether this environment meets them, and the environment that does."""
+
+from __future__ import annotations
+
+import zipfile
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from nemo_gym.errors import LaunchError
+from nemo_gym.launcher.requirements import Requirements
+
+
+def read(folder: Path, text: str, **others: str) -> Requirements:
+    (folder / "requirements.txt").write_text(text)
+    for name, content in others.items():
+        (folder / f"{name}.txt").write_text(content)
+    return Requirements.of_folder(folder)
+
+
+@pytest.mark.parametrize(
+    ("line", "extras"),
+    [
+        ("-e nemo-gym[dev] @ ../../", {"dev"}),
+        ("-e nemo-gym[dev,sandbox] @ ../../", {"dev", "sandbox"}),
+        ("-e ../../", set()),
+        ("../..", set()),
+        ("nemo-gym", set()),
+        ("nemo_gym[math]>=0.5", {"math"}),
+        ("nemo-gym @ ../../", set()),
+    ],
+)
+def test_the_framework_itself_is_there_already(tmp_path, line, extras):
+    requirements = read(tmp_path, f"{line}\n")
+    assert (requirements.needed, requirements.lines, requirements.extras) == ((), (), extras)
+
+
+def test_a_package_whose_name_only_begins_like_ours_is_another_one(tmp_path):
+    assert [each.requirement.name for each in read(tmp_path, "nemo-gym-extras\n").needed] == ["nemo-gym-extras"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "pydantic\n",
+        f"pydantic=={version('pydantic')}\n",
+        "# a comment\n\npydantic>=2 # and another\n",
+        "pydantic>=2,\\\n  <99\n",
+        "no-such-package; python_version < '3'\n",
+        "--extra-index-url file:///nowhere\n-c constraints.txt\n",
+        "-e ./a_package_of_its_own\n",
+        "./wheels/something-1.0-py3-none-any.whl\n",
+        "pydantic --hash=sha256:00\n",
+    ],
+)
+def test_what_is_met_is_no_news(tmp_path, text):
+    assert read(tmp_path, text).unmet() == []
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("-e nemo-gym[dev] @ ../../\nno-such-package>=1\n",
+         "requirements.txt:2 asks for no-such-package>=1, and no-such-package is not installed"),
+        ("pydantic<2\n", f"requirements.txt:1 asks for pydantic<2, and pydantic {version('pydantic')} is installed"),
+        ("no-such @ git+https://example.org/no-such\n",
+         "requirements.txt:1 asks for no-such @ git+https://example.org/no-such, and no-such is not installed"),
+        ("a-name>=1, \\\n <2\n", "requirements.txt:1 asks for a-name<2,>=1, and a-name is not installed"),
+    ],
+)  # fmt: skip
+def test_what_is_not_met_is_told_with_its_place(tmp_path, text, told):
+    (unmet,) = read(tmp_path, text).unmet()
+    assert str(unmet) == f"{tmp_path}/{told}"
+
+
+def test_included_files_are_read_once_and_their_places_are_told(tmp_path):
+    requirements = read(tmp_path, "-r more.txt\nfirst-missing\n", more="-r requirements.txt\n\nsecond-missing\n")
+    places = [str(unmet).split(" asks")[0] for unmet in requirements.unmet()]
+    assert places == [f"{tmp_path}/more.txt:3", f"{tmp_path}/requirements.txt:2"]
+
+
+def test_a_pyproject_lists_them_too(tmp_path):
+    (tmp_path / "pyproject.toml").write_text(
+        '[project]\nname = "folder"\ndependencies = [\n  "nemo-gym[dev]",\n  "no-such-package",\n]\n'
+    )
+    (unmet,) = Requirements.of_folder(tmp_path).unmet()
+    assert str(unmet).startswith(f"{tmp_path}/pyproject.toml:5 asks for no-such-package")
+
+
+def test_a_line_that_is_no_requirement_is_told_with_its_place(tmp_path):
+    with pytest.raises(LaunchError, match=r"requirements\.txt:2: 'two words' is no requirement"):
+        read(tmp_path, "pydantic\ntwo words\n")
+
+
+def test_a_folder_without_requirements_needs_nothing(tmp_path):
+    assert Requirements.of_folder(tmp_path).unmet() == []
+
+
+SERVER = """
+import tinydep
+
+from nemo_gym import BaseVerifyRequest, SimpleResourcesServer
+
+print("tinydep is", tinydep.__file__)
+
+
+class Isolated(SimpleResourcesServer):
+    async def verify(self, body: BaseVerifyRequest) -> float:
+        return tinydep.REWARD
+"""
+
+
+def write_wheel(folder: Path) -> Path:
+    """A package of one module, as small as a wheel can be."""
+    info = "tinydep-1.0.dist-info"
+    files = {
+        "tinydep.py": "REWARD = 1.0\n",
+        f"{info}/METADATA": "Metadata-Version: 2.1\nName: tinydep\nVersion: 1.0\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    record = "".join(f"{name},,\n" for name in [*files, f"{info}/RECORD"])
+    path = folder / "tinydep-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as wheel:
+        for name, text in {**files, f"{info}/RECORD": record}.items():
+            wheel.writestr(name, text)
+    return path
+
+
+def test_a_folder_that_asks_for_it_runs_in_an_environment_of_its_own(workplace):
+    word = workplace.environment("isolated", SERVER)
+    wheel = write_wheel(workplace.folder)
+    listed = workplace.write(
+        "resources_servers/isolated/requirements.txt", f"-e nemo-gym @ ../../\ntinydep @ {wheel.as_uri()}\n"
+    )
+    plain = workplace.environment("plain")
+    both = f"+config_paths=[{plain[15:-1]},{word[15:-1]}]"
+    words = [both, "+head_server.port=0", f"+cache_dir={workplace.folder}/cache"]
+
+    without = workplace.run("ng_run", *words, "+dry_run=true")
+    assert without.code == 1
+    assert f"{listed}:2 asks for tinydep @ {wheel.as_uri()}, and tinydep is not installed" in without.err
+    assert f"To have it here: pip install 'tinydep @ {wheel.as_uri()}'" in without.err
+
+    command = workplace.start("ng_run", *words, "+auto_install=true")
+    try:
+        printed = command.wait_for("head server: ", timeout_s=110.0)
+    except AssertionError as error:
+        if "dns error" in str(error) or "error sending request" in str(error):
+            pytest.skip("no package registry can be reached")
+        raise
+    assert f"tinydep is {workplace.folder}/cache/environments/" in printed
+    command.end()
+
+    # What it came to is remembered, and what was built is found.
+    again = workplace.run("ng_run", *words, "+auto_install=true", "+dry_run=true")
+    assert (again.code, "resolving" in again.err, "building" in again.err) == (0, False, False), again.err
+    assert workplace.left_over(5.0) == []
