@@ -2,7 +2,8 @@
 
 from omegaconf import OmegaConf
 
-from nemo_gym.config.models import DatasetConfig
+from nemo_gym.config.command import BaseNeMoGymCLIConfig
+from nemo_gym.config.models import BenchmarkDatasetConfig, DatasetConfig
 from nemo_gym.config.settings import (
     AgentServerRef,
     BaseRunServerConfig,
@@ -31,9 +32,11 @@ __all__ = [
     "AggregateMetrics",
     "AggregateMetricsRequest",
     "AlmostServerError",
+    "BaseNeMoGymCLIConfig",
     "BaseRunServerConfig",
     "BaseRunServerInstanceConfig",
     "BaseServerConfig",
+    "BenchmarkDatasetConfig",
     "ConfigError",
     "ConfigInterpolationError",
     "ConfigMissingValuesError",

@@ -7,12 +7,15 @@ from nemo_gym.config.published import (
     DISALLOWED_PORTS_KEY_NAME,
     HF_TOKEN_KEY_NAME,
     RESULTS_DIR_KEY_NAME,
+    GlobalConfigDictParser,
+    GlobalConfigDictParserConfig,
     find_open_port,
     get_first_server_config_dict,
     get_global_config_dict,
     get_hf_token,
     maybe_get_global_config_dict,
 )
+from nemo_gym.config.published import CONFIG_DICT_ENV_VAR as NEMO_GYM_CONFIG_DICT_ENV_VAR_NAME
 from nemo_gym.config.published import CONFIG_PATH_ENV_VAR as NEMO_GYM_CONFIG_PATH_ENV_VAR_NAME
 from nemo_gym.schemas.rollout import AGENT_REF_KEY as AGENT_REF_KEY_NAME
 from nemo_gym.schemas.rollout import ATTEMPT_INDEX_KEY as ATTEMPT_INDEX_KEY_NAME
@@ -27,6 +30,7 @@ __all__ = [
     "CACHE_DIR_KEY_NAME",
     "DISALLOWED_PORTS_KEY_NAME",
     "HF_TOKEN_KEY_NAME",
+    "NEMO_GYM_CONFIG_DICT_ENV_VAR_NAME",
     "NEMO_GYM_CONFIG_PATH_ENV_VAR_NAME",
     "RESULTS_DIR_KEY_NAME",
     "ROLLOUT_ID_KEY_NAME",
@@ -34,6 +38,8 @@ __all__ = [
     "SKILLS_REF_KEY_NAME",
     "TASK_INDEX_KEY_NAME",
     "DictConfig",
+    "GlobalConfigDictParser",
+    "GlobalConfigDictParserConfig",
     "OmegaConf",
     "find_open_port",
     "get_first_server_config_dict",

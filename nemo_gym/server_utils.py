@@ -1,21 +1,40 @@
-"""Published name of what lives in `nemo_gym.http` and `nemo_gym.servers.base`."""
+"""Published name of what lives in `nemo_gym.http` and `nemo_gym.servers`."""
 
 from nemo_gym.config.models import DEFAULT_HEAD_SERVER_PORT
-from nemo_gym.config.published import get_first_server_config_dict
+from nemo_gym.config.process import ServerInstance as ServerInstanceDisplayConfig
+from nemo_gym.config.published import get_first_server_config_dict, get_global_config_dict
 from nemo_gym.config.settings import BaseServerConfig
 from nemo_gym.http.client import HEAD_SERVER_KEY as HEAD_SERVER_KEY_NAME
-from nemo_gym.http.client import ServerClient, ServerStatus, get_response_json, get_server_url, raise_for_status
+from nemo_gym.http.client import (
+    ServerClient,
+    ServerStatus,
+    get_response_json,
+    get_server_url,
+    raise_for_status,
+    setup_server_client,
+)
 from nemo_gym.http.correlation import apply_rollout_prefix, rollout_path_prefix
 from nemo_gym.http.external import MAX_NUM_TRIES
 from nemo_gym.http.reply import Reply as ClientResponse
 from nemo_gym.http.requests import (
+    GlobalAIOHTTPAsyncClientConfig,
     get_global_aiohttp_client,
+    global_aiohttp_client_exit,
     is_global_aiohttp_client_request_debug_enabled,
+    is_global_aiohttp_client_setup,
     request,
+    set_global_aiohttp_client,
 )
 from nemo_gym.servers.base import BaseServer, SimpleServer
+from nemo_gym.servers.head import HeadServer
+from nemo_gym.servers.profiling import ProfilingMiddlewareConfig
+from nemo_gym.servers.ray import initialize_ray
 from nemo_gym.servers.sessions import SESSION_ID_KEY
-from nemo_gym.servers.workers import is_nemo_gym_fastapi_entrypoint, is_nemo_gym_fastapi_worker
+from nemo_gym.servers.workers import (
+    UvicornLoggingConfig,
+    is_nemo_gym_fastapi_entrypoint,
+    is_nemo_gym_fastapi_worker,
+)
 
 __all__ = [
     "DEFAULT_HEAD_SERVER_PORT",
@@ -25,18 +44,29 @@ __all__ = [
     "BaseServer",
     "BaseServerConfig",
     "ClientResponse",
+    "GlobalAIOHTTPAsyncClientConfig",
+    "HeadServer",
+    "ProfilingMiddlewareConfig",
     "ServerClient",
+    "ServerInstanceDisplayConfig",
     "ServerStatus",
     "SimpleServer",
+    "UvicornLoggingConfig",
     "apply_rollout_prefix",
     "get_first_server_config_dict",
     "get_global_aiohttp_client",
+    "get_global_config_dict",
     "get_response_json",
     "get_server_url",
+    "global_aiohttp_client_exit",
+    "initialize_ray",
     "is_global_aiohttp_client_request_debug_enabled",
+    "is_global_aiohttp_client_setup",
     "is_nemo_gym_fastapi_entrypoint",
     "is_nemo_gym_fastapi_worker",
     "raise_for_status",
     "request",
     "rollout_path_prefix",
+    "set_global_aiohttp_client",
+    "setup_server_client",
 ]

@@ -5,13 +5,9 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Coroutine
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
 
-from omegaconf import OmegaConf
-
-from nemo_gym import paths
 from nemo_gym.cli import running
 from nemo_gym.cli.options import Options, settings_from
 from nemo_gym.cli.settings import StartSettings
@@ -27,7 +23,7 @@ from nemo_gym.rollouts.collector import prepare_files
 from nemo_gym.rollouts.job import CollectionSettings, CollectJob, EndToEndJob, RunFiles
 from nemo_gym.rollouts.outcome import Summary
 from nemo_gym.rollouts.progress import Progress
-from nemo_gym.rollouts.tasks import TaskPlan
+from nemo_gym.rollouts.tasks import TaskPlan, find_input
 
 ResultT = TypeVar("ResultT")
 
@@ -54,19 +50,9 @@ def collect(words: list[str]) -> int:
     run = config.load(line.paths, line.overrides)
     job = settings_from(CollectJob, run.plain)
     client = ServerClient.load_from_global_config(running.find_head(run))
-    plan = TaskPlan(_found(job.input_jsonl_fpath), job, _agents_of(client))
+    plan = TaskPlan(find_input(job.input_jsonl_fpath), job, client.agent_names())
     files = RunFiles(results=job.output_jsonl_fpath)
     return _collect_and_report(client, files, job, prepare_files(plan, files))
-
-
-def _found(path: Path) -> Path:
-    found = paths.find(path, Path.exists)
-    if found is None:
-        places = ", ".join(str(root) for root in paths.search_roots())
-        near = get_close_matches(path.name, [each.name for each in path.parent.glob("*.jsonl")], n=1)
-        hint = f" Did you mean '{path.with_name(near[0])}'?" if near else " Check the path."
-        raise DataError(f"input_jsonl_fpath: there is no file '{path}' in {places}.{hint}")
-    return found
 
 
 def run(words: list[str]) -> int:
@@ -94,7 +80,7 @@ def _run(config_paths: list[str], overrides: list[str], starter: WarmStarter | N
     run_config = config.load(config_paths, overrides, require_servers=True)
     job = settings_from(EndToEndJob, run_config.plain)
     settings = settings_from(StartSettings, run_config.plain)
-    agents = [agent.name for agent in run_config.servers_of("responses_api_agents")]
+    agents = run_config.agent_names
     if settings.dry_run:
         with running.launch_for(run_config, settings, starter, on_line=None):
             running.say(f"{running.servers_counted(len(run_config.servers))} can be started")
@@ -202,13 +188,6 @@ def _summary_line(summary: Summary) -> str:
     from nemo_gym.cli import tables
 
     return tables.summary_line(summary)
-
-
-def _agents_of(client: ServerClient) -> list[str]:
-    # Unresolved: a value that points at nothing need not concern a command that only wants names.
-    config = OmegaConf.to_container(client.global_config_dict)
-    assert isinstance(config, dict)
-    return [str(name) for name, block in config.items() if isinstance(block, dict) and "responses_api_agents" in block]
 
 
 def _in_a_loop(work: Coroutine[Any, Any, ResultT]) -> ResultT:

@@ -16,10 +16,16 @@ from omegaconf import DictConfig, OmegaConf
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 
 from nemo_gym.config.models import RunConfig
-from nemo_gym.config.published import get_global_config_dict
-from nemo_gym.config.settings import SERVER_TYPES, BaseServerConfig
+from nemo_gym.config.observability import CAPTURE_KEYS, is_enabled
+from nemo_gym.config.published import told_by
+from nemo_gym.config.settings import AGENT_TIER, ENVIRONMENT_SERVERS, SERVER_TYPES, BaseServerConfig
 from nemo_gym.errors import HeadServerNotFoundError, ServerCallError
-from nemo_gym.http.correlation import current_rollout_id
+from nemo_gym.http.correlation import (
+    ROLLOUT_PREFIX,
+    current_rollout_id,
+    maybe_rollout_id_from_run_body,
+    rollout_path_prefix,
+)
 from nemo_gym.http.internal import InternalClient
 from nemo_gym.http.reply import Reply, Timeouts
 from nemo_gym.schemas.rollout import ROLLOUT_HEADER
@@ -27,8 +33,15 @@ from nemo_gym.schemas.rollout import ROLLOUT_HEADER
 Cookies = Mapping[str, "str | Morsel[str]"]
 ServerStatus = Literal["success", "connection_error", "timeout", "unknown_error"]
 
+PUBLISHED_NAME = "nemo_gym.server_utils"
+"""Where published folders import all of this from, and where their tests replace what the configuration says."""
+
 HEAD_SERVER_KEY = "head_server"
 POLL_TIMEOUT_S = 5.0
+
+MODEL_TIER = "responses_api_models"
+RESOURCES_TIER = "resources_servers"
+MODEL_CALLS = ("/v1/responses", "/v1/chat/completions", "/v1/messages")
 
 HEAD_TIMEOUT_S = 10.0
 # A server that restarts refuses connections for a moment; nothing was sent, so trying again is safe.
@@ -56,11 +69,16 @@ class ServerClient(BaseModel):
 
     _connections: InternalClient = PrivateAttr(default_factory=InternalClient)
     _addresses: dict[str, Address] = PrivateAttr(default_factory=dict)
+    _is_observed: bool = PrivateAttr(default=False)
+    """Whether the rollouts' model calls are recorded: then paths say for which rollout a call is."""
+
+    def model_post_init(self, context: Any, /) -> None:
+        self._is_observed = is_enabled(self.global_config_dict)
 
     @classmethod
     def load_head_server_config(cls) -> BaseServerConfig:
         """Where the head server listens, by the configuration of this process."""
-        return BaseServerConfig.model_validate(dict(get_global_config_dict()[HEAD_SERVER_KEY]))
+        return BaseServerConfig.model_validate(dict(told_by(PUBLISHED_NAME)[HEAD_SERVER_KEY]))
 
     @classmethod
     def load_from_global_config(cls, head_server_config: Any = None) -> Self:
@@ -89,10 +107,11 @@ class ServerClient(BaseModel):
     def of_run(cls, run: RunConfig) -> Self:
         """A client for servers that this process has started."""
         blocks = {
-            server.name: {server.type: {server.implementation: {"host": server.host, "port": server.port}}}
-            for server in run.servers.values()
+            name: {server.type: {server.implementation: {"host": server.host, "port": server.port}}}
+            for name, server in run.by_any_name()
         }
-        return cls._to(run.head, OmegaConf.create(blocks))
+        captures = {key: run.plain[key] for key in CAPTURE_KEYS if key in run.plain}
+        return cls._to(run.head, OmegaConf.create({**captures, **blocks}))
 
     @classmethod
     def _to(cls, head: Any, config: DictConfig) -> Self:
@@ -104,6 +123,10 @@ class ServerClient(BaseModel):
         if address is None:
             address = self._addresses[server_name] = _look_up(self.global_config_dict, server_name)
         return address
+
+    def agent_names(self) -> list[str]:
+        """The agents that can be called, also by the other names that `environment_servers` blocks give them."""
+        return [str(name) for name in self.global_config_dict if _tier_of(self.global_config_dict, name) == AGENT_TIER]
 
     def _build_server_base_url(self, server_config_dict: Mapping[str, Any]) -> str:
         return f"http://{server_config_dict['host']}:{server_config_dict['port']}"
@@ -172,6 +195,8 @@ class ServerClient(BaseModel):
             head.append((b"cookie", cookie_header(cookies)))
         if rollout_id := current_rollout_id():
             head.append((ROLLOUT_HEADER.encode(), rollout_id.encode()))
+        if self._is_observed:
+            url_path = self._for_its_rollout(server_name, url_path, json)
         path = f"{url_path}?{urlencode(params)}" if params else url_path
         for pause_s in (*REFUSED_PAUSES_S, None):
             try:
@@ -184,10 +209,29 @@ class ServerClient(BaseModel):
                 await asyncio.sleep(pause_s * random.uniform(0.5, 1.5))
         raise AssertionError("unreachable")
 
+    def _for_its_rollout(self, server_name: str, url_path: str, body: Any) -> str:
+        """The path that tells also a server without our middleware which rollout it works for."""
+        if url_path.startswith(ROLLOUT_PREFIX):
+            return url_path
+        tier = _tier_of(self.global_config_dict, server_name)
+        rollout_id = None
+        if tier == MODEL_TIER and url_path in MODEL_CALLS:
+            rollout_id = current_rollout_id()
+        elif tier == RESOURCES_TIER:
+            rollout_id = current_rollout_id()
+            if rollout_id is None and url_path == "/verify":
+                rollout_id = maybe_rollout_id_from_run_body(body)
+        return rollout_path_prefix(rollout_id) + url_path
+
+
+def setup_server_client(head_server_config: Any = None) -> ServerClient:
+    """A client for the run whose head server this is (`host`, `port`); by default the configuration's."""
+    return ServerClient.load_from_global_config(head_server_config)
+
 
 def get_server_url(server_name: str) -> str:
     """The address of a server, by the configuration of this process."""
-    host, port = _look_up(get_global_config_dict(), server_name)
+    host, port = _look_up(told_by(PUBLISHED_NAME), server_name)
     return f"http://{host}:{port}"
 
 
@@ -212,15 +256,43 @@ def cookie_header(cookies: Cookies) -> bytes:
 
 
 def _look_up(config: Any, server_name: str) -> Address:
-    block = config.get(server_name)
-    tier = next((block[type_] for type_ in SERVER_TYPES if type_ in block), None) if _is_mapping(block) else None
+    instance = _behind(config, server_name)
+    tier = _tier_of(config, instance)
     if tier is None:
-        known = sorted(
-            str(key) for key, value in config.items() if _is_mapping(value) and set(value) & {*SERVER_TYPES}
-        )
+        # A value that points at nothing need not concern a command that only wants names.
+        known = sorted(str(key) for key in config if _tier_of(config, key) is not None)
         raise ServerCallError(f"no server is named '{server_name}'; there are: {', '.join(known)}", was_sent=False)
-    settings = next(iter(tier.values()))
+    settings = next(iter(config[instance][tier].values()))
     return Address(settings["host"], int(settings["port"]))
+
+
+def _tier_of(config: Any, server_name: Any) -> str | None:
+    """The tier of the instance that a name stands for; None where it stands for no server."""
+    block = _block(config, _behind(config, server_name))
+    return next((tier for tier in SERVER_TYPES if tier in block), None)
+
+
+def _behind(config: Any, server_name: Any) -> str:
+    """The agent instance for which an `environment_servers` block stands; any other name stands for itself."""
+    name = str(server_name)
+    # A chain of names is not longer than there are names, unless it is a ring.
+    for _ in range(len(config)):
+        named = _block(config, name).get(ENVIRONMENT_SERVERS)
+        if not _is_mapping(named) or not named:
+            break
+        agent = _block(named, next(iter(named))).get("agent_server")
+        if not _is_mapping(agent) or "name" not in agent:
+            break
+        name = str(agent["name"])
+    return name
+
+
+def _block(config: Any, key: Any) -> Any:
+    """The mapping under a key; an empty one where it is none, or points at nothing."""
+    if OmegaConf.is_config(config) and (OmegaConf.is_interpolation(config, key) or OmegaConf.is_missing(config, key)):
+        return {}
+    block = config.get(key)
+    return block if _is_mapping(block) else {}
 
 
 def _is_mapping(value: Any) -> bool:

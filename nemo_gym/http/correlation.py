@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Any
+from urllib.parse import quote
+
+from pydantic import BaseModel
+
+from nemo_gym.schemas.rollout import ROLLOUT_ID_PATTERN, rollout_id_of_row
 
 ROLLOUT_PREFIX = "/ng-rollout/"
 TOKEN_CAPTURE_SEGMENT = "/training-token-capture"
@@ -38,3 +44,28 @@ def apply_rollout_prefix(base_url: str, rollout_id: str | None, *, token_capture
     """A server's address under which everything counts for a rollout; the address itself without an id."""
     prefix = rollout_path_prefix(rollout_id, token_capture=token_capture)
     return base_url.rstrip("/") + prefix if prefix else base_url
+
+
+def strip_rollout_prefix(scope: MutableMapping[str, Any]) -> str | None:
+    """Take `/ng-rollout/<id>` off a request's path and give the id; None where there is none, the path as it was."""
+    path: str = scope["path"]
+    if not path.startswith(ROLLOUT_PREFIX):
+        return None
+    rollout_id, _, rest = path.removeprefix(ROLLOUT_PREFIX).partition("/")
+    if not ROLLOUT_ID_PATTERN.fullmatch(rollout_id):
+        return None
+    rest = f"/{rest}"
+    if rest == TOKEN_CAPTURE_SEGMENT or rest.startswith(f"{TOKEN_CAPTURE_SEGMENT}/"):
+        rest = rest.removeprefix(TOKEN_CAPTURE_SEGMENT) or "/"
+    scope["path"] = rest
+    scope["raw_path"] = quote(rest).encode()
+    return rollout_id
+
+
+def maybe_rollout_id_from_run_body(body: Any) -> str | None:
+    """The rollout id that a run request carries, a model or a mapping; None where it carries none, or no legal one."""
+    row = {**body.__dict__, **(body.model_extra or {})} if isinstance(body, BaseModel) else body
+    try:
+        return rollout_id_of_row(row) if isinstance(row, Mapping) else None
+    except ValueError:
+        return None

@@ -15,6 +15,7 @@ from urllib.request import getproxies, proxy_bypass
 
 import orjson
 
+from nemo_gym.config.published import maybe_get_global_config_dict
 from nemo_gym.errors import EndpointError
 from nemo_gym.http.problems import readable
 
@@ -96,6 +97,9 @@ class ExternalSession:
     """
 
     def __init__(self) -> None:
+        self.most_connections = _configured("global_aiohttp_connector_limit")
+        self.most_connections_per_host = _configured("global_aiohttp_connector_limit_per_host")
+        """Both count from the next opening on; 0 is without limit."""
         self._session: ClientSession | None = None
         self._proxies: dict[str, str | None] = {}
         self._users: set[int] = set()
@@ -177,7 +181,11 @@ class ExternalSession:
             import aiohttp
 
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE_CONNECTION_S),
+                connector=aiohttp.TCPConnector(
+                    limit=self.most_connections,
+                    limit_per_host=self.most_connections_per_host,
+                    keepalive_timeout=IDLE_CONNECTION_S,
+                ),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 timeout=aiohttp.ClientTimeout(total=Limits.total_s, sock_connect=Limits.connect_s),
             )
@@ -215,6 +223,11 @@ class ExternalSession:
             await session.close()
 
 
+def _configured(limit: str) -> int:
+    config = maybe_get_global_config_dict()
+    return int((config is not None and config.get(limit)) or 0)
+
+
 def proxy_of(url: SplitResult) -> str | None:
     """The proxy that the environment names for this address; this machine itself is reached without one."""
     host = url.hostname or ""
@@ -224,6 +237,11 @@ def proxy_of(url: SplitResult) -> str | None:
 
 # The one thing that is shared: connections belong to an event loop, of which a process has one (tests have more).
 _sessions: dict[asyncio.AbstractEventLoop, ExternalSession] = {}
+
+
+def open_sessions() -> dict[asyncio.AbstractEventLoop, ExternalSession]:
+    """The sessions of this process that hold connections, by their event loops."""
+    return {loop: session for loop, session in _sessions.items() if session.is_open}
 
 
 def external_session() -> ExternalSession:

@@ -1,13 +1,15 @@
-"""How a failure keeps its cause when it crosses processes: problem bodies (RFC 9457) with our own members."""
+"""How a failure keeps its cause when it crosses processes: problem bodies (RFC 9457), and rows that tell of it."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
 from pydantic import BaseModel, ValidationError
 
 from nemo_gym.errors import AgentFailed, EnvironmentFailed, JudgeFailed, ModelFailed, RolloutError
+from nemo_gym.schemas.rollout import FAILURE_CLASS_KEY, FAILURE_MESSAGE_KEY, FAILURE_SERVER_KEY, JUDGE_ERROR_KEY
 
 MEDIA_TYPE = "application/problem+json"
 FAILURES: dict[str, type[RolloutError]] = {
@@ -58,6 +60,15 @@ def failure_of_reply(
     if problem is not None:
         return problem.to_error()
     return otherwise(f"{server}: {during} answered {status}: {readable(body)}", server=server)
+
+
+def failure_of_row(row: Mapping[str, Any]) -> RolloutError | None:
+    """The failure that an answered row tells of in place of a reward; None where it tells of none."""
+    cause = row.get(FAILURE_CLASS_KEY)
+    if not cause:
+        return None
+    told = row.get(JUDGE_ERROR_KEY) or row.get(FAILURE_MESSAGE_KEY) or f"the rollout failed ({cause})"
+    return FAILURES.get(cause, RolloutError)(str(told), server=row.get(FAILURE_SERVER_KEY))
 
 
 def readable(body: bytes, limit: int = 600) -> str:

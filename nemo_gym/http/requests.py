@@ -6,12 +6,41 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import orjson
+from pydantic import BaseModel
 
 from nemo_gym.config.published import maybe_get_global_config_dict
-from nemo_gym.http.external import MAX_NUM_TRIES, RetryPolicy, external_session
+from nemo_gym.http.external import MAX_NUM_TRIES, RetryPolicy, external_session, open_sessions
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
+
+
+class GlobalAIOHTTPAsyncClientConfig(BaseModel):
+    """How many connections the session may hold, in all and to one address; 0 is without limit."""
+
+    global_aiohttp_connector_limit: int = 0
+    global_aiohttp_connector_limit_per_host: int = 0
+    global_aiohttp_client_request_debug: bool = False
+
+
+def set_global_aiohttp_client(cfg: GlobalAIOHTTPAsyncClientConfig) -> ClientSession:
+    """Open the running event loop's session with these limits; one that is open already keeps its own."""
+    session = external_session()
+    session.most_connections = cfg.global_aiohttp_connector_limit
+    session.most_connections_per_host = cfg.global_aiohttp_connector_limit_per_host
+    return session.opened()
+
+
+def is_global_aiohttp_client_setup() -> bool:
+    """Whether any event loop of this process has a session that is open."""
+    return bool(open_sessions())
+
+
+def global_aiohttp_client_exit() -> None:
+    """Close the sessions of event loops that stand still; servers close theirs themselves."""
+    for loop, session in open_sessions().items():
+        if not loop.is_running() and not loop.is_closed():
+            loop.run_until_complete(session.aclose())
 
 
 def get_global_aiohttp_client() -> ClientSession:

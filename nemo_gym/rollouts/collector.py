@@ -97,7 +97,7 @@ async def collect(
                 summary.count(record)
                 on_record(record, summary)
 
-        parallel = _allowed_connections(settings.num_samples_in_parallel)
+        parallel = allowed_connections(settings.num_samples_in_parallel)
         workers = min(parallel, max(1, summary.planned - summary.finished))
         try:
             async with asyncio.TaskGroup() as group:
@@ -111,7 +111,7 @@ async def collect(
     return summary
 
 
-def _allowed_connections(wanted: int) -> int:
+def allowed_connections(wanted: int) -> int:
     """How many connections this process may hold; its limit of open files is raised as far as it can be."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = wanted + OTHER_FILES

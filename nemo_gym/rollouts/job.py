@@ -95,3 +95,8 @@ class RunFiles(BaseModel):
         # An output without a suffix would otherwise have the name of its own folder.
         folder = self.results.with_suffix("") if self.results.suffix else self._beside("_data")
         return folder / "preprocessed_datasets"
+
+
+def failures_path_for(results: str | Path) -> Path:
+    """Where the failures of a run with this output are written."""
+    return RunFiles(results=Path(results)).failures

@@ -13,6 +13,7 @@ from typing import Any
 import orjson
 from pydantic import ValidationError
 
+from nemo_gym import paths
 from nemo_gym.config import explain_input
 from nemo_gym.data.prompts import PromptConfig, apply_prompt_to_row, load_prompt_config
 from nemo_gym.data.skills import load_skill_directory
@@ -27,6 +28,7 @@ from nemo_gym.schemas.rollout import (
     FAILURE_CLASS_KEY,
     FAILURE_MESSAGE_KEY,
     FAILURE_SERVER_KEY,
+    JUDGE_ERROR_KEY,
     NO_PERSIST_KEY,
     ROLLOUT_INDEX_KEY,
     SKILLS_REF_KEY,
@@ -42,10 +44,22 @@ OUTCOME_KEYS = (
     FAILURE_CLASS_KEY,
     FAILURE_MESSAGE_KEY,
     FAILURE_SERVER_KEY,
+    JUDGE_ERROR_KEY,
     NO_PERSIST_KEY,
     TERMINAL_KEY,
 )
 """What an earlier run said of a row: agents echo their row, so a failure that is run again would fail by its echo."""
+
+
+def find_input(path: Path) -> Path:
+    """The file of a run's tasks, wherever among the search roots it lies. Raises `DataError` where it is not."""
+    found = paths.find(path, Path.exists)
+    if found is None:
+        places = ", ".join(str(root) for root in paths.search_roots())
+        near = get_close_matches(path.name, [each.name for each in path.parent.glob("*.jsonl")], n=1)
+        hint = f" Did you mean '{path.with_name(near[0])}'?" if near else " Check the path."
+        raise DataError(f"input_jsonl_fpath: there is no file '{path}' in {places}.{hint}")
+    return found
 
 
 @dataclass(frozen=True)
@@ -137,7 +151,7 @@ class TaskPlan:
         return self._agent_problem(prepared)
 
     def _agent_problem(self, row: dict[str, Any]) -> str | None:
-        name = _agent_of(row)
+        name = agent_of(row)
         if name is None:
             return f"the row names no agent. Add +agent_name=… (one of: {', '.join(sorted(self.agents))})."
         if name not in self.agents:
@@ -155,14 +169,14 @@ class TaskPlan:
             prepared.pop(key, None)
         params = {**(prepared.get("responses_create_params") or {}), **self.settings.responses_create_params}
         prepared["responses_create_params"] = params
-        if _agent_of(prepared) is None and self.settings.agent_name is not None:
+        if agent_of(prepared) is None and self.settings.agent_name is not None:
             prepared[AGENT_REF_KEY] = {"type": "responses_api_agents", "name": self.settings.agent_name}
         return prepared
 
     def _repeats(self, row: dict[str, Any]) -> int:
         repeats = self.settings.num_repeats
         if isinstance(repeats, dict):
-            return repeats.get(str(_agent_of(row))) or repeats[DEFAULT_AGENT_KEY]
+            return repeats.get(str(agent_of(row))) or repeats[DEFAULT_AGENT_KEY]
         return repeats or 1
 
     def _repeated(self, row: dict[str, Any], repeat: int) -> dict[str, Any]:
@@ -175,7 +189,8 @@ class TaskPlan:
         return task
 
 
-def _agent_of(row: dict[str, Any]) -> str | None:
+def agent_of(row: dict[str, Any]) -> str | None:
+    """The name of the agent that a row asks for."""
     reference = row.get(AGENT_REF_KEY)
     name = reference.get("name") if isinstance(reference, dict) else None
     return name if isinstance(name, str) else None

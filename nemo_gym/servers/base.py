@@ -5,25 +5,28 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import os
 import secrets
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar
-from urllib.parse import quote
 
 from fastapi import FastAPI
+from omegaconf import OmegaConf
 from pydantic import BaseModel, PrivateAttr
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from nemo_gym.config.published import CONFIG_PATH_ENV_VAR, get_first_server_config_dict, told_by
 from nemo_gym.config.settings import BaseServerConfig
 from nemo_gym.errors import RolloutError
-from nemo_gym.http.client import ServerClient
-from nemo_gym.http.correlation import ROLLOUT_PREFIX, TOKEN_CAPTURE_SEGMENT, rollout_context
+from nemo_gym.http.client import PUBLISHED_NAME, ServerClient
+from nemo_gym.http.correlation import rollout_context, strip_rollout_prefix
 from nemo_gym.http.external import external_session
 from nemo_gym.schemas.rollout import ROLLOUT_HEADER, ROLLOUT_ID_PATTERN
 from nemo_gym.servers.faults import ROLLOUT_ID_SCOPE_KEY, FaultMiddleware
 from nemo_gym.servers.limits import OPEN_FILES, raise_open_files_limit
+from nemo_gym.servers.profiling import ProfilingMiddlewareConfig, add_profiling
 from nemo_gym.servers.sessions import SessionMiddleware
 
 logger = logging.getLogger(__name__)
@@ -33,6 +36,16 @@ class BaseServer(BaseModel):
     """A server and its settings."""
 
     config: BaseServerConfig
+
+    @classmethod
+    def load_config_from_global_config(cls) -> BaseServerConfig:
+        """The settings of the server that this process is, by what it knows of the configuration."""
+        name = os.environ[CONFIG_PATH_ENV_VAR]
+        block = get_first_server_config_dict(told_by(PUBLISHED_NAME), name)
+        settings: Any = OmegaConf.to_container(block, resolve=True)
+        kind: Any = cls.model_fields["config"].annotation
+        config: BaseServerConfig = kind.model_validate({**settings, "name": name})
+        return config
 
     def setup_liveness(self, app: FastAPI) -> None:
         """Add the routes that tell whether the server is up; they are hidden from the schema."""
@@ -82,6 +95,12 @@ class SimpleServer(BaseServer):
         """Let no failure of a handler leave its caller without an answer; what is added later stands outside of it."""
         name = getattr(self.config, "name", type(self).__name__)
         app.add_middleware(FaultMiddleware, server=name, otherwise=self.FAILURE)
+
+    def setup_profiling(self, app: FastAPI, profiling_config: ProfilingMiddlewareConfig) -> None:
+        """Profile this process if that is wanted; `GET /stats` and the server's end write the profile."""
+        name = getattr(self.config, "name", type(self).__name__)
+        is_alone = (self.config.num_workers or 1) == 1
+        add_profiling(app, name if is_alone else f"{name}_{os.getpid()}", profiling_config)
 
     @staticmethod
     def set_ulimit(target_soft_limit: int = OPEN_FILES) -> None:
@@ -155,24 +174,9 @@ class RolloutContextMiddleware:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        rollout_id = scope[ROLLOUT_ID_SCOPE_KEY] = _from_prefix(scope) or _from_header(scope)
+        rollout_id = scope[ROLLOUT_ID_SCOPE_KEY] = strip_rollout_prefix(scope) or _from_header(scope)
         with rollout_context(rollout_id):
             await self.app(scope, receive, send)
-
-
-def _from_prefix(scope: Scope) -> str | None:
-    path: str = scope["path"]
-    if not path.startswith(ROLLOUT_PREFIX):
-        return None
-    rollout_id, _, rest = path.removeprefix(ROLLOUT_PREFIX).partition("/")
-    if not ROLLOUT_ID_PATTERN.fullmatch(rollout_id):
-        return None
-    rest = f"/{rest}"
-    if rest == TOKEN_CAPTURE_SEGMENT or rest.startswith(f"{TOKEN_CAPTURE_SEGMENT}/"):
-        rest = rest.removeprefix(TOKEN_CAPTURE_SEGMENT) or "/"
-    scope["path"] = rest
-    scope["raw_path"] = quote(rest).encode()
-    return rollout_id
 
 
 def _from_header(scope: Scope) -> str | None:

@@ -7,15 +7,38 @@ import time
 from typing import Any
 
 from fastapi import FastAPI
+from omegaconf import OmegaConf
+from pydantic import Field
 from starlette.responses import JSONResponse, Response
 
+from nemo_gym.config.masking import masked
 from nemo_gym.config.process import HeadSettings, ServerInstance
+from nemo_gym.config.published import told_by
 from nemo_gym.errors import ServerCallError
-from nemo_gym.http.client import ServerStatus
+from nemo_gym.http.client import PUBLISHED_NAME, ServerStatus
 from nemo_gym.http.internal import InternalClient
 from nemo_gym.http.reply import Timeouts
+from nemo_gym.servers.base import BaseServer
 
 PROBE_TIMEOUT_S = 2.0
+
+
+class HeadServer(BaseServer):
+    """The head server for a program that brings up its servers itself; `ng_run` has its own."""
+
+    instances: list[ServerInstance] = Field(default_factory=list)
+
+    def setup_webserver(self) -> FastAPI:
+        """The app; the configuration that it tells is this process's, secrets masked."""
+        config = masked(OmegaConf.to_container(told_by(PUBLISHED_NAME)))
+        return head_app(
+            HeadSettings(
+                host=self.config.host,
+                port=self.config.port,
+                instances=self.instances,
+                config_yaml=OmegaConf.to_yaml(OmegaConf.create(config)),
+            )
+        )
 
 
 def head_app(settings: HeadSettings) -> FastAPI:

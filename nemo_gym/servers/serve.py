@@ -23,11 +23,13 @@ from starlette.types import ASGIApp
 
 from nemo_gym.config import check_settings
 from nemo_gym.config.process import ProcessSettings
-from nemo_gym.config.published import CONFIG_PATH_ENV_VAR, tell_process
+from nemo_gym.config.published import CONFIG_PATH_ENV_VAR, published_defaults, tell_process
 from nemo_gym.config.settings import BaseServerConfig
 from nemo_gym.errors import ConfigError, LaunchError, SignatureError, UserError
 from nemo_gym.http.client import ServerClient
 from nemo_gym.servers.base import SimpleServer
+from nemo_gym.servers.mcp import expose_if_asked
+from nemo_gym.servers.profiling import ProfilingMiddlewareConfig
 
 logger = logging.getLogger(__name__)
 
@@ -83,7 +85,9 @@ def serve(settings: ProcessSettings, listener: socket.socket, report: Report) ->
         report.ready()
         return 0
     server.set_ulimit()
-    server_process = ReportingServer(uvicorn_config(app), report)
+    server_process = ReportingServer(
+        uvicorn_config(app, logs_requests=settings.plain.get("uvicorn_logging_show_200_ok") is True), report
+    )
     server_process.run(sockets=[listener])
     return 0 if server_process.started else 1
 
@@ -112,9 +116,11 @@ def build_app(server: SimpleServer, settings: ProcessSettings) -> ASGIApp:
     """The server's app with liveness, inside the layer that answers for failures."""
     try:
         app = server.setup_webserver()
+        expose_if_asked(server, app)
     except SignatureError as error:
         raise LaunchError(f"{settings.folder / settings.entrypoint}: {error}") from error
     server.setup_liveness(app)
+    server.setup_profiling(app, ProfilingMiddlewareConfig.model_validate(settings.plain))
     server.setup_exception_middleware(app)
     return app
 
@@ -124,12 +130,12 @@ def load_module(settings: ProcessSettings) -> ModuleType:
     try:
         return _imported((settings.folder / settings.entrypoint).resolve(), settings)
     except ModuleNotFoundError as error:
-        requirements = settings.folder / "requirements.txt"
-        advice = (
-            f"Install what the folder needs: pip install -r {requirements}"
-            if requirements.exists()
-            else "Install the package that provides it, or correct the import."
-        )
+        advice = "Install the package that provides it, or correct the import."
+        if (settings.folder / "requirements.txt").exists():
+            advice += (
+                " What published folders import without listing it comes with pip install 'nemo-gym[full]'; "
+                "+auto_install=true gives the folder an environment of its own."
+            )
         raise LaunchError(f"{_asking_line(error)}: {error}. {advice}") from error
 
 
@@ -229,7 +235,13 @@ def _config_view(settings: ProcessSettings) -> Any:
         settings.type: {settings.implementation: {**settings.settings, "host": settings.host, "port": settings.port}}
     }
     view = OmegaConf.create(
-        {**settings.plain, **others, settings.name: own, "head_server": settings.head.model_dump()}
+        {
+            **settings.plain,
+            **published_defaults(settings.plain),
+            **others,
+            settings.name: own,
+            "head_server": settings.head.model_dump(),
+        }
     )
     OmegaConf.set_readonly(view, True)
     return view
@@ -240,15 +252,15 @@ def _origin(settings: ProcessSettings, key: str) -> str:
     return f"{place}: " if place else ""
 
 
-def uvicorn_config(app: ASGIApp) -> uvicorn.Config:
+def uvicorn_config(app: ASGIApp, *, logs_requests: bool = False) -> uvicorn.Config:
     """How all of our servers are run."""
-    return uvicorn.Config(
+    config = uvicorn.Config(
         app,
         loop="uvloop" if sys.platform != "win32" else "asyncio",
         http="httptools",
         ws="none",
         lifespan="on",
-        access_log=False,
+        access_log=logs_requests,
         log_config=None,
         # That a server starts and stops is the launcher's to tell, once for all of them.
         log_level="warning",
@@ -256,6 +268,9 @@ def uvicorn_config(app: ASGIApp) -> uvicorn.Config:
         timeout_graceful_shutdown=1,
         backlog=4096,
     )
+    if logs_requests:
+        logging.getLogger("uvicorn.access").setLevel(logging.INFO)
+    return config
 
 
 class ReportingServer(uvicorn.Server):

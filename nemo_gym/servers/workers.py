@@ -6,6 +6,14 @@ so no file has to leave an `app` behind for them.
 
 from __future__ import annotations
 
+from pydantic import BaseModel
+
+
+class UvicornLoggingConfig(BaseModel):
+    """Whether servers log each request that they answered well."""
+
+    uvicorn_logging_show_200_ok: bool = False
+
 
 def is_nemo_gym_fastapi_worker() -> bool:
     """Whether this process takes the app from the imported file; it never does."""

@@ -14,6 +14,7 @@ def reward(json: str) -> dict[str, str]:
     return {"act": "answer", "bytes": f'{{"response": {{}}, "reward": {json}}}'}
 
 
+JUDGE_FAILED = '{"_ng_failure_class": "judge_failed", "reward": 0.0, "_ng_failure_judge_error": "the judge is silent"}'
 FAILURES = {
     "a problem body": ({"act": "model_failed"}, "model_failed", "policy_model", "the endpoint is out of memory"),
     "a plain 500": ({"act": "crash"}, "agent_failed", "sound", "/run answered 500: no such luck"),
@@ -32,6 +33,9 @@ FAILURES = {
         {"act": "answer", "bytes": '{"_ng_failure_class": "sandbox_lost", "reward": 1.0, "why": "gone"}'},
         "sandbox_lost", "sound", "gone",
     ),
+    "a judge": (
+        {"act": "answer", "bytes": JUDGE_FAILED}, "judge_failed", "sound", "the judge is silent",
+    ),
 }  # fmt: skip
 
 
@@ -45,6 +49,7 @@ async def test_a_failure_is_recorded_with_its_cause_its_server_and_its_task(
     for repeat, failure in enumerate(sorted(run.failures, key=lambda row: row["_ng_rollout_index"])):
         assert failure["_ng_failure_class"] == cause
         assert failure["_ng_failure_server"] == server
+        assert "reward" not in failure
         assert words in (failure.get("_ng_failure_message") or failure["why"])
         assert (failure["_ng_task_index"], failure["_ng_rollout_index"]) == (0, repeat)
         assert failure["agent_ref"] == SOUND

@@ -128,6 +128,7 @@ def test_skills_are_stamped_on_every_row(tasks_of, tmp_path):
 def test_what_an_earlier_run_said_of_a_row_is_left_out(tasks_of):
     failure = row(
         _ng_task_index=7, _ng_rollout_index=3, _ng_attempt_index=2, _ng_failure_class="timeout",
+        _ng_failure_judge_error="silent",
         _ng_failure_message="late", _ng_failure_server="a", _ng_failure_terminal=True, _ng_no_persist=True,
     )  # fmt: skip
     assert tasks_of(failure) == [row(_ng_task_index=7, _ng_rollout_index=0)]

@@ -1,0 +1,80 @@
+"""Start and stop servers from a program: what training frameworks call instead of `ng_run`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nemo_gym.cli import running
+from nemo_gym.cli.options import settings_from
+from nemo_gym.cli.settings import StartSettings
+from nemo_gym.config.published import GlobalConfigDictParserConfig, tell_process, view_of
+from nemo_gym.errors import LaunchError
+from nemo_gym.launcher import RunningServers
+
+WATCH_S = 3600.0
+
+
+class RunHelper:
+    """The servers of one configuration, from `start` to `shutdown`; also a context manager around the two."""
+
+    def __init__(self) -> None:
+        self._servers: RunningServers | None = None
+
+    def start(self, global_config_dict_parser_config: GlobalConfigDictParserConfig | None = None) -> None:
+        """Start every server and return once all of them, and the model endpoints behind them, answer.
+
+        Raises a `ConfigError` or a `LaunchError` that says what to do; then nothing is left running. Afterwards
+        `get_global_config_dict` tells this process the configuration with all addresses.
+        """
+        if self._servers is not None:
+            raise LaunchError("the servers of this RunHelper are running already. Call shutdown() first.")
+        run = (global_config_dict_parser_config or GlobalConfigDictParserConfig()).load(require_servers=True)
+        settings = settings_from(StartSettings, run.plain)
+        servers = running.launch_for(run, settings, None, on_line=running.print_line)
+        try:
+            if not settings.dry_run:
+                running.await_model_endpoints(servers, settings.model_endpoint_readiness_timeout_seconds)
+        except BaseException:
+            servers.stop()
+            raise
+        self._servers = servers
+        tell_process(view_of(servers.run))
+
+    def poll(self) -> None:
+        """Raise `LaunchError`, with the last lines of its log, if a server has ended."""
+        self._running().watch(timeout_s=0.0)
+
+    def wait_for_spinup(self) -> None:
+        """Returns at once: `start` has waited."""
+        self._running()
+
+    def display_server_instance_info(self) -> None:
+        """Draw the table of servers."""
+        running.show_instances(self._running().instances)
+
+    def run_forever(self) -> None:
+        """Keep the servers up until one of them ends, or until this is interrupted."""
+        try:
+            while True:
+                self._running().watch(timeout_s=WATCH_S)
+        except KeyboardInterrupt:
+            return
+        finally:
+            self.shutdown()
+
+    def shutdown(self) -> None:
+        """Stop every server; a second call does nothing."""
+        if self._servers is not None:
+            self._servers.stop()
+            self._servers = None
+
+    def __enter__(self) -> RunHelper:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.shutdown()
+
+    def _running(self) -> RunningServers:
+        if self._servers is None:
+            raise LaunchError("no servers are running. Call start() first.")
+        return self._servers

@@ -1,0 +1,31 @@
+"""The commands under the names that the published package gives them as functions.
+
+Each reads `sys.argv` as its script does, and ends the program with the command's exit code where that is not 0.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+from nemo_gym.cli.main import main
+
+
+def _command(script: str) -> Callable[[], None]:
+    def run_command() -> None:
+        if code := main(sys.argv[1:], script):
+            raise SystemExit(code)
+
+    run_command.__name__ = script
+    run_command.__doc__ = f"`{script}`."
+    return run_command
+
+
+run = _command("ng_run")
+status = _command("ng_status")
+test = _command("ng_test")
+init_resources_server = _command("ng_init_resources_server")
+dump_config = _command("ng_dump_config")
+version = _command("ng_version")
+collect_rollouts = _command("ng_collect_rollouts")
+e2e_rollout_collection = _command("ng_e2e_collect_rollouts")

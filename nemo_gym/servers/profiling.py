@@ -1,0 +1,157 @@
+"""Where a server's process spends its time, written to files that profile viewers read."""
+
+from __future__ import annotations
+
+import cProfile
+import importlib
+import pstats
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from fastapi import FastAPI, Response
+from pydantic import BaseModel
+
+from nemo_gym import paths
+
+
+class ProfilingMiddlewareConfig(BaseModel):
+    """Whether servers are profiled, and where the profiles go."""
+
+    profiling_enabled: bool = False
+    profiling_results_dirpath: Path | None = None
+    """Gets one file per server; by default `results/profiling`. A relative path lies in the working folder."""
+
+
+class Profiler:
+    """Measures between `start` and `stop`, or as a context manager; what was found is then written.
+
+    With yappi installed it measures the CPU time of all threads, coroutines told apart; without it, the time of the
+    thread that started it.
+    """
+
+    def __init__(self, name: str, base_profile_dir: str | Path, required_str: str | None = None) -> None:
+        """`required_str`: the table in `<name>.txt` is of functions whose file or name contains it."""
+        self.name = name
+        self.base_profile_dir = Path(base_profile_dir)
+        self.required_str = required_str
+        self._engine: _Engine = _engine()
+
+    def start(self) -> None:
+        """Measure from now on."""
+        self._engine.clear()
+        self._engine.start()
+
+    def stop(self) -> None:
+        """Measure no longer, and write what was found."""
+        self._engine.stop()
+        self._write()
+
+    def dump(self) -> Path:
+        """Write what was found since `start`, and go on measuring; the file, which `pstats` and its viewers read."""
+        self._engine.stop()
+        try:
+            return self._write()
+        finally:
+            self._engine.start()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _write(self) -> Path:
+        self.base_profile_dir.mkdir(parents=True, exist_ok=True)
+        path = self.base_profile_dir / f"{self.name}.prof"
+        stats = self._engine.stats()
+        stats.dump_stats(path)
+        with path.with_suffix(".txt").open("w", encoding="utf-8") as table:
+            # pstats prints to the stream that it holds.
+            stats.stream = table  # type: ignore[attr-defined]
+            stats.sort_stats("cumulative").print_stats(*([self.required_str] if self.required_str else []))
+        return path
+
+
+class _Engine(Protocol):
+    def clear(self) -> None: ...
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+    def stats(self) -> pstats.Stats: ...
+
+
+class _OfThread:
+    """The standard library's."""
+
+    def __init__(self) -> None:
+        self._profile = cProfile.Profile()
+
+    def clear(self) -> None:
+        self._profile.clear()
+
+    def start(self) -> None:
+        self._profile.enable()
+
+    def stop(self) -> None:
+        self._profile.disable()
+
+    def stats(self) -> pstats.Stats:
+        return pstats.Stats(self._profile)
+
+
+class _OfProcess:
+    """Yappi's."""
+
+    def __init__(self, yappi: Any) -> None:
+        self._yappi = yappi
+
+    def clear(self) -> None:
+        self._yappi.clear_stats()
+        self._yappi.set_clock_type("cpu")
+
+    def start(self) -> None:
+        self._yappi.start()
+
+    def stop(self) -> None:
+        self._yappi.stop()
+
+    def stats(self) -> pstats.Stats:
+        stats: pstats.Stats = self._yappi.convert2pstats(self._yappi.get_func_stats())
+        return stats
+
+
+def _engine() -> _Engine:
+    try:
+        return _OfProcess(importlib.import_module("yappi"))
+    except ModuleNotFoundError:
+        return _OfThread()
+
+
+def add_profiling(app: FastAPI, name: str, config: ProfilingMiddlewareConfig) -> None:
+    """Profile an app from its startup to its end; `GET /stats` writes what was found so far."""
+    if not config.profiling_enabled:
+        return
+    folder = config.profiling_results_dirpath or Path("results", "profiling")
+    profiler = Profiler(name, paths.working_dir() / folder)
+    lifespan = app.router.lifespan_context
+
+    @asynccontextmanager
+    async def profiled(app: FastAPI) -> AsyncIterator[Any]:
+        with profiler:
+            async with lifespan(app) as state:
+                yield state
+
+    async def write_stats() -> Response:
+        profiler.dump()
+        return Response()
+
+    app.router.lifespan_context = profiled
+    app.get("/stats", include_in_schema=False)(write_stats)

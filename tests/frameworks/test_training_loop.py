@@ -1,0 +1,206 @@
+"""What a training framework does: start servers from a mapping, run rows in its own event loop, read the token ids."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import orjson
+import pytest
+
+from nemo_gym.global_config import find_open_port
+
+ENVIRONMENT = """
+from nemo_gym import BaseVerifyRequest, SimpleResourcesServer
+
+
+class Shouting(SimpleResourcesServer):
+    async def verify(self, body: BaseVerifyRequest) -> float:
+        if "explode" in body.response.output_text:
+            raise RuntimeError("the grading broke")
+        return float("!" in body.response.output_text)
+"""
+CONFIG = """
+shouting:
+  resources_servers:
+    shouting:
+      entrypoint: app.py
+      domain: other
+shouting_simple_agent:
+  responses_api_agents:
+    simple_agent:
+      entrypoint: app.py
+      resources_server: {type: resources_servers, name: shouting}
+      model_server: {type: responses_api_models, name: policy_model}
+shouting_by_another_name:
+  environment_servers:
+    legacy_agent:
+      entrypoint: app.py
+      agent_server: {type: responses_api_agents, name: shouting_simple_agent}
+"""
+
+BEGINNING = """
+import asyncio
+import json
+import sys
+
+from omegaconf import DictConfig
+
+from nemo_gym.cli import GlobalConfigDictParserConfig, RunHelper
+from nemo_gym.global_config import get_global_config_dict
+from nemo_gym.rollout_collection import RolloutCollectionHelper
+from nemo_gym.server_utils import HEAD_SERVER_KEY_NAME, BaseServerConfig, ServerClient
+
+endpoint, head_port = sys.argv[1], int(sys.argv[2])
+config = {
+    "config_paths": [
+        "resources_servers/shouting/configs/shouting.yaml",
+        "responses_api_models/vllm_model/configs/vllm_model_for_training.yaml",
+    ],
+    "policy_base_url": [f"{endpoint}/v1", f"{endpoint}/v1"],
+    "policy_model_name": "echo",
+    "policy_api_key": "dummy_key",
+    "default_host": "127.0.0.1",
+    HEAD_SERVER_KEY_NAME: {"host": "127.0.0.1", "port": head_port},
+    "ray_head_node_address": "127.0.0.1:6379",
+    "global_aiohttp_connector_limit": 16384,
+    "global_aiohttp_connector_limit_per_host": 16384,
+    "port_range_low": 20001,
+    "port_range_high": 40000,
+    "uv_cache_dir": "cache",
+    "uv_venv_dir": "environments",
+}
+rows = [
+    {
+        "responses_create_params": {"input": [{"role": "user", "content": text}]},
+        "agent_ref": {"type": "responses_api_agents", "name": agent},
+        "_rowidx": index,
+        "_ng_rollout_id": f"step3-{index}",
+    }
+    for index, (text, agent) in enumerate(
+        [
+            ("ho!", "shouting_simple_agent"),
+            ("hum", "shouting_simple_agent"),
+            ("ha!", "shouting_by_another_name"),
+            ("explode", "shouting_simple_agent"),
+        ]
+    )
+]
+"""
+
+TRAINING = (
+    BEGINNING
+    + """
+
+async def step(semaphore):
+    found = {}
+    head = BaseServerConfig(host="127.0.0.1", port=head_port)
+    for task in RolloutCollectionHelper().run_examples(examples=rows, head_server_config=head, semaphore=semaphore):
+        try:
+            row, result = await task
+        except Exception as error:
+            found["failed"] = str(error)
+            continue
+        last = result["response"]["output"][-1]
+        found[row["_rowidx"]] = {
+            "reward": result["reward"],
+            "echoed": result["_rowidx"],
+            "id": result["_ng_rollout_id"],
+            "tokens": [
+                len(last["prompt_token_ids"]), len(last["generation_token_ids"]), len(last["generation_log_probs"])
+            ],
+        }
+    return found
+
+
+async def train():
+    return [await step(None), await step(asyncio.Semaphore(1))]
+
+helper = RunHelper()
+helper.start(
+    global_config_dict_parser_config=GlobalConfigDictParserConfig(
+        dotenv_path=None, initial_global_config_dict=DictConfig(config), skip_load_from_cli=True
+    )
+)
+try:
+    helper.poll()
+    known = get_global_config_dict()
+    client = ServerClient.load_from_global_config(ServerClient.load_head_server_config())
+    told = {
+        "steps": asyncio.run(train()),
+        "port": known["shouting"]["resources_servers"]["shouting"]["port"],
+        "status": client.poll_for_status("shouting_by_another_name"),
+    }
+finally:
+    helper.shutdown()
+told["after"] = client.poll_for_status("shouting")
+print("TOLD " + json.dumps(told))
+"""
+)
+
+
+@pytest.fixture
+def script(workplace, endpoint):
+    """Runs a program in the workplace; what it printed behind TOLD, and the whole of it."""
+    workplace.write("resources_servers/shouting/app.py", ENVIRONMENT)
+    workplace.write("resources_servers/shouting/configs/shouting.yaml", CONFIG)
+
+    def run(source):
+        path = workplace.write("train.py", source)
+        port = find_open_port()
+        finished = subprocess.run(
+            [sys.executable, path, endpoint, str(port)],
+            cwd=workplace.folder, env=workplace.env, capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        lines = [line.removeprefix("TOLD ") for line in finished.stdout.splitlines() if line.startswith("TOLD ")]
+        return orjson.loads(lines[0]) if lines else None, finished
+
+    return run
+
+
+def test_a_framework_starts_servers_and_trains_on_their_rollouts(script, workplace):
+    told, finished = script(TRAINING)
+    assert finished.returncode == 0, finished.stderr
+    for step in told["steps"]:
+        assert [step[index]["reward"] for index in "012"] == [1.0, 0.0, 1.0]
+        assert [step[index]["echoed"] for index in "012"] == [0, 1, 2]
+        assert [step[index]["id"] for index in "012"] == ["step3-0", "step3-1", "step3-2"]
+        for index, text in zip("012", ["ho!", "hum", "ha!"], strict=True):
+            prompt, generated, log_probs = step[index]["tokens"]
+            assert (prompt, generated) == (len(text), log_probs)
+            assert generated > 0
+        # One bad rollout is told as what it is, and the others go on.
+        assert "the grading broke" in step["failed"]
+    assert 20001 <= told["port"] <= 40000
+    assert (told["status"], told["after"]) == ("success", "connection_error")
+    assert workplace.left_over(5.0) == []
+
+
+def test_a_configuration_that_cannot_be_is_told_before_anything_starts(script, workplace):
+    told, finished = script(TRAINING.replace("RunHelper()\n", "RunHelper()\ndel config['policy_model_name']\n"))
+    assert told is None
+    assert "ConfigInterpolationError" in finished.stderr
+    assert "policy_model_name" in finished.stderr
+    assert workplace.left_over(5.0) == []
+
+
+def test_a_server_that_dies_is_told_by_poll(script, workplace):
+    source = TRAINING.replace(
+        "    helper.poll()\n",
+        "    import os, signal, time\n"
+        "    os.kill(next(each.pid for each in helper._running().instances if each.process_name == 'shouting'), 9)\n"
+        "    time.sleep(0.5)\n"
+        "    helper.poll()\n",
+    )
+    _, finished = script(source)
+    assert "server 'shouting' was ended by SIGKILL" in finished.stderr
+    assert workplace.left_over(5.0) == []
+
+
+ROW_WITHOUT_AGENT = TRAINING.replace("rows = [\n    {", "rows = [\n    {}] + [{", 1)
+
+
+def test_a_row_without_an_agent_is_told_with_the_agents_there_are(script):
+    _, finished = script(ROW_WITHOUT_AGENT)
+    assert "examples[0] names no agent" in finished.stderr
+    assert "shouting_simple_agent, shouting_by_another_name" in finished.stderr
