@@ -33,13 +33,15 @@ from nemo_gym.config.settings import SERVER_TYPES, BaseServerConfig
 from nemo_gym.errors import AgentFailed, DataError, EnvironmentFailed, ModelFailed, RolloutError, ServerCallError
 from nemo_gym.http.client import Address, ServerClient, encode_json
 from nemo_gym.http.internal import InternalClient
+from nemo_gym.http.problems import failure_of_row
 from nemo_gym.http.reply import RawHeaders, Reply, Timeouts
-from nemo_gym.schemas.items import FunctionToolCall, OutputMessage, OutputText
+from nemo_gym.schemas.items import EasyInputMessage, FunctionToolCall, OutputMessage, OutputText
 from nemo_gym.schemas.responses import Response
 from nemo_gym.schemas.rollout import Graded
 from nemo_gym.servers.agent import SimpleResponsesAPIAgent
 from nemo_gym.servers.base import SimpleServer
 from nemo_gym.servers.faults import FaultMiddleware
+from nemo_gym.servers.mcp import expose_if_asked
 from nemo_gym.servers.model import SimpleResponsesAPIModel
 
 ServerT = TypeVar("ServerT", bound=SimpleServer)
@@ -50,8 +52,8 @@ ASKED_BY_TEST = "nemo_gym.asked_by_test"
 NO_ROUTE = '{"detail":"Not Found"}'
 
 
-def reply(*items: str | FunctionToolCall) -> Response:
-    """A model's response: each text is an assistant message, each `call(…)` a tool call."""
+def reply(*items: str | FunctionToolCall | EasyInputMessage) -> Response:
+    """A model's response: each text is an assistant message, each `call(…)` a tool call, each `heard(…)` a user's."""
     output = [
         OutputMessage(id=f"msg_{number}", content=[OutputText(text=item)]) if isinstance(item, str) else item
         for number, item in enumerate(items)
@@ -62,6 +64,11 @@ def reply(*items: str | FunctionToolCall) -> Response:
 def call(name: str, /, **arguments: Any) -> FunctionToolCall:
     """A tool call with these arguments; `call_id` follows from the name."""
     return FunctionToolCall(name=name, arguments=orjson.dumps(arguments).decode(), call_id=f"call_{name}")
+
+
+def heard(text: str) -> EasyInputMessage:
+    """What a user says in the midst of a conversation, as an agent records it."""
+    return EasyInputMessage(role="user", content=text)
 
 
 class FakeModel:
@@ -192,13 +199,13 @@ class Attempt:
         return answer.text
 
     async def verify(self, response: Response | None = None, **fields: Any) -> Graded:
-        """The graded row; `fields` are laid over the row's own."""
+        """The graded row; `fields` are laid over the row's own. A judge that failed is raised."""
         told = response if response is not None else reply(*self.calls, "Done.")
         body = {**self._row, **fields, "response": told.model_dump(mode="json")}
         answer = await self._client.post("/verify", content=encode_json(body))
         if answer.is_error:
             raise DataError(f"/verify answered {answer.status_code}: {answer.text}")
-        return Graded.model_validate_json(answer.content)
+        return _graded(answer.content)
 
 
 class _ToldFaults(FaultMiddleware):
@@ -258,14 +265,12 @@ async def on_a_port(server: SimpleServer) -> AsyncIterator[str]:
 async def _started(server: SimpleServer) -> AsyncIterator[FastAPI]:
     client = server.server_client
     if not isinstance(client, FakeClient):
-        app = server.setup_webserver()
-        app.add_middleware(_ToldFaults, server=_name_of(server), otherwise=_failure_of(server))
+        app = _app_of(server)
         async with app.router.lifespan_context(app):
             yield app
         return
     if client._own is None:
-        client._own = _Running(server.setup_webserver())
-        client._own.app.add_middleware(_ToldFaults, server=_name_of(server), otherwise=_failure_of(server))
+        client._own = _Running(_app_of(server))
     running = client._own
     running.users += 1
     try:
@@ -278,6 +283,13 @@ async def _started(server: SimpleServer) -> AsyncIterator[FastAPI]:
         if running.users == 0:
             client._own = None
             await running.stack.aclose()
+
+
+def _app_of(server: SimpleServer) -> FastAPI:
+    app = server.setup_webserver()
+    expose_if_asked(server, app)
+    app.add_middleware(_ToldFaults, server=_name_of(server), otherwise=_failure_of(server))
+    return app
 
 
 async def _start(running: _Running, client: FakeClient) -> None:
@@ -317,7 +329,15 @@ async def run(agent: SimpleServer, /, **row: Any) -> Graded:
         answer = await client.post("/run", content=encode_json(_full(row)))
     if answer.is_error:
         raise DataError(f"/run answered {answer.status_code}: {answer.text}")
-    return Graded.model_validate_json(answer.content)
+    return _graded(answer.content)
+
+
+def _graded(content: bytes) -> Graded:
+    row = orjson.loads(content)
+    failure = failure_of_row(row)
+    if failure is not None:
+        raise failure
+    return Graded.model_validate(row)
 
 
 def _full(row: dict[str, Any]) -> dict[str, Any]:

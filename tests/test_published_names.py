@@ -21,7 +21,8 @@ IMPORTED = {
     "base_resources_server": """
         BaseVerifyResponse BaseVerifyRequest BaseResourcesServerConfig SimpleResourcesServer BaseRunRequest
         BaseSeedSessionRequest BaseSeedSessionResponse AggregateMetricsRequest AggregateMetrics ReverifyMode
-        NeMoGymResponse NEMO_GYM_MCP_METADATA_KEY MCPServerMetadata normalize_tool_name BaseMultiRewardVerifyResponse
+        NeMoGymResponse NEMO_GYM_MCP_METADATA_KEY
+        NEMO_GYM_MCP_SESSION_TOKEN_HEADER RESERVED_MCP_TOOL_NAMES MCPServerMetadata normalize_tool_name BaseMultiRewardVerifyResponse
         ResourcesSeedSessionRequest ResourcesSeedSessionResponse ResourcesCloseSessionRequest
         ResourcesCloseSessionResponse
     """,
@@ -56,10 +57,27 @@ IMPORTED = {
         DISALLOWED_PORTS_KEY_NAME DictConfig OmegaConf RESULTS_DIR_KEY_NAME find_open_port
         maybe_get_global_config_dict HF_TOKEN_KEY_NAME ROLLOUT_ID_KEY_NAME NEMO_GYM_CONFIG_PATH_ENV_VAR_NAME
     """,
+    "mcp_auto_exposure": "maybe_auto_expose",
     "reward_profile": """
         compute_pass_majority_metrics highest_k_metrics compute_subset_metrics add_avg_sample_std_dev
         AggregateMetricsMixin compute_aggregate_metrics RewardProfiler
     """,
+    "benchmarks": "BenchmarkConfig",
+    "judge": "call_judge JudgeError reraise_judge_errors judge_failsafe",
+    "path_utils": "failures_path_for",
+    "profiling": "Profiler",
+    "prompt": """
+        PromptConfig load_prompt_config fill_prompt apply_prompt_to_row validate_prompt_compatibility
+        materialize_prompts MaterializePromptsConfig
+    """,
+    "responses_converter": """
+        ResponsesConverter VLLMConverter VLLMConverterResponsesToChatCompletionsState
+        split_responses_input_output_items _usage_detail uuid4
+    """,
+    "skills": """
+        SkillsConfig SkillsRef SkillMetadata load_skill_directory stage_skills hash_skill_dir parse_skill_md
+    """,
+    "verifier_fixture": "VerifierFixture exercise_verifier_fixture",
 }
 
 

@@ -17,14 +17,14 @@ from nemo_gym.config.process import ProcessSettings
 from nemo_gym.data.prompts import apply_prompt_to_row, load_prompt_config
 from nemo_gym.errors import DataError
 from nemo_gym.jsonl import read_rows
-from nemo_gym.schemas.items import FunctionToolCall
+from nemo_gym.schemas.items import EasyInputMessage, FunctionToolCall
 from nemo_gym.servers.base import SimpleServer
 from nemo_gym.servers.serve import load_module, server_class
 from nemo_gym.testing import FakeModel, make_server
 
 Row = dict[str, Any]
-Solution = list["str | FunctionToolCall"]
-"""A perfect attempt: texts and tool calls, in order."""
+Solution = list["str | FunctionToolCall | EasyInputMessage"]
+"""A perfect attempt: texts and tool calls, in order, with what a user says in between."""
 
 SAMPLE_MODEL = "responses_api_models/sample_model/configs/sample_model.yaml"
 ORACLE_FILE = "oracle.py"

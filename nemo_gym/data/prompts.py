@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from string import Formatter
@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from nemo_gym import paths
 from nemo_gym.errors import DataError
+from nemo_gym.jsonl import read_lines, read_rows, write_rows
 
 
 class PromptConfig(BaseModel):
@@ -35,7 +36,7 @@ class PromptConfig(BaseModel):
         return template
 
 
-def load_prompt_config(path: str) -> PromptConfig:
+def load_prompt_config(path: str | Path) -> PromptConfig:
     """Read a prompt file, looked for in the search roots; `DataError` says what is wrong with it."""
     found = paths.find(path, Path.is_file)
     if found is None:
@@ -88,3 +89,34 @@ def validate_prompt_compatibility(rows: Iterable[Mapping[str, Any]], prompt: Pro
             f"prompt_config is given, but {len(taken)} rows already have responses_create_params.input "
             f"(rows {shown}). Leave out prompt_config, or remove the rows' input."
         )
+
+
+class MaterializePromptsConfig(BaseModel):
+    """Which rows are to be given which prompt, and where they are to be written."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    input_jsonl_fpath: Path
+    """The rows, one JSON object per line, none of them with an input of its own."""
+    prompt_config: str
+    """The prompt file."""
+    output_jsonl_fpath: Path
+    """The rows with their input."""
+
+
+def materialize_prompts(input_jsonl_fpath: str | Path, prompt: PromptConfig, output_jsonl_fpath: str | Path) -> int:
+    """Write a file's rows with the prompt's messages as their input, and say how many there are.
+
+    The output is written whole or not at all. Raises `DataError`, with the line, where a row does not fit.
+    """
+    source = paths.find(input_jsonl_fpath, Path.is_file) or Path(input_jsonl_fpath)
+    validate_prompt_compatibility(read_rows(source), prompt)
+    return write_rows(Path(output_jsonl_fpath), _filled(source, prompt))
+
+
+def _filled(source: Path, prompt: PromptConfig) -> Iterator[dict[str, Any]]:
+    for number, _, row in read_lines(source):
+        try:
+            yield apply_prompt_to_row(row, prompt)
+        except KeyError as error:
+            raise DataError(f"{source}:{number}: {error.args[0]}.") from error

@@ -65,7 +65,7 @@ def hash_skill_dir(folder: Path) -> str:
     return digest.hexdigest()[:12]
 
 
-def load_skill_directory(path: str) -> SkillsRef:
+def load_skill_directory(path: str | Path) -> SkillsRef:
     """The skills of a folder, looked for in the search roots."""
     folder = paths.find(path, Path.is_dir)
     if folder is None:
@@ -73,10 +73,10 @@ def load_skill_directory(path: str) -> SkillsRef:
     skills = [parse_skill_md(file) for file in sorted(folder.glob("*/SKILL.md"))]
     if not skills:
         raise DataError(f"skills.path: {folder} holds no skill: a folder with a SKILL.md for each is expected.")
-    return SkillsRef(path=path, hash=hash_skill_dir(folder), skills=skills)
+    return SkillsRef(path=str(path), hash=hash_skill_dir(folder), skills=skills)
 
 
-def stage_skills(path: str, destination: Path) -> None:
+def stage_skills(path: str | Path, destination: str | Path) -> None:
     """Copy a folder of skills to where an agent looks for them."""
     folder = paths.find(path, Path.is_dir)
     if folder is None:

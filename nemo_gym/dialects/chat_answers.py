@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import orjson
+from pydantic import BaseModel
 
 from nemo_gym.dialects.chat_parts import text_of_parts
 from nemo_gym.dialects.thinking import split_thinking
@@ -109,9 +110,12 @@ def usage_of_completion(usage: Mapping[str, Any] | None) -> ResponseUsage | None
     )
 
 
-def usage_detail(usage: Mapping[str, Any], group: str, name: str) -> int:
-    """One count of a group of details; 0 where the endpoint does not tell."""
-    return int((usage.get(group) or {}).get(name) or 0)
+def usage_detail(usage: Mapping[str, Any] | BaseModel | None, *names: str) -> int:
+    """One count, by its name and those of the groups that it stands in; 0 where the endpoint does not tell."""
+    found: Any = usage
+    for name in names:
+        found = found.get(name) if isinstance(found, Mapping) else getattr(found, name, None)
+    return int(found or 0)
 
 
 def items_of_message(

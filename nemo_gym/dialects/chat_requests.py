@@ -135,6 +135,34 @@ class _Turn:
         return thinking + "".join(self.texts) or (None if self.calls else "")
 
 
+@dataclass
+class ConversationState:
+    """A conversation on its way from items to chat messages; what the assistant does at one go is one message."""
+
+    return_token_id_information: bool
+    uses_reasoning_parser: bool = True
+    messages: list[ChatMessage] = field(default_factory=list)
+    """What is whole; the assistant's turn is held back until it ends."""
+    _turn: _Turn | None = None
+
+    def add(self, item: InputItem) -> None:
+        """Take the next item."""
+        if not _is_the_assistants(item):
+            self.flush_assistant()
+            self.messages.append(_message_of(item))
+            return
+        if self._turn is not None and self._turn.ends_before(item):
+            self.flush_assistant()
+        self._turn = self._turn or _Turn(self.uses_reasoning_parser, self.return_token_id_information)
+        self._turn.add(item)
+
+    def flush_assistant(self) -> None:
+        """End the assistant's turn, if there is one."""
+        if self._turn is not None:
+            self.messages += self._turn.messages()
+            self._turn = None
+
+
 def reasoning_texts(item: ReasoningItem) -> list[str]:
     """The paragraphs of a reasoning item: its summary, or where that is empty what engines put into `content`."""
     if item.summary:
@@ -144,18 +172,11 @@ def reasoning_texts(item: ReasoningItem) -> list[str]:
 
 def messages_of_items(items: Iterable[InputItem], *, keeps_reasoning: bool, keeps_tokens: bool) -> list[ChatMessage]:
     """A conversation as chat messages: what the assistant did at one go becomes one message."""
-    messages: list[ChatMessage] = []
-    turn: _Turn | None = None
+    conversation = ConversationState(keeps_tokens, keeps_reasoning)
     for item in items:
-        if turn is not None and (not _is_the_assistants(item) or turn.ends_before(item)):
-            messages += turn.messages()
-            turn = None
-        if _is_the_assistants(item):
-            turn = turn or _Turn(keeps_reasoning, keeps_tokens)
-            turn.add(item)
-        else:
-            messages.append(_message_of(item))
-    return messages if turn is None else [*messages, *turn.messages()]
+        conversation.add(item)
+    conversation.flush_assistant()
+    return conversation.messages
 
 
 def _is_the_assistants(item: InputItem) -> bool:

@@ -10,14 +10,14 @@ from pathlib import Path
 from string import Formatter
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, Field, ValidationError, ValidationInfo, model_validator
+from pydantic import AfterValidator, BaseModel, Field, ValidationInfo, model_validator
 
 from nemo_gym import paths
 from nemo_gym.config.settings import ModelServerRef
-from nemo_gym.errors import ConfigError, JudgeFailed, ServerCallError
+from nemo_gym.errors import ConfigError
+from nemo_gym.grading.judge_calls import call_judge
 from nemo_gym.grading.text import strip_reasoning
 from nemo_gym.http.client import ServerClient
-from nemo_gym.http.problems import problem_of_body, readable
 from nemo_gym.schemas.items import EasyInputMessage
 from nemo_gym.schemas.responses import Response, ResponseCreateParams
 
@@ -164,19 +164,9 @@ class Judge:
 
     async def _answer(self, params: ResponseCreateParams) -> Response:
         server = self._config.model_server.name
-        try:
-            reply = await self._client.post(server, RESPONSES_PATH, json=params)
-        except ServerCallError as error:
-            raise JudgeFailed(f"the judge did not answer: {error}", server=server) from error
-        if not reply.ok:
-            body = await reply.read()
-            problem = problem_of_body(body)
-            told = problem.detail if problem else readable(body)
-            raise JudgeFailed(f"the judge '{server}' answered {reply.status}: {told}", server=server)
-        try:
-            return Response.model_validate_json(await reply.read())
-        except ValidationError as error:
-            raise JudgeFailed(f"the judge '{server}' answered what is no response: {error}", server=server) from error
+        return await call_judge(
+            self._client, server_name=server, url_path=RESPONSES_PATH, json=params, response_model=Response
+        )
 
 
 class _LabelReader:
@@ -202,7 +192,7 @@ def read_prompt(path: Path) -> str:
     found = paths.find(path, Path.is_file)
     if found is None:
         places = ", ".join(str(root) for root in paths.search_roots())
-        raise ConfigError(f"a judge's prompt: there is no file '{path}' in {places}.")
+        raise ConfigError(f"a prompt: there is no file '{path}' in {places}.")
     template = found.read_text("utf-8-sig")
     try:
         names = [name for _, name, _, _ in Formatter().parse(template) if name is not None]

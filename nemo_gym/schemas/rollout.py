@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple, Self
 
@@ -21,6 +22,7 @@ NO_PERSIST_KEY = "_ng_no_persist"
 TERMINAL_KEY = "_ng_failure_terminal"
 FAILURE_MESSAGE_KEY = "_ng_failure_message"
 FAILURE_SERVER_KEY = "_ng_failure_server"
+JUDGE_ERROR_KEY = "_ng_failure_judge_error"
 
 ROLLOUT_HEADER = "x-nemo-gym-rollout"
 """Carries the rollout's id along every call between our servers."""
@@ -36,7 +38,7 @@ class RolloutKey(NamedTuple):
     attempt: int = 0
 
     @classmethod
-    def of_row(cls, row: dict[str, Any]) -> Self | None:
+    def of_row(cls, row: Mapping[str, Any]) -> Self | None:
         """The key that a row carries; None where it carries none."""
         task, repeat = row.get(TASK_INDEX_KEY), row.get(ROLLOUT_INDEX_KEY)
         if not isinstance(task, int) or not isinstance(repeat, int):
@@ -49,7 +51,7 @@ class RolloutKey(NamedTuple):
         return f"{self.task}-{self.repeat}" + (f"-a{self.attempt}" if self.attempt else "")
 
 
-def rollout_id_of_row(row: dict[str, Any]) -> str | None:
+def rollout_id_of_row(row: Mapping[str, Any]) -> str | None:
     """The row's own rollout id, or the one its key makes; None where it has neither.
 
     An explicit id that is not a legal one (`ROLLOUT_ID_PATTERN`) raises `ValueError`.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Iterable
 from functools import wraps
 from typing import Any, ClassVar, SupportsFloat
 
@@ -14,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from nemo_gym.config.settings import BaseResourcesServerConfig
-from nemo_gym.errors import EnvironmentFailed
+from nemo_gym.errors import EnvironmentFailed, JudgeFailed, SignatureError
 from nemo_gym.metrics import AggregateMetricsMixin
 from nemo_gym.schemas.mcp import normalize_tool_name
 from nemo_gym.schemas.rollout import (
@@ -27,8 +28,10 @@ from nemo_gym.schemas.rollout import (
 )
 from nemo_gym.servers.base import SimpleServer
 from nemo_gym.servers.binding import REQUEST_PARAMETER, Handler, endpoint_of
+from nemo_gym.servers.judging import told_of_judge
+from nemo_gym.servers.mcp_tools import CatchAll, McpTool
 from nemo_gym.servers.sessions import SESSION_ID_KEY, SessionStore
-from nemo_gym.servers.tools import Tool, add_tool_routes, tools_of
+from nemo_gym.servers.tools import RESERVED_NAMES, Tool, add_tool_routes, tools_of
 
 
 class BaseResourcesServer(SimpleServer):
@@ -47,6 +50,8 @@ class SimpleResourcesServer(AggregateMetricsMixin, BaseResourcesServer):
     """
 
     VERIFY_PATH: ClassVar[str] = "/verify"
+    NOT_TOOLS: ClassVar[frozenset[str]] = RESERVED_NAMES
+    """POST routes that are an agent's, not the model's, by their names."""
 
     _sessions: SessionStore | None = PrivateAttr(default=None)
 
@@ -72,6 +77,26 @@ class SimpleResourcesServer(AggregateMetricsMixin, BaseResourcesServer):
     def normalize_tool_name(self, name: str) -> str:
         """A tool's own name, also where an agent called it over MCP."""
         return normalize_tool_name(name, self.config.name)
+
+    def mcp_tools(self, harvested: list[McpTool], catchall: CatchAll | None) -> list[McpTool]:
+        """The tools that are exposed over MCP, out of the server's POST routes.
+
+        Override it to leave some out, or where `catchall`, a route such as `/{tool_name}`, takes calls of tools that
+        only the author knows: `[*harvested, catchall.tool("look", "Look at something.", schema)]`.
+        """
+        if catchall is not None:
+            raise SignatureError(
+                f"expose_tools_over_mcp: POST {catchall.path} takes any tool, so nobody can tell which there are. "
+                f"Override {type(self).__name__}.mcp_tools(harvested, catchall) and name them: catchall.tool(…)"
+            )
+        return harvested
+
+    def mcp_allowed_tools_for_session(self, seed_body: Any) -> Iterable[str] | None:
+        """The names of the tools that a rollout may call over MCP; None allows all of them.
+
+        `seed_body` is its row: as the model that the parameter is typed as, else as the one that `seed_session` takes.
+        """
+        return None
 
     def setup_webserver(self) -> FastAPI:
         """The app with the routes of a resources server and one for each tool."""
@@ -154,7 +179,18 @@ class SimpleResourcesServer(AggregateMetricsMixin, BaseResourcesServer):
             returns = BaseVerifyResponse
         elif returns in (None, handler.signature.empty):
             returns = Any
-        return endpoint_of(handler, self.sessions, finish=finish, returns=returns)
+        verify = endpoint_of(handler, self.sessions, finish=finish, returns=returns)
+
+        @wraps(verify)
+        async def graded(**arguments: Any) -> Any:
+            try:
+                return await verify(**arguments)
+            except JudgeFailed as error:
+                request = arguments[handler.request_parameter or REQUEST_PARAMETER]
+                await self.sessions.drop(request.session[SESSION_ID_KEY])
+                return await _echo(request, told_of_judge(error))
+
+        return graded
 
     def _finite(self, reward: SupportsFloat) -> float:
         number = float(reward)

@@ -1,0 +1,134 @@
+"""Cases that a verifier has to grade as written, from a file: full marks, none, malformed, and the same again."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+
+from nemo_gym.errors import DataError
+from nemo_gym.jsonl import read_lines
+
+DUE = {"full_reward": 1.0, "zero_reward": 0.0}
+
+
+class VerifierCase(BaseModel):
+    """One line of the file."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str
+    kind: Literal["full_reward", "zero_reward", "malformed", "determinism"]
+    request: dict[str, Any]
+    """What `verify` is asked."""
+    expected_reward: float | None = None
+    """By default 1 for `full_reward`, 0 for `zero_reward`, and any for `determinism`."""
+    expected_error: str | None = None
+    """Part of the error's class and text."""
+
+    @model_validator(mode="after")
+    def _expects_one_thing(self) -> VerifierCase:
+        if self.expected_reward is not None and self.expected_error is not None:
+            raise ValueError("a case expects a reward or an error, not both")
+        if self.kind == "malformed" and self.expected_reward is None and self.expected_error is None:
+            raise ValueError("a malformed case names its expected_error, or its expected_reward")
+        return self
+
+    @property
+    def due(self) -> float | None:
+        """The reward that it has to earn; None where any will do, or none."""
+        return DUE.get(self.kind) if self.expected_reward is None else self.expected_reward
+
+
+@dataclass(frozen=True)
+class VerifierFixture:
+    """How a verifier's cases are put to it."""
+
+    server_factory: Callable[[], Any]
+    """Makes the server; a fresh one for each case."""
+    request_model: type[BaseModel]
+    """What `verify` takes."""
+    cases_path: str | Path
+    """JSON Lines, a `VerifierCase` on each."""
+    invoke: Callable[[Any, Any], Any] | None = None
+    """From `(server, request)` to the answer, awaitable or not, where `server.verify(request)` does not do."""
+    reseed: Callable[[], Any] | None = None
+    """Called before each verification, where the verifier draws random numbers."""
+
+
+class ExercisedCase(NamedTuple):
+    """What a case came to: the rewards it earned, or the error it ended in."""
+
+    name: str
+    rewards: tuple[float, ...]
+    error: str | None
+
+
+async def exercise_verifier_fixture(fixture: VerifierFixture) -> list[ExercisedCase]:
+    """Put every case to the verifier.
+
+    Raises `AssertionError` with all cases that come out otherwise than they should, and `DataError` for a file that
+    holds no cases or cannot be read.
+    """
+    cases = list(_cases_of(Path(fixture.cases_path)))
+    exercised = [await _exercise(fixture, case) for case in cases]
+    problems = [_problem(case, outcome) for case, outcome in zip(cases, exercised, strict=True)]
+    told = [f"{case.name} ({case.kind}): {problem}" for case, problem in zip(cases, problems, strict=True) if problem]
+    if told:
+        raise AssertionError(f"{fixture.cases_path}: {len(told)} of {len(cases)} cases fail:\n" + "\n".join(told))
+    return exercised
+
+
+def _cases_of(path: Path) -> list[VerifierCase]:
+    cases = []
+    for number, _, row in read_lines(path):
+        try:
+            cases.append(VerifierCase.model_validate(row))
+        except ValidationError as error:
+            told = "; ".join(": ".join(map(str, [*each["loc"], each["msg"]])) for each in error.errors())
+            raise DataError(f"{path}:{number}: not a verifier's case: {told}.") from error
+    if not cases:
+        raise DataError(f"{path}: holds no case. Each line is one: name, kind, request, expected_reward.")
+    return cases
+
+
+async def _exercise(fixture: VerifierFixture, case: VerifierCase) -> ExercisedCase:
+    server = fixture.server_factory()
+    rewards = []
+    try:
+        for _ in range(2 if case.kind == "determinism" else 1):
+            if fixture.reseed is not None:
+                fixture.reseed()
+            request = fixture.request_model.model_validate(case.request)
+            answer = fixture.invoke(server, request) if fixture.invoke else server.verify(request)
+            rewards.append(_reward_of(await answer if inspect.isawaitable(answer) else answer))
+    except Exception as error:  # noqa: BLE001 - an error may be what the case expects
+        return ExercisedCase(case.name, tuple(rewards), f"{type(error).__name__}: {error}")
+    return ExercisedCase(case.name, tuple(rewards), None)
+
+
+def _reward_of(answer: Any) -> float:
+    reward = answer["reward"] if isinstance(answer, Mapping) else getattr(answer, "reward", answer)
+    return float(reward)
+
+
+def _problem(case: VerifierCase, outcome: ExercisedCase) -> str | None:
+    if case.expected_error is not None:
+        if outcome.error is None:
+            return f"expected an error with '{case.expected_error}', earned {outcome.rewards[0]:g}"
+        return None if case.expected_error in outcome.error else f"expected '{case.expected_error}': {outcome.error}"
+    if outcome.error is not None:
+        return outcome.error
+    first, last = outcome.rewards[0], outcome.rewards[-1]
+    if not math.isfinite(first):
+        return f"the reward {first} is not finite"
+    if first != last:
+        return f"earned {first:g}, and the second time {last:g}"
+    if case.due is not None and not math.isclose(first, case.due, abs_tol=1e-9):
+        return f"expected {case.due:g}, earned {first:g}"
+    return None

@@ -1,0 +1,7 @@
+"""Published name of the calls in `nemo_gym.grading.judge_calls` and of what `nemo_gym.servers.judging` answers."""
+
+from nemo_gym.errors import JudgeFailed as JudgeError
+from nemo_gym.grading.judge_calls import call_judge, reraise_judge_errors
+from nemo_gym.servers.judging import judge_failsafe
+
+__all__ = ["JudgeError", "call_judge", "judge_failsafe", "reraise_judge_errors"]

@@ -1,0 +1,21 @@
+"""Published name of what lives in `nemo_gym.data.prompts`."""
+
+from nemo_gym.data.prompts import (
+    MaterializePromptsConfig,
+    PromptConfig,
+    apply_prompt_to_row,
+    fill_prompt,
+    load_prompt_config,
+    materialize_prompts,
+    validate_prompt_compatibility,
+)
+
+__all__ = [
+    "MaterializePromptsConfig",
+    "PromptConfig",
+    "apply_prompt_to_row",
+    "fill_prompt",
+    "load_prompt_config",
+    "materialize_prompts",
+    "validate_prompt_compatibility",
+]

@@ -1,0 +1,18 @@
+"""Published name of the converter in `nemo_gym.dialects.chat`, which takes its ids from the `uuid4` of this module."""
+
+from uuid import uuid4
+
+from nemo_gym.dialects.chat import ResponsesConverter, split_responses_input_output_items
+from nemo_gym.dialects.chat_answers import usage_detail as _usage_detail
+from nemo_gym.dialects.chat_requests import ConversationState as VLLMConverterResponsesToChatCompletionsState
+
+VLLMConverter = ResponsesConverter
+
+__all__ = [
+    "ResponsesConverter",
+    "VLLMConverter",
+    "VLLMConverterResponsesToChatCompletionsState",
+    "_usage_detail",
+    "split_responses_input_output_items",
+    "uuid4",
+]

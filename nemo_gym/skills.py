@@ -1,0 +1,21 @@
+"""Published name of what lives in `nemo_gym.data.skills`."""
+
+from nemo_gym.data.skills import (
+    SkillMetadata,
+    SkillsConfig,
+    SkillsRef,
+    hash_skill_dir,
+    load_skill_directory,
+    parse_skill_md,
+    stage_skills,
+)
+
+__all__ = [
+    "SkillMetadata",
+    "SkillsConfig",
+    "SkillsRef",
+    "hash_skill_dir",
+    "load_skill_directory",
+    "parse_skill_md",
+    "stage_skills",
+]

@@ -1,0 +1,333 @@
+"""`nemo_gym.responses_converter`, in the way in which published model servers and their tests use it."""
+
+from __future__ import annotations
+
+from itertools import count
+from unittest.mock import MagicMock, patch
+
+import pytest
+
+from nemo_gym import responses_converter
+from nemo_gym.openai_utils import (
+    NeMoGymChatCompletion,
+    NeMoGymChatCompletionCreateParamsNonStreaming,
+    NeMoGymChatCompletionMessage,
+    NeMoGymChatCompletionMessageForTraining,
+    NeMoGymChoice,
+    NeMoGymEasyInputMessage,
+    NeMoGymFunctionCallOutput,
+    NeMoGymResponse,
+    NeMoGymResponseCreateParamsNonStreaming,
+    NeMoGymResponseFunctionToolCall,
+    NeMoGymResponseFunctionToolCallForTraining,
+    NeMoGymResponseInputText,
+    NeMoGymResponseOutputMessage,
+    NeMoGymResponseOutputMessageForTraining,
+    NeMoGymResponseOutputText,
+    NeMoGymResponseReasoningItem,
+    NeMoGymSummary,
+)
+from nemo_gym.responses_converter import (
+    ResponsesConverter,
+    VLLMConverter,
+    VLLMConverterResponsesToChatCompletionsState,
+    _usage_detail,
+    split_responses_input_output_items,
+)
+
+TOKENS = {"prompt_token_ids": [1, 2], "generation_token_ids": [3], "generation_log_probs": [-0.5]}
+TOOL = {
+    "type": "function",
+    "name": "get_order",
+    "description": "Look an order up.",
+    "parameters": {"type": "object", "properties": {"order_id": {"type": "string"}}, "required": ["order_id"]},
+    "strict": True,
+}
+CALL = {"id": "call_1", "type": "function", "function": {"name": "get_order", "arguments": '{"order_id": "7"}'}}
+
+
+class FakeUUID:
+    """What tests of published folders put in the place of a UUID."""
+
+    hex = "123"
+
+
+@pytest.fixture
+def converter() -> VLLMConverter:
+    return VLLMConverter(return_token_id_information=False)
+
+
+@pytest.fixture
+def training() -> VLLMConverter:
+    return VLLMConverter(return_token_id_information=True)
+
+
+def text(words: str) -> NeMoGymResponseOutputText:
+    return NeMoGymResponseOutputText(type="output_text", text=words, annotations=[], logprobs=None)
+
+
+def said(words: str, id: str = "msg_123") -> NeMoGymResponseOutputMessage:
+    return NeMoGymResponseOutputMessage(
+        id=id, content=[text(words)], role="assistant", status="completed", type="message"
+    )
+
+
+def thought(words: str) -> NeMoGymResponseReasoningItem:
+    summary = [NeMoGymSummary(text=words, type="summary_text")]
+    return NeMoGymResponseReasoningItem(id="rs_123", summary=summary, type="reasoning")
+
+
+def called() -> NeMoGymResponseFunctionToolCall:
+    return NeMoGymResponseFunctionToolCall(
+        id="call_1", call_id="call_1", name="get_order", arguments='{"order_id": "7"}', type="function_call",
+        status="completed",
+    )  # fmt: skip
+
+
+def completion(**message: object) -> NeMoGymChatCompletion:
+    choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": None, **message}}
+    return NeMoGymChatCompletion.model_validate(
+        {
+            "id": "chatcmpl", "object": "chat.completion", "created": 5, "model": "m", "choices": [choice],
+            "usage": {
+                "prompt_tokens": 9, "completion_tokens": 4, "total_tokens": 13,
+                "prompt_tokens_details": {"cached_tokens": 3},
+            },
+        }
+    )  # fmt: skip
+
+
+def dumped(items: list) -> list[dict]:
+    return [item.model_dump(exclude_none=True) for item in items]
+
+
+# Ids: taken from the module's `uuid4` when they are made
+
+
+def test_ids_come_from_the_uuid4_that_a_test_patches(converter):
+    with patch("nemo_gym.responses_converter.uuid4", return_value=FakeUUID()) as uuid4:
+        response = converter.chat_completion_to_response(
+            completion(content="<think>Hm.</think>Hi."), NeMoGymResponseCreateParamsNonStreaming(input="Hello")
+        )
+    assert response.id == "resp_123"
+    assert dumped(response.output) == dumped([thought("Hm."), said("Hi.")])
+    assert uuid4.call_count == 3
+
+
+def test_ids_come_from_the_uuid4_that_monkeypatch_sets(converter, monkeypatch):
+    monkeypatch.setattr("nemo_gym.responses_converter.uuid4", FakeUUID)
+    assert dumped(converter.postprocess_assistant_message_dict({"role": "assistant", "content": "Hi."})) == dumped(
+        [said("Hi.")]
+    )
+
+
+def test_ids_that_differ_are_used_in_the_order_of_the_items(converter):
+    numbers = count(1)
+    with patch("nemo_gym.responses_converter.uuid4", side_effect=lambda: MagicMock(hex=f"u{next(numbers)}")):
+        items = converter.postprocess_assistant_message_dict({"content": "<think>Hm.</think>Hi."})
+    assert [item.id for item in items] == ["rs_u1", "msg_u2"]
+
+
+def test_without_a_patch_no_two_ids_are_the_same(converter):
+    made = [converter.postprocess_assistant_message_dict({"content": "Hi."})[0].id for _ in range(3)]
+    assert len(set(made)) == 3
+    assert all(id.removeprefix("msg_").isalnum() and len(id) == len("msg_") + 32 for id in made)
+    assert "uuid4" in vars(responses_converter)
+
+
+# From Responses to Chat Completions
+
+
+def test_a_request_becomes_chat_messages_with_reasoning_in_think_tags(converter):
+    params = NeMoGymResponseCreateParamsNonStreaming(
+        input=[
+            NeMoGymEasyInputMessage(role="developer", content="Be kind."),
+            NeMoGymEasyInputMessage(
+                role="user", content=[NeMoGymResponseInputText(type="input_text", text="Where is order 7?")]
+            ),
+            thought("I should look."),
+            said("One moment."),
+            called(),
+            NeMoGymFunctionCallOutput(call_id="call_1", output='{"status": "shipped"}', type="function_call_output"),
+            thought("It is on its way."),
+            said("It is shipped."),
+            NeMoGymEasyInputMessage(role="user", content="Thanks"),
+        ],
+        tools=[TOOL],
+        tool_choice="auto",
+        parallel_tool_calls=False,
+        max_output_tokens=64,
+        temperature=0.5,
+        top_p=0.9,
+    )
+    asked = converter.responses_to_chat_completion_create_params(params)
+    assert isinstance(asked, NeMoGymChatCompletionCreateParamsNonStreaming)
+    fields = asked.model_dump(exclude_unset=True)
+    assert fields.pop("messages") == [
+        {"role": "developer", "content": "Be kind."},
+        {"role": "user", "content": [{"type": "text", "text": "Where is order 7?"}]},
+        {"role": "assistant", "content": "<think>I should look.</think>One moment.", "tool_calls": [CALL]},
+        {"role": "tool", "tool_call_id": "call_1", "content": '{"status": "shipped"}'},
+        {"role": "assistant", "content": "<think>It is on its way.</think>It is shipped."},
+        {"role": "user", "content": "Thanks"},
+    ]
+    function = {name: value for name, value in TOOL.items() if name != "type"}
+    assert fields.pop("tools") == [{"type": "function", "function": function}]
+    assert {name: value for name, value in fields.items() if value is not None} == {
+        "max_tokens": 64, "temperature": 0.5, "top_p": 0.9, "tool_choice": "auto", "parallel_tool_calls": False,
+    }  # fmt: skip
+
+
+def test_a_text_is_one_message_of_the_user(converter):
+    params = NeMoGymResponseCreateParamsNonStreaming(input="Hello", instructions="Be brief.")
+    asked = converter.responses_to_chat_completion_create_params(params)
+    assert asked.messages == [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello"}]
+
+
+def test_tokens_travel_with_their_message_only_where_they_are_wanted(converter, training):
+    message = NeMoGymResponseOutputMessageForTraining(**said("Hi.").model_dump(), **TOKENS)
+    params = NeMoGymResponseCreateParamsNonStreaming(input=[message])
+    plain = {"role": "assistant", "content": "Hi."}
+    assert training.responses_to_chat_completion_create_params(params).messages == [{**plain, **TOKENS}]
+    assert converter.responses_to_chat_completion_create_params(params).messages == [plain]
+
+
+def test_the_state_holds_the_assistants_turn_back_until_it_ends():
+    state = VLLMConverterResponsesToChatCompletionsState(return_token_id_information=False)
+    for item in (NeMoGymEasyInputMessage(role="user", content="Where?"), thought("Hm."), called()):
+        state.add(item)
+    assert state.messages == [{"role": "user", "content": "Where?"}]
+    state.flush_assistant()
+    assert state.messages[1:] == [{"role": "assistant", "content": "<think>Hm.</think>", "tool_calls": [CALL]}]
+    state.flush_assistant()
+    assert len(state.messages) == 2
+
+
+# From Chat Completions to Responses
+
+
+def test_an_answer_becomes_a_response_with_the_requests_settings(converter):
+    params = NeMoGymResponseCreateParamsNonStreaming(
+        input="Where is it?", tools=[TOOL], temperature=0.5, max_output_tokens=64, metadata={"a": "b"}
+    )
+    with patch("nemo_gym.responses_converter.uuid4", return_value=FakeUUID()):
+        response = converter.chat_completion_to_response(completion(content="Wait.", tool_calls=[CALL]), params)
+    assert isinstance(response, NeMoGymResponse)
+    assert dumped(response.output) == dumped([said("Wait."), called()])
+    assert (response.id, response.model, response.object, response.created_at) == ("resp_123", "m", "response", 5)
+    assert (response.temperature, response.max_output_tokens, response.metadata) == (0.5, 64, {"a": "b"})
+    assert (response.tool_choice, response.parallel_tool_calls, len(response.tools)) == ("auto", True, 1)
+    assert (response.usage.input_tokens, response.usage.output_tokens, response.usage.total_tokens) == (9, 4, 13)
+    assert response.usage.input_tokens_details.cached_tokens == 3
+
+
+@pytest.mark.parametrize(
+    ("message", "kinds"),
+    [
+        ({"content": "Hi."}, ["message"]),
+        ({"content": ""}, ["message"]),
+        ({"content": None}, ["message"]),
+        ({"content": "<think>Hm.</think>"}, ["reasoning"]),
+        ({"content": None, "tool_calls": [CALL]}, ["function_call"]),
+        ({"content": "<think>Hm.</think>Hi.", "tool_calls": [CALL]}, ["reasoning", "message", "function_call"]),
+        ({"content": "Hi.", "reasoning_content": "Hm."}, ["reasoning", "message"]),
+    ],
+)
+def test_there_is_always_something_said(converter, message, kinds):
+    choice = NeMoGymChoice(
+        index=0, finish_reason="stop", message=NeMoGymChatCompletionMessage(role="assistant", **message)
+    )
+    assert [item.type for item in converter.postprocess_chat_response(choice)] == kinds
+
+
+@pytest.mark.parametrize(
+    ("message", "kind"),
+    [
+        ({"content": "<think>Hm.</think>Hi."}, NeMoGymResponseOutputMessageForTraining),
+        ({"content": "Hi.", "tool_calls": [CALL]}, NeMoGymResponseFunctionToolCallForTraining),
+    ],
+)
+def test_tokens_stand_on_the_last_item(training, converter, message, kind):
+    choice = NeMoGymChoice(
+        index=0,
+        finish_reason="stop",
+        message=NeMoGymChatCompletionMessageForTraining(role="assistant", **message, **TOKENS),
+    )
+    *before, last = training.postprocess_chat_response(choice)
+    assert isinstance(last, kind)
+    assert {name: getattr(last, name) for name in TOKENS} == TOKENS
+    assert not any(hasattr(item, "prompt_token_ids") for item in before)
+    assert not any("prompt_token_ids" in item.model_dump() for item in converter.postprocess_chat_response(choice))
+
+
+def test_a_conversation_becomes_items_and_a_request_too(converter):
+    messages = [
+        {"role": "system", "content": "Be kind."},
+        {"role": "user", "content": "Where?"},
+        {"role": "assistant", "content": "<think>Hm.</think>Wait.", "tool_calls": [CALL]},
+        {"role": "tool", "tool_call_id": "call_1", "content": "shipped"},
+    ]
+    with patch("nemo_gym.responses_converter.uuid4", return_value=FakeUUID()):
+        items = converter.chat_completions_messages_to_responses_items(messages)
+        params = converter.chat_completion_to_responses_create_params(
+            NeMoGymChatCompletionCreateParamsNonStreaming(messages=messages, max_tokens=5, model="m")
+        )
+    assert dumped(items[2:5]) == dumped([thought("Hm."), said("Wait."), called()])
+    assert [getattr(item, "role", item.type) for item in items[:2]] == ["system", "user"]
+    assert (items[5].call_id, items[5].output) == ("call_1", "shipped")
+    assert (params.input, params.max_output_tokens, params.model) == (items, 5, "m")
+
+
+def test_there_and_back_again_nothing_is_lost(converter):
+    messages = [
+        {"role": "user", "content": "Where?"},
+        {"role": "assistant", "content": "<think>Hm.</think>Wait.", "tool_calls": [CALL]},
+        {"role": "tool", "tool_call_id": "call_1", "content": "shipped"},
+        {"role": "assistant", "content": "<think>Good.</think>It is shipped."},
+    ]
+    items = converter.chat_completions_messages_to_responses_items(messages)
+    params = NeMoGymResponseCreateParamsNonStreaming(input=items)
+    assert converter.responses_to_chat_completion_create_params(params).messages == messages
+
+
+# The small ones
+
+
+def test_reasoning_is_wrapped_and_taken_out_again(converter):
+    content = converter._wrap_reasoning_in_think_tags(["One.", "Two."]) + "Said."
+    assert content == "<think>One.</think><think>Two.</think>Said."
+    reasoning, rest = converter._extract_reasoning_from_content(content)
+    assert (reasoning, rest) == (["One.", "Two."], "Said.")
+
+
+def test_both_names_are_one_class_made_by_name_and_by_place():
+    assert VLLMConverter is ResponsesConverter
+    assert ResponsesConverter(False).uses_reasoning_parser is True
+    made = ResponsesConverter(return_token_id_information=True, uses_reasoning_parser=False)
+    assert (made.return_token_id_information, made.uses_reasoning_parser) == (True, False)
+
+
+def test_what_was_given_is_split_from_what_the_assistant_did():
+    given = [NeMoGymEasyInputMessage(role="user", content="Where?")]
+    done = [thought("Hm."), called(), NeMoGymFunctionCallOutput(call_id="call_1", output="shipped"), said("Shipped.")]
+    assert split_responses_input_output_items([*given, *done]) == (given, done)
+    assert split_responses_input_output_items(given) == (given, [])
+
+
+@pytest.mark.parametrize("as_model", [False, True])
+@pytest.mark.parametrize(
+    ("group", "name", "found"),
+    [
+        ("prompt_tokens_details", "cached_tokens", 3),
+        ("prompt_tokens_details", "audio_tokens", 0),
+        ("completion_tokens_details", "reasoning_tokens", 0),
+    ],
+)
+def test_a_count_is_found_in_its_group_or_is_nought(as_model, group, name, found):
+    usage = completion().usage
+    assert _usage_detail(usage if as_model else usage.model_dump(), group, name) == found
+
+
+def test_a_count_is_found_in_the_group_itself_and_nowhere_is_nought():
+    assert _usage_detail(completion().usage.prompt_tokens_details, "cached_tokens") == 3
+    assert _usage_detail(None, "cached_tokens") == 0
