@@ -10,7 +10,8 @@ NemoGymError
 │  ├─ LaunchError         a server that did not come up, or went away
 │  └─ DataError           a row, a file, an existing result
 ├─ RolloutError           the record: a failed rollout, kept apart, without a reward
-│  └─ ModelFailed, AgentFailed, EnvironmentFailed, JudgeFailed, RolloutTimedOut
+│  ├─ ModelFailed, AgentFailed, EnvironmentFailed, JudgeFailed
+│  └─ RolloutTimedOut, Overloaded, RolloutCancelled, ServerLost, InvalidTask
 ├─ ToolError              the model: told as the tool's answer
 └─ ServerCallError        a call between servers that brought no usable answer
    └─ EndpointError        the same of a model endpoint outside
@@ -21,7 +22,7 @@ Anything else is a bug of ours, and keeps its traceback.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self
 
 
@@ -108,20 +109,29 @@ class DataError(UserError, ValueError):
 class RolloutError(NemoGymError):
     """One rollout failed. It is recorded with its cause and never earns a reward.
 
-    `failure_class` is what the record carries as `_ng_failure_class`; `server` is the instance that failed.
+    `failure_class` is what the record carries as `_ng_failure_class`, `tier` where it happened (`model`, `agent`,
+    `environment`, `judge` or `collector`), and `server` the instance. `may_retry` says whether the same rollout,
+    begun anew, may well succeed: what failed was not the rollout itself.
     """
 
     failure_class: ClassVar[str] = "rollout_failed"
+    status: ClassVar[int] = 500
+    """The HTTP status with which servers tell of it."""
+    may_retry: ClassVar[bool] = False
+    default_tier: ClassVar[str] = "agent"
 
-    def __init__(self, message: str, *, server: str | None = None) -> None:
+    def __init__(self, message: str, *, server: str | None = None, tier: str | None = None) -> None:
         super().__init__(message)
         self.server = server
+        self.tier = tier or self.default_tier
 
 
 class ModelFailed(RolloutError):
     """A model server, or the endpoint behind it, gave no usable answer."""
 
     failure_class = "model_failed"
+    status = 502
+    default_tier = "model"
 
 
 class AgentFailed(RolloutError):
@@ -134,18 +144,72 @@ class EnvironmentFailed(RolloutError):
     """A tool, `seed_session` or `verify` failed for a reason the model is not to blame for."""
 
     failure_class = "environment_failed"
+    default_tier = "environment"
 
 
 class JudgeFailed(RolloutError):
     """The judge gave no verdict."""
 
     failure_class = "judge_failed"
+    status = 502
+    default_tier = "judge"
 
 
 class RolloutTimedOut(RolloutError):
-    """The agent had not answered when the time for one rollout was over."""
+    """The time for the rollout was over before it had ended."""
 
     failure_class = "timeout"
+    status = 504
+    default_tier = "collector"
+
+
+class Overloaded(RolloutError):
+    """A server, or a model endpoint, had no room for the call, however often it was asked."""
+
+    failure_class = "overloaded"
+    status = 503
+    may_retry = True
+
+
+class RolloutCancelled(RolloutError):
+    """Whoever wanted the rollout has given it up."""
+
+    failure_class = "cancelled"
+    status = 499
+    default_tier = "collector"
+
+
+class ServerLost(RolloutError):
+    """A server ended while the rollout needed it, or came back without the rollout's state."""
+
+    failure_class = "lost"
+    status = 503
+    may_retry = True
+
+
+class InvalidTask(RolloutError):
+    """The row cannot be run: what is wrong with it would be wrong the next time, too."""
+
+    failure_class = "invalid_task"
+    status = 422
+    default_tier = "collector"
+
+
+FAILURES: Mapping[str, type[RolloutError]] = {
+    failure.failure_class: failure
+    for failure in (
+        ModelFailed,
+        AgentFailed,
+        EnvironmentFailed,
+        JudgeFailed,
+        RolloutTimedOut,
+        Overloaded,
+        RolloutCancelled,
+        ServerLost,
+        InvalidTask,
+    )
+}
+"""Every kind of failure, by its class in the records."""
 
 
 class ToolError(NemoGymError):

@@ -8,14 +8,16 @@ from typing import Any
 import orjson
 from pydantic import BaseModel, ValidationError
 
-from nemo_gym.errors import AgentFailed, EnvironmentFailed, JudgeFailed, ModelFailed, RolloutError
-from nemo_gym.schemas.rollout import FAILURE_CLASS_KEY, FAILURE_MESSAGE_KEY, FAILURE_SERVER_KEY, JUDGE_ERROR_KEY
+from nemo_gym.errors import FAILURES, RolloutError
+from nemo_gym.schemas.rollout import (
+    FAILURE_CLASS_KEY,
+    FAILURE_MESSAGE_KEY,
+    FAILURE_SERVER_KEY,
+    FAILURE_TIER_KEY,
+    JUDGE_ERROR_KEY,
+)
 
 MEDIA_TYPE = "application/problem+json"
-FAILURES: dict[str, type[RolloutError]] = {
-    failure.failure_class: failure for failure in (ModelFailed, AgentFailed, EnvironmentFailed, JudgeFailed)
-}
-STATUS_OF_FAILURE = {"model_failed": 502, "judge_failed": 502, "agent_failed": 500, "environment_failed": 500}
 
 
 class Problem(BaseModel):
@@ -27,21 +29,23 @@ class Problem(BaseModel):
     detail: str
     failure_class: str
     server: str | None = None
+    tier: str | None = None
 
     @classmethod
     def of_error(cls, error: RolloutError) -> Problem:
         """What to answer where a rollout's call ended in this error."""
         return cls(
             title=error.failure_class.replace("_", " "),
-            status=STATUS_OF_FAILURE.get(error.failure_class, 500),
+            status=error.status,
             detail=str(error),
             failure_class=error.failure_class,
             server=error.server,
+            tier=error.tier,
         )
 
     def to_error(self) -> RolloutError:
         """The error that the sender raised."""
-        return FAILURES.get(self.failure_class, RolloutError)(self.detail, server=self.server)
+        return FAILURES.get(self.failure_class, RolloutError)(self.detail, server=self.server, tier=self.tier)
 
 
 def problem_of_body(body: bytes) -> Problem | None:
@@ -68,7 +72,9 @@ def failure_of_row(row: Mapping[str, Any]) -> RolloutError | None:
     if not cause:
         return None
     told = row.get(JUDGE_ERROR_KEY) or row.get(FAILURE_MESSAGE_KEY) or f"the rollout failed ({cause})"
-    return FAILURES.get(cause, RolloutError)(str(told), server=row.get(FAILURE_SERVER_KEY))
+    return FAILURES.get(cause, RolloutError)(
+        str(told), server=row.get(FAILURE_SERVER_KEY), tier=row.get(FAILURE_TIER_KEY)
+    )
 
 
 def readable(body: bytes, limit: int = 600) -> str:

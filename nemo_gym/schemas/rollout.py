@@ -22,6 +22,7 @@ NO_PERSIST_KEY = "_ng_no_persist"
 TERMINAL_KEY = "_ng_failure_terminal"
 FAILURE_MESSAGE_KEY = "_ng_failure_message"
 FAILURE_SERVER_KEY = "_ng_failure_server"
+FAILURE_TIER_KEY = "_ng_failure_tier"
 JUDGE_ERROR_KEY = "_ng_failure_judge_error"
 
 ROLLOUT_HEADER = "x-nemo-gym-rollout"
