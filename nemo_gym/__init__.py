@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from nemo_gym.metrics import highest_k_metrics as highest_k_metrics
     from nemo_gym.schemas.chat import ChatCompletion as NeMoGymChatCompletion
     from nemo_gym.schemas.chat import ChatCompletionCreateParams as NeMoGymChatCompletionCreateParamsNonStreaming
+    from nemo_gym.schemas.items import OutputItem as NeMoGymResponseOutputItem
     from nemo_gym.schemas.responses import Response as NeMoGymResponse
     from nemo_gym.schemas.responses import ResponseCreateParams as NeMoGymResponseCreateParamsNonStreaming
     from nemo_gym.schemas.responses import accumulate_response_usage as accumulate_response_usage
@@ -61,11 +62,15 @@ if TYPE_CHECKING:
     from nemo_gym.schemas.stepped import BaseStepResponse as BaseStepResponse
     from nemo_gym.servers.agent import Body as Body
     from nemo_gym.servers.agent import SimpleResponsesAPIAgent as SimpleResponsesAPIAgent
+    from nemo_gym.servers.conversation import Conversation as Conversation
+    from nemo_gym.servers.conversing import ConversingAgent as ConversingAgent
+    from nemo_gym.servers.conversing import ConversingAgentConfig as ConversingAgentConfig
     from nemo_gym.servers.model import SimpleResponsesAPIModel as SimpleResponsesAPIModel
     from nemo_gym.servers.resources import SimpleResourcesServer as SimpleResourcesServer
     from nemo_gym.servers.sessions import SESSION_ID_KEY as SESSION_ID_KEY
     from nemo_gym.servers.sessions import SessionState as SessionState
     from nemo_gym.servers.stepped import SteppedResourcesServer as SteppedResourcesServer
+    from nemo_gym.servers.stepped import turns_of as turns_of
     from nemo_gym.servers.tools import INDEPENDENT_TOOLS_HEADER as INDEPENDENT_TOOLS_HEADER
     from nemo_gym.servers.tools import Tool as Tool
     from nemo_gym.servers.tools import is_callable_name as is_callable_name
@@ -98,8 +103,10 @@ _HOMES = {
     "servers.tools": ("INDEPENDENT_TOOLS_HEADER", "Tool", "is_callable_name", "tool"),
     "servers.sessions": ("SESSION_ID_KEY", "SessionState"),
     "servers.resources": ("SimpleResourcesServer",),
-    "servers.stepped": ("SteppedResourcesServer",),
+    "servers.stepped": ("SteppedResourcesServer", "turns_of"),
     "servers.agent": ("Body", "SimpleResponsesAPIAgent"),
+    "servers.conversation": ("Conversation",),
+    "servers.conversing": ("ConversingAgent", "ConversingAgentConfig"),
     "servers.model": ("SimpleResponsesAPIModel",),
     "http.client": ("ServerClient", "get_response_json", "raise_for_status"),
     "http.correlation": ("current_rollout_id",),
@@ -113,6 +120,7 @@ _RENAMED = {
     "NeMoGymChatCompletionCreateParamsNonStreaming": ("schemas.chat", "ChatCompletionCreateParams"),
     "NeMoGymResponse": ("schemas.responses", "Response"),
     "NeMoGymResponseCreateParamsNonStreaming": ("schemas.responses", "ResponseCreateParams"),
+    "NeMoGymResponseOutputItem": ("schemas.items", "OutputItem"),
 }
 
 _PLACES = {name: (home, name) for home, names in _HOMES.items() for name in names} | _RENAMED

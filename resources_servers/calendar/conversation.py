@@ -1,18 +1,15 @@
-"""Play a user through an agenda, with an assistant that keeps the calendar right, up to the user's last message."""
+"""Play a user through an agenda: what it says turn by turn, and the calendar that each turn leads to."""
 
 from __future__ import annotations
 
 import json
 import random
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from resources_servers.calendar.personas import Agenda, Persona, Turn
 from resources_servers.calendar.requirements import Requirement, Span, minutes_of
 from resources_servers.calendar.scheduling import clock, schedule
-
-SYSTEM_PROMPT = (Path(__file__).parent / "prompts" / "system.md").read_text("utf-8")
 
 STEP = 15
 """Minutes: what times and durations are multiples of."""
@@ -21,59 +18,80 @@ TRIES = 200
 """So many wishes are drawn for one turn before the day is taken to be full."""
 
 
+class Spoken(NamedTuple):
+    """A sentence, and the parts of it that matter."""
+
+    text: str
+    must_tell: tuple[str, ...]
+
+
 class DayIsFull(Exception):
     """No wish that was drawn fits into the day."""
 
 
+class Utterance(NamedTuple):
+    """One turn of the user, and what has to come of it."""
+
+    text: str
+    must_tell: tuple[str, ...]
+    """Parts of the text that any other wording of it has as well: names, numbers, times."""
+    calendar: str
+    """What an assistant answers that makes no mistake."""
+
+
+class PlayedDay(NamedTuple):
+    """All that a user said on a day, and what the calendar must hold in the end."""
+
+    persona: Persona
+    agenda: Agenda
+    utterances: list[Utterance]
+    required: dict[str, Requirement]
+
+
 @dataclass
 class Conversation:
-    """A day under way: what was said, and what the calendar must hold by now."""
+    """A day under way: what the calendar must hold by now."""
 
     persona: Persona
     agenda: Agenda
     rng: random.Random
-    messages: list[dict[str, str]] = field(default_factory=list)
     required: dict[int, Requirement] = field(default_factory=dict)
     names: dict[int, str] = field(default_factory=dict)
 
-    def play(self) -> dict[str, Any]:
-        """The row: everything said up to the user's last message, and what the answer to it must hold.
+    def play(self) -> PlayedDay:
+        """The day from the user's first message to its last.
 
         Raises `DayIsFull` where the events drawn leave no room for the next one.
         """
-        times = {"min_time": self.agenda.min_time, "max_time": self.agenda.max_time}
-        self.messages.append({"role": "system", "content": SYSTEM_PROMPT.format(**times).strip()})
+        utterances = []
         for number, turn in enumerate(self.agenda.turns):
-            if number:
-                self.messages.append({"role": "assistant", "content": self._calendar()})
-            said = self._said(turn)
-            self.messages.append({"role": "user", "content": said if number else f"{self.persona.greets} {said}"})
-        return {
-            "responses_create_params": {"input": self.messages},
-            "exp_cal_state": {str(key): each.model_dump(mode="json") for key, each in self.required.items()},
-            "metadata": {"persona": self.persona.name, "agenda": self.agenda.name},
-        }
+            text, must_tell = self._said(turn)
+            text = text if number else f"{self.persona.greets} {text}"
+            utterances.append(Utterance(text, must_tell, self._calendar()))
+        return PlayedDay(
+            self.persona, self.agenda, utterances, {str(key): each for key, each in self.required.items()}
+        )
 
-    def _said(self, turn: Turn) -> str:
+    def _said(self, turn: Turn) -> Spoken:
         if turn == "chat" or (turn != "add" and not self.required):
-            return self.rng.choice(self.persona.chats)
+            return Spoken(self.rng.choice(self.persona.chats), ())
         if turn == "add":
             return self._adds()
         key = self.rng.choice(list(self.required))
         if turn == "cancel":
             del self.required[key]
-            return _sentence(self.persona.cancels, event=self.names[key])
+            return self._spoken(self.persona.cancels, key)
         if turn == "free":
             self.required[key] = self._with(key, constraint=None)
-            return _sentence(self.persona.frees, event=self.names[key])
+            return self._spoken(self.persona.frees, key)
         if turn == "resize":
             self.required[key] = changed = self._fitting(key, lambda: {"duration": self._duration()})
-            return _sentence(self.persona.resizes, event=self.names[key], minutes=changed.duration)
+            return self._spoken(self.persona.resizes, key, minutes=changed.duration)
         duration = self.required[key].duration
         self.required[key] = changed = self._fitting(key, lambda: {"constraint": self._constraint(duration)})
-        return _sentence(self.persona.moves, event=self.names[key], when=_when(changed))
+        return self._spoken(self.persona.moves, key, when=changed.constraint)
 
-    def _adds(self) -> str:
+    def _adds(self) -> Spoken:
         key = len(self.names) + 1
         unused = [event for event in self.persona.events if event not in self.names.values()]
         self.names[key] = self.rng.choice(unused) if unused else f"event {key}"
@@ -84,7 +102,15 @@ class Conversation:
             return {"duration": duration, "constraint": None if is_free else self._constraint(duration)}
 
         self.required[key] = added = self._fitting(key, wish)
-        return _sentence(self.persona.adds, event=self.names[key], minutes=added.duration, when=_when(added))
+        return self._spoken(self.persona.adds, key, minutes=added.duration, when=added.constraint)
+
+    def _spoken(self, template: str, key: int, *, minutes: int | None = None, when: str | None = None) -> Spoken:
+        event = self.names[key]
+        text = template.format(event=event, minutes=minutes, when=f" {when}" if when else "")
+        if template.startswith("{"):
+            text = text[0].upper() + text[1:]
+        parts = (event.removeprefix("the "), None if minutes is None else str(minutes), when)
+        return Spoken(text, tuple(part for part in parts if part))
 
     def _fitting(self, key: int, wish: Any) -> Requirement:
         """The event as a wish would have it: another than before, and one that fits with all others."""
@@ -122,14 +148,14 @@ class Conversation:
         end = start + duration
         match self.rng.choice(("before", "after", "between", "at")):
             case "before":
-                return f"before {_spoken(end)}"
+                return f"before {_as_said(end)}"
             case "after":
-                return f"after {_spoken(start)}"
+                return f"after {_as_said(start)}"
             case "at":
-                return f"at {_spoken(start)}"
+                return f"at {_as_said(start)}"
             case _:
                 slack = self.rng.choice((STEP, 2 * STEP, 4 * STEP))
-                return f"between {_spoken(max(opens, start - slack))} and {_spoken(min(closes, end + slack))}"
+                return f"between {_as_said(max(opens, start - slack))} and {_as_said(min(closes, end + slack))}"
 
     def _calendar(self) -> str:
         starts = schedule(list(self.required.values())) or {}
@@ -146,16 +172,7 @@ class Conversation:
         )
 
 
-def _sentence(template: str, **parts: Any) -> str:
-    said = template.format(**parts)
-    return said[0].upper() + said[1:] if template[0] == "{" else said
-
-
-def _when(required: Requirement) -> str:
-    return f" {required.constraint}" if required.constraint else ""
-
-
-def _spoken(minutes: int) -> str:
+def _as_said(minutes: int) -> str:
     """A time as people say it: `11am`, `2:15pm`."""
     hour, minute = divmod(minutes, 60)
     return f"{hour % 12 or 12}{f':{minute:02d}' if minute else ''}{'am' if hour < 12 else 'pm'}"

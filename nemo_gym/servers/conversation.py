@@ -1,26 +1,24 @@
 """One conversation: what was said so far, the model's next turn, and the tools' answers to it."""
 
+from __future__ import annotations
+
 import asyncio
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
-from http.cookies import SimpleCookie
-from typing import Any
+from http.cookies import Morsel
+from typing import Any, NamedTuple
 
 import orjson
 from pydantic import ValidationError
 
-from nemo_gym import (
-    EnvironmentFailed,
-    ModelFailed,
-    NeMoGymResponse,
-    ServerCallError,
-    ServerClient,
-    accumulate_response_usage,
-    failure_of_reply,
-    is_callable_name,
-)
+from nemo_gym.errors import EnvironmentFailed, ModelFailed, ServerCallError
+from nemo_gym.http.client import ServerClient
+from nemo_gym.http.problems import failure_of_reply
+from nemo_gym.schemas.responses import Response, accumulate_response_usage
+from nemo_gym.servers.tools import is_callable_name
 
 Cookies = dict[str, str]
+Item = dict[str, Any]
 
 JSON = {"content-type": "application/json"}
 
@@ -30,9 +28,16 @@ def cookies_of(reply: Any) -> Cookies:
     return values_of(reply.cookies)
 
 
-def values_of(jar: SimpleCookie) -> Cookies:
+def values_of(jar: Mapping[str, Morsel[str]]) -> Cookies:
     """The cookies of a jar as they are sent, by name."""
     return {name: morsel.coded_value for name, morsel in jar.items()}
+
+
+class _Turn(NamedTuple):
+    """A reply of the model as it came, and the same checked."""
+
+    told: dict[str, Any]
+    checked: Response
 
 
 @dataclass
@@ -47,13 +52,31 @@ class Conversation:
     model_cookies: Cookies = field(default_factory=dict)
     response: dict[str, Any] = field(default_factory=dict)
     """The last reply of the model with the output of all turns and the usage of all calls."""
-    _last: NeMoGymResponse | None = None
-    """The same reply, checked, with the usage of all calls."""
+    turns: int = 0
+    """How often the model was asked."""
+    added: dict[str, Any] = field(default_factory=dict)
+    """What the agent tells of the conversation beside the response: fields of the graded row."""
+    _last: Response | None = None
+    """The last reply, checked, with the usage of all calls."""
 
-    async def ask(self, client: ServerClient, model: str) -> list[dict[str, Any]]:
-        """Let the model take a turn; the calls it wants answered, none where the conversation has ended."""
-        said = self.response.get("output", [])
-        request = {**self.params, "input": [*_items(self.params["input"]), *said]}
+    @property
+    def said(self) -> list[Item]:
+        """All that came after the row's own input."""
+        said: list[Item] = self.response.get("output", [])
+        return said
+
+    @property
+    def was_cut_off(self) -> bool:
+        """Whether the model's last turn ended before its end."""
+        return self._last is not None and self._last.incomplete_details is not None
+
+    def hear(self, text: str) -> None:
+        """Let the user say something before the model's next turn."""
+        self.response["output"] = [*self.said, {"type": "message", "role": "user", "content": text}]
+
+    async def ask(self, client: ServerClient, model: str) -> list[Item]:
+        """Let the model take a turn; the calls it wants answered, none where it has ended. Raises `ModelFailed`."""
+        request = {**self.params, "input": [*_items(self.params["input"]), *self.said]}
         try:
             reply = await client.post(model, "/v1/responses", json=request, cookies=self.model_cookies)
         except ServerCallError as error:
@@ -65,48 +88,41 @@ class Conversation:
         turn, checked = _read_turn(body, model)
         checked.usage = accumulate_response_usage(self._last.usage if self._last else None, checked.usage)
         self._last = checked
+        self.turns += 1
         self.response = {
             **turn,
-            "output": [*said, *turn["output"]],
+            "output": [*self.said, *turn["output"]],
             "usage": checked.usage.model_dump(mode="json") if checked.usage else None,
         }
-        if checked.incomplete_details is not None:
+        if self.was_cut_off:
             return []
         return [item for item in turn["output"] if item["type"] == "function_call"]
 
-    async def act(
-        self, client: ServerClient, resources_server: str, calls: list[dict[str, Any]], *, tells_faults: bool
-    ) -> None:
+    async def act(self, client: ServerClient, resources_server: str, calls: list[Item], *, tells_faults: bool) -> None:
         """Answer the calls of one turn at the same time; one that fails is raised once all have ended.
 
         Calls that share the rollout's state keep their order among themselves: what they do to it must not depend on
         which of them arrives first.
         """
 
-        async def answer(call: dict[str, Any]) -> str:
-            return await self._answer(client, resources_server, call, tells_faults=tells_faults)
+        answers: dict[int, str] = {}
 
-        async def in_order(ordered: list[int]) -> list[str]:
-            return [await answer(calls[position]) for position in ordered]
+        async def answer(*places: int) -> None:
+            for place in places:
+                answers[place] = await self._answer(client, resources_server, calls[place], tells_faults=tells_faults)
 
         independent = [at for at, call in enumerate(calls) if call["name"] in self.independent_tools]
         ordered = [at for at in range(len(calls)) if at not in independent]
         # No call may still be at work when a failed rollout's session is closed.
-        told, *others = await asyncio.gather(
-            in_order(ordered), *(answer(calls[at]) for at in independent), return_exceptions=True
-        )
-        for result in (told, *others):
-            if isinstance(result, BaseException):
-                raise result
-        answers = dict(zip([*ordered, *independent], [*told, *others], strict=True))
+        for failure in await asyncio.gather(answer(*ordered), *map(answer, independent), return_exceptions=True):
+            if failure is not None:
+                raise failure
         self.response["output"].extend(
             {"type": "function_call_output", "call_id": call["call_id"], "output": answers[at]}
             for at, call in enumerate(calls)
         )
 
-    async def _answer(
-        self, client: ServerClient, resources_server: str, call: dict[str, Any], *, tells_faults: bool
-    ) -> str:
+    async def _answer(self, client: ServerClient, resources_server: str, call: Item, *, tells_faults: bool) -> str:
         name = call["name"]
         functions = (tool["name"] for tool in self.params["tools"] if tool["type"] == "function")
         known = [function for function in functions if is_callable_name(function)]
@@ -136,14 +152,14 @@ class Conversation:
         return f"Error: {failure}"
 
 
-def _items(given: Any) -> list[Any]:
-    return [{"role": "user", "content": given}] if isinstance(given, str) else given
+def _items(given: Any) -> list[Item]:
+    return [{"role": "user", "content": given}] if isinstance(given, str) else list(given)
 
 
-def _read_turn(body: bytes, model: str) -> tuple[dict[str, Any], NeMoGymResponse]:
+def _read_turn(body: bytes, model: str) -> _Turn:
     try:
         turn = orjson.loads(body)
-        return turn, NeMoGymResponse.model_validate(turn)
+        return _Turn(turn, Response.model_validate(turn))
     except (orjson.JSONDecodeError, ValidationError) as error:
         raise ModelFailed(f"{model}: the answer is not a response: {error}", server=model) from error
 

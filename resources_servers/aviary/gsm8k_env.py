@@ -1,0 +1,62 @@
+"""A word problem as an Aviary environment: calculate as often as it takes, then submit the answer."""
+
+from aviary.core import Environment, Message, Messages, Tool, ToolRequestMessage
+from pydantic import BaseModel
+
+from nemo_gym.grading import same_number
+from resources_servers.aviary.calculator import NotCalculable, calculate
+from resources_servers.aviary.gsm8k import final_answer
+
+
+class Gsm8kState(BaseModel):
+    """How far the attempt has come."""
+
+    reward: float = 0.0
+    is_done: bool = False
+
+
+class Gsm8kEnvironment(Environment[Gsm8kState]):
+    """One question; the first answer that is submitted counts."""
+
+    def __init__(self, question: str, answer: str) -> None:
+        """The answer as GSM8K writes it, worked out; only what stands behind `####` is compared."""
+        self.question = question
+        self.expected = final_answer(answer)
+        self.state = Gsm8kState()
+        self.tools = [Tool.from_function(self.calculate), Tool.from_function(self.submit_answer)]
+
+    async def reset(self) -> tuple[Messages, list[Tool]]:
+        """Ask the question."""
+        self.state = Gsm8kState()
+        return [Message(content=self.question)], self.tools
+
+    async def step(self, action: Message) -> tuple[Messages, float, bool, bool]:
+        """Make the calls of a turn, one after the other."""
+        if not isinstance(action, ToolRequestMessage):
+            return self.default_no_tool_calls_response
+        earned_before = self.state.reward
+        told = await self.exec_tool_calls(action, concurrency=False)
+        return list(told), self.state.reward - earned_before, self.state.is_done, False
+
+    async def calculate(self, expression: str) -> str:
+        """Calculate the value of an arithmetic expression.
+
+        Args:
+            expression: Numbers with + - * / ** and parentheses, such as (16 - 3 - 4) * 2.
+        """
+        try:
+            return calculate(expression)
+        except NotCalculable as error:
+            return f"Error: {error}."
+
+    async def submit_answer(self, answer: str | float) -> str:
+        """Submit the answer to the question, which ends the task.
+
+        Args:
+            answer: The answer, a number.
+        """
+        if self.state.is_done:
+            return "An answer was submitted before; this one does not count."
+        is_right = same_number(self.expected, str(answer)) is True
+        self.state = Gsm8kState(reward=float(is_right), is_done=True)
+        return "The answer was submitted."

@@ -1,0 +1,196 @@
+"""A museum at night: rooms and doors, exhibits that lie in the wrong room, and a watch that brings them back."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from random import Random
+from typing import NamedTuple
+
+ROOMS = (
+    "foyer", "gallery", "library", "cellar", "tower", "orangery", "chapel", "armoury", "map room", "print room",
+)  # fmt: skip
+EXHIBITS = ("vase", "globe", "mask", "lute", "clock", "scroll", "helmet", "fan", "sextant", "tapestry")
+KEY = "key"
+ROOM_COUNT = 6
+EXHIBIT_COUNT = 3
+HANDS = 2
+
+
+class Exhibit(NamedTuple):
+    """A thing, where it lies and where it belongs."""
+
+    name: str
+    lies_in: str
+    belongs_in: str
+
+
+class Move(NamedTuple):
+    """One thing that the watch can do: `go`, `take` or `put`, and with what."""
+
+    tool: str
+    target: str
+
+
+@dataclass(frozen=True)
+class Museum:
+    """One night's task."""
+
+    rooms: tuple[str, ...]
+    doors: frozenset[frozenset[str]]
+    locked_room: str
+    key_room: str
+    exhibits: tuple[Exhibit, ...]
+
+    @property
+    def start(self) -> str:
+        """Where the round begins."""
+        return self.rooms[0]
+
+    @property
+    def battery(self) -> int:
+        """How often the watch can go through a door: as often as it takes to bring one exhibit after the other."""
+        return sum(move.tool == "go" for move in plan(self))
+
+    def next_to(self, room: str) -> list[str]:
+        """The rooms behind a room's doors."""
+        return [other for other in self.rooms if frozenset((room, other)) in self.doors]
+
+
+def museum_of(seed: int) -> Museum:
+    """The museum of a seed, always the same one; everything in it can be put right."""
+    rng = Random(f"night round {seed}")
+    rooms = rng.sample(ROOMS, ROOM_COUNT)
+    # A tree, so that every room can be reached; only the last one may be locked, for no way leads through it.
+    doors = {frozenset((room, rng.choice(rooms[:number]))) for number, room in enumerate(rooms) if number}
+    doors.add(frozenset(rng.sample(rooms[:-1], 2)))
+    names = rng.sample(EXHIBITS, EXHIBIT_COUNT)
+    places = [rng.sample(rooms, 2) for _ in names]
+    # One exhibit at least has to do with the locked room.
+    places[rng.randrange(len(places))][rng.randrange(2)] = rooms[-1]
+    exhibits = [
+        Exhibit(name, lies_in, belongs_in if belongs_in != lies_in else rooms[0])
+        for name, (lies_in, belongs_in) in zip(names, places, strict=True)
+    ]
+    return Museum(tuple(rooms), frozenset(doors), rooms[-1], rng.choice(rooms[1:-1]), tuple(exhibits))
+
+
+@dataclass
+class Round:
+    """The watch on its way through a museum; every method tells what has come of it."""
+
+    museum: Museum
+    room: str = ""
+    carried: list[str] = field(default_factory=list)
+    has_key: bool = False
+    lies_in: dict[str, str] = field(default_factory=dict)
+    """Where the exhibits lie that are not carried."""
+    battery: int = 0
+
+    def __post_init__(self) -> None:
+        self.room = self.museum.start
+        self.lies_in = {exhibit.name: exhibit.lies_in for exhibit in self.museum.exhibits}
+        self.battery = self.museum.battery
+
+    @property
+    def share_in_place(self) -> float:
+        """How many of the exhibits lie where they belong, from 0 to 1."""
+        return sum(self._is_in_place(each) for each in self.museum.exhibits) / len(self.museum.exhibits)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all is in its place, or the lamp has gone out with something still to be fetched."""
+        return self.share_in_place == 1 or (self.battery == 0 and not self.carried)
+
+    def look(self) -> str:
+        """The room, and what the watch carries."""
+        here = [name for name, room in self.lies_in.items() if room == self.room]
+        here += [KEY] if self.room == self.museum.key_room and not self.has_key else []
+        held = self.carried + ([KEY] if self.has_key else [])
+        return (
+            f"You are in the {self.room}. Doors lead to: {', '.join(self.museum.next_to(self.room))}. "
+            f"Here: {', '.join(here) or 'nothing'}. You carry: {', '.join(held) or 'nothing'}. "
+            f"The lamp lasts for {self.battery} more doors."
+        )
+
+    def go(self, room: str) -> str:
+        """Go through a door."""
+        if room not in self.museum.next_to(self.room):
+            return f"No door leads from here to {room[:40]!r}. {self.look()}"
+        if room == self.museum.locked_room and not self.has_key:
+            return f"The {room} is locked, and you do not have the key."
+        if self.battery == 0:
+            return "The lamp has gone out: you cannot find the door. Things can still be put down."
+        self.room, self.battery = room, self.battery - 1
+        return self.look()
+
+    def take(self, thing: str) -> str:
+        """Take a thing that lies here."""
+        if thing == KEY and self.room == self.museum.key_room and not self.has_key:
+            self.has_key = True
+            return f"You take the key; it opens the {self.museum.locked_room}."
+        if self.lies_in.get(thing) != self.room:
+            return f"There is no {thing[:40]!r} here. {self.look()}"
+        if len(self.carried) == HANDS:
+            return f"You have two hands, and carry {' and '.join(self.carried)}. Put something down first."
+        del self.lies_in[thing]
+        self.carried.append(thing)
+        return f"You take the {thing}."
+
+    def put(self, thing: str) -> str:
+        """Put down a thing that is carried."""
+        if thing not in self.carried:
+            return f"You do not carry a {thing[:40]!r}."
+        self.carried.remove(thing)
+        self.lies_in[thing] = self.room
+        is_right = any(each.name == thing and self._is_in_place(each) for each in self.museum.exhibits)
+        return f"You put the {thing} down{': it is in its place' if is_right else ', but it does not belong here'}."
+
+    def _is_in_place(self, exhibit: Exhibit) -> bool:
+        return self.lies_in.get(exhibit.name) == exhibit.belongs_in
+
+
+def briefing(museum: Museum) -> str:
+    """What the watch is told at the beginning of a round."""
+    doors = sorted(" - ".join(sorted(door)) for door in museum.doors)
+    places = [f"the {name} lies in the {here}, its place is the {there}" for name, here, there in museum.exhibits]
+    return (
+        f"Doors: {'; '.join(doors)}. The {museum.locked_room} is locked; the key is in the {museum.key_room}. "
+        f"Exhibits: {'; '.join(places)}. You carry {HANDS} exhibits at a time, and the key beside them."
+    )
+
+
+def plan(museum: Museum) -> list[Move]:
+    """A round that puts everything right: one exhibit after the other, the key as soon as it is needed."""
+    return list(_moves(museum))
+
+
+def _moves(museum: Museum) -> Iterator[Move]:
+    room, has_key = museum.start, False
+    for exhibit in museum.exhibits:
+        if museum.locked_room in (exhibit.lies_in, exhibit.belongs_in) and not has_key:
+            yield from _walk(museum, room, museum.key_room)
+            yield Move("take", KEY)
+            room, has_key = museum.key_room, True
+        yield from _walk(museum, room, exhibit.lies_in)
+        yield Move("take", exhibit.name)
+        yield from _walk(museum, exhibit.lies_in, exhibit.belongs_in)
+        yield Move("put", exhibit.name)
+        room = exhibit.belongs_in
+
+
+def _walk(museum: Museum, start: str, end: str) -> Iterable[Move]:
+    """The shortest way; no way leads through the locked room, which has one door."""
+    came_from: dict[str, str] = {start: start}
+    open_rooms = deque([start])
+    while end not in came_from:
+        room = open_rooms.popleft()
+        for following in museum.next_to(room):
+            if following not in came_from:
+                came_from[following] = room
+                open_rooms.append(following)
+    way = [end]
+    while way[-1] != start:
+        way.append(came_from[way[-1]])
+    return [Move("go", room) for room in reversed(way[:-1])]

@@ -1,0 +1,63 @@
+"""The night round as an Aviary environment, and a dataset with a round for every number."""
+
+from aviary.core import Environment, Message, Messages, TaskDataset, Tool, ToolRequestMessage
+
+from resources_servers.aviary.museum import Museum, Round, briefing, museum_of
+
+
+class NightRound(Environment[Round]):
+    """Every exhibit that comes to its place earns its share of 1, and loses it when it is taken away again."""
+
+    def __init__(self, museum: Museum) -> None:
+        self.museum = museum
+        self.state = Round(museum)
+        self.tools = [Tool.from_function(each) for each in (self.look, self.go, self.take, self.put)]
+
+    async def reset(self) -> tuple[Messages, list[Tool]]:
+        """Begin the round."""
+        self.state = Round(self.museum)
+        return [Message(content=f"{briefing(self.museum)}\n{self.state.look()}")], self.tools
+
+    async def step(self, action: Message) -> tuple[Messages, float, bool, bool]:
+        """Do what a turn calls for, one thing after the other."""
+        if not isinstance(action, ToolRequestMessage):
+            return self.default_no_tool_calls_response
+        share_before = self.state.share_in_place
+        told = await self.exec_tool_calls(action, concurrency=False)
+        return list(told), self.state.share_in_place - share_before, self.state.is_over, False
+
+    async def look(self) -> str:
+        """Look round: the doors of this room, what lies here, and what you carry."""
+        return self.state.look()
+
+    async def go(self, room: str) -> str:
+        """Go through a door into the next room.
+
+        Args:
+            room: The room behind the door.
+        """
+        return self.state.go(room)
+
+    async def take(self, thing: str) -> str:
+        """Take something that lies in this room.
+
+        Args:
+            thing: The exhibit, or the key.
+        """
+        return self.state.take(thing)
+
+    async def put(self, thing: str) -> str:
+        """Put an exhibit that you carry down in this room.
+
+        Args:
+            thing: The exhibit.
+        """
+        return self.state.put(thing)
+
+
+class NightRounds(TaskDataset[NightRound]):
+    """A round for every number; there is no last one."""
+
+    def get_new_env_by_idx(self, idx: int) -> NightRound:
+        """The round in the museum of a seed."""
+        return NightRound(museum_of(idx))

@@ -1,0 +1,84 @@
+"""Make rows: night rounds by their numbers, or a GSM8K file's questions.
+
+python resources_servers/aviary/prepare.py --count 100 --output <rows.jsonl>
+python resources_servers/aviary/prepare.py --gsm8k <gsm8k.jsonl> --output <rows.jsonl>
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from nemo_gym import DataError, exit_code_of
+from nemo_gym.jsonl import read_lines, write_rows
+from resources_servers.aviary.gsm8k import final_answer
+
+NIGHT_ROUND = (
+    "You are the night watch of a museum. Some exhibits lie in the wrong room: bring each to its place. Use the "
+    "tools; every door you go through drains your lamp, so plan the round."
+)
+WORD_PROBLEM = (
+    "Solve the word problem. Calculate with the calculator, as often as you like, and submit the answer as a number."
+)
+
+
+class Gsm8kRow(BaseModel):
+    """A question as GSM8K writes it: the answer is worked out, and stands alone behind `####`."""
+
+    question: str
+    answer: str
+
+
+def prepare(output: Path, count: int = 100, seed: int = 0, gsm8k: Path | None = None) -> Path:
+    """Write `count` night rounds from number `seed` on, or a row for each line of a GSM8K file; answer where they are.
+
+    Raises `DataError` with file and line for what is not a question with an answer; then nothing is written.
+    """
+    write_rows(output, _night_rounds(seed, count) if gsm8k is None else _word_problems(gsm8k))
+    return output
+
+
+def _night_rounds(seed: int, count: int) -> Iterator[dict[str, Any]]:
+    for task_idx in range(seed, seed + count):
+        yield {"responses_create_params": _asked(NIGHT_ROUND), "task_idx": task_idx}
+
+
+def _word_problems(path: Path) -> Iterator[dict[str, Any]]:
+    for task_idx, line in enumerate(read_lines(path)):
+        try:
+            row = Gsm8kRow.model_validate(line.row)
+            final_answer(row.answer)
+        except ValidationError as error:
+            problem = error.errors()[0]
+            field = ".".join(str(part) for part in problem["loc"])
+            raise DataError(
+                f"{path}:{line.number}: {field}: {problem['msg']}. Only GSM8K's rows can be read."
+            ) from error
+        except ValueError as error:
+            raise DataError(f"{path}:{line.number}: {error}.") from error
+        task = {"question": row.question.strip(), "answer": row.answer}
+        yield {"responses_create_params": _asked(WORD_PROBLEM), "task_idx": task_idx, "task": task}
+
+
+def _asked(instruction: str) -> dict[str, Any]:
+    return {"input": [{"role": "system", "content": instruction}]}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run `prepare` from the command line."""
+    parser = argparse.ArgumentParser(description="Make rows of the aviary environment.")
+    parser.add_argument("--output", type=Path, required=True, help="where the rows are written")
+    parser.add_argument("--count", type=int, default=100, help="how many night rounds (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="the number of the first one (default: %(default)s)")
+    parser.add_argument("--gsm8k", type=Path, help="a GSM8K file (JSON Lines) whose questions are asked instead")
+    asked = parser.parse_args(arguments)
+    return exit_code_of(prepare, asked.output, asked.count, asked.seed, asked.gsm8k)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,47 @@
+"""Rows out of a day that was played: the whole conversation, or its beginning and a user that goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from resources_servers.calendar.conversation import PlayedDay
+
+SYSTEM_PROMPT = (Path(__file__).parent / "prompts" / "system.md").read_text("utf-8")
+GOAL = "a calendar of the day that holds all that you bring up"
+
+Row = dict[str, Any]
+
+
+def told_row(day: PlayedDay, said: Sequence[str]) -> Row:
+    """Everything up to the user's last message, with an assistant that made no mistake; one answer is asked for."""
+    messages = [_system(day), _user(said[0])]
+    for before, text in zip(day.utterances, said[1:], strict=False):
+        messages += [{"role": "assistant", "content": before.calendar}, _user(text)]
+    return _row(messages, day)
+
+
+def live_row(day: PlayedDay, said: Sequence[str]) -> Row:
+    """The user's first message, and a user that says the others: the policy answers every one of them."""
+    row = _row([_system(day), _user(said[0])], day)
+    row["user"] = {"persona": day.persona.name, "goal": GOAL, "script": list(said[1:])}
+    row["metadata"]["must_tell"] = [list(each.must_tell) for each in day.utterances[1:]]
+    return row
+
+
+def _row(messages: list[dict[str, str]], day: PlayedDay) -> Row:
+    return {
+        "responses_create_params": {"input": messages},
+        "exp_cal_state": {key: each.model_dump(mode="json") for key, each in day.required.items()},
+        "metadata": {"persona": day.persona.name, "agenda": day.agenda.name},
+    }
+
+
+def _system(day: PlayedDay) -> dict[str, str]:
+    times = {"min_time": day.agenda.min_time, "max_time": day.agenda.max_time}
+    return {"role": "system", "content": SYSTEM_PROMPT.format(**times).strip()}
+
+
+def _user(text: str) -> dict[str, str]:
+    return {"role": "user", "content": text}

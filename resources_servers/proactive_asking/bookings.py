@@ -1,0 +1,122 @@
+"""What can be booked, and the book in which it is written down."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from nemo_gym import ToolError
+from nemo_gym.grading import normalised
+
+MOST_BOOKINGS = 20
+"""More than any request is worth: a policy that books in a loop is told to stop."""
+
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+Day = Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$", description="YYYY-MM-DD")]
+Clock = Annotated[str, Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d$", description="HH:MM on the 24-hour clock")]
+
+
+class Booking(BaseModel):
+    """One entry of the book; its fields are the arguments of the tool that makes it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    def is_like(self, other: Booking) -> bool:
+        """Whether both book the same; how texts are capitalised and spaced does not matter."""
+        return type(self) is type(other) and _compared(self) == _compared(other)
+
+
+class Table(Booking):
+    """Book a table in a restaurant."""
+
+    restaurant: Name
+    date: Day
+    time: Clock
+    guests: int = Field(ge=1, le=100)
+
+
+class Room(Booking):
+    """Book a meeting room in the office."""
+
+    room: Name
+    date: Day
+    start_time: Clock
+    duration_minutes: int = Field(ge=1, le=1440)
+
+
+class Flight(Booking):
+    """Book a one-way flight for one passenger."""
+
+    origin: Name = Field(description="a city")
+    destination: Name = Field(description="a city")
+    date: Day
+    passenger: Name = Field(description="first and last name")
+
+
+class Parcel(Booking):
+    """Order a courier who takes a parcel from one address to another."""
+
+    pickup_address: Name = Field(description="street and number")
+    delivery_address: Name = Field(description="street and number")
+    date: Day
+    weight_kg: float = Field(gt=0, le=1000)
+
+
+class Appointment(Booking):
+    """Make an appointment at a doctor's."""
+
+    doctor: Name = Field(description="last name")
+    patient: Name = Field(description="first and last name")
+    date: Day
+    time: Clock
+
+
+KINDS: dict[str, type[Booking]] = {
+    "book_table": Table,
+    "book_room": Room,
+    "book_flight": Flight,
+    "order_courier": Parcel,
+    "make_appointment": Appointment,
+}
+"""What each tool books."""
+
+
+class Book:
+    """The bookings of one rollout, by their numbers."""
+
+    def __init__(self) -> None:
+        self._entries: dict[int, Booking] = {}
+        self._made = 0
+
+    @property
+    def entries(self) -> list[Booking]:
+        """What is booked now."""
+        return list(self._entries.values())
+
+    def add(self, booking: Booking) -> dict[str, Any]:
+        """Write a booking down; it is told with its number."""
+        if self._made == MOST_BOOKINGS:
+            raise ToolError(f"There were {MOST_BOOKINGS} bookings; no more can be made.")
+        self._made += 1
+        self._entries[self._made] = booking
+        return self._told(self._made)
+
+    def cancel(self, booking_id: int) -> dict[str, Any]:
+        """Strike a booking out, and tell it."""
+        if booking_id not in self._entries:
+            raise ToolError(f"There is no such booking. The bookings are: {list(self._entries) or 'none'}.")
+        told = self._told(booking_id)
+        del self._entries[booking_id]
+        return {"cancelled": told}
+
+    def listed(self) -> list[dict[str, Any]]:
+        """All that is booked."""
+        return [self._told(number) for number in self._entries]
+
+    def _told(self, number: int) -> dict[str, Any]:
+        return {"booking_id": number, **self._entries[number].model_dump(mode="json")}
+
+
+def _compared(booking: Booking) -> dict[str, Any]:
+    return {name: normalised(value) if isinstance(value, str) else value for name, value in booking}

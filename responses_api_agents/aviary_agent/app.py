@@ -1,0 +1,91 @@
+"""The agent of Aviary environments: the model acts, the environment answers, until it is done; then it is graded."""
+
+from typing import Any
+
+import orjson
+from fastapi import Request, Response
+from pydantic import ConfigDict, Field
+
+from nemo_gym import (
+    AggregateMetrics,
+    AggregateMetricsRequest,
+    BaseResponsesAPIAgentConfig,
+    BaseRunRequest,
+    Conversation,
+    ModelServerRef,
+    NeMoGymResponse,
+    NeMoGymResponseCreateParamsNonStreaming,
+    ResourcesServerRef,
+    SimpleResponsesAPIAgent,
+)
+from responses_api_agents.aviary_agent.episode import Begun, Episode, metrics_of
+
+
+class AviaryAgentConfig(BaseResponsesAPIAgentConfig):
+    """Settings of the agent."""
+
+    resources_server: ResourcesServerRef
+    model_server: ModelServerRef
+    max_steps: int | None = Field(default=100, ge=1)
+    """The environment is left after this many turns of the model, done or not; what was earned by then counts."""
+
+
+class AviaryAgentRunRequest(BaseRunRequest):
+    """A dataset row."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class AviaryAgent(SimpleResponsesAPIAgent):
+    """Seeds, loops model and step, verifies, closes."""
+
+    config: AviaryAgentConfig
+
+    async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming) -> NeMoGymResponse:
+        """The model's next turn alone: an environment needs a row, and is acted in over `/run`."""
+        conversation = Conversation(params=body.model_dump(mode="json", exclude_unset=True))
+        await conversation.ask(self.server_client, self.config.model_server.name)
+        return NeMoGymResponse.model_validate(conversation.response)
+
+    async def run(self, request: Request, body: AviaryAgentRunRequest) -> Response:
+        """Run one rollout from its row to its reward and answer what the verifier answered."""
+        row: dict[str, Any] = await request.json()
+        episode = Episode(self.server_client, self.config.resources_server.name, dict(request.cookies))
+        begun = await episode.seed(row)
+        try:
+            conversation = Conversation(params=_asked(row["responses_create_params"], begun))
+            await self._act(conversation, episode)
+            # With what the environment told first and with its tools: the row alone does not say what was asked.
+            answered = {**row, "responses_create_params": conversation.params, "response": conversation.response}
+            if not self.config.skip_verification:
+                return Response(await episode.verify(answered), media_type="application/json")
+        finally:
+            await episode.close()
+        graded = {"reward": self.config.skip_verification_reward, "verification_skipped": True}
+        return Response(orjson.dumps({**answered, **graded}), media_type="application/json")
+
+    async def aggregate_metrics(self, body: AggregateMetricsRequest) -> AggregateMetrics:
+        """What the resources server makes of all graded rollouts."""
+        if self.config.skip_verification:
+            return await super().aggregate_metrics(body)
+        return await metrics_of(self.server_client, self.config.resources_server.name, body)
+
+    async def _act(self, conversation: Conversation, episode: Episode) -> None:
+        while self.config.max_steps is None or conversation.turns < self.config.max_steps:
+            heard = len(conversation.said)
+            await conversation.ask(self.server_client, self.config.model_server.name)
+            step = await episode.step(conversation.said[heard:])
+            conversation.said.extend(step.obs)
+            # After a turn that was cut off there is no room for another one.
+            if step.done or conversation.was_cut_off:
+                return
+
+
+def _asked(params: dict[str, Any], begun: Begun) -> dict[str, Any]:
+    given = params["input"]
+    items = [{"type": "message", "role": "user", "content": given}] if isinstance(given, str) else given
+    return {**params, "input": [*items, *begun.obs], "tools": begun.tools}
+
+
+if __name__ == "__main__":
+    AviaryAgent.run_webserver()

@@ -1,0 +1,217 @@
+"""A rollout from seed to close: what the model is told, what comes back, and how a rollout fails."""
+
+from typing import Any
+
+import pytest
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse
+
+from nemo_gym import (
+    BaseVerifyRequest,
+    EnvironmentFailed,
+    ModelFailed,
+    NeMoGymResponse,
+    ServerCallError,
+    SimpleResourcesServer,
+    current_rollout_id,
+)
+from nemo_gym.testing import FakeModel, call, make_server, reply, run, serving
+from responses_api_agents.aviary_agent.app import AviaryAgent
+
+CAGE = {"type": "resources_servers", "name": "cage"}
+TOOLS = [
+    {"type": "function", "name": "peck", "description": "Peck.", "parameters": {"type": "object"}, "strict": False}
+]
+
+
+class Cage(SimpleResourcesServer):
+    """Three steps of 0.5 each, in the words of an Aviary server; the row and the texts decide what else happens."""
+
+    asked: list[Any] = []  # noqa: RUF012
+    rollouts: list[str | None] = []  # noqa: RUF012
+
+    def setup_webserver(self) -> FastAPI:
+        app = self.new_app()
+        for path in ("/seed_session", "/step", "/verify", "/close"):
+            app.post(path)(self._answer)
+        app.post("/aggregate_metrics")(self.aggregate_metrics)
+        return app
+
+    async def verify(self, body: BaseVerifyRequest) -> float:
+        raise NotImplementedError("answered below")
+
+    async def _answer(self, request: Request) -> JSONResponse:
+        body, path = await request.json(), request.url.path
+        self.asked.append((path, body))
+        self.rollouts.append(current_rollout_id())
+        if path == "/seed_session":
+            if body.get("odd"):
+                return JSONResponse({"env_id": "e1"})
+            obs = [{"type": "message", "role": "user", "content": "Begin."}]
+            return JSONResponse({"env_id": "e1", "obs": obs, "tools": TOOLS})
+        if path == "/step":
+            return JSONResponse(self._step(body["action"]))
+        if path == "/verify":
+            return JSONResponse({**body, "reward": 0.5 * len(self.steps), "transitions": self.steps})
+        return JSONResponse({"closed": True})
+
+    def _step(self, action: list[dict[str, Any]]) -> dict[str, Any]:
+        if any("explode" in str(item) for item in action):
+            raise RuntimeError("bang")
+        calls = [item for item in action if item["type"] == "function_call"]
+        obs = [{"type": "function_call_output", "call_id": each["call_id"], "output": "pecked"} for each in calls]
+        obs += [] if calls else [{"type": "message", "role": "user", "content": "Peck."}]
+        return {"obs": obs, "reward": 0.5, "done": len(self.steps) == 3}
+
+    @property
+    def steps(self) -> list[Any]:
+        return [body["action"] for path, body in self.asked if path == "/step"]
+
+    @property
+    def paths(self) -> list[str]:
+        return [path for path, _ in self.asked]
+
+
+@pytest.fixture
+def cage():
+    built = make_server(Cage, name="cage")
+    built.asked, built.rollouts = [], []
+    return built
+
+
+def agent_on(server: Any, *replies: Any, **settings: Any) -> AviaryAgent:
+    model = FakeModel(replies or [call("peck")])
+    return make_server(
+        AviaryAgent, model=model, servers=[server], **{"resources_server": CAGE, "name": "agent", **settings}
+    )
+
+
+def requests_of(agent: AviaryAgent) -> list[dict[str, Any]]:
+    """What the model was asked, turn by turn."""
+    return agent.server_client._connections.model.requests
+
+
+def changed(response: NeMoGymResponse, **fields: Any) -> NeMoGymResponse:
+    return NeMoGymResponse.model_validate({**response.model_dump(), **fields})
+
+
+async def test_model_and_environment_take_turns_until_it_is_done_and_then_it_is_verified_and_closed(cage):
+    graded = await run(agent_on(cage), extra={"deep": [None]})
+    assert graded.reward == 1.5
+    assert len(graded.transitions) == 3
+    assert graded.extra == {"deep": [None]}
+    assert cage.paths == ["/seed_session", "/step", "/step", "/step", "/verify", "/close"]
+    assert cage.asked[0][1]["extra"] == {"deep": [None]}
+    assert cage.asked[-1][1] == {"env_id": "e1"}
+    assert {body["env_id"] for path, body in cage.asked if path == "/step"} == {"e1"}
+    told = [item.type for item in graded.response.output]
+    assert told == ["function_call", "function_call_output"] * 3
+
+
+async def test_the_model_sees_the_row_the_beginning_the_tools_and_all_that_followed(cage):
+    params = {"input": [{"role": "system", "content": "Rules."}], "temperature": 0.5, "tools": []}
+    agent = agent_on(cage, reply("I peck.", call("peck")), "Enough.")
+    graded = await run(agent, responses_create_params=params)
+    first, second, third = requests_of(agent)
+    assert [item["content"] for item in first["input"]] == ["Rules.", "Begin."]
+    assert first["tools"] == second["tools"] == TOOLS
+    assert {each["temperature"] for each in (first, second, third)} == {0.5}
+    assert [item["type"] for item in second["input"][2:]] == ["message", "function_call", "function_call_output"]
+    assert third["input"][-1]["content"] == "Peck."
+    assert [item.content for item in graded.responses_create_params.input] == ["Rules.", "Begin."]
+    assert graded.responses_create_params.tools == TOOLS
+
+
+async def test_an_input_that_is_a_text_comes_first(cage):
+    agent = agent_on(cage)
+    await run(agent, responses_create_params={"input": "Rules."})
+    assert [item["content"] for item in requests_of(agent)[0]["input"]] == ["Rules.", "Begin."]
+
+
+async def test_a_step_is_told_the_turn_without_thoughts_and_tokens(cage):
+    thought = {"type": "reasoning", "id": "r", "summary": []}
+    said = {
+        **reply("Hm.").output[0].model_dump(),
+        "prompt_token_ids": [1, 2],
+        "generation_token_ids": [3],
+        "generation_log_probs": [-0.1],
+    }
+    agent = agent_on(cage, changed(reply(), output=[thought, said, call("peck").model_dump()]))
+    graded = await run(agent)
+    message, wanted = cage.steps[0]
+    assert "generation_token_ids" not in message
+    assert message["content"][0]["text"] == "Hm."
+    assert (wanted["name"], wanted["arguments"]) == ("peck", "{}")
+    assert graded.response.output[1].generation_token_ids == [3]
+
+
+@pytest.mark.parametrize(("max_steps", "steps"), [(1, 1), (2, 2), (3, 3), (None, 3)])
+async def test_the_environment_is_left_after_so_many_turns(cage, max_steps, steps):
+    graded = await run(agent_on(cage, max_steps=max_steps))
+    assert (graded.reward, len(cage.steps)) == (0.5 * steps, steps)
+
+
+async def test_a_turn_that_was_cut_off_is_the_last_one(cage):
+    cut = changed(reply("I was about to"), incomplete_details={"reason": "max_output_tokens"})
+    graded = await run(agent_on(cage, call("peck"), cut))
+    assert graded.reward == 1.0
+    assert cage.paths[-2:] == ["/verify", "/close"]
+
+
+async def test_the_usage_of_all_turns_adds_up(cage):
+    usage = {"input_tokens": 10, "output_tokens": 2, "total_tokens": 12}
+    graded = await run(agent_on(cage, changed(reply(call("peck")), usage=usage)))
+    assert (graded.response.usage.input_tokens, graded.response.usage.total_tokens) == (30, 36)
+
+
+async def test_every_call_carries_the_rollouts_id(cage):
+    await run(agent_on(cage), _ng_task_index=4, _ng_rollout_index=2)
+    assert set(cage.rollouts) == {"4-2"}
+
+
+async def test_without_verification_the_reward_is_the_configs_and_the_environment_is_closed(cage):
+    graded = await run(agent_on(cage, skip_verification=True, skip_verification_reward=0.25))
+    assert (graded.reward, graded.verification_skipped) == (0.25, True)
+    assert "/verify" not in cage.paths
+    assert cage.paths[-1] == "/close"
+
+
+async def test_a_step_that_fails_fails_the_rollout_and_closes_the_environment(cage):
+    with pytest.raises(EnvironmentFailed, match="bang"):
+        await run(agent_on(cage, "explode"))
+    assert cage.paths == ["/seed_session", "/step", "/close"]
+
+
+async def test_a_model_that_fails_fails_the_rollout_and_closes_the_environment(cage):
+    agent = agent_on(cage)
+    agent.server_client._connections.model = None
+    with pytest.raises(ModelFailed, match="policy_model"):
+        await run(agent)
+    assert cage.paths == ["/seed_session", "/close"]
+
+
+async def test_a_server_that_answers_something_else_is_named(cage):
+    with pytest.raises(EnvironmentFailed, match="cage: /seed_session answered something else than a Begun: obs"):
+        await run(agent_on(cage), odd=True)
+    assert cage.paths == ["/seed_session"]
+
+
+async def test_a_server_that_cannot_be_reached_fails_the_rollout(cage):
+    agent = agent_on(cage, resources_server={**CAGE, "name": "nowhere"})
+    agent.server_client._connections.model = None
+    with pytest.raises((EnvironmentFailed, ServerCallError), match="nowhere"):
+        await run(agent)
+
+
+async def test_the_conversation_alone_is_the_models_next_turn(cage):
+    async with serving(agent_on(cage, "Hello.")) as client:
+        answer = await client.post("/v1/responses", json={"input": "Hi."})
+    assert NeMoGymResponse.model_validate(answer.json()).output_text == "Hello."
+    assert cage.asked == []
+
+
+async def test_metrics_are_the_resources_servers(cage):
+    rows = [{"_ng_task_index": 0, "_ng_rollout_index": number, "reward": float(number)} for number in range(2)]
+    async with serving(agent_on(cage)) as client:
+        metrics = (await client.post("/aggregate_metrics", json={"verify_responses": rows})).json()
+    assert metrics["agent_metrics"]["mean/reward"] == 0.5

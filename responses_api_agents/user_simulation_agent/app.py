@@ -1,0 +1,162 @@
+"""The agent of conversations: policy and simulated user in turn, until the user has what it wants or turns run out."""
+
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from fastapi import FastAPI, Request
+from pydantic import ConfigDict, Field
+
+from nemo_gym import (
+    AgentFailed,
+    BaseRunRequest,
+    Conversation,
+    ConversingAgent,
+    ConversingAgentConfig,
+    DataError,
+    ModelServerRef,
+    NeMoGymResponse,
+    NeMoGymResponseCreateParamsNonStreaming,
+)
+from nemo_gym.grading import PromptFile, read_prompt
+from responses_api_agents.user_simulation_agent.dialogue import Line, dialogue_of
+from responses_api_agents.user_simulation_agent.user_model import UserModel, instructions_for
+from responses_api_agents.user_simulation_agent.users import ScriptedUser, SimulatedUser, UserProfile
+
+End = Literal["goal_met", "max_user_turns", "max_steps", "cut_off"]
+
+
+class UserSimulationAgentConfig(ConversingAgentConfig):
+    """Who plays the user, and how long the two may talk."""
+
+    max_steps: int = Field(default=200, ge=1)
+    """The conversation ends after this many turns of the policy, whoever would speak next."""
+    max_user_turns: int = Field(default=10, ge=1)
+    """The conversation ends when the user would speak more often than this; the row's own input does not count."""
+    user_model_server: ModelServerRef | None = None
+    """The model that finds the user's words; without it the user follows the row's script and answers."""
+    user_prompt: PromptFile = Field(default=Path("prompts/user.md"), validate_default=True)
+    """`{persona}`, `{goal}`, `{facts}`, `{script}` and `{stop_marker}` stand for the row's; braces are doubled."""
+    user_responses_create_params: NeMoGymResponseCreateParamsNonStreaming = Field(
+        default=NeMoGymResponseCreateParamsNonStreaming(input=[])
+    )
+    """How the user's model samples; `input` is replaced."""
+    stop_marker: str = Field(default="###STOP###", min_length=1)
+    """What the user's model writes when the user has what it wants."""
+
+
+class UserSimulationRunRequest(BaseRunRequest):
+    """A dataset row with its user."""
+
+    model_config = ConfigDict(extra="allow")
+
+    user: UserProfile
+
+
+class Reaction(NamedTuple):
+    """What follows on an answer of the policy: the end, or words of the user that want another answer."""
+
+    end: End | None
+    words: str = ""
+
+
+class UserSimulationAgent(ConversingAgent):
+    """Between two turns of the user the policy calls the tools of the resources server as it likes."""
+
+    config: UserSimulationAgentConfig
+
+    def setup_webserver(self) -> FastAPI:
+        """The app; a prompt that cannot be filled in is told before the first rollout."""
+        self._instructions_for(UserProfile())
+        return super().setup_webserver()
+
+    async def responses(self, request: Request, body: NeMoGymResponseCreateParamsNonStreaming) -> NeMoGymResponse:
+        """The policy's next answer alone, tools called: a user comes with a row, over `/run`."""
+        params = body.model_dump(mode="json", exclude_unset=True)
+        conversation = await self.begin(params, dict(request.cookies))
+        await self.answer(conversation)
+        return NeMoGymResponse.model_validate(conversation.response)
+
+    async def run(self, request: Request, body: UserSimulationRunRequest) -> Any:
+        """Run one rollout from its row to its reward and answer what the verifier answered."""
+        return await super().run(request, body)
+
+    async def converse(
+        self, request: Request, body: UserSimulationRunRequest, row: dict[str, Any], session: dict[str, str]
+    ) -> Conversation:
+        """Policy and user in turn; the user begins where the row's input does not end with its words."""
+        user = self._user(body.user)
+        conversation = await self.begin(row["responses_create_params"], session)
+        user_turns = await self._open(conversation, user)
+        while True:
+            await self.answer(conversation)
+            reaction = await self._react(conversation, user, user_turns)
+            if reaction.end is not None:
+                break
+            conversation.hear(reaction.words)
+            user_turns += 1
+        conversation.added = {
+            "ended_by": reaction.end,
+            "user_turns": user_turns,
+            "user_last_words": reaction.words,
+            "user_usage": user.usage.model_dump(mode="json") if user.usage else None,
+        }
+        return conversation
+
+    async def _open(self, conversation: Conversation, user: SimulatedUser) -> int:
+        """Have the user begin where it is its turn; how many turns it has taken then."""
+        given = _dialogue(conversation)
+        if given and given[-1].speaker == "user":
+            return 0
+        words = (await user.speak(given)).text
+        if not words:
+            raise AgentFailed(f"{self.config.name}: the simulated user had nothing to begin the conversation with")
+        conversation.hear(words)
+        return 1
+
+    async def _react(self, conversation: Conversation, user: SimulatedUser, user_turns: int) -> Reaction:
+        """What the policy's answer leads to."""
+        if conversation.was_cut_off:
+            return Reaction("cut_off")
+        if self.is_out_of_steps(conversation):
+            return Reaction("max_steps")
+        said = await user.speak(_heard_last(_dialogue(conversation)))
+        if said.is_satisfied:
+            return Reaction("goal_met", said.text)
+        return Reaction("max_user_turns" if user_turns == self.config.max_user_turns else None, said.text)
+
+    def _user(self, profile: UserProfile) -> SimulatedUser:
+        if self.config.user_model_server is None:
+            return ScriptedUser(profile)
+        return UserModel(
+            self.server_client,
+            self.config.user_model_server.name,
+            instructions=self._instructions_for(profile),
+            params=self.config.user_responses_create_params.model_dump(mode="json", exclude_unset=True),
+            stop_marker=self.config.stop_marker,
+        )
+
+    def _instructions_for(self, profile: UserProfile) -> str:
+        try:
+            return instructions_for(self._template, profile, self.config.stop_marker)
+        except KeyError as error:
+            raise DataError(
+                f"{self.config.user_prompt}: the prompt asks for {error}, which is no field of it."
+            ) from error
+
+    @cached_property
+    def _template(self) -> str:
+        return read_prompt(self.config.user_prompt)
+
+
+def _dialogue(conversation: Conversation) -> list[Line]:
+    return dialogue_of(conversation.params["input"], conversation.said)
+
+
+def _heard_last(dialogue: list[Line]) -> list[Line]:
+    """The dialogue with a last line of the assistant, an empty one where it said nothing in its turn."""
+    return dialogue if dialogue[-1].speaker == "assistant" else [*dialogue, Line("assistant", "")]
+
+
+if __name__ == "__main__":
+    UserSimulationAgent.run_webserver()

@@ -1,0 +1,307 @@
+"""Conversations of a policy with a user, scripted or played by a model: their course, their ends, their failures."""
+
+from typing import Any
+
+import pytest
+
+from nemo_gym import (
+    BaseResponsesAPIModelConfig,
+    BaseSeedSessionRequest,
+    BaseVerifyRequest,
+    BaseVerifyResponse,
+    DataError,
+    EnvironmentFailed,
+    ModelFailed,
+    NeMoGymResponse,
+    NeMoGymResponseCreateParamsNonStreaming,
+    SessionState,
+    SimpleResourcesServer,
+    SimpleResponsesAPIModel,
+    tool,
+)
+from nemo_gym.testing import call, make_server, reply, run, serving
+from responses_api_agents.user_simulation_agent.app import UserSimulationAgent, UserSimulationAgentConfig
+
+ARENA = {"type": "resources_servers", "name": "arena"}
+POLICY = {"type": "responses_api_models", "name": "policy_model"}
+USER = {"type": "responses_api_models", "name": "user_model"}
+USAGE = {"input_tokens": 10, "output_tokens": 1, "total_tokens": 11}
+
+PROFILE = {
+    "persona": "a hurried cook",
+    "goal": "three points",
+    "facts": {"number": 3},
+    "answers": [{"asked": ["how many"], "says": "Three."}],
+}
+ROW = {
+    "responses_create_params": {"input": [{"role": "system", "content": "S"}, {"role": "user", "content": "Score!"}]},
+    "user": PROFILE,
+}
+
+
+class Score(SessionState):
+    points: int = 0
+
+
+class Arena(SimpleResourcesServer):
+    async def seed_session(self, body: BaseSeedSessionRequest, score: Score) -> None:
+        score.points = 0
+
+    @tool
+    async def score(self, points: int, score: Score) -> int:
+        """Score points."""
+        score.points += points
+        return score.points
+
+    @tool
+    async def explode(self, score: Score) -> str:
+        """Be buggy."""
+        raise ZeroDivisionError("of nothing")
+
+    async def verify(self, body: BaseVerifyRequest, score: Score) -> float:
+        return float(score.points)
+
+
+class Model(SimpleResponsesAPIModel):
+    """Gives its replies in order, the last one again and again; what is no reply is raised."""
+
+    config: BaseResponsesAPIModelConfig
+    replies: list[Any] = []  # noqa: RUF012
+    asked: list[dict[str, Any]] = []  # noqa: RUF012
+
+    async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming) -> NeMoGymResponse:
+        self.asked.append(body.model_dump(mode="json", exclude_unset=True))
+        told = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
+        if isinstance(told, Exception):
+            raise told
+        response = told if isinstance(told, NeMoGymResponse) else reply(told)
+        return NeMoGymResponse.model_validate({**response.model_dump(mode="json"), "usage": USAGE})
+
+    async def chat_completions(self, body: NeMoGymResponseCreateParamsNonStreaming) -> None:
+        raise NotImplementedError
+
+
+def model(name: str, *replies: Any) -> Model:
+    built = make_server(Model, name=name)
+    built.replies, built.asked = list(replies), []
+    return built
+
+
+def agent_on(*servers: Any, **settings: Any) -> UserSimulationAgent:
+    given = {"name": "agent", "resources_server": ARENA, "model_server": POLICY, **settings}
+    return make_server(UserSimulationAgent, servers=servers, **given)
+
+
+@pytest.fixture
+def arena():
+    return make_server(Arena, name="arena")
+
+
+def told(graded: Any) -> list[str]:
+    """The course of a conversation, in words."""
+    course = []
+    for item in graded.response.model_dump(mode="json")["output"]:
+        if item["type"] == "function_call":
+            course.append(f"{item['name']}{item['arguments']}")
+        elif item["type"] == "function_call_output":
+            course.append(f"= {item['output']}")
+        else:
+            content = item["content"]
+            text = content if isinstance(content, str) else "".join(part["text"] for part in content)
+            course.append(f"{item['role']}: {text}")
+    return course
+
+
+def asked_of(server: Model) -> list[list[tuple[str, str]]]:
+    return [
+        [(item.get("role", item.get("type")), item.get("content", item.get("output"))) for item in request["input"]]
+        for request in server.asked
+    ]
+
+
+async def test_policy_tools_and_user_take_turns_until_the_user_is_satisfied(arena):
+    policy = model("policy_model", "How many?", call("score", points=1), call("score", points=2), "Done.")
+    graded = await run(agent_on(arena, policy), **ROW)
+    assert told(graded) == [
+        "assistant: How many?",
+        "user: Three.",
+        'score{"points":1}',
+        "= 1",
+        'score{"points":2}',
+        "= 3",
+        "assistant: Done.",
+    ]
+    assert (graded.reward, graded.ended_by, graded.user_turns, graded.user_usage) == (3.0, "goal_met", 1, None)
+    assert graded.user == PROFILE
+    assert graded.response.usage.total_tokens == 4 * 11
+    # The policy hears the user where it spoke.
+    assert asked_of(policy)[1][2:] == [("assistant", policy.asked[1]["input"][2]["content"]), ("user", "Three.")]
+
+
+async def test_the_user_begins_where_the_row_has_no_words_of_it(arena):
+    policy = model("policy_model", "Done.")
+    row = {"responses_create_params": {"input": [{"role": "system", "content": "S"}]}, "user": {"script": ["Hi."]}}
+    graded = await run(agent_on(arena, policy), **row)
+    assert told(graded) == ["user: Hi.", "assistant: Done."]
+    assert asked_of(policy) == [[("system", "S"), ("user", "Hi.")]]
+    assert graded.user_turns == 1
+
+
+@pytest.mark.parametrize("turns", [1, 3])
+async def test_a_conversation_without_end_ends_after_max_user_turns(arena, turns):
+    graded = await run(agent_on(arena, model("policy_model", "How many?"), max_user_turns=turns), **ROW)
+    assert told(graded) == ["assistant: How many?", *["user: Three.", "assistant: How many?"] * turns]
+    assert (graded.ended_by, graded.user_turns, graded.user_last_words) == ("max_user_turns", turns, "Three.")
+
+
+@pytest.mark.parametrize(("steps", "items"), [(1, 1), (2, 4), (3, 6)])
+async def test_a_conversation_ends_after_max_steps_of_the_policy(arena, steps, items):
+    policy = model("policy_model", "How many?", call("score", points=1))
+    graded = await run(agent_on(arena, policy, max_steps=steps), **ROW)
+    course = ["assistant: How many?", "user: Three.", *['score{"points":1}', "= 1", 'score{"points":1}', "= 2"]]
+    assert told(graded) == course[:items]
+    assert (graded.ended_by, len(policy.asked)) == ("max_steps", steps)
+
+
+async def test_a_turn_that_was_cut_off_ends_the_conversation(arena):
+    cut = NeMoGymResponse.model_validate(
+        {**reply("How m").model_dump(), "incomplete_details": {"reason": "max_output_tokens"}}
+    )
+    graded = await run(agent_on(arena, model("policy_model", cut)), **ROW)
+    assert (told(graded), graded.ended_by) == (["assistant: How m"], "cut_off")
+
+
+async def test_a_user_model_sees_its_side_alone_and_stops_with_its_marker(arena):
+    policy = model("policy_model", reply("Let me see.", call("score", points=3)), "<think>3?</think>Done?", "Fine.")
+    user = model("user_model", "<think>not yet</think>Is that all?", "Thanks!\n###STOP### more")
+    settings = {"user_model_server": USER, "user_responses_create_params": {"input": [], "temperature": 0.5}}
+    graded = await run(agent_on(arena, policy, user, **settings), **ROW)
+    assert told(graded)[-2:] == ["user: Is that all?", "assistant: Fine."]
+    assert (graded.reward, graded.ended_by, graded.user_last_words) == (3.0, "goal_met", "Thanks!")
+    assert (graded.response.usage.total_tokens, graded.user_usage["total_tokens"]) == (33, 22)
+    (system, *first), second = asked_of(user)
+    assert all(part in system[1] for part in ("a hurried cook", "three points", "- number: 3", "###STOP###"))
+    assert first == [
+        ("user", "Hello! What can I do for you?"),
+        ("assistant", "Score!"),
+        ("user", "Let me see.\nDone?"),
+    ]
+    assert second == [system, *first, ("assistant", "Is that all?"), ("user", "Fine.")]
+    assert {request["temperature"] for request in user.asked} == {0.5}
+
+
+async def test_a_user_model_may_begin_and_is_told_of_silence(arena):
+    user = model("user_model", "Hi.", "END")
+    agent = agent_on(arena, model("policy_model", ""), user, user_model_server=USER, stop_marker="END")
+    graded = await run(agent, responses_create_params={"input": []}, user={})
+    assert told(graded) == ["user: Hi.", "assistant: "]
+    assert asked_of(user)[0][1:] == [("user", "Hello! What can I do for you?")]
+    assert asked_of(user)[1][2:] == [("assistant", "Hi."), ("user", "(The assistant says nothing.)")]
+
+
+async def test_a_users_own_words_alone_end_the_conversation(arena):
+    user = model("user_model", "Go on.")
+    agent = agent_on(arena, model("policy_model", "###STOP###"), user, user_model_server=USER, max_user_turns=2)
+    assert (await run(agent, **ROW)).ended_by == "max_user_turns"
+
+
+CUT = {**reply("I wa").model_dump(), "incomplete_details": {"reason": "max_output_tokens"}}
+
+
+@pytest.mark.parametrize(
+    ("answer", "cause"),
+    [
+        (ModelFailed("the endpoint is gone", server="user_model"), "the endpoint is gone"),
+        (RuntimeError("out of paper"), "out of paper"),
+        ("", "it said nothing"),
+        ("<think>what now", "it said nothing"),
+        (reply(), "it said nothing"),
+        (NeMoGymResponse.model_validate(CUT), r"cut off \(max_output_tokens\)"),
+    ],
+)
+async def test_a_failing_user_model_fails_the_rollout_with_its_cause_and_closes_the_session(arena, answer, cause):
+    agent = agent_on(arena, model("policy_model", "Hm?"), model("user_model", answer), user_model_server=USER)
+    async with serving(agent):
+        with pytest.raises(ModelFailed, match=f"the simulated user 'user_model': .*{cause}") as failed:
+            await run(agent, **ROW)
+        assert failed.value.server == "user_model"
+        assert len(arena.sessions) == 0
+
+
+async def test_a_user_model_that_is_not_there_is_told_by_its_name(arena):
+    agent = agent_on(arena, model("policy_model", "Hm?"), user_model_server=USER)
+    with pytest.raises(ModelFailed, match="user_model") as failed:
+        await run(agent, **ROW)
+    assert failed.value.server == "user_model"
+
+
+async def test_a_user_that_is_satisfied_before_it_has_begun_fails_the_rollout(arena):
+    agent = agent_on(arena, model("policy_model", "x"), model("user_model", "###STOP###"), user_model_server=USER)
+    with pytest.raises(Exception, match="nothing to begin the conversation with"):
+        await run(agent, responses_create_params={"input": []}, user={})
+
+
+@pytest.mark.parametrize("row", [{}, {"user": {"goals": "x"}}, {"user": {"answers": [{"asked": []}]}}])
+async def test_a_row_without_a_user_is_refused_with_the_field(arena, row):
+    with pytest.raises(DataError, match=r"422: .*user"):
+        await run(agent_on(arena, model("policy_model", "x")), **row)
+
+
+async def test_a_failing_tool_or_policy_fails_the_rollout_as_theirs(arena):
+    with pytest.raises(EnvironmentFailed, match="of nothing"):
+        await run(agent_on(arena, model("policy_model", call("explode"))), **ROW)
+    with pytest.raises(ModelFailed, match="gone"):
+        await run(agent_on(arena, model("policy_model", ModelFailed("gone", server="policy_model"))), **ROW)
+
+
+class Own(Arena):
+    """Answers with a response class of its own, which knows no further fields."""
+
+    async def verify(self, body: BaseVerifyRequest, score: Score) -> BaseVerifyResponse:
+        return BaseVerifyResponse(
+            responses_create_params=body.responses_create_params, response=body.response, reward=0.5
+        )
+
+
+async def test_what_the_agent_tells_survives_a_verifier_that_echoes_nothing():
+    graded = await run(agent_on(make_server(Own, name="arena"), model("policy_model", "Done.")), **ROW)
+    assert (graded.reward, graded.ended_by, graded.user_turns) == (0.5, "goal_met", 0)
+
+
+async def test_skipped_verification_keeps_the_conversation(arena):
+    agent = agent_on(arena, model("policy_model", "Done."), skip_verification=True)
+    async with serving(agent):
+        graded = await run(agent, **ROW)
+        assert (graded.verification_skipped, graded.ended_by, len(arena.sessions)) == (True, "goal_met", 0)
+
+
+async def test_the_conversation_alone_is_answered_without_a_user(arena):
+    agent = agent_on(arena, model("policy_model", call("score", points=1), "How many?"))
+    async with serving(agent) as client:
+        answered = await client.post("/v1/responses", json={"input": "Score!"})
+    assert [item["type"] for item in answered.json()["output"]] == [
+        "function_call",
+        "function_call_output",
+        "message",
+    ]
+
+
+async def test_a_prompt_of_ones_own_is_filled_in_or_refused_at_the_start(arena, tmp_path):
+    path = tmp_path / "user.md"
+    path.write_text("{persona} wants {goal}; {{braces}}; says {stop_marker}")
+    user = model("user_model", "###STOP###")
+    settings = {"user_model_server": USER, "user_prompt": str(path)}
+    await run(agent_on(arena, model("policy_model", "Hm?"), user, **settings), **ROW)
+    assert asked_of(user)[0][0][1] == "a hurried cook wants three points; {braces}; says ###STOP###"
+    path.write_text("{mood}")
+    with pytest.raises(DataError, match="'mood'"):
+        await run(agent_on(arena, model("policy_model", "Hm?"), **settings), **ROW)
+
+
+@pytest.mark.parametrize("settings", [{"max_user_turns": 0}, {"max_steps": None}, {"stop_marker": ""}])
+def test_settings_that_make_no_sense_are_refused(settings):
+    given = {"host": "h", "port": 1, "entrypoint": "app.py", "name": "a", "model_server": POLICY}
+    with pytest.raises(ValueError, match=next(iter(settings))):
+        UserSimulationAgentConfig.model_validate(
+            {"resources_server": ARENA, **given, **settings}, context={"folder": None}
+        )

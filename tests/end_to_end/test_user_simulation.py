@@ -1,0 +1,150 @@
+"""Whole conversations with a simulated user: the environments made for them, their agent, and runs of both."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import orjson
+
+from nemo_gym.jsonl import read_rows
+from nemo_gym.schemas.items import EasyInputMessage
+from nemo_gym.testing import FakeModel, make_server, run
+from resources_servers.calendar import oracle as calendar_oracle
+from resources_servers.calendar import prepare as calendar_prepare
+from resources_servers.calendar.app import CalendarServer
+from resources_servers.proactive_asking import oracle, prepare
+from resources_servers.proactive_asking.app import ProactiveAskingServer
+from responses_api_agents.user_simulation_agent.app import UserSimulationAgent
+from responses_api_models.sample_model.app import SampleModel
+
+REPOSITORY = Path(__file__).parents[2]
+SAMPLE_MODEL = "responses_api_models/sample_model/configs/sample_model.yaml"
+PROACTIVE = "resources_servers/proactive_asking/configs/proactive_asking.yaml"
+WITH_USER_MODEL = "resources_servers/proactive_asking/configs/proactive_asking_user_model.yaml"
+CALENDAR = "resources_servers/calendar/configs/calendar_user_simulation.yaml"
+AGENT = "proactive_asking_user_model_user_simulation_agent.responses_api_agents.user_simulation_agent"
+THOUGHTFUL = """
+user_model:
+  responses_api_models:
+    sample_model:
+      entrypoint: app.py
+      answers: ["<think>What would a user say, who"]
+"""
+CHATTY = """
+user_model:
+  responses_api_models:
+    sample_model:
+      entrypoint: app.py
+      answers: ["<think>hm</think>Go on.", "That is all. ###STOP###"]
+"""
+
+
+def agent_on(server, replies):
+    ref = {"type": "resources_servers", "name": server.config.name}
+    return make_server(UserSimulationAgent, model=FakeModel(replies), servers=[server], resources_server=ref)
+
+
+async def test_a_policy_that_asks_and_uses_the_scripted_users_answer_earns_all(tmp_path):
+    examples = REPOSITORY / "resources_servers/proactive_asking/data/example.jsonl"
+    made = prepare.prepare(tmp_path / "rows.jsonl", 40, complete_share=0.2)
+    for row in [*read_rows(examples), *read_rows(made)]:
+        solution = oracle.solve(row)
+        said = [item for item in solution if not isinstance(item, EasyInputMessage)]
+        graded = await run(agent_on(make_server(ProactiveAskingServer), said), **row)
+        assert (graded.reward, graded.ended_by) == (1.0, "goal_met")
+        # What the oracle hears is what the user says.
+        heard = [item.content for item in graded.response.output if getattr(item, "role", None) == "user"]
+        assert heard == [item.content for item in solution if isinstance(item, EasyInputMessage)]
+
+
+async def test_a_policy_that_guesses_right_without_asking_earns_nothing(tmp_path):
+    for row in read_rows(prepare.prepare(tmp_path / "rows.jsonl", 5)):
+        graded = await run(agent_on(make_server(ProactiveAskingServer), oracle.solve(row)[2:]), **row)
+        assert (graded.reward, graded.is_booked, graded.was_asked) == (0.0, True, False)
+
+
+async def test_a_calendar_that_is_right_after_a_live_conversation_earns_all_and_becomes_a_row(tmp_path):
+    live = list(read_rows(calendar_prepare.prepare(tmp_path / "live.jsonl", 6, live=True)))
+    rollouts = []
+    for row in live:
+        answers = ["Noted."] * len(row["user"]["script"]) + calendar_oracle.solve(row)
+        graded = await run(agent_on(make_server(CalendarServer), answers), **row)
+        assert (graded.reward, graded.user_turns) == (1.0, len(row["user"]["script"]))
+        rollouts.append(graded.model_dump_json())
+    (tmp_path / "rollouts.jsonl").write_text("\n".join(rollouts))
+    calendar_prepare.prepare_from_rollouts(tmp_path / "held.jsonl", tmp_path / "rollouts.jsonl")
+    held = list(read_rows(tmp_path / "held.jsonl"))
+    assert [row["exp_cal_state"] for row in held] == [row["exp_cal_state"] for row in live]
+    assert [row["responses_create_params"]["input"][-1]["content"] for row in held] == [
+        row["user"]["script"][-1] for row in live
+    ]
+
+
+async def test_the_same_seeds_make_the_same_conversation_and_others_another():
+    async def course(policy_seed, user_seed):
+        server = make_server(ProactiveAskingServer)
+        policy = make_server(SampleModel, name="policy_model", seed=policy_seed)
+        user = make_server(SampleModel, name="user_model", seed=user_seed, answers=["Hm.", "Well?", "Go on.", "No."])
+        agent = make_server(
+            UserSimulationAgent,
+            servers=[server, policy, user],
+            resources_server={"type": "resources_servers", "name": "proactive_asking"},
+            user_model_server={"type": "responses_api_models", "name": "user_model"},
+        )
+        row = next(iter(read_rows(REPOSITORY / "resources_servers/proactive_asking/data/example.jsonl")))
+        return (await run(agent, **row, _ng_task_index=0, _ng_rollout_index=0)).model_dump_json()
+
+    first = await course(1, 1)
+    assert await course(1, 1) == first
+    assert await course(2, 1) != first
+    assert await course(1, 2) != first
+
+
+def collected(workplace, output, *configs, words=()):
+    """The finished command, and its rollouts, good and failed."""
+    finished = workplace.run(
+        "ng_e2e_collect_rollouts",
+        f"+config_paths=[{','.join(map(str, configs))},{SAMPLE_MODEL}]",
+        "+split=example",
+        "+num_repeats=4",
+        f"+output_jsonl_fpath={output}.jsonl",
+        "+head_server.port=0",
+        *words,
+    )
+    assert "Traceback" not in finished.err + finished.out
+    for log in (workplace.folder / f"{output}_logs").iterdir():
+        assert "Traceback" not in log.read_text()
+    good, bad = (
+        [orjson.loads(line) for line in (workplace.folder / name).read_bytes().splitlines()]
+        for name in (f"{output}.jsonl", f"{output}_failures.jsonl")
+    )
+    return finished, good, bad
+
+
+def test_a_run_with_scripted_users_ends_with_every_rollout_scored(shared_workplace):
+    finished, good, bad = collected(shared_workplace, "results/scripted", PROACTIVE, CALENDAR)
+    assert finished.code == 0
+    assert "40 planned = 40 scored + 0 failed" in finished.out
+    assert (len(good), len(bad)) == (40, 0)
+    assert {row["user_turns"] for row in good if "exp_cal_state" in row} == {3, 4, 5}
+
+
+def test_a_run_with_a_users_model_counts_its_tokens_apart(shared_workplace):
+    path = shared_workplace.write("chatty.yaml", CHATTY)
+    words = [f"++{AGENT}.user_model_server.name=user_model"]
+    finished, good, _ = collected(shared_workplace, "results/chatty", WITH_USER_MODEL, path, words=words)
+    assert "20 planned = 20 scored + 0 failed" in finished.out
+    assert {row["ended_by"] for row in good} <= {"goal_met", "max_user_turns"}
+    assert all(row["user_usage"]["total_tokens"] > 0 for row in good)
+    assert "###STOP###" not in str([row["response"]["output"] for row in good])
+
+
+def test_a_users_model_that_fails_fails_its_rollouts_and_ends_no_conversation(shared_workplace):
+    path = shared_workplace.write("thoughtful.yaml", THOUGHTFUL)
+    words = [f"++{AGENT}.user_model_server.name=user_model"]
+    finished, good, bad = collected(shared_workplace, "results/thoughtful", WITH_USER_MODEL, path, words=words)
+    assert "20 planned = 0 scored + 20 failed" in finished.out
+    assert good == []
+    for row in bad:
+        assert (row["_ng_failure_class"], row["_ng_failure_server"]) == ("model_failed", "user_model")
+        assert row["_ng_failure_message"].startswith("the simulated user 'user_model': ")
