@@ -21,10 +21,12 @@ from nemo_gym.schemas.rollout import (
     ReverifyMode,
 )
 from nemo_gym.servers.resources import BaseResourcesServer, SimpleResourcesServer
+from nemo_gym.servers.tools import RESERVED_NAMES as RESERVED_MCP_TOOL_NAMES
 
 __all__ = [
     "NEMO_GYM_MCP_METADATA_KEY",
     "NEMO_GYM_MCP_SESSION_TOKEN_HEADER",
+    "RESERVED_MCP_TOOL_NAMES",
     "AggregateMetrics",
     "AggregateMetricsRequest",
     "BaseMultiRewardVerifyResponse",

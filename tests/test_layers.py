@@ -13,10 +13,10 @@ ROWS = [
     {"cli", "scaffold"},
     {"launcher", "rollouts", "data", "contract"},
     {"servers", "testing"},
-    {"dialects", "grading", "metrics"},
+    {"dialects", "grading", "metrics", "capture", "sandbox"},
     {"config", "http"},
     {"schemas"},
-    {"errors", "paths", "jsonl", "version"},
+    {"errors", "paths", "jsonl", "version", "confinement"},
 ]
 SIDE_BY_SIDE = {
     ("cli", "scaffold"),
@@ -30,11 +30,24 @@ ALIASES = {
     "base_resources_server",
     "base_responses_api_agent",
     "base_responses_api_model",
+    "benchmarks",
     "config_types",
     "global_config",
+    "judge",
+    "mcp_auto_exposure",
     "openai_utils",
+    "path_utils",
+    "profiling",
+    "prompt",
+    "responses_converter",
     "reward_profile",
+    "rollout_collection",
+    "rollout_correlation",
+    "rollout_observability",
+    "secret_utils",
     "server_utils",
+    "skills",
+    "verifier_fixture",
 }
 """Published module names that only re-export; nothing of ours imports them."""
 

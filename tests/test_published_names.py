@@ -21,8 +21,8 @@ IMPORTED = {
     "base_resources_server": """
         BaseVerifyResponse BaseVerifyRequest BaseResourcesServerConfig SimpleResourcesServer BaseRunRequest
         BaseSeedSessionRequest BaseSeedSessionResponse AggregateMetricsRequest AggregateMetrics ReverifyMode
-        NeMoGymResponse NEMO_GYM_MCP_METADATA_KEY
-        NEMO_GYM_MCP_SESSION_TOKEN_HEADER RESERVED_MCP_TOOL_NAMES MCPServerMetadata normalize_tool_name BaseMultiRewardVerifyResponse
+        NeMoGymResponse NEMO_GYM_MCP_METADATA_KEY NEMO_GYM_MCP_SESSION_TOKEN_HEADER RESERVED_MCP_TOOL_NAMES
+        MCPServerMetadata normalize_tool_name BaseMultiRewardVerifyResponse
         ResourcesSeedSessionRequest ResourcesSeedSessionResponse ResourcesCloseSessionRequest
         ResourcesCloseSessionResponse
     """,

@@ -19,7 +19,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nemo_gym.errors import EnvironmentFailed
+from nemo_gym.errors import EnvironmentFailed, RolloutError
 
 logger = logging.getLogger(__name__)
 
@@ -89,11 +89,21 @@ class SessionMiddleware:
         return _SignedSession(signed, data, session) if isinstance(session, dict) else None
 
     def _written(self, session: dict[str, Any], known: _SignedSession | None) -> str:
-        data = base64.b64encode(json.dumps(session).encode())
+        data = _packed(session)
         if known is not None and data == known.data:
             # An unchanged session keeps its signature: signing again would cost and say nothing new.
             return known.signed
         return self.signer.sign(data).decode("latin-1")
+
+
+def session_cookie(name: str, secret: str, session_id: str) -> str:
+    """The `Cookie` header with which a request belongs to a session, as if its caller had been given it before."""
+    signed = itsdangerous.TimestampSigner(secret).sign(_packed({SESSION_ID_KEY: session_id}))
+    return f"{name}={signed.decode('latin-1')}"
+
+
+def _packed(session: dict[str, Any]) -> bytes:
+    return base64.b64encode(json.dumps(session).encode())
 
 
 class SessionState(BaseModel):
@@ -129,6 +139,7 @@ class SessionStore:
         self.idle_s = idle_s
         self._sessions: dict[str, _Session] = {}
         self._expired: set[str] = set()
+        self._failures: dict[str, RolloutError] = {}
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -165,9 +176,18 @@ class SessionStore:
             session.calls -= 1
             session.used_at = time.monotonic()
 
+    def fail(self, session_id: str, failure: RolloutError) -> None:
+        """Remember until the rollout is dropped how it failed; the first failure is the one that counts."""
+        self._failures.setdefault(session_id, failure)
+
+    def failure_of(self, session_id: str) -> RolloutError | None:
+        """How a rollout failed, for whoever is to grade it; None where it did not."""
+        return self._failures.get(session_id)
+
     async def drop(self, session_id: str) -> bool:
         """Forget a rollout and close its states; False where nothing was kept of it."""
         self._expired.discard(session_id)
+        self._failures.pop(session_id, None)
         return await self._close(session_id)
 
     async def drop_idle(self) -> int:

@@ -74,6 +74,8 @@ class SteppedResourcesServer(SimpleResourcesServer):
     from its row once more, turn by turn, which tells the same reward wherever the row decides how the game goes.
     """
 
+    NOT_TOOLS = SimpleResourcesServer.NOT_TOOLS | {"reset", "step", "close"}
+
     @abstractmethod
     async def reset(self, body: Any) -> Any:
         """Begin the game that a row describes."""

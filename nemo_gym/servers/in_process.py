@@ -1,0 +1,92 @@
+"""Ask an ASGI app in this process, and hold its answer until it is whole."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+Headers = list[tuple[bytes, bytes]]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A whole answer."""
+
+    status: int
+    headers: Headers
+    body: bytes
+
+    @property
+    def text(self) -> str:
+        """The body as text, whatever bytes it is made of."""
+        return self.body.decode("utf-8", "replace")
+
+    def with_body(self, body: bytes) -> Answer:
+        """The same answer with another body."""
+        kept = [(name, value) for name, value in self.headers if name.lower() != b"content-length"]
+        return Answer(self.status, [*kept, (b"content-length", str(len(body)).encode())], body)
+
+    async def send(self, send: Send) -> None:
+        """Pass it on."""
+        await send({"type": "http.response.start", "status": self.status, "headers": self.headers})
+        await send({"type": "http.response.body", "body": self.body})
+
+
+async def whole_body(receive: Receive) -> bytes:
+    """All of a request's body."""
+    chunks: list[bytes] = []
+    while True:
+        message = await receive()
+        chunks.append(message.get("body", b""))
+        if not message.get("more_body", False):
+            return b"".join(chunks)
+
+
+async def answer_of(app: ASGIApp, scope: Scope, body: bytes) -> Answer:
+    """What an app answers to a request with this body. What the app raises is raised."""
+    chunks: list[bytes] = []
+    start: Message = {}
+    is_over = asyncio.Event()
+    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive() -> Message:
+        if messages:
+            return messages.pop()
+        # Who listens for the caller's leaving must not hear of it before the answer is there.
+        await is_over.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            start.update(message)
+        elif message["type"] == "http.response.body":
+            chunks.append(message.get("body", b""))
+            if not message.get("more_body", False):
+                is_over.set()
+
+    try:
+        await app(scope, receive, send)
+    finally:
+        is_over.set()
+    return Answer(start["status"], [(bytes(name), bytes(value)) for name, value in start["headers"]], b"".join(chunks))
+
+
+def post_scope(path: str, headers: Headers, *, like: Scope) -> Scope:
+    """The scope of a POST of JSON that comes from where another request came."""
+    return {
+        "type": "http",
+        "asgi": like["asgi"],
+        "http_version": like["http_version"],
+        "method": "POST",
+        "scheme": like["scheme"],
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "root_path": "",
+        "headers": [(b"host", b"localhost"), (b"content-type", b"application/json"), *headers],
+        "client": like.get("client"),
+        "server": like.get("server"),
+        "state": dict(like.get("state", {})),
+    }

@@ -1,0 +1,113 @@
+"""Look up the weather in a city and tell it: one tool, the same over HTTP and over MCP."""
+
+import re
+import zlib
+from typing import ClassVar, NamedTuple
+
+import orjson
+from pydantic import BaseModel
+
+from nemo_gym import (
+    BaseResourcesServerConfig,
+    BaseVerifyRequest,
+    BaseVerifyResponse,
+    NeMoGymResponse,
+    ReverifyMode,
+    SimpleResourcesServer,
+    tool,
+)
+from nemo_gym.grading import strip_reasoning
+
+SKIES = ("sunny", "cloudy", "rainy", "snowy", "foggy", "windy", "stormy", "hazy")
+COLDEST, WARMEST = -5, 34
+
+
+class Weather(NamedTuple):
+    """What a day is like somewhere."""
+
+    sky: str
+    degrees: int
+    """Celsius."""
+
+    def __str__(self) -> str:
+        return f"{self.sky}, {self.degrees} degrees Celsius"
+
+
+class McpWeatherConfig(BaseResourcesServerConfig):
+    """Only the response is looked at, so that stored rollouts can be graded again."""
+
+    REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.STATELESS
+
+
+class VerifierMetadata(BaseModel):
+    """The row's part that decides the reward."""
+
+    expected_city: str
+
+
+class McpWeatherVerifyRequest(BaseVerifyRequest):
+    """A row with the response."""
+
+    verifier_metadata: VerifierMetadata
+
+
+class McpWeatherServer(SimpleResourcesServer):
+    """Rewards who looked the weather up and told it as it was."""
+
+    config: McpWeatherConfig
+
+    @tool
+    async def get_weather(self, city: str) -> str:
+        """Tell today's weather in a city."""
+        return f"The weather in {city}: {weather_in(city)}."
+
+    async def verify(self, body: McpWeatherVerifyRequest) -> BaseVerifyResponse:
+        """Reward the call for the row's city, and a last message that tells what it answered."""
+        city = body.verifier_metadata.expected_city
+        expected = weather_in(city)
+        is_seen = asks_for(body.response, city)
+        is_told = mentions(strip_reasoning(body.response.last_text), expected)
+        return BaseVerifyResponse.grade(
+            body,
+            reward=float(is_seen and is_told),
+            expected_weather=str(expected),
+            tool_call_seen=is_seen,
+            final_response_mentions_weather=is_told,
+        )
+
+
+def weather_in(city: str) -> Weather:
+    """The weather in a city: made up, different from city to city, the same on every day."""
+    lot = zlib.crc32(_plain(city).encode("utf-8", "replace"))
+    sky, degrees = lot % len(SKIES), lot // len(SKIES) % (WARMEST - COLDEST + 1)
+    return Weather(SKIES[sky], COLDEST + degrees)
+
+
+def asks_for(response: NeMoGymResponse, city: str) -> bool:
+    """Whether a response has a call of the tool for this city."""
+    return any(call.name == "get_weather" and _city_of(call.arguments) == _plain(city) for call in response.tool_calls)
+
+
+def mentions(text: str, weather: Weather) -> bool:
+    """Whether a text has both the sky and the temperature, in words of its own round them."""
+    text = text.replace("\N{MINUS SIGN}", "-")
+    has_sky = re.search(rf"\b{weather.sky}\b", text, re.IGNORECASE)
+    has_degrees = re.search(rf"(?<![\d.,-]){weather.degrees}(?![\d]|[.,]\d)", text)
+    return bool(has_sky and has_degrees)
+
+
+def _city_of(arguments: str) -> str | None:
+    try:
+        given = orjson.loads(arguments)
+    except orjson.JSONDecodeError:
+        return None
+    city = given.get("city") if isinstance(given, dict) else None
+    return _plain(city) if isinstance(city, str) else None
+
+
+def _plain(city: str) -> str:
+    return " ".join(city.split()).casefold()
+
+
+if __name__ == "__main__":
+    McpWeatherServer.run_webserver()

@@ -1,0 +1,130 @@
+"""The tool by a real MCP client and by plain HTTP, of a server in a process of its own."""
+
+import re
+import subprocess
+import sys
+import time
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx
+import httpx2
+import pytest
+from mcp import Client, MCPError
+from mcp.client.streamable_http import streamable_http_client
+
+from nemo_gym.jsonl import read_rows
+from nemo_gym.testing import call, reply
+from resources_servers.example_mcp_weather.app import weather_in
+
+FOLDER = Path(__file__).parents[1]
+EXAMPLES = list(read_rows(FOLDER / "data" / "example.jsonl"))
+
+pytestmark = pytest.mark.timeout(60)
+
+
+@pytest.fixture(scope="module")
+def url():
+    """The server, started by its own file."""
+    process = subprocess.Popen(
+        [sys.executable, FOLDER / "app.py"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    try:
+        printed = iter(process.stderr.readline, "")
+        url = next(found[1] for line in printed if (found := re.search(r"listens on (http://[\d.:]+)", line)))
+        wait_for(url)
+        yield url
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+def wait_for(url: str, patience_s: float = 30.0) -> None:
+    """Return as soon as the server answers; it says where it will listen before it does."""
+    deadline = time.monotonic() + patience_s
+    while True:
+        try:
+            httpx.get(url)
+        except httpx.ConnectError:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        else:
+            return
+
+
+class Under(NamedTuple):
+    """A rollout under way."""
+
+    http: httpx.AsyncClient
+    mcp: Client
+    row: dict[str, Any]
+
+    async def ask(self, city: str, *, over_mcp: bool) -> str:
+        if not over_mcp:
+            return (await self.http.post("/get_weather", json={"city": city})).text
+        result = await self.mcp.call_tool("get_weather", {"city": city})
+        assert not result.is_error
+        return result.content[0].text
+
+    async def verify(self, *items: Any) -> dict[str, Any]:
+        body = {**self.row, "response": reply(*items).model_dump(mode="json")}
+        return (await self.http.post("/verify", json=body)).json()
+
+
+@asynccontextmanager
+async def rollout(url, row, headers=None):
+    async with httpx.AsyncClient(base_url=url) as http:
+        seeded = (await http.post("/seed_session", json=row)).json()["mcp"]
+        async with (
+            httpx2.AsyncClient(headers=seeded["headers"] if headers is None else headers) as over_mcp,
+            Client(streamable_http_client(url + seeded["url_path"], http_client=over_mcp)) as client,
+        ):
+            yield Under(http, client, row)
+
+
+async def test_the_tool_is_listed_as_over_http(url):
+    async with rollout(url, EXAMPLES[0]) as under:
+        (listed,) = (await under.mcp.list_tools()).tools
+        (over_http,) = (await under.http.get("/tools")).json()
+    assert listed.name == over_http["name"] == "get_weather"
+    assert listed.description == over_http["description"] == "Tell today's weather in a city."
+    assert listed.input_schema == over_http["parameters"]
+
+
+@pytest.mark.parametrize("row", EXAMPLES, ids=lambda row: row["verifier_metadata"]["expected_city"])
+async def test_the_same_attempt_earns_the_same_over_both_ways(url, row):
+    city = row["verifier_metadata"]["expected_city"]
+    graded = []
+    for over_mcp, name in ((False, "get_weather"), (True, "mcp__example_mcp_weather__get_weather")):
+        async with rollout(url, row) as under:
+            told = await under.ask(city, over_mcp=over_mcp)
+            for items in ((call(name, city=city), told), (call(name, city="Atlantis"), told), ("",)):
+                verified = await under.verify(*items)
+                graded.append([over_mcp, told, *(verified[key] for key in ("reward", "expected_weather"))])
+    assert [each[1:] for each in graded if each[0]] == [each[1:] for each in graded if not each[0]]
+    assert [reward for _, _, reward, _ in graded] == [1.0, 0.0, 0.0] * 2
+
+
+async def test_two_rollouts_at_the_same_time_get_along(url):
+    async with rollout(url, EXAMPLES[0]) as one, rollout(url, EXAMPLES[1]) as other:
+        for _ in range(3):
+            assert str(weather_in("Reykjavik")) in await one.ask("Reykjavik", over_mcp=True)
+            assert str(weather_in("Porto")) in await other.ask("Porto", over_mcp=True)
+
+
+async def test_wrong_arguments_are_told_in_the_words_of_http(url):
+    async with rollout(url, EXAMPLES[0]) as under:
+        for arguments in ({}, {"city": 1}, {"city": "Oslo", "day": "today"}):
+            over_http = await under.http.post("/get_weather", json=arguments)
+            result = await under.mcp.call_tool("get_weather", arguments)
+            assert over_http.status_code == 422
+            assert (result.is_error, result.content[0].text) == (True, over_http.text)
+
+
+@pytest.mark.parametrize("headers", [{}, {"X-NeMo-Gym-Session-Token": "made.up"}], ids=["no token", "a wrong one"])
+async def test_without_the_seeds_token_nothing_is_called(url, headers):
+    async with rollout(url, EXAMPLES[0], headers) as under:
+        with pytest.raises(MCPError, match="X-NeMo-Gym-Session-Token"):
+            await under.mcp.call_tool("get_weather", {"city": "Oslo"})
