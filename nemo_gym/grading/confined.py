@@ -16,10 +16,11 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, NamedTuple
 
+from nemo_gym.confinement.bubblewrap import Interpreter, joining, sandboxed
+from nemo_gym.confinement.cgroups import ControlGroup, remove_left_behind
+from nemo_gym.confinement.level import NOT_INSTALLED, OWN_PROCESSES, SPARE_UIDS, Level, cannot_start, refusal
 from nemo_gym.errors import EnvironmentFailed
 from nemo_gym.grading import trials
-from nemo_gym.grading.bubblewrap import Interpreter, joining, sandboxed
-from nemo_gym.grading.cgroups import ControlGroup, remove_left_behind
 
 logger = logging.getLogger(__name__)
 
@@ -27,10 +28,6 @@ How = Literal["finished", "failed", "out of time", "too much output", "not run"]
 
 START_GRACE_S = 10.0
 """What a sandbox may take to start and to report, on a busy machine, beside the time of its trials."""
-OWN_PROCESSES = 8
-"""Of the group's processes those that are ours: bubblewrap, what runs inside, and some to spare."""
-SPARE_UIDS = range(61_184, 65_520)
-"""Set aside for services that get a user of their own at their start; no account has one of these for good."""
 ESCAPED_BYTE = 6
 """A byte of output is at most so many as a JSON text."""
 REPORT_BYTES = 65_536
@@ -96,19 +93,6 @@ class CheckVerdict(NamedTuple):
         """The verdict of a trial that finished."""
         told = json.loads(trial.output)
         return cls(told["verdict"], told["why"])
-
-
-class Level(NamedTuple):
-    """How far programs are confined here, and why no further."""
-
-    is_confined: bool
-    has_groups: bool
-    problem: str = ""
-
-    def __str__(self) -> str:
-        if not self.is_confined:
-            return "resource limits only"
-        return "bubblewrap, control groups" if self.has_groups else "bubblewrap"
 
 
 @dataclass
@@ -183,7 +167,7 @@ class ConfinedPython:
 
     async def _probe(self) -> Level:
         if shutil.which("bwrap") is None:
-            return Level(False, False, "bubblewrap is not installed")
+            return Level(False, False, NOT_INSTALLED)
         await asyncio.to_thread(remove_left_behind)
         problem = ""
         for has_groups in (True, False):
@@ -196,8 +180,8 @@ class ConfinedPython:
             if ended[0].output.strip() == "1":
                 self._slots.append(slot)
                 return level
-            problem = ended[0].error.strip() or "nothing was said"
-        return Level(False, False, f"bubblewrap cannot start a sandbox here ({problem})")
+            problem = ended[0].error
+        return cannot_start(problem)
 
     async def _run(self, program: Program, level: Level, slot: _Slot, trial_s: float, total_s: float) -> list[Trial]:
         with contextlib.ExitStack() as stack:
@@ -243,16 +227,6 @@ class ConfinedPython:
             return python.script(str(trials.__file__))
         command = sandboxed(str(trials.__file__), python, scratch_mb=self.limits.scratch_mb)
         return joining(slot.group.join_files, command) if slot.group else command
-
-
-def refusal(level: Level) -> str:
-    """Why untrusted code is not run, and what to do."""
-    return (
-        f"Code that a model wrote is not run here: {level.problem}. Install bubblewrap 0.7 or newer (on Debian or "
-        "Ubuntu: apt-get install bubblewrap) and see that `bwrap` may make namespaces, as root or as a user who may "
-        "have user namespaces. Or set `allow_unconfined: true`: then the code runs as this server's user, with its "
-        "files and its network, under limits of time and memory only."
-    )
 
 
 async def _reports(

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import nemo_gym
-from nemo_gym.grading.cgroups import PREFIX, ControlGroup
+from nemo_gym.confinement.cgroups import PREFIX, ControlGroup
 from nemo_gym.grading.confined import Check, CheckVerdict, ConfinedPython, Limits, Program
 
 SYSTEM_PYTHON = "/usr/bin/python3"

@@ -32,8 +32,13 @@ class Interpreter(NamedTuple):
         return [self.path, "-s", "-P", "-B", path]
 
 
-def sandboxed(script: str, python: Interpreter, *, scratch_mb: int) -> list[str]:
-    """The command that runs a script with no network, a read-only system, none of our files, and a small /tmp."""
+def sandboxed(
+    script: str, python: Interpreter, *, scratch_mb: int, mounts: Sequence[str] = (), has_network: bool = False
+) -> list[str]:
+    """The command that runs a script with no network, a read-only system, none of our files, and a small /tmp.
+
+    `mounts` are options of bubblewrap that put something more in its place, after all else.
+    """
     size = str(scratch_mb * MEBIBYTE)
     command = ["bwrap", "--ro-bind", "/usr", "/usr"]
     for folder in ("/lib", "/lib64", "/lib32", "/bin", "/sbin"):
@@ -41,17 +46,16 @@ def sandboxed(script: str, python: Interpreter, *, scratch_mb: int) -> list[str]
             command += ["--symlink", os.readlink(folder), folder]
         elif os.path.isdir(folder):
             command += ["--ro-bind", folder, folder]
-    command += ["--ro-bind-try", "/etc/ld.so.cache", "/etc/ld.so.cache"]
+    command += ["--perms", "0755", "--dir", "/etc", "--ro-bind-try", "/etc/ld.so.cache", "/etc/ld.so.cache"]
     for folder in python.folders:
-        for parent in list(Path(folder).parents)[-2::-1]:
-            # Those that it makes by itself would be open to root only.
-            command += ["--perms", "0755", "--dir", str(parent)]
-        command += ["--ro-bind", folder, folder]
+        command += [*parents_of(folder), "--ro-bind", folder, folder]
     command += ["--ro-bind", script, INSIDE, "--proc", "/proc", "--dev", "/dev"]
     for folder in SCRATCH:
         command += ["--perms", "1777", "--size", size, "--tmpfs", folder]
-    command += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/", "--die-with-parent", "--new-session"]
-    command += ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
+    command += [*mounts, "--remount-ro", "/dev", "--remount-ro", "/"]
+    command += ["--chdir", "/", "--die-with-parent", "--new-session"]
+    command += ["--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try"]
+    command += [] if has_network else ["--unshare-net"]
     # As the first process it cannot be killed from within; and bubblewrap's own, which would be the first, has the
     # same descriptors and lets its user look at them.
     command += ["--as-pid-1", "--cap-drop", "ALL"]
@@ -61,6 +65,14 @@ def sandboxed(script: str, python: Interpreter, *, scratch_mb: int) -> list[str]
     else:
         command += ["--unshare-user"]
     return [*command, *python.script(INSIDE)]
+
+
+def parents_of(path: str) -> list[str]:
+    """The options that make the folders above a path; those that bubblewrap makes by itself are open to root only."""
+    made: list[str] = []
+    for parent in list(Path(path).parents)[-2::-1]:
+        made += ["--perms", "0755", "--dir", str(parent)]
+    return made
 
 
 def joining(files: Sequence[str], command: list[str]) -> list[str]:

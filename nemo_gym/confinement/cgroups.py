@@ -12,24 +12,31 @@ ROOT = Path("/sys/fs/cgroup")
 MEBIBYTE = 2**20
 PREFIX = "nemo_gym-"
 EMPTYING_S = 1.0
+CPU_PERIOD_US = 100_000
+"""What the kernel has unless told otherwise."""
+CPU_QUOTA_LEAST_US = 1_000
 
 
 class ControlGroup:
     """Bounds the memory and the number of the processes that join it; cgroup version 1 or 2.
 
-    Raises `OSError` where the system does not let this process make one.
+    `cpus` bounds how many processors they may keep busy. Raises `OSError` where the system does not let this process
+    make one.
     """
 
-    def __init__(self, name: str, *, memory_mb: int, processes: int) -> None:
+    def __init__(self, name: str, *, memory_mb: int, processes: int, cpus: float | None = None) -> None:
         self._folders: list[Path] = []
-        limits = {"memory": memory_mb * MEBIBYTE, "pids": processes}
+        limits = {"memory": str(memory_mb * MEBIBYTE), "pids": str(processes)}
+        if cpus is not None:
+            quota = max(int(cpus * CPU_PERIOD_US), CPU_QUOTA_LEAST_US)
+            limits |= {"cpu": str(quota), "cpu v2": f"{quota} {CPU_PERIOD_US}"}
         try:
-            for parent, files in _parents().items():
+            for parent, files in _parents(has_cpus=cpus is not None).items():
                 folder = parent / f"{PREFIX}{os.getpid()}-{name}"
                 folder.mkdir(exist_ok=True)
                 self._folders.append(folder)
                 for controller, file in files.items():
-                    (folder / file).write_text(str(limits[controller]))
+                    (folder / file).write_text(limits[controller])
         except OSError:
             self.close()
             raise
@@ -66,22 +73,26 @@ class ControlGroup:
 def remove_left_behind() -> None:
     """Remove the empty groups of processes that ended without doing so."""
     with contextlib.suppress(OSError):
-        for folder in [each for parent in _parents() for each in parent.glob(f"{PREFIX}*")]:
+        for folder in [each for parent in _parents(has_cpus=True) for each in parent.glob(f"{PREFIX}*")]:
             owner = folder.name.removeprefix(PREFIX).split("-")[0]
             if owner.isdecimal() and not Path(f"/proc/{owner}").exists():
                 with contextlib.suppress(OSError):
                     folder.rmdir()
 
 
-def _parents() -> dict[Path, dict[str, str]]:
+def _parents(*, has_cpus: bool) -> dict[Path, dict[str, str]]:
     """The folders in which to make a group, and the file of each controller's limit in it."""
     own: dict[str, str] = {}
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
         own.update(dict.fromkeys(controllers.split(","), path.lstrip("/")))
     if "memory" in own and "pids" in own:
-        return {
+        found = {
             ROOT / "memory" / own["memory"]: {"memory": "memory.limit_in_bytes"},
             ROOT / "pids" / own["pids"]: {"pids": "pids.max"},
         }
-    return {ROOT / own.get("", ""): {"memory": "memory.max", "pids": "pids.max"}}
+        if has_cpus:
+            found[ROOT / "cpu" / own.get("cpu", "")] = {"cpu": "cpu.cfs_quota_us"}
+        return found
+    files = {"memory": "memory.max", "pids": "pids.max"} | ({"cpu v2": "cpu.max"} if has_cpus else {})
+    return {ROOT / own.get("", ""): files}

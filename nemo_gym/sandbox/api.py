@@ -1,0 +1,116 @@
+"""One sandbox as its user sees it: start it, run commands, copy files, stop it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from nemo_gym.sandbox.labels import labels
+from nemo_gym.sandbox.providers.base import (
+    SandboxEndpoint,
+    SandboxError,
+    SandboxExecResult,
+    SandboxHandle,
+    SandboxProvider,
+    SandboxSpec,
+    SandboxStatus,
+)
+from nemo_gym.sandbox.providers.registry import create_provider
+
+EXEC_TIMEOUT_S = 180.0
+
+Provider = str | Mapping[str, Any] | SandboxProvider
+
+
+class AsyncSandbox:
+    """A sandbox of a provider: its name, its block of a configuration (`{name: options}`), or the provider itself.
+
+    As a context manager it is started and stopped. A provider that was handed over stays open.
+    """
+
+    def __init__(self, provider: Provider, spec: SandboxSpec | Mapping[str, Any] | None = None) -> None:
+        self._is_own = isinstance(provider, str | Mapping)
+        self.provider: SandboxProvider = create_provider(provider) if isinstance(provider, str | Mapping) else provider
+        self.spec = _spec(spec)
+        self.handle: SandboxHandle | None = None
+
+    @property
+    def sandbox_id(self) -> str | None:
+        """How its provider calls it; None until it was started."""
+        return self.handle.sandbox_id if self.handle else None
+
+    async def start(self, spec: SandboxSpec | Mapping[str, Any] | None = None) -> Self:
+        """Make the sandbox and wait until it is ready; one that is started stays as it is.
+
+        Raises `SandboxCreateError` where it cannot be made.
+        """
+        if self.handle is None:
+            self.spec = self.spec if spec is None else _spec(spec)
+            whose = labels()
+            wanted = replace(self.spec, metadata={**whose, **self.spec.metadata}) if whose else self.spec
+            self.handle = await self.provider.create(wanted)
+        return self
+
+    async def exec(
+        self,
+        command: str | Sequence[str],
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout_s: float | None = EXEC_TIMEOUT_S,
+        user: str | int | None = None,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - its published name
+    ) -> SandboxExecResult:
+        """Run a command line in a shell, or a program with its arguments as a list.
+
+        After `timeout_s` seconds (`timeout` is another name for it) all that the command started is ended, and
+        `error_type` is "timeout". Commands may run side by side.
+        """
+        limit = timeout_s if timeout is None else timeout
+        return await self.provider.exec(self._started(), command, cwd=cwd, env=env, timeout_s=limit, user=user)
+
+    async def upload(self, source_path: str | Path, target_path: str) -> None:
+        """Copy a local file into the sandbox. Raises `SandboxError`."""
+        await self.provider.upload_file(self._started(), source_path, str(target_path))
+
+    async def download(self, source_path: str, target_path: str | Path) -> None:
+        """Copy a file of the sandbox to a local path. Raises `SandboxError`."""
+        await self.provider.download_file(self._started(), str(source_path), target_path)
+
+    async def status(self) -> SandboxStatus:
+        """How the sandbox is; stopped, where it was never started."""
+        return SandboxStatus.STOPPED if self.handle is None else await self.provider.status(self.handle)
+
+    async def endpoint(self, port: int) -> SandboxEndpoint:
+        """Where a port of the sandbox can be reached. Raises `SandboxError` where it cannot."""
+        return await self.provider.endpoint(self._started(), port)
+
+    async def stop(self) -> None:
+        """End everything in the sandbox and remove it; once more does nothing."""
+        handle, self.handle = self.handle, None
+        try:
+            if handle is not None:
+                await self.provider.close(handle)
+        finally:
+            if self._is_own:
+                await self.provider.aclose()
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    def _started(self) -> SandboxHandle:
+        if self.handle is None:
+            raise SandboxError("the sandbox is not running: call start(), or use it as `async with`.")
+        return self.handle
+
+
+def _spec(given: SandboxSpec | Mapping[str, Any] | None) -> SandboxSpec:
+    return given if isinstance(given, SandboxSpec) else SandboxSpec(**(given or {}))

@@ -1,0 +1,21 @@
+"""Whose sandbox it is, as the environment tells: labels that go with its metadata."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+_LABELS = {
+    "team": "NEMO_GYM_TEAM",
+    "user": "NEMO_GYM_USER",
+    "workload": "NEMO_GYM_WORKLOAD",
+    "run_id": "NEMO_GYM_RUN_ID",
+    "slurm_job_id": "SLURM_JOB_ID",
+    "slurm_job_name": "SLURM_JOB_NAME",
+    "slurm_job_user": "SLURM_JOB_USER",
+}
+
+
+def labels(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The labels that are set and not empty."""
+    return {label: environment[name] for label, name in _LABELS.items() if environment.get(name)}

@@ -1,0 +1,1 @@
+"""Who makes sandboxes: one folder each, found by name."""

@@ -1,0 +1,5 @@
+"""Sandboxes that are instances of apptainer."""
+
+from nemo_gym.sandbox.providers.apptainer.provider import ApptainerCreateConfig, ApptainerProvider
+
+__all__ = ["ApptainerCreateConfig", "ApptainerProvider"]

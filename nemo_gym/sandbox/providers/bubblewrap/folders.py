@@ -1,0 +1,71 @@
+"""Where sandboxes keep their files on this machine, and how what was left there is found."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import stat
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+PREFIX = "nemo_gym-sandbox-"
+FRESH_S = 60.0
+"""A folder so young may belong to a sandbox that is being made and has not locked it yet."""
+WORKDIR = "/workspace"
+
+
+class Home:
+    """The folder of one sandbox on this machine; locked as long as its owner lives."""
+
+    def __init__(self, above: str | None, uid: int | None) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=above))
+        self._lock = open(self.folder / "lock", "w")  # noqa: SIM115 - open for as long as it lasts
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        self.workspace = self.folder / "workspace"
+        self.workspace.mkdir(mode=0o700)
+        own = os.geteuid() if uid is None else uid
+        if uid is not None:
+            os.chown(self.workspace, uid, uid)
+        (self.folder / "passwd").write_text(f"root:x:0:0::/:/bin/sh\nsandbox:x:{own}:{own}::{WORKDIR}:/bin/sh\n")
+        (self.folder / "group").write_text(f"root:x:0:\nsandbox:x:{own}:\n")
+
+    def remove(self) -> None:
+        """Remove it with all it holds."""
+        _remove(self.folder)
+        self._lock.close()
+
+
+def remove_left_behind(above: str | None) -> None:
+    """Remove the folders of sandboxes whose owner ended without doing so."""
+    for folder in Path(above or tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        with contextlib.suppress(OSError):
+            about = folder.lstat()
+            if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.geteuid() or _age_s(about) < FRESH_S:
+                continue
+            with open(folder / "lock", "a") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _remove(folder)
+
+
+def _age_s(about: os.stat_result) -> float:
+    return time.time() - about.st_mtime
+
+
+def _remove(folder: Path) -> None:
+    shutil.rmtree(folder, onerror=_again_with_rights)
+
+
+def _again_with_rights(act: Callable[..., Any], path: str, _: Any) -> None:
+    """Folders that were closed even to their owner."""
+    with contextlib.suppress(OSError):
+        os.chmod(os.path.dirname(path), 0o700)
+        if os.path.isdir(path) and not os.path.islink(path):
+            os.chmod(path, 0o700)
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            act(path)

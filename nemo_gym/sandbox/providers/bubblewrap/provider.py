@@ -1,0 +1,216 @@
+"""Sandboxes of bubblewrap, each with its own processes, network, user and workspace, on the system of this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import shutil
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from nemo_gym.confinement import cgroups
+from nemo_gym.confinement.level import NOT_INSTALLED, SPARE_UIDS, Level, cannot_start, refusal
+from nemo_gym.sandbox.providers.base import (
+    LOST,
+    LOST_CODE,
+    TIMED_OUT,
+    SandboxCreateError,
+    SandboxEndpoint,
+    SandboxError,
+    SandboxExecResult,
+    SandboxHandle,
+    SandboxSpec,
+    SandboxStatus,
+    words_of,
+)
+from nemo_gym.sandbox.providers.bubblewrap.folders import remove_left_behind
+from nemo_gym.sandbox.providers.bubblewrap.start import BubblewrapConfig, RunningSandbox, started
+from nemo_gym.sandbox.providers.commandline import opened, written_to
+from nemo_gym.sandbox.providers.options import options_of
+
+logger = logging.getLogger(__name__)
+
+COPY_S = 600.0
+THE_USER = ("root", "sandbox", "0")
+"""By whatever name it is asked for: a sandbox has one user, and the system is read-only for all."""
+
+
+class BubblewrapProvider:
+    """Makes sandboxes. How far they can be confined is found out once, by making one.
+
+    Where they cannot, `create` raises `SandboxCreateError`, unless `allow_unconfined`.
+    """
+
+    name = "bubblewrap"
+
+    def __init__(self, config: BubblewrapConfig | Mapping[str, Any] | None = None, **options: Any) -> None:
+        self.config = options_of(BubblewrapConfig, self.name, config, options)
+        self._sandboxes: dict[str, RunningSandbox] = {}
+        self._uids: set[int | None] = set()
+        self._probing = asyncio.Lock()
+        self._level: Level | None = None
+
+    async def level(self) -> Level:
+        """How far sandboxes are confined."""
+        async with self._probing:
+            if self._level is None:
+                self._level = await self._probe()
+                logger.info("sandboxes run with: %s", self._level)
+            return self._level
+
+    async def create(self, spec: SandboxSpec) -> SandboxHandle:
+        """Start a sandbox and write its files. The image of a spec is not looked at: the system is this machine's."""
+        level = await self.level()
+        config = self._config_of(spec)
+        if not level.is_confined and not config.allow_unconfined:
+            raise SandboxCreateError(refusal(level))
+        if spec.resources.gpu:
+            raise SandboxCreateError("a sandbox of bubblewrap has no GPU; ask for none, or choose another provider.")
+        if spec.image:
+            logger.info("bubblewrap has no images: this machine's system stands in for %s", spec.image)
+        handle = SandboxHandle(f"bubblewrap-{uuid.uuid4().hex[:16]}", self.name)
+        try:
+            self._sandboxes[handle.sandbox_id] = await self._start(spec, config, level)
+        except OSError as error:
+            raise SandboxCreateError(f"the sandbox cannot be made: {error}") from error
+        try:
+            await self._furnish(handle, spec)
+        except BaseException:
+            await self.close(handle)
+            raise
+        return handle
+
+    async def exec(
+        self,
+        handle: SandboxHandle,
+        command: str | Sequence[str],
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+        user: str | int | None = None,
+    ) -> SandboxExecResult:
+        """Run a command in the sandbox; what it leaves in the background runs on until the sandbox is stopped."""
+        words = words_of(command)
+        sandbox = self._sandboxes.get(handle.sandbox_id)
+        if sandbox is None:
+            return SandboxExecResult("", "the sandbox has been stopped.", LOST_CODE, LOST)
+        if user is not None and str(user) not in (*THE_USER, str(sandbox.uid)):
+            raise SandboxError(f"a sandbox of bubblewrap has one user, 'sandbox', and no '{user}'.")
+        variables = {**sandbox.env, **{key: str(value) for key, value in (env or {}).items()}}
+        try:
+            told = await sandbox.process.run(words, variables, cwd=cwd, timeout_s=timeout_s)
+        except SandboxError as error:
+            return SandboxExecResult("", str(error), LOST_CODE, LOST)
+        return SandboxExecResult(told.stdout, told.stderr, told.code, TIMED_OUT if told.is_out_of_time else None)
+
+    async def upload_file(self, handle: SandboxHandle, source_path: str | Path, target_path: str) -> None:
+        """Copy a local file to the workspace or to /tmp."""
+        with opened(source_path) as file:
+            await self._sandbox(handle).process.put(file.fileno(), str(target_path), timeout_s=COPY_S)
+
+    async def download_file(self, handle: SandboxHandle, source_path: str, target_path: str | Path) -> None:
+        """Copy a file of the workspace or of /tmp here."""
+        with written_to(target_path) as file:
+            await self._sandbox(handle).process.get(str(source_path), file.fileno(), timeout_s=COPY_S)
+
+    async def status(self, handle: SandboxHandle) -> SandboxStatus:
+        """Running, or stopped: closed, or its time was over."""
+        sandbox = self._sandboxes.get(handle.sandbox_id)
+        return SandboxStatus.RUNNING if sandbox and sandbox.process.is_running else SandboxStatus.STOPPED
+
+    async def endpoint(self, handle: SandboxHandle, port: int) -> SandboxEndpoint:
+        """The port of this machine, where the sandbox shares its network."""
+        if not self._sandbox(handle).has_network:
+            raise SandboxError(
+                f"port {port} of the sandbox cannot be reached: it has a network of its own. Use it from within, with "
+                "`exec`, or set `has_network: true` for its provider."
+            )
+        return SandboxEndpoint(f"http://127.0.0.1:{port}")
+
+    async def close(self, handle: SandboxHandle) -> None:
+        """End all processes of the sandbox and remove its workspace."""
+        sandbox = self._sandboxes.pop(handle.sandbox_id, None)
+        if sandbox is not None:
+            await self._end(sandbox)
+
+    async def aclose(self) -> None:
+        """Stop all sandboxes."""
+        await asyncio.gather(*(self.close(SandboxHandle(name)) for name in list(self._sandboxes)))
+
+    def _sandbox(self, handle: SandboxHandle) -> RunningSandbox:
+        if handle.sandbox_id not in self._sandboxes:
+            raise SandboxError("the sandbox has been stopped.")
+        return self._sandboxes[handle.sandbox_id]
+
+    def _config_of(self, spec: SandboxSpec) -> BubblewrapConfig:
+        """The provider's own, and what a spec may say; never how far its sandbox is confined."""
+        options = dict(spec.provider_options)
+        for key in ("allow_unconfined", "has_network", "readable", "workspaces"):
+            if key in options:
+                raise SandboxCreateError(
+                    f"'{key}' belongs in the provider's block of the configuration, not in a spec."
+                )
+        wanted = {"memory_mib": spec.resources.memory_mib, "pids": spec.resources.pids}
+        return options_of(
+            BubblewrapConfig, self.name, self.config, options | {key: n for key, n in wanted.items() if n is not None}
+        )
+
+    async def _probe(self) -> Level:
+        if shutil.which("bwrap") is None:
+            return Level(False, False, NOT_INSTALLED)
+        await asyncio.to_thread(cgroups.remove_left_behind)
+        await asyncio.to_thread(remove_left_behind, self.config.workspaces)
+        problem = ""
+        for has_groups in (True, False):
+            level = Level(True, has_groups)
+            try:
+                sandbox = await self._start(SandboxSpec(), self.config, level)
+            except (OSError, SandboxCreateError) as error:
+                problem = str(error)
+                continue
+            await self._end(sandbox)
+            return level
+        return cannot_start(problem)
+
+    async def _furnish(self, handle: SandboxHandle, spec: SandboxSpec) -> None:
+        sandbox = self._sandbox(handle)
+        for path, content in spec.files.items():
+            if isinstance(content, Path):
+                await self.upload_file(handle, content, path)
+                continue
+            told = content.encode() if isinstance(content, str) else content
+            given = os.memfd_create("file")
+            try:
+                with open(given, "wb", closefd=False) as file:  # noqa: ASYNC230 - it is memory
+                    file.write(told)
+                os.lseek(given, 0, os.SEEK_SET)
+                await sandbox.process.put(given, path, timeout_s=COPY_S)
+            finally:
+                os.close(given)
+        if spec.entrypoint:
+            await self.exec(handle, ["/bin/sh", "-c", '"$@" >/dev/null 2>&1 &', "sh", *spec.entrypoint])
+
+    async def _start(self, spec: SandboxSpec, config: BubblewrapConfig, level: Level) -> RunningSandbox:
+        uid = self._spare_uid() if level.is_confined and os.geteuid() == 0 else None
+        try:
+            return await started(spec, config, level, uid)
+        except BaseException:
+            self._uids.discard(uid)
+            raise
+
+    async def _end(self, sandbox: RunningSandbox) -> None:
+        try:
+            await sandbox.end()
+        finally:
+            self._uids.discard(sandbox.uid)
+
+    def _spare_uid(self) -> int:
+        free = [uid for uid in SPARE_UIDS if uid not in self._uids]
+        uid = random.choice(free)
+        self._uids.add(uid)
+        return uid

@@ -1,0 +1,152 @@
+"""Start one sandbox of bubblewrap, and end it: its folder, its control group, its first process."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from nemo_gym.confinement.bubblewrap import Interpreter, joining
+from nemo_gym.confinement.cgroups import ControlGroup
+from nemo_gym.confinement.level import OWN_PROCESSES, Level
+from nemo_gym.sandbox.providers.base import SandboxCreateError, SandboxError, SandboxSpec
+from nemo_gym.sandbox.providers.bubblewrap import supervisor
+from nemo_gym.sandbox.providers.bubblewrap.command import Place, checked_workdir, confined_command, confined_place
+from nemo_gym.sandbox.providers.bubblewrap.folders import Home
+from nemo_gym.sandbox.providers.bubblewrap.process import SandboxProcess, base_environment, folder_of
+from nemo_gym.sandbox.providers.commandline import DEFAULT_OUTPUT_BYTES
+
+logger = logging.getLogger(__name__)
+
+READY_S = 30.0
+GIBIBYTE_IN_MIB = 1024
+
+
+class BubblewrapConfig(BaseModel):
+    """What holds for the sandboxes of a provider where a spec says nothing else."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    memory_mib: int = Field(default=2048, gt=0)
+    pids: int = Field(default=256, gt=0)
+    scratch_mib: int = Field(default=256, gt=0)
+    """Room in /tmp, and again in /dev/shm; counts as memory."""
+    readable: list[str] = Field(default_factory=list)
+    """More files and folders of this machine that sandboxes may read."""
+    has_network: bool = False
+    """Whether they share this machine's network; otherwise each has one of its own, with nobody else on it."""
+    workspaces: str | None = None
+    """The folder for the workspaces; the system's temporary one otherwise."""
+    output_bytes: int = Field(default=DEFAULT_OUTPUT_BYTES, gt=0)
+    """Of longer outputs the middle is left out."""
+    allow_unconfined: bool = False
+    """Run commands as this user, with its files and its network, where they cannot be confined."""
+
+
+@dataclass
+class RunningSandbox:
+    """One sandbox that was made."""
+
+    process: SandboxProcess
+    home: Home
+    place: Place
+    env: dict[str, str]
+    uid: int | None
+    has_network: bool
+
+    async def end(self) -> None:
+        """End all its processes and remove its workspace."""
+        await _end(self.process, self.home)
+
+
+async def started(spec: SandboxSpec, config: BubblewrapConfig, level: Level, uid: int | None) -> RunningSandbox:
+    """A sandbox that answers, its commands run as this user. Raises `SandboxCreateError` or `OSError`."""
+    workdir = checked_workdir(spec.workdir)
+    home = await asyncio.to_thread(Home, config.workspaces, uid)
+    process = None
+    try:
+        place = confined_place(workdir) if level.is_confined else Place(str(home.workspace), [str(home.workspace)])
+        group = await asyncio.to_thread(_group, home.folder.name, spec, config) if level.has_groups else None
+        command = _command(home, place, spec, config, level)
+        settings = _settings(place, spec, config, level, uid)
+        process = await SandboxProcess.start(
+            joining(group.join_files, command) if group else command, settings, group, config.output_bytes
+        )
+        env = {**base_environment(place.workdir, folder_of(Interpreter.base().path)), **spec.env}
+        env = {key: str(value) for key, value in env.items()}
+        await _until_ready(process, env, spec.ready_timeout_s or READY_S)
+    except BaseException:
+        await _end(process, home)
+        raise
+    return RunningSandbox(process, home, place, env, uid, config.has_network or not level.is_confined)
+
+
+async def _until_ready(process: SandboxProcess, env: dict[str, str], timeout_s: float) -> None:
+    try:
+        async with asyncio.timeout(timeout_s):
+            told = await process.run(["/bin/sh", "-c", ":"], env, cwd=None, timeout_s=None)
+    except TimeoutError:
+        raise SandboxCreateError(f"the sandbox was not ready after {timeout_s:g} s.") from None
+    except SandboxError as error:
+        await process.stop()
+        said = (await process.last_words()).strip()
+        raise SandboxCreateError(said or str(error)) from error
+    if told.code != 0:
+        raise SandboxCreateError(f"the sandbox runs no command: {told.stderr.strip() or told.code}")
+
+
+async def _end(process: SandboxProcess | None, home: Home) -> None:
+    try:
+        if process is not None:
+            await process.stop()
+    finally:
+        await asyncio.to_thread(home.remove)
+
+
+def _command(home: Home, place: Place, spec: SandboxSpec, config: BubblewrapConfig, level: Level) -> list[str]:
+    if not level.is_confined:
+        return Interpreter.base().script(str(supervisor.__file__))
+    return confined_command(
+        home,
+        place.workdir,
+        scratch_mib=config.scratch_mib,
+        disk_gib=spec.resources.disk_gib,
+        readable=config.readable,
+        has_network=config.has_network,
+    )
+
+
+def _settings(
+    place: Place, spec: SandboxSpec, config: BubblewrapConfig, level: Level, uid: int | None
+) -> dict[str, Any]:
+    disk = spec.resources.disk_gib
+    return {
+        "is_alone": level.is_confined,
+        "workdir": place.workdir,
+        "roots": place.roots,
+        "uid": uid,
+        "processes": config.pids,
+        # A group bounds what is used; without one there is only what each process may ask for.
+        "address_space_mib": None if level.has_groups else config.memory_mib,
+        "file_mib": None if disk is None else int(disk * GIBIBYTE_IN_MIB) or 1,
+        "ttl_s": spec.ttl_s,
+    }
+
+
+def _group(name: str, spec: SandboxSpec, config: BubblewrapConfig) -> ControlGroup:
+    disk_mib = int((spec.resources.disk_gib or 0) * GIBIBYTE_IN_MIB)
+    limits: dict[str, Any] = {
+        # What is written to /tmp, and to a workspace of bounded size, is kept in memory.
+        "memory_mb": config.memory_mib + config.scratch_mib + disk_mib,
+        "processes": config.pids + OWN_PROCESSES,
+    }
+    try:
+        return ControlGroup(name, **limits, cpus=spec.resources.cpu)
+    except OSError:
+        if spec.resources.cpu is None:
+            raise
+        logger.warning("sandboxes cannot be held to %s processors here", spec.resources.cpu)
+        return ControlGroup(name, **limits)

@@ -1,0 +1,368 @@
+"""What runs inside a sandbox as its first process: it starts the commands that it is sent, and ends with its owner.
+
+It is run as a script with the standard library only. Descriptor 0 is a socket to the owner: first the settings come as
+JSON, then with each message a connection of its own for one command, and for a copy the local file. When the socket
+closes, or the sandbox's time is over, this process ends, and with the first process all others of its namespace.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import ctypes
+import json
+import os
+import resource
+import select
+import signal
+import socket
+import stat
+import time
+from typing import Any, NoReturn
+
+MEBIBYTE = 2**20
+HEADER_BYTES = 8
+CHUNK = 65_536
+POLL_MS = 50
+"""How often the end of a command is looked for where the system does not tell of it."""
+ENDING_S = 5.0
+SETTINGS_BYTES = 65_536
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
+CANNOT_RUN, NOT_FOUND = 126, 127
+TIMED_OUT_CODE = 124
+
+Settings = dict[str, Any]
+
+
+def main() -> NoReturn:
+    """Serve the owner until it goes."""
+    control = socket.socket(fileno=0)
+    settings = json.loads(control.recv(SETTINGS_BYTES))
+    if settings["is_alone"] and os.getpid() != 1:
+        raise SystemExit("not the first in a process namespace of its own")
+    # Nothing of the same user may look into this process or reach for its descriptors.
+    _prctl(PR_SET_DUMPABLE, 0)
+    _prctl(PR_SET_CHILD_SUBREAPER, 1)
+    # Children that ended are taken away at once, and those of others that lost their parents.
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    signal.signal(signal.SIGALRM, lambda *_: _leave())
+    if settings["ttl_s"]:
+        signal.setitimer(signal.ITIMER_REAL, settings["ttl_s"])
+    while True:
+        descriptors = _received(control)
+        if not descriptors:
+            _leave()
+        if os.fork() == 0:
+            _attend(settings, *descriptors)
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def _received(control: socket.socket) -> list[int]:
+    message, extra, _, _ = control.recvmsg(1, socket.CMSG_SPACE(8), socket.MSG_CMSG_CLOEXEC)
+    if not message:
+        return []
+    found = array.array("i")
+    for _, _, data in extra:
+        found.frombytes(data)
+    return list(found)
+
+
+def _leave() -> NoReturn:
+    """End everything: in a namespace that follows from our own end, otherwise all descendants are looked for."""
+    signal.signal(signal.SIGALRM, signal.SIG_IGN)
+    if os.getpid() != 1:
+        _end_descendants()
+    os._exit(0)
+
+
+def _attend(settings: Settings, connection: int, file: int | None = None) -> NoReturn:
+    """Serve one command, in a process of its own."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    _prctl(PR_SET_CHILD_SUBREAPER, 1)
+    try:
+        request = json.loads(_read_frame(connection))
+        command = Command(settings, request, connection, file)
+        _write_frame(connection, command.ran())
+        os.close(connection)
+        command.outlive()
+    except (OSError, EOFError):
+        _end_descendants()
+    os._exit(0)
+
+
+class Command:
+    """One command, or one copy of a file, from its start to its end."""
+
+    def __init__(self, settings: Settings, request: dict[str, Any], connection: int, file: int | None) -> None:
+        self._request = request
+        self._connection = connection
+        outputs, errors = os.pipe(), os.pipe()
+        self._pipes = {outputs[0]: Kept(request["output_bytes"]), errors[0]: Kept(request["output_bytes"])}
+        self._pid = os.fork()
+        if self._pid == 0:
+            _become(settings, request, outputs[1], errors[1], file)
+        for end in (outputs[1], errors[1]):
+            os.close(end)
+        if file is not None:
+            os.close(file)
+
+    def ran(self) -> dict[str, Any]:
+        """Watch it until it ends, its time is over, or its owner has given it up."""
+        how, status = "finished", None
+        timeout_s = self._request["timeout_s"]
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        poll = self._poll()
+        poll.register(self._connection, select.POLLIN)
+        ending = _pidfd(self._pid)
+        if ending is not None:
+            poll.register(ending, select.POLLIN)
+        while status is None:
+            # The owner says nothing more: what can be read is the end.
+            if self._connection in [each for each, _ in poll.poll(POLL_MS)]:
+                raise EOFError
+            self._drain(poll)
+            status = self._reaped()
+            if status is None and deadline is not None and time.monotonic() > deadline:
+                how, status = "out of time", TIMED_OUT_CODE
+                _end_descendants()
+        self._drain(poll)
+        stdout, stderr = (kept.told() for kept in self._pipes.values())
+        return {"how": how, "code": status, "stdout": stdout, "stderr": stderr}
+
+    def outlive(self) -> None:
+        """Read what its background processes still say: writing where nobody reads would end them."""
+        poll = self._poll()
+        open_ends = set(self._pipes)
+        while open_ends:
+            for end, _ in poll.poll(1_000):
+                if _read(end) == b"":
+                    poll.unregister(end)
+                    open_ends.discard(end)
+            self._reaped()
+
+    def _poll(self) -> select.poll:
+        poll = select.poll()
+        for end in self._pipes:
+            os.set_blocking(end, False)
+            poll.register(end, select.POLLIN)
+        return poll
+
+    def _drain(self, poll: select.poll) -> None:
+        """Take what is there; of an output without end a good part, so that the clock is looked at."""
+        for end, kept in self._pipes.items():
+            for _ in range(64):
+                chunk = _read(end)
+                if not chunk:
+                    if chunk == b"":
+                        with contextlib.suppress(KeyError):
+                            poll.unregister(end)
+                    break
+                kept.add(chunk)
+
+    def _reaped(self) -> int | None:
+        """Take away children that ended; the exit code of the command itself once it has."""
+        found = None
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if pid == 0:
+                    break
+                if pid == self._pid:
+                    code = os.waitstatus_to_exitcode(status)
+                    found = code if code >= 0 else 128 - code
+        return found
+
+
+class Kept:
+    """The beginning and the end of an output."""
+
+    def __init__(self, most: int) -> None:
+        self._half = max(most // 2, 1)
+        self._head, self._tail, self._left_out = bytearray(), bytearray(), 0
+
+    def add(self, chunk: bytes) -> None:
+        room = self._half - len(self._head)
+        self._head += chunk[:room]
+        self._tail += chunk[room:]
+        excess = max(len(self._tail) - self._half, 0)
+        self._left_out += excess
+        del self._tail[:excess]
+
+    def told(self) -> str:
+        gap = f"\n[… {self._left_out} bytes left out …]\n".encode() if self._left_out else b""
+        return bytes(self._head + gap + self._tail).decode(errors="replace")
+
+
+def _become(settings: Settings, request: dict[str, Any], output: int, errors: int, file: int | None) -> NoReturn:
+    """In a process just made: be the command, or copy the file, as the sandbox's user and under its limits."""
+    code = CANNOT_RUN
+    try:
+        os.setsid()
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(output, 1)
+        os.dup2(errors, 2)
+        _keep_only(0, 1, 2, *([file] if file is not None else []))
+        _limit(settings)
+        if file is not None:
+            _copy(settings, request, file)
+            code = 0
+        else:
+            for ignored_by_python in (signal.SIGPIPE, signal.SIGXFSZ):
+                signal.signal(ignored_by_python, signal.SIG_DFL)
+            os.umask(0o022)
+            os.chdir(os.path.join(settings["workdir"], request["cwd"] or ""))
+            code = _executed(request["command"], request["env"])
+    except OSError as error:
+        _say(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+    except Exception as error:  # noqa: BLE001 - whatever it is, its process ends here
+        _say(f"{type(error).__name__}: {error}")
+    os._exit(code)
+
+
+def _executed(command: list[str], env: dict[str, str]) -> int:
+    """Be the command from now on; only where it cannot be run, an exit code comes back, as a shell has it."""
+    try:
+        os.execvpe(command[0], command, env)
+    except OSError as error:
+        _say(f"{command[0]}: {error.strerror}")
+        return NOT_FOUND if isinstance(error, FileNotFoundError) else CANNOT_RUN
+
+
+def _say(problem: str) -> None:
+    os.write(2, problem.encode(errors="replace") + b"\n")
+
+
+def _limit(settings: Settings) -> None:
+    limits: dict[int, int] = {resource.RLIMIT_CORE: 0}
+    if settings["address_space_mib"]:
+        limits[resource.RLIMIT_AS] = settings["address_space_mib"] * MEBIBYTE
+    if settings["is_alone"]:
+        # Outside a namespace every process of the user counts, so the limit would stop us at once.
+        limits[resource.RLIMIT_NPROC] = settings["processes"]
+    if settings["file_mib"]:
+        limits[resource.RLIMIT_FSIZE] = settings["file_mib"] * MEBIBYTE
+    for kind, value in limits.items():
+        resource.setrlimit(kind, (value, value))
+    _prctl(PR_SET_DUMPABLE, 1)
+    # Of all in the sandbox its commands go first when memory runs out.
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
+        score.write("1000")
+    _prctl(PR_SET_DUMPABLE, 0)
+    if settings["uid"] is not None:
+        os.setgroups([])
+        os.setresgid(settings["uid"], settings["uid"], settings["uid"])
+        os.setresuid(settings["uid"], settings["uid"], settings["uid"])
+
+
+def _copy(settings: Settings, request: dict[str, Any], file: int) -> None:
+    path = os.path.realpath(os.path.join(settings["workdir"], request["path"]))
+    if not any(path.startswith(f"{root}/") for root in map(os.path.realpath, settings["roots"])):
+        allowed = ", ".join(settings["roots"])
+        raise PermissionError(f"{request['path']} is outside of what may be copied to and from: {allowed}")
+    if request["act"] == "put":
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        target = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK | os.O_NOFOLLOW, 0o644)
+        os.fchmod(target, request["mode"])
+        _copy_all(file, _regular(target, request["path"]))
+    else:
+        source = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+        _copy_all(_regular(source, request["path"]), file)
+
+
+def _regular(descriptor: int, path: str) -> int:
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        raise OSError(f"{path} is no file")
+    return descriptor
+
+
+def _copy_all(source: int, target: int) -> None:
+    while chunk := os.read(source, MEBIBYTE):
+        left = memoryview(chunk)
+        while left:
+            left = left[os.write(target, left) :]
+
+
+def _end_descendants() -> None:
+    """End all that was started from here, even what has made itself a session of its own."""
+    until = time.monotonic() + ENDING_S
+    stopped: set[int] = set()
+    while (found := _descendants()) and time.monotonic() < until:
+        # What has been stopped starts nothing more; when nothing new is found, all are.
+        new = found - stopped
+        for pid in new or found:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGSTOP if new else signal.SIGKILL)
+        stopped |= new
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        if not new:
+            time.sleep(0.002)
+
+
+def _descendants() -> set[int]:
+    parents: dict[int, int] = {}
+    for name in os.listdir("/proc"):
+        if name.isdecimal():
+            with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
+                # The name of its program, in brackets, may hold anything.
+                state, parent = file.read().rpartition(b")")[2].split()[:2]
+                if state != b"Z":
+                    parents[int(name)] = int(parent)
+    found = {os.getpid()}
+    while more := {pid for pid, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found - {os.getpid()}
+
+
+def _pidfd(pid: int) -> int | None:
+    try:
+        return os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        return None
+
+
+def _keep_only(*descriptors: int) -> None:
+    kept = sorted(descriptors)
+    for before, after in zip(kept, [*kept[1:], 65_536], strict=True):
+        os.closerange(before + 1, after)
+
+
+def _read(end: int) -> bytes | None:
+    """What can be read now: None where there is nothing yet, empty at the end."""
+    try:
+        return os.read(end, CHUNK)
+    except BlockingIOError:
+        return None
+
+
+def _read_frame(connection: int) -> bytes:
+    return _read_exactly(connection, int.from_bytes(_read_exactly(connection, HEADER_BYTES), "big"))
+
+
+def _read_exactly(connection: int, count: int) -> bytes:
+    parts = bytearray()
+    while len(parts) < count:
+        chunk = os.read(connection, min(count - len(parts), MEBIBYTE))
+        if not chunk:
+            raise EOFError
+        parts += chunk
+    return bytes(parts)
+
+
+def _write_frame(connection: int, message: dict[str, Any]) -> None:
+    told = json.dumps(message).encode()
+    left = memoryview(len(told).to_bytes(HEADER_BYTES, "big") + told)
+    while left:
+        left = left[os.write(connection, left) :]
+
+
+def _prctl(option: int, value: int) -> None:
+    ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+
+
+if __name__ == "__main__":
+    main()

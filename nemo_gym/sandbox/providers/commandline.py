@@ -1,0 +1,181 @@
+"""Run a program of this machine, `docker` say, with bounded time and output; and what providers made of one share."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any, NamedTuple, cast
+
+from nemo_gym.sandbox.providers.base import (
+    LOST,
+    LOST_CODE,
+    TIMED_OUT,
+    TIMED_OUT_CODE,
+    SandboxCreateError,
+    SandboxError,
+    SandboxExecResult,
+)
+
+LAST_OUTPUT_S = 0.5
+DEFAULT_OUTPUT_BYTES = 4 * 2**20
+
+
+class Ended(NamedTuple):
+    """How a program ended; -signal where one ended it, as `subprocess` has it."""
+
+    return_code: int
+    stdout: str
+    stderr: str
+    is_out_of_time: bool = False
+
+    @property
+    def last_words(self) -> str:
+        """The end of what it said about its failure."""
+        return (self.stderr.strip() or self.stdout.strip() or f"exit code {self.return_code}")[-1_000:]
+
+    def as_result(self, *, is_lost: bool = False, stderr: str | None = None) -> SandboxExecResult:
+        """The result of the command that this was the running of."""
+        said = self.stderr if stderr is None else stderr
+        if self.is_out_of_time:
+            return SandboxExecResult(self.stdout, said, TIMED_OUT_CODE, TIMED_OUT)
+        if is_lost:
+            return SandboxExecResult(self.stdout, said, LOST_CODE, LOST)
+        code = self.return_code if self.return_code >= 0 else 128 - self.return_code
+        return SandboxExecResult(self.stdout, said, code)
+
+
+def require_program(program: str, provider: str) -> str:
+    """The path of a provider's program. Raises `SandboxCreateError` where it is not installed."""
+    found = shutil.which(program)
+    if found is None:
+        raise SandboxCreateError(
+            f"the sandbox provider '{provider}' needs the program `{program}`, which is not on the PATH. Install it, "
+            "or choose another provider: 'bubblewrap' needs no daemon and no images."
+        )
+    return found
+
+
+async def ran(
+    words: Sequence[str],
+    *,
+    timeout_s: float | None = None,
+    env: Mapping[str, str] | None = None,
+    stdin: IO[Any] | None = None,
+    stdout: IO[Any] | None = None,
+    output_bytes: int = DEFAULT_OUTPUT_BYTES,
+) -> Ended:
+    """Run a program to its end or to its timeout; its whole process group ends with the task that waits for it.
+
+    Of longer outputs the middle is left out. `env` is added to the environment of this process.
+    """
+    loop = asyncio.get_running_loop()
+    transport, watch = await loop.subprocess_exec(
+        lambda: _Watch(output_bytes),
+        *words,
+        stdin=stdin if stdin is not None else subprocess.DEVNULL,
+        stdout=stdout if stdout is not None else subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, **(env or {})},
+        start_new_session=True,
+    )
+    is_out_of_time = False
+    try:
+        async with asyncio.timeout(timeout_s):
+            await watch.exited.wait()
+    except TimeoutError:
+        is_out_of_time = True
+    finally:
+        if transport.get_returncode() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(transport.get_pid(), signal.SIGKILL)
+            await watch.exited.wait()
+        # What it has left behind may hold its outputs open for good.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LAST_OUTPUT_S):
+                await watch.drained.wait()
+        transport.close()
+    code = transport.get_returncode()
+    return Ended(0 if code is None else code, watch.text(1), watch.text(2), is_out_of_time)
+
+
+class _Watch(asyncio.SubprocessProtocol):
+    """Keeps what a program says, and tells when it has ended."""
+
+    def __init__(self, output_bytes: int) -> None:
+        self._kept = {1: _Kept(output_bytes), 2: _Kept(output_bytes)}
+        self._open: set[int] = set()
+        self.exited = asyncio.Event()
+        self.drained = asyncio.Event()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        process = cast(asyncio.SubprocessTransport, transport)
+        self._open = {number for number in self._kept if process.get_pipe_transport(number) is not None}
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        self._kept[fd].add(data)
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        self._open.discard(fd)
+        if not self._open:
+            self.drained.set()
+
+    def process_exited(self) -> None:
+        self.exited.set()
+
+    def text(self, number: int) -> str:
+        return self._kept[number].text()
+
+
+class _Kept:
+    """The beginning and the end of an output."""
+
+    def __init__(self, most: int) -> None:
+        self._half = max(most // 2, 1)
+        self._head, self._tail, self._dropped = bytearray(), bytearray(), 0
+
+    def add(self, chunk: bytes) -> None:
+        room = self._half - len(self._head)
+        self._head += chunk[:room]
+        self._tail += chunk[room:]
+        excess = max(len(self._tail) - self._half, 0)
+        if excess:
+            del self._tail[:excess]
+            self._dropped += excess
+
+    def text(self) -> str:
+        gap = f"\n[… {self._dropped} bytes left out …]\n".encode() if self._dropped else b""
+        return bytes(self._head + gap + self._tail).decode(errors="replace")
+
+
+@contextlib.contextmanager
+def written_to(target: str | Path) -> Iterator[IO[bytes]]:
+    """A file to write that takes its place at the end, if all went well; half a file is never there."""
+    path = Path(target)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_dir():
+        raise SandboxError(f"{path} is a folder; name the file that is to be written.")
+    number, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with open(number, "wb") as file:
+            yield file
+        os.chmod(name, 0o644)
+        os.replace(name, path)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name)
+
+
+def opened(source: str | Path) -> IO[bytes]:
+    """A local file that is to be copied into a sandbox. Raises `SandboxError` where it is none."""
+    path = Path(source)
+    if not path.is_file():
+        problem = "it is no file" if path.exists() else "there is none"
+        raise SandboxError(f"{path} cannot be copied into a sandbox: {problem}.")
+    return path.open("rb")

@@ -1,0 +1,6 @@
+"""Sandboxes that are containers of docker."""
+
+from nemo_gym.sandbox.providers.docker.command import DockerCreateConfig
+from nemo_gym.sandbox.providers.docker.provider import DockerProvider
+
+__all__ = ["DockerCreateConfig", "DockerProvider"]

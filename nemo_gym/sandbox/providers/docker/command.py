@@ -1,0 +1,88 @@
+"""How containers are made: the options, and the words of `docker run` that they stand for."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from nemo_gym.sandbox.providers.base import SandboxSpec
+
+LABEL = "nemo_gym"
+FOREVER = ["sh", "-c", "trap 'exit 0' TERM INT; while :; do sleep 3600 & wait $!; done"]
+
+
+class DockerCreateConfig(BaseModel):
+    """How containers are made."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    program: str = "docker"
+    """Or another with the same command line, such as podman."""
+    image: str | None = None
+    """For a spec without one."""
+    image_rewrites: Any = None
+    """As `rewrite_image` takes them."""
+    pull: str | None = None
+    """missing, always or never."""
+    platform: str | None = None
+    network: str | None = None
+    """A network of docker's, or none; left out, containers have docker's own default."""
+    user: str | None = None
+    volumes: list[str] = Field(default_factory=list)
+    extra_args: list[str] = Field(default_factory=list)
+    """More options of `docker run`."""
+
+
+def run_options(name: str, spec: SandboxSpec, config: DockerCreateConfig) -> list[str]:
+    """What `docker run` is told of a container."""
+    wanted = spec.resources
+    single = {
+        "--name": name,
+        "--pull": config.pull,
+        "--platform": config.platform,
+        "--network": config.network,
+        "--user": config.user,
+        "--workdir": spec.workdir,
+        "--cpus": wanted.cpu,
+        "--memory": f"{wanted.memory_mib}m" if wanted.memory_mib else None,
+        "--pids-limit": wanted.pids,
+        "--storage-opt": f"size={wanted.disk_gib}G" if wanted.disk_gib else None,
+        "--gpus": wanted.gpu or None,
+        "--entrypoint": "",
+    }
+    words = ["run", "--detach", "--init", "--label", LABEL]
+    for option, value in single.items():
+        words += [option, str(value)] if value is not None else []
+    for key, value in spec.metadata.items():
+        words += ["--label", f"{LABEL}.{key}={value}"]
+    for volume in config.volumes:
+        words += ["--volume", volume]
+    return [*words, *config.extra_args]
+
+
+def first_command(spec: SandboxSpec) -> list[str]:
+    """What runs in a container first, and as long as it lasts."""
+    first = list(spec.entrypoint or FOREVER)
+    if spec.ttl_s is None:
+        return first
+    # Its end is the container's, also where nobody is left to stop it.
+    return ["sh", "-c", '"$@" & sleep "$0"; kill $!', str(spec.ttl_s), *first]
+
+
+@contextlib.contextmanager
+def environment_options(env: Mapping[str, str]) -> Iterator[list[str]]:
+    """The options that set variables: not on the command line, which any user of this machine may read."""
+    if not env:
+        yield []
+        return
+    # The file knows no line breaks.
+    plain = {key: value for key, value in env.items() if "\n" not in str(value)}
+    words = [word for key, value in env.items() if key not in plain for word in ("--env", f"{key}={value}")]
+    with tempfile.NamedTemporaryFile("w", prefix="nemo_gym-env-", encoding="utf-8") as file:
+        file.writelines(f"{key}={value}\n" for key, value in plain.items())
+        file.flush()
+        yield ["--env-file", file.name, *words]

@@ -1,0 +1,29 @@
+"""The options of a provider, read from what a configuration and a spec give."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from nemo_gym.config.suggestions import did_you_mean_or_all
+from nemo_gym.errors import ConfigError
+
+Options = TypeVar("Options", bound=BaseModel)
+
+
+def options_of(
+    kind: type[Options], provider: str, given: Options | Mapping[str, Any] | None, more: Mapping[str, Any]
+) -> Options:
+    """The options with `more` laid over them. Raises `ConfigError` naming the key that is unknown or badly set."""
+    plain = given.model_dump(exclude_unset=True) if isinstance(given, BaseModel) else dict(given or {})
+    try:
+        return kind(**{**plain, **more})
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        key = ".".join(map(str, first["loc"]))
+        if first["type"] == "extra_forbidden":
+            choice = did_you_mean_or_all(key, kind.model_fields, "options")
+            raise ConfigError(f"the sandbox provider '{provider}' has no option '{key}'.{choice}") from None
+        raise ConfigError(f"the option '{key}' of the sandbox provider '{provider}': {first['msg']}.") from None

@@ -1,0 +1,242 @@
+"""Docker and apptainer, spoken to through small programs of the same names that note what they are told."""
+
+import json
+import os
+import re
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import uvloop
+
+from nemo_gym.sandbox import AsyncSandbox, SandboxCreateError, SandboxError, SandboxSpec
+from nemo_gym.sandbox.providers.docker import DockerCreateConfig, DockerProvider
+
+FAKE = '''#!{python}
+"""Notes its words, and runs what is to be executed right here."""
+import json, os, subprocess, sys
+from pathlib import Path
+
+here, words = Path({folder!r}), sys.argv[1:]
+files = [Path(words[n + 1]).read_text() for n, word in enumerate(words) if word == "--env-file"]
+inside = {{key: value for key, value in os.environ.items() if key.startswith("APPTAINERENV_")}}
+with open(here / "calls", "a") as calls:
+    calls.write(json.dumps([words, files, inside]) + "\\n")
+verb = " ".join(words[:2]) if words[0] == "instance" else words[0]
+answer = here / f"answer {{verb}}"
+if answer.exists():
+    code, text = answer.read_text().split(" ", 1)
+    (sys.stdout if code == "0" else sys.stderr).write(text)
+    sys.exit(int(code))
+if verb == "exec":
+    first = next(n for n, word in enumerate(words) if word in ("sh", "/bin/sh", "cat", "mkdir"))
+    # Of a session of its own, as in a container: what ends the client does not end it.
+    sys.exit(subprocess.run(words[first:], start_new_session={apart}).returncode % 256)
+'''
+
+
+class Fake:
+    """The folder of a program, and what it was told."""
+
+    def __init__(self, folder, name, monkeypatch):
+        self.folder = folder / "fake"
+        self.folder.mkdir()
+        program = self.folder / name
+        # An apptainer that is ended takes along what it runs.
+        program.write_text(FAKE.format(python=sys.executable, folder=str(self.folder), apart=name == "docker"))
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{self.folder}{os.pathsep}{os.environ['PATH']}")
+
+    def answers(self, verb, text, code=0):
+        (self.folder / f"answer {verb}").write_text(f"{code} {text}")
+
+    @property
+    def calls(self):
+        return [json.loads(line) for line in (self.folder / "calls").read_text().splitlines()]
+
+    def words_of(self, verb):
+        return next(words for words, _, _ in self.calls if words[0] == verb or " ".join(words[:2]) == verb)
+
+
+@pytest.fixture
+def docker(tmp_path, monkeypatch):
+    return Fake(tmp_path, "docker", monkeypatch)
+
+
+@pytest.fixture
+def apptainer(tmp_path, monkeypatch):
+    return Fake(tmp_path, "apptainer", monkeypatch)
+
+
+SPEC = SandboxSpec(
+    image="docker.io/busybox:1",
+    workdir="/work",
+    env={"TOKEN": "s3cret", "LINES": "a\nb"},
+    metadata={"task": "7"},
+    resources={"cpu": 1.5, "memory_mib": 64, "pids": 9, "gpu": 1},
+    ttl_s=60,
+)
+
+
+async def test_a_container_is_made_as_the_spec_and_the_options_say_and_removed(docker):
+    provider = DockerProvider(
+        create=DockerCreateConfig(network="none", image_rewrites={"docker.io/": "mirror/"}, extra_args=["--read-only"])
+    )
+    async with AsyncSandbox(provider, SPEC) as sandbox:
+        name = sandbox.sandbox_id
+    words, files, _ = docker.calls[0]
+    told = " ".join(words)
+    assert words[:3] == ["run", "--detach", "--init"]
+    for part in (
+        f"--name {name}",
+        "--network none",
+        "--workdir /work",
+        "--cpus 1.5",
+        "--memory 64m",
+        "--pids-limit 9",
+        "--gpus 1",
+        "--label nemo_gym.task=7",
+        "--read-only",
+    ):
+        assert part in told
+    assert words[words.index("mirror/busybox:1") + 1 :][:2] == ["sh", "-c"]
+    assert words[words.index("mirror/busybox:1") + 4] == "60"
+    # What is secret is not on a command line, which anybody here may read.
+    assert "s3cret" not in told
+    assert files == ["TOKEN=s3cret\n"]
+    assert docker.calls[-1][0] == ["rm", "--force", "--volumes", name]
+
+
+async def test_commands_run_in_the_container_and_files_go_in_and_out(docker, tmp_path):
+    async with AsyncSandbox("docker", SandboxSpec(image="x")) as sandbox:
+        result = await sandbox.exec("echo out; echo err >&2; pwd; exit 3", cwd=str(tmp_path), user=7, env={"A": "b"})
+        assert (result.stdout, result.stderr, result.return_code) == (f"out\n{tmp_path}\n", "err\n", 3)
+        assert (await sandbox.exec(["printf", "%s", "a b"])).stdout == "a b"
+        (tmp_path / "given").write_bytes(b"\x00given")
+        await sandbox.upload(tmp_path / "given", f"{tmp_path}/in/side")
+        await sandbox.download(f"{tmp_path}/in/side", tmp_path / "out" / "side")
+        with pytest.raises(SandboxError, match="No such file"):
+            await sandbox.download(f"{tmp_path}/nothing", tmp_path / "none")
+    assert (tmp_path / "out" / "side").read_bytes() == b"\x00given"
+    assert not (tmp_path / "none").exists()
+    words, files, _ = next(call for call in docker.calls if call[0][0] == "exec")
+    assert words[1:3] == ["--user", "7"]
+    assert files == ["A=b\n"]
+
+
+async def test_a_timeout_ends_the_command_in_the_container_too(docker):
+    async with AsyncSandbox("docker", SandboxSpec(image="x")) as sandbox:
+        began = time.monotonic()
+        result = await sandbox.exec("echo begun; sleep 60 & sleep 60; echo over", timeout_s=1)
+        assert time.monotonic() - began < 20
+    assert (result.error_type, result.return_code, result.stdout) == ("timeout", 124, "begun\n")
+    kill = next(words for words, _, _ in docker.calls if any("kill -9" in word for word in words))
+    number = re.search(r"kill -9 -(\d+)", kill[-1])[1]
+    deadline = time.monotonic() + 10
+    while runs(number):
+        assert time.monotonic() < deadline
+
+
+def runs(number):
+    stat = Path(f"/proc/{number}/stat")
+    return stat.exists() and ") Z " not in stat.read_text()
+
+
+async def test_the_state_and_the_address_of_a_container_are_told(docker):
+    async with AsyncSandbox("docker", SandboxSpec(image="x")) as sandbox:
+        for state, status in (("running", "running"), ("exited", "stopped"), ("dead", "error")):
+            docker.answers("inspect", f"{state}\n")
+            assert await sandbox.status() == status
+        docker.answers("inspect", "Error: No such object", code=1)
+        assert await sandbox.status() == "stopped"
+        docker.answers("port", "no public port", code=1)
+        docker.answers("inspect", "172.17.0.2 \n")
+        assert (await sandbox.endpoint(80)).url == "http://172.17.0.2:80"
+        docker.answers("port", "0.0.0.0:32768\n[::]:32768\n")
+        assert (await sandbox.endpoint(80)).url == "http://127.0.0.1:32768"
+
+
+async def test_a_command_that_docker_did_not_run_is_the_sandboxs_failure(docker):
+    async with AsyncSandbox("docker", SandboxSpec(image="x")) as sandbox:
+        docker.answers("exec", "Error: container is not running", code=1)
+        result = await sandbox.exec("true")
+    assert (result.error_type, result.return_code) == ("sandbox", -1)
+    assert "not running" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "verb", "said"),
+    [
+        ("docker", "run", "Cannot connect to the Docker daemon at unix:///var/run/docker.sock."),
+        ("apptainer", "instance start", "FATAL: no such image"),
+    ],
+)
+async def test_a_start_that_fails_is_quoted_and_leaves_nothing(tmp_path, monkeypatch, name, verb, said):
+    fake = Fake(tmp_path, name, monkeypatch)
+    fake.answers(verb, said, code=125)
+    with pytest.raises(SandboxCreateError, match=re.escape(said)):
+        await AsyncSandbox(name, SandboxSpec(image="x")).start()
+    assert fake.calls[-1][0][0] in ("rm", "instance")
+    assert len(fake.calls) == 2
+
+
+@pytest.mark.parametrize("name", ["docker", "apptainer"])
+async def test_what_is_missing_is_named(tmp_path, monkeypatch, name):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SandboxCreateError, match=f"needs the program `{name}`"):
+        await AsyncSandbox(name, SandboxSpec(image="x")).start()
+    Fake(tmp_path, name, monkeypatch)
+    with pytest.raises(SandboxCreateError, match="needs an image"):
+        await AsyncSandbox(name).start()
+
+
+async def test_an_instance_is_made_used_and_stopped(apptainer, tmp_path):
+    spec = SandboxSpec(image="x.sif", env={"TOKEN": "s3cret"}, resources={"memory_mib": 64, "cpu": 1, "gpu": 1})
+    async with AsyncSandbox({"apptainer": {"has_network": False, "binds": ["/data"]}}, spec) as sandbox:
+        name = sandbox.sandbox_id
+        assert (await sandbox.exec("echo $A; exit 3", env={"A": "b"}, cwd="/tmp")).return_code == 3
+        (tmp_path / "given").write_text("given")
+        await sandbox.upload(tmp_path / "given", f"{tmp_path}/in/side")
+        await sandbox.download(f"{tmp_path}/in/side", tmp_path / "back")
+        apptainer.answers("instance list", f"NAME PID\n{name} 7\n")
+        assert await sandbox.status() == "running"
+        with pytest.raises(SandboxError, match="no network"):
+            await sandbox.endpoint(80)
+    assert (tmp_path / "back").read_text() == "given"
+    words, _, inside = apptainer.calls[0]
+    told = " ".join(words)
+    assert words[-2:] == ["x.sif", name]
+    assert "--net --network none --nv --cpus 1 --memory 64M --bind /data" in told
+    assert "s3cret" not in told
+    assert inside == {"APPTAINERENV_TOKEN": "s3cret"}
+    words, _, inside = apptainer.calls[1]
+    assert words[:4] == ["exec", "--pwd", "/tmp", f"instance://{name}"]
+    assert inside == {"APPTAINERENV_TOKEN": "s3cret", "APPTAINERENV_A": "b"}
+    assert apptainer.calls[-1][0] == ["instance", "stop", "--force", name]
+
+
+async def test_a_command_in_an_instance_ends_with_its_time_and_its_failure_is_told_from_apptainers(apptainer):
+    async with AsyncSandbox("apptainer", SandboxSpec(image="x")) as sandbox:
+        began = time.monotonic()
+        assert (await sandbox.exec("sleep 60", timeout_s=0.5)).error_type == "timeout"
+        assert time.monotonic() - began < 20
+        apptainer.answers("exec", "FATAL: no instance found", code=255)
+        assert (await sandbox.exec("true")).error_type == "sandbox"
+
+
+async def test_an_instance_is_stopped_when_its_time_is_over(apptainer):
+    sandbox = await AsyncSandbox("apptainer", SandboxSpec(image="x", ttl_s=0.2)).start()
+    deadline = time.monotonic() + 20
+    while apptainer.calls[-1][0][:2] != ["instance", "stop"]:
+        assert time.monotonic() < deadline
+        await sandbox.exec("sleep 0.1")
+
+
+def test_the_event_loop_of_servers_will_do(docker):
+    async def used():
+        async with AsyncSandbox("docker", SandboxSpec(image="x")) as sandbox:
+            return await sandbox.exec("echo out; exit 3"), await sandbox.exec("sleep 60 & sleep 60", timeout_s=0.5)
+
+    ended, late = uvloop.run(used())
+    assert (ended.stdout, ended.return_code, late.error_type) == ("out\n", 3, "timeout")

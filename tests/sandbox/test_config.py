@@ -1,0 +1,139 @@
+"""Which provider a configuration means, which one a name stands for, and where images come from."""
+
+import pytest
+from omegaconf import OmegaConf
+
+from nemo_gym.errors import ConfigError
+from nemo_gym.sandbox import config as published_config
+from nemo_gym.sandbox import (
+    create_provider,
+    get_provider_class,
+    list_providers,
+    register_provider,
+    resolve_provider_config,
+    resolve_provider_metadata,
+    rewrite_image,
+)
+from nemo_gym.sandbox import utils as published_utils
+from nemo_gym.sandbox.providers import apptainer, bubblewrap, docker
+
+CONFIG = {
+    "sandbox": {"docker": {"network": "none"}, "default_metadata": {"team": "ours", "cost": 3, "none": None}},
+    "small": {"bubblewrap": {"memory_mib": 64}},
+    "two": {"bubblewrap": {}, "docker": {}},
+    "policy_model": {"responses_api_models": {}},
+    "own": {"tests.somewhere:Provider": {}},
+}
+
+
+class Local:
+    """A provider of somebody's own."""
+
+    def __init__(self, size=1):
+        self.size = size
+
+
+@pytest.mark.parametrize("config", [CONFIG, OmegaConf.create(CONFIG)], ids=["mapping", "omegaconf"])
+@pytest.mark.parametrize(
+    ("given", "provider", "metadata"),
+    [
+        ("sandbox", {"docker": {"network": "none"}}, {"team": "ours", "cost": "3"}),
+        (None, {"docker": {"network": "none"}}, {"team": "ours", "cost": "3"}),
+        ("docker", {"docker": {"network": "none"}}, {"team": "ours", "cost": "3"}),
+        ("small", {"bubblewrap": {"memory_mib": 64}}, {}),
+        ("apptainer", {"apptainer": {}}, {"team": "ours", "cost": "3"}),
+        ({"docker": None}, {"docker": {}}, {}),
+        ({"provider": "docker", "network": "x"}, {"docker": {"network": "x"}}, {}),
+        (CONFIG["sandbox"], {"docker": {"network": "none"}}, {"team": "ours", "cost": "3"}),
+    ],
+)
+def test_a_named_block_a_provider_and_a_block_itself_are_found(config, given, provider, metadata):
+    assert resolve_provider_config(given, config) == provider
+    assert resolve_provider_metadata(given, config) == metadata
+
+
+def test_references_in_a_block_are_followed():
+    config = OmegaConf.create({"mine": "none", "sandbox": {"docker": {"network": "${mine}"}}})
+    assert resolve_provider_config("sandbox", config) == {"docker": {"network": "none"}}
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("smal", "Did you mean 'small'?"),
+        ("dokcer", "Did you mean 'docker'?"),
+        ("policy_model", "no provider of sandboxes is called 'responses_api_models'"),
+        ("two", "one key.*bubblewrap, docker"),
+        ("own", "cannot be had"),
+        ({}, "has: nothing"),
+        ({"docker": 3}, "have to be a mapping"),
+    ],
+)
+def test_what_cannot_be_resolved_says_why(given, told):
+    with pytest.raises(ConfigError, match=told):
+        resolve_provider_config(given, CONFIG)
+
+
+def test_metadata_that_are_no_mapping_are_refused():
+    with pytest.raises(ConfigError, match="default_metadata"):
+        resolve_provider_metadata({"docker": {}, "default_metadata": "x"}, {})
+
+
+def test_the_published_paths_lead_to_the_same():
+    assert published_config.resolve_provider_config is resolve_provider_config
+    assert published_config.resolve_provider_metadata is resolve_provider_metadata
+    assert published_utils.rewrite_image is rewrite_image
+    assert apptainer.provider.ApptainerProvider is apptainer.ApptainerProvider
+    assert docker.provider.DockerProvider is docker.DockerProvider
+
+
+def test_built_in_providers_are_found_by_name():
+    assert {"apptainer", "bubblewrap", "docker"} <= set(list_providers())
+    assert get_provider_class("bubblewrap") is bubblewrap.BubblewrapProvider
+    assert create_provider("docker").name == "docker"
+    assert create_provider({"docker": {"create": {"network": "none"}}}).create_config.network == "none"
+    assert create_provider(OmegaConf.create({"docker": {"volumes": ["a:b"]}})).create_config.volumes == ["a:b"]
+    assert create_provider("docker", {"network": "a"}, image="b").create_config.image == "b"
+
+
+def test_a_provider_of_ones_own_is_registered_or_named_by_its_place():
+    register_provider("test-local", Local)
+    assert create_provider({"test-local": {"size": 3}}).size == 3
+    assert get_provider_class("json:JSONDecoder").__name__ == "JSONDecoder"
+    assert "test-local" in list_providers()
+    with pytest.raises(ConfigError, match="already called"):
+        register_provider("test-local", Local, overwrite=False)
+    with pytest.raises(ConfigError, match="does not take these options"):
+        create_provider("test-local", colour="red")
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [({"memory_mb": 3}, "no option 'memory_mb'. Did you mean 'memory_mib'"), ({"pids": 0}, "the option 'pids'")],
+)
+def test_options_that_are_unknown_or_wrong_are_named(options, told):
+    with pytest.raises(ConfigError, match=told):
+        create_provider({"bubblewrap": options})
+
+
+@pytest.mark.parametrize(
+    ("rewrites", "image", "rewritten"),
+    [
+        (None, "a/b:1", "a/b:1"),
+        ({}, "a/b:1", "a/b:1"),
+        ({"docker.io/": "mirror/"}, "docker.io/a/b:1", "mirror/a/b:1"),
+        ({"docker.io/me": "mirror"}, "docker.io/mehmet/b", "docker.io/mehmet/b"),
+        ({"docker.io/me": "mirror"}, "docker.io/me/b", "mirror/b"),
+        ({"a": "b"}, "a:1", "b:1"),
+        ([("x", "y"), ("a", "b"), ("a", "c")], "a@sha256:0", "b@sha256:0"),
+        ([{"from": "a/", "to": "b/"}], "a/c", "b/c"),
+        ([{"source": "a/", "target": "b/"}], "a/c", "b/c"),
+    ],
+)
+def test_the_first_beginning_that_an_image_has_is_rewritten(rewrites, image, rewritten):
+    assert rewrite_image(image, rewrites) == rewritten
+
+
+def test_a_rewrite_without_its_two_sides_is_refused():
+    with pytest.raises(ValueError, match="'from' and 'to'"):
+        rewrite_image("a", [{"from": "a"}])
