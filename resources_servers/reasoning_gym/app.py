@@ -1,0 +1,169 @@
+"""Ask a question of one of reasoning-gym's generators, and reward the answer by the package's own score."""
+
+import logging
+from typing import Any, ClassVar
+
+from fastapi import FastAPI
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+
+from nemo_gym import (
+    BaseResourcesServerConfig,
+    BaseSeedSessionRequest,
+    BaseVerifyRequest,
+    BaseVerifyResponse,
+    DataError,
+    EnvironmentFailed,
+    ReverifyMode,
+    SimpleResourcesServer,
+    compute_pass_majority_metrics,
+    compute_subset_metrics,
+    highest_k_metrics,
+)
+from nemo_gym.grading import WorkerCrashed, WorkerFailed, WorkerPool, WorkerTimedOut, last_boxed, strip_reasoning
+from resources_servers.reasoning_gym.scoring import (
+    DEADLINE_S,
+    NOT_INSTALLED,
+    RowUnusable,
+    check_name,
+    generator_names,
+    is_installed,
+    score,
+    scoring_workers,
+)
+
+logger = logging.getLogger(__name__)
+
+OPEN, CLOSE = "<answer>", "</answer>"
+ANSWER_KEY, TASK_KEY = "extracted_answer", "task_name"
+LONGEST_ANSWER = 50_000
+"""Characters: what is longer answers none of these questions, and would only keep a worker busy."""
+
+
+class ReasoningGymConfig(BaseResourcesServerConfig):
+    REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.STATELESS
+
+    score_timeout_seconds: float = Field(default=DEADLINE_S, gt=0)
+    """For scoring one answer; what takes longer earns 0."""
+    score_max_concurrency: int = Field(default=8, ge=1)
+    """How many answers may be scored side by side; with two cores or more there are never more workers than cores."""
+
+
+class Metadata(BaseModel):
+    """What the generator tells of its question; its scorer needs it back as it was."""
+
+    model_config = ConfigDict(extra="allow")
+
+    source_dataset: str
+
+
+class SeedRequest(BaseSeedSessionRequest):
+    metadata: Metadata
+
+
+class VerifyRequest(BaseVerifyRequest):
+    model_config = ConfigDict(extra="allow")
+
+    question: str
+    answer: str | None = None
+    """Null where many answers are right."""
+    metadata: Metadata
+
+
+class ReasoningGymServer(SimpleResourcesServer):
+    """Scores the last message in worker processes: they take seconds to load the package, and this one does not."""
+
+    config: ReasoningGymConfig
+
+    _names: list[str] | None = PrivateAttr(default=None)
+
+    @property
+    def workers(self) -> WorkerPool:
+        """Where the package is loaded."""
+        return scoring_workers(self.config.score_max_concurrency)
+
+    def setup_webserver(self) -> FastAPI:
+        """The app; that the package is missing is told before the first rollout."""
+        if not is_installed():
+            raise DataError(f"{self.config.name}: {NOT_INSTALLED}")
+        return super().setup_webserver()
+
+    def background_tasks(self) -> list[Any]:
+        """Loading the package, while the server is up already."""
+        return [*super().background_tasks(), self._load()]
+
+    async def seed_session(self, body: SeedRequest) -> None:
+        """Refuse a row that nobody can score before a model has worked on it."""
+        try:
+            check_name(body.metadata.source_dataset, await self._generators())
+        except RowUnusable as error:
+            raise self._unusable(error) from error
+        except WorkerFailed as error:
+            raise EnvironmentFailed(f"{self.config.name}: reasoning-gym could not be loaded: {error}") from error
+
+    async def verify(self, body: VerifyRequest) -> BaseVerifyResponse:
+        answer = answer_in(body.response.last_text)
+        entry = {"question": body.question, "answer": body.answer, "metadata": body.metadata.model_dump()}
+        earned = await self._score(answer, entry)
+        return BaseVerifyResponse.grade(
+            body, reward=earned, task_name=body.metadata.source_dataset, score=earned, extracted_answer=answer
+        )
+
+    async def _score(self, answer: str | None, entry: dict[str, Any]) -> float:
+        if answer is not None and len(answer) > LONGEST_ANSWER:
+            return 0.0
+        try:
+            return await self.workers.run(score, answer, entry, deadline_s=self.config.score_timeout_seconds)
+        except (WorkerTimedOut, WorkerCrashed) as error:
+            logger.warning("an answer to %s earns nothing: %s", entry["metadata"]["source_dataset"], error)
+            return 0.0
+        except RowUnusable as error:
+            raise self._unusable(error) from error
+        except WorkerFailed as error:
+            raise EnvironmentFailed(f"{self.config.name}: no answer could be scored: {error}") from error
+
+    async def _generators(self) -> list[str]:
+        if self._names is None:
+            self._names = await self.workers.run(generator_names)
+        return self._names
+
+    async def _load(self) -> None:
+        try:
+            await self._generators()
+        except WorkerFailed as error:
+            # The rollouts will try again, and fail with the same words.
+            logger.warning("reasoning-gym could not be loaded: %s", error)
+
+    def _unusable(self, error: RowUnusable) -> EnvironmentFailed:
+        return EnvironmentFailed(f"{self.config.name}: metadata: {error} Mend the row.")
+
+    def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
+        """Pass rates and the majority's, over all and for each generator."""
+        overall = compute_pass_majority_metrics(tasks, answer_key=ANSWER_KEY)
+        return {**overall.metrics, **compute_subset_metrics(tasks, TASK_KEY, answer_key=ANSWER_KEY)}
+
+    def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
+        tokens = ("mean/input_tokens", "mean/output_tokens")
+        return {
+            **{key: agent_metrics[key] for key in tokens if key in agent_metrics},
+            **highest_k_metrics(agent_metrics, "pass@1[avg-of-{k}]"),
+            **highest_k_metrics(agent_metrics, "pass@{k}", exclude_names=["no_answer"]),
+            **highest_k_metrics(agent_metrics, "majority@{k}", exclude_names=["no_answer"]),
+        }
+
+
+def answer_in(text: str) -> str | None:
+    r"""What the last `<answer>…</answer>` holds, else the last `\boxed{…}`, else the whole text.
+
+    Reasoning in `<think>…</think>` is left out before. None where nothing was said, or nothing stands in the tags.
+    """
+    shown = strip_reasoning(text)
+    start = shown.rfind(OPEN, 0, max(shown.rfind(CLOSE), 0))
+    if start >= 0:
+        found: str | None = shown[start + len(OPEN) : shown.find(CLOSE, start)]
+    else:
+        found = last_boxed(shown)
+    return (shown if found is None else found).strip() or None
+
+
+if __name__ == "__main__":
+    ReasoningGymServer.run_webserver()

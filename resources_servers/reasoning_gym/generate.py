@@ -1,0 +1,118 @@
+"""The process in which `prepare.py` has its questions made: what to make comes in as JSON, a line goes out for each.
+
+Some generators go through sets of texts, whose order Python draws anew in every process: this one is started with
+`PYTHONHASHSEED=0`, so that the same seed makes the same questions.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import random
+import sys
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+from nemo_gym import DataError
+from resources_servers.reasoning_gym.oracle import answer_to
+from resources_servers.reasoning_gym.scoring import (
+    ANY_ANSWER_WILL_DO,
+    CONFIG_KEY,
+    PACKAGE,
+    RowUnusable,
+    check_name,
+    generator_names,
+    load_scorers,
+    score,
+)
+
+MOST_IN_VAIN = 100
+"""So many questions in a row to which no full answer is known are the configuration's fault."""
+SEEDS = 2**31
+LARGEST_INTEGER = 2**63
+
+Entry = dict[str, Any]
+
+
+def entries(generators: list[dict[str, Any]], count: int, seed: int) -> Iterator[Entry]:
+    """So many questions of generators, each drawn by its weight; without generators, of all that tell answers apart.
+
+    Raises `DataError` for one that there is not, or that makes none.
+    """
+    load_scorers()
+    names = [each["name"] for each in generators]
+    names = names or [name for name in generator_names() if name not in ANY_ANSWER_WILL_DO]
+    for name in names:
+        try:
+            check_name(name, generator_names())
+        except RowUnusable as error:
+            raise DataError(str(error)) from error
+    configs = {each["name"]: each["config"] for each in generators}
+    weights = [each["weight"] for each in generators] or None
+    drawn = random.Random(seed).choices(names, weights, k=count)
+    made = {name: made_by(name, configs.get(name, {}), drawn.count(name), seed) for name in dict.fromkeys(drawn)}
+    return (next(made[name]) for name in drawn)
+
+
+def made_by(name: str, config: dict[str, Any], count: int, seed: int) -> Iterator[Entry]:
+    """The questions of one generator to which a full answer is known."""
+    own_seed = zlib.crc32(f"{seed} {name}".encode()) % SEEDS
+    try:
+        package = importlib.import_module(PACKAGE)
+        dataset = package.create_dataset(name, **config, seed=own_seed, size=2 * count + MOST_IN_VAIN)
+    except Exception as error:
+        raise DataError(f"{name}: does not take {json.dumps(config)} ({type(error).__name__}: {error}).") from error
+    in_vain = 0
+    for index in range(len(dataset)):
+        # Not every generator draws from its own seed only.
+        random.seed(own_seed + index)
+        entry = plain(dataset[index])
+        if config:
+            entry["metadata"][CONFIG_KEY] = config
+        in_vain = 0 if _can_be_answered(entry) else in_vain + 1
+        if not in_vain:
+            yield entry
+        if in_vain == MOST_IN_VAIN:
+            break
+    raise DataError(f"{name}: with {json.dumps(config)} it makes no questions to which a full answer is known.")
+
+
+def plain(value: Any) -> Any:
+    """The value as JSON can carry it, between programs too that have 64 bits for an integer."""
+    if isinstance(value, dict):
+        return {str(key): plain(each) for key, each in value.items()}
+    if isinstance(value, (set, frozenset)):
+        return sorted(map(plain, value))
+    if isinstance(value, (list, tuple)):
+        return [plain(each) for each in value]
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    if value is None or isinstance(value, (bool, float)):
+        return value
+    return value if isinstance(value, int) and abs(value) < LARGEST_INTEGER else str(value)
+
+
+def _can_be_answered(entry: Entry) -> bool:
+    try:
+        return score(answer_to(entry).strip(), entry) == 1.0
+    except (DataError, RowUnusable):
+        return False
+
+
+def main() -> int:
+    """Answer the order on the standard input: entries on the standard output, or the one thing that is wrong."""
+    # Some generators print while they work.
+    with os.fdopen(os.dup(1), "w", encoding="utf-8") as out:
+        os.dup2(2, 1)
+        try:
+            for entry in entries(**json.load(sys.stdin)):
+                out.write(json.dumps({"entry": entry}) + "\n")
+        except DataError as error:
+            out.write(json.dumps({"problem": str(error)}) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,302 @@
+"""Questions in, scores out: each generator's own answer, odd ones, and rows that nobody can score."""
+
+import asyncio
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from nemo_gym import DataError, EnvironmentFailed
+from nemo_gym.jsonl import read_rows
+from nemo_gym.testing import make_server, reply, rollout, serving
+from resources_servers.reasoning_gym.app import LONGEST_ANSWER, ReasoningGymServer, answer_in
+from resources_servers.reasoning_gym.oracle import answer_to, solve
+from resources_servers.reasoning_gym.scoring import ANY_ANSWER_WILL_DO, is_installed
+
+pytestmark = pytest.mark.skipif(not is_installed(), reason="the extra 'reasoning-gym' is not installed")
+
+FOLDER = Path(__file__).resolve().parents[1]
+EXAMPLES = list(read_rows(FOLDER / "data" / "example.jsonl"))
+COUNTDOWN = {"question": "?", "metadata": {"source_dataset": "countdown", "numbers": [6, 7], "target": 42}}
+IN_THE_PACKAGE = """
+import json, sys
+from nemo_gym import DataError
+from resources_servers.reasoning_gym.generate import entries, made_by
+from resources_servers.reasoning_gym.scoring import generator_names, load_scorers
+
+def problem_of(name, config):
+    try:
+        list(entries([{"name": name, "weight": 1, "config": config}], 1, 0))
+    except DataError as error:
+        return str(error)
+
+load_scorers()
+configs = {"rubiks_cube": [{}, {"cube_size": 2}, {"cube_size": 4}], "boxnet": [{}, {"max_box_num": 4}]}
+rows = [next(made_by(name, config, 1, 5)) for name in generator_names() for config in configs.get(name, [{}])]
+problems = [problem_of(*order) for order in json.loads(sys.argv[1])]
+sys.stderr.write(json.dumps({"rows": rows, "problems": problems}))
+"""
+WRONG_ORDERS = {
+    "unknown key": ("maze", {"no_such": 1}),
+    "wrong number": ("maze", {"min_dist": -1}),
+    "wrong kind": ("maze", {"min_dist": "near"}),
+    "mixture": ("composite", {}),
+    "unsolved": ("rubiks_cube", {"cube_size": 6, "min_scramble_steps": 50, "max_scramble_steps": 50}),
+}
+
+
+@pytest.fixture(scope="module")
+def made():
+    """A row of each generator, of some with other settings than their own; and what is told of wrong orders."""
+    orders = json.dumps(list(WRONG_ORDERS.values()))
+    done = subprocess.run([sys.executable, "-c", IN_THE_PACKAGE, orders], capture_output=True, timeout=90, check=True)
+    return json.loads(done.stderr.splitlines()[-1])
+
+
+@pytest.fixture
+def one_of_each(made):
+    return made["rows"]
+
+
+@pytest.fixture
+def server():
+    return make_server(ReasoningGymServer)
+
+
+async def grade(server, text, row):
+    """The graded row."""
+    async with rollout(server, **row) as attempt:
+        return await attempt.verify(reply(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("<answer>7</answer>", "7"),
+        ("<answer>6</answer>, no: <answer>\n 7 \n</answer>.", "7"),
+        (r"<answer>7</answer> \boxed{8}", "7"),
+        (r"\boxed{6} \boxed{\frac{1}{2}} is it", r"\frac{1}{2}"),
+        (" It is 7. ", "It is 7."),
+        ("<answer>7</answer> and </answer>", "7"),
+        ("<answer>6</answer> then <answer>7", "6"),
+        ("<answer>7", "<answer>7"),
+        ("7</answer>", "7</answer>"),
+        ("</answer><answer>", "</answer><answer>"),
+        ("<answer><answer>7</answer></answer>", "7"),
+        ("<answer>1 2\n3 4</answer>", "1 2\n3 4"),
+        ("<think><answer>6</answer></think>7", "7"),
+        ("<answer>6</answer></think><answer>7</answer>", "7"),
+        ("<think><answer>6</answer>", None),
+        ("<answer> </answer>", None),
+        (r"\boxed{}", None),
+        ("", None),
+        (" \n", None),
+    ],
+)
+def test_the_answer_is_in_the_last_tags_else_in_the_last_box_else_all(text, answer):
+    assert answer_in(text) == answer
+
+
+@pytest.mark.parametrize("row", EXAMPLES, ids=lambda row: row["metadata"]["source_dataset"])
+async def test_an_example_rewards_its_oracle_and_less_for_nothing(server, row):
+    graded = await grade(server, *solve(row), row)
+    assert (graded.reward, graded.score, graded.task_name) == (1.0, 1.0, row["metadata"]["source_dataset"])
+    assert graded.extracted_answer == answer_to(row)
+    assert (graded.question, graded.answer, graded.metadata) == (row["question"], row["answer"], row["metadata"])
+    nothing = await grade(server, "", row)
+    assert nothing.extracted_answer is None
+    assert nothing.reward < 0.1
+
+
+async def test_every_generator_rewards_its_own_answer_and_less_for_another_or_nothing(server, one_of_each):
+    assert len({row["metadata"]["source_dataset"] for row in one_of_each}) >= 105
+    earned = {}
+    async with serving(server):
+        for row in one_of_each:
+            texts = (*solve(row), rf"\boxed{{{answer_to(row)}}}", "", "moo")
+            rewards = [(await grade(server, text, row)).reward for text in texts]
+            earned[row["metadata"]["source_dataset"], json.dumps(row["metadata"].get("generator_config"))] = rewards
+    assert {name: tags for name, (tags, *_) in earned.items() if tags != 1.0} == {}
+    # A box ends at a brace that its answer does not open: programs and maps of letters are better put between tags.
+    assert sum(box == 1.0 for _, box, _, _ in earned.values()) >= len(earned) - 3
+    assert {name: nothing for name, (_, _, nothing, _) in earned.items() if nothing >= 0.1} == {}
+    generous = {name for (name, _), (_, _, _, moo) in earned.items() if moo >= 0.2}
+    assert generous == ANY_ANSWER_WILL_DO
+
+
+def test_an_order_that_a_generator_cannot_meet_is_told(made):
+    told = dict(zip(WRONG_ORDERS, made["problems"], strict=True))
+    assert told["unknown key"].startswith('maze: does not take {"no_such": 1} (TypeError: ')
+    assert told["wrong number"].startswith('maze: does not take {"min_dist": -1} (AssertionError: ')
+    assert told["wrong kind"].startswith('maze: does not take {"min_dist": "near"} (TypeError: ')
+    assert told["mixture"].startswith("'composite' only mixes generators")
+    assert told["unsolved"].endswith("it makes no questions to which a full answer is known.")
+
+
+PROGRAMS = [
+    "__import__('pathlib').Path({path!r}).touch()",
+    "[__import__('pathlib').Path({path!r}).touch()]",
+    "[[open({path!r}, 'w')]]",
+    "(lambda: open({path!r}, 'w'))()",
+    "sympify(\"open({path!r}, 'w')\")",
+    "sin(\"open({path!r}, 'w')\")",
+    "Symbol.__init__.__globals__['__builtins__']['open']({path!r}, 'w')",
+    "eval('open')({path!r}, 'w')",
+    "(open)({path!r}, 'w')",
+    "x = open({path!r}, 'w')",
+    "[open({path!r}, 'w') for _ in [0]]",
+    '["""]"""; open({path!r}, \'w\')',
+]
+
+
+async def test_no_scorer_runs_an_answer_as_a_program(server, one_of_each, tmp_path):
+    marks = [str(tmp_path / f"mark{number}") for number in range(len(PROGRAMS))]
+    texts = [f"<answer>{program.format(path=mark)}</answer>" for program, mark in zip(PROGRAMS, marks, strict=True)]
+    async with serving(server):
+        for row in one_of_each:
+            async with rollout(server, **row) as attempt:
+                graded = await asyncio.gather(*(attempt.verify(reply(text)) for text in texts))
+            name = row["metadata"]["source_dataset"]
+            assert name in ANY_ANSWER_WILL_DO or max(each.reward for each in graded) < 0.5, name
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_an_answer_without_an_end_earns_nothing_and_the_other_rollouts_go_on():
+    server = make_server(ReasoningGymServer, score_timeout_seconds=0.5)
+    async with serving(server), rollout(server, **COUNTDOWN) as hostile, rollout(server, **EXAMPLES[0]) as plain:
+        # Two workers that have loaded the package already.
+        await asyncio.gather(*(server.workers.run(time.sleep, 0.2) for _ in range(2)))
+        under_way = asyncio.create_task(hostile.verify(reply("<answer>9**9**9**9</answer>")))
+        assert (await plain.verify(reply(*solve(EXAMPLES[0])))).reward == 1.0
+        assert not under_way.done()
+        assert (await under_way).reward == 0.0
+        assert (await hostile.verify(reply("<answer>6 * 7</answer>"))).reward == 1.0
+
+
+@pytest.mark.parametrize(
+    ("text", "row"),
+    [
+        ("x" * (LONGEST_ANSWER + 1), COUNTDOWN),
+        # The scorers raise on these.
+        ("P", {"question": "?", "answer": "2 × 3", "metadata": {"source_dataset": "prime_factorization"}}),
+        ("42", {"question": "?", "metadata": {"source_dataset": "boxnet", "initial_state": {"0.5_0.5": ["box_red"]}}}),
+    ],
+)
+async def test_an_answer_that_cannot_be_scored_earns_nothing(server, text, row):
+    assert (await grade(server, text, row)).reward == 0.0
+
+
+@pytest.mark.parametrize(("config", "reward"), [({}, 1.0), ({"max_value": 5}, 0.01)])
+async def test_a_scorer_goes_by_the_settings_of_its_generator(server, config, reward):
+    metadata = {"source_dataset": "puzzle24", "numbers": [6, 4, 1, 1], "generator_config": config}
+    graded = await grade(server, "<answer>6 * 4 * 1 * 1</answer>", {"question": "?", "metadata": metadata})
+    assert graded.reward == reward
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("leg_countin", r"no generator 'leg_countin'\. Did you mean 'leg_counting'"),
+        ("", "no generator ''. It has others."),
+        ("composite", "'composite' only mixes generators"),
+    ],
+)
+async def test_a_generator_that_there_is_not_fails_the_rollout_before_it_begins(server, name, told):
+    row = {"question": "?", "answer": "7", "metadata": {"source_dataset": name}}
+    with pytest.raises(EnvironmentFailed, match=told):
+        await grade(server, "7", row)
+    async with serving(server) as client:
+        body = {**row, "responses_create_params": {"input": []}, "response": reply("7").model_dump(mode="json")}
+        with pytest.raises(EnvironmentFailed, match=told):
+            await client.post("/verify", json=body)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "told"),
+    [
+        ({"source_dataset": "rubiks_cube"}, r"rubiks_cube cannot score any answer \(KeyError: 'cube_size'\)"),
+        ({"source_dataset": "maze", "generator_config": {"no_such": 1}}, "generator_config: maze does not take"),
+        ({"source_dataset": "maze", "generator_config": [1]}, "must hold the settings of maze"),
+    ],
+)
+async def test_a_row_that_no_answer_can_be_scored_for_fails_the_rollout(server, metadata, told):
+    with pytest.raises(EnvironmentFailed, match=told):
+        await grade(server, "7", {"question": "?", "answer": None, "metadata": metadata})
+
+
+@pytest.mark.parametrize("row", [{}, {"metadata": {}}, {"metadata": {"source_dataset": 3}}])
+async def test_a_row_without_its_generators_name_is_refused_by_the_name_of_the_field(server, row):
+    async with serving(server) as client:
+        answer = await client.post("/seed_session", json={"responses_create_params": {"input": []}, **row})
+    assert answer.status_code == 422
+    assert "metadata" in answer.text
+
+
+STARTING = """
+import asyncio, sys, time
+from nemo_gym.testing import make_server, on_a_port
+from resources_servers.reasoning_gym.app import ReasoningGymServer
+import httpx
+
+async def main():
+    started_at = time.perf_counter()
+    async with on_a_port(make_server(ReasoningGymServer)) as url, httpx.AsyncClient() as client:
+        while (await client.get(f"{url}/reverify_mode")).status_code != 200:
+            pass
+        up_s = time.perf_counter() - started_at
+        row = {"responses_create_params": {"input": []}, "metadata": {"source_dataset": "maze"}}
+        seeding = asyncio.create_task(client.post(f"{url}/seed_session", json=row, timeout=60))
+        slowest_s = 0.0
+        while not seeding.done():
+            asked_at = time.perf_counter()
+            await client.get(f"{url}/reverify_mode")
+            slowest_s = max(slowest_s, time.perf_counter() - asked_at)
+            await asyncio.sleep(0.02)
+        loaded_s = time.perf_counter() - started_at
+    assert (await seeding).status_code == 200
+    assert up_s < loaded_s / 2, (up_s, loaded_s)
+    assert slowest_s < loaded_s / 2, (slowest_s, loaded_s)
+    assert "reasoning_gym" not in sys.modules
+
+asyncio.run(main())
+"""
+
+
+def test_the_server_is_up_and_answers_while_its_workers_load_the_package():
+    done = subprocess.run([sys.executable, "-c", STARTING], capture_output=True, text=True, timeout=90, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+class _NotInstalled:
+    """What Python finds under the package's name where only a folder like this one bears it."""
+
+    def find_spec(self, name, path=None, target=None):
+        from importlib.machinery import ModuleSpec
+
+        return ModuleSpec(name, None, is_package=True) if name == "reasoning_gym" else None
+
+
+async def test_without_the_package_the_server_does_not_start_and_says_what_to_install(monkeypatch, server):
+    monkeypatch.setattr(sys, "meta_path", [_NotInstalled(), *sys.meta_path])
+    with pytest.raises(DataError, match=r"pip install 'nemo-gym\[reasoning-gym\]'"):
+        async with serving(server):
+            pass
+
+
+def test_the_package_is_found_from_within_the_folder_that_bears_its_name():
+    looking = "import sys; sys.path[:0] = ['.', '../..']; import resources_servers.reasoning_gym.scoring as scoring;"
+    looking += "print(scoring.is_installed())"
+    found = subprocess.run([sys.executable, "-c", looking], cwd=FOLDER, capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "True"
+
+
+def test_metrics_are_told_for_each_generator(server):
+    earned = {"maze": 1.0, "ab": 0.0}
+    tasks = [[{"reward": reward, "task_name": name, "extracted_answer": "7"}] for name, reward in earned.items()]
+    metrics = server.compute_metrics(tasks)
+    assert metrics["pass@1/accuracy"] == 50.0
+    assert (metrics["maze/pass@1/accuracy"], metrics["ab/pass@1/accuracy"]) == (100.0, 0.0)
+    assert "pass@1/accuracy" in server.get_key_metrics(metrics)
