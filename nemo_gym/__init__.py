@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from nemo_gym.errors import EnvironmentFailed as EnvironmentFailed
     from nemo_gym.errors import JudgeFailed as JudgeFailed
     from nemo_gym.errors import ModelFailed as ModelFailed
+    from nemo_gym.errors import RolloutError as RolloutError
     from nemo_gym.errors import ServerCallError as ServerCallError
     from nemo_gym.errors import ToolError as ToolError
     from nemo_gym.errors import exit_code_of as exit_code_of
@@ -35,7 +36,9 @@ if TYPE_CHECKING:
     from nemo_gym.http.client import get_response_json as get_response_json
     from nemo_gym.http.client import raise_for_status as raise_for_status
     from nemo_gym.http.correlation import current_rollout_id as current_rollout_id
+    from nemo_gym.http.deadline import grace_period as grace_period
     from nemo_gym.http.endpoint import NeMoGymAsyncOpenAI as NeMoGymAsyncOpenAI
+    from nemo_gym.http.problems import failure_of_call as failure_of_call
     from nemo_gym.http.problems import failure_of_reply as failure_of_reply
     from nemo_gym.metrics import compute_pass_majority_metrics as compute_pass_majority_metrics
     from nemo_gym.metrics import compute_subset_metrics as compute_subset_metrics
@@ -89,7 +92,7 @@ _HOMES = {
     ),
     "errors": (
         "AgentFailed", "DataError", "EndpointError", "EnvironmentFailed", "JudgeFailed", "ModelFailed",
-        "ServerCallError", "ToolError", "exit_code_of",
+        "RolloutError", "ServerCallError", "ToolError", "exit_code_of",
     ),
     "schemas.rollout": (
         "AggregateMetrics", "AggregateMetricsRequest", "BaseMultiRewardVerifyResponse", "BaseRunRequest",
@@ -110,7 +113,8 @@ _HOMES = {
     "servers.model": ("SimpleResponsesAPIModel",),
     "http.client": ("ServerClient", "get_response_json", "raise_for_status"),
     "http.correlation": ("current_rollout_id",),
-    "http.problems": ("failure_of_reply",),
+    "http.deadline": ("grace_period",),
+    "http.problems": ("failure_of_call", "failure_of_reply"),
     "metrics": ("compute_pass_majority_metrics", "compute_subset_metrics", "highest_k_metrics"),
 }  # fmt: skip
 

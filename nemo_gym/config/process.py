@@ -42,6 +42,8 @@ class ProcessSettings(BaseModel):
     head: BaseServerConfig
     cookie_secret: str
     """Signs the session cookies; the same for all workers of a run."""
+    run_token: str | None = None
+    """Goes with every call between the servers of a run that can be reached from outside; None where none can."""
     num_workers: int = 1
     dry_run: bool = False
 

@@ -146,7 +146,8 @@ def published_defaults(plain: Mapping[str, Any]) -> dict[str, Any]:
 
 def view_of(run: RunConfig, *, hide_secrets: bool = False) -> DictConfig:
     """A run's configuration as one read-only mapping, each server with its address as far as it is known."""
-    raw: dict[str, Any] = {**run.raw, **published_defaults(run.plain), "head_server": {"host": run.head.host, "port": run.head.port}}
+    head = {"host": run.head.host, "port": run.head.port}
+    raw: dict[str, Any] = {**run.raw, **published_defaults(run.plain), "head_server": head}
     for server in run.servers.values():
         address = {"host": server.host, **({"port": server.port} if server.port else {})}
         raw[server.name] = {server.type: {server.implementation: {

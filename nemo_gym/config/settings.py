@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import ClassVar, Literal
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from nemo_gym.schemas.rollout import ReverifyMode
 
@@ -72,6 +72,14 @@ class BaseRunServerConfig(BaseServerConfig):
     domain: Domain | None = None
     isolated: bool = False
     """Run it in an environment of its folder's own, with what its requirements.txt lists."""
+    max_requests_in_flight: int | None = Field(default=None, ge=1)
+    """So many calls are at work at once; further ones wait (16384)."""
+    max_requests_queued: int | None = Field(default=None, ge=0)
+    """So many calls wait; further ones hear 503 and come again (16384)."""
+    max_request_bytes: int | None = Field(default=None, ge=1)
+    """The longest body of a request (256 MiB)."""
+    blocking_threads: int | None = Field(default=None, ge=1)
+    """So many handlers that are plain functions run at once, each in a thread (32)."""
 
 
 class BaseRunServerInstanceConfig(BaseRunServerConfig):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 import random
+import time
 import urllib.request
 from collections.abc import Mapping
 from http.cookies import Morsel
@@ -19,16 +20,18 @@ from nemo_gym.config.models import RunConfig
 from nemo_gym.config.observability import CAPTURE_KEYS, is_enabled
 from nemo_gym.config.published import told_by
 from nemo_gym.config.settings import AGENT_TIER, ENVIRONMENT_SERVERS, SERVER_TYPES, BaseServerConfig
-from nemo_gym.errors import HeadServerNotFoundError, ServerCallError
+from nemo_gym.errors import HeadServerNotFoundError, Overloaded, RolloutTimedOut, ServerCallError
 from nemo_gym.http.correlation import (
     ROLLOUT_PREFIX,
     current_rollout_id,
     maybe_rollout_id_from_run_body,
     rollout_path_prefix,
 )
+from nemo_gym.http.deadline import time_left_s, told_to_callee
+from nemo_gym.http.external import seconds_of_retry_after
 from nemo_gym.http.internal import InternalClient
-from nemo_gym.http.reply import Reply, Timeouts
-from nemo_gym.schemas.rollout import ROLLOUT_HEADER
+from nemo_gym.http.reply import Reply, ReplyTimedOut, Timeouts
+from nemo_gym.schemas.rollout import NOT_BEGUN_HEADER, ROLLOUT_HEADER, RUN_TOKEN_HEADER, TIME_LEFT_HEADER
 
 Cookies = Mapping[str, "str | Morsel[str]"]
 ServerStatus = Literal["success", "connection_error", "timeout", "unknown_error"]
@@ -45,7 +48,11 @@ MODEL_CALLS = ("/v1/responses", "/v1/chat/completions", "/v1/messages")
 
 HEAD_TIMEOUT_S = 10.0
 # A server that restarts refuses connections for a moment; nothing was sent, so trying again is safe.
-REFUSED_PAUSES_S = (0.05, 0.2, 0.8)
+REFUSED_PATIENCE_S = 10.0
+# A server that is full says so before it does anything.
+OVERLOADED_PATIENCE_S = 120.0
+FIRST_PAUSE_S = 0.05
+LONGEST_PAUSE_S = 2.0
 
 
 class Address(NamedTuple):
@@ -69,6 +76,8 @@ class ServerClient(BaseModel):
 
     _connections: InternalClient = PrivateAttr(default_factory=InternalClient)
     _addresses: dict[str, Address] = PrivateAttr(default_factory=dict)
+    _run_token: str | None = PrivateAttr(default=None)
+    """Goes with every call where the run's servers ask for it."""
     _is_observed: bool = PrivateAttr(default=False)
     """Whether the rollouts' model calls are recorded: then paths say for which rollout a call is."""
 
@@ -197,17 +206,33 @@ class ServerClient(BaseModel):
             head.append((ROLLOUT_HEADER.encode(), rollout_id.encode()))
         if self._is_observed:
             url_path = self._for_its_rollout(server_name, url_path, json)
+        if self._run_token:
+            head.append((RUN_TOKEN_HEADER.encode(), self._run_token.encode()))
         path = f"{url_path}?{urlencode(params)}" if params else url_path
-        for pause_s in (*REFUSED_PAUSES_S, None):
+        call = _Call(server_name, url_path)
+        while True:
+            left_s = call.time_left_s()
+            told = head if left_s is None else [*head, (TIME_LEFT_HEADER.encode(), b"%.3f" % told_to_callee(left_s))]
             try:
-                return await self._connections.request(
-                    method, host, port, path, body=body, headers=head, timeouts=timeouts
+                reply = await self._connections.request(
+                    method, host, port, path, body=body, headers=told, timeouts=_within(timeouts, left_s)
                 )
+            except ReplyTimedOut as error:
+                call.time_left_s()
+                raise error.of_server(server_name) from error.__cause__
             except ServerCallError as error:
-                if error.was_sent or pause_s is None:
+                if error.was_sent or call.took_s > REFUSED_PATIENCE_S:
                     raise error.of_server(server_name) from error.__cause__
-                await asyncio.sleep(pause_s * random.uniform(0.5, 1.5))
-        raise AssertionError("unreachable")
+                await call.pause()
+                continue
+            if reply.status != 503 or NOT_BEGUN_HEADER not in reply.headers:
+                return reply
+            if call.took_s > OVERLOADED_PATIENCE_S:
+                raise Overloaded(
+                    f"{server_name} had no room for {url_path} for {call.took_s:.0f} s (tried {call.tries} times)",
+                    server=server_name,
+                )
+            await call.pause(seconds_of_retry_after(reply.headers.get("retry-after")))
 
     def _for_its_rollout(self, server_name: str, url_path: str, body: Any) -> str:
         """The path that tells also a server without our middleware which rollout it works for."""
@@ -222,6 +247,45 @@ class ServerClient(BaseModel):
             if rollout_id is None and url_path == "/verify":
                 rollout_id = maybe_rollout_id_from_run_body(body)
         return rollout_path_prefix(rollout_id) + url_path
+
+
+class _Call:
+    """One call that may be tried several times, each time from its beginning."""
+
+    def __init__(self, server: str, path: str) -> None:
+        self.server = server
+        self.path = path
+        self.tries = 1
+        self._began_at = time.monotonic()
+
+    @property
+    def took_s(self) -> float:
+        """Since the first try."""
+        return time.monotonic() - self._began_at
+
+    def time_left_s(self) -> float | None:
+        """What is left of the rollout's time; `RolloutTimedOut` where it is over."""
+        left_s = time_left_s()
+        if left_s is not None and left_s <= 0:
+            waited = f" after {self.took_s:.1f} s" if self.tries > 1 or self.took_s > 1 else ""
+            raise RolloutTimedOut(
+                f"the rollout's time was over at {self.path} of {self.server}{waited}", server=self.server
+            )
+        return left_s
+
+    async def pause(self, at_least_s: float | None = None) -> None:
+        """Wait before the next try: longer each time, never in step with others, not beyond the rollout's time."""
+        growing = min(FIRST_PAUSE_S * 2 ** (self.tries - 1), LONGEST_PAUSE_S) * random.uniform(0.5, 1.5)
+        pause_s = max(growing, at_least_s or 0.0)
+        left_s = time_left_s()
+        self.tries += 1
+        await asyncio.sleep(pause_s if left_s is None else max(0.0, min(pause_s, left_s)))
+
+
+def _within(timeouts: Timeouts | None, left_s: float | None) -> Timeouts | None:
+    if left_s is None:
+        return timeouts
+    return (timeouts or Timeouts())._replace(total_s=min((timeouts or Timeouts()).total_s, left_s))
 
 
 def setup_server_client(head_server_config: Any = None) -> ServerClient:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,7 +17,8 @@ from urllib.request import getproxies, proxy_bypass
 import orjson
 
 from nemo_gym.config.published import maybe_get_global_config_dict
-from nemo_gym.errors import EndpointError
+from nemo_gym.errors import EndpointError, RolloutTimedOut
+from nemo_gym.http.deadline import time_left_s
 from nemo_gym.http.problems import readable
 
 if TYPE_CHECKING:
@@ -43,6 +45,10 @@ class Limits:
     connect_s: float = 10.0
     silence_s: float = 1800.0
     total_s: float = 1800.0
+
+    def within(self, left_s: float | None) -> Limits:
+        """The same, all over within the time that a rollout has left."""
+        return self if left_s is None else replace(self, total_s=min(self.total_s, left_s))
 
 
 @dataclass(frozen=True)
@@ -126,14 +132,18 @@ class ExternalSession:
         while True:
             tries += 1
             retry_after = None
+            left_s, began_at = time_left_s(), time.monotonic()
+            if left_s is not None and left_s <= 0:
+                raise RolloutTimedOut(f"the rollout's time was over at {method} {_without_login(url)}", tier="model")
             try:
-                answer = await self._try(method, url, body, headers, limits, proxy=proxy)
+                answer = await self._try(method, url, body, headers, limits.within(left_s), proxy=proxy)
                 retry_after = answer.retry_after
                 return _object_of(answer, headers)
             except EndpointError as error:
-                if tries >= retry.tries or not retry.allows(error):
+                is_over = left_s is not None and left_s < time.monotonic() - began_at
+                if not is_over and (tries >= retry.tries or not retry.allows(error)):
                     raise _told(error, method, url, tries) from error.__cause__
-                pause_s = retry.pause_s(tries, retry_after)
+                pause_s = 0.0 if is_over else retry.pause_s(tries, retry_after)
                 logger.info("%s %s; trying again in %.1f s", _without_login(url), error, pause_s)
             await asyncio.sleep(pause_s)
 

@@ -8,7 +8,8 @@ from typing import Any
 import orjson
 from pydantic import BaseModel, ValidationError
 
-from nemo_gym.errors import FAILURES, RolloutError
+from nemo_gym.errors import FAILURES, EndpointError, Overloaded, RolloutError, ServerCallError, ServerLost
+from nemo_gym.http.reply import BrokenReply, HungUp, NotConnected
 from nemo_gym.schemas.rollout import (
     FAILURE_CLASS_KEY,
     FAILURE_MESSAGE_KEY,
@@ -17,6 +18,7 @@ from nemo_gym.schemas.rollout import (
     JUDGE_ERROR_KEY,
 )
 
+OVERLOADED_STATUSES = (429, 503)
 MEDIA_TYPE = "application/problem+json"
 
 
@@ -64,6 +66,18 @@ def failure_of_reply(
     if problem is not None:
         return problem.to_error()
     return otherwise(f"{server}: {during} answered {status}: {readable(body)}", server=server)
+
+
+def failure_of_call(
+    error: ServerCallError, *, server: str, otherwise: type[RolloutError], during: str = ""
+) -> RolloutError:
+    """The failure behind a call that brought no answer: the server is gone, or `otherwise`."""
+    kind = otherwise
+    if isinstance(error, NotConnected | HungUp | BrokenReply):
+        kind = ServerLost
+    elif isinstance(error, EndpointError) and error.status in OVERLOADED_STATUSES:
+        kind = Overloaded
+    return kind(f"{during}: {error}" if during else str(error), server=server, tier=otherwise.default_tier)
 
 
 def failure_of_row(row: Mapping[str, Any]) -> RolloutError | None:

@@ -24,12 +24,20 @@ from nemo_gym.http.client import PUBLISHED_NAME, ServerClient
 from nemo_gym.http.correlation import rollout_context, strip_rollout_prefix
 from nemo_gym.http.external import external_session
 from nemo_gym.schemas.rollout import ROLLOUT_HEADER, ROLLOUT_ID_PATTERN
+from nemo_gym.servers.calls import CallLayer, CallLimits
 from nemo_gym.servers.faults import ROLLOUT_ID_SCOPE_KEY, FaultMiddleware
 from nemo_gym.servers.limits import OPEN_FILES, raise_open_files_limit
 from nemo_gym.servers.profiling import ProfilingMiddlewareConfig, add_profiling
 from nemo_gym.servers.sessions import SessionMiddleware
+from nemo_gym.servers.telemetry import Telemetry
+from nemo_gym.servers.threads import blocking_pool
 
 logger = logging.getLogger(__name__)
+
+LIMITS = {
+    "max_requests_in_flight": "in_flight", "max_requests_queued": "queued", "max_request_bytes": "body_bytes",
+}  # fmt: skip
+"""A server's settings, and the limits that they set."""
 
 
 class BaseServer(BaseModel):
@@ -65,8 +73,20 @@ class SimpleServer(BaseServer):
     FAILURE: ClassVar[type[RolloutError]] = RolloutError
     """What the failure of a handler is to the rollout, where its error does not say."""
 
+    ray_enabled: ClassVar[bool] = False
+    """Published folders that use Ray say so; it is theirs to start, so nothing here asks."""
+
+    _telemetry: Telemetry | None = PrivateAttr(default=None)
+
     _cookie_secret: str = PrivateAttr(default_factory=lambda: secrets.token_hex(32))
     """Signs the session cookie; the launcher gives all workers of an instance the same one."""
+
+    @property
+    def call_telemetry(self) -> Telemetry:
+        """What this process counts of its calls."""
+        if self._telemetry is None:
+            self._telemetry = Telemetry(getattr(self.config, "name", type(self).__name__))
+        return self._telemetry
 
     @abstractmethod
     def setup_webserver(self) -> FastAPI:
@@ -96,6 +116,13 @@ class SimpleServer(BaseServer):
         name = getattr(self.config, "name", type(self).__name__)
         app.add_middleware(FaultMiddleware, server=name, otherwise=self.FAILURE)
 
+    def setup_call_layer(self, app: FastAPI, run_token: str | None = None) -> None:
+        """Bound how many calls are at work and for how long, count them, and turn strangers away; outermost of all."""
+        given = {key: getattr(self.config, key, None) for key in LIMITS}
+        limits = CallLimits(**{LIMITS[key]: value for key, value in given.items() if value is not None})
+        counts = self.call_telemetry
+        app.add_middleware(CallLayer, server=counts.server, telemetry=counts, limits=limits, run_token=run_token)
+
     def setup_profiling(self, app: FastAPI, profiling_config: ProfilingMiddlewareConfig) -> None:
         """Profile this process if that is wanted; `GET /stats` and the server's end write the profile."""
         name = getattr(self.config, "name", type(self).__name__)
@@ -113,6 +140,7 @@ class SimpleServer(BaseServer):
         @asynccontextmanager
         async def lifespan(app: FastAPI) -> AsyncIterator[None]:
             tasks = [asyncio.create_task(task) for task in self.background_tasks()]
+            blocking_pool(getattr(self.config, "blocking_threads", None))
             outside = external_session()
             outside.join(self)
             try:
@@ -137,7 +165,7 @@ class SimpleServer(BaseServer):
 
     def background_tasks(self) -> list[Any]:
         """Coroutines that run for as long as the server does."""
-        return []
+        return [self.call_telemetry.watch_loop()]
 
     async def startup(self) -> None:
         """Called before the first request; override it to open what the server needs."""
@@ -174,7 +202,9 @@ class RolloutContextMiddleware:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        rollout_id = scope[ROLLOUT_ID_SCOPE_KEY] = strip_rollout_prefix(scope) or _from_header(scope)
+        # Where an author added this middleware once more, the outer one has taken the prefix away.
+        rollout_id = strip_rollout_prefix(scope) or _from_header(scope) or scope.get(ROLLOUT_ID_SCOPE_KEY)
+        scope[ROLLOUT_ID_SCOPE_KEY] = rollout_id
         with rollout_context(rollout_id):
             await self.app(scope, receive, send)
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, get_args, get_origin
 
+from fastapi import Body
+from pydantic import BaseModel
 from starlette.requests import Request
 
 from nemo_gym.errors import SignatureError
 from nemo_gym.servers.sessions import SESSION_ID_KEY, SessionState, SessionStore
+from nemo_gym.servers.threads import blocking_pool
 
 Method = Callable[..., Any]
 Endpoint = Callable[..., Awaitable[Any]]
@@ -73,7 +75,7 @@ class Handler:
     async def _result(self, given: dict[str, Any]) -> Any:
         if inspect.iscoroutinefunction(self.method):
             return await self.method(**given)
-        result = await asyncio.to_thread(self.method, **given)
+        result = await blocking_pool().run(self.method, **given)
         return await result if inspect.isawaitable(result) else result
 
 
@@ -105,6 +107,22 @@ def endpoint_of(
     endpoint.__name__ = getattr(handler.method, "__name__", "endpoint")
     endpoint.__doc__ = handler.method.__doc__
     return endpoint
+
+
+def with_optional_body(handler: Handler) -> Handler:
+    """The same method, whose body may be left out where every field of it has a default."""
+    parameters = [
+        parameter.replace(default=Body(default_factory=parameter.annotation))
+        if parameter.default is parameter.empty
+        and _is_class_of(parameter.annotation, BaseModel)
+        and not any(field.is_required() for field in parameter.annotation.model_fields.values())
+        and parameter.name not in handler.states
+        else parameter
+        for parameter in handler.signature.parameters.values()
+    ]
+    # A parameter with a default may stand before one without: all of them are passed by name.
+    by_name = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
+    return replace(handler, signature=handler.signature.replace(parameters=by_name))
 
 
 def _bare(annotation: Any) -> Any:

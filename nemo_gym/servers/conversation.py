@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from nemo_gym.errors import EnvironmentFailed, ModelFailed, ServerCallError
 from nemo_gym.http.client import ServerClient
-from nemo_gym.http.problems import failure_of_reply
+from nemo_gym.http.problems import failure_of_call, failure_of_reply
 from nemo_gym.schemas.responses import Response, accumulate_response_usage
 from nemo_gym.servers.tools import is_callable_name
 
@@ -80,7 +80,7 @@ class Conversation:
         try:
             reply = await client.post(model, "/v1/responses", json=request, cookies=self.model_cookies)
         except ServerCallError as error:
-            raise ModelFailed(str(error), server=model) from error
+            raise failure_of_call(error, server=model, otherwise=ModelFailed) from error
         body = await reply.read()
         if not reply.ok:
             raise failure_of_reply(reply.status, body, server=model, during="/v1/responses", otherwise=ModelFailed)
@@ -139,7 +139,9 @@ class Conversation:
         try:
             reply = await client.post(resources_server, f"/{name}", data=written, headers=JSON, cookies=self.session)
         except ServerCallError as error:
-            raise EnvironmentFailed(f"tool '{name}': {error}", server=resources_server) from error
+            raise failure_of_call(
+                error, server=resources_server, otherwise=EnvironmentFailed, during=f"tool '{name}'"
+            ) from error
         body = await reply.read()
         self.session |= cookies_of(reply)
         if reply.status < 500:

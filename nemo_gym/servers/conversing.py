@@ -12,15 +12,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from nemo_gym.config.settings import BaseResponsesAPIAgentConfig, ModelServerRef, ResourcesServerRef
-from nemo_gym.errors import EnvironmentFailed, ServerCallError
+from nemo_gym.errors import EnvironmentFailed, RolloutError, ServerCallError
 from nemo_gym.http.client import get_response_json
-from nemo_gym.http.problems import failure_of_reply
+from nemo_gym.http.deadline import grace_period
+from nemo_gym.http.problems import failure_of_call, failure_of_reply
 from nemo_gym.schemas.rollout import AggregateMetrics, AggregateMetricsRequest, BaseRunRequest
 from nemo_gym.servers.agent import SimpleResponsesAPIAgent
 from nemo_gym.servers.conversation import Conversation, Cookies, cookies_of
 from nemo_gym.servers.tools import INDEPENDENT_TOOLS_HEADER
 
 NO_SUCH_ROUTE = (404, 405)
+CLOSE_TIMEOUT_S = 5.0
 
 
 class ConversingAgentConfig(BaseResponsesAPIAgentConfig):
@@ -132,7 +134,7 @@ class ConversingAgent(SimpleResponsesAPIAgent):
         try:
             reply = await call
         except ServerCallError as error:
-            raise EnvironmentFailed(str(error), server=server) from error
+            raise failure_of_call(error, server=server, otherwise=EnvironmentFailed) from error
         if not reply.ok and reply.status not in tolerates:
             raise failure_of_reply(
                 reply.status, await reply.read(), server=server, during=path, otherwise=EnvironmentFailed
@@ -141,8 +143,9 @@ class ConversingAgent(SimpleResponsesAPIAgent):
 
     async def _close(self, session: Cookies) -> None:
         try:
-            await self.server_client.post(self.config.resources_server.name, "/close_session", cookies=session)
-        except ServerCallError:
+            with grace_period(CLOSE_TIMEOUT_S):
+                await self.server_client.post(self.config.resources_server.name, "/close_session", cookies=session)
+        except (ServerCallError, RolloutError):
             # The server forgets an idle session by itself; what failed the rollout is the news.
             return
 

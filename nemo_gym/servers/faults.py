@@ -7,7 +7,7 @@ import logging
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nemo_gym.errors import RolloutError, ServerCallError
-from nemo_gym.http.problems import MEDIA_TYPE, Problem, problem_of_body, readable
+from nemo_gym.http.problems import MEDIA_TYPE, Problem, failure_of_call, problem_of_body, readable
 from nemo_gym.servers.sessions import SET_COOKIE_SCOPE_KEY
 
 logger = logging.getLogger(__name__)
@@ -56,7 +56,9 @@ class FaultMiddleware:
         if isinstance(error, ServerCallError):
             told = problem_of_body(getattr(error, "response_content", b""))
             logger.warning("%s failed (rollout %s): %s", path, rollout_id, error)
-            return told.to_error() if told else self.otherwise(str(error), server=self.server)
+            if told:
+                return told.to_error()
+            return failure_of_call(error, server=self.server, otherwise=self.otherwise)
         logger.exception("%s failed (rollout %s)", path, rollout_id, exc_info=error)
         raised = readable(f"{type(error).__name__}: {error}".encode("utf-8", "replace"))
         return self.otherwise(f"{self.server}: {path} raised {raised}; its log has the traceback", server=self.server)

@@ -15,6 +15,7 @@ from fastapi import FastAPI, HTTPException
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidatorFunctionWrapHandler, WrapValidator
+from pydantic.fields import FieldInfo
 from starlette.requests import Request
 
 from nemo_gym.dialects.anthropic import message_of_response, response_params_of_messages
@@ -112,9 +113,8 @@ class Asking:
             return await answer(arguments[self.parameter], ask)
 
         parameters = [
-            parameter.replace(
-                kind=inspect.Parameter.KEYWORD_ONLY,
-                annotation=takes if parameter.name == self.parameter else parameter.annotation,
+            (_taking(parameter, takes) if parameter.name == self.parameter else parameter).replace(
+                kind=inspect.Parameter.KEYWORD_ONLY
             )
             for parameter in self.handler.signature.parameters.values()
         ]
@@ -123,6 +123,13 @@ class Asking:
         endpoint.__name__ = answer.__name__.removeprefix("_answer_")
         endpoint.__doc__ = answer.__doc__ or method.__doc__
         return endpoint
+
+
+def _taking(parameter: inspect.Parameter, takes: Any) -> inspect.Parameter:
+    if not isinstance(parameter.default, FieldInfo):
+        return parameter.replace(annotation=takes)
+    # Beside a `= Body()` FastAPI reads the bare type and no validator of it.
+    return parameter.replace(annotation=Annotated[takes, parameter.default], default=inspect.Parameter.empty)
 
 
 class StreamedRequest(NamedTuple):

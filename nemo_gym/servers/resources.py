@@ -27,7 +27,7 @@ from nemo_gym.schemas.rollout import (
     ReverifyMode,
 )
 from nemo_gym.servers.base import SimpleServer
-from nemo_gym.servers.binding import REQUEST_PARAMETER, Handler, endpoint_of
+from nemo_gym.servers.binding import REQUEST_PARAMETER, Handler, endpoint_of, with_optional_body
 from nemo_gym.servers.judging import told_of_judge
 from nemo_gym.servers.mcp_tools import CatchAll, McpTool
 from nemo_gym.servers.sessions import SESSION_ID_KEY, SessionStore
@@ -70,6 +70,10 @@ class SimpleResourcesServer(AggregateMetricsMixin, BaseResourcesServer):
         """Prepare a rollout's state from its row; called once, before the model's first turn."""
         return BaseSeedSessionResponse()
 
+    async def close_session(self, request: Request) -> ResourcesCloseSessionResponse | None:
+        """Free what the server itself keeps of a rollout that is given up; its `SessionState` is dropped anyway."""
+        return None
+
     def tools(self) -> list[Tool]:
         """The tools that the model may call; override it where they are known only from data."""
         return tools_of(self)
@@ -105,7 +109,7 @@ class SimpleResourcesServer(AggregateMetricsMixin, BaseResourcesServer):
         app.post(self.VERIFY_PATH)(self._verify_endpoint())
         app.post("/aggregate_metrics")(self.aggregate_metrics)
         app.get("/reverify_mode")(self._reverify_mode)
-        app.post("/close_session")(self._close_session)
+        app.post("/close_session")(self._close_endpoint())
         add_tool_routes(app, self.tools(), self.sessions)
         return app
 
@@ -130,6 +134,20 @@ class SimpleResourcesServer(AggregateMetricsMixin, BaseResourcesServer):
     async def _close_session(self, request: Request) -> ResourcesCloseSessionResponse:
         """Drop what is kept of this rollout; agents call it when they give one up."""
         return ResourcesCloseSessionResponse(closed=await self.sessions.drop(request.session[SESSION_ID_KEY]))
+
+    def _close_endpoint(self) -> Any:
+        handler = Handler.of(self.close_session)
+        close = endpoint_of(with_optional_body(handler), self.sessions, returns=Any)
+
+        @wraps(close)
+        async def end(**arguments: Any) -> Any:
+            try:
+                told = await close(**arguments)
+            finally:
+                dropped = await self._close_session(arguments[handler.request_parameter or REQUEST_PARAMETER])
+            return dropped if told is None else told
+
+        return end
 
     def _seed_endpoint(self) -> Any:
         async def finish(_: Request, result: Any) -> Any:

@@ -122,6 +122,7 @@ def build_app(server: SimpleServer, settings: ProcessSettings) -> ASGIApp:
     server.setup_liveness(app)
     server.setup_profiling(app, ProfilingMiddlewareConfig.model_validate(settings.plain))
     server.setup_exception_middleware(app)
+    server.setup_call_layer(app, settings.run_token)
     return app
 
 

@@ -18,8 +18,8 @@ from typing import Any
 from nemo_gym import DataError
 from resources_servers.reasoning_gym.oracle import answer_to
 from resources_servers.reasoning_gym.scoring import (
-    ANY_ANSWER_WILL_DO,
     CONFIG_KEY,
+    LEFT_OUT,
     PACKAGE,
     RowUnusable,
     check_name,
@@ -43,7 +43,7 @@ def entries(generators: list[dict[str, Any]], count: int, seed: int) -> Iterator
     """
     load_scorers()
     names = [each["name"] for each in generators]
-    names = names or [name for name in generator_names() if name not in ANY_ANSWER_WILL_DO]
+    names = names or [name for name in generator_names() if name not in LEFT_OUT]
     for name in names:
         try:
             check_name(name, generator_names())

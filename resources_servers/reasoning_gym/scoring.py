@@ -21,6 +21,8 @@ NOT_INSTALLED = "reasoning-gym makes and scores questions and is not installed: 
 MIXTURE = "composite"
 """The one generator that only mixes others: what it makes bears their names."""
 ANY_ANSWER_WILL_DO = frozenset({"game_of_life_halting"})
+LEFT_OUT = ANY_ANSWER_WILL_DO | {"simple_integration", "intermediate_integration"}
+"""Generators whose questions a mixture holds only where it names them: saying the question again may earn 1."""
 """Its scorer takes every text for the right answer (it asks `bool(answer)`), so there is nothing to learn from it."""
 CONFIG_KEY = "generator_config"
 """Where a row's metadata keeps what its generator was given, for some scorers go by it."""

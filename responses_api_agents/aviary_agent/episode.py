@@ -9,14 +9,18 @@ from nemo_gym import (
     AggregateMetrics,
     AggregateMetricsRequest,
     EnvironmentFailed,
+    RolloutError,
     ServerCallError,
     ServerClient,
+    failure_of_call,
     failure_of_reply,
     get_response_json,
+    grace_period,
 )
 
 Item = dict[str, Any]
 
+CLOSE_TIMEOUT_S = 5.0
 OF_A_TURN = {"message", "function_call"}
 OF_A_CALL = ("type", "id", "call_id", "name", "arguments", "status", "role", "content")
 """What a step is told of each item: not the tokens that it was sampled as, which may be many."""
@@ -69,9 +73,11 @@ class Episode:
 
     async def close(self) -> None:
         """Let the server forget the environment."""
+        closing = {"env_id": self._env_id}
         try:
-            await self._client.post(self._server, "/close", json={"env_id": self._env_id}, cookies=self._cookies)
-        except ServerCallError:
+            with grace_period(CLOSE_TIMEOUT_S):
+                await self._client.post(self._server, "/close", json=closing, cookies=self._cookies)
+        except (ServerCallError, RolloutError):
             # The server forgets an idle environment by itself; the rollout is what matters.
             return
 
@@ -106,7 +112,7 @@ async def _answer(call: Awaitable[Any], server: str, path: str) -> Any:
     try:
         reply = await call
     except ServerCallError as error:
-        raise EnvironmentFailed(str(error), server=server) from error
+        raise failure_of_call(error, server=server, otherwise=EnvironmentFailed) from error
     if not reply.ok:
         raise failure_of_reply(
             reply.status, await reply.read(), server=server, during=path, otherwise=EnvironmentFailed

@@ -13,13 +13,17 @@ from nemo_gym import (
     BaseResetResponse,
     BaseStepResponse,
     EnvironmentFailed,
+    RolloutError,
     ServerCallError,
     ServerClient,
+    failure_of_call,
     failure_of_reply,
+    grace_period,
 )
 
 Cookies = dict[str, str]
 
+CLOSE_TIMEOUT_S = 5.0
 STEP_PAUSES_S = (0.1, 0.5, 2.0)
 """A step whose answer got lost is asked for again after these, where the environment can tell it from a new one."""
 
@@ -62,8 +66,9 @@ class Game:
         if not self._can_be_closed:
             return
         try:
-            await self._post("/close", {})
-        except ServerCallError:
+            with grace_period(CLOSE_TIMEOUT_S):
+                await self._post("/close", {})
+        except (ServerCallError, RolloutError):
             # The server forgets an idle game by itself; the rollout is what matters.
             return
 
@@ -84,7 +89,7 @@ class Game:
         try:
             reply = await call
         except ServerCallError as error:
-            raise EnvironmentFailed(str(error), server=self._server) from error
+            raise failure_of_call(error, server=self._server, otherwise=EnvironmentFailed) from error
         if not reply.ok:
             raise failure_of_reply(
                 reply.status, await reply.read(), server=self._server, during=path, otherwise=EnvironmentFailed

@@ -411,6 +411,23 @@ async def test_a_method_may_take_the_request_and_a_body_of_its_own(path, body, a
     assert getattr(server.asked[0], "seed", None) == body.get("seed")
 
 
+class BodyByDefault(ScriptedModel):
+    """Says that it takes the body as published servers do."""
+
+    async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming = BODY) -> NeMoGymResponse:
+        return self._answer(body)
+
+
+async def test_a_body_by_default_may_be_asked_for_as_a_stream_too():
+    server = server_of(BodyByDefault, reply("Hi there"))
+    async with http_client(server) as client:
+        streamed = await client.post("/v1/responses", json={"input": "Hello", "stream": True, "spam": 1})
+        refused = await client.post("/v1/responses", json={"input": "Hello", "spam": 1})
+    assert [event["type"] for event in events_in(streamed.text)][-1] == "response.completed"
+    assert refused.json()["detail"][0]["loc"] == ["body", "spam"]
+    assert [asked.input for asked in server.asked] == ["Hello"]
+
+
 class Untyped(ScriptedModel):
     """Reads requests by itself."""
 

@@ -213,7 +213,7 @@ def test_no_body_is_no_arguments(shop):
 
 
 def test_a_plain_def_runs_in_a_thread(shop):
-    assert shop.post("/look-up", json={"word": "a"}).text.startswith("asyncio_")
+    assert shop.post("/look-up", json={"word": "a"}).text.startswith("blocking handler")
 
 
 def test_a_tool_error_is_told_to_the_model(shop):

@@ -1,0 +1,104 @@
+"""What a server counts of its calls, as Prometheus reads it from `GET /metrics`."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import time
+from bisect import bisect_left
+from collections.abc import Iterator
+
+METRICS_PATH = "/metrics"
+MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+BUCKETS_S = (0.005, 0.025, 0.1, 0.5, 2.5, 10.0, 60.0, 300.0, 1800.0)
+LAG_PERIOD_S = 0.25
+OTHER_ROUTE = "other"
+
+
+class _RouteCounts:
+    __slots__ = ("buckets", "by_status", "seconds")
+
+    def __init__(self) -> None:
+        self.by_status: dict[int, int] = {}
+        self.buckets = [0] * (len(BUCKETS_S) + 1)
+        self.seconds = 0.0
+
+
+class Telemetry:
+    """The counts of one server process."""
+
+    def __init__(self, server: str) -> None:
+        self.server = server
+        self.in_flight = 0
+        self.queued = 0
+        self.queue_seconds = 0.0
+        self.refused = 0
+        self.abandoned = 0
+        self.loop_lag_s = 0.0
+        self.most_loop_lag_s = 0.0
+        self._routes: dict[str, _RouteCounts] = {}
+        self._started_at = time.time()
+
+    def count(self, route: str, status: int, seconds: float) -> None:
+        """Take an answered call in; `route` is the path as it was declared, so that there are few of them."""
+        counts = self._routes.get(route)
+        if counts is None:
+            counts = self._routes[route] = _RouteCounts()
+        counts.by_status[status] = counts.by_status.get(status, 0) + 1
+        counts.buckets[bisect_left(BUCKETS_S, seconds)] += 1
+        counts.seconds += seconds
+
+    async def watch_loop(self) -> None:
+        """Measure for as long as the server runs how late the event loop comes to what is due."""
+        loop = asyncio.get_running_loop()
+        while True:
+            due = loop.time() + LAG_PERIOD_S
+            await asyncio.sleep(LAG_PERIOD_S)
+            self.loop_lag_s = max(0.0, loop.time() - due)
+            self.most_loop_lag_s = max(self.most_loop_lag_s, self.loop_lag_s)
+
+    def text(self) -> str:
+        """Everything, in Prometheus's text format."""
+        return "".join(f"{line}\n" for line in self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        server = f'server="{self.server}"'
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        for name, kind, told, value in (
+            ("requests_in_flight", "gauge", "Requests at work just now.", self.in_flight),
+            ("requests_queued", "gauge", "Requests that wait for others to end.", self.queued),
+            ("queue_seconds_total", "counter", "Seconds that requests have waited for others.", self.queue_seconds),
+            ("requests_refused_total", "counter", "Requests refused for want of room.", self.refused),
+            (
+                "requests_abandoned_total",
+                "counter",
+                "Requests whose caller had gone.",
+                self.abandoned,
+            ),
+            ("event_loop_lag_seconds", "gauge", "How late the event loop was at last.", self.loop_lag_s),
+            ("event_loop_lag_seconds_max", "gauge", "How late the event loop ever was.", self.most_loop_lag_s),
+            ("process_cpu_seconds_total", "counter", "CPU time of this process.", usage.ru_utime + usage.ru_stime),
+            ("process_start_time_seconds", "gauge", "When this process began, since the epoch.", self._started_at),
+        ):
+            yield f"# HELP nemo_gym_{name} {told}"
+            yield f"# TYPE nemo_gym_{name} {kind}"
+            yield f"nemo_gym_{name}{{{server}}} {value:g}"
+        yield "# HELP nemo_gym_requests_total Requests answered, by route and status."
+        yield "# TYPE nemo_gym_requests_total counter"
+        for route, counts in self._routes.items():
+            for status, number in sorted(counts.by_status.items()):
+                yield f'nemo_gym_requests_total{{{server},route="{_escaped(route)}",status="{status}"}} {number}'
+        yield "# HELP nemo_gym_request_seconds How long answers took."
+        yield "# TYPE nemo_gym_request_seconds histogram"
+        for route, counts in self._routes.items():
+            labels = f'{server},route="{_escaped(route)}"'
+            below = 0
+            for bound, number in zip((*BUCKETS_S, "+Inf"), counts.buckets, strict=True):
+                below += number
+                yield f'nemo_gym_request_seconds_bucket{{{labels},le="{bound}"}} {below}'
+            yield f"nemo_gym_request_seconds_sum{{{labels}}} {counts.seconds:g}"
+            yield f"nemo_gym_request_seconds_count{{{labels}}} {below}"
+
+
+def _escaped(label: str) -> str:
+    return label.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
