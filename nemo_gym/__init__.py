@@ -26,10 +26,15 @@ if TYPE_CHECKING:
     from nemo_gym.errors import DataError as DataError
     from nemo_gym.errors import EndpointError as EndpointError
     from nemo_gym.errors import EnvironmentFailed as EnvironmentFailed
+    from nemo_gym.errors import InvalidTask as InvalidTask
     from nemo_gym.errors import JudgeFailed as JudgeFailed
     from nemo_gym.errors import ModelFailed as ModelFailed
+    from nemo_gym.errors import Overloaded as Overloaded
+    from nemo_gym.errors import RolloutCancelled as RolloutCancelled
     from nemo_gym.errors import RolloutError as RolloutError
+    from nemo_gym.errors import RolloutTimedOut as RolloutTimedOut
     from nemo_gym.errors import ServerCallError as ServerCallError
+    from nemo_gym.errors import ServerLost as ServerLost
     from nemo_gym.errors import ToolError as ToolError
     from nemo_gym.errors import exit_code_of as exit_code_of
     from nemo_gym.http.client import ServerClient as ServerClient
@@ -91,8 +96,9 @@ _HOMES = {
         "BaseRunServerInstanceConfig", "BaseServerConfig", "Domain", "ModelServerRef", "ResourcesServerRef",
     ),
     "errors": (
-        "AgentFailed", "DataError", "EndpointError", "EnvironmentFailed", "JudgeFailed", "ModelFailed",
-        "RolloutError", "ServerCallError", "ToolError", "exit_code_of",
+        "AgentFailed", "DataError", "EndpointError", "EnvironmentFailed", "InvalidTask", "JudgeFailed", "ModelFailed",
+        "Overloaded", "RolloutCancelled", "RolloutError", "RolloutTimedOut", "ServerCallError", "ServerLost",
+        "ToolError", "exit_code_of",
     ),
     "schemas.rollout": (
         "AggregateMetrics", "AggregateMetricsRequest", "BaseMultiRewardVerifyResponse", "BaseRunRequest",

@@ -249,7 +249,9 @@ async def serving(server: SimpleServer) -> AsyncIterator[httpx.AsyncClient]:
 async def on_a_port(server: SimpleServer) -> AsyncIterator[str]:
     """The address of a server that answers over real HTTP, failures included, as its own process would."""
     async with _started(server) as app:
-        with socket.create_server(("127.0.0.1", 0)) as listener:
+        # The protocol is named, or asyncio would let small answers wait for the caller's acknowledgement.
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
+            listener.bind(("127.0.0.1", 0))
             # The app has been started already, together with the servers that it calls.
             config = uvicorn.Config(app, lifespan="off", log_config=None, timeout_graceful_shutdown=1)
             process = uvicorn.Server(config)
@@ -289,6 +291,7 @@ def _app_of(server: SimpleServer) -> FastAPI:
     app = server.setup_webserver()
     expose_if_asked(server, app)
     app.add_middleware(_ToldFaults, server=_name_of(server), otherwise=_failure_of(server))
+    server.setup_call_layer(app)
     return app
 
 

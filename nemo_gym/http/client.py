@@ -25,13 +25,20 @@ from nemo_gym.http.correlation import (
     ROLLOUT_PREFIX,
     current_rollout_id,
     maybe_rollout_id_from_run_body,
+    note_failure,
     rollout_path_prefix,
 )
 from nemo_gym.http.deadline import time_left_s, told_to_callee
 from nemo_gym.http.external import seconds_of_retry_after
 from nemo_gym.http.internal import InternalClient
 from nemo_gym.http.reply import Reply, ReplyTimedOut, Timeouts
-from nemo_gym.schemas.rollout import NOT_BEGUN_HEADER, ROLLOUT_HEADER, RUN_TOKEN_HEADER, TIME_LEFT_HEADER
+from nemo_gym.schemas.rollout import (
+    FAILURE_HEADER,
+    NOT_BEGUN_HEADER,
+    ROLLOUT_HEADER,
+    RUN_TOKEN_HEADER,
+    TIME_LEFT_HEADER,
+)
 
 Cookies = Mapping[str, "str | Morsel[str]"]
 ServerStatus = Literal["success", "connection_error", "timeout", "unknown_error"]
@@ -225,6 +232,8 @@ class ServerClient(BaseModel):
                     raise error.of_server(server_name) from error.__cause__
                 await call.pause()
                 continue
+            if reply.status == 200 and url_path.endswith("/verify") and FAILURE_HEADER in reply.headers:
+                note_failure(orjson.loads(reply.body))
             if reply.status != 503 or NOT_BEGUN_HEADER not in reply.headers:
                 return reply
             if call.took_s > OVERLOADED_PATIENCE_S:

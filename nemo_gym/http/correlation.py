@@ -16,6 +16,7 @@ ROLLOUT_PREFIX = "/ng-rollout/"
 TOKEN_CAPTURE_SEGMENT = "/training-token-capture"
 
 _rollout_id: ContextVar[str | None] = ContextVar("nemo_gym_rollout_id", default=None)
+_noted: ContextVar[list[dict[str, Any]] | None] = ContextVar("nemo_gym_noted_failures", default=None)
 
 
 def current_rollout_id() -> str | None:
@@ -31,6 +32,24 @@ def rollout_context(rollout_id: str | None) -> Iterator[None]:
         yield
     finally:
         _rollout_id.reset(token)
+
+
+@contextmanager
+def noting_failures() -> Iterator[list[dict[str, Any]]]:
+    """Collect the rows that calls made inside were answered in place of a grade, whoever looks at them."""
+    noted: list[dict[str, Any]] = []
+    token = _noted.set(noted)
+    try:
+        yield noted
+    finally:
+        _noted.reset(token)
+
+
+def note_failure(row: dict[str, Any]) -> None:
+    """Remember a row that tells of a failure."""
+    noted = _noted.get()
+    if noted is not None:
+        noted.append(row)
 
 
 def rollout_path_prefix(rollout_id: str | None, *, token_capture: bool = False) -> str:

@@ -23,10 +23,24 @@ TERMINAL_KEY = "_ng_failure_terminal"
 FAILURE_MESSAGE_KEY = "_ng_failure_message"
 FAILURE_SERVER_KEY = "_ng_failure_server"
 FAILURE_TIER_KEY = "_ng_failure_tier"
+FAILURE_RETRYABLE_KEY = "_ng_failure_retryable"
 JUDGE_ERROR_KEY = "_ng_failure_judge_error"
+FAILURE_KEYS = (
+    FAILURE_CLASS_KEY, FAILURE_MESSAGE_KEY, FAILURE_SERVER_KEY, FAILURE_TIER_KEY, JUDGE_ERROR_KEY,
+)  # fmt: skip
+"""What a row may tell of a failure."""
 
 ROLLOUT_HEADER = "x-nemo-gym-rollout"
 """Carries the rollout's id along every call between our servers."""
+
+TIME_LEFT_HEADER = "x-nemo-gym-time-left"
+"""With a call between our servers: the seconds in which the rollout has to have ended."""
+NOT_BEGUN_HEADER = "x-nemo-gym-not-begun"
+"""With an answer of 503: the server had no room and did nothing, so the same call may be sent again."""
+FAILURE_HEADER = "x-nemo-gym-failure"
+"""With a row that is no grade, answered with 200 by custom: its failure class, for callers that look at no row."""
+RUN_TOKEN_HEADER = "x-nemo-gym-run-token"
+"""Tells a server that can be reached from outside that the caller belongs to its run."""
 
 ROLLOUT_ID_PATTERN = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
 
@@ -139,6 +153,43 @@ class ResourcesCloseSessionResponse(BaseModel):
 
     model_config = ConfigDict(extra="allow")
 
+    closed: bool = True
+
+
+class AgentSeedSessionRequest(BaseModel):
+    """The beginning of an agent's session, for callers that keep one over several requests."""
+
+    model_config = ConfigDict(extra="allow")
+
+    agent_session_id: str | None = None
+    resources_session_id: str | None = None
+    episode_id: str | None = None
+    task_id: str | None = None
+    task_data: dict[str, Any] | None = None
+
+
+class AgentSeedSessionResponse(BaseModel):
+    """The session that was opened."""
+
+    model_config = ConfigDict(extra="allow")
+
+    agent_session_id: str | None = None
+
+
+class AgentCloseSessionRequest(BaseModel):
+    """The end of an agent's session."""
+
+    model_config = ConfigDict(extra="allow")
+
+    agent_session_id: str | None = None
+
+
+class AgentCloseSessionResponse(BaseModel):
+    """Whether the session has ended."""
+
+    model_config = ConfigDict(extra="allow")
+
+    agent_session_id: str | None = None
     closed: bool = True
 
 

@@ -7,11 +7,15 @@ import inspect
 import sys
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
+from uuid import uuid4
 
+import orjson
 from fastapi import Body, FastAPI
+from pydantic import BaseModel
 from starlette.requests import Request
+from starlette.responses import Response
 
 from nemo_gym.config.observability import is_enabled
 from nemo_gym.config.published import get_first_server_config_dict
@@ -21,11 +25,22 @@ from nemo_gym.http.correlation import (
     apply_rollout_prefix,
     current_rollout_id,
     maybe_rollout_id_from_run_body,
+    noting_failures,
     rollout_context,
     rollout_path_prefix,
 )
 from nemo_gym.metrics import compute_aggregate_metrics
-from nemo_gym.schemas.rollout import AggregateMetrics, AggregateMetricsRequest, rollout_id_of_row
+from nemo_gym.schemas.rollout import (
+    FAILURE_CLASS_KEY,
+    FAILURE_KEYS,
+    AgentCloseSessionRequest,
+    AgentCloseSessionResponse,
+    AgentSeedSessionRequest,
+    AgentSeedSessionResponse,
+    AggregateMetrics,
+    AggregateMetricsRequest,
+    rollout_id_of_row,
+)
 from nemo_gym.servers.base import SimpleServer
 from nemo_gym.servers.binding import Handler
 from nemo_gym.servers.faults import ROLLOUT_ID_SCOPE_KEY
@@ -54,6 +69,14 @@ class SimpleResponsesAPIAgent(BaseResponsesAPIAgent):
     async def run(self, *arguments: Any, **named: Any) -> Any:
         """Run one rollout from its row and answer the graded row: `(body)` or `(request, body)`."""
 
+    async def seed_agent_session(self, body: AgentSeedSessionRequest) -> AgentSeedSessionResponse:
+        """Open a session; override it, `(body)` or `(request, body)`, where the agent keeps something of one."""
+        return AgentSeedSessionResponse(agent_session_id=body.agent_session_id or uuid4().hex)
+
+    async def close_agent_session(self, body: AgentCloseSessionRequest) -> AgentCloseSessionResponse:
+        """Let go of what is kept of a session."""
+        return AgentCloseSessionResponse(agent_session_id=body.agent_session_id)
+
     async def aggregate_metrics(self, body: AggregateMetricsRequest) -> AggregateMetrics:
         """Metrics over all of this agent's graded rollouts."""
         if self.config.skip_verification:
@@ -67,6 +90,8 @@ class SimpleResponsesAPIAgent(BaseResponsesAPIAgent):
         app.post("/v1/responses")(self.responses)
         app.post("/run")(_for_its_rollout(self.run))
         app.post("/aggregate_metrics")(self.aggregate_metrics)
+        app.post("/v1/agent_sessions")(self.seed_agent_session)
+        app.post("/v1/agent_sessions/close")(self.close_agent_session)
         return app
 
     def rollout_id_from_run(self, body: Any) -> str | None:
@@ -125,6 +150,21 @@ def _rollout_id_of(request: Request) -> str | None:
     return None
 
 
+def _telling(failure: Mapping[str, Any], result: Any) -> Any:
+    """The answer to a run, telling of the failure that the verifier told: the agent may have left that out.
+
+    Its response model then dropped the fields that it does not know, and the row would count as graded.
+    """
+    if isinstance(result, Response) and f'"{FAILURE_CLASS_KEY}"'.encode() in result.body:
+        return result
+    marks = {key: failure[key] for key in (*FAILURE_KEYS, "reward") if key in failure}
+    if isinstance(result, Response):
+        row = orjson.loads(result.body)
+    else:
+        row = result.model_dump(mode="json") if isinstance(result, BaseModel) else result
+    return Response(orjson.dumps({**row, **marks}), media_type="application/json")
+
+
 def _for_its_rollout(run: Callable[..., Any]) -> Callable[..., Any]:
     """The `/run` endpoint: all of its calls carry the rollout's id, also where only the row tells it."""
     handler = Handler.of(run)
@@ -135,8 +175,9 @@ def _for_its_rollout(run: Callable[..., Any]) -> Callable[..., Any]:
         if handler.request_parameter is None:
             del arguments[request_name]
         rollout_id = current_rollout_id() or rollout_id_of_row(await request.json())
-        with rollout_context(rollout_id):
-            return await run(**arguments)
+        with rollout_context(rollout_id), noting_failures() as noted:
+            result = await run(**arguments)
+        return _telling(noted[-1], result) if noted else result
 
     parameters = [
         parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in handler.signature.parameters.values()

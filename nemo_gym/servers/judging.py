@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from starlette.responses import Response
 
 from nemo_gym.errors import JudgeFailed
-from nemo_gym.schemas.rollout import FAILURE_CLASS_KEY, FAILURE_SERVER_KEY, JUDGE_ERROR_KEY
+from nemo_gym.schemas.rollout import FAILURE_CLASS_KEY, FAILURE_HEADER, FAILURE_SERVER_KEY, JUDGE_ERROR_KEY
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +42,7 @@ def judge_failsafe(verify_fn: Verify) -> Verify:
             given = signature.bind(*arguments, **named).arguments
             body = given.get("body") or next(value for value in given.values() if isinstance(value, BaseModel))
             row = {**body.model_dump(mode="json"), **told_of_judge(error)}
-            return Response(orjson.dumps(row), media_type="application/json")
+            headers = {FAILURE_HEADER: error.failure_class}
+            return Response(orjson.dumps(row), media_type="application/json", headers=headers)
 
     return graded

@@ -9,11 +9,21 @@ from fastapi.testclient import TestClient
 from nemo_gym import (
     AggregateMetrics,
     BaseRunRequest,
+    BaseVerifyRequest,
     BaseVerifyResponse,
+    JudgeFailed,
     NeMoGymResponse,
     NeMoGymResponseCreateParamsNonStreaming,
+    SimpleResourcesServer,
     SimpleResponsesAPIAgent,
     current_rollout_id,
+    get_response_json,
+)
+from nemo_gym.base_responses_api_agent import (
+    AgentCloseSessionRequest,
+    AgentCloseSessionResponse,
+    AgentSeedSessionRequest,
+    AgentSeedSessionResponse,
 )
 from nemo_gym.testing import make_server, reply, serving
 
@@ -168,3 +178,58 @@ def test_an_agent_defines_both_of_its_methods():
 
     with pytest.raises(TypeError, match="responses"):
         make_server(Half)
+
+
+class Judged(SimpleResourcesServer):
+    """Its judge never answers."""
+
+    async def verify(self, body: BaseVerifyRequest) -> float:
+        raise JudgeFailed("the judge is silent", server="judge")
+
+
+class Forgetful(SimpleResponsesAPIAgent):
+    """Hands on only what the base response knows, as many published agents do."""
+
+    async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming) -> NeMoGymResponse:
+        raise NotImplementedError
+
+    async def run(self, body: BaseRunRequest) -> BaseVerifyResponse:
+        row = {**body.model_dump(), "response": reply("Hello.").model_dump()}
+        graded = await self.server_client.post("judged", "/verify", json=row)
+        return BaseVerifyResponse.model_validate(await get_response_json(graded))
+
+
+async def test_a_judges_failure_is_told_even_by_an_agent_that_drops_what_it_does_not_know():
+    agent = make_server(Forgetful, name="forgetful", servers=[make_server(Judged, name="judged")])
+    async with serving(agent) as client:
+        answer = await client.post("/run", json={"responses_create_params": {"input": "hi"}})
+    row = answer.json()
+    assert (row["_ng_failure_class"], row["_ng_failure_judge_error"]) == ("judge_failed", "the judge is silent")
+    assert row["response"]["output"][0]["content"][0]["text"] == "Hello."
+
+
+class WithSessions(BodyOnly):
+    """Keeps something for each session that it is told of."""
+
+    async def seed_agent_session(self, request: Request, body: AgentSeedSessionRequest) -> AgentSeedSessionResponse:
+        return AgentSeedSessionResponse(agent_session_id=f"mine-{body.task_id}", seen=body.task_data)
+
+    async def close_agent_session(self, body: AgentCloseSessionRequest) -> AgentCloseSessionResponse:
+        return AgentCloseSessionResponse(closed=body.agent_session_id == "mine-t1")
+
+
+async def test_an_agents_session_is_opened_and_closed_by_routes_of_its_own():
+    async with serving(make_server(WithSessions, name="keeper")) as client:
+        opened = await client.post("/v1/agent_sessions", json={"task_id": "t1", "task_data": {"a": 1}})
+        assert opened.json() == {"agent_session_id": "mine-t1", "seen": {"a": 1}}
+        closed = await client.post("/v1/agent_sessions/close", json={"agent_session_id": "mine-t1"})
+        assert closed.json() == {"agent_session_id": None, "closed": True}
+
+
+async def test_an_agent_that_keeps_nothing_answers_its_sessions_all_the_same():
+    async with serving(make_server(BodyOnly, name="plain")) as client:
+        opened = (await client.post("/v1/agent_sessions", json={"agent_session_id": "given"})).json()
+        assert opened == {"agent_session_id": "given"}
+        made = (await client.post("/v1/agent_sessions", json={})).json()["agent_session_id"]
+        assert len(made) > 8
+        assert (await client.post("/v1/agent_sessions/close", json=opened)).json()["closed"] is True
