@@ -4,7 +4,9 @@ import importlib
 import sys
 from pathlib import Path
 
-NAMES = sorted(path.stem for path in Path(__file__).parent.glob("[a-z]*.py") if path.stem != "processes")
+NAMES = sorted(
+    path.stem for path in Path(__file__).parent.glob("[a-z]*.py") if path.stem not in ("processes", "endpoint")
+)
 
 
 def main() -> int:

@@ -11,17 +11,25 @@ INSTALL_ROOT = PACKAGE_DIR.parent
 """The folder that holds `nemo_gym/` and the shipped servers: the repository, or site-packages."""
 
 EXTRA_ROOTS_ENV_VAR = "NEMO_GYM_EXTRA_ROOTS"
+PROJECT_ROOTS_ENV_VAR = "NEMO_GYM_PROJECT_ROOTS"
+"""Set in a server's process, which works in its own folder: where the run was started, and where the folder lies."""
 
 
 def search_roots() -> list[Path]:
-    """The folders in which relative paths are tried: extra roots, the working folder, the installation."""
-    extra = [Path(entry).expanduser() for entry in os.environ.get(EXTRA_ROOTS_ENV_VAR, "").split(os.pathsep) if entry]
+    """The folders in which relative paths are tried: extra roots, the working folder, the project, the installation.
+
+    The project is the working folder, except in a server's process.
+    """
     roots: list[Path] = []
-    for root in [*extra, Path.cwd(), INSTALL_ROOT]:
+    for root in [*_listed(EXTRA_ROOTS_ENV_VAR), Path.cwd(), *_listed(PROJECT_ROOTS_ENV_VAR), INSTALL_ROOT]:
         resolved = root.resolve()
         if resolved not in roots:
             roots.append(resolved)
     return roots
+
+
+def _listed(variable: str) -> list[Path]:
+    return [Path(entry).expanduser() for entry in os.environ.get(variable, "").split(os.pathsep) if entry]
 
 
 def find(relative: str | Path, accepts: Callable[[Path], bool] = Path.exists) -> Path | None:

@@ -37,6 +37,12 @@ def test_without_extra_roots_there_are_two(monkeypatch, tmp_path):
     assert paths.search_roots() == [tmp_path.resolve(), paths.INSTALL_ROOT]
 
 
+def test_a_servers_process_searches_its_own_folder_and_then_its_project(extra, monkeypatch, tmp_path):
+    project = [tmp_path / "started_here", tmp_path / "lies_here"]
+    monkeypatch.setenv(paths.PROJECT_ROOTS_ENV_VAR, os.pathsep.join(map(str, project)))
+    assert paths.search_roots() == [*extra, Path.cwd(), *project, paths.INSTALL_ROOT]
+
+
 def test_a_root_is_searched_once_however_often_it_is_named(extra, monkeypatch, tmp_path):
     (tmp_path / "link").symlink_to(extra[0])
     named = [str(extra[0]), "", str(tmp_path / "link"), str(extra[0] / ".." / "first"), "."]

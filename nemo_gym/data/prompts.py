@@ -59,9 +59,13 @@ def _read_prompt(found: Path, changed_at: int) -> PromptConfig:
         raise DataError(f"{found}: cannot be read: {error}") from error
 
 
-def fill_prompt(prompt: PromptConfig, row: Mapping[str, Any]) -> list[dict[str, str]]:
+# Published tests clear it between prompts of the same name.
+load_prompt_config.cache_clear = _read_prompt.cache_clear  # type: ignore[attr-defined]
+
+
+def fill_prompt(cfg: PromptConfig, row: Mapping[str, Any]) -> list[dict[str, str]]:
     """The messages of a prompt; `KeyError` names what the row lacks, and the fields that it has."""
-    parts = (("system", prompt.system), ("user", prompt.user))
+    parts = (("system", cfg.system), ("user", cfg.user))
     try:
         return [
             {"role": role, "content": template.format_map(row)} for role, template in parts if template is not None
@@ -72,9 +76,9 @@ def fill_prompt(prompt: PromptConfig, row: Mapping[str, Any]) -> list[dict[str, 
         raise KeyError(f"the prompt asks for {error}, but the row has only: {', '.join(sorted(row))}") from error
 
 
-def apply_prompt_to_row(row: Mapping[str, Any], prompt: PromptConfig) -> dict[str, Any]:
+def apply_prompt_to_row(row: Mapping[str, Any], cfg: PromptConfig) -> dict[str, Any]:
     """The row with the prompt's messages as its `responses_create_params.input`."""
-    params = {**(row.get("responses_create_params") or {}), "input": fill_prompt(prompt, row)}
+    params = {**(row.get("responses_create_params") or {}), "input": fill_prompt(cfg, row)}
     return {**row, "responses_create_params": params}
 
 

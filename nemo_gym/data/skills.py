@@ -76,9 +76,9 @@ def load_skill_directory(path: str | Path) -> SkillsRef:
     return SkillsRef(path=str(path), hash=hash_skill_dir(folder), skills=skills)
 
 
-def stage_skills(path: str | Path, destination: str | Path) -> None:
+def stage_skills(path: str | Path, dest: str | Path) -> None:
     """Copy a folder of skills to where an agent looks for them."""
     folder = paths.find(path, Path.is_dir)
     if folder is None:
         raise DataError(f"skills: no folder '{path}' in {', '.join(map(str, paths.search_roots()))}.")
-    shutil.copytree(folder, destination, dirs_exist_ok=True)
+    shutil.copytree(folder, dest, dirs_exist_ok=True)

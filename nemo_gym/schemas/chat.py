@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, NotRequired, Required, TypedDict
+from typing import Annotated, Any, Literal, NotRequired, Required
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Tag
+
+# Before Python 3.12 pydantic reads no other, and published folders name these types in models of their own.
+from typing_extensions import TypedDict
 
 from nemo_gym.schemas.base import TaggedModel, WireModel
 from nemo_gym.schemas.items import REQUIRED_TOKEN_METADATA_FIELDS

@@ -13,9 +13,11 @@ from typing import Any
 import yaml
 
 from nemo_gym.config import RunConfig, ServerConfig, bind, load
+from nemo_gym.config.access import RUN_TOKEN_KEY, configured_token, is_loopback
 from nemo_gym.config.process import ProcessSettings
 from nemo_gym.config.published import CONFIG_PATH_ENV_VAR
 from nemo_gym.errors import ConfigError, UserError
+from nemo_gym.schemas.rollout import RUN_TOKEN_HEADER
 from nemo_gym.servers.base import SimpleServer
 from nemo_gym.servers.serve import Report, serve
 
@@ -51,8 +53,19 @@ def _serve(folder: Path) -> int:
     port = listener.getsockname()[1]
     logger.info("%s listens on http://%s:%d", server.name, server.host, port)
     bound = server.model_copy(update={"port": port})
-    settings = ProcessSettings.of(run, bound, cookie_secret=secrets.token_hex(32))
+    settings = ProcessSettings.of(_with_token(run, server), bound, cookie_secret=secrets.token_hex(32))
     return serve(settings, listener, Report(None))
+
+
+def _with_token(run: RunConfig, server: ServerConfig) -> RunConfig:
+    token = configured_token(run.plain)
+    if token is None and not is_loopback(server.host):
+        raise ConfigError(
+            f"{server.name} would listen on {server.host}, where others can reach it, and nothing says who may call "
+            f"it. Set {RUN_TOKEN_KEY} (+{RUN_TOKEN_KEY}=… or env.yaml), which callers send as the header "
+            f"{RUN_TOKEN_HEADER}, or let it listen on 127.0.0.1."
+        )
+    return run.model_copy(update={"run_token": token})
 
 
 def _config_with_block_for(folder: Path) -> Path:

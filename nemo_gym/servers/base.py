@@ -8,7 +8,7 @@ import logging
 import os
 import secrets
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Container, Iterable
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar
 
@@ -18,6 +18,7 @@ from pydantic import BaseModel, PrivateAttr
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from nemo_gym.config.published import CONFIG_PATH_ENV_VAR, get_first_server_config_dict, told_by
+from nemo_gym.config.secret_values import SecretValues
 from nemo_gym.config.settings import BaseServerConfig
 from nemo_gym.errors import RolloutError
 from nemo_gym.http.client import PUBLISHED_NAME, ServerClient
@@ -36,6 +37,7 @@ logger = logging.getLogger(__name__)
 
 LIMITS = {
     "max_requests_in_flight": "in_flight", "max_requests_queued": "queued", "max_request_bytes": "body_bytes",
+    "max_request_depth": "body_depth",
 }  # fmt: skip
 """A server's settings, and the limits that they set."""
 
@@ -81,6 +83,12 @@ class SimpleServer(BaseServer):
     _cookie_secret: str = PrivateAttr(default_factory=lambda: secrets.token_hex(32))
     """Signs the session cookie; the launcher gives all workers of an instance the same one."""
 
+    _secret_values: SecretValues = PrivateAttr(default_factory=SecretValues)
+    """What is hidden in what this server tells of failures."""
+
+    _life: str | None = PrivateAttr(default=None)
+    """Marks the sessions that this life of the process begins; None where it does not matter which life it was."""
+
     @property
     def call_telemetry(self) -> Telemetry:
         """What this process counts of its calls."""
@@ -104,12 +112,25 @@ class SimpleServer(BaseServer):
         """The session cookie's name: class and instance, so that cookies of several servers can travel together."""
         return f"{type(self).__name__}___{getattr(self.config, 'name', '')}"
 
+    def session_beginnings(self) -> Container[str] | None:
+        """The paths at which a session may begin; at others a session of a process that died is lost, with its state.
+
+        None where nothing is kept of sessions, so that any call may begin one.
+        """
+        return None
+
     def setup_session_middleware(self, app: FastAPI) -> None:
         """Give the app sessions, once."""
         if getattr(app.state, "has_sessions", False):
             return
         app.state.has_sessions = True
-        app.add_middleware(SessionMiddleware, cookie=self.get_session_middleware_key(), secret=self._cookie_secret)
+        app.add_middleware(
+            SessionMiddleware,
+            cookie=self.get_session_middleware_key(),
+            secret=self._cookie_secret,
+            life=self._life,
+            beginnings=self.session_beginnings(),
+        )
 
     def setup_exception_middleware(self, app: FastAPI) -> None:
         """Let no failure of a handler leave its caller without an answer; what is added later stands outside of it."""
@@ -121,7 +142,15 @@ class SimpleServer(BaseServer):
         given = {key: getattr(self.config, key, None) for key in LIMITS}
         limits = CallLimits(**{LIMITS[key]: value for key, value in given.items() if value is not None})
         counts = self.call_telemetry
-        app.add_middleware(CallLayer, server=counts.server, telemetry=counts, limits=limits, run_token=run_token)
+        app.add_middleware(
+            CallLayer,
+            server=counts.server,
+            telemetry=counts,
+            limits=limits,
+            run_token=run_token,
+            admits=getattr(app.state, "admits", None),
+            secrets=self._secret_values,
+        )
 
     def setup_profiling(self, app: FastAPI, profiling_config: ProfilingMiddlewareConfig) -> None:
         """Profile this process if that is wanted; `GET /stats` and the server's end write the profile."""

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
 import logging
-import secrets
 import time
 from collections import deque
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import orjson
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from nemo_gym.config.access import RUN_TOKEN_ENV_VAR, RUN_TOKEN_KEY
+from nemo_gym.config.secret_values import SecretValues
 from nemo_gym.errors import Overloaded, RolloutError, RolloutTimedOut
 from nemo_gym.http.deadline import deadline_in, read_time_left
 from nemo_gym.http.problems import MEDIA_TYPE, Problem
 from nemo_gym.schemas.rollout import NOT_BEGUN_HEADER, RUN_TOKEN_HEADER, TIME_LEFT_HEADER
+from nemo_gym.servers.in_process import OWN_CALL_SCOPE_KEY
+from nemo_gym.servers.nesting import nests_deeper
 from nemo_gym.servers.telemetry import MEDIA_TYPE as METRICS_MEDIA_TYPE
 from nemo_gym.servers.telemetry import METRICS_PATH, OTHER_ROUTE, Telemetry
 
@@ -25,6 +31,8 @@ logger = logging.getLogger(__name__)
 LIVENESS_PATHS = frozenset({"/", "/livez", "/readyz", "/healthz", "/health"})
 RETRY_AFTER_S = 1
 MEBIBYTE = 1024 * 1024
+NEVER_JSON = (b"multipart/", b"application/octet-stream", b"image/", b"audio/", b"video/")
+"""Bodies of these kinds may hold any bytes, brackets too."""
 GONE_CHECK_S = 0.5
 """Most calls have been answered by then, and nobody has to watch whether their caller is still there."""
 
@@ -42,6 +50,8 @@ class CallLimits:
     """Calls that wait; further ones are refused with 503 and may come again."""
     body_bytes: int = 256 * MEBIBYTE
     """The longest body of a request."""
+    body_depth: int = 100
+    """How deep the brackets of a JSON body nest; parsers and validators recurse, and so would what answers it."""
 
 
 class CallLayer:
@@ -59,25 +69,31 @@ class CallLayer:
         telemetry: Telemetry,
         limits: CallLimits | None = None,
         run_token: str | None = None,
+        admits: Callable[[Scope], bool] | None = None,
+        secrets: SecretValues | None = None,
     ) -> None:
+        """`admits` may let in a call without the run's token; `secrets` are hidden in what is told of failures."""
         self.app = app
         self.server = server
         self.telemetry = telemetry
         self.limits = limits or CallLimits()
         self.run_token = run_token
+        self.admits = admits
+        self.secrets = secrets or SecretValues()
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] != "http" or OWN_CALL_SCOPE_KEY in scope:
+            # A call of the server's own is part of one that has been let in, and has a place.
             await self.app(scope, receive, send)
             return
         is_read = scope["method"] in ("GET", "HEAD")
         if is_read and scope["path"] in LIVENESS_PATHS:
             await self.app(scope, receive, send)
             return
-        call = _Call(scope, receive, send)
-        if self.run_token is not None and not secrets.compare_digest(call.run_token, self.run_token.encode()):
-            await call.answer_problem(401, "no run token", f"{self.server} answers only calls of its own run")
+        call = _Call(scope, receive, send, self.secrets)
+        if self.run_token is not None and not self._knows(call):
+            await call.answer_problem(401, "no run token", _wants_token(self.server), {"www-authenticate": "Bearer"})
             return
         if is_read and scope["path"] == METRICS_PATH:
             await call.answer(200, METRICS_MEDIA_TYPE, self.telemetry.text().encode())
@@ -93,6 +109,16 @@ class CallLayer:
             self._leave()
             route = getattr(scope.get("route"), "path", OTHER_ROUTE)
             self.telemetry.count(route, call.status, time.monotonic() - call.began_at)
+
+    def _knows(self, call: _Call) -> bool:
+        """Whether the caller belongs to the run; what shows it goes no further."""
+        expected = (self.run_token or "").encode()
+        # Clients of model endpoints have one place for a key, and no header of ours.
+        for given in (call.run_token, call.bearer_token):
+            if hmac.compare_digest(given, expected):
+                call.scope["headers"] = [each for each in call.scope["headers"] if given not in each[1]]
+                return True
+        return self.admits is not None and self.admits(call.scope)
 
     async def _may_begin(self, call: _Call) -> bool:
         """Take a place, or wait for one; where there is no room to wait in, the call is answered: False."""
@@ -134,7 +160,7 @@ class CallLayer:
         self.telemetry.in_flight -= 1
 
     async def _serve(self, call: _Call) -> None:
-        watch = _CallerWatch(call, self.limits.body_bytes)
+        watch = _CallerWatch(call, self.limits)
         left_s = None if call.time_left_s is None else call.time_left_s - (time.monotonic() - call.began_at)
         over = asyncio.timeout(left_s)
         try:
@@ -161,22 +187,33 @@ class CallLayer:
 class _Call:
     """One request: what its headers ask for, and what was answered."""
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send, secrets: SecretValues) -> None:
         self.scope = scope
         self.receive = receive
+        self.refusal: _Refusal | None = None
+        """Why the body was not taken; told where whatever read it could not cope with that."""
         self.began_at = time.monotonic()
         self.status = 0
         self.time_left_s: float | None = None
         self.run_token = b""
+        self.bearer_token = b""
         self.body_bytes = 0
+        self.media_type = b""
         self._send = send
+        self._secrets = secrets
+        self._held: list[Message] = []
+        self._is_stream = False
         for name, value in scope["headers"]:
             if name == b"content-length":
                 self.body_bytes = int(value) if value.isdigit() else 0
             elif name == _TIME_LEFT:
                 self.time_left_s = read_time_left(value)
+            elif name == b"content-type":
+                self.media_type = value.lower()
             elif name == _RUN_TOKEN:
                 self.run_token = value
+            elif name == b"authorization" and value[:7].lower() == b"bearer ":
+                self.bearer_token = value[7:].strip()
 
     @property
     def has_begun_answer(self) -> bool:
@@ -185,7 +222,34 @@ class _Call:
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-        await self._send(message)
+            self._is_stream = _is_event_stream(message)
+        if self.status < 400:
+            if self._is_stream and message["type"] == "http.response.body":
+                # Clients of a stream hear of failures in it.
+                message = {**message, "body": self._secrets.mask_bytes(message.get("body", b""))}
+            await self._send(message)
+            return
+        # What is told of a failure is held until it is whole, and looked through.
+        self._held.append(message)
+        if message["type"] == "http.response.body" and not message.get("more_body", False):
+            for each in self._looked_through():
+                await self._send(each)
+
+    def _looked_through(self) -> tuple[Message, Message]:
+        start, *rest = self._held
+        body = b"".join(each.get("body", b"") for each in rest if each["type"] == "http.response.body")
+        headers = start.get("headers", [])
+        if self.refusal is not None and self.status >= 500:
+            self.status = self.refusal.status
+            body, headers = self.refusal.body, [*_of_names(headers, {b"set-cookie"}), *self.refusal.headers]
+        told = self._secrets.mask_bytes(body)
+        if told != body or len(rest) > 1:
+            others = [(name, value) for name, value in headers if name.lower() != b"content-length"]
+            headers = [*others, (b"content-length", b"%d" % len(told))]
+        return (
+            {**start, "status": self.status, "headers": headers},
+            {"type": "http.response.body", "body": told},
+        )
 
     async def answer(self, status: int, media_type: str, body: bytes, headers: dict[str, str] | None = None) -> None:
         told = {"content-type": media_type, **(headers or {})}
@@ -193,9 +257,10 @@ class _Call:
         await self.send({"type": "http.response.start", "status": status, "headers": raw})
         await self.send({"type": "http.response.body", "body": body})
 
-    async def answer_problem(self, status: int, title: str, detail: str) -> None:
-        body = {"type": "about:blank", "title": title, "status": status, "detail": detail}
-        await self.answer(status, MEDIA_TYPE, orjson.dumps(body))
+    async def answer_problem(
+        self, status: int, title: str, detail: str, headers: dict[str, str] | None = None
+    ) -> None:
+        await self.answer(status, MEDIA_TYPE, _Refusal(status, title, detail).body, headers)
 
     async def answer_error(self, error: RolloutError, **headers: str) -> None:
         """Tell of a failure before anything was done, or where nothing will be done any more."""
@@ -205,16 +270,31 @@ class _Call:
         await self.answer(problem.status, MEDIA_TYPE, problem.model_dump_json().encode(), headers)
 
 
+class _Refusal(NamedTuple):
+    status: int
+    title: str
+    detail: str
+
+    @property
+    def body(self) -> bytes:
+        return orjson.dumps({"type": "about:blank", **self._asdict()})
+
+    @property
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        return [(b"content-type", MEDIA_TYPE.encode())]
+
+
 class _CallerWatch:
     """Cancels a call that takes long once its caller has hung up.
 
     Only what the handler has not asked for is looked at: the end of the request is awaited in its place.
     """
 
-    def __init__(self, call: _Call, most_bytes: int) -> None:
+    def __init__(self, call: _Call, limits: CallLimits) -> None:
         self._call = call
-        self._bytes_left = most_bytes
-        self._most_bytes = most_bytes
+        self._limits = limits
+        self._bytes_left = limits.body_bytes
+        self._chunks: list[bytes] | None = None if call.media_type.startswith(NEVER_JSON) else []
         self._handler = asyncio.current_task()
         self._body_has_ended = False
         self._is_receiving = False
@@ -234,10 +314,24 @@ class _CallerWatch:
             self._is_receiving = False
         if message["type"] == "http.request":
             self._body_has_ended = not message.get("more_body", False)
-            self._bytes_left -= len(message.get("body", b""))
-            if self._bytes_left < 0:
-                raise HTTPException(413, _too_large(self._most_bytes))
+            self._check(message.get("body", b""))
         return message
+
+    def _check(self, chunk: bytes) -> None:
+        self._bytes_left -= len(chunk)
+        if self._bytes_left < 0:
+            raise self._refused(413, "too large", _too_large(self._limits.body_bytes))
+        if self._chunks is None:
+            return
+        self._chunks.append(chunk)
+        if self._body_has_ended:
+            text, self._chunks = b"".join(self._chunks), None
+            if nests_deeper(text, self._limits.body_depth):
+                raise self._refused(400, "nested too deep", _too_deep(self._limits.body_depth))
+
+    def _refused(self, status: int, title: str, detail: str) -> HTTPException:
+        self._call.refusal = _Refusal(status, title, detail)
+        return HTTPException(status, detail)
 
     def _listen(self) -> None:
         self._timer = None
@@ -269,6 +363,29 @@ class _CallerWatch:
             self._timer.cancel()
         if self._listener is not None:
             self._listener.cancel()
+
+
+def _is_event_stream(start: Message) -> bool:
+    return any(
+        name.lower() == b"content-type" and value.startswith(b"text/event-stream")
+        for name, value in start.get("headers", [])
+    )
+
+
+def _of_names(headers: Iterable[tuple[bytes, bytes]], names: Container[bytes]) -> list[tuple[bytes, bytes]]:
+    return [(name, value) for name, value in headers if name.lower() in names]
+
+
+def _wants_token(server: str) -> str:
+    return (
+        f"{server} answers only calls of its own run. Send the run's token as the header {RUN_TOKEN_HEADER}, or as "
+        f"'Authorization: Bearer …'. The commands take it from +{RUN_TOKEN_KEY}=…, from env.yaml or from "
+        f"{RUN_TOKEN_ENV_VAR}; on the machine where the run was started they find it by themselves."
+    )
+
+
+def _too_deep(most: int) -> str:
+    return f"the brackets of a request's body may nest {most} deep here (max_request_depth), and these nest deeper"
 
 
 def _too_large(most_bytes: int) -> str:

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, NoReturn
@@ -21,12 +22,15 @@ from pydantic import TypeAdapter
 
 from nemo_gym.config.process import ChildSettings, HeadSettings
 from nemo_gym.paths import PACKAGE_DIR
-from nemo_gym.servers.head import head_app
+from nemo_gym.servers.calls import CallLayer
+from nemo_gym.servers.head import head_app, take_news
 from nemo_gym.servers.limits import raise_open_files_limit
 from nemo_gym.servers.serve import Report, ReportingServer, serve, uvicorn_config
+from nemo_gym.servers.telemetry import Telemetry
 
 PR_SET_PDEATHSIG = 1
 PARENT_POLL_S = 0.5
+HEAD = "head_server"
 MACHINERY = (PACKAGE_DIR, Path(importlib.__file__).parent, Path(pydantic.__file__).parent)
 """What stands between us and the author's own file in a traceback."""
 
@@ -43,15 +47,16 @@ def run_child(descriptors: Descriptors) -> int:
     """Be the server that the settings describe; the process's exit code."""
     for descriptor in descriptors:
         os.set_inheritable(descriptor, False)
-    with os.fdopen(descriptors.settings, "rb") as pipe:
-        settings: ChildSettings = TypeAdapter(ChildSettings).validate_json(pipe.read())
+    pipe = os.fdopen(descriptors.settings, "rb")
+    settings: ChildSettings = TypeAdapter(ChildSettings).validate_json(pipe.readline())
     listener = socket.socket(fileno=descriptors.listener)
     report = Report(descriptors.report)
     # The launcher takes the server for alive while the report is open; what the server forks is not the server.
     os.register_at_fork(after_in_child=report.close)
     try:
         if isinstance(settings, HeadSettings):
-            return _serve_head(settings, listener, report)
+            return _serve_head(settings, pipe, listener, report)
+        pipe.close()
         return serve(settings, listener, report)
     except SystemExit as stop:
         return _code_of(stop)
@@ -90,9 +95,12 @@ def _is_machinery(filename: str) -> bool:
     return any(folder in Path(filename).parents for folder in MACHINERY)
 
 
-def _serve_head(settings: HeadSettings, listener: socket.socket, report: Report) -> int:
+def _serve_head(settings: HeadSettings, news: Iterable[bytes], listener: socket.socket, report: Report) -> int:
     raise_open_files_limit()
-    server = ReportingServer(uvicorn_config(head_app(settings)), report)
+    threading.Thread(target=take_news, args=(settings, news), name="news of servers", daemon=True).start()
+    app = head_app(settings)
+    app.add_middleware(CallLayer, server=HEAD, telemetry=Telemetry(HEAD), run_token=settings.run_token)
+    server = ReportingServer(uvicorn_config(app), report)
     server.run(sockets=[listener])
     return 0 if server.started else 1
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import orjson
 from pydantic import ValidationError
 
-from nemo_gym.errors import EnvironmentFailed, ModelFailed, ServerCallError
+from nemo_gym.errors import EnvironmentFailed, ModelFailed, ServerCallError, ServerLost
 from nemo_gym.http.client import ServerClient
 from nemo_gym.http.problems import failure_of_call, failure_of_reply
 from nemo_gym.schemas.responses import Response, accumulate_response_usage
@@ -28,9 +28,9 @@ def cookies_of(reply: Any) -> Cookies:
     return values_of(reply.cookies)
 
 
-def values_of(jar: Mapping[str, Morsel[str]]) -> Cookies:
-    """The cookies of a jar as they are sent, by name."""
-    return {name: morsel.coded_value for name, morsel in jar.items()}
+def values_of(jar: Mapping[str, Morsel[str] | str]) -> Cookies:
+    """The cookies of a jar as they are sent, by name; those of a plain mapping as they are."""
+    return {name: each.coded_value if isinstance(each, Morsel) else each for name, each in jar.items()}
 
 
 class _Turn(NamedTuple):
@@ -78,7 +78,9 @@ class Conversation:
         """Let the model take a turn; the calls it wants answered, none where it has ended. Raises `ModelFailed`."""
         request = {**self.params, "input": [*_items(self.params["input"]), *self.said]}
         try:
-            reply = await client.post(model, "/v1/responses", json=request, cookies=self.model_cookies)
+            reply = await client.post(
+                server_name=model, url_path="/v1/responses", json=request, cookies=self.model_cookies
+            )
         except ServerCallError as error:
             raise failure_of_call(error, server=model, otherwise=ModelFailed) from error
         body = await reply.read()
@@ -126,7 +128,8 @@ class Conversation:
         name = call["name"]
         functions = (tool["name"] for tool in self.params["tools"] if tool["type"] == "function")
         known = [function for function in functions if is_callable_name(function)]
-        if name not in known:
+        # Where nobody has listed any tools, the server itself has to say whether it knows this one.
+        if name not in known and (known or not is_callable_name(name)):
             return f"Unknown tool {name!r}. The tools are: {', '.join(known) or 'none'}."
         # Passed on as the model wrote them: reading a number and writing it again may round it.
         written = call["arguments"] or "{}"
@@ -137,19 +140,22 @@ class Conversation:
         if not isinstance(arguments, dict):
             return _invalid(f"expected a JSON object, found {type(arguments).__name__}")
         try:
-            reply = await client.post(resources_server, f"/{name}", data=written, headers=JSON, cookies=self.session)
+            reply = await client.post(
+                server_name=resources_server, url_path=f"/{name}", data=written, headers=JSON, cookies=self.session
+            )
         except ServerCallError as error:
             raise failure_of_call(
                 error, server=resources_server, otherwise=EnvironmentFailed, during=f"tool '{name}'"
             ) from error
         body = await reply.read()
         self.session |= cookies_of(reply)
-        if reply.status < 500:
+        if reply.ok or reply.status < 500:
             return str(body.decode("utf-8", "replace"))
         failure = failure_of_reply(
             reply.status, body, server=resources_server, during=f"tool '{name}'", otherwise=EnvironmentFailed
         )
-        if not tells_faults:
+        # A tool that is out of order may be told to the model; that the rollout's state is gone ends it in any case.
+        if not tells_faults or isinstance(failure, ServerLost):
             raise failure
         return f"Error: {failure}"
 

@@ -50,6 +50,9 @@ class ServerTools(NamedTuple):
     """Those whose calls may run at the same time."""
 
 
+NO_TOOLS = ServerTools([], frozenset())
+
+
 class ConversingAgent(SimpleResponsesAPIAgent):
     """Subclass it and write `converse`; seeding, grading, metrics and the end of a failed session are here."""
 
@@ -116,18 +119,14 @@ class ConversingAgent(SimpleResponsesAPIAgent):
             server = self.config.resources_server.name
             reply = await self._answer(self.server_client.get(server, "/tools"), "/tools", tolerates=NO_SUCH_ROUTE)
             # A server that is not built on the base class has no such list; its rows carry the tools.
-            # One that lists its tools in its own way says nothing of their order.
-            independent = reply.headers.get(INDEPENDENT_TOOLS_HEADER, "")
-            self._server_tools = (
-                ServerTools(await get_response_json(reply), frozenset(independent.split(",")))
-                if reply.ok
-                else ServerTools([], frozenset())
-            )
+            self._server_tools = await _tools_in(reply) if reply.ok else NO_TOOLS
         return self._server_tools
 
     async def _call(self, path: str, body: dict[str, Any], cookies: Cookies) -> Any:
         server = self.config.resources_server.name
-        return await self._answer(self.server_client.post(server, path, json=body, cookies=cookies), path)
+        return await self._answer(
+            self.server_client.post(server_name=server, url_path=path, json=body, cookies=cookies), path
+        )
 
     async def _answer(self, call: Awaitable[Any], path: str, tolerates: Container[int] = ()) -> Any:
         server = self.config.resources_server.name
@@ -148,6 +147,19 @@ class ConversingAgent(SimpleResponsesAPIAgent):
         except (ServerCallError, RolloutError):
             # The server forgets an idle session by itself; what failed the rollout is the news.
             return
+
+
+async def _tools_in(reply: Any) -> ServerTools:
+    """The list of a resources server; whatever else is answered there, by a catch-all route say, is none."""
+    try:
+        definitions = await get_response_json(reply)
+    except orjson.JSONDecodeError:
+        return NO_TOOLS
+    if not isinstance(definitions, list):
+        return NO_TOOLS
+    # One that lists its tools in its own way says nothing of their order.
+    independent: str = reply.headers.get(INDEPENDENT_TOOLS_HEADER, "")
+    return ServerTools(definitions, frozenset(independent.split(",")))
 
 
 def _with(added: dict[str, Any], verified: bytes) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterable
 from typing import Any
 
 from fastapi import FastAPI
@@ -81,6 +82,15 @@ def head_app(settings: HeadSettings) -> FastAPI:
         ]
 
     return app
+
+
+def take_news(settings: HeadSettings, lines: Iterable[bytes]) -> None:
+    """Let each server that a line tells of take the place of the one of its name, until there are no more lines."""
+    for line in lines:
+        new = ServerInstance.model_validate_json(line)
+        settings.instances[:] = [
+            new if known.config_path == new.config_path else known for known in settings.instances
+        ]
 
 
 async def _probe(client: InternalClient, instance: ServerInstance) -> ServerStatus:

@@ -9,6 +9,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 Headers = list[tuple[bytes, bytes]]
 
+OWN_CALL_SCOPE_KEY = "nemo_gym.own_call"
+"""In the scope of a request that a server makes of itself, while it works on another one."""
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -77,7 +80,8 @@ def post_scope(path: str, headers: Headers, *, like: Scope) -> Scope:
     """The scope of a POST of JSON that comes from where another request came."""
     return {
         "type": "http",
-        "asgi": like["asgi"],
+        # A test client's requests come without.
+        "asgi": like.get("asgi", {"version": "3.0"}),
         "http_version": like["http_version"],
         "method": "POST",
         "scheme": like["scheme"],
@@ -88,5 +92,6 @@ def post_scope(path: str, headers: Headers, *, like: Scope) -> Scope:
         "headers": [(b"host", b"localhost"), (b"content-type", b"application/json"), *headers],
         "client": like.get("client"),
         "server": like.get("server"),
+        OWN_CALL_SCOPE_KEY: True,
         "state": dict(like.get("state", {})),
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
@@ -22,7 +23,7 @@ from nemo_gym.servers.in_process import Answer, answer_of, post_scope
 from nemo_gym.servers.mcp_session import McpSession, McpSessionMiddleware, SessionTokens
 from nemo_gym.servers.mcp_tools import McpTool, by_name, harvest
 from nemo_gym.servers.resources import SimpleResourcesServer
-from nemo_gym.servers.sessions import session_cookie
+from nemo_gym.servers.sessions import lost_with_earlier_life, session_cookie
 from nemo_gym.version import __version__
 
 if TYPE_CHECKING:
@@ -51,10 +52,19 @@ def expose_if_asked(server: SimpleServer, app: FastAPI) -> None:
     found = harvest(app, server.tools(), not_tools=server.NOT_TOOLS)
     tools = by_name(server.mcp_tools(found.tools, found.catch_all), cls)
     # All servers of a run sign with the same secret; a token is good for one of them.
-    tokens = SessionTokens(f"{server.get_session_middleware_key()} {server._cookie_secret}")
+    tokens = SessionTokens(f"{server.get_session_middleware_key()} {server._cookie_secret}", server._life)
+    app.state.admits = partial(_admits, tokens)
     app.router.routes.insert(0, Route(MCP_PATH, _McpEndpoint(server, app, tools, tokens), methods=["POST"]))
     # The innermost layer: sessions are read already, and a rollout's prefix is gone from the path.
     app.user_middleware.append(Middleware(McpSessionMiddleware, server=server, tokens=tokens, tools=tuple(tools)))
+
+
+def _admits(tokens: SessionTokens, scope: Scope) -> bool:
+    """Whether a call of no run's token is let in: over MCP, for a session that this server has begun."""
+    if not str(scope["path"]).endswith(MCP_PATH):
+        return False
+    wanted = SESSION_TOKEN_HEADER.lower().encode()
+    return any(name == wanted and tokens.read(value.decode("latin-1")) is not None for name, value in scope["headers"])
 
 
 class _McpEndpoint:
@@ -114,6 +124,8 @@ class _McpEndpoint:
         if tool is None or not session.may_call(tool.name):
             known = [name for name in self.tools if session.may_call(name)]
             return _told(f"Unknown tool {wanted.name!r}. The tools are: {', '.join(known) or 'none'}.", is_error=True)
+        if session.is_lost:
+            return _failed(tool, lost_with_earlier_life(self.server.config.name))
         answer = await self._called(tool, wanted.arguments or {}, session, _request_of(context))
         if answer.status < 500:
             return _told(answer.text, is_error=answer.status >= 400)

@@ -17,7 +17,7 @@ from nemo_gym.schemas.mcp import MCP_METADATA_KEY, SESSION_TOKEN_HEADER, MCPServ
 from nemo_gym.servers.binding import Handler
 from nemo_gym.servers.in_process import Answer, answer_of, whole_body
 from nemo_gym.servers.resources import SimpleResourcesServer
-from nemo_gym.servers.sessions import SESSION_ID_KEY
+from nemo_gym.servers.sessions import SESSION_ID_KEY, is_of_earlier_life
 
 TOKEN_SALT = "nemo-gym-mcp-session-token"
 SEED_PATH = "/seed_session"
@@ -30,6 +30,8 @@ class McpSession:
     session_id: str
     allowed: frozenset[str] | None
     """The tools that this session may call; None where it may call all of them."""
+    is_lost: bool = False
+    """Whether it began in an earlier life of the process, which has taken its state along."""
 
     def may_call(self, name: str) -> bool:
         """Whether the tool is one of this session's."""
@@ -37,15 +39,20 @@ class McpSession:
 
 
 class SessionTokens:
-    """Signs what an agent sends with each request over MCP, where no cookie goes along."""
+    """Signs what an agent sends with each request over MCP, where no cookie goes along.
 
-    def __init__(self, secret: str) -> None:
+    Where it matters in which life of the process a session began, the mark of that life stands behind its id.
+    """
+
+    def __init__(self, secret: str, life: str | None = None) -> None:
+        self._life = life
         self._serializer = itsdangerous.URLSafeSerializer(secret, salt=TOKEN_SALT)
 
     def issue(self, session: McpSession) -> str:
         """The token of a session."""
         tools = None if session.allowed is None else sorted(session.allowed)
-        return str(self._serializer.dumps({"sid": session.session_id, "tools": tools}))
+        marked = session.session_id if self._life is None else f"{session.session_id}@{self._life}"
+        return str(self._serializer.dumps({"sid": marked, "tools": tools}))
 
     def read(self, token: str) -> McpSession | None:
         """The session of a token; None where this server did not issue it."""
@@ -53,7 +60,11 @@ class SessionTokens:
             told = self._serializer.loads(token)
         except itsdangerous.BadData:
             return None
-        return McpSession(told["sid"], None if told["tools"] is None else frozenset(told["tools"]))
+        allowed = None if told["tools"] is None else frozenset(told["tools"])
+        if self._life is None:
+            return McpSession(told["sid"], allowed)
+        session_id, _, mark = told["sid"].rpartition("@")
+        return McpSession(session_id, allowed, is_lost=is_of_earlier_life(mark, self._life))
 
 
 class McpSessionMiddleware:

@@ -19,6 +19,7 @@ from nemo_gym.errors import EnvironmentFailed, JudgeFailed, SignatureError
 from nemo_gym.metrics import AggregateMetricsMixin
 from nemo_gym.schemas.mcp import normalize_tool_name
 from nemo_gym.schemas.rollout import (
+    FAILURE_HEADER,
     BaseSeedSessionRequest,
     BaseSeedSessionResponse,
     BaseVerifyResponse,
@@ -32,6 +33,8 @@ from nemo_gym.servers.judging import told_of_judge
 from nemo_gym.servers.mcp_tools import CatchAll, McpTool
 from nemo_gym.servers.sessions import SESSION_ID_KEY, SessionStore
 from nemo_gym.servers.tools import RESERVED_NAMES, Tool, add_tool_routes, tools_of
+
+BEGINNINGS = frozenset({"/seed_session", "/reset"})
 
 
 class BaseResourcesServer(SimpleServer):
@@ -118,6 +121,10 @@ class SimpleResourcesServer(AggregateMetricsMixin, BaseResourcesServer):
         """Whether any handler takes a `SessionState`: such a server cannot have several workers."""
         handlers = [Handler.of(self.verify), Handler.of(self.seed_session), *(each.handler for each in self.tools())]
         return any(handler.states for handler in handlers)
+
+    def session_beginnings(self) -> frozenset[str]:
+        """Where agents begin a rollout; a tool that happens to be called so is none of it."""
+        return BEGINNINGS.difference(f"/{each.name}" for each in tools_of(self))
 
     def background_tasks(self) -> list[Any]:
         """Dropping idle sessions."""
@@ -206,7 +213,9 @@ class SimpleResourcesServer(AggregateMetricsMixin, BaseResourcesServer):
             except JudgeFailed as error:
                 request = arguments[handler.request_parameter or REQUEST_PARAMETER]
                 await self.sessions.drop(request.session[SESSION_ID_KEY])
-                return await _echo(request, told_of_judge(error))
+                answer = await _echo(request, told_of_judge(error))
+                answer.headers[FAILURE_HEADER] = error.failure_class
+                return answer
 
         return graded
 

@@ -10,6 +10,7 @@ import inspect
 import json
 import logging
 import os
+import secrets
 import socket
 import sys
 import traceback
@@ -22,11 +23,13 @@ from omegaconf import OmegaConf
 from starlette.types import ASGIApp
 
 from nemo_gym.config import check_settings
+from nemo_gym.config.access import RUN_TOKEN_KEY
 from nemo_gym.config.process import ProcessSettings
 from nemo_gym.config.published import CONFIG_PATH_ENV_VAR, published_defaults, tell_process
 from nemo_gym.config.settings import BaseServerConfig
 from nemo_gym.errors import ConfigError, LaunchError, SignatureError, UserError
 from nemo_gym.http.client import ServerClient
+from nemo_gym.paths import PROJECT_ROOTS_ENV_VAR
 from nemo_gym.servers.base import SimpleServer
 from nemo_gym.servers.mcp import expose_if_asked
 from nemo_gym.servers.profiling import ProfilingMiddlewareConfig
@@ -72,7 +75,10 @@ class Report:
 def serve(settings: ProcessSettings, listener: socket.socket, report: Report) -> int:
     """Serve until told to stop; the process's exit code."""
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    # Paths that its settings name lead from the project, wherever this process works.
+    os.environ[PROJECT_ROOTS_ENV_VAR] = os.pathsep.join([os.getcwd(), str(settings.folder.parent.parent)])
     os.chdir(settings.folder)
+    os.environ.update(settings.environment)
     os.environ[CONFIG_PATH_ENV_VAR] = settings.name
     tell_process(_config_view(settings))
     try:
@@ -100,9 +106,15 @@ def build_server(settings: ProcessSettings) -> SimpleServer:
         raise LaunchError(f"{settings.folder / settings.entrypoint}: {cls.__name__} has to define {missing}.")
     server = cls(
         config=typed_config(cls, settings),
-        server_client=ServerClient(head_server_config=settings.head, global_config_dict=_config_view(settings)),
+        server_client=ServerClient(
+            head_server_config=settings.head, global_config_dict=_config_view(settings)
+        ).with_token(settings.run_token),
     )
     server._cookie_secret = settings.cookie_secret
+    server._secret_values = settings.secrets()
+    if settings.num_workers == 1:
+        # Where there are several, each of them answers for any session, so none of them can hold anything of it.
+        server._life = secrets.token_hex(8)
     if settings.num_workers > 1 and getattr(server, "keeps_state", False):
         raise ConfigError(
             f"{_origin(settings, 'num_workers')}{settings.name}: num_workers is {settings.num_workers}, but "
@@ -235,10 +247,13 @@ def _config_view(settings: ProcessSettings) -> Any:
     own = {
         settings.type: {settings.implementation: {**settings.settings, "host": settings.host, "port": settings.port}}
     }
+    # Whoever makes a client of its own finds the token where a configuration would have it.
+    token = {RUN_TOKEN_KEY: settings.run_token} if settings.run_token else {}
     view = OmegaConf.create(
         {
             **settings.plain,
             **published_defaults(settings.plain),
+            **token,
             **others,
             settings.name: own,
             "head_server": settings.head.model_dump(),

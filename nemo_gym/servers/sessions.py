@@ -8,7 +8,7 @@ import inspect
 import json
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 from uuid import uuid4
@@ -19,11 +19,15 @@ from starlette.datastructures import MutableHeaders
 from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nemo_gym.errors import EnvironmentFailed, RolloutError
+from nemo_gym.errors import EnvironmentFailed, RolloutError, ServerLost
 
 logger = logging.getLogger(__name__)
 
 SESSION_ID_KEY = "session_id"
+LIFE_KEY = "_ng_life"
+"""Where a session holds the mark of the life of the process that began it; a session without one is of any life."""
+NEED_NO_STATE = frozenset({"/aggregate_metrics", "/reverify_mode", "/mcp"})
+"""Paths that have nothing to do with one rollout's state; `/mcp` looks at its own token instead."""
 SESSION_MAX_AGE_S = 14 * 24 * 60 * 60
 SET_COOKIE_SCOPE_KEY = "nemo_gym.set_cookie"
 """Where the scope holds a function that gives the `Set-Cookie` value, for answers made outside of the middleware."""
@@ -42,21 +46,39 @@ class SessionMiddleware:
 
     The cookie's form is that of Starlette's middleware of this name. It comes back on every response because
     agents keep only the cookies of the last one.
+
+    `life` is the mark of this process's life, None where it does not matter in which life a session began. A caller
+    whose session is of an earlier life gets a fresh one at the paths of `beginnings`, or anywhere if that is None;
+    elsewhere its call needs what is gone, and `ServerLost` is raised.
     """
 
-    def __init__(self, app: ASGIApp, *, cookie: str, secret: str) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        cookie: str,
+        secret: str,
+        life: str | None = None,
+        beginnings: Container[str] | None = None,
+    ) -> None:
         self.app = app
         self.cookie = cookie
         self.signer = itsdangerous.TimestampSigner(secret)
+        self.life = life
+        self.beginnings = beginnings
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
         known = self._read(scope)
+        if known is not None and is_of_earlier_life(known.session.get(LIFE_KEY), self.life):
+            known = self._outlived(known, scope)
         session: dict[str, Any] = known.session if known else {}
         if SESSION_ID_KEY not in session:
             session[SESSION_ID_KEY] = uuid4().hex
+            if self.life is not None:
+                session[LIFE_KEY] = self.life
         scope["session"] = session
 
         def set_cookie() -> str:
@@ -88,12 +110,35 @@ class SessionMiddleware:
             return None
         return _SignedSession(signed, data, session) if isinstance(session, dict) else None
 
+    def _outlived(self, known: _SignedSession, scope: Scope) -> _SignedSession | None:
+        """What becomes of a session that an earlier life began: none of it, all of it, or `ServerLost`."""
+        if self.beginnings is None or scope["path"] in self.beginnings:
+            return None
+        if scope["method"] in ("GET", "HEAD", "OPTIONS") or scope["path"] in NEED_NO_STATE:
+            # It stays what it is: with a fresh one its caller would go on, and be graded as if it had done nothing.
+            return known
+        raise lost_with_earlier_life()
+
     def _written(self, session: dict[str, Any], known: _SignedSession | None) -> str:
         data = _packed(session)
         if known is not None and data == known.data:
             # An unchanged session keeps its signature: signing again would cost and say nothing new.
             return known.signed
         return self.signer.sign(data).decode("latin-1")
+
+
+def is_of_earlier_life(mark: Any, life: str | None) -> bool:
+    """Whether what bears this mark was begun by an earlier life of the process whose own mark is `life`."""
+    return mark is not None and life is not None and mark != life
+
+
+def lost_with_earlier_life(server: str | None = None) -> ServerLost:
+    """The failure of a rollout whose state went with the process that held it."""
+    return ServerLost(
+        "the server was started again after this rollout had begun, and what it held of the rollout is gone",
+        server=server,
+        tier=EnvironmentFailed.default_tier,
+    )
 
 
 def session_cookie(name: str, secret: str, session_id: str) -> str:

@@ -18,6 +18,7 @@ from nemo_gym import (
     ResourcesServerRef,
     ServerCallError,
     SimpleResponsesAPIAgent,
+    failure_of_call,
     failure_of_reply,
     get_response_json,
 )
@@ -71,7 +72,7 @@ class GymnasiumAgent(SimpleResponsesAPIAgent):
         try:
             reply = await self.server_client.post(server, "/aggregate_metrics", json=body.model_dump())
         except ServerCallError as error:
-            raise EnvironmentFailed(str(error), server=server) from error
+            raise failure_of_call(error, server=server, otherwise=EnvironmentFailed) from error
         if not reply.ok:
             raise failure_of_reply(
                 reply.status,

@@ -13,6 +13,7 @@ from nemo_gym import (
     ServerCallError,
     ServerClient,
     accumulate_response_usage,
+    failure_of_call,
     failure_of_reply,
 )
 from responses_api_agents.gymnasium_agent.environment import Cookies, cookies_of
@@ -47,7 +48,7 @@ class Transcript:
         try:
             reply = await client.post(model, "/v1/responses", json=request, cookies=self._cookies)
         except ServerCallError as error:
-            raise ModelFailed(str(error), server=model) from error
+            raise failure_of_call(error, server=model, otherwise=ModelFailed) from error
         body = await reply.read()
         if not reply.ok:
             raise failure_of_reply(reply.status, body, server=model, during="/v1/responses", otherwise=ModelFailed)

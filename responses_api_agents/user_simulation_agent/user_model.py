@@ -12,6 +12,7 @@ from nemo_gym import (
     ServerCallError,
     ServerClient,
     accumulate_response_usage,
+    failure_of_call,
     failure_of_reply,
 )
 from nemo_gym.grading import strip_reasoning
@@ -61,7 +62,8 @@ class UserModel:
         try:
             reply = await self._client.post(self._server, "/v1/responses", json=request, cookies=self._cookies)
         except ServerCallError as error:
-            raise self._failure(str(error)) from error
+            whose = f"the simulated user '{self._server}'"
+            raise failure_of_call(error, server=self._server, otherwise=ModelFailed, during=whose) from error
         body = await reply.read()
         if not reply.ok:
             cause = failure_of_reply(

@@ -3,7 +3,6 @@
 from functools import cached_property
 from typing import Any
 
-from fastapi import Request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from nemo_gym import (
@@ -19,7 +18,9 @@ from nemo_gym import (
 )
 
 
-class OpenAIModelConfig(BaseResponsesAPIModelConfig):
+class SimpleModelServerConfig(BaseResponsesAPIModelConfig):
+    """Which endpoint is asked, as whom, and for which model."""
+
     model_config = ConfigDict(hide_input_in_errors=True)
 
     openai_base_url: str
@@ -32,8 +33,10 @@ class OpenAIModelConfig(BaseResponsesAPIModelConfig):
     """How long the endpoint may take for one answer."""
 
 
-class OpenAIModel(SimpleResponsesAPIModel):
-    config: OpenAIModelConfig
+class SimpleModelServer(SimpleResponsesAPIModel):
+    """Asks the endpoint for everything."""
+
+    config: SimpleModelServerConfig
 
     @cached_property
     def endpoint(self) -> NeMoGymAsyncOpenAI:
@@ -43,7 +46,7 @@ class OpenAIModel(SimpleResponsesAPIModel):
             timeout_s=self.config.request_timeout_s,
         )
 
-    async def responses(self, request: Request, body: NeMoGymResponseCreateParamsNonStreaming) -> NeMoGymResponse:
+    async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming) -> NeMoGymResponse:
         """Ask the endpoint's `/responses`."""
         try:
             answer = await self.endpoint.create_response(**self._fields(body))
@@ -51,9 +54,7 @@ class OpenAIModel(SimpleResponsesAPIModel):
         except (EndpointError, ValidationError) as error:
             raise ModelFailed(f"{self.config.name}: {error}", server=self.config.name) from error
 
-    async def chat_completions(
-        self, request: Request, body: NeMoGymChatCompletionCreateParamsNonStreaming
-    ) -> NeMoGymChatCompletion:
+    async def chat_completions(self, body: NeMoGymChatCompletionCreateParamsNonStreaming) -> NeMoGymChatCompletion:
         """Ask the endpoint's `/chat/completions`."""
         try:
             answer = await self.endpoint.create_chat_completion(**self._fields(body))
@@ -71,4 +72,4 @@ class OpenAIModel(SimpleResponsesAPIModel):
 
 
 if __name__ == "__main__":
-    OpenAIModel.run_webserver()
+    SimpleModelServer.run_webserver()

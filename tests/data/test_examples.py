@@ -92,9 +92,9 @@ def test_exactly_five_lines_are_asked_for(folder, name, count):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('{"Number of examples": 4}', "'Number of examples' must be 5, found 4."),
-        ("{}", "must be 5, found None."),
-        ("[]", "must be 5, found None."),
+        ('{"Number of examples": 4}', "expected 'Number of examples' to be 5, found 4."),
+        ("{}", "to be 5, found None."),
+        ("[]", "to be 5, found None."),
         ('{"a": }', "example_metrics.json:1:7: not valid JSON"),
     ],
 )

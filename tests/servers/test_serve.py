@@ -115,8 +115,8 @@ def test_workers_of_one_instance_read_each_others_cookies_and_other_runs_do_not(
         "    async def verify",
     )
     source = "from fastapi import Request\n" + source
-    one, other = client_of(made(source)), client_of(made(source))
-    stranger = client_of(made(source, cookie_secret="t" * 64))
+    one, other = client_of(made(source, num_workers=2)), client_of(made(source, num_workers=2))
+    stranger = client_of(made(source, num_workers=2, cookie_secret="t" * 64))
     session = one.post("/who").json()
     other.cookies = stranger.cookies = one.cookies
     assert other.post("/who").json() == session

@@ -9,7 +9,7 @@ import itsdangerous
 import pytest
 from fastapi import FastAPI, Request
 from fastapi.testclient import TestClient
-from pydantic import Field
+from pydantic import BaseModel, Field
 from starlette.middleware.sessions import SessionMiddleware as StarletteSessions
 
 from nemo_gym import (
@@ -153,6 +153,35 @@ async def test_the_state_is_dropped_on_close_session(label):
         assert (await client.post("/close_session")).json() == {"closed": True}
         assert (len(server.sessions), closings) == (0, {label: [0]})
         assert (await client.post("/close_session")).json() == {"closed": False}
+
+
+class CloseRequest(BaseModel):
+    reason: str = "none"
+
+
+class ClosingServer(CounterServer):
+    async def close_session(self, body: CloseRequest, counter: Counter) -> dict[str, object]:
+        if body.reason == "broken":
+            raise RuntimeError("it does not close")
+        return {"closed": True, "reason": body.reason, "count": counter.count}
+
+
+@pytest.mark.parametrize(("sent", "reason"), [({}, "none"), ({"json": {"reason": "late"}}, "late")])
+async def test_a_server_may_have_its_own_end_of_a_session_with_a_body_or_without(label, sent, reason):
+    server = make_server(ClosingServer)
+    async with serving(server) as client:
+        await client.post("/seed_session", json=body(label=label))
+        assert (await client.post("/close_session", **sent)).json() == {"closed": True, "reason": reason, "count": 0}
+        assert (len(server.sessions), closings) == (0, {label: [0]})
+
+
+async def test_the_state_is_dropped_where_the_servers_own_end_fails(label):
+    server = make_server(ClosingServer)
+    async with serving(server) as client:
+        await client.post("/seed_session", json=body(label=label))
+        with pytest.raises(RuntimeError, match="it does not close"):
+            await client.post("/close_session", json={"reason": "broken"})
+        assert (len(server.sessions), closings) == (0, {label: [0]})
 
 
 async def test_a_rollout_that_begins_in_an_earlier_ones_session_sees_nothing_of_it(label):

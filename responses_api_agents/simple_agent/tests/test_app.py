@@ -291,8 +291,27 @@ class WithoutList(Arena):
         return app
 
 
-async def test_a_server_without_a_list_of_tools_has_none():
-    arena = make_server(WithoutList, name="arena", cookies_seen=[], rollouts_seen=[])
+class WithAnotherAnswer(WithoutList):
+    """As a server that answers whatever it is asked for."""
+
+    is_page: bool = True
+
+    def setup_webserver(self) -> FastAPI:
+        app = super().setup_webserver()
+
+        @app.get("/{path}")
+        async def anything(path: str) -> Response:
+            return Response(f"<h1>Here is no {path}</h1>" if self.is_page else '{"tools": []}')
+
+        return app
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [(WithoutList, {}), (WithAnotherAnswer, {}), (WithAnotherAnswer, {"is_page": False})],
+)
+async def test_a_server_without_a_list_of_tools_has_none(kind, fields):
+    arena = make_server(kind, name="arena", cookies_seen=[], rollouts_seen=[], **fields)
     agent = agent_on(arena, "Done.")
     assert (await run(agent)).reward == 0.0
     assert agent.server_client._connections.model.requests[0]["tools"] == []

@@ -9,7 +9,7 @@ from openai.types.chat import ChatCompletion
 from openai.types.responses import Response
 
 from nemo_gym.testing import make_server, on_a_port
-from responses_api_models.openai_model.app import OpenAIModel
+from responses_api_models.openai_model.app import SimpleModelServer
 
 HELLO = [{"role": "user", "content": "Hello"}]
 TOOL = {"type": "function", "name": "get_weather", "parameters": {"type": "object"}, "strict": None}
@@ -25,7 +25,7 @@ async def policy(endpoint, model="echo", **settings):
         **settings,
     }
     async with (
-        on_a_port(make_server(OpenAIModel, **settings)) as url,
+        on_a_port(make_server(SimpleModelServer, **settings)) as url,
         openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as client,
     ):
         yield client

@@ -1,0 +1,33 @@
+from unittest.mock import MagicMock, patch
+
+from app import ThinModel, ThinModelConfig
+from fastapi.testclient import TestClient
+
+from nemo_gym.server_utils import ServerClient
+
+
+class FakeUUID:
+    hex = "123"
+
+
+def make_client() -> TestClient:
+    config = ThinModelConfig(host="0.0.0.0", port=8081, entrypoint="", name="thin")
+    server_client = MagicMock(spec=ServerClient)
+    server_client.global_config_dict = {}
+    return TestClient(ThinModel(config=config, server_client=server_client).setup_webserver())
+
+
+@patch("nemo_gym.responses_converter.uuid4", FakeUUID)
+def test_the_ids_of_items_are_known() -> None:
+    told = make_client().post("/v1/responses", json={"input": "hi", "instructions": "Be brief."}).json()
+    assert told["id"] == "resp_123"
+    assert [item["id"] for item in told["output"]] == ["rs_123", "msg_123"]
+    assert told["output"][0]["summary"] == [{"text": "Hm.", "type": "summary_text"}]
+    assert told["output"][1]["content"][0]["text"] == "2 messages"
+    assert told["usage"]["total_tokens"] == 7
+
+
+def test_a_leading_request() -> None:
+    body = {"messages": [{"role": "user", "content": "hi"}]}
+    told = make_client().post("/v1/chat/completions", json=body).json()
+    assert told["choices"][0]["message"]["content"] == "1 messages"

@@ -1,0 +1,399 @@
+"""Agents and model servers in the published style: served, collected from, and tested by their own tests."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx
+import orjson
+import pytest
+
+from nemo_gym.rollout_observability import AgentObservationBundle, TrajectoryRecord
+
+HERE = Path(__file__).parent
+ROOT = HERE / "agents_and_models"
+FOLDERS = sorted(str(file.parent.relative_to(ROOT)) for file in ROOT.glob("*/*/app.py"))
+WITHOUT = "ray"
+
+IDIOMS = {
+    "responses-request-response-body": "tool_loop_agent::TestApp::test_tool_call_then_answer",
+    "responses-request-body": "jar_agent::TestJarAgent::test_called_as_methods",
+    "responses-body": "harness_agent::test_the_models_address",
+    "run-request-body": "tool_loop_agent::TestApp::test_run_chains_cookies",
+    "run-body": "harness_agent::test_run_sums_the_usage_of_all_attempts",
+    "run-request-response-body": "jar_agent::TestJarAgent::test_cookies_of_all_calls_come_back",
+    "cookies-from-call-to-call": "tool_loop_agent::TestApp::test_run_chains_cookies",
+    "cookies-of-the-model-apart": "tool_loop_agent::TestApp::test_cookies_of_both_servers_are_kept_apart_and_told",
+    "set-cookie-on-the-response": "jar_agent::TestJarAgent::test_cookies_of_all_calls_come_back",
+    "post-of-a-pydantic-body": "tool_loop_agent::TestApp::test_tool_call_then_answer",
+    "raise-for-status-response-content": "tool_loop_agent::TestApp::test_a_failed_tool_is_told_with_its_body",
+    "raise-for-status-in-a-handler": "tool_loop_agent::TestApp::test_a_failed_model_fails_the_answer",
+    "get-response-json-of-a-mock": "observed_agent::test_the_answer_tells_what_was_observed",
+    "model-copy-of-the-body": "tool_loop_agent::TestApp::test_tool_call_then_answer",
+    "incomplete-details": "tool_loop_agent::TestApp::test_a_cut_off_answer_ends_the_loop",
+    "max-steps": "tool_loop_agent::TestApp::test_max_steps",
+    "accumulate-response-usage": "tool_loop_agent::TestApp::test_usage_is_summed",
+    "usage-sum-from-list": "harness_agent::test_sum_from_list",
+    "arbitrary-types-allowed": "harness_agent::test_a_field_of_any_type",
+    "url-path-for-run-and-request": "tool_loop_agent::TestApp::test_paths_are_plain_where_nothing_is_captured",
+    "resolve-model-base-url-observed": "harness_agent::test_the_models_address_where_calls_are_recorded",
+    "patched-first-server-config-dict": "harness_agent::test_the_models_address",
+    "skip-verification": "tool_loop_agent::TestApp::test_skip_verification",
+    "aggregate-metrics-proxied": "tool_loop_agent::TestApp::test_metrics_are_those_of_the_environment",
+    "subclass-of-simple-agent": "second_look_agent::test_two_answers_of_the_simple_agent",
+    "subclass-of-openai-model": "tempered_openai_model::test_the_temperature_is_bounded",
+    "subclass-of-vllm-model": "counted_vllm_model::TestApp::test_chat_completions",
+    "model-responses-with-a-request": "scripted_model::TestApp::test_a_session_of_its_own",
+    "model-chat-without-a-request": "scripted_model::TestApp::test_chat_completions_without_a_request",
+    "model-chat-with-a-request": "thin_model::test_a_leading_request",
+    "model-streams": "scripted_model::TestApp::test_strict_params_and_streams",
+    "model-called-as-a-method": "scripted_model::TestApp::test_called_as_a_method",
+    "session-pinned-to-a-base-url": "pinned_model::TestApp::test_a_session_keeps_its_endpoint",
+    "one-base-url": "pinned_model::TestApp::test_one_base_url",
+    "client-replaced-by-a-mock": "pinned_model::TestApp::test_the_client_may_be_replaced",
+    "patched-uuid4": "thin_model::test_the_ids_of_items_are_known",
+    "think-tags-of-a-converter": "counted_vllm_model::TestApp::test_reasoning_text_and_call",
+    "observations-of-an-agent": "observed_agent::test_the_answer_tells_what_was_observed",
+    "observations-are-strict": "observed_agent::test_observations_are_strict",
+    "sentinel-failure-class": "sentinel_agent::test_sentinels[bad-expected3]",
+    "sentinel-terminal": "sentinel_agent::test_sentinels[hopeless-expected4]",
+    "sentinel-no-persist": "sentinel_agent::test_sentinels[passing-expected5]",
+    "mask-sample": "sentinel_agent::test_sentinels[masked-expected2]",
+    "retries-by-running-again": "sentinel_agent::test_sentinels[good_in_the_end-expected1]",
+    "provider-of-sandboxes-registered": "sandboxed_agent::test_the_check_decides[0-1.0]",
+}
+"""What each of the folders' own tests shows."""
+
+TOOL = {
+    "type": "function",
+    "name": "increment_counter",
+    "description": "Add to the counter.",
+    "parameters": {"type": "object", "properties": {"count": {"type": "integer"}}, "required": ["count"]},
+    "strict": True,
+}
+
+
+def row_of(agent: str, *, tools: bool = False, **fields: Any) -> dict[str, Any]:
+    params = {"input": "Begin.", **({"tools": [TOOL]} if tools else {})}
+    return {"agent_ref": {"type": "responses_api_agents", "name": agent}, "responses_create_params": params, **fields}
+
+
+PLANS = ("good", "good_in_the_end", "masked", "bad", "hopeless", "passing", "good_when_resumed")
+ROWS = {
+    # The model calls the tool with 1, then with 2, in each of its sessions.
+    "loop": row_of("tool_loop_agent", tools=True, initial_count=1, expected_count=4, uuid="u-1"),
+    "loop_wrong": row_of("tool_loop_agent", tools=True, initial_count=1, expected_count=5),
+    "environment": row_of("counter_environment", tools=True, initial_count=0, expected_count=3),
+    "unverified": row_of("unverified_tool_loop_agent", tools=True, initial_count=0, expected_count=99),
+    "harness": row_of("harness_agent", initial_count=7, expected_count=7),
+    "jar": row_of("jar_agent", initial_count=2, expected_count=5, step=3),
+    "observed": row_of("observed_agent", tools=True, initial_count=0, expected_count=3, task_id="t-1"),
+    "second_look": row_of("second_look_agent", tools=True, initial_count=0, expected_count=6),
+    "sandboxed": row_of(
+        "sandboxed_agent",
+        setup_script="echo $GREETING > told; cat told",
+        check="grep -q hello told && test ! -e /etc/shadow.bak",
+    ),
+    **{plan: row_of("sentinel_agent", plan=plan) for plan in PLANS},
+}
+OBSERVED = ("loop", "harness", "observed")
+
+
+def rows_in(file: Path) -> list[dict[str, Any]]:
+    return [orjson.loads(line) for line in file.read_bytes().splitlines()]
+
+
+def by_name(rows: list[dict[str, Any]], names: list[str]) -> dict[str, dict[str, Any]]:
+    return {names[row["_ng_task_index"]]: row for row in rows}
+
+
+@pytest.fixture(scope="module")
+def place(shared_workplace):
+    """The folders where a user has copied them to."""
+    shutil.copytree(
+        ROOT,
+        shared_workplace.folder,
+        dirs_exist_ok=True,
+        ignore=shutil.ignore_patterns("__pycache__", ".pytest_cache"),
+    )
+    for name, rows in {"all": ROWS, "observed": {key: ROWS[key] for key in OBSERVED}}.items():
+        lines = b"".join(orjson.dumps(row) + b"\n" for row in rows.values())
+        shared_workplace.write(f"data/{name}.jsonl", lines.decode())
+    return shared_workplace
+
+
+@pytest.fixture(scope="module")
+def own_tests(place):
+    """What the folders' own tests print, all of it."""
+    return subprocess.Popen(
+        [sys.executable, HERE / "run_folders.py", place.folder, WITHOUT, *FOLDERS],
+        # Of all the plugins that may be installed here, these tests need one.
+        env={
+            **place.env,
+            "PYTEST_ADDOPTS": "-rA -p pytest_asyncio.plugin",
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        },
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def configs_of(*folders: str) -> str:
+    shipped = "resources_servers/example_session_state_mgmt/configs/example_session_state_mgmt.yaml"
+    return ",".join([shipped, *(f"{folder}/configs/{Path(folder).name}.yaml" for folder in folders)])
+
+
+@pytest.fixture(scope="module")
+def servers(own_tests, place, endpoint):
+    # One endpoint under two addresses: which of them was asked, the Host header tells.
+    urls = [f"{endpoint}/v1", f"{endpoint.replace('127.0.0.1', 'localhost')}/v1"]
+    command = place.start_servers(
+        f"+config_paths=[{configs_of(*FOLDERS)}]",
+        f"+policy_base_url=[{','.join(urls)}]",
+        "+policy_api_key=dummy_key",
+        "+policy_model_name=echo",
+    )
+    yield command
+    command.end()
+
+
+@pytest.fixture(scope="module")
+def capture_dir(place):
+    return place.folder / "capture"
+
+
+@pytest.fixture(scope="module")
+def observed_servers(place, capture_dir):
+    folders = [folder for folder in FOLDERS if Path(folder).name in _OBSERVED_FOLDERS]
+    command = place.start_servers(
+        f"+config_paths=[{configs_of(*folders)}]",
+        "+observability_enabled=true",
+        f"+model_call_capture_dir={capture_dir}",
+    )
+    yield command
+    command.end()
+
+
+_OBSERVED_FOLDERS = ("tool_loop_agent", "harness_agent", "observed_agent", "scripted_model")
+
+
+def collect(place, servers, rows: str, output: str, *words: str, **env: str):
+    host, port = servers.head.removeprefix("http://").split(":")
+    finished = place.run(
+        "ng_collect_rollouts",
+        f"+head_server.host={host}",
+        f"+head_server.port={port}",
+        f"+input_jsonl_fpath=data/{rows}.jsonl",
+        f"+output_jsonl_fpath={output}",
+        *words,
+        **env,
+    )
+    return finished, place.folder / output
+
+
+@pytest.fixture(scope="module")
+def collected(place, servers):
+    """What all agents made of their rows, by the row's name."""
+    finished, output = collect(place, servers, "all", "results/all.jsonl")
+    return finished, output, by_name(rows_in(output), [*ROWS])
+
+
+@pytest.fixture(scope="module")
+def observed(place, observed_servers, capture_dir):
+    """The same of the agents that know their rollout, where model calls are recorded."""
+    words = ("+observability_enabled=true", f"+model_call_capture_dir={capture_dir}")
+    finished, output = collect(place, observed_servers, "observed", "results/observed.jsonl", *words)
+    assert finished.code == 0, finished.out + finished.err
+    return by_name(rows_in(output), [*OBSERVED])
+
+
+def test_a_published_loop_of_model_and_tools_earns_its_reward(collected):
+    rollouts = collected[2]
+    loop = rollouts["loop"]
+    assert (loop["reward"], rollouts["loop_wrong"]["reward"]) == (1.0, 0.0)
+    kinds = [item["type"] for item in loop["response"]["output"]]
+    assert kinds == ["function_call", "function_call_output"] * 2 + ["message"]
+    # Only with cookies of its own, from call to call, does the model know how often it was asked.
+    assert loop["response"]["output"][-1]["content"][0]["text"] == "I was asked 3 times."
+    assert loop["response"]["usage"]["total_tokens"] == 36
+    assert loop["response"]["usage"]["input_tokens_details"]["cached_tokens"] == 12
+    assert (loop["uuid"], loop["expected_count"]) == ("u-1", 4)
+
+
+def test_an_environment_servers_block_is_another_name_of_its_agent(collected):
+    assert collected[2]["environment"]["reward"] == 1.0
+    assert collected[2]["environment"]["agent_ref"]["name"] == "counter_environment"
+
+
+def test_an_agent_that_skips_verification_gives_the_reward_of_its_config(collected):
+    unverified = collected[2]["unverified"]
+    assert (unverified["reward"], unverified["verification_skipped"]) == (0.25, True)
+
+
+def test_metrics_come_from_the_resources_server_by_way_of_the_agent(collected):
+    told = orjson.loads(collected[1].with_name("all_aggregate_metrics.json").read_bytes())
+    metrics = {each["agent_ref"]["name"]: each["agent_metrics"] for each in told}
+    assert metrics["tool_loop_agent"]["mean/reward"] == 0.5
+    # Nothing was verified, so its base class has nothing to tell.
+    assert metrics.get("unverified_tool_loop_agent", {}) == {}
+
+
+def test_a_foreign_program_is_given_the_models_address(collected, observed, servers, observed_servers):
+    plain, captured = collected[2]["harness"], observed["harness"]
+    assert (plain["reward"], captured["reward"]) == (1.0, 1.0)
+    assert plain["response"]["usage"]["total_tokens"] == 24
+    assert plain["base_url"] == f"{servers.servers['policy_model']['url']}/v1"
+    assert plain["capture_id"] is None
+    assert captured["base_url"] == f"{observed_servers.servers['policy_model']['url']}/ng-rollout/1-0/v1"
+    assert captured["capture_id"] == "1-0"
+    assert captured["ng_model_call_capture"]["metrics"]["num_calls"] == 2
+
+
+def test_an_agent_may_keep_one_jar_for_all_servers_and_hand_it_back(collected, servers):
+    assert collected[2]["jar"]["reward"] == 1.0
+    url = servers.servers["jar_agent"]["url"]
+    answer = httpx.post(f"{url}/run", json=ROWS["jar"], trust_env=False)
+    classes = {name.partition("___")[0] for name in answer.cookies}
+    assert {"CounterServer", "ScriptedModel", "JarAgent"} >= classes >= {"CounterServer", "JarAgent"}
+    assert answer.headers["x-counted"] == "2"
+
+
+def test_an_agent_built_on_the_simple_agent_runs_with_its_own_answers(collected):
+    rollout = collected[2]["second_look"]
+    assert rollout["reward"] == 1.0
+    output = rollout["response"]["output"]
+    assert [item["content"] for item in output if item.get("role") == "user"] == ["Look again."]
+    assert rollout["response"]["usage"]["total_tokens"] == 72
+
+
+def test_commands_of_an_agent_run_in_a_sandbox_of_the_configuration(collected):
+    if shutil.which("bwrap") is None:
+        pytest.skip("bubblewrap is not installed")
+    rollout = collected[2]["sandboxed"]
+    assert rollout["reward"] == 1.0
+    assert rollout["sandbox"]["setup"] == {"stdout": "hello\n", "return_code": 0, "error_type": None}
+    assert rollout["sandbox"]["labels"] == {"team": "red"}
+
+
+def test_sentinels_decide_in_which_file_a_rollout_is_kept(place, servers, collected):
+    _, output, rollouts = collected
+    failures = by_name(rows_in(output.with_name("all_failures.jsonl")), [*ROWS])
+    assert set(failures) == {"bad", "hopeless", "good_when_resumed"}
+    assert {name for name in PLANS if name in rollouts} == {"good", "good_in_the_end", "masked"}
+    assert rollouts["good_in_the_end"]["run_attempts"] == 3
+    assert rollouts["masked"]["mask_sample"] is True
+    assert "mask_sample" not in rollouts["good_in_the_end"]
+    assert failures["bad"]["_ng_failure_class"] == "remote_agent_error"
+    assert failures["bad"]["mask_sample"] is True
+    assert failures["hopeless"]["_ng_failure_terminal"] is True
+
+    _, output = collect(place, servers, "all", "results/all.jsonl", "+resume_from_cache=true")
+    again = rows_in(output.with_name("all_failures.jsonl"))
+    assert [row["plan"] for row in again].count("hopeless") == 1
+    assert [row["plan"] for row in again].count("bad") == 2
+    resumed = by_name(rows_in(output), [*ROWS])["good_when_resumed"]
+    assert (resumed["reward"], resumed["_ng_attempt_index"]) == (1.0, 1)
+
+
+def test_what_an_agent_observes_is_kept_and_joined_with_its_calls(collected, observed):
+    bundle = AgentObservationBundle.model_validate(collected[2]["observed"]["ng_agent_observations"])
+    assert "ng_trajectory" not in collected[2]["observed"]
+    assert [record.kind for record in bundle.records] == [
+        "agent_invocation", "tool_call", "tool_call", "context_compaction",
+    ]  # fmt: skip
+    told = TrajectoryRecord.model_validate(observed["observed"]["ng_trajectory"])
+    assert (told.task_id, told.rollout_id) == ("t-1", "2-0")
+    assert [call.invocation_id for call in told.model_calls] == ["main"] * 3
+    assert [call.output for call in told.tool_calls] == ['{"success":true}'] * 2
+    assert "no_sandbox" in [gap.code for gap in told.gaps]
+
+
+def test_the_paths_of_a_loop_say_for_which_rollout_it_calls(observed, capture_dir):
+    captured = observed["loop"]["ng_model_call_capture"]
+    assert (captured["rollout_id"], captured["metrics"]["num_calls"]) == ("0-0", 3)
+    assert {path.name.partition(".")[0] for path in capture_dir.iterdir()} >= {"0-0", "1-0", "2-0"}
+    assert observed["loop"]["reward"] == 1.0
+
+
+def test_a_session_stays_with_one_of_several_endpoints(servers, endpoint, seen):
+    url = servers.servers["pinned_model"]["url"]
+    with httpx.Client(base_url=url, trust_env=False) as one, httpx.Client(base_url=url, trust_env=False) as two:
+        for client in (one, two, one, two, two):
+            answer = client.post("/v1/responses", json={"input": "hi"})
+            assert answer.json()["output"][1]["content"][0]["text"] == "echo: hi"
+            assert answer.json()["something_new"] == {"kept": True}
+        told = one.post("/v1/chat/completions", json={"messages": [{"role": "user", "content": "four"}]}).json()
+    hosts = [request["headers"]["host"].partition(":")[0] for request in seen() if request["path"] == "/v1/responses"]
+    assert hosts == ["127.0.0.1", "localhost", "127.0.0.1", "localhost", "localhost"]
+    assert (told["prompt_token_count"], told["served"]) == (4, ["echo"])
+
+
+def test_a_model_built_on_the_openai_model_changes_what_is_asked(servers, endpoint, seen):
+    url = servers.servers["tempered_openai_model"]["url"]
+    for temperature in (1.5, 0.25):
+        answer = httpx.post(f"{url}/v1/responses", json={"input": "hi", "temperature": temperature}, trust_env=False)
+        assert answer.status_code == 200
+    assert [request["body"]["temperature"] for request in seen()] == [0.5, 0.25]
+
+
+def test_a_model_built_on_the_vllm_model_answers_with_its_tokens(servers):
+    url = servers.servers["counted_vllm_model"]["url"]
+    with httpx.Client(base_url=url, trust_env=False) as client:
+        answers = [client.post("/v1/responses", json={"input": "hi"}).json() for _ in range(2)]
+    assert [answer["metadata"]["calls"] for answer in answers] == ["1", "2"]
+    (message,) = answers[0]["output"]
+    assert message["prompt_token_ids"] == [ord(char) for char in "hi"]
+    assert len(message["generation_token_ids"]) == len(message["generation_log_probs"]) == len("echo: hi")
+
+
+def test_a_model_of_chat_completions_answers_in_all_three_dialects(servers):
+    url = servers.servers["thin_model"]["url"]
+    bodies = {
+        "/v1/responses": {"input": "hi"},
+        "/v1/chat/completions": {"messages": [{"role": "user", "content": "hi"}]},
+        "/v1/messages": {"model": "m", "max_tokens": 5, "messages": [{"role": "user", "content": "hi"}]},
+    }
+    for path, body in bodies.items():
+        answer = httpx.post(f"{url}{path}", json=body, trust_env=False)
+        assert answer.status_code == 200
+        assert "1 messages" in answer.text
+
+
+def test_a_rollouts_prefix_leads_to_an_agents_answers(servers):
+    url = servers.servers["jar_agent"]["url"]
+    for prefix in ("", "/ng-rollout/3-1", "/ng-rollout/3-1/training-token-capture"):
+        answer = httpx.post(f"{url}{prefix}/v1/responses", json={"input": "hi"}, trust_env=False)
+        assert answer.json()["object"] == "response"
+
+
+@pytest.fixture(scope="module")
+def outcomes(own_tests):
+    """Of each folder its code, and of all the names of the tests that have passed."""
+    printed, errors = own_tests.communicate(timeout=110)
+    assert own_tests.returncode == 0, errors
+    told = {each["folder"]: each for each in map(orjson.loads, printed.splitlines())}
+    passed = {
+        f"{Path(folder).name}::{line.partition('test_app.py::')[2]}"
+        for folder, each in told.items()
+        for line in each["said"].splitlines()
+        if line.startswith("PASSED ")
+    }
+    return told, passed
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_the_folders_own_tests_pass(outcomes, folder):
+    told, _ = outcomes
+    assert told[folder]["code"] == os.EX_OK, told[folder]["said"]
+
+
+@pytest.mark.parametrize("idiom", IDIOMS)
+def test_an_idiom_is_shown_by_a_test_of_its_folder(outcomes, idiom):
+    _, passed = outcomes
+    assert IDIOMS[idiom] in passed

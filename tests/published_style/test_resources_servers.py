@@ -1,0 +1,372 @@
+"""Resources servers as authors of the published package write them: served, collected from, tested by themselves.
+
+| folder            | idioms |
+|-------------------|--------|
+| `exact_word`      | stateless `verify(body)`, `extra="allow"`, walking the items of an output, refusals and reasoning |
+| `running_sum`     | a dict by `request.session[SESSION_ID_KEY]`, seed request and response of its own, `app.post("/add")(self.add)` with typed bodies, `verify(request, body)`, `HTTPException` |
+| `any_tool`        | a catch-all route `/{tool_name}`, `PlainTextResponse`, `from app import …` in tests |
+| `route_swap`      | `app.router.routes` edited, `add_api_route`, `judge_failsafe` round a route of its own, raw JSON bodies |
+| `opened_library`  | `app.router.lifespan_context` wrapped, a connection as a field, `TestClient` as a context manager |
+| `event_hooks`     | `@app.on_event`, a background task, `PrivateAttr` |
+| `phone_book`      | `model_post_init`, `PrivateAttr`, undeclared private attributes, `Path(__file__).parent`, `model_construct` |
+| `prefix_tree`     | `__init__` overridden, `arbitrary_types_allowed`, fields that are no pydantic types |
+| `asked_judge`     | `server_client.post` and `get_response_json`, create-params in the config, a semaphore, mocks with `read` alone |
+| `called_judge`    | `call_judge` for both APIs, `reraise_judge_errors`, `JudgeError`, `load_prompt_config`, `fill_prompt` |
+| `graded_maths`    | `compute_metrics`, `get_key_metrics`, pass@k, majority, subsets, `REVERIFY_MODE` |
+| `many_rewards`    | `BaseMultiRewardVerifyResponse` |
+| `address_book`    | `get_global_config_dict`, `global_config_dict`, `_build_server_base_url`, `get_server_url`, `request`, `NeMoGymAsyncOpenAI`, patched configuration, `PARENT_DIR` |
+| `worker_threads`  | `to_thread`, an executor, subprocesses, `asyncio.wait_for`, a semaphore made outside of a loop |
+| `guess_number`    | `resources_servers.gymnasium.GymnasiumServer`, played by `gymnasium_agent` |
+| `verified_cases`  | `VERIFIER_FIXTURE`, `exercise_verifier_fixture`, a mocked client in `app.py` |
+| `task_box`        | `task_data.py`, `ResourcesSeedSessionRequest`, `close_session`, `ray_enabled` |
+| `strict_word`     | a subclass of another folder's server |
+| `pooled_counter`  | `is_nemo_gym_fastapi_entrypoint`, `num_workers`, routes that are nested functions, `import app` in tests |
+| `sibling_modules` | packages and modules of its own, `__init__.py` files, relative paths from the folder |
+| `failed_rows`     | `NG_FAILURE_CLASS_KEY`, `mask_sample`, verifiers and tools that raise, aliases of row keys |
+| `marked_rollouts` | middleware and exception handlers of its own, `RolloutContextMiddleware`, another server's session |
+| `summed_metrics`  | `aggregate_metrics` overridden with `super()`, `isinstance` of output items |
+| `noted_over_mcp`  | `expose_tools_over_mcp`, `mcp_tools`, `mcp_allowed_tools_for_session`, `maybe_auto_expose` |
+"""  # noqa: E501
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import threading
+from contextlib import ExitStack
+from pathlib import Path
+
+import httpx
+import orjson
+import pytest
+
+HERE = Path(__file__).parent
+ROOT = HERE / "environments"
+NAMES = sorted(path.parent.name for path in ROOT.glob("resources_servers/*/app.py"))
+FOLDERS = [f"resources_servers/{name}" for name in NAMES]
+WITH_HTTPX_ALONE = [
+    f"resources_servers/{name}"
+    for name in ("any_tool", "event_hooks", "failed_rows", "marked_rollouts", "opened_library", "running_sum")
+]
+"""What `TestClient` is asked for: cookies, both ends of an app's life, errors, headers, any path."""
+
+SCRIPTED_MODEL = '''
+"""Says what the row's metadata have it say, turn by turn; without any, what its config says."""
+
+import itertools
+import json
+from collections import defaultdict
+
+from nemo_gym import (
+    BaseResponsesAPIModelConfig,
+    NeMoGymChatCompletion,
+    NeMoGymChatCompletionCreateParamsNonStreaming,
+    NeMoGymResponse,
+    NeMoGymResponseCreateParamsNonStreaming,
+    SimpleResponsesAPIModel,
+    current_rollout_id,
+)
+from nemo_gym.testing import call, reply
+
+turns = defaultdict(itertools.count)
+
+
+class ScriptedConfig(BaseResponsesAPIModelConfig):
+    answer: str = ""
+
+
+class ScriptedModel(SimpleResponsesAPIModel):
+    config: ScriptedConfig
+
+    async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming) -> NeMoGymResponse:
+        if not body.metadata:
+            return reply(self.config.answer)
+        turn = json.loads(body.metadata["script"])[next(turns[current_rollout_id()])]
+        return reply(turn) if isinstance(turn, str) else reply(*(call(name, **arguments) for name, arguments in turn))
+
+    async def chat_completions(self, body: NeMoGymChatCompletionCreateParamsNonStreaming) -> NeMoGymChatCompletion:
+        message = {"role": "assistant", "content": self.config.answer}
+        choice = {"index": 0, "finish_reason": "stop", "message": message}
+        return NeMoGymChatCompletion.model_validate({"id": "c", "created": 0, "model": "m", "choices": [choice]})
+'''
+MODELS = """
+shared_word: plum
+judge_concurrency: 2
+policy_model:
+  responses_api_models:
+    scripted_model: {entrypoint: app.py}
+judge_model:
+  responses_api_models:
+    scripted_model: {entrypoint: app.py, answer: "[[YES]] Score: 8"}
+"""
+FENCE = "`" * 3
+SCRIPTS = {
+    "exact_word": [["It is Lutetia."]],
+    "running_sum": [[[["add", {"number": 3}]], [["add", {"number": 4}]], "Done."]],
+    "any_tool": [[[["greet", {"whom": "Ada"}]], "Done."]],
+    "route_swap": [["green"]],
+    "opened_library": [[[["find_title", {"starts_with": "Em"}]], "Emma"]],
+    "event_hooks": [["Hello"]],
+    "phone_book": [[[["look_up", {"name": "Ada"}]], "555-0101"]],
+    "prefix_tree": [["gol"]],
+    "asked_judge": [["Austen"]],
+    "called_judge": [["It is."]],
+    "graded_maths": [[r"\boxed{4}"], [r"\boxed{5}"]],
+    "many_rewards": [["Please, do sit down on that chair."]],
+    "address_book": [["Hello"]],
+    "worker_threads": [[f"{FENCE}python\nprint(6 * 7)\n{FENCE}"]],
+    "guess_number": [["10", "Fifteen, no: 14", "12"]],
+    "verified_cases": [["4"]],
+    "task_box": [[[["put", {"content": "hat"}]], "It is in."]],
+    "strict_word": [["Well, it is Paris."]],
+    "pooled_counter": [[[["count", {"text": "plum"}]], "4"]],
+    "sibling_modules": [["the cat sat down"]],
+    "failed_rows": [["1"], ["2"], ["3"], [[["break_it", {"how": "brutally"}]], "4"]],
+    "marked_rollouts": [["Hello"]],
+    "summed_metrics": [["Hello"]],
+    "noted_over_mcp": [[[["add_note", {"text": "milk", "tags": ["food"]}]], "Noted."]],
+}
+"""What the policy says to each row of a folder's examples."""
+
+
+@pytest.fixture(scope="module")
+def project(shared_workplace):
+    """A folder with all of these environments copied into it, and a model."""
+    shutil.copytree(ROOT, shared_workplace.folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+    shared_workplace.write("responses_api_models/scripted_model/app.py", SCRIPTED_MODEL)
+    shared_workplace.write("models.yaml", MODELS)
+    return shared_workplace
+
+
+class OwnTests(threading.Thread):
+    """The folders' own tests, run beside everything else."""
+
+    def __init__(self, project, hidden, folders):
+        super().__init__()
+        self.command = [sys.executable, HERE / "run_folders.py", project.folder, hidden, *folders]
+        self.env = project.env
+        self.outcomes = {}
+        self.start()
+
+    def run(self):
+        done = subprocess.run(self.command, env=self.env, stdout=subprocess.PIPE, check=False)
+        self.outcomes = {each["folder"]: each for each in map(json.loads, done.stdout.splitlines())}
+
+    def of(self, folder):
+        self.join()
+        return self.outcomes[folder]
+
+
+@pytest.fixture(scope="module")
+def own_tests(project):
+    return OwnTests(project, "-", FOLDERS)
+
+
+@pytest.fixture(scope="module")
+def own_tests_with_httpx_alone(project):
+    return OwnTests(project, "httpx2", WITH_HTTPX_ALONE)
+
+
+@pytest.fixture(scope="module")
+def servers(project, own_tests, own_tests_with_httpx_alone):
+    configs = ",".join(f"{folder}/configs/{folder.split('/')[1]}.yaml" for folder in FOLDERS)
+    command = project.start_servers(f"+config_paths=[models.yaml,{configs}]")
+    yield command
+    command.end()
+
+
+@pytest.fixture(scope="module")
+def rollouts(servers, project):
+    """Two rollouts of every example of every folder, by folder."""
+    rows = []
+    for name in NAMES:
+        examples = (project.folder / f"resources_servers/{name}/data/example.jsonl").read_bytes().splitlines()
+        for example, script in zip(map(orjson.loads, examples), SCRIPTS[name], strict=True):
+            example["responses_create_params"]["metadata"] = {"script": json.dumps(script)}
+            example["agent_ref"] = {"type": "responses_api_agents", "name": agent_of(name)}
+            rows.append(example)
+    project.write("data/rows.jsonl", "".join(orjson.dumps(row).decode() + "\n" for row in rows))
+    finished = project.run(
+        "ng_collect_rollouts",
+        "+input_jsonl_fpath=data/rows.jsonl",
+        "+output_jsonl_fpath=results/rollouts.jsonl",
+        "+num_repeats=2",
+        timeout_s=60,
+    )
+    assert (project.folder / "results/rollouts.jsonl").exists(), finished.out + finished.err
+    found = {name: [] for name in NAMES}
+    for kind in ("rollouts", "rollouts_failures"):
+        for line in (project.folder / f"results/{kind}.jsonl").read_bytes().splitlines():
+            row = orjson.loads(line)
+            found[row["agent_ref"]["name"].rsplit("_", 2)[0]].append(row)
+    for each in found.values():
+        each.sort(key=lambda row: (row["_ng_task_index"], row["_ng_rollout_index"]))
+    found["told"] = finished.out + finished.err
+    return found
+
+
+@pytest.fixture(scope="module")
+def metrics(rollouts, project):
+    told = orjson.loads((project.folder / "results/rollouts_aggregate_metrics.json").read_bytes())
+    return {each["agent_ref"]["name"]: each for each in told}
+
+
+def agent_of(name):
+    return f"{name}_gymnasium_agent" if name == "guess_number" else f"{name}_simple_agent"
+
+
+@pytest.fixture
+def session(servers):
+    """A client of a resources server of the run, with a session of its own."""
+    with ExitStack() as opened:
+        yield lambda name: opened.enter_context(
+            httpx.Client(base_url=servers.servers[name]["url"], trust_env=False, timeout=20)
+        )
+
+
+def test_the_table_and_the_scripts_name_every_folder():
+    table = [line.split("`")[1] for line in __doc__.splitlines() if line.startswith("| `")]
+    assert sorted(table) == sorted(SCRIPTS) == NAMES
+
+
+@pytest.mark.parametrize(
+    ("name", "reward", "fields"),
+    [
+        ("exact_word", 1.0, {"extracted_word": "Lutetia", "uuid": "row-1", "verifier_metadata": {"level": 1}}),
+        ("running_sum", 1.0, {"total": 9}),
+        ("any_tool", 1.0, {"seen": ["greet"], "num_calls": 1, "environment_name": "greeting"}),
+        ("route_swap", 1.0, {}),
+        ("opened_library", 1.0, {}),
+        ("event_hooks", 1.0, {"events": ["startup"]}),
+        ("phone_book", 1.0, {}),
+        ("prefix_tree", 1.0, {}),
+        ("asked_judge", 1.0, {"question": "Who wrote Emma?"}),
+        ("called_judge", 0.8, {"score": 8}),
+        ("many_rewards", 0.75, {"reward_components": {"short": 0.0, "polite": 1.0}}),
+        (
+            "address_book",
+            1.0,
+            {
+                "answers": ["[[YES]] Score: 8"] * 2,
+                "model_type": "responses_api_models",
+                "shared_word": "plum",
+                "interpolated": "plum-nothing",
+                "own_domain": "other",
+                "has_cache_dir": True,
+                "is_in_its_folder": True,
+                "package_is_there": True,
+            },
+        ),
+        ("worker_threads", 1.0, {"stdout": "42\n", "error": None}),
+        ("guess_number", 1.0, {}),
+        ("verified_cases", 1.0, {"expected_answer": "4"}),
+        ("task_box", 1.0, {"content": "hat", "box": "red"}),
+        ("strict_word", 0.0, {"num_words": 4, "extracted_word": "Paris"}),
+        ("pooled_counter", 1.0, {}),
+        ("sibling_modules", 0.75, {"unknown": ["down"]}),
+        ("marked_rollouts", 1.0, {"total_of_other": 7}),
+        ("summed_metrics", 1.0, {"num_messages": 1, "num_calls": 0}),
+        ("noted_over_mcp", 1.0, {}),
+    ],
+)
+def test_a_folder_is_served_and_its_rollouts_earn_what_they_should(rollouts, name, reward, fields):
+    assert len(rollouts[name]) == 2, rollouts["told"]
+    for row in rollouts[name]:
+        assert row.get("reward") == reward, row.get("_ng_failure_message")
+        assert {field: row.get(field) for field in fields} == fields
+
+
+def test_tools_answer_what_their_handlers_return(rollouts):
+    told = {
+        name: [item["output"] for item in rollouts[name][0]["response"]["output"] if "output" in item]
+        for name in ("running_sum", "any_tool", "opened_library", "phone_book", "task_box")
+    }
+    assert told == {
+        "running_sum": ['{"success":true,"total":5}', '{"success":true,"total":9}'],
+        "any_tool": ['"Good morning, Ada."'],
+        "opened_library": ['{"title":"Emma"}'],
+        "phone_book": ['{"number":"555-0101"}'],
+        "task_box": ['{"told":"The red box holds hat."}'],
+    }
+
+
+def test_rewards_over_several_rollouts_become_the_folders_own_metrics(rollouts, metrics):
+    assert [row["reward"] for row in rollouts["graded_maths"]] == [1.0, 1.0, 0.0, 0.0]
+    told = metrics["graded_maths_simple_agent"]
+    assert told["agent_metrics"]["algebra/pass@2/accuracy"] == 100.0
+    assert told["key_metrics"]["pass@2/accuracy"] == told["key_metrics"]["majority@2/symbolic_accuracy"] == 50.0
+    summed = metrics["summed_metrics_simple_agent"]
+    assert summed["key_metrics"] == {"sum/num_messages": 2, "mean/reward": 1.0}
+
+
+def test_rows_are_told_to_have_failed_by_their_verifier_or_by_what_it_raised(rollouts):
+    failed, masked, raised, broken = (rollouts["failed_rows"][first : first + 2] for first in (0, 2, 4, 6))
+    assert {row["_ng_failure_class"] for row in failed} == {"sandbox_lost"}
+    assert [(row["mask_sample"], row["seen_rollout"]) for row in masked] == [(True, 0), (True, 1)]
+    assert [row["seen_index"] for row in masked] == [row["_ng_task_index"] for row in masked]
+    assert all("the verifier is broken" in row["_ng_failure_message"] for row in raised)
+    assert all("broken brutally" in row["_ng_failure_message"] for row in broken)
+
+
+def test_each_rollout_is_known_by_its_own_id(rollouts):
+    rows = rollouts["marked_rollouts"]
+    assert [row["rollout_id"] for row in rows] == [
+        f"{row['_ng_task_index']}-{index}" for index, row in enumerate(rows)
+    ]
+    assert {"/seed_session", "/verify"} <= set(rows[0]["paths"])
+
+
+def test_a_game_goes_on_until_its_end(rollouts):
+    for row in rollouts["guess_number"]:
+        heard = [item["content"] for item in row["response"]["output"] if item["role"] == "user"]
+        assert heard == ["Higher.", "Lower."]
+        assert row["terminated"]
+
+
+def test_stored_rollouts_are_verified_again(rollouts, project, session):
+    rows = map(orjson.loads, (project.folder / "results/rollouts_materialized_inputs.jsonl").read_bytes().splitlines())
+    inputs = [row for row in rows if row["agent_ref"]["name"] == "graded_maths_simple_agent"]
+    client = session("graded_maths")
+    for row, rollout in zip(inputs, rollouts["graded_maths"], strict=True):
+        again = client.post("/verify", json={**row, "response": rollout["response"]}).json()
+        assert (again["reward"], again["extracted_answer"]) == (rollout["reward"], rollout["extracted_answer"])
+
+
+def test_a_closed_session_is_gone(session):
+    client = session("task_box")
+    client.post("/seed_session", json={"task_id": "t", "task_data": {"box": "blue"}})
+    assert client.post("/put", json={"content": "hat"}).json() == {"told": "The blue box holds hat."}
+    assert client.post("/close_session").json() == {"closed": True}
+    assert client.post("/put", json={"content": "hat"}).status_code == 500
+
+
+def test_tools_are_called_over_mcp_in_a_rollouts_session(session):
+    client = session("noted_over_mcp")
+    told = client.post("/seed_session", json={"first_notes": ["bread"]}).json()["mcp"]
+    call = {"name": "add_note", "arguments": {"text": "milk"}}
+    answer = client.post(
+        told["url_path"],
+        json={"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call},
+        headers={"accept": "application/json, text/event-stream", **told["headers"]},
+    )
+    assert answer.json()["result"]["content"][0]["text"] == '{"notes":["bread","milk"]}'
+    assert client.post("/read_notes").json() == {"notes": ["bread", "milk"]}
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_the_folders_own_tests_pass(own_tests, folder):
+    outcome = own_tests.of(folder)
+    assert outcome["code"] == 0, outcome["said"]
+
+
+@pytest.mark.parametrize("folder", WITH_HTTPX_ALONE)
+def test_the_folders_own_tests_pass_where_httpx_is_the_only_client(own_tests_with_httpx_alone, folder):
+    outcome = own_tests_with_httpx_alone.of(folder)
+    assert outcome["code"] == 0, outcome["said"]
+
+
+def test_ng_test_finds_the_folders_own_modules(project):
+    finished = project.run("ng_test", "+entrypoint=resources_servers/any_tool", timeout_s=60)
+    assert finished.code == 0, finished.out + finished.err
