@@ -1,5 +1,7 @@
-"""Published name of what lives in `nemo_gym.data.benchmarks`."""
+"""Published name of what lives in `nemo_gym.data.benchmarks`, and of the commands on it."""
 
+from nemo_gym.cli.published import list_benchmarks, prepare_benchmark
+from nemo_gym.cli.settings import PrepareBenchmarkSettings as PrepareBenchmarkConfig
 from nemo_gym.data.benchmarks import BenchmarkConfig, find_benchmarks
 
-__all__ = ["BenchmarkConfig", "find_benchmarks"]
+__all__ = ["BenchmarkConfig", "PrepareBenchmarkConfig", "find_benchmarks", "list_benchmarks", "prepare_benchmark"]

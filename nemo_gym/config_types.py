@@ -14,6 +14,12 @@ from nemo_gym.config.settings import (
     ResourcesServerRef,
     ServerRef,
 )
+from nemo_gym.data.hub_settings import DeleteFromGitLab as DeleteJsonlDatasetGitlabConfig
+from nemo_gym.data.hub_settings import DownloadFromGitLab as DownloadJsonlDatasetGitlabConfig
+from nemo_gym.data.hub_settings import DownloadFromHuggingFace as DownloadJsonlDatasetHuggingFaceConfig
+from nemo_gym.data.hub_settings import MigrateToHuggingFace as UploadJsonlDatasetHuggingFaceConfig
+from nemo_gym.data.hub_settings import UploadToGitLab as UploadJsonlDatasetGitlabConfig
+from nemo_gym.data.hub_settings import UploadToHuggingFace as UploadJsonlDatasetHuggingFaceMaybeDeleteConfig
 from nemo_gym.errors import (
     AlmostServerError,
     ConfigError,
@@ -42,7 +48,10 @@ __all__ = [
     "ConfigMissingValuesError",
     "ConfigPathNotFoundError",
     "DatasetConfig",
+    "DeleteJsonlDatasetGitlabConfig",
     "Domain",
+    "DownloadJsonlDatasetGitlabConfig",
+    "DownloadJsonlDatasetHuggingFaceConfig",
     "InheritPathNotFoundError",
     "MalformedConfigPathsError",
     "ModelServerRef",
@@ -51,4 +60,7 @@ __all__ = [
     "ResourcesServerRef",
     "ServerRef",
     "ServerRefNotFoundError",
+    "UploadJsonlDatasetGitlabConfig",
+    "UploadJsonlDatasetHuggingFaceConfig",
+    "UploadJsonlDatasetHuggingFaceMaybeDeleteConfig",
 ]

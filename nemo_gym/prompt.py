@@ -1,5 +1,6 @@
 """Published name of what lives in `nemo_gym.data.prompts`."""
 
+from nemo_gym.cli.published import materialize_prompts_cli
 from nemo_gym.data.prompts import (
     MaterializePromptsConfig,
     PromptConfig,
@@ -17,5 +18,6 @@ __all__ = [
     "fill_prompt",
     "load_prompt_config",
     "materialize_prompts",
+    "materialize_prompts_cli",
     "validate_prompt_compatibility",
 ]

@@ -1,5 +1,6 @@
 """Published name of what lives in `nemo_gym.metrics`."""
 
+from nemo_gym.cli.published import reward_profile
 from nemo_gym.metrics import (
     AggregateMetricsMixin,
     add_avg_sample_std_dev,
@@ -8,14 +9,16 @@ from nemo_gym.metrics import (
     compute_subset_metrics,
     highest_k_metrics,
 )
-from nemo_gym.metrics.profile import RewardProfiler
+from nemo_gym.metrics.profile import RewardProfileConfig, RewardProfiler
 
 __all__ = [
     "AggregateMetricsMixin",
+    "RewardProfileConfig",
     "RewardProfiler",
     "add_avg_sample_std_dev",
     "compute_aggregate_metrics",
     "compute_pass_majority_metrics",
     "compute_subset_metrics",
     "highest_k_metrics",
+    "reward_profile",
 ]

@@ -1,13 +1,14 @@
 """Published name of what lives in `nemo_gym.rollouts` and of the marks of a failure in `nemo_gym.schemas.rollout`."""
 
 from nemo_gym.capture.attachment import attach_trajectory_record as _attach_trajectory_record
-from nemo_gym.cli.published import collect_rollouts
+from nemo_gym.cli.published import aggregate_rollouts, collect_rollouts
 from nemo_gym.config.published import get_global_config_dict
 from nemo_gym.rollouts.helper import RolloutCollectionHelper
 from nemo_gym.rollouts.job import CollectionSettings as SharedRolloutCollectionConfig
 from nemo_gym.rollouts.job import CollectJob as RolloutCollectionConfig
 from nemo_gym.rollouts.job import EndToEndJob as E2ERolloutCollectionConfig
 from nemo_gym.rollouts.resume import max_attempts as _get_max_rollout_attempts
+from nemo_gym.rollouts.shards import AggregationJob as RolloutAggregationConfig
 from nemo_gym.schemas.rollout import FAILURE_CLASS_KEY as NG_FAILURE_CLASS_KEY
 from nemo_gym.schemas.rollout import NO_PERSIST_KEY as NG_NO_PERSIST_KEY
 from nemo_gym.schemas.rollout import TERMINAL_KEY as NG_TERMINAL_KEY
@@ -17,11 +18,13 @@ __all__ = [
     "NG_NO_PERSIST_KEY",
     "NG_TERMINAL_KEY",
     "E2ERolloutCollectionConfig",
+    "RolloutAggregationConfig",
     "RolloutCollectionConfig",
     "RolloutCollectionHelper",
     "SharedRolloutCollectionConfig",
     "_attach_trajectory_record",
     "_get_max_rollout_attempts",
+    "aggregate_rollouts",
     "collect_rollouts",
     "get_global_config_dict",
 ]

@@ -1,36 +1,18 @@
-"""Commands on servers and environments: start, status, init, test, resolve, validate."""
+"""Commands on servers and their config: start, status, resolve, validate, prefetch."""
 
 from __future__ import annotations
 
-import asyncio
-import os
 import signal
-import subprocess
-import sys
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import orjson
 
-from nemo_gym import paths
 from nemo_gym.cli import running
 from nemo_gym.cli.options import Options, settings_from
-from nemo_gym.cli.settings import (
-    CheckSettings,
-    EntrypointSettings,
-    NoSettings,
-    StartSettings,
-    StatusSettings,
-    TestSettings,
-)
-from nemo_gym.config.suggestions import closest
-from nemo_gym.errors import DataError
+from nemo_gym.cli.settings import NoSettings, StartSettings, StatusSettings
+from nemo_gym.config.access import configured_token
 from nemo_gym.launcher.warm import WarmStarter, is_supported
-
-# As in our own repository: a folder's tests pass or fail alike wherever it lies.
-PYTEST = ("-m", "pytest", "--import-mode=importlib", "-o", "asyncio_mode=auto",
-          "-o", "asyncio_default_fixture_loop_scope=function")  # fmt: skip
 
 
 class _Stopped(Exception):
@@ -38,7 +20,7 @@ class _Stopped(Exception):
 
 
 def start(words: list[str]) -> int:
-    """Start the servers of a config and keep them up until Ctrl-C, SIGTERM, or until one of them ends."""
+    """Start the servers of a config and keep them up until Ctrl-C, SIGTERM, or until one of them cannot be."""
     options = Options("ng_run", "Start the servers of a config and keep them up.", StartSettings, takes_model=True)
     line = options.read(words)
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -81,7 +63,7 @@ def status(words: list[str]) -> int:
     line = options.read(words)
     run = config.load(line.paths, line.overrides)
     settings = settings_from(StatusSettings, run.plain)
-    servers = running.ask_for_servers(running.find_head(run))
+    servers = running.ask_for_servers(running.find_head(run), configured_token(run.plain))
     if settings.as_json:
         running.say(orjson.dumps(servers, option=orjson.OPT_INDENT_2).decode())
     else:
@@ -119,78 +101,21 @@ def validate(words: list[str]) -> int:
     return 0
 
 
-def init(words: list[str]) -> int:
-    """Write the folder of a new environment: it lints, passes its own test and scores rollouts as it stands."""
+def prefetch(words: list[str]) -> int:
+    """Build the environment of every folder that wants one of its own, and start nothing."""
     options = Options(
-        "ng_init_resources_server", "Write the folder of a new environment.", EntrypointSettings, takes_config=False
+        "ng env prefetch", "Build the environments of folders whose requirements are not met here.", NoSettings
     )
-    from nemo_gym import config
-    from nemo_gym.scaffold import scaffold
+    from nemo_gym.config.without_model import load_without_model
+    from nemo_gym.launcher.environments import interpreters
 
     line = options.read(words)
-    settings = settings_from(EntrypointSettings, config.load(line.paths, line.overrides, skip_dotenv=True).plain)
-    made = scaffold(settings.entrypoint, Path.cwd())
-    running.say(made.next_steps)
+    run = load_without_model(line.paths, line.overrides)
+    built = interpreters(run, auto_install=True, notice=running.note)
+    for name, python in built.items():
+        running.say(f"{name}: {python}")
+    running.say(f"{len(built)} of {running.servers_counted(len(run.servers))} with an environment of their own")
     return 0
-
-
-def test(words: list[str]) -> int:
-    """Run the tests of one environment with pytest; its exit code."""
-    options = Options("ng_test", "Run the tests of one environment.", TestSettings, takes_config=False)
-    from nemo_gym import config
-
-    line = options.read(words)
-    settings = settings_from(TestSettings, config.load(line.paths, line.overrides, skip_dotenv=True).plain)
-    folder = _folder_of(settings.entrypoint)
-    # Its tests import it by name, `resources_servers.<name>.app`, from whichever root it was found in.
-    roots = os.pathsep.join(filter(None, [str(folder.parent.parent), os.environ.get("PYTHONPATH")]))
-    command = [sys.executable, *PYTEST, str(folder / "tests")]
-    code = subprocess.run(command, env={**os.environ, "PYTHONPATH": roots}, check=False).returncode
-    if settings.should_validate_data:
-        from nemo_gym.data.examples import check_examples
-
-        check_examples(folder)
-        running.say(f"✓ the examples of {settings.entrypoint} are complete")
-    return code
-
-
-def check(words: list[str]) -> int:
-    """Check what an environment's folder promises, by acting in it; exit code 1 if a promise is broken."""
-    options = Options(
-        "ng_check",
-        "Check an environment by acting in it: oracle, no-op, odd answers.",
-        CheckSettings,
-        takes_config=False,
-    )
-    from nemo_gym import config
-    from nemo_gym.cli import tables
-    from nemo_gym.contract import check_environment, open_environment, write_examples
-    from nemo_gym.jsonl import read_rows
-
-    line = options.read(words)
-    settings = settings_from(CheckSettings, config.load(line.paths, line.overrides, skip_dotenv=True).plain)
-    with open_environment(_folder_of(settings.entrypoint)) as environment:
-        further = list(read_rows(settings.rows_jsonl_fpath)) if settings.rows_jsonl_fpath else []
-        findings = asyncio.run(check_environment(environment, further))
-        tables.console().print(tables.findings(findings))
-        broken = sum(not finding.is_kept for finding in findings)
-        if settings.write_examples and not broken:
-            running.say(f"{asyncio.run(write_examples(environment))} example rollouts written")
-    running.say(f"{settings.entrypoint}: {len(findings) - broken} of {len(findings)} promises kept")
-    return 1 if broken else 0
-
-
-def _folder_of(entrypoint: str) -> Path:
-    folder = paths.find(entrypoint, lambda path: (path / "app.py").is_file())
-    if folder is None:
-        places = ", ".join(str(root) for root in paths.search_roots())
-        tier, _, name = f"resources_servers/{entrypoint}".removesuffix("/").rpartition("/")
-        tier = Path(tier).name
-        known = {file.parent.name for root in paths.search_roots() for file in (root / tier).glob("*/app.py")}
-        guess = closest(name, known)
-        hint = f"Did you mean '{tier}/{guess}'?" if guess else f"In {tier} there are: {', '.join(sorted(known))}."
-        raise DataError(f"entrypoint={entrypoint}: no folder with an app.py in {places}. {hint}")
-    return folder
 
 
 def _stop(number: int, frame: FrameType | None) -> Any:

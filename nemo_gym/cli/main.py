@@ -9,42 +9,11 @@ import sys
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import NamedTuple
 
+from nemo_gym.cli.commands import COMMANDS, Command, by_script, by_words
 from nemo_gym.errors import UserError
 from nemo_gym.version import __version__
 
-
-class Command(NamedTuple):
-    """One command: `ng <noun> <verb>`, and the script of its own that it also is."""
-
-    noun: str
-    verb: str
-    script: str
-    function: str
-    """`module:function` under `nemo_gym.cli`; imported only when the command is run."""
-    summary: str
-
-
-COMMANDS = (
-    Command("env", "start", "ng_run", "env:start", "Start the servers of a config and keep them up"),
-    Command("env", "status", "ng_status", "env:status", "Show which servers run, and whether they answer"),
-    Command("env", "init", "ng_init_resources_server", "env:init", "Write the folder of a new environment"),
-    Command("env", "test", "ng_test", "env:test", "Run the tests of one environment"),
-    Command("env", "check", "ng_check", "env:check", "Check an environment by acting in it"),
-    Command("env", "resolve", "ng_dump_config", "env:resolve", "Print the merged config, secrets masked"),
-    Command("env", "validate", "ng_validate", "env:validate", "Check a config, down to each server's own settings"),
-    Command("eval", "run", "ng_e2e_collect_rollouts", "rollouts:run", "Start servers, collect rollouts, stop them"),
-    Command(
-        "eval",
-        "run --no-serve",
-        "ng_collect_rollouts",
-        "rollouts:collect",
-        "Collect rollouts from servers that are up",
-    ),
-    Command("", "help", "ng_help", "main:print_help", "List the commands"),
-    Command("", "version", "ng_version", "main:print_version", "Print the version"),
-)
 JSON_WORDS = {"--json", "+json=true", "++json=true", "json=true"}
 VERBOSE_WORDS = {"-v", "--verbose"}
 HELP_WORDS = {"-h", "--help", "+h=true", "+help=true", "++h=true", "++help=true", "h=true", "help=true"}
@@ -77,9 +46,7 @@ def main(argv: Sequence[str] | None = None, program: str | None = None) -> int:
 
 
 def _run(name: str, words: list[str]) -> int:
-    script = name.replace("nemo_gym_", "ng_", 1)
-    command = next((command for command in COMMANDS if command.script == script), None)
-    if command is not None:
+    if command := by_script(name):
         return _function(command)(words)
     is_verbose = bool(VERBOSE_WORDS & set(words))
     words = [word for word in words if word not in VERBOSE_WORDS]
@@ -88,22 +55,10 @@ def _run(name: str, words: list[str]) -> int:
     if not words or words[0] in HELP_WORDS:
         print_help([])
         return 0 if words else 1
-    command, rest = _find(words)
-    if command is None:
+    found = by_words(words)
+    if found is None:
         return _unknown(words)
-    return _function(command)([*rest, "--verbose"] if is_verbose and command.noun else rest)
-
-
-def _find(words: list[str]) -> tuple[Command | None, list[str]]:
-    if words[0] in ("help", "version"):
-        return next(command for command in COMMANDS if command.verb == words[0]), words[1:]
-    if words[:2] == ["eval", "run"] and "--no-serve" in words:
-        rest = [word for word in words[2:] if word != "--no-serve"]
-        return next(command for command in COMMANDS if command.script == "ng_collect_rollouts"), rest
-    for command in COMMANDS:
-        if words[:2] == [command.noun, command.verb]:
-            return command, words[2:]
-    return None, words
+    return _function(found.command)([*found.rest, "--verbose"] if is_verbose and found.command.noun else found.rest)
 
 
 def _function(command: Command) -> Callable[[list[str]], int]:
@@ -154,14 +109,14 @@ def print_help(words: list[str]) -> int:
     words = [word for word in words if word not in HELP_WORDS | VERBOSE_WORDS]
     nouns = {command.noun for command in COMMANDS}
     if words and (len(words) > 1 or words[0] not in nouns):
-        script = words[0].replace("nemo_gym_", "ng_", 1)
-        command = next((each for each in COMMANDS if each.script == script), None) or _find(words)[0]
+        named = by_script(words[0])
+        found = by_words(words)
+        command = named or (found.command if found else None)
         return _function(command)(["--help"]) if command else _unknown(words)
     shown = [command for command in COMMANDS if not words or command.noun == words[0]]
     lines = ["nemo_gym: environments that language-model agents act in, and the rollouts they earn.", ""]
     for command in shown:
-        spelled = " ".join(part for part in ("ng", command.noun, command.verb) if part)
-        lines.append(f"  {spelled:<24} {command.script:<26} {command.summary}")
+        lines.append(f"  {command.spelled:<36} {command.script:<31} {command.summary}")
     lines += [
         "",
         "Every command takes --help. Settings are flags (--limit 5) or overrides (+limit=5, ++a.b=c, ~key).",

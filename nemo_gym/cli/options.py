@@ -5,37 +5,25 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import types
 import typing
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import orjson
 from pydantic import BaseModel, ConfigDict, ValidationError
-from pydantic.fields import FieldInfo
-from pydantic_core import PydanticUndefined
 
 from nemo_gym import paths
-from nemo_gym.cli.main import COMMANDS, HELP_WORDS, VERBOSE_WORDS
+from nemo_gym.cli.commands import COMMANDS
+from nemo_gym.cli.flags import add_flag, encoded, flag_names, key_of, text_keys
+from nemo_gym.cli.main import HELP_WORDS, VERBOSE_WORDS
+from nemo_gym.cli.selectors import SELECTORS, add_selectors, selected_configs
 from nemo_gym.config import problems_by_key
 from nemo_gym.config.reserved import RESERVED_KEYS
-from nemo_gym.errors import ConfigError, ConfigPathNotFoundError
+from nemo_gym.errors import ConfigError
 
 SettingsT = TypeVar("SettingsT", bound=BaseModel)
-
-SHORT_FLAGS = {
-    "input_jsonl_fpath": ("--input", "-i"),
-    "output_jsonl_fpath": ("--output", "-o"),
-    "agent_name": ("--agent", "-a"),
-    "num_samples_in_parallel": ("--concurrency",),
-    "resume_from_cache": ("--resume",),
-    "policy_model_name": ("--model", "-m"),
-    "policy_base_url": ("--model-url",),
-    "policy_api_key": ("--model-api-key",),
-}
 
 
 class Sampling(NamedTuple):
@@ -51,7 +39,6 @@ SAMPLING_FLAGS = {
     "--top-p": Sampling("top_p", float, "the share of likely tokens that are sampled from"),
     "--max-output-tokens": Sampling("max_output_tokens", int, "the most tokens of one answer"),
 }
-TEXTS = ("str", "path")
 NEAR = 0.85
 """`limt` is that near to `limit`."""
 
@@ -103,6 +90,8 @@ class Options:
     takes_config: bool = True
     takes_model: bool = False
     takes_sampling: bool = False
+    named_by: str | None = None
+    """The setting that a bare word gives, as `mcqa` does in `ng list agents mcqa`."""
     examples: Sequence[str] = field(default=())
 
     def read(self, words: Sequence[str]) -> CommandLine:
@@ -111,24 +100,41 @@ class Options:
         if HELP_WORDS & set(words):
             parser.print_help()
             raise SystemExit(0)
-        given = vars(parser.parse_intermixed_args(list(words)))
+        given = vars(parser.parse_intermixed_args(self._with_values(words)))
         for folder in given.pop("search_dir", None) or []:
             earlier = os.environ.get(paths.EXTRA_ROOTS_ENV_VAR)
             os.environ[paths.EXTRA_ROOTS_ENV_VAR] = os.pathsep.join(filter(None, [earlier, folder]))
         files = list(given.pop("config", None) or [])
-        files += [_shipped_config("resources_servers", name) for name in given.pop("resources_server", None) or []]
-        files += [_shipped_config("responses_api_models", name) for name in given.pop("model_type", None) or []]
-        overrides = given.pop("overrides")
+        files += selected_configs(given)
+        given = {key: value for key, value in given.items() if key not in {each.key for each in SELECTORS}}
+        overrides = self._named(parser, given.pop("overrides"))
         self._warn_of_near_misses(overrides)
-        texts = _text_keys(self.model) | _text_keys(ModelSettings)
+        texts = text_keys(self.model) | text_keys(ModelSettings)
         flags = [
-            f"++{key}={_encoded(value, is_text=key in texts)}" for key, value in given.items() if value is not None
+            f"++{key}={encoded(value, is_text=key in texts)}" for key, value in given.items() if value is not None
         ]
         return CommandLine(files, [*overrides, *flags])
 
+    def _with_values(self, words: Sequence[str]) -> list[str]:
+        """The words, those flags among them that may stand alone with the value that they mean then."""
+        alone = {
+            flag
+            for name, info in self.model.model_fields.items()
+            if info.annotation is not bool and bool in typing.get_args(info.annotation)
+            for flag in flag_names(key_of(name, info))
+        }
+        return [f"{word}=true" if word in alone else word for word in words]
+
+    def _named(self, parser: argparse.ArgumentParser, words: list[str]) -> list[str]:
+        """The overrides, a bare word among them made one."""
+        names = [word for word in words if self.named_by and "=" not in word and not word.startswith(("+", "~"))]
+        if len(names) > 1:
+            parser.error(f"one name at most, and these are {len(names)}: {' '.join(names)}")
+        return [f"++{self.named_by}={orjson.dumps(word).decode()}" if word in names else word for word in words]
+
     def _warn_of_near_misses(self, overrides: Sequence[str]) -> None:
         """Any key may be meant for the configuration, so one that is only like a setting's is no error."""
-        keys = [_key(name, info) for name, info in self.model.model_fields.items()]
+        keys = [key_of(name, info) for name, info in self.model.model_fields.items()]
         keys += sorted({*RESERVED_KEYS, *ModelSettings.model_fields} - {*keys})
         for word in overrides:
             given = word.partition("=")[0].lstrip("+~").partition(".")[0]
@@ -154,12 +160,7 @@ class Options:
             parser.add_argument(
                 "--config", action="append", metavar="FILE", help="a config file; may be repeated [+config_paths=[…]]"
             )
-            parser.add_argument(
-                "--resources-server", action="append", metavar="NAME[/FLAVOR]", help="the config of an environment"
-            )
-            parser.add_argument(
-                "--model-type", action="append", metavar="NAME[/FLAVOR]", help="the config of a model server"
-            )
+            add_selectors(parser)
         elif "entrypoint" in self.model.model_fields:
             parser.add_argument(
                 "--resources-server",
@@ -172,10 +173,10 @@ class Options:
             "--search-dir", action="append", metavar="DIR", help="a folder that holds environments of your own"
         )
         for name, info in self.model.model_fields.items():
-            _add_flag(parser, name, info)
+            add_flag(parser, name, info)
         if self.takes_model:
             for name, info in ModelSettings.model_fields.items():
-                _add_flag(parser, name, info)
+                add_flag(parser, name, info)
         if self.takes_sampling:
             for flag, (name, kind, meaning) in SAMPLING_FLAGS.items():
                 key = f"responses_create_params.{name}"
@@ -186,7 +187,7 @@ class Options:
 
 def settings_from(model: type[SettingsT], values: typing.Mapping[str, Any]) -> SettingsT:
     """The command's settings out of the merged configuration; what is missing or wrong is told by name."""
-    keys = {_key(name, info) for name, info in model.model_fields.items()}
+    keys = {key_of(name, info) for name, info in model.model_fields.items()}
     known = {key: values[key] for key in keys if key in values}
     try:
         return model.model_validate(known)
@@ -197,7 +198,7 @@ def settings_from(model: type[SettingsT], values: typing.Mapping[str, Any]) -> S
             if key in missing:
                 close = get_close_matches(key, [name for name in values if name not in keys], n=1)
                 hint = f" (did you mean it by '{close[0]}'?)" if close else ""
-                problems.append(f"{key} is missing{hint}: add {_flag_names(key)[0]} … or +{key}=…")
+                problems.append(f"{key} is missing{hint}: add {flag_names(key)[0]} … or +{key}=…")
             else:
                 problems.append(f"{key}: {told}")
         text = "; ".join(problems)
@@ -215,90 +216,11 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"Error: {message}{stop} '{self.prog} --help' lists all settings.\n")
 
 
-def _add_flag(parser: argparse.ArgumentParser, name: str, info: FieldInfo) -> None:
-    key = _key(name, info)
-    kind = _type_words(info.annotation)
-    default = "required" if info.is_required() else f"default {_shown_default(info)}"
-    text = f"{(info.description or '').strip()} [+{key}: {kind}, {default}]".replace("%", "%%")
-    if info.annotation is bool:
-        parser.add_argument(*_flag_names(key), dest=key, action="store_true", default=None, help=text)
-        return
-    parser.add_argument(*_flag_names(key), dest=key, metavar=_metavar(info, kind), help=text)
-
-
-def _metavar(info: FieldInfo, kind: str) -> str:
-    is_choice = typing.get_origin(info.annotation) is typing.Literal
-    return kind if is_choice else kind.split("|", maxsplit=1)[0].upper()
-
-
 def _usage(program: str) -> str:
-    spelled = [" ".join(("ng", each.noun, each.verb)) for each in COMMANDS if each.script == program]
-    names = "\n       ".join(f"{name} [--flag VALUE …] [+key=value …]" for name in (program, *spelled))
+    spelled = [each.spelled for each in COMMANDS if program in (each.script, each.spelled)]
+    names = "\n       ".join(f"{name} [--flag VALUE …] [+key=value …]" for name in dict.fromkeys((program, *spelled)))
     return names.replace("%", "%%")
-
-
-def _key(name: str, info: FieldInfo) -> str:
-    """What the setting is called outside: its alias, where its own name would hide something."""
-    outside: str = info.alias or name
-    return outside
-
-
-def _flag_names(name: str) -> tuple[str, ...]:
-    own = f"--{name.replace('_', '-')}"
-    return (*(flag for flag in SHORT_FLAGS.get(name, ())), own)
-
-
-def _shown_default(info: FieldInfo) -> str:
-    default = info.get_default(call_default_factory=True, validated_data={})
-    if default is PydanticUndefined or default is None:
-        return "none"
-    return str(default).lower() if isinstance(default, bool) else str(default or "empty")
-
-
-def _type_words(annotation: Any) -> str:
-    origin = typing.get_origin(annotation)
-    arguments = typing.get_args(annotation)
-    if origin in (typing.Union, types.UnionType):
-        return "|".join(_type_words(each) for each in arguments if each is not type(None))
-    if origin is typing.Annotated:
-        return _type_words(arguments[0])
-    if origin is typing.Literal:
-        return "|".join(str(each) for each in arguments)
-    if origin in (dict, list):
-        return str(origin.__name__)
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return "dict"
-    return "path" if annotation is Path else getattr(annotation, "__name__", str(annotation))
-
-
-def _text_keys(model: type[BaseModel]) -> set[str]:
-    """The settings of a text or a path: `4.10` is a model's name there, not a number."""
-    return {_key(name, info) for name, info in model.model_fields.items() if _type_words(info.annotation) in TEXTS}
-
-
-def _encoded(value: Any, *, is_text: bool) -> str:
-    if isinstance(value, (bool, int, float)):
-        return orjson.dumps(value).decode()
-    text = str(value)
-    looks_structured = text[:1] in "[{" or text.lower() in ("true", "false", "null")
-    is_number = not is_text and text.replace(".", "", 1).replace("-", "", 1).isdigit()
-    quoted: str = orjson.dumps(text).decode()
-    return text if looks_structured or is_number else quoted
 
 
 def _folder_of_environment(name: str) -> str:
     return f"resources_servers/{name.removeprefix('resources_servers/').rstrip('/')}"
-
-
-def _shipped_config(tier: str, name: str) -> str:
-    implementation, _, flavor = name.partition("/")
-    relative = f"{tier}/{implementation}/configs/{flavor or implementation}.yaml"
-    if paths.find(relative, Path.is_file) is not None:
-        return relative
-    known = sorted(
-        {folder.name for root in paths.search_roots() for folder in (root / tier).glob("*/") if folder.is_dir()}
-    )
-    close = get_close_matches(implementation, known, n=1)
-    hint = f" Did you mean '{close[0]}'?" if close else f" There are: {', '.join(known)}."
-    flag = "--resources-server" if tier == "resources_servers" else "--model-type"
-    raise ConfigPathNotFoundError(f"{flag} {name}: no {relative}.{hint}")

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Iterator
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from itertools import repeat
+from multiprocessing import get_context
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Self
@@ -11,7 +15,7 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict
 
 from nemo_gym import paths
-from nemo_gym.config import DatasetConfig, load
+from nemo_gym.config import DatasetConfig, RunConfig, ServerConfig, load
 from nemo_gym.config.servers import NO_MODEL
 from nemo_gym.errors import DataError
 
@@ -42,14 +46,18 @@ class BenchmarkConfig(BaseModel):
         for agent in load([path], skip_dotenv=True, initial=NO_MODEL).servers_of("responses_api_agents"):
             for dataset in agent.datasets:
                 if dataset.type == "benchmark":
-                    return cls(
-                        name=_name_of(path),
-                        path=path,
-                        agent_name=agent.name,
-                        num_repeats=dataset.num_repeats,
-                        dataset=dataset,
-                    )
+                    return cls._of(path, agent, dataset)
         raise DataError(f"{path}: no agent of this configuration has a dataset with type: benchmark.")
+
+    @classmethod
+    def _of(cls, path: Path, agent: ServerConfig, dataset: DatasetConfig) -> Self:
+        return cls(
+            name=_name_of(path),
+            path=path,
+            agent_name=agent.name,
+            num_repeats=dataset.num_repeats,
+            dataset=dataset,
+        )
 
     def prepare(self, **arguments: Any) -> Path:
         """Make the data set by the `prepare(**arguments)` of its program, and say where it is.
@@ -57,7 +65,15 @@ class BenchmarkConfig(BaseModel):
         Raises `DataError` where there is no such program, or it made another file than the YAML names.
         """
         program = self._program()
-        made = Path(_prepare_of(program)(**arguments))
+        function = _prepare_of(program)
+        try:
+            inspect.signature(function).bind(**arguments)
+        except TypeError as error:
+            raise DataError(
+                f"{program}: prepare{inspect.signature(function)} does not take what prepare_script_args gives it: "
+                f"{error}."
+            ) from error
+        made = Path(function(**arguments))
         expected = [root / self.dataset.jsonl_fpath for root in (*self._roots(), *paths.search_roots())]
         if made.resolve() not in [path.resolve() for path in expected]:
             raise DataError(
@@ -83,13 +99,49 @@ class BenchmarkConfig(BaseModel):
 
 def find_benchmarks() -> Iterator[BenchmarkConfig]:
     """Every benchmark in a `benchmarks/` of the search roots, by name; of one name the first root's counts."""
+    return map(BenchmarkConfig.from_config_path, benchmark_files().values())
+
+
+def benchmark_files() -> dict[str, Path]:
+    """The YAML of every benchmark, by its name; see `find_benchmarks`."""
     found: dict[str, Path] = {}
     for root in paths.search_roots():
         for path in sorted((root / BENCHMARKS).rglob("*.yaml")):
             # Reading a configuration takes a while, and prompts are YAML too.
             if BENCHMARKS in path.relative_to(root).parts[:-2] and "type: benchmark" in path.read_text("utf-8"):
                 found.setdefault(_name_of(path), path)
-    return (BenchmarkConfig.from_config_path(found[name]) for name in sorted(found))
+    return dict(sorted(found.items()))
+
+
+def benchmarks_of(run: RunConfig) -> list[BenchmarkConfig]:
+    """Every benchmark of a configuration; `DataError` where it has none."""
+    found = [
+        BenchmarkConfig._of(Path(agent.origins[""].file).resolve(), agent, dataset)
+        for agent in run.servers_of("responses_api_agents")
+        for dataset in agent.datasets
+        if dataset.type == "benchmark"
+    ]
+    if not found:
+        known = ", ".join(benchmark_files()) or "none"
+        raise DataError(
+            "no agent of this configuration has a dataset with type: benchmark. Name one with --benchmark or "
+            f"+config_paths=[…]; the benchmarks here are: {known}."
+        )
+    return found
+
+
+def prepare_all(
+    benchmarks: Sequence[BenchmarkConfig], arguments: Mapping[str, Any], *, processes: int = 1
+) -> list[Path]:
+    """Make the data of each, and say where it is; with several processes, so many at once."""
+    if processes == 1 or len(benchmarks) < 2:
+        return [benchmark.prepare(**arguments) for benchmark in benchmarks]
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        return list(pool.map(_prepare, benchmarks, repeat(arguments)))
+
+
+def _prepare(benchmark: BenchmarkConfig, arguments: Mapping[str, Any]) -> Path:
+    return benchmark.prepare(**arguments)
 
 
 def _name_of(path: Path) -> str:

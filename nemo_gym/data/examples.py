@@ -72,7 +72,9 @@ def _problems_of_metrics(path: Path, advice: str) -> list[str]:
     except orjson.JSONDecodeError as error:
         return [f"{path}:{error.lineno}:{error.colno}: not valid JSON ({error.msg}). {advice}"]
     count = metrics.get(EXAMPLES_KEY) if isinstance(metrics, dict) else None
-    return [] if count == EXAMPLES else [f"{path}: expected {EXAMPLES_KEY!r} to be {EXAMPLES}, found {count}. {advice}"]
+    return (
+        [] if count == EXAMPLES else [f"{path}: expected {EXAMPLES_KEY!r} to be {EXAMPLES}, found {count}. {advice}"]
+    )
 
 
 def _config_of(folder: Path) -> Path:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,10 +44,11 @@ def gather(datasets: list[AgentDataset], output: Path, *, copies: bool) -> int:
 
     With `copies`, a row stands there as often as its dataset's `num_repeats` says.
     """
-    return write_rows(output, _rows(datasets, copies=copies))
+    return write_rows(output, rows_of(datasets, copies=copies))
 
 
-def _rows(datasets: list[AgentDataset], *, copies: bool) -> Iterator[dict[str, Any]]:
+def rows_of(datasets: Iterable[AgentDataset], *, copies: bool) -> Iterator[dict[str, Any]]:
+    """The rows of all datasets, each with its agent and with its dataset's prompt; see `gather` for copies."""
     for agent, dataset, path in datasets:
         prompt = load_prompt_config(dataset.prompt_config) if dataset.prompt_config else None
         for number, _, row in read_lines(path):

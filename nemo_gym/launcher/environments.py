@@ -3,106 +3,30 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import platform
 import shlex
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 from packaging.requirements import Requirement
 
 from nemo_gym.config import RunConfig
 from nemo_gym.errors import LaunchError
+from nemo_gym.launcher.installers import Installer, installer, python_of
 from nemo_gym.launcher.requirements import Requirements
 from nemo_gym.paths import INSTALL_ROOT, working_dir
 
-BUILD_TIMEOUT_S = 1800.0
-TOLD_LINES = 15
 DISTRIBUTION = "nemo-gym"
 FULL_EXTRA = "full"
 """What folders written for the published package import without listing it, because its `dev` extra brings it."""
 
 Notice = Callable[[str], None]
-
-
-class Installer(Protocol):
-    """A program that resolves and installs packages."""
-
-    name: str
-
-    def resolve(self, listed: Path, overrides: Path | None, folder: Path) -> str:
-        """The exact set of packages that these lines come to, as lines for `install`."""
-
-    def install(self, listed: Path, environment: Path, folder: Path) -> None:
-        """Make an environment that holds this set."""
-
-
-class Uv:
-    """uv: an environment takes a second where its packages have been fetched before."""
-
-    name = "uv"
-
-    def __init__(self, program: str, cache: str | Path | None) -> None:
-        self._program = program
-        self._env = {"UV_CACHE_DIR": str(cache)} if cache else {}
-
-    def resolve(self, listed: Path, overrides: Path | None, folder: Path) -> str:
-        """See `Installer.resolve`."""
-        extra = ["--override", str(overrides)] if overrides else []
-        words = ["pip", "compile", "--quiet", "--no-header", "--no-annotate", "--python", sys.executable, str(listed)]
-        return _run([self._program, *words, *extra], folder, self._env)
-
-    def install(self, listed: Path, environment: Path, folder: Path) -> None:
-        """See `Installer.install`."""
-        made = ["venv", "--quiet", "--relocatable", "--python", sys.executable, str(environment)]
-        _run([self._program, *made], folder, self._env)
-        words = ["pip", "install", "--quiet", "--no-deps", "--python", str(python_of(environment)), "-r", str(listed)]
-        _run([self._program, *words], folder, self._env)
-
-
-class Pip:
-    """pip, where there is no uv."""
-
-    name = "pip"
-
-    def resolve(self, listed: Path, overrides: Path | None, folder: Path) -> str:
-        """See `Installer.resolve`."""
-        if overrides:
-            raise LaunchError(f"{overrides}: overrides need uv. Install it: pip install uv")
-        words = ["install", "--quiet", "--dry-run", "--ignore-installed", "--report", "-", "-r", str(listed)]
-        report = json.loads(_run([sys.executable, "-m", "pip", "--disable-pip-version-check", *words], folder, {}))
-        return "".join(sorted(_pinned(each) for each in report["install"]))
-
-    def install(self, listed: Path, environment: Path, folder: Path) -> None:
-        """See `Installer.install`."""
-        _run([sys.executable, "-m", "venv", str(environment)], folder, {})
-        words = ["install", "--quiet", "--no-deps", "--disable-pip-version-check", "-r", str(listed)]
-        _run([str(python_of(environment)), "-m", "pip", *words], folder, {})
-
-
-def _pinned(package: Mapping[str, Mapping[str, str]]) -> str:
-    name, url = package["metadata"]["name"], package["download_info"]["url"]
-    is_local = url.startswith("file:")
-    return f"{name} @ {url}\n" if is_local else f"{name}=={package['metadata']['version']}\n"
-
-
-def installer(uv_cache_dir: str | Path | None) -> Installer:
-    """uv where it is on the PATH or beside the interpreter, else pip."""
-    beside = Path(sys.executable).with_name("uv")
-    program = shutil.which("uv") or (str(beside) if beside.is_file() else None)
-    return Uv(program, uv_cache_dir) if program else Pip()
-
-
-def python_of(environment: Path) -> Path:
-    """The interpreter of an environment."""
-    return environment / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
 
 
 def interpreters(run: RunConfig, *, auto_install: bool, notice: Notice) -> dict[str, Path]:
@@ -131,12 +55,8 @@ def environment_for(folder: Path, requirements: Requirements, plain: Mapping[str
     and under `resolved/` which lines come to which packages, so that a second start asks no network.
     Raises `LaunchError` with the installer's own last words.
     """
-    cache = plain.get("cache_dir") or working_dir() / "cache"
-    root = Path(plain.get("uv_venv_dir") or Path(cache, "environments")).resolve()
-    lines = "\n".join([*_of_framework(requirements.extras), *requirements.lines]) + "\n"
-    overrides = folder / "overrides.txt"
-    given = [lines, overrides.read_text("utf-8") if overrides.is_file() else "", _interpreter()]
-    remembered = root / "resolved" / f"{_hash(given)}.txt"
+    lines, overrides = _lines_for(requirements), folder / "overrides.txt"
+    root, remembered = _root(plain), _remembered(folder, requirements, plain)
     program = installer(plain.get("uv_cache_dir"))
     with tempfile.TemporaryDirectory(prefix="nemo_gym_environment_") as work:
         listed = Path(work, "requirements.in")
@@ -152,6 +72,46 @@ def environment_for(folder: Path, requirements: Requirements, plain: Mapping[str
             notice(f"building an environment for {folder} with {program.name} …")
             _build(program, listed, environment, folder)
     return python_of(environment)
+
+
+def built_environment(folder: Path, plain: Mapping[str, Any]) -> Path | None:
+    """The interpreter of a folder's own environment, as `environment_for` has built it; None where it has not."""
+    remembered = _remembered(folder, Requirements.of_folder(folder), plain)
+    if not remembered.is_file():
+        return None
+    python = python_of(_root(plain) / _hash([remembered.read_text("utf-8"), _interpreter()]))
+    return python if python.exists() else None
+
+
+class Listing(NamedTuple):
+    """How the packages of an environment are listed."""
+
+    python: Path
+    command: list[str]
+    """Understands pip's `--format` and `--outdated`."""
+
+
+def package_listing(folder: Path, plain: Mapping[str, Any]) -> Listing:
+    """How the packages are listed that a folder's server runs with: its own where they are built, else ours."""
+    python = built_environment(folder, plain) or Path(sys.executable)
+    program = installer(plain.get("uv_cache_dir"))
+    return Listing(python, program.listing(python))
+
+
+def _root(plain: Mapping[str, Any]) -> Path:
+    cache = plain.get("cache_dir") or working_dir() / "cache"
+    return Path(plain.get("uv_venv_dir") or Path(cache, "environments")).resolve()
+
+
+def _lines_for(requirements: Requirements) -> str:
+    return "\n".join([*_of_framework(requirements.extras), *requirements.lines]) + "\n"
+
+
+def _remembered(folder: Path, requirements: Requirements, plain: Mapping[str, Any]) -> Path:
+    """Where it is kept which packages these requirements come to."""
+    overrides = folder / "overrides.txt"
+    extra = overrides.read_text("utf-8") if overrides.is_file() else ""
+    return _root(plain) / "resolved" / f"{_hash([_lines_for(requirements), extra, _interpreter()])}.txt"
 
 
 def _build(program: Installer, listed: Path, environment: Path, folder: Path) -> None:
@@ -204,17 +164,3 @@ def _write_whole(path: Path, text: str) -> None:
     staged = path.with_name(f".{path.name}.{os.getpid()}")
     staged.write_text(text, "utf-8")
     staged.replace(path)
-
-
-def _run(command: list[str], folder: Path, env: Mapping[str, str]) -> str:
-    try:
-        finished = subprocess.run(
-            command, cwd=folder, env={**os.environ, **env}, stdin=subprocess.DEVNULL,
-            capture_output=True, text=True, timeout=BUILD_TIMEOUT_S, check=False,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired as error:
-        raise LaunchError(f"{folder}: {' '.join(command[:3])} was not done after {BUILD_TIMEOUT_S:g} s.") from error
-    if finished.returncode:
-        said = "\n".join(f"    {line}" for line in finished.stderr.strip().splitlines()[-TOLD_LINES:])
-        raise LaunchError(f"{folder}: its environment could not be made. {' '.join(command[:3])} says:\n{said}")
-    return finished.stdout

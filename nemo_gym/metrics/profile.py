@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import orjson
+from pydantic import BaseModel, ConfigDict
 
 from nemo_gym import jsonl
 from nemo_gym.errors import DataError
@@ -50,6 +51,19 @@ class RewardProfile:
     completion: Completion
 
 
+class RewardProfileConfig(BaseModel):
+    """What is profiled: the parameters of `ng_reward_profile`."""
+
+    model_config = ConfigDict(extra="ignore", use_attribute_docstrings=True)
+
+    materialized_inputs_jsonl_fpath: Path
+    """The rows as they were sent: `<output>_materialized_inputs.jsonl` of the collection."""
+    rollouts_jsonl_fpath: Path
+    """The rollouts: the output of the collection."""
+    allow_partial_rollouts: bool = False
+    """Profile what is there although rollouts are missing."""
+
+
 class ProfileFiles(NamedTuple):
     """Where a profile was written."""
 
@@ -74,10 +88,23 @@ def profile(materialized_inputs: Path, rollouts: Path, *, allow_partial_rollouts
         return profiler.profile(allow_partial_rollouts=allow_partial_rollouts)
 
 
-def write_profile(reward_profile: RewardProfile, rollouts: Path) -> ProfileFiles:
-    """Write the two files of a profile beside its rollouts file, over older ones."""
+def with_pass_rates(reward_profile: RewardProfile, threshold: float) -> RewardProfile:
+    """The profile with each task's `pass_rate`: the share of its rollouts whose reward reaches the threshold."""
+    groups = []
+    for group in reward_profile.group_level_metrics:
+        rewards = [info["reward"] for info in group["rollout_infos"] if "reward" in info]
+        passed = sum(reward >= threshold for reward in rewards)
+        rate = {"pass_rate": passed / len(rewards)} if rewards else {}
+        groups.append({**group, "pass_threshold": threshold, **rate})
+    return replace(reward_profile, group_level_metrics=groups)
+
+
+def write_profile(
+    reward_profile: RewardProfile, rollouts: Path, *, reward_profiling: Path | None = None
+) -> ProfileFiles:
+    """Write the two files of a profile beside its rollouts file, over older ones; the first one elsewhere if asked."""
     files = ProfileFiles(
-        reward_profiling=rollouts.with_name(f"{rollouts.stem}_reward_profiling.jsonl"),
+        reward_profiling=reward_profiling or rollouts.with_name(f"{rollouts.stem}_reward_profiling.jsonl"),
         agent_metrics=rollouts.with_name(f"{rollouts.stem}_agent_metrics.json"),
     )
     jsonl.write_rows(files.reward_profiling, reward_profile.group_level_metrics)
@@ -134,7 +161,7 @@ class RewardProfiler:
             for keys, what, remedy in (
                 (self._unasked, "without an input row", "Give the materialized inputs of the same collection."),
                 (self._repeated, "there twice", "Keep one line for each."),
-                (missing, "missing", "Resume the collection, or allow partial rollouts."),
+                (missing, "missing", "Resume the collection, or add +allow_partial_rollouts=true."),
             )
             if keys
         ]

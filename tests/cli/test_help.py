@@ -74,8 +74,8 @@ def test_help_begins_with_both_names_of_the_command(shared_workplace):
         "[+split: train|validation|benchmark|example, required]",
         "--concurrency INT, --num-samples-in-parallel INT How many rollouts may be under way at once. "
         "[+num_samples_in_parallel: int, default 1024]",
-        "--resume, --resume-from-cache Go on with an earlier run of the same output: what is scored stays, the rest "
-        "is run. [+resume_from_cache: bool, default false]",
+        "--resume (=force), --resume-from-cache (=force) Go on with an earlier run of the same output; force: even "
+        "where its rows or its model were others. [+resume_from_cache: bool|force, default false]",
         "--temperature FLOAT how freely the model samples [+responses_create_params.temperature: float, default as "
         "each row says]",
     ],

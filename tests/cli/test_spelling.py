@@ -20,10 +20,8 @@ def test_each_name_of_the_program_lists_all_commands(shared_workplace, program):
     finished = shared_workplace.run(program, "--help")
     assert (finished.code, finished.err) == (0, "")
     for command in COMMANDS:
-        line = next(line for line in finished.out.splitlines() if f" {command.script} " in line)
-        spelled, _, rest = line.partition(f" {command.script} ")
-        assert spelled.split() == ["ng", *command.noun.split(), *command.verb.split()]
-        assert rest.strip() == command.summary
+        line = next(line for line in finished.out.splitlines() if line.endswith(f" {command.summary}"))
+        assert line.split() == [*command.spelled.split(), *command.script.split(), *command.summary.split()]
 
 
 def test_without_a_command_the_list_is_shown_and_the_exit_code_is_1(shared_workplace):

@@ -58,6 +58,35 @@ def test_the_mean_reward_leads_the_table_and_each_agent_has_a_column() -> None:
     ]
 
 
+LEDGER = {"planned": 8, "scored": 4, "failed": {"lost": 1, "timeout": 1}, "unresolved": 2}
+
+
+def shown(metrics: list[dict[str, object]]) -> list[str]:
+    page = io.StringIO()
+    Console(file=page, width=160).print(tables.key_metrics(metrics))
+    return [" ".join(line.split()) for line in page.getvalue().splitlines()[1:]]
+
+
+def with_ledger(name: str) -> dict[str, object]:
+    means = {"mean/reward": 0.75, "pessimistic/mean/reward": 0.5}
+    return {"agent_ref": {"name": name}, "agent_metrics": means, "key_metrics": {}, "ledger": LEDGER}
+
+
+def test_beside_the_mean_stands_what_it_is_taken_over_and_what_it_is_with_failures_as_0() -> None:
+    nothing = {"agent_ref": {"name": "b"}, "agent_metrics": {}, "key_metrics": {}}
+    assert shown([with_ledger("a"), nothing]) == [
+        "metric a b",
+        "mean/reward 0.75 –",
+        "scored of planned 4 of 8 (1 lost, 1 timeout, 2 unresolved) –",
+        "pessimistic/mean/reward 0.5 –",
+    ]
+    lines = shown([with_ledger(f"agent_{n}") for n in range(5)])
+    assert lines[:2] == [
+        "agent mean/reward others scored of planned pessimistic/mean/reward",
+        "agent_0 0.75 4 of 8 (1 lost, 1 timeout, 2 unresolved) 0.5",
+    ]
+
+
 def test_many_agents_have_a_line_each() -> None:
     metrics = [
         {"agent_ref": {"name": f"agent_{n}"}, "agent_metrics": {"mean/reward": n}, "key_metrics": {"a": 1, "b[x]": 2}}

@@ -1,0 +1,81 @@
+"""Commands that list what there is to choose from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+
+import orjson
+
+from nemo_gym import config
+from nemo_gym.cli import running, tables
+from nemo_gym.cli.options import Options, settings_from
+from nemo_gym.cli.settings import ListEnvironmentsSettings, ListSettings
+from nemo_gym.data import catalog
+from nemo_gym.data.catalog import Component, Notice
+
+
+def benchmarks(words: list[str]) -> int:
+    """List the benchmarks."""
+    return _list(words, "ng_list_benchmarks", "benchmarks", catalog.benchmarks)
+
+
+def environments(words: list[str]) -> int:
+    """List what can be run as it is."""
+    return _list(words, "ng list environments", "environments", catalog.environments, ListEnvironmentsSettings)
+
+
+def resources_servers(words: list[str]) -> int:
+    """List the resources servers."""
+    return _list(
+        words,
+        "ng list resources-servers",
+        "resources servers",
+        lambda notice: catalog.servers("resources_servers", notice),
+    )
+
+
+def agents(words: list[str]) -> int:
+    """List the agent servers."""
+    return _list(words, "ng list agents", "agents", lambda notice: catalog.servers("responses_api_agents", notice))
+
+
+def models(words: list[str]) -> int:
+    """List the model servers."""
+    return _list(words, "ng list models", "models", lambda notice: catalog.servers("responses_api_models", notice))
+
+
+def _list(
+    words: list[str],
+    program: str,
+    what: str,
+    read: Callable[[Notice], list[Component]],
+    model: type[ListSettings] = ListSettings,
+) -> int:
+    options = Options(program, f"List the {what}.", model, takes_config=False, named_by="component_name")
+    line = options.read(words)
+    settings = settings_from(model, config.load(line.paths, line.overrides, skip_dotenv=True).plain)
+    found = read(running.note)
+    if settings.component_name is not None:
+        component = catalog.named(found, settings.component_name, what)
+        if settings.as_json:
+            running.say(_json([component]))
+        else:
+            tables.console().print(tables.component(component))
+        return 0
+    if isinstance(settings, ListEnvironmentsSettings):
+        found = [
+            each for each in found if settings.kind in (None, each.kind) and settings.domain in (None, each.domain)
+        ]
+    if settings.as_json:
+        running.say(_json(found))
+    elif found:
+        tables.console().print(tables.components(found))
+    else:
+        running.say(f"no {what}")
+    return 0
+
+
+def _json(components: list[Component]) -> str:
+    rows = [{**asdict(each), "path": str(each.path)} for each in components]
+    return orjson.dumps(rows, option=orjson.OPT_INDENT_2).decode()

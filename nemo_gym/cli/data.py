@@ -1,0 +1,65 @@
+"""Commands on datasets: check and gather them, give rows their prompt, make those of benchmarks."""
+
+from __future__ import annotations
+
+from nemo_gym import config, paths
+from nemo_gym.cli import running
+from nemo_gym.cli.options import Options, settings_from
+from nemo_gym.cli.settings import PrepareBenchmarkSettings
+from nemo_gym.config.without_model import load_without_model
+from nemo_gym.data.benchmarks import benchmarks_of, prepare_all
+from nemo_gym.data.hubs import fetcher
+from nemo_gym.data.prepare import PreparationSettings, prepare
+from nemo_gym.data.prompts import MaterializePromptsConfig, load_prompt_config, materialize_prompts
+
+
+def collate(words: list[str]) -> int:
+    """Check every dataset of a mode, measure it, compare with earlier measures, and collate them by type."""
+    options = Options(
+        "ng_prepare_data", "Check, measure and collate the datasets of a config's agents.", PreparationSettings
+    )
+    line = options.read(words)
+    run = load_without_model(line.paths, line.overrides)
+    settings = settings_from(PreparationSettings, run.plain)
+    for made in prepare(run, settings, fetcher(settings.data_source, run.plain, notice=running.note)):
+        sources = ", ".join(map(str, made.datasets))
+        running.say(f"{made.type}: {made.rows} rows in {made.path} (metrics: {made.metrics.name}), from {sources}")
+    return 0
+
+
+def render(words: list[str]) -> int:
+    """Write a file's rows with a prompt's messages as their input."""
+    options = Options(
+        "ng_materialize_prompts",
+        "Write a file's rows with a prompt's messages as their input.",
+        MaterializePromptsConfig,
+        takes_config=False,
+    )
+    line = options.read(words)
+    settings = settings_from(MaterializePromptsConfig, config.load(line.paths, line.overrides, skip_dotenv=True).plain)
+    prompt = load_prompt_config(settings.prompt_config)
+    count = materialize_prompts(settings.input_jsonl_fpath, prompt, settings.output_jsonl_fpath)
+    running.say(f"{count} rows: {settings.output_jsonl_fpath}")
+    return 0
+
+
+def prepare_benchmark(words: list[str]) -> int:
+    """Make the data of every benchmark in a configuration."""
+    options = Options(
+        "ng_prepare_benchmark", "Make the data of every benchmark in a config.", PrepareBenchmarkSettings
+    )
+    line = options.read(words)
+    run = load_without_model(line.paths, line.overrides)
+    settings = settings_from(PrepareBenchmarkSettings, run.plain)
+    wanted = benchmarks_of(run)
+    owed = []
+    for benchmark in wanted:
+        there = paths.find(benchmark.dataset.jsonl_fpath) if settings.use_cached_prepared_benchmarks else None
+        if there is None:
+            owed.append(benchmark)
+        else:
+            running.say(f"{benchmark.name}: {there} (there already)")
+    made = prepare_all(owed, settings.prepare_script_args, processes=settings.num_prepare_benchmark_processes)
+    for benchmark, path in zip(owed, made, strict=True):
+        running.say(f"{benchmark.name}: {path}")
+    return 0

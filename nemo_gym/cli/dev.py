@@ -1,0 +1,73 @@
+"""Commands for who works on this repository: run its tests, install it again."""
+
+from __future__ import annotations
+
+import importlib.util
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+from nemo_gym import paths
+from nemo_gym.cli import running
+from nemo_gym.cli.main import HELP_WORDS
+from nemo_gym.cli.options import Options, settings_from
+from nemo_gym.cli.settings import ReinstallSettings
+from nemo_gym.errors import LaunchError
+
+LOCKS = ("requirements.lock", "requirements-dev.lock")
+
+
+def test(words: list[str]) -> int:
+    """Run the repository's tests with pytest, with coverage where pytest-cov is installed; its exit code.
+
+    All further words are pytest's.
+    """
+    if HELP_WORDS & {*words}:
+        running.say(
+            "usage: ng_dev_test [PYTEST WORDS …]\n       ng dev test [PYTEST WORDS …]\n\n"
+            "Run the tests of this repository with pytest, with coverage where pytest-cov is installed."
+        )
+        return 0
+    root = _repository("tests")
+    has_coverage = importlib.util.find_spec("pytest_cov") is not None
+    coverage = ["--cov=nemo_gym", "--cov-report=term"] if has_coverage else []
+    return subprocess.run([sys.executable, "-m", "pytest", *coverage, *words], cwd=root, check=False).returncode
+
+
+def reinstall(words: list[str]) -> int:
+    """Install the locked packages and this repository again, as `make` does."""
+    options = Options(
+        "ng_reinstall",
+        "Install the locked packages and this repository again, as `make` does.",
+        ReinstallSettings,
+        takes_config=False,
+    )
+    from nemo_gym import config
+    from nemo_gym.launcher.installers import installer
+
+    line = options.read(words)
+    plain = config.load(line.paths, line.overrides, skip_dotenv=True).plain
+    settings = settings_from(ReinstallSettings, plain)
+    root = _repository(*LOCKS)
+    program = installer(plain.get("uv_cache_dir")).installing()
+    locks = [word for lock in LOCKS for word in ("-r", lock)]
+    for command in (
+        [*program, "--quiet", "--require-hashes", *locks],
+        [*program, "--quiet", "--no-deps", "--no-build-isolation", "-e", "."],
+    ):
+        running.say(shlex.join(command))
+        if not settings.dry_run and (code := subprocess.run(command, cwd=root, check=False).returncode):
+            return code
+    return 0
+
+
+def _repository(*needed: str) -> Path:
+    root = paths.INSTALL_ROOT
+    absent = [name for name in needed if not (root / name).exists()]
+    if absent:
+        raise LaunchError(
+            f"{root}: there is no {' and no '.join(absent)} here: this is an installed package, not a checkout of the "
+            "repository. Clone it, and install it with make."
+        )
+    return root

@@ -1,0 +1,106 @@
+"""From one field of a settings model to its flag: names, type, help, and back to an override."""
+
+from __future__ import annotations
+
+import argparse
+import types
+import typing
+from pathlib import Path
+from typing import Any
+
+import orjson
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+SHORT_FLAGS = {
+    "input_glob": ("--input-glob", "-i"),
+    "materialized_inputs_jsonl_fpath": ("--inputs",),
+    "rollouts_jsonl_fpath": ("--rollouts",),
+    "output_dirpath": ("--output-dir",),
+    "output_fpath": ("--output", "-o"),
+    "should_download": ("--download",),
+    "dataset_name": ("--name",),
+    "artifact_fpath": ("--artifact",),
+    "version": ("--revision",),
+    "input_jsonl_fpath": ("--input", "-i"),
+    "output_jsonl_fpath": ("--output", "-o"),
+    "agent_name": ("--agent", "-a"),
+    "num_samples_in_parallel": ("--concurrency",),
+    "resume_from_cache": ("--resume",),
+    "policy_model_name": ("--model", "-m"),
+    "policy_base_url": ("--model-url",),
+    "policy_api_key": ("--model-api-key",),
+}
+
+
+TEXTS = ("str", "path")
+
+
+def add_flag(parser: argparse.ArgumentParser, name: str, info: FieldInfo) -> None:
+    """Give a command the flag of one setting."""
+    key = key_of(name, info)
+    kind = _type_words(info.annotation)
+    default = "required" if info.is_required() else f"default {_shown_default(info)}"
+    text = f"{(info.description or '').strip()} [+{key}: {kind}, {default}]".replace("%", "%%")
+    if info.annotation is bool:
+        parser.add_argument(*flag_names(key), dest=key, action="store_true", default=None, help=text)
+        return
+    parser.add_argument(*flag_names(key), dest=key, metavar=_metavar(info, kind), help=text)
+
+
+def _metavar(info: FieldInfo, kind: str) -> str:
+    if bool in typing.get_args(info.annotation):
+        return f"(={kind.removeprefix('bool|')})"
+    is_choice = typing.get_origin(info.annotation) is typing.Literal
+    return kind if is_choice else kind.split("|", maxsplit=1)[0].upper()
+
+
+def key_of(name: str, info: FieldInfo) -> str:
+    """What the setting is called outside: its alias, where its own name would hide something."""
+    outside: str = info.alias or name
+    return outside
+
+
+def flag_names(name: str) -> tuple[str, ...]:
+    """Every flag that a setting has, the shortest first."""
+    return tuple(dict.fromkeys([*SHORT_FLAGS.get(name, ()), f"--{name.replace('_', '-')}"]))
+
+
+def _shown_default(info: FieldInfo) -> str:
+    default = info.get_default(call_default_factory=True, validated_data={})
+    if default is PydanticUndefined or default is None:
+        return "none"
+    return str(default).lower() if isinstance(default, bool) else str(default or "empty")
+
+
+def _type_words(annotation: Any) -> str:
+    origin = typing.get_origin(annotation)
+    arguments = typing.get_args(annotation)
+    if origin in (typing.Union, types.UnionType):
+        return "|".join(_type_words(each) for each in arguments if each is not type(None))
+    if origin is typing.Annotated:
+        return _type_words(arguments[0])
+    if origin is typing.Literal:
+        return "|".join(str(each) for each in arguments)
+    if origin in (dict, list):
+        return str(origin.__name__)
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return "dict"
+    return "path" if annotation is Path else getattr(annotation, "__name__", str(annotation))
+
+
+def text_keys(model: type[BaseModel]) -> set[str]:
+    """The settings of a text or a path: `4.10` is a model's name there, not a number."""
+    return {key_of(name, info) for name, info in model.model_fields.items() if _type_words(info.annotation) in TEXTS}
+
+
+def encoded(value: Any, *, is_text: bool) -> str:
+    """What was typed behind a flag, as an override writes it."""
+    if isinstance(value, (bool, int, float)):
+        return orjson.dumps(value).decode()
+    text = str(value)
+    looks_structured = text[:1] in "[{" or text.lower() in ("true", "false", "null")
+    is_number = not is_text and text.replace(".", "", 1).replace("-", "", 1).isdigit()
+    quoted: str = orjson.dumps(text).decode()
+    return text if looks_structured or is_number else quoted

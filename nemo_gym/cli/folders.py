@@ -1,0 +1,153 @@
+"""Commands on the folders of servers: write one, test one or all, check it, list what it runs with."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from nemo_gym import paths
+from nemo_gym.cli import running
+from nemo_gym.cli.options import Options, settings_from
+from nemo_gym.cli.settings import (
+    CheckSettings,
+    EntrypointSettings,
+    PackagesJsonSettings,
+    TestAllSettings,
+    TestSettings,
+)
+from nemo_gym.config.suggestions import closest
+from nemo_gym.errors import ConfigError, DataError
+from nemo_gym.launcher.folder_tests import Tested, run_tests, server_folders
+
+
+def init(words: list[str]) -> int:
+    """Write the folder of a new environment: it lints, passes its own test and scores rollouts as it stands."""
+    options = Options(
+        "ng_init_resources_server", "Write the folder of a new environment.", EntrypointSettings, takes_config=False
+    )
+    from nemo_gym import config
+    from nemo_gym.scaffold import scaffold
+
+    line = options.read(words)
+    settings = settings_from(EntrypointSettings, config.load(line.paths, line.overrides, skip_dotenv=True).plain)
+    made = scaffold(settings.entrypoint, Path.cwd())
+    running.say(made.next_steps)
+    return 0
+
+
+def test(words: list[str]) -> int:
+    """Run the tests of one environment with pytest; its exit code."""
+    options = Options("ng_test", "Run the tests of one environment.", TestSettings, takes_config=False)
+    from nemo_gym import config
+
+    line = options.read(words)
+    settings = settings_from(TestSettings, config.load(line.paths, line.overrides, skip_dotenv=True).plain)
+    folder = _folder_of(settings.entrypoint)
+    if not (folder / "tests").is_dir():
+        raise DataError(f"{folder}: there is no folder tests/ in it. Write its first test in tests/test_app.py.")
+    code = run_tests(folder).code
+    if settings.should_validate_data:
+        from nemo_gym.data.examples import check_examples
+
+        check_examples(folder)
+        running.say(f"✓ the examples of {settings.entrypoint} are complete")
+    return code
+
+
+def test_all(words: list[str]) -> int:
+    """Run the tests of every server's folder, one after the other; exit code 1 if any of them fails."""
+    options = Options(
+        "ng_test_all",
+        "Run the tests of every server's folder in the working folder and the --search-dirs, one after the other; of "
+        "the shipped ones where those have none.",
+        TestAllSettings,
+        takes_config=False,
+    )
+    from nemo_gym import config
+    from nemo_gym.cli import tables
+
+    line = options.read(words)
+    settings = settings_from(TestAllSettings, config.load(line.paths, line.overrides, skip_dotenv=True).plain)
+    if settings.shard_index >= settings.num_shards:
+        raise ConfigError(
+            f"shard_index is {settings.shard_index}, and with num_shards={settings.num_shards} the last one is "
+            f"{settings.num_shards - 1}."
+        )
+    tested: list[Tested] = []
+    for folder in server_folders()[settings.shard_index :: settings.num_shards]:
+        running.say(f"── {folder.parent.name}/{folder.name}")
+        tested.append(run_tests(folder))
+    tables.console().print(tables.tested(tested))
+    running.say(_counted(tested))
+    lacks_tests = settings.fail_on_total_and_test_mismatch and not all(each.has_tests for each in tested)
+    return 1 if lacks_tests or not all(each.is_good for each in tested) else 0
+
+
+def _counted(tested: Sequence[Tested]) -> str:
+    failed = [each.name for each in tested if not each.is_good]
+    without = [each.name for each in tested if not each.has_tests]
+    passed = len(tested) - len(failed) - len(without)
+    text = f"{len(tested)} folders = {passed} passed + {len(failed)} failed + {len(without)} without tests"
+    kinds = (("failed", failed), ("without tests", without))
+    named = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in kinds if names)
+    return f"{text} ({named})" if named else text
+
+
+def check(words: list[str]) -> int:
+    """Check what an environment's folder promises, by acting in it; exit code 1 if a promise is broken."""
+    options = Options(
+        "ng_check",
+        "Check an environment by acting in it: oracle, no-op, odd answers.",
+        CheckSettings,
+        takes_config=False,
+    )
+    from nemo_gym import config
+    from nemo_gym.cli import tables
+    from nemo_gym.contract import check_environment, open_environment, write_examples
+    from nemo_gym.jsonl import read_rows
+
+    line = options.read(words)
+    settings = settings_from(CheckSettings, config.load(line.paths, line.overrides, skip_dotenv=True).plain)
+    with open_environment(_folder_of(settings.entrypoint)) as environment:
+        further = list(read_rows(settings.rows_jsonl_fpath)) if settings.rows_jsonl_fpath else []
+        findings = asyncio.run(check_environment(environment, further))
+        tables.console().print(tables.findings(findings))
+        broken = sum(not finding.is_kept for finding in findings)
+        if settings.write_examples and not broken:
+            running.say(f"{asyncio.run(write_examples(environment))} example rollouts written")
+    running.say(f"{settings.entrypoint}: {len(findings) - broken} of {len(findings)} promises kept")
+    return 1 if broken else 0
+
+
+def packages(words: list[str]) -> int:
+    """List the packages of the environment that a folder's server runs in."""
+    options = Options(
+        "ng_pip_list", "List the packages that a server's folder runs with.", PackagesJsonSettings, takes_config=False
+    )
+    from nemo_gym import config
+    from nemo_gym.launcher.environments import package_listing
+
+    line = options.read(words)
+    run = config.load(line.paths, line.overrides, skip_dotenv=True)
+    settings = settings_from(PackagesJsonSettings, run.plain)
+    folder = _folder_of(settings.entrypoint)
+    listing = package_listing(folder, run.plain)
+    running.note(f"{settings.entrypoint} runs with {listing.python}")
+    form = "json" if settings.as_json else settings.format
+    extra = [*(["--format", form] if form else []), *(["--outdated"] if settings.outdated else [])]
+    return subprocess.run([*listing.command, *extra], check=False).returncode
+
+
+def _folder_of(entrypoint: str) -> Path:
+    folder = paths.find(entrypoint, lambda path: (path / "app.py").is_file())
+    if folder is None:
+        places = ", ".join(str(root) for root in paths.search_roots())
+        tier, _, name = f"resources_servers/{entrypoint}".removesuffix("/").rpartition("/")
+        tier = Path(tier).name
+        known = {file.parent.name for root in paths.search_roots() for file in (root / tier).glob("*/app.py")}
+        guess = closest(name, known)
+        hint = f"Did you mean '{tier}/{guess}'?" if guess else f"In {tier} there are: {', '.join(sorted(known))}."
+        raise DataError(f"entrypoint={entrypoint}: no folder with an app.py in {places}. {hint}")
+    return folder

@@ -1,0 +1,99 @@
+"""Commands that publish datasets, fetch them and take them away."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel
+
+from nemo_gym import config
+from nemo_gym.cli import running
+from nemo_gym.cli.options import Options, settings_from
+from nemo_gym.data import huggingface
+from nemo_gym.data.gitlab import Project
+from nemo_gym.data.hub_settings import (
+    DeleteFromGitLab,
+    DownloadFromGitLab,
+    DownloadFromHuggingFace,
+    MigrateToHuggingFace,
+    UploadToGitLab,
+    UploadToHuggingFace,
+)
+from nemo_gym.errors import ConfigError, DataError
+
+
+def upload_to_hf(words: list[str]) -> int:
+    """Publish a file as a dataset on the Hugging Face Hub."""
+    asked = _read(words, "ng_upload_dataset_to_hf", "Publish a file as a dataset.", UploadToHuggingFace)
+    settings = settings_from(UploadToHuggingFace, asked)
+    project = Project.of_config(asked) if settings.delete_from_gitlab else None
+    return _upload(settings, project)
+
+
+def migrate(words: list[str]) -> int:
+    """Publish a file on the Hugging Face Hub, then delete its package from GitLab."""
+    summary = "Publish a file as a dataset, then delete its package from GitLab."
+    asked = _read(words, "ng_gitlab_to_hf_dataset", summary, MigrateToHuggingFace)
+    if "delete_from_gitlab" in asked:
+        raise ConfigError("delete_from_gitlab is not for ng_gitlab_to_hf_dataset, which always deletes. Leave it out.")
+    return _upload(settings_from(MigrateToHuggingFace, asked), Project.of_config(asked))
+
+
+def _upload(settings: MigrateToHuggingFace, deleted_from: Project | None) -> int:
+    if deleted_from and settings.dataset_name is None:
+        raise ConfigError("dataset_name is missing: it says which package is deleted from GitLab.")
+    running.say(f"{settings.input_jsonl_fpath} is {huggingface.upload(settings)}, split {settings.split}")
+    if deleted_from and settings.dataset_name:
+        running.say(f"{deleted_from.delete(settings.dataset_name)} versions deleted from GitLab")
+    return 0
+
+
+def download_from_hf(words: list[str]) -> int:
+    """Fetch a file of a dataset from the Hugging Face Hub."""
+    asked = _read(words, "ng_download_dataset_from_hf", "Fetch a file of a dataset.", DownloadFromHuggingFace)
+    settings = settings_from(DownloadFromHuggingFace, asked)
+    name = (settings.artifact_fpath or f"{settings.split}.jsonl").rpartition("/")[2]
+    output = settings.output_fpath or (settings.output_dirpath / name if settings.output_dirpath else None)
+    assert output is not None
+    huggingface.download(
+        settings.repo_id, output, artifact=settings.artifact_fpath, split=settings.split, token=settings.hf_token
+    )
+    running.say(str(output))
+    return 0
+
+
+def upload_to_gitlab(words: list[str]) -> int:
+    """Publish a file as a package of a GitLab project."""
+    asked = _read(words, "ng_upload_dataset_to_gitlab", "Publish a file as a package of GitLab.", UploadToGitLab)
+    settings = settings_from(UploadToGitLab, asked)
+    if not settings.input_jsonl_fpath.is_file():
+        raise DataError(f"input_jsonl_fpath: there is no file '{settings.input_jsonl_fpath}'. Check the path.")
+    artifact = Project.of_config(asked).upload(settings.input_jsonl_fpath, settings.dataset_name, settings.version)
+    running.say(f"{settings.input_jsonl_fpath} is {artifact} in {settings.dataset_name} {settings.version}")
+    return 0
+
+
+def download_from_gitlab(words: list[str]) -> int:
+    """Fetch a file from a package of a GitLab project."""
+    summary = "Fetch a file from a package of GitLab."
+    asked = _read(words, "ng_download_dataset_from_gitlab", summary, DownloadFromGitLab)
+    settings = settings_from(DownloadFromGitLab, asked)
+    project = Project.of_config(asked)
+    project.download(settings.dataset_name, settings.version, settings.artifact_fpath, settings.output_fpath)
+    running.say(str(settings.output_fpath))
+    return 0
+
+
+def delete_from_gitlab(words: list[str]) -> int:
+    """Delete a package, in all of its versions, from a GitLab project."""
+    asked = _read(words, "ng_delete_dataset_from_gitlab", "Delete a package from GitLab.", DeleteFromGitLab)
+    settings = settings_from(DeleteFromGitLab, asked)
+    deleted = Project.of_config(asked).delete(settings.dataset_name)
+    running.say(f"{settings.dataset_name}: {deleted} versions deleted")
+    return 0
+
+
+def _read(words: list[str], program: str, summary: str, model: type[BaseModel]) -> Mapping[str, Any]:
+    line = Options(program, summary, model, takes_config=False).read(words)
+    return config.load(line.paths, line.overrides).plain

@@ -1,0 +1,96 @@
+"""Commands on rollouts that have been collected: merge and measure them, tell how their rewards spread."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from nemo_gym import config
+from nemo_gym.cli import running, tables
+from nemo_gym.cli.options import Options, settings_from
+from nemo_gym.http.client import ServerClient
+from nemo_gym.metrics import Completion, write_profile
+from nemo_gym.metrics.profile import RewardProfileConfig, with_pass_rates
+from nemo_gym.metrics.profile import profile as profile_of
+from nemo_gym.rollouts.aggregate import aggregate_all
+from nemo_gym.rollouts.job import RunFiles
+from nemo_gym.rollouts.shards import AggregationJob, check_output, check_shards, find_shards, merge_shards
+
+
+class ProfileSettings(RewardProfileConfig):
+    """Parameters of `ng_reward_profile`, its older ones among them."""
+
+    input_jsonl_fpath: Path | None = None
+    """An older name of materialized_inputs_jsonl_fpath."""
+    output_jsonl_fpath: Path | None = None
+    """Where the tasks' metrics go, if not beside the rollouts."""
+    pass_threshold: float | None = None
+    """Also tell of each task the share of rollouts whose reward reaches this."""
+
+
+def aggregate(words: list[str]) -> int:
+    """Merge files of rollouts, and ask the agents, whose servers are up, for their metrics."""
+    options = Options(
+        "ng_aggregate_rollouts",
+        "Merge files of rollouts into one, and ask the agents for their metrics (servers started with ng_run).",
+        AggregationJob,
+    )
+    line = options.read(words)
+    run = config.load(line.paths, line.overrides)
+    job = settings_from(AggregationJob, run.plain)
+    shards = find_shards(job.input_glob, job.output_jsonl_fpath)
+    if job.merge_shards:
+        check_output(shards, job.output_jsonl_fpath, overwrite=job.overwrite)
+    count = check_shards(shards)
+    client = running.client_for(run)
+    files = RunFiles(results=job.output_jsonl_fpath)
+    files.results.parent.mkdir(parents=True, exist_ok=True)
+    running.say(f"{count} rollouts in {len(shards)} files: {', '.join(map(str, shards))}")
+    if job.merge_shards:
+        merge_shards(shards, files.results)
+        running.say(f"rollouts: {files.results}")
+    metrics = asyncio.run(_ask(client, [files.results] if job.merge_shards else shards, files.metrics))
+    tables.console().print(tables.key_metrics(metrics))
+    running.say(f"metrics:  {files.metrics}")
+    return 0
+
+
+async def _ask(client: ServerClient, results: Sequence[Path], written: Path) -> list[dict[str, Any]]:
+    try:
+        return await aggregate_all(client, results, written)
+    finally:
+        await client.aclose()
+
+
+def profile(words: list[str]) -> int:
+    """Line rollouts up with the rows that they answer, and write how rewards spread; no servers are needed."""
+    options = Options(
+        "ng_reward_profile", "Tell how rewards spread over each task's rollouts.", ProfileSettings, takes_config=False
+    )
+    line = options.read(words)
+    given = dict(config.load(line.paths, line.overrides, skip_dotenv=True).plain)
+    if "input_jsonl_fpath" in given:
+        given.setdefault("materialized_inputs_jsonl_fpath", given["input_jsonl_fpath"])
+    settings = settings_from(ProfileSettings, given)
+    found = profile_of(
+        settings.materialized_inputs_jsonl_fpath,
+        settings.rollouts_jsonl_fpath,
+        allow_partial_rollouts=settings.allow_partial_rollouts,
+    )
+    if settings.pass_threshold is not None:
+        found = with_pass_rates(found, settings.pass_threshold)
+    files = write_profile(found, settings.rollouts_jsonl_fpath, reward_profiling=settings.output_jsonl_fpath)
+    running.say(_completion_line(found.completion))
+    running.say(f"tasks:  {files.reward_profiling}")
+    running.say(f"agents: {files.agent_metrics}")
+    return 0
+
+
+def _completion_line(done: Completion) -> str:
+    inputs = done.complete_inputs + done.partial_inputs + done.missing_inputs
+    return (
+        f"{done.completed_rows} of {done.expected_rows} rollouts done; {inputs} inputs = {done.complete_inputs} "
+        f"complete + {done.partial_inputs} partial + {done.missing_inputs} missing"
+    )

@@ -1,0 +1,150 @@
+"""What there is to choose from: the servers, environments and benchmarks in the search roots."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from nemo_gym import paths
+from nemo_gym.config.reading import read_yaml
+from nemo_gym.config.settings import AGENT_TIER, SERVER_TYPES, ServerType
+from nemo_gym.config.suggestions import did_you_mean_or_all
+from nemo_gym.config.tree import plain
+from nemo_gym.data.benchmarks import benchmark_files
+from nemo_gym.errors import ConfigError, DataError
+
+ENVIRONMENTS = "environments"
+DEFAULT_FLAVOR = "config"
+
+Notice = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Component:
+    """Something that a configuration can name."""
+
+    name: str
+    """A folder's; `folder/flavor` where one of its configs has another name."""
+    kind: str
+    """`resources-server`, `agent`, `model`, `environment` or `benchmark`."""
+    path: Path
+    """The folder of a server; the config of an environment or a benchmark."""
+    domain: str | None = None
+    description: str | None = None
+    configs: tuple[str, ...] = ()
+    """What a server's configs are called."""
+    agents: tuple[str, ...] = ()
+    """The agents that an environment's config defines."""
+    datasets: tuple[str, ...] = ()
+    """Its datasets, each as `name (type)`."""
+
+
+KINDS: dict[ServerType, str] = {
+    "resources_servers": "resources-server",
+    "responses_api_agents": "agent",
+    "responses_api_models": "model",
+}
+
+
+def servers(tier: ServerType, notice: Notice) -> list[Component]:
+    """The server folders of one tier, by name; of one name the first root's counts."""
+    found: dict[str, Path] = {}
+    for root in paths.search_roots():
+        for app in sorted((root / tier).glob("*/app.py")):
+            found.setdefault(app.parent.name, app.parent)
+    return [_server(tier, name, folder, notice) for name, folder in sorted(found.items())]
+
+
+def environments(notice: Notice) -> list[Component]:
+    """What can be run as it is: configs with an agent, of resources servers, of `environments/` and of benchmarks."""
+    found: dict[str, Component] = {}
+    for component in (*_of_environment_folders(notice), *_of_resources_servers(notice), *benchmarks(notice)):
+        found.setdefault(component.name, component)
+    return [found[name] for name in sorted(found)]
+
+
+def benchmarks(notice: Notice) -> list[Component]:
+    """The benchmarks, by name."""
+    described = (_described(name, "benchmark", path, notice) for name, path in benchmark_files().items())
+    return [component for component in described if component is not None]
+
+
+def named(components: Sequence[Component], name: str, what: str) -> Component:
+    """The one of this name; `DataError` says which was probably meant."""
+    found = next((each for each in components if each.name == name), None)
+    if found is None:
+        hint = did_you_mean_or_all(name, [each.name for each in components], what)
+        raise DataError(f"there is no '{name}' among the {what}.{hint}")
+    return found
+
+
+def _server(tier: ServerType, name: str, folder: Path, notice: Notice) -> Component:
+    component = Component(name, KINDS[tier], folder)
+    for config in sorted((folder / "configs").glob("*.yaml")):
+        component = replace(component, configs=(*component.configs, config.stem))
+        for implementation, settings in _implementations(_blocks(config, notice), tier):
+            if implementation == name:
+                component = _with_metadata(component, settings)
+    return component
+
+
+def _of_environment_folders(notice: Notice) -> Iterator[Component]:
+    for root in paths.search_roots():
+        for path in sorted((root / ENVIRONMENTS).rglob("*.yaml")):
+            parts = path.relative_to(root / ENVIRONMENTS).with_suffix("").parts
+            name = "/".join(parts[:-1] if parts[-1] == DEFAULT_FLAVOR else parts)
+            component = _described(name, "environment", path, notice)
+            if component is not None and component.agents:
+                yield component
+
+
+def _of_resources_servers(notice: Notice) -> Iterator[Component]:
+    for server in servers("resources_servers", notice=lambda text: None):
+        for flavor in server.configs:
+            name = server.name if flavor == server.name else f"{server.name}/{flavor}"
+            component = _described(name, "environment", server.path / "configs" / f"{flavor}.yaml", notice)
+            if component is not None and component.agents:
+                yield component
+
+
+def _described(name: str, kind: str, path: Path, notice: Notice) -> Component | None:
+    blocks = _blocks(path, notice)
+    if not blocks:
+        return None
+    component = Component(name, kind, path)
+    for tier in reversed(SERVER_TYPES):
+        for _, settings in _implementations(blocks, tier):
+            component = _with_metadata(component, settings)
+    agents = tuple(key for key, block in blocks.items() if isinstance(block, dict) and AGENT_TIER in block)
+    datasets = [
+        dataset
+        for _, settings in _implementations(blocks, AGENT_TIER)
+        for dataset in settings.get("datasets") or ()
+        if isinstance(dataset, dict)
+    ]
+    told = tuple(f"{dataset.get('name')} ({dataset.get('type')})" for dataset in datasets)
+    return replace(component, agents=agents, datasets=told)
+
+
+def _with_metadata(component: Component, settings: dict[str, Any]) -> Component:
+    told = {key: str(settings[key]) for key in ("domain", "description") if settings.get(key)}
+    return replace(component, **told)  # type: ignore[arg-type]
+
+
+def _implementations(blocks: dict[str, Any], tier: str) -> Iterable[tuple[str, dict[str, Any]]]:
+    for block in blocks.values():
+        held = block.get(tier) if isinstance(block, dict) else None
+        if isinstance(held, dict):
+            yield from ((str(name), settings) for name, settings in held.items() if isinstance(settings, dict))
+
+
+def _blocks(path: Path, notice: Notice) -> dict[str, Any]:
+    """The top of a config, includes and interpolations unread; nothing where it cannot be read, which is noticed."""
+    try:
+        top: dict[str, Any] = plain(read_yaml(path))
+    except ConfigError as error:
+        notice(f"note: {error}")
+        return {}
+    return top

@@ -1,0 +1,58 @@
+"""Fetch the file of a dataset from where the configuration says that it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from nemo_gym import paths
+from nemo_gym.config import DatasetConfig, DatasetSource
+from nemo_gym.data import huggingface
+from nemo_gym.data.gitlab import Project
+from nemo_gym.errors import DataError
+
+Notice = Callable[[str], None]
+
+
+def fetcher(hub: str, plain: Mapping[str, Any], *, notice: Notice) -> Callable[[DatasetConfig], Path]:
+    """What fetches a dataset from this hub (`huggingface` or `gitlab`) to its place, and says where that is.
+
+    It raises `DataError` where the configuration does not tell its source there, or the hub does not give it.
+    """
+
+    def fetch(dataset: DatasetConfig) -> Path:
+        source = dataset.huggingface_identifier if hub == "huggingface" else dataset.gitlab_identifier
+        if source is None:
+            told = dataset.source.type if dataset.source else None
+            advice = f"Add +data_source={told}." if told else f"Add source: {{type: {hub}, …}} to the dataset."
+            raise DataError(
+                f"dataset '{dataset.name}': there is no file '{dataset.jsonl_fpath}', and no {hub} source is told for "
+                f"it. {advice}"
+            )
+        place = _place_of(dataset.jsonl_fpath)
+        notice(f"fetching dataset '{dataset.name}' to {place} …")
+        if hub == "huggingface":
+            token = plain.get("hf_token")
+            _from_huggingface(source, dataset.type, place, str(token) if token else None)
+        else:
+            project = Project.of_config(plain)
+            project.download(str(source.dataset_name), str(source.version), str(source.artifact_fpath), place)
+        return place
+
+    return fetch
+
+
+def _from_huggingface(source: DatasetSource, split: str, place: Path, token: str | None) -> None:
+    artifact = source.artifact_fpath
+    huggingface.download(str(source.repo_id), place, artifact=artifact, split=None if artifact else split, token=token)
+
+
+def _place_of(relative: str) -> Path:
+    """In the root that has the nearest of its folders."""
+    path = Path(relative)
+    for folder in path.parents:
+        found = paths.find(folder, Path.is_dir)
+        if found is not None:
+            return found / path.relative_to(folder)
+    return path

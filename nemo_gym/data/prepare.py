@@ -1,0 +1,178 @@
+"""Prepare the datasets of a configuration: check every row, measure, compare with earlier measures, collate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import orjson
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from nemo_gym import paths
+from nemo_gym.config import DatasetConfig, RunConfig, explain_input
+from nemo_gym.data.gather import AgentDataset, rows_of
+from nemo_gym.data.measures import contradictions
+from nemo_gym.data.statistics import dataset_statistics
+from nemo_gym.errors import DataError
+from nemo_gym.jsonl import parse_row, read_raw_lines, read_rows, write_rows
+from nemo_gym.schemas.responses import ResponseCreateParams
+
+TYPES_OF_MODE = {"train_preparation": ("train", "validation", "benchmark"), "example_validation": ("example",)}
+PROBLEMS_SHOWN = 10
+PARAMS_KEY = "responses_create_params"
+
+
+class PreparationSettings(BaseModel):
+    """Parameters of `ng_prepare_data`."""
+
+    model_config = ConfigDict(extra="ignore", use_attribute_docstrings=True)
+
+    output_dirpath: Path
+    """Where the collated files go, one for each type of dataset."""
+    mode: Literal["train_preparation", "example_validation"]
+    """Which datasets: train, validation and benchmark, or example."""
+    should_download: bool = False
+    """Fetch what is not there."""
+    data_source: Literal["gitlab", "huggingface"] = "huggingface"
+    """Where it is fetched."""
+    overwrite_metrics_conflicts: bool = False
+    """Replace metrics that the data no longer agrees with."""
+
+
+Fetch = Callable[[DatasetConfig], Path]
+"""Brings a dataset's file to its place and says where that is; `DataError` where it cannot."""
+
+
+class Collated(NamedTuple):
+    """What was written for one type of dataset."""
+
+    type: str
+    rows: int
+    path: Path
+    metrics: Path
+    datasets: list[Path]
+    """The files that it is made of."""
+
+
+def prepare(run: RunConfig, settings: PreparationSettings, fetch: Fetch) -> list[Collated]:
+    """Check, measure and collate every dataset of the mode's types.
+
+    Raises `DataError` where a file is missing (and not to be fetched), where rows cannot be sent (all of them are
+    counted, the first ones told), or where metrics contradict earlier ones; then nothing is collated.
+    """
+    datasets = _in_scope(run, settings, fetch)
+    for path in dict.fromkeys(each.path for each in datasets):
+        _check_rows(path, [each for each in datasets if each.path == path])
+    _measure_all(datasets, overwrite=settings.overwrite_metrics_conflicts)
+    for path in dict.fromkeys(each.path for each in datasets):
+        own = [each for each in datasets if each.path == path]
+        write_rows(path.with_name(f"{path.stem}_prepare.jsonl"), rows_of(own, copies=True))
+    types = [type_ for type_ in TYPES_OF_MODE[settings.mode] if any(each.dataset.type == type_ for each in datasets)]
+    return [
+        _collate(type_, [each for each in datasets if each.dataset.type == type_], settings.output_dirpath)
+        for type_ in types
+    ]
+
+
+def _in_scope(run: RunConfig, settings: PreparationSettings, fetch: Fetch) -> list[AgentDataset]:
+    types = TYPES_OF_MODE[settings.mode]
+    found: list[AgentDataset] = []
+    missing: list[str] = []
+    for agent in run.servers_of("responses_api_agents"):
+        for dataset in agent.datasets:
+            if dataset.type not in types:
+                continue
+            path = paths.find(dataset.jsonl_fpath, Path.is_file)
+            if path is None and settings.should_download:
+                path = fetch(dataset)
+            if path is None:
+                missing.append(_missing(agent.name, dataset))
+            else:
+                found.append(AgentDataset(agent.name, dataset, path))
+    if missing:
+        raise DataError("\n".join(missing))
+    if not found:
+        have = sorted({dataset.type for agent in run.servers.values() for dataset in agent.datasets})
+        raise DataError(
+            f"mode={settings.mode}: no agent of this configuration has a dataset of type {' or '.join(types)}. "
+            f"There are: {', '.join(have) or 'none'}."
+        )
+    return found
+
+
+def _missing(agent: str, dataset: DatasetConfig) -> str:
+    if dataset.type == "benchmark":
+        advice = "Make it with ng_prepare_benchmark."
+    elif dataset.source:
+        advice = "Add +should_download=true to fetch it."
+    else:
+        advice = f"Run {dataset.prepare_script}." if dataset.prepare_script else "Put it there, or tell its source."
+    places = ", ".join(map(str, paths.search_roots()))
+    return f"{agent}.datasets: dataset '{dataset.name}' has no file '{dataset.jsonl_fpath}' in {places}. {advice}"
+
+
+def _check_rows(path: Path, datasets: Sequence[AgentDataset]) -> None:
+    has_prompt = any(each.dataset.prompt_config for each in datasets)
+    bad: list[int] = []
+    shown: list[str] = []
+    count = 0
+    for number, raw in read_raw_lines(path):
+        count += 1
+        try:
+            if problem := _problem(parse_row(raw, path, number), has_prompt=has_prompt):
+                raise DataError(f"{path}:{number}: {problem}")
+        except DataError as error:
+            bad.append(number)
+            if len(shown) < PROBLEMS_SHOWN:
+                shown.append(str(error))
+    if not count:
+        raise DataError(f"{path}: no rows. Each line must hold one JSON object.")
+    if bad:
+        hidden = len(bad) - len(shown)
+        more = f"\n… and {hidden} more, in the lines {', '.join(map(str, bad[PROBLEMS_SHOWN:]))}." if hidden else ""
+        raise DataError(f"{path}: {len(bad)} of {count} rows cannot be sent:\n" + "\n".join(shown) + more)
+
+
+def _problem(row: dict[str, Any], *, has_prompt: bool) -> str | None:
+    params = row.get(PARAMS_KEY)
+    if params is None and not has_prompt:
+        return f"no {PARAMS_KEY}, and the dataset has no prompt_config."
+    if not isinstance(params or {}, dict):
+        return f"{PARAMS_KEY} must be an object, found {type(params).__name__}."
+    given = {"input": [], **(params or {})} if has_prompt else params
+    try:
+        ResponseCreateParams.model_validate(given)
+    except ValidationError as error:
+        return explain_input(error, given, block=PARAMS_KEY, known=ResponseCreateParams.model_fields)
+    return None
+
+
+def _measure_all(datasets: Sequence[AgentDataset], *, overwrite: bool) -> None:
+    problems: list[str] = []
+    for path, dataset in {each.path: each.dataset for each in reversed(datasets)}.items():
+        measured = dataset_statistics(read_rows(path))
+        target = path.with_name(f"{path.stem}_metrics.json")
+        conflict = path.with_name(f"{target.stem}_conflict.json")
+        written = {**dataset.model_dump(mode="json", exclude_defaults=True), **measured}
+        whole = {**dataset.model_dump(mode="json"), **measured}
+        if not overwrite and (found := list(contradictions(target, whole))):
+            _write(conflict, written)
+            problems.append(f"{target}: {'; '.join(found)}. {conflict} has what is true of the data now.")
+        else:
+            _write(target, written)
+            conflict.unlink(missing_ok=True)
+    if problems:
+        advice = "Correct the data, or accept what is new with +overwrite_metrics_conflicts=true."
+        raise DataError("\n".join([*problems, advice]))
+
+
+def _collate(type_: str, datasets: Sequence[AgentDataset], folder: Path) -> Collated:
+    path, metrics = folder / f"{type_}.jsonl", folder / f"{type_}_metrics.json"
+    count = write_rows(path, rows_of(datasets, copies=True))
+    _write(metrics, {"name": type_, "type": type_, "jsonl_fpath": str(path), **dataset_statistics(read_rows(path))})
+    return Collated(type_, count, path, metrics, list(dict.fromkeys(each.path for each in datasets)))
+
+
+def _write(path: Path, metrics: dict[str, Any]) -> None:
+    path.write_bytes(orjson.dumps(metrics, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))

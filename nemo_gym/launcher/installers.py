@@ -1,0 +1,126 @@
+"""The programs that resolve and install packages: uv, and pip where there is no uv."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+from nemo_gym.errors import LaunchError
+
+BUILD_TIMEOUT_S = 1800.0
+TOLD_LINES = 15
+
+
+class Installer(Protocol):
+    """A program that resolves and installs packages."""
+
+    name: str
+
+    def resolve(self, listed: Path, overrides: Path | None, folder: Path) -> str:
+        """The exact set of packages that these lines come to, as lines for `install`."""
+
+    def install(self, listed: Path, environment: Path, folder: Path) -> None:
+        """Make an environment that holds this set."""
+
+    def listing(self, python: Path) -> list[str]:
+        """The command that lists an environment's packages, and understands `--format` and `--outdated`."""
+
+    def installing(self) -> list[str]:
+        """The command that installs into the environment of this process."""
+
+
+class Uv:
+    """uv: an environment takes a second where its packages have been fetched before."""
+
+    name = "uv"
+
+    def __init__(self, program: str, cache: str | Path | None) -> None:
+        self._program = program
+        self._env = {"UV_CACHE_DIR": str(cache)} if cache else {}
+
+    def resolve(self, listed: Path, overrides: Path | None, folder: Path) -> str:
+        """See `Installer.resolve`."""
+        extra = ["--override", str(overrides)] if overrides else []
+        words = ["pip", "compile", "--quiet", "--no-header", "--no-annotate", "--python", sys.executable, str(listed)]
+        return _run([self._program, *words, *extra], folder, self._env)
+
+    def install(self, listed: Path, environment: Path, folder: Path) -> None:
+        """See `Installer.install`."""
+        made = ["venv", "--quiet", "--relocatable", "--python", sys.executable, str(environment)]
+        _run([self._program, *made], folder, self._env)
+        words = ["pip", "install", "--quiet", "--no-deps", "--python", str(python_of(environment)), "-r", str(listed)]
+        _run([self._program, *words], folder, self._env)
+
+    def listing(self, python: Path) -> list[str]:
+        """See `Installer.listing`."""
+        return [self._program, "pip", "list", "--quiet", "--python", str(python)]
+
+    def installing(self) -> list[str]:
+        """See `Installer.installing`."""
+        return [self._program, "pip", "install", "--python", sys.executable]
+
+
+class Pip:
+    """pip, where there is no uv."""
+
+    name = "pip"
+
+    def resolve(self, listed: Path, overrides: Path | None, folder: Path) -> str:
+        """See `Installer.resolve`."""
+        if overrides:
+            raise LaunchError(f"{overrides}: overrides need uv. Install it: pip install uv")
+        words = ["install", "--quiet", "--dry-run", "--ignore-installed", "--report", "-", "-r", str(listed)]
+        report = json.loads(_run([sys.executable, "-m", "pip", "--disable-pip-version-check", *words], folder, {}))
+        return "".join(sorted(_pinned(each) for each in report["install"]))
+
+    def install(self, listed: Path, environment: Path, folder: Path) -> None:
+        """See `Installer.install`."""
+        _run([sys.executable, "-m", "venv", str(environment)], folder, {})
+        words = ["install", "--quiet", "--no-deps", "--disable-pip-version-check", "-r", str(listed)]
+        _run([str(python_of(environment)), "-m", "pip", *words], folder, {})
+
+    def listing(self, python: Path) -> list[str]:
+        """See `Installer.listing`."""
+        return [str(python), "-m", "pip", "--disable-pip-version-check", "list"]
+
+    def installing(self) -> list[str]:
+        """See `Installer.installing`."""
+        return [sys.executable, "-m", "pip", "--disable-pip-version-check", "install"]
+
+
+def _pinned(package: Mapping[str, Mapping[str, str]]) -> str:
+    name, url = package["metadata"]["name"], package["download_info"]["url"]
+    is_local = url.startswith("file:")
+    return f"{name} @ {url}\n" if is_local else f"{name}=={package['metadata']['version']}\n"
+
+
+def installer(uv_cache_dir: str | Path | None) -> Installer:
+    """uv where it is on the PATH or beside the interpreter, else pip."""
+    beside = Path(sys.executable).with_name("uv")
+    program = shutil.which("uv") or (str(beside) if beside.is_file() else None)
+    return Uv(program, uv_cache_dir) if program else Pip()
+
+
+def python_of(environment: Path) -> Path:
+    """The interpreter of an environment."""
+    return environment / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
+
+
+def _run(command: list[str], folder: Path, env: Mapping[str, str]) -> str:
+    try:
+        finished = subprocess.run(
+            command, cwd=folder, env={**os.environ, **env}, stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, timeout=BUILD_TIMEOUT_S, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired as error:
+        raise LaunchError(f"{folder}: {' '.join(command[:3])} was not done after {BUILD_TIMEOUT_S:g} s.") from error
+    if finished.returncode:
+        said = "\n".join(f"    {line}" for line in finished.stderr.strip().splitlines()[-TOLD_LINES:])
+        raise LaunchError(f"{folder}: its environment could not be made. {' '.join(command[:3])} says:\n{said}")
+    return finished.stdout

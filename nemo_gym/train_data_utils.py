@@ -1,0 +1,6 @@
+"""Published name of the command in `nemo_gym.data.prepare`."""
+
+from nemo_gym.cli.published import prepare_data
+from nemo_gym.data.prepare import PreparationSettings as TrainDataProcessorConfig
+
+__all__ = ["TrainDataProcessorConfig", "prepare_data"]

@@ -1,0 +1,148 @@
+"""`ng_list_benchmarks` and `ng_prepare_benchmark`: benchmarks are found by their folders and make their own data."""
+
+from __future__ import annotations
+
+import re
+
+import orjson
+import pytest
+
+CONFIG = """
+{name}:
+  resources_servers:
+    mcqa:
+      entrypoint: app.py
+      domain: math
+      description: Sums of two numbers
+{name}_agent:
+  responses_api_agents:
+    simple_agent:
+      entrypoint: app.py
+      resources_server: {{type: resources_servers, name: {name}}}
+      model_server: {{type: responses_api_models, name: policy_model}}
+      datasets:
+        - name: {name}
+          type: benchmark
+          jsonl_fpath: benchmarks/{name}/data/{name}.jsonl
+          prepare_script: benchmarks/{name}/prepare.py
+          num_repeats: 4
+"""
+PREPARE = """
+import os
+from pathlib import Path
+
+
+def prepare(count: int = 2) -> Path:
+    path = Path(__file__).parent / "data" / "{name}.jsonl"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text('{{"made_by": %d}}\\n' % os.getpid() * count)
+    return path
+"""
+
+
+@pytest.fixture
+def benchmarks(workplace):
+    for name in ("products", "sums"):
+        workplace.write(f"benchmarks/{name}/config.yaml", CONFIG.format(name=name))
+        workplace.write(f"benchmarks/{name}/prepare.py", PREPARE.format(name=name))
+    workplace.write("benchmarks/sums/hard.yaml", CONFIG.format(name="sums"))
+    workplace.write("benchmarks/sums/prompts/default.yaml", "user: '{question}'\n")
+    return workplace
+
+
+def rows(workplace, name):
+    path = workplace.folder / f"benchmarks/{name}/data/{name}.jsonl"
+    return [orjson.loads(line) for line in path.read_bytes().splitlines()]
+
+
+def test_benchmarks_are_listed(benchmarks):
+    finished = benchmarks.run("ng_list_benchmarks")
+    assert (finished.code, finished.err) == (0, "")
+    head, *lines = finished.out.splitlines()
+    assert head.split() == ["name", "domain", "agents", "datasets", "description"]
+    assert [line.split()[0] for line in lines] == ["products", "sums", "sums/hard"]
+    assert re.split(" {2,}", lines[0].rstrip()) == [
+        "products", "math", "products_agent", "products (benchmark)", "Sums of two numbers",
+    ]  # fmt: skip
+
+
+def test_benchmarks_are_listed_for_programs(benchmarks):
+    listed = orjson.loads(benchmarks.run("ng", "list", "benchmarks", "--json").out)
+    assert [each["name"] for each in listed] == ["products", "sums", "sums/hard"]
+    assert listed[0] == {
+        "name": "products",
+        "kind": "benchmark",
+        "path": str(benchmarks.folder / "benchmarks/products/config.yaml"),
+        "domain": "math",
+        "description": "Sums of two numbers",
+        "configs": [],
+        "agents": ["products_agent"],
+        "datasets": ["products (benchmark)"],
+    }
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("ng_prepare_benchmark", "+config_paths=[benchmarks/sums/config.yaml]"),
+        ("ng", "eval", "prepare", "--benchmark", "sums"),
+        ("ng", "eval", "prepare", "--benchmark", "sums/hard"),
+        ("ng", "eval", "prepare", "--config", "benchmarks/sums/hard.yaml"),
+    ],
+)
+def test_a_benchmarks_own_program_makes_its_data(benchmarks, words):
+    made = benchmarks.folder / "benchmarks/sums/data/sums.jsonl"
+    finished = benchmarks.run(*words, "+prepare_script_args={count: 3}")
+    name = "sums/hard" if "hard" in words[-1] else "sums"
+    assert finished == (0, f"{name}: {made}\n", "")
+    assert len(rows(benchmarks, "sums")) == 3
+
+
+def test_several_are_made_in_processes_of_their_own(benchmarks):
+    words = ("--benchmark", "sums", "--benchmark", "products", "+num_prepare_benchmark_processes=2")
+    finished = benchmarks.run("ng_prepare_benchmark", *words)
+    assert (finished.code, len(finished.out.splitlines())) == (0, 2)
+    assert all(len(rows(benchmarks, name)) == 2 for name in ("sums", "products"))
+
+
+def test_what_is_there_need_not_be_made_again(benchmarks):
+    words = ("--benchmark", "sums", "--benchmark", "products", "+use_cached_prepared_benchmarks=true")
+    benchmarks.run("ng_prepare_benchmark", "--benchmark", "sums")
+    before = rows(benchmarks, "sums")
+    finished = benchmarks.run("ng_prepare_benchmark", *words)
+    assert (finished.code, rows(benchmarks, "sums")) == (0, before)
+    assert "sums.jsonl (there already)" in finished.out
+    assert len(rows(benchmarks, "products")) == 2
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_what_a_program_does_wrong_is_told(benchmarks, processes):
+    benchmarks.write("benchmarks/sums/prepare.py", PREPARE.format(name="other"))
+    words = ("--benchmark", "sums", "--benchmark", "products", f"+num_prepare_benchmark_processes={processes}")
+    finished = benchmarks.run("ng_prepare_benchmark", *words)
+    program = benchmarks.folder / "benchmarks/sums/prepare.py"
+    assert finished.code == 1
+    assert finished.err.startswith(f"Error: {program}: prepare() returned '")
+    assert finished.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--benchmark", "sum"), "--benchmark sum: no benchmarks/sum/config.yaml. Did you mean 'sums'?"),
+        (
+            ("--benchmark", "sums", "+prepare_script_args={number: 3}"),
+            "prepare(count: int = 2) -> pathlib.Path does not take what prepare_script_args gives it: got an unexp",
+        ),
+        (
+            ("--resources-server", "mcqa"),
+            "no agent of this configuration has a dataset with type: benchmark. Name one with --benchmark or "
+            "+config_paths=[…]; the benchmarks here are: products, sums, sums/hard.",
+        ),
+        ((), "There is nothing to start: no configuration file was named."),
+    ],
+)
+def test_what_is_asked_wrongly_is_told(benchmarks, words, told):
+    finished = benchmarks.run("ng_prepare_benchmark", *words)
+    assert (finished.code, finished.out) == (1, "")
+    assert told in finished.err, finished.err

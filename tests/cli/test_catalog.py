@@ -1,0 +1,119 @@
+"""`ng list …`: what there is to choose from."""
+
+from __future__ import annotations
+
+import orjson
+import pytest
+
+RESOURCES_SERVER = """
+mine:
+  resources_servers:
+    mine:
+      entrypoint: app.py
+      domain: games
+      description: A game of mine
+"""
+AGENT = """
+mine_agent:
+  responses_api_agents:
+    simple_agent:
+      entrypoint: app.py
+      resources_server: {type: resources_servers, name: mine}
+      datasets:
+        - {name: shown, type: example, jsonl_fpath: x.jsonl}
+"""
+
+
+@pytest.fixture(scope="module")
+def mine(shared_workplace):
+    shared_workplace.write("resources_servers/mine/app.py", "")
+    shared_workplace.write("resources_servers/mine/configs/mine.yaml", RESOURCES_SERVER + AGENT)
+    shared_workplace.write("resources_servers/mine/configs/bare.yaml", RESOURCES_SERVER)
+    shared_workplace.write("resources_servers/mine/configs/broken.yaml", "mine: [")
+    shared_workplace.write("environments/garden/config.yaml", RESOURCES_SERVER + AGENT)
+    shared_workplace.write("environments/garden/night.yaml", RESOURCES_SERVER.replace("games", "safety") + AGENT)
+    return shared_workplace
+
+
+def listed(workplace, *words):
+    finished = workplace.run("ng", "list", *words, "--json")
+    assert finished.code == 0
+    return {each["name"]: each for each in orjson.loads(finished.out)}
+
+
+def test_resources_servers_are_listed_with_what_their_configs_say(mine):
+    found = listed(mine, "resources-servers")
+    assert {"mine", "mcqa"} <= set(found)
+    assert found["mine"] == {
+        "name": "mine",
+        "kind": "resources-server",
+        "path": str(mine.folder / "resources_servers/mine"),
+        "domain": "games",
+        "description": "A game of mine",
+        "configs": ["bare", "broken", "mine"],
+        "agents": [],
+        "datasets": [],
+    }
+
+
+@pytest.mark.parametrize(
+    ("what", "name"), [("agents", "simple_agent"), ("models", "vllm_model"), ("resources-servers", "mcqa")]
+)
+def test_shipped_servers_are_listed(mine, what, name):
+    assert name in listed(mine, what)
+    assert f"\n{name} " in mine.run("nemo_gym", "list", what).out
+
+
+def test_an_environment_is_a_config_with_an_agent(mine):
+    found = listed(mine, "environments")
+    ours = {name: (each["kind"], each["domain"]) for name, each in found.items() if name[:4] in ("mine", "gard")}
+    assert ours == {
+        "mine": ("environment", "games"),
+        "garden": ("environment", "games"),
+        "garden/night": ("environment", "safety"),
+    }
+    assert found["mine"]["datasets"] == ["shown (example)"]
+
+
+def test_environments_are_chosen_by_domain_and_kind(mine):
+    assert set(listed(mine, "environments", "--domain", "safety")) == {"garden/night"}
+    assert listed(mine, "environments", "--kind", "benchmark") == {}
+
+
+def test_a_config_that_cannot_be_read_is_noted_and_costs_nothing(mine):
+    finished = mine.run("ng", "list", "resources-servers")
+    assert finished.code == 0
+    assert finished.err.startswith("note: resources_servers/mine/configs/broken.yaml:2:1: this is not YAML")
+    assert finished.err.count("\n") == 1
+
+
+def test_one_is_told_with_all_that_is_known(mine):
+    told = mine.run("ng", "list", "environments", "garden/night").out.splitlines()
+    assert [line.split()[0] for line in told] == [
+        "name", "kind", "path", "domain", "description", "agents", "datasets",
+    ]  # fmt: skip
+    assert mine.run("ng", "list", "environments", "+component_name=garden/night").out.splitlines() == told
+
+
+def test_an_unknown_name_is_told_with_what_may_be_meant(mine):
+    assert mine.run("ng", "list", "agents", "simpleagent") == (
+        1,
+        "",
+        "Error: there is no 'simpleagent' among the agents. Did you mean 'simple_agent'?\n",
+    )
+
+
+def test_two_names_are_one_too_many(mine):
+    finished = mine.run("ng", "list", "agents", "one", "two")
+    assert (finished.code, finished.out) == (2, "")
+    assert finished.err.startswith("Error: one name at most, and these are 2: one two.")
+
+
+def test_without_benchmarks_this_is_said(mine):
+    assert mine.run("ng_list_benchmarks") == (0, "no benchmarks\n", "")
+
+
+def test_an_environment_in_a_folder_of_its_own_is_started_by_its_name(mine):
+    finished = mine.run("ng_validate", "--environment", "garden/night", "--model-type", "sample_model")
+    assert finished.code == 1
+    assert "resources_servers/mine/app.py" in finished.err

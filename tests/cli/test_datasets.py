@@ -1,0 +1,215 @@
+"""`ng_prepare_data` and `ng_materialize_prompts`: rows are checked, measured, gathered and given their prompts."""
+
+from __future__ import annotations
+
+import orjson
+import pytest
+import yaml
+
+ROW = {"responses_create_params": {"input": "2 + 2?"}, "expected": 4, "topic": "sums"}
+FOLDER = "resources_servers/plain"
+
+
+def write_rows(workplace, path, *rows):
+    return workplace.write(path, "".join(orjson.dumps(row).decode() + "\n" for row in rows))
+
+
+def read_rows(workplace, path):
+    return [orjson.loads(line) for line in (workplace.folder / path).read_bytes().splitlines()]
+
+
+def read_json(workplace, path):
+    return orjson.loads((workplace.folder / path).read_bytes())
+
+
+@pytest.fixture
+def with_datasets(workplace):
+    """Writes an environment whose agents have these datasets; the word that names its config."""
+
+    def write(*datasets, **others):
+        workplace.environment("plain")
+        agents = {
+            name: {
+                "responses_api_agents": {
+                    "simple_agent": {
+                        "entrypoint": "app.py",
+                        "resources_server": {"type": "resources_servers", "name": "plain"},
+                        "model_server": {"type": "responses_api_models", "name": "policy_model"},
+                        "datasets": list(entries),
+                    }
+                }
+            }
+            for name, entries in {"solver": datasets, **others}.items()
+        }
+        blocks = {"plain": {"resources_servers": {"plain": {"entrypoint": "app.py"}}}, **agents}
+        workplace.write("run.yaml", yaml.safe_dump(blocks, sort_keys=False))
+        return "+config_paths=[run.yaml]"
+
+    return write
+
+
+def dataset(name="train", type_="train", **more):
+    license_ = {"license": "MIT"} if type_ in ("train", "validation") else {}
+    return {"name": name, "type": type_, "jsonl_fpath": f"{FOLDER}/data/{name}.jsonl", **license_, **more}
+
+
+def prepared(workplace, *words, mode="train_preparation"):
+    return workplace.run("ng_prepare_data", "+output_dirpath=out", f"+mode={mode}", *words)
+
+
+def test_datasets_are_measured_and_collated_by_type(workplace, with_datasets):
+    write_rows(workplace, f"{FOLDER}/data/train.jsonl", ROW, {**ROW, "expected": 8})
+    write_rows(workplace, f"{FOLDER}/data/more.jsonl", {**ROW, "agent_ref": {"name": "other"}})
+    write_rows(workplace, f"{FOLDER}/data/held.jsonl", ROW)
+    config = with_datasets(
+        dataset(num_repeats=2), dataset("held", "validation"), dataset("shown", "example"), other=[dataset("more")]
+    )
+    finished = prepared(workplace, config)
+    assert (finished.code, finished.err) == (0, "")
+    assert finished.out.splitlines()[0].startswith("train: 5 rows in out/train.jsonl (metrics: train_metrics.json), ")
+    rows = read_rows(workplace, "out/train.jsonl")
+    assert [(row["expected"], row["agent_ref"]["name"]) for row in rows] == [
+        (4, "solver"), (4, "solver"), (8, "solver"), (8, "solver"), (4, "other"),
+    ]  # fmt: skip
+    assert read_rows(workplace, f"{FOLDER}/data/train_prepare.jsonl") == rows[:4]
+    measured = read_json(workplace, f"{FOLDER}/data/train_metrics.json")
+    assert (measured["name"], measured["num_repeats"], measured["license"]) == ("train", 2, "MIT")
+    assert measured["Number of examples"] == 2
+    assert measured["expected"] == {
+        "Total # non-null values": 2, "Average": 6.0, "Min": 4, "Max": 8, "Standard deviation": 2.83,
+    }  # fmt: skip
+    assert measured["topic"] == {"unique_count": 1, "total_count": 2}
+    assert read_json(workplace, "out/train_metrics.json")["Number of examples"] == 5
+    assert {path.name for path in (workplace.folder / "out").iterdir()} == {
+        "train.jsonl", "train_metrics.json", "validation.jsonl", "validation_metrics.json",
+    }  # fmt: skip
+
+
+def test_the_examples_are_a_mode_of_their_own_and_preparing_twice_is_the_same(workplace, with_datasets):
+    write_rows(workplace, f"{FOLDER}/data/shown.jsonl", ROW)
+    config = with_datasets(dataset("shown", "example"), dataset())
+    words = ("dataset", "collate", config, "--mode", "example_validation", "--output-dir", "out")
+    first, second = workplace.run("ng", *words), workplace.run("ng", *words)
+    assert (first.code, first.out) == (0, second.out)
+    assert [path.name for path in sorted((workplace.folder / "out").iterdir())] == [
+        "example.jsonl", "example_metrics.json",
+    ]  # fmt: skip
+
+
+def test_the_rows_of_a_benchmark_get_their_prompt(workplace, with_datasets):
+    write_rows(workplace, f"{FOLDER}/data/bench.jsonl", {"question": "2 + 2?"})
+    workplace.write("prompt.yaml", "user: 'Solve {question}'\n")
+    config = with_datasets(dataset("bench", "benchmark", prompt_config="prompt.yaml", prepare_script="prepare.py"))
+    assert prepared(workplace, config).code == 0
+    (row,) = read_rows(workplace, "out/benchmark.jsonl")
+    assert row["responses_create_params"] == {"input": [{"role": "user", "content": "Solve 2 + 2?"}]}
+
+
+def test_metrics_that_contradict_earlier_ones_stop_it(workplace, with_datasets):
+    config = with_datasets(dataset())
+    write_rows(workplace, f"{FOLDER}/data/train.jsonl", ROW)
+    assert prepared(workplace, config).code == 0
+    write_rows(workplace, f"{FOLDER}/data/train.jsonl", ROW, {**ROW, "expected": 5})
+    (workplace.folder / "out/train.jsonl").unlink()
+    finished = prepared(workplace, config)
+    assert (finished.code, finished.out) == (1, "")
+    metrics = f"{workplace.folder}/{FOLDER}/data/train_metrics"
+    assert finished.err.startswith(f"Error: {metrics}.json: Number of examples was 1, and is 2 now; ")
+    assert f"{metrics}_conflict.json has what is true of the data now." in finished.err
+    assert read_json(workplace, f"{FOLDER}/data/train_metrics_conflict.json")["Number of examples"] == 2
+    assert not (workplace.folder / "out/train.jsonl").exists()
+
+    assert prepared(workplace, config, "+overwrite_metrics_conflicts=true").code == 0
+    assert read_json(workplace, f"{FOLDER}/data/train_metrics.json")["Number of examples"] == 2
+    assert not (workplace.folder / f"{FOLDER}/data/train_metrics_conflict.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("earlier", "agrees"),
+    [
+        ({"expected": {"Average": 4.004}}, True),
+        ({"expected": {"Average": 4.02}}, False),
+        ({"num_repeats": 1, "gitlab_identifier": None, "unheard of": None}, True),
+        ({"unheard of": 1}, False),
+        ({"topic": {"unique_count": 2}}, False),
+    ],
+)
+def test_earlier_metrics_agree_where_all_that_they_say_is_still_so(workplace, with_datasets, earlier, agrees):
+    write_rows(workplace, f"{FOLDER}/data/train.jsonl", ROW)
+    workplace.write(f"{FOLDER}/data/train_metrics.json", orjson.dumps(earlier).decode())
+    assert prepared(workplace, with_datasets(dataset())).code == (0 if agrees else 1)
+
+
+def test_rows_that_cannot_be_sent_are_told_with_their_lines(workplace, with_datasets):
+    bad = {"responses_create_params": {"input": 3}}
+    file = write_rows(workplace, f"{FOLDER}/data/train.jsonl", ROW, bad, ROW, {"question": "?"})
+    finished = prepared(workplace, with_datasets(dataset()))
+    assert finished.code == 1
+    told, first, second = finished.err.splitlines()
+    assert told == f"Error: {file}: 2 of 4 rows cannot be sent:"
+    assert first.startswith(f"{file}:2: responses_create_params.input")
+    assert second == f"{file}:4: no responses_create_params, and the dataset has no prompt_config."
+    assert not (workplace.folder / f"{FOLDER}/data/train_metrics.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "words", "advice"),
+    [
+        ({}, (), "Put it there, or tell its source."),
+        ({"source": {"type": "huggingface", "repo_id": "a/b"}}, (), "Add +should_download=true to fetch it."),
+        ({}, ("+should_download=true",), "no huggingface source is told for it. Add source: {type: huggingface, …}"),
+        (
+            {"source": {"type": "gitlab", "dataset_name": "d", "version": "1", "artifact_fpath": "d.jsonl"}},
+            ("--download",),
+            "no huggingface source is told for it. Add +data_source=gitlab.",
+        ),
+    ],
+)
+def test_a_missing_file_is_told_with_what_brings_it(workplace, with_datasets, more, words, advice):
+    finished = prepared(workplace, with_datasets(dataset(**more)), *words)
+    assert finished.code == 1
+    assert "dataset 'train'" in finished.err
+    assert advice in finished.err
+
+
+def test_a_mode_without_datasets_is_told_with_what_there_is(workplace, with_datasets):
+    finished = prepared(workplace, with_datasets(dataset()), mode="example_validation")
+    assert finished == (
+        1,
+        "",
+        "Error: mode=example_validation: no agent of this configuration has a dataset of type example. There are: "
+        "train.\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [
+        (
+            "ng_materialize_prompts",
+            ("+input_jsonl_fpath=in.jsonl", "+prompt_config=p.yaml", "+output_jsonl_fpath=o.jsonl"),
+        ),
+        ("gym", ("dataset", "render", "-i", "in.jsonl", "--prompt-config", "p.yaml", "-o", "o.jsonl")),
+    ],
+)
+def test_rows_are_rendered_with_a_prompt(workplace, program, words):
+    write_rows(workplace, "in.jsonl", {"q": "a", "expected": 1}, {"q": "b", "expected": 2})
+    workplace.write("p.yaml", "system: Be brief.\nuser: 'Say {q}.'\n")
+    assert workplace.run(program, *words) == (0, "2 rows: o.jsonl\n", "")
+    first, second = read_rows(workplace, "o.jsonl")
+    assert (first["expected"], second["expected"]) == (1, 2)
+    assert second["responses_create_params"]["input"] == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Say b."},
+    ]
+
+
+def test_a_row_that_the_prompt_does_not_fit_is_told_with_file_and_line(workplace):
+    write_rows(workplace, "in.jsonl", {"q": "a"}, {"question": "b"})
+    workplace.write("p.yaml", "user: '{q}'\n")
+    finished = workplace.run(
+        "ng_materialize_prompts", "--input", "in.jsonl", "--prompt-config", "p.yaml", "-o", "o.jsonl"
+    )
+    assert finished.code == 1
+    assert "in.jsonl:2: the prompt asks for 'q', but the row has only: question." in finished.err
+    assert not (workplace.folder / "o.jsonl").exists()

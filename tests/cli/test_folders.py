@@ -1,0 +1,178 @@
+"""Commands on folders and on the repository: all tests, the packages, environments of their own, installing again."""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+
+import orjson
+import pytest
+
+GOOD = "def test_it():\n    assert True\n"
+BAD = "import pytest\n\ndef test_it():\n    assert False\n\n@pytest.mark.skip\ndef test_other():\n    pass\n"
+
+
+def folder(workplace, name, *tests, tier="resources_servers"):
+    workplace.write(f"{tier}/{name}/app.py", "")
+    for number, test in enumerate(tests):
+        workplace.write(f"{tier}/{name}/tests/test_{number}.py", test)
+
+
+def table_of(finished):
+    lines = finished.out.splitlines()
+    start = next(number for number, line in enumerate(lines) if line.split()[:2] == ["folder", "passed"])
+    return [line.split()[:5] for line in lines[start + 1 : -1]], lines[-1]
+
+
+def test_the_tests_of_all_folders_are_run_and_counted(workplace):
+    folder(workplace, "good", GOOD, GOOD)
+    folder(workplace, "bad", BAD)
+    folder(workplace, "bare")
+    folder(workplace, "good", GOOD, tier="responses_api_agents")
+    finished = workplace.run("ng_test_all")
+    rows, last = table_of(finished)
+    assert finished.code == 1
+    assert rows == [
+        ["✗", "resources_servers/bad", "0", "1", "1"],
+        ["–", "resources_servers/bare", "0", "0", "0"],
+        ["✓", "resources_servers/good", "2", "0", "0"],
+        ["✓", "responses_api_agents/good", "1", "0", "0"],
+    ]
+    assert last == (
+        "4 folders = 2 passed + 1 failed + 1 without tests (failed: resources_servers/bad; without tests: "
+        "resources_servers/bare)"
+    )
+
+
+def test_folders_are_dealt_out_to_shards(workplace):
+    for name in "abc":
+        folder(workplace, name, GOOD)
+    seen = []
+    for index in (0, 1):
+        finished = workplace.run("ng", "env", "test", "+num_shards=2", f"+shard_index={index}")
+        assert finished.code == 0
+        seen.append([row[1][-1] for row in table_of(finished)[0]])
+    assert seen == [["a", "c"], ["b"]]
+    assert workplace.run("ng_test_all", "+num_shards=2", "+shard_index=2") == (
+        1,
+        "",
+        "Error: shard_index is 2, and with num_shards=2 the last one is 1.\n",
+    )
+
+
+@pytest.mark.parametrize(("word", "code"), [("false", 0), ("true", 1)])
+def test_a_folder_without_tests_fails_only_if_asked(workplace, word, code):
+    folder(workplace, "good", GOOD)
+    folder(workplace, "bare")
+    words = (f"+fail_on_total_and_test_mismatch={word}", "+delete_venvs_after_each_test=true")
+    assert workplace.run("ng_test_all", *words).code == code
+
+
+def test_reports_are_left_where_the_environment_says(workplace):
+    folder(workplace, "good", GOOD)
+    (workplace.folder / "reports").mkdir()
+    assert workplace.run("ng_test_all", GYM_CI_JUNIT_DIR="reports").code == 0
+    assert [path.name for path in (workplace.folder / "reports").iterdir()] == ["resources_servers_good.xml"]
+
+
+def test_one_folder_is_tested_where_one_is_named(workplace):
+    folder(workplace, "good", GOOD)
+    folder(workplace, "bad", BAD)
+    finished = workplace.run("ng", "env", "test", "--resources-server", "good")
+    assert (finished.code, "1 passed" in finished.out) == (0, True)
+    assert workplace.run("ng_test", "+entrypoint=resources_servers/bad").code == 1
+
+
+def test_a_folder_without_tests_is_told(workplace):
+    folder(workplace, "bare")
+    finished = workplace.run("ng_test", "+entrypoint=resources_servers/bare")
+    assert finished.code == 1
+    assert finished.err.endswith("there is no folder tests/ in it. Write its first test in tests/test_app.py.\n")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("ng_pip_list", "+format=json"), ("ng", "env", "packages", "--json"), ("ng_pip_list", "++format=json")],
+)
+def test_the_packages_of_a_folder_are_listed_for_programs(shared_workplace, words):
+    folder(shared_workplace, "good", GOOD)
+    finished = shared_workplace.run(*words, "+entrypoint=resources_servers/good")
+    assert (finished.code, finished.err) == (0, f"resources_servers/good runs with {sys.executable}\n")
+    names = {each["name"] for each in orjson.loads(finished.out)}
+    assert {"nemo-gym", "pydantic"} <= names
+
+
+@pytest.mark.parametrize(("format_", "line"), [("columns", "pydantic "), ("freeze", "pydantic==")])
+def test_the_packages_of_a_folder_are_listed_for_people(shared_workplace, format_, line):
+    folder(shared_workplace, "good", GOOD)
+    words = ("env", "packages", "--resources-server", "good", "--format", format_)
+    assert f"\n{line}" in shared_workplace.run("ng", *words).out
+
+
+def test_an_unknown_format_is_told(shared_workplace):
+    folder(shared_workplace, "good", GOOD)
+    finished = shared_workplace.run("ng_pip_list", "+entrypoint=resources_servers/good", "+format=xml")
+    assert (finished.code, finished.out) == (1, "")
+    assert finished.err.startswith("Error: format: ")
+
+
+def test_folders_that_need_nothing_more_get_no_environment(shared_workplace):
+    finished = shared_workplace.run("ng", "env", "prefetch", shared_workplace.environment())
+    assert (finished.code, finished.out) == (0, "0 of 1 server with an environment of their own\n")
+
+
+def write_wheel(folder):
+    """A package of one module, as small as a wheel can be."""
+    info = "tinydep-1.0.dist-info"
+    files = {
+        "tinydep.py": "REWARD = 1.0\n",
+        f"{info}/METADATA": "Metadata-Version: 2.1\nName: tinydep\nVersion: 1.0\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    record = "".join(f"{name},,\n" for name in [*files, f"{info}/RECORD"])
+    path = folder / "tinydep-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as wheel:
+        for name, text in {**files, f"{info}/RECORD": record}.items():
+            wheel.writestr(name, text)
+    return path
+
+
+def test_the_environment_of_a_folder_is_built_and_its_packages_are_listed(workplace):
+    word, wheel = workplace.environment("needy"), write_wheel(workplace.folder)
+    workplace.write("resources_servers/needy/requirements.txt", f"tinydep @ {wheel.as_uri()}\n")
+    built = workplace.run("ng", "env", "prefetch", word, "+cache_dir=cache", timeout_s=110.0)
+    if "dns error" in built.err or "error sending request" in built.err:
+        pytest.skip("no package registry can be reached")
+    python, count = built.out.splitlines()
+    assert python.startswith(f"needy: {workplace.folder}/cache/environments/")
+    assert (built.code, count) == (0, "1 of 1 server with an environment of their own")
+    listed = workplace.run("ng_pip_list", "+entrypoint=resources_servers/needy", "+cache_dir=cache", "+format=freeze")
+    assert listed.err == f"resources_servers/needy runs with {python.removeprefix('needy: ')}\n"
+    assert "\ntinydep==1.0\n" in listed.out
+
+
+def test_an_environment_that_cannot_be_built_is_told(workplace):
+    word = workplace.environment("needy")
+    workplace.write(
+        "resources_servers/needy/requirements.txt", "tinydep @ file:///nowhere/tinydep-1.0-py3-none-any.whl\n"
+    )
+    finished = workplace.run("ng", "env", "prefetch", word, "+cache_dir=cache", timeout_s=60.0)
+    assert (finished.code, finished.out) == (1, "")
+    assert "/resources_servers/needy: its environment could not be made. " in finished.err
+
+
+def test_the_repositorys_tests_are_run_with_pytests_own_words(workplace):
+    finished = workplace.run("ng", "dev", "test", "tests/test_paths.py", "-q", "-p", "no:cacheprovider")
+    assert (finished.code, " passed" in finished.out or "[100%]" in finished.out) == (0, True)
+    assert workplace.run("ng_dev_test", "tests/none.py").code == 4
+
+
+def test_installing_again_is_what_make_does(workplace):
+    finished = workplace.run("ng_reinstall", "+dry_run=true")
+    assert finished.code == 0
+    locked, own = finished.out.splitlines()
+    assert locked.endswith("--require-hashes -r requirements.lock -r requirements-dev.lock")
+    assert own.endswith("--no-deps --no-build-isolation -e .")
+    assert str(Path(sysconfig.get_path("scripts"))) in locked

@@ -1,0 +1,355 @@
+"""The commands that publish datasets and fetch them, against small hubs in this process."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import importlib.util
+import json
+import re
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import orjson
+import pytest
+import yaml
+
+has_library = pytest.mark.skipif(
+    importlib.util.find_spec("huggingface_hub") is None,
+    reason="huggingface_hub, of the extra 'full', is not installed",
+)
+ROWS = b'{"responses_create_params": {"input": "2 + 2?"}}\n'
+
+
+class Hub(BaseHTTPRequestHandler):
+    """Answers by the function that its server carries."""
+
+    protocol_version = "HTTP/1.1"
+
+    def answer(self):
+        body = self.rfile.read(int(self.headers.get("content-length") or 0))
+        if self.headers.get("transfer-encoding") == "chunked":
+            body = b""
+            while size := int(self.rfile.readline(), 16):
+                body += self.rfile.read(size)
+                self.rfile.readline()
+            self.rfile.readline()
+        status, headers, content = self.server.handle_call(self.command, self.path, dict(self.headers), body)
+        self.send_response(status)
+        for name, value in {"content-length": str(len(content)), **headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(content)
+
+    do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = answer  # noqa: N815
+
+    def log_message(self, *words):
+        pass
+
+
+@contextmanager
+def serving(handle_call):
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
+    server.handle_call = handle_call
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def as_json(value, status=200, **headers):
+    return status, {"content-type": "application/json", **headers}, orjson.dumps(value)
+
+
+class GitLab:
+    """The generic packages of one project."""
+
+    def __init__(self):
+        self.files: dict[tuple[str, str, str], bytes] = {}
+
+    def packages(self):
+        return sorted({key[:2] for key in self.files})
+
+    def __call__(self, method, path, headers, body):
+        if {name.lower(): value for name, value in headers.items()}.get("private-token") != "right":
+            return as_json({"message": "401 Unauthorized"}, 401)
+        url = urlsplit(path)
+        if file := re.fullmatch(r"/api/v4/projects/7/packages/generic/([^/]+)/([^/]+)/(.+)", url.path):
+            key = tuple(map(unquote, file.groups()))
+            if method == "PUT":
+                self.files[key] = body
+                return as_json({"message": "201 Created"}, 201)
+            return (200, {}, self.files[key]) if key in self.files else as_json({"message": "404 Not Found"}, 404)
+        if method == "DELETE":
+            doomed = self.packages()[int(url.path.rpartition("/")[2])]
+            self.files = {key: body if key[:2] != doomed else None for key, body in self.files.items()}
+            return 204, {}, b""
+        wanted = parse_qs(url.query)["package_name"][0]
+        found = [{"id": number, "name": name} for number, (name, _) in enumerate(self.packages()) if wanted in name]
+        return as_json(found)
+
+    def left(self):
+        return {key for key, body in self.files.items() if body is not None}
+
+
+@pytest.fixture
+def gitlab(workplace):
+    hub = GitLab()
+    with serving(hub) as url:
+        workplace.write("env.yaml", f"gitlab_url: {url}/api/v4/projects/7\ngitlab_token: right\n")
+        hub.url = url
+        yield hub
+
+
+def test_a_file_goes_to_gitlab_and_comes_back(workplace, gitlab):
+    workplace.write("sums.jsonl", ROWS.decode())
+    words = ("+dataset_name=sums", "+version=0.0.1")
+    finished = workplace.run("ng_upload_dataset_to_gitlab", *words, "+input_jsonl_fpath=sums.jsonl")
+    assert finished == (0, "sums.jsonl is sums.jsonl in sums 0.0.1\n", "")
+    assert gitlab.files == {("sums", "0.0.1", "sums.jsonl"): ROWS}
+    more = ("+artifact_fpath=sums.jsonl", "+output_fpath=back/sums.jsonl")
+    assert workplace.run("ng_download_dataset_from_gitlab", *words, *more) == (0, "back/sums.jsonl\n", "")
+    assert (workplace.folder / "back/sums.jsonl").read_bytes() == ROWS
+
+
+def test_the_flags_of_the_other_spelling_are_the_same(workplace, gitlab):
+    workplace.write("sums.jsonl", ROWS.decode())
+    words = ("--storage", "gitlab", "--name", "sums", "--revision", "0.10")
+    assert workplace.run("ng", "dataset", "upload", *words, "--input", "sums.jsonl").code == 0
+    assert set(gitlab.files) == {("sums", "0.10", "sums.jsonl")}
+    words = ("--storage=gitlab", *words[2:], "--artifact", "sums.jsonl", "--output", "back.jsonl")
+    assert workplace.run("ng", "dataset", "download", *words).code == 0
+    assert (workplace.folder / "back.jsonl").read_bytes() == ROWS
+
+
+def test_all_versions_of_this_package_are_deleted_and_no_others(workplace, gitlab):
+    gitlab.files = {(name, version, "x"): b"" for name, version in (("s", "1"), ("s", "2"), ("sums", "1"))}
+    assert workplace.run("ng_delete_dataset_from_gitlab", "+dataset_name=s") == (0, "s: 2 versions deleted\n", "")
+    assert gitlab.left() == {("sums", "1", "x")}
+    finished = workplace.run("ng", "dataset", "rm", "--name", "products")
+    assert (finished.code, "there is no package of this name in " in finished.err) == (1, True)
+
+
+def test_the_address_of_a_projects_tracking_tells_the_project_too(workplace, gitlab):
+    gitlab.files = {("sums", "1.0.0", "x.jsonl"): ROWS}
+    url = f"{gitlab.url}/api/v4/projects/7/ml/mlflow"
+    workplace.write("env.yaml", f"mlflow_tracking_uri: {url}\nmlflow_tracking_token: right\n")
+    words = ("+dataset_name=sums", "+version=1.0.0", "+artifact_fpath=x.jsonl", "+output_fpath=x.jsonl")
+    assert workplace.run("ng_download_dataset_from_gitlab", *words).code == 0
+
+
+@pytest.mark.parametrize(
+    ("env", "told"),
+    [
+        ("", "Error: gitlab_url and gitlab_token are missing. Write them into env.yaml: "),
+        ("gitlab_url: URL\ngitlab_token: wrong\n", 'answered 401: {"message":"401 Unauthorized"}'),
+        ("gitlab_url: URL\ngitlab_token: right\n", 'answered 404: {"message":"404 Not Found"}'),
+        ("gitlab_url: http://127.0.0.1:9\ngitlab_token: right\n", "no answer ("),
+    ],
+)
+def test_what_gitlab_does_not_give_is_told_and_nothing_is_written(workplace, gitlab, env, told):
+    workplace.write("env.yaml", env.replace("URL", f"{gitlab.url}/api/v4/projects/7"))
+    words = ("+dataset_name=sums", "+version=1.0.0", "+artifact_fpath=x.jsonl", "+output_fpath=out/x.jsonl")
+    finished = workplace.run("ng_download_dataset_from_gitlab", *words)
+    assert (finished.code, finished.out, finished.err.count("\n")) == (1, "", 1)
+    assert told in finished.err
+    assert "right" not in finished.err
+    assert list(workplace.folder.glob("out/*")) == []
+
+
+def test_a_missing_dataset_is_fetched_while_datasets_are_prepared(workplace, gitlab):
+    gitlab.files = {("sums", "1.0.0", "t.jsonl"): ROWS}
+    workplace.environment("plain")
+    source = {"type": "gitlab", "dataset_name": "sums", "version": "1.0.0", "artifact_fpath": "t.jsonl"}
+    dataset = {"name": "t", "type": "train", "jsonl_fpath": "resources_servers/plain/data/t.jsonl", "license": "MIT"}
+    agent = {
+        "entrypoint": "app.py",
+        "resources_server": {"type": "resources_servers", "name": "plain"},
+        "datasets": [{**dataset, "source": source}],
+    }
+    blocks = {
+        "plain": {"resources_servers": {"plain": {"entrypoint": "app.py"}}},
+        "solver": {"responses_api_agents": {"simple_agent": agent}},
+    }
+    workplace.write("run.yaml", yaml.safe_dump(blocks))
+    words = ("+config_paths=[run.yaml]", "+output_dirpath=out", "+mode=train_preparation", "+should_download=true")
+    finished = workplace.run("ng_prepare_data", *words, "+data_source=gitlab")
+    assert finished.code == 0, finished.err
+    assert finished.err.startswith("fetching dataset 't' to ")
+    assert (workplace.folder / "resources_servers/plain/data/t.jsonl").read_bytes() == ROWS
+    assert (workplace.folder / "out/train.jsonl").is_file()
+
+
+class HuggingFace:
+    """As much of the Hub as the library asks for."""
+
+    def __init__(self):
+        self.files: dict[tuple[str, str], bytes] = {}
+        self.collected: list[tuple[str, str]] = []
+        self.commits: list[dict] = []
+
+    def __call__(self, method, path, headers, body):
+        given = {name.lower(): value for name, value in headers.items()}
+        if given.get("authorization") != "Bearer hf_right":
+            return as_json({"error": "Invalid username or password."}, 401)
+        url = unquote(urlsplit(path).path)
+        if url == "/api/repos/create":
+            asked = orjson.loads(body)
+            repo = f"{asked['organization']}/{asked['name']}"
+            return as_json({"url": f"{self.url}/datasets/{repo}", "name": repo, "id": repo})
+        if found := re.fullmatch(r"/api/datasets/(.+)/preupload/(.+)", url):
+            files = orjson.loads(body)["files"]
+            return as_json({"files": [{**file, "uploadMode": "regular", "shouldIgnore": False} for file in files]})
+        if found := re.fullmatch(r"/api/datasets/(.+)/commit/(.+)", url):
+            lines = [orjson.loads(line) for line in body.splitlines()]
+            for line in lines:
+                if line["key"] == "file":
+                    self.files[found[1], line["value"]["path"]] = base64.b64decode(line["value"]["content"])
+            self.commits += [{**lines[0]["value"], "query": urlsplit(path).query, "branch": found[2]}]
+            answer = {"commitUrl": f"{self.url}/datasets/{found[1]}/commit/1", "commitOid": "1" * 40}
+            pull = {"pullRequestUrl": f"{self.url}/datasets/{found[1]}/discussions/1"}
+            return as_json({**answer, **(pull if "create_pr=1" in path else {})})
+        if found := re.fullmatch(r"/api/collections/(.+)/items?", url):
+            self.collected.append((found[1], orjson.loads(body)["item"]["id"]))
+            return as_json({
+                "slug": found[1], "title": "t", "owner": {"name": "o"}, "items": [], "private": False, "theme": "blue",
+                "lastUpdated": "2026-01-01T00:00:00.000Z", "position": 0, "upvotes": 0,
+                "url": f"{self.url}/collections/x",
+            })  # fmt: skip
+        if found := re.fullmatch(r"/api/datasets/(.+)/tree/.+", url):
+            return as_json([
+                {"type": "file", "path": name, "size": len(content), "oid": "2" * 40}
+                for (repo, name), content in self.files.items() if repo == found[1]
+            ])  # fmt: skip
+        if found := re.fullmatch(r"/api/datasets/([^/]+/[^/]+)(/revision/.+)?", url):
+            files = [{"rfilename": name} for repo, name in self.files if repo == found[1]]
+            return as_json({"id": found[1], "sha": "1" * 40, "siblings": files, "private": False, "tags": []})
+        if found := re.fullmatch(r"/datasets/([^/]+/[^/]+)/resolve/[^/]+/(.+)", url):
+            content = self.files.get((found[1], found[2]))
+            if content is None:
+                return as_json({"error": "Entry not found"}, 404, **{"x-error-code": "EntryNotFound"})
+            etag = f'"{hashlib.sha1(content).hexdigest()}"'
+            return 200, {"etag": etag, "x-repo-commit": "1" * 40}, content
+        return as_json({"error": f"unexpected {method} {path} {json.dumps(given)}"}, 500)
+
+
+@pytest.fixture
+def hub(workplace):
+    hub = HuggingFace()
+    workplace.write("sums.jsonl", ROWS.decode())
+    with serving(hub) as url:
+        hub.url = url
+        workplace.env |= {"HF_ENDPOINT": url, "HF_HOME": str(workplace.folder / "hf"), "HF_HUB_DISABLE_XET": "1"}
+        yield hub
+
+
+UPLOAD = (
+    "+hf_token=hf_right",
+    "+hf_organization=us",
+    "+hf_collection_name=Our Gym",
+    "+hf_collection_slug=64f",
+    "+input_jsonl_fpath=sums.jsonl",
+    "+resource_config_path=resources_servers/mcqa/configs/mcqa.yaml",
+)
+
+
+@has_library
+def test_a_file_becomes_a_split_of_a_dataset_and_joins_the_collection(workplace, hub):
+    finished = workplace.run("ng_upload_dataset_to_hf", *UPLOAD, "+dataset_name=sums", "+split=validation")
+    assert finished.code == 0, finished.err
+    assert finished.out == "sums.jsonl is us/Nemotron-RL-sums, split validation\n"
+    assert hub.files == {("us/Nemotron-RL-sums", "validation.jsonl"): ROWS}
+    assert hub.collected == [("us/our-gym-64f", "us/Nemotron-RL-sums")]
+
+
+@has_library
+def test_a_dataset_without_a_name_is_called_after_its_environment(workplace, hub):
+    words = ("+create_pr=true", "+commit_message=Sums", "+hf_dataset_prefix=Ours", "--storage", "hf")
+    finished = workplace.run("ng", "dataset", "upload", *UPLOAD, *words)
+    assert finished.code == 0, finished.err
+    assert set(hub.files) == {("us/Ours-knowledge-mcqa", "train.jsonl")}
+    (commit,) = hub.commits
+    assert (commit["summary"], "create_pr=1" in commit["query"]) == ("Sums", True)
+
+
+@has_library
+def test_a_file_of_a_dataset_is_fetched(workplace, hub):
+    hub.files = {("us/sums", "parts/a.jsonl"): ROWS, ("us/sums", "data/test.jsonl"): ROWS * 2}
+    words = ("+repo_id=us/sums", "+hf_token=hf_right")
+    finished = workplace.run(
+        "ng_download_dataset_from_hf", *words, "+artifact_fpath=parts/a.jsonl", "+output_dirpath=got"
+    )
+    assert finished.code == 0, finished.err
+    assert (workplace.folder / "got/a.jsonl").read_bytes() == ROWS
+    words = ("--repo-id", "us/sums", "--split", "test", "-o", "got/test.jsonl", "+hf_token=hf_right")
+    assert workplace.run("ng", "dataset", "download", *words).code == 0
+    assert (workplace.folder / "got/test.jsonl").read_bytes() == ROWS * 2
+
+
+@has_library
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("+artifact_fpath=b.jsonl", "+hf_token=hf_right"), "dataset 'us/sums': downloading b.jsonl: "),
+        (("+split=train", "+hf_token=hf_right"), "it has no train.jsonl. Name the file: +artifact_fpath=…"),
+        (("+split=train", "+hf_token=hf_wrong"), "dataset 'us/sums': downloading train: "),
+        ((), "exactly one of artifact_fpath and split has to be given"),
+        (("+artifact_fpath=b", "+split=train"), "exactly one of artifact_fpath and split has to be given"),
+    ],
+)
+def test_what_the_hub_does_not_give_is_told(workplace, hub, words, told):
+    hub.files = {("us/sums", "a.jsonl"): ROWS}
+    finished = workplace.run("ng_download_dataset_from_hf", "+repo_id=us/sums", "+output_fpath=out/x.jsonl", *words)
+    assert (finished.code, finished.out) == (1, "")
+    assert finished.err.startswith("Error: ")
+    assert told in finished.err
+    assert list(workplace.folder.glob("out/*")) == []
+
+
+@has_library
+@pytest.mark.parametrize(
+    ("program", "words", "left"),
+    [
+        ("ng_gitlab_to_hf_dataset", (), set()),
+        ("ng_upload_dataset_to_hf", ("+delete_from_gitlab=true",), set()),
+        ("ng_upload_dataset_to_hf", (), {("sums", "1", "x")}),
+    ],
+)
+def test_a_dataset_moves_from_one_hub_to_the_other(workplace, gitlab, hub, program, words, left):
+    gitlab.files = {("sums", "1", "x"): ROWS}
+    finished = workplace.run(program, *UPLOAD, "+dataset_name=sums", *words)
+    assert finished.code == 0, finished.err
+    assert hub.files == {("us/Nemotron-RL-sums", "train.jsonl"): ROWS}
+    assert gitlab.left() == left
+
+
+@has_library
+def test_nothing_is_deleted_where_publishing_failed(workplace, gitlab, hub):
+    gitlab.files = {("sums", "1", "x"): ROWS}
+    words = ("+hf_token=hf_wrong", *UPLOAD[1:], "+dataset_name=sums")
+    finished = workplace.run("ng_gitlab_to_hf_dataset", *words)
+    assert (finished.code, gitlab.left()) == (1, {("sums", "1", "x")})
+    assert finished.err.startswith("Error: sums.jsonl: uploading it as us/Nemotron-RL-sums: ")
+    assert "hf_wrong" not in finished.err
+
+
+@pytest.mark.skipif(importlib.util.find_spec("huggingface_hub") is not None, reason="huggingface_hub is installed")
+def test_the_library_is_asked_for_where_it_is_missing(workplace):
+    workplace.write("sums.jsonl", ROWS.decode())
+    finished = workplace.run("ng_upload_dataset_to_hf", *UPLOAD)
+    assert (finished.code, finished.out) == (1, "")
+    assert finished.err == ("Error: this needs huggingface_hub, which is not installed: pip install huggingface_hub\n")
+
+
+def test_migrating_deletes_anyway(workplace, gitlab):
+    words = (*UPLOAD, "+dataset_name=sums", "+delete_from_gitlab=true")
+    finished = workplace.run("ng_gitlab_to_hf_dataset", *words)
+    assert finished.code == 1
+    assert finished.err.startswith("Error: delete_from_gitlab is not for ng_gitlab_to_hf_dataset")

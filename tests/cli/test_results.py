@@ -1,0 +1,200 @@
+"""`ng_aggregate_rollouts` and `ng_reward_profile`: what is done with rollouts that have been collected."""
+
+from __future__ import annotations
+
+import orjson
+import pytest
+
+AGENT = {"type": "responses_api_agents", "name": "example_multi_step_simple_agent"}
+ENVIRONMENT = "resources_servers/example_multi_step/configs/example_multi_step.yaml"
+CONFIG = f"+config_paths=[{ENVIRONMENT},responses_api_models/sample_model/configs/sample_model.yaml]"
+USAGE = {"input_tokens": 3, "output_tokens": 4, "total_tokens": 7}
+
+
+def asked(task, repeat):
+    return {
+        "responses_create_params": {"input": f"question {task}"},
+        "agent_ref": AGENT,
+        "_ng_task_index": task,
+        "_ng_rollout_index": repeat,
+    }
+
+
+def done(task, repeat, reward):
+    return {**asked(task, repeat), "response": {"output": [], "usage": USAGE}, "reward": reward}
+
+
+def write(workplace, path, *rows):
+    workplace.write(path, "".join(orjson.dumps(row).decode() + "\n" for row in rows))
+
+
+def read(workplace, path):
+    return [orjson.loads(line) for line in (workplace.folder / path).read_bytes().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def serving(shared_workplace):
+    command = shared_workplace.start_servers(CONFIG)
+    yield shared_workplace
+    command.end()
+
+
+@pytest.fixture(scope="module")
+def shards(serving):
+    """Two shards of one run, with what a collection leaves beside each."""
+    rows = {"a": [done(0, 0, 1.0), done(0, 1, 0.0)], "b": [done(1, 1, 0.5), done(1, 0, 0.5)]}
+    for name, rollouts in rows.items():
+        write(serving, f"shards/{name}.jsonl", *rollouts)
+        write(serving, f"shards/{name}_materialized_inputs.jsonl", asked(7, 7))
+        write(serving, f"shards/{name}_failures.jsonl", {**asked(8, 8), "_ng_failure_class": "timeout"})
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [
+        ("ng_aggregate_rollouts", ("+input_glob=shards/*.jsonl", "+output_jsonl_fpath=OUT")),
+        ("nemo_gym_aggregate_rollouts", ("++input_glob=shards/a*.jsonl,shards/b.jsonl", "+output_jsonl_fpath=OUT")),
+        ("ng", ("eval", "aggregate", "-i", "shards/a.jsonl, shards/[b].jsonl,shards/*.jsonl", "-o", "OUT")),
+    ],
+)
+def test_shards_are_merged_and_their_agents_asked_for_metrics(serving, shards, program, words):
+    out = f"merged/{program}.jsonl"
+    finished = serving.run(program, *(word.replace("OUT", out) for word in words))
+    assert (finished.code, finished.err) == (0, "")
+    assert "4 rollouts in 2 files: shards/a.jsonl, shards/b.jsonl" in finished.out
+    assert read(serving, out) == shards["a"] + shards["b"]
+    (metrics,) = orjson.loads((serving.folder / f"merged/{program}_aggregate_metrics.json").read_bytes())
+    assert metrics["agent_ref"] == {"name": AGENT["name"]}
+    assert metrics["agent_metrics"]["mean/reward"] == 0.5
+    assert [group["num_rollouts"] for group in metrics["group_level_metrics"]] == [2, 2]
+    assert metrics["agent_metrics"]["mean/total_tokens"] == 7.0
+
+
+def test_metrics_may_be_had_without_merging(serving, shards):
+    words = ("+input_glob=shards/*.jsonl", "+output_jsonl_fpath=unmerged/all.jsonl", "+merge_shards=false")
+    assert serving.run("ng_aggregate_rollouts", *words).code == 0
+    assert [path.name for path in (serving.folder / "unmerged").iterdir()] == ["all_aggregate_metrics.json"]
+
+
+def test_an_output_is_replaced_only_if_asked(serving, shards):
+    write(serving, "there.jsonl", done(5, 0, 1.0))
+    words = ("+input_glob=shards/*.jsonl", "+output_jsonl_fpath=there.jsonl")
+    refused = serving.run("ng_aggregate_rollouts", *words)
+    assert (refused.code, read(serving, "there.jsonl")) == (1, [done(5, 0, 1.0)])
+    assert refused.err == (
+        "Error: there.jsonl: holds rollouts already. Add +overwrite=true to replace it, or choose another.\n"
+    )
+    assert serving.run("ng_aggregate_rollouts", *words, "+overwrite=true").code == 0
+    assert len(read(serving, "there.jsonl")) == 4
+
+
+def test_an_agent_that_is_not_up_is_told(serving):
+    row = done(0, 0, 1.0)
+    write(serving, "foreign.jsonl", {**row, "agent_ref": {"name": "another"}})
+    words = ("+input_glob=foreign.jsonl", "+output_jsonl_fpath=foreign_merged.jsonl")
+    finished = serving.run("ng_aggregate_rollouts", *words)
+    assert finished.code == 1
+    assert finished.err.startswith("Error: ")
+    assert "another" in finished.err
+    assert finished.err.count("\n") == 1
+
+
+def aggregated(workplace, *words):
+    return workplace.run("ng_aggregate_rollouts", "+output_jsonl_fpath=out.jsonl", *words)
+
+
+def test_rollouts_that_are_there_twice_are_told_with_their_places(workplace):
+    write(workplace, "a.jsonl", done(0, 0, 1.0), done(0, 1, 1.0))
+    write(workplace, "b.jsonl", done(0, 1, 0.0))
+    finished = aggregated(workplace, "+input_glob='[ab].jsonl'")
+    assert finished.code == 1
+    assert finished.err.startswith(
+        "Error: 1 rollouts (task:rollout) of one agent are there twice: 0:1 (a.jsonl:2 and b.jsonl:1). "
+    )
+    assert not (workplace.folder / "out.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("glob", "told"),
+    [
+        ("none_*.jsonl", "Error: input_glob: 'none_*.jsonl' names no file of rollouts (looked in "),
+        ("a.jsonl,b.jsonl", "Error: input_glob: 'b.jsonl' names no file of rollouts "),
+        ("torn.jsonl", "Error: torn.jsonl:1:2: not valid JSON "),
+        ("a*_failures.jsonl", "Error: input_glob: 'a*_failures.jsonl' names no file of rollouts "),
+        ("empty.jsonl", "Error: no rollouts in empty.jsonl."),
+        ("out.jsonl", "Error: out.jsonl: is both one of the files to be merged and the output."),
+    ],
+)
+def test_files_that_are_none_are_told(workplace, glob, told):
+    write(workplace, "a.jsonl", done(0, 0, 1.0))
+    write(workplace, "a_failures.jsonl", done(0, 0, 1.0))
+    if glob == "out.jsonl":
+        write(workplace, "out.jsonl", done(0, 0, 1.0))
+    workplace.write("torn.jsonl", "{\n")
+    workplace.write("empty.jsonl", "\n")
+    finished = aggregated(workplace, f"+input_glob='{glob}'")
+    assert (finished.code, finished.out) == (1, "")
+    assert finished.err.startswith(told)
+
+
+@pytest.fixture
+def run_files(workplace):
+    """Two tasks, each run twice, one rollout missing."""
+    write(workplace, "x_materialized_inputs.jsonl", *(asked(task, repeat) for task in (0, 1) for repeat in (0, 1)))
+    write(workplace, "x.jsonl", done(0, 0, 1.0), done(1, 0, 0.25), done(0, 1, 0.0))
+    return ("+materialized_inputs_jsonl_fpath=x_materialized_inputs.jsonl", "+rollouts_jsonl_fpath=x.jsonl")
+
+
+def test_a_profile_tells_each_task_and_how_much_is_done(workplace, run_files):
+    finished = workplace.run("ng_reward_profile", *run_files, "+allow_partial_rollouts=true")
+    assert (finished.code, finished.err) == (0, "")
+    assert finished.out == (
+        "3 of 4 rollouts done; 2 inputs = 1 complete + 1 partial + 0 missing\n"
+        "tasks:  x_reward_profiling.jsonl\n"
+        "agents: x_agent_metrics.json\n"
+    )
+    first, second = read(workplace, "x_reward_profiling.jsonl")
+    assert (first["mean/reward"], second["mean/reward"]) == (0.5, 0.25)
+    assert (first["missing_num_rollouts"], second["missing_num_rollouts"]) == (0, 1)
+    (agent,) = orjson.loads((workplace.folder / "x_agent_metrics.json").read_bytes())
+    assert (agent["agent_ref"], agent["max/reward"]) == ({"name": AGENT["name"]}, 1.0)
+
+
+def test_missing_rollouts_are_told_by_their_keys(workplace, run_files):
+    finished = workplace.run("ng", "eval", "profile", *run_files)
+    assert (finished.code, finished.out) == (1, "")
+    assert finished.err == (
+        "Error: x.jsonl: rollouts (task:rollout) do not fit the inputs; 1 missing: 1:1. Resume the collection, or "
+        "add +allow_partial_rollouts=true.\n"
+    )
+
+
+def test_rollouts_of_another_run_are_told_by_their_keys(workplace, run_files):
+    write(workplace, "x.jsonl", done(4, 2, 1.0), done(0, 0, 1.0))
+    finished = workplace.run("nemo_gym_reward_profile", *run_files, "+allow_partial_rollouts=true")
+    assert finished.code == 1
+    assert "1 without an input row: 4:2." in finished.err
+
+
+def test_the_older_names_of_its_settings_are_understood(workplace, run_files):
+    finished = workplace.run(
+        "ng_reward_profile",
+        "+input_jsonl_fpath=x_materialized_inputs.jsonl",
+        "+rollouts_jsonl_fpath=x.jsonl",
+        "+output_jsonl_fpath=made/tasks.jsonl",
+        "+pass_threshold=0.5",
+        "+allow_partial_rollouts=true",
+    )
+    assert (finished.code, finished.err) == (0, "")
+    assert [group["pass_rate"] for group in read(workplace, "made/tasks.jsonl")] == [0.5, 0.0]
+
+
+def test_what_is_not_said_is_asked_for_by_name(workplace):
+    finished = workplace.run("ng", "eval", "profile", "--rollouts", "x.jsonl")
+    assert finished == (
+        1,
+        "",
+        "Error: materialized_inputs_jsonl_fpath is missing: add --inputs … or +materialized_inputs_jsonl_fpath=…. "
+        "--help lists all settings.\n",
+    )
