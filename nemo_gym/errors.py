@@ -124,6 +124,8 @@ class RolloutError(NemoGymError):
         super().__init__(message)
         self.server = server
         self.tier = tier or self.default_tier
+        self.retry_after_s: float | None = None
+        """How long whoever failed asks to be left alone, where it says so."""
 
 
 class ModelFailed(RolloutError):

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import errno
+import json
 import os
 from codecs import BOM_UTF8
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from threading import Lock
 from types import TracebackType
 from typing import Any, BinaryIO, NamedTuple, Self
 
 import orjson
 
 from nemo_gym.errors import DataError
+
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+class WriteFailed(DataError):
+    """The system does not take what is written, as on a full disk."""
 
 
 class RawLine(NamedTuple):
@@ -71,11 +81,21 @@ def read_rows(path: Path) -> Iterator[dict[str, Any]]:
 
 def dump_line(row: Any) -> bytes:
     """One row as a line, newline included; non-string keys and numpy values are allowed."""
-    return orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY)
+    return dump_json(row) + b"\n"
+
+
+def dump_json(value: Any, default: Callable[[Any], Any] | None = None) -> bytes:
+    """JSON of any plain value, integers beyond 64 bits among them, which models and hostile callers write."""
+    try:
+        return orjson.dumps(value, default=default, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY)
+    except orjson.JSONEncodeError as error:
+        if "64-bit" not in str(error):
+            raise
+        return json.dumps(value, default=default).encode()
 
 
 def write_rows(path: Path, rows: Iterable[Any]) -> int:
-    """Write a file whole or not at all, and say how many rows it holds."""
+    """Write a file whole or not at all, and say how many rows it holds. Raises `WriteFailed` on a full disk."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     count = 0
@@ -84,7 +104,13 @@ def write_rows(path: Path, rows: Iterable[Any]) -> int:
             for row in rows:
                 file.write(dump_line(row))
                 count += 1
+            file.flush()
+            os.fsync(file.fileno())
         partial.replace(path)
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        raise WriteFailed(f"{path}: cannot be written ({error.strerror}).") from error
     finally:
         partial.unlink(missing_ok=True)
     return count
@@ -93,29 +119,60 @@ def write_rows(path: Path, rows: Iterable[Any]) -> int:
 class Appender:
     """Adds whole lines to a file; each one is handed to the system before `write` returns.
 
-    Raises `DataError` where the system does not take it, such as on a full disk.
+    Raises `WriteFailed` where the system does not take it, such as on a full disk: then nothing of the line stays.
     """
 
-    def __init__(self, path: Path, *, truncate: bool = False) -> None:
+    def __init__(self, path: Path, *, truncate: bool = False, hide: Callable[[bytes], bytes] | None = None) -> None:
+        """`hide` is given each line and gives what is written of it."""
         self._path = path
+        self._hide = hide
         path.parent.mkdir(parents=True, exist_ok=True)
         # Unbuffered: one write call a line, so a killed process leaves at most one torn line.
         self._file: BinaryIO = path.open("wb" if truncate else "ab", buffering=0)
+        self._is_safe = True
+        self._syncing = Lock()
 
     def write(self, row: Any) -> None:
         """Add one row."""
-        left = memoryview(dump_line(row))
+        line = dump_line(row)
+        if self._hide is not None:
+            line = self._hide(line)
+        left = memoryview(line)
+        self._is_safe = False
         try:
             # The system may take only a part, as it does where the disk fills up or a signal comes.
             while left:
                 left = left[self._file.write(left) :]
         except OSError as error:
-            raise DataError(f"{self._path}: cannot be written to ({error.strerror}).") from error
+            self._take_back(len(line) - len(left))
+            raise self._failed(error) from error
+
+    def sync(self) -> None:
+        """Have the system bring what was written to the disk itself; may be called from another thread."""
+        with self._syncing:
+            if self._is_safe or self._file.closed:
+                return
+            self._is_safe = True
+            try:
+                os.fsync(self._file.fileno())
+            except OSError as error:
+                # A pipe or a device has no disk behind it.
+                if error.errno != errno.EINVAL:
+                    raise self._failed(error) from error
 
     def close(self) -> None:
-        if not self._file.closed:
-            os.fsync(self._file.fileno())
-            self._file.close()
+        try:
+            self.sync()
+        finally:
+            with self._syncing:
+                self._file.close()
+
+    def _take_back(self, written: int) -> None:
+        with suppress(OSError):
+            self._file.truncate(os.fstat(self._file.fileno()).st_size - written)
+
+    def _failed(self, error: OSError) -> WriteFailed:
+        return WriteFailed(f"{self._path}: cannot be written to ({error.strerror}).")
 
     def __enter__(self) -> Self:
         return self

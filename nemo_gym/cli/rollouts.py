@@ -12,6 +12,7 @@ from nemo_gym.cli import running
 from nemo_gym.cli.options import Options, settings_from
 from nemo_gym.cli.settings import StartSettings
 from nemo_gym.config import RunConfig
+from nemo_gym.config.secret_values import secrets_of
 from nemo_gym.data.gather import datasets_of_split, gather
 from nemo_gym.errors import DataError, LaunchError
 from nemo_gym.http.client import ServerClient
@@ -19,14 +20,17 @@ from nemo_gym.launcher import RunningServers
 from nemo_gym.launcher.warm import WarmStarter, is_supported
 from nemo_gym.rollouts.aggregate import aggregate
 from nemo_gym.rollouts.collector import collect as collect_rollouts
-from nemo_gym.rollouts.collector import prepare_files
-from nemo_gym.rollouts.job import CollectionSettings, CollectJob, EndToEndJob, RunFiles
+from nemo_gym.rollouts.job import CollectJob, EndToEndJob, RunFiles
+from nemo_gym.rollouts.lock import locked
+from nemo_gym.rollouts.opening import OpenRun, open_run
 from nemo_gym.rollouts.outcome import Summary
 from nemo_gym.rollouts.progress import Progress
+from nemo_gym.rollouts.subject import RunSubject
 from nemo_gym.rollouts.tasks import TaskPlan, find_input
 
 ResultT = TypeVar("ResultT")
 
+HOW_TO_GO_ON = "+resume_from_cache=true"
 WATCH_S = 0.2
 """How long one look at the servers lasts; the end of a run waits for the last one."""
 
@@ -49,10 +53,12 @@ def collect(words: list[str]) -> int:
     running.interrupt_on_sigterm()
     run = config.load(line.paths, line.overrides)
     job = settings_from(CollectJob, run.plain)
-    client = ServerClient.load_from_global_config(running.find_head(run))
+    client = running.client_for(run)
     plan = TaskPlan(find_input(job.input_jsonl_fpath), job, client.agent_names())
     files = RunFiles(results=job.output_jsonl_fpath)
-    return _collect_and_report(client, files, job, prepare_files(plan, files))
+    subject = RunSubject.of_config(client.global_config_dict)
+    with locked(files), open_run(plan, files, subject, secrets=secrets_of(run)) as opened:
+        return _collect_and_report(client, opened)
 
 
 def run(words: list[str]) -> int:
@@ -85,16 +91,23 @@ def _run(config_paths: list[str], overrides: list[str], starter: WarmStarter | N
         with running.launch_for(run_config, settings, starter, on_line=None):
             running.say(f"{running.servers_counted(len(run_config.servers))} can be started")
         return 0
-    rows = _prepare(run_config, job, agents)
-    plan = TaskPlan(rows, job, agents)
     files = RunFiles(results=job.output_jsonl_fpath)
-    # Before any server starts: an output that is there already is refused at once.
-    summary = prepare_files(plan, files)
+    # Before any server starts: an output that is there already, or is being written, is refused at once.
+    with locked(files):
+        plan = TaskPlan(_prepare(run_config, job, agents), job, agents)
+        with open_run(plan, files, RunSubject.of_run(run_config), secrets=secrets_of(run_config)) as opened:
+            return _serve_and_collect(run_config, settings, starter, opened)
+
+
+def _serve_and_collect(
+    run_config: RunConfig, settings: StartSettings, starter: WarmStarter | None, opened: OpenRun
+) -> int:
+    files = opened.files
     with running.launch_for(run_config, settings, starter, on_line=None, log_dir=files.logs) as servers:
         running.await_model_endpoints(servers, settings.model_endpoint_readiness_timeout_seconds)
         log_dir = settings.nemo_gym_log_dir or files.logs
         running.note(f"{running.servers_counted(len(run_config.servers))} ready; logs in {log_dir}")
-        return _collect_and_report(ServerClient.of_run(servers.run), files, job, summary, servers)
+        return _collect_and_report(ServerClient.of_run(servers.run), opened, servers)
 
 
 def _prepare(run_config: RunConfig, job: EndToEndJob, agents: list[str]) -> Path:
@@ -112,46 +125,46 @@ def _prepare(run_config: RunConfig, job: EndToEndJob, agents: list[str]) -> Path
     return rows
 
 
-def _collect_and_report(
-    client: ServerClient,
-    files: RunFiles,
-    job: CollectionSettings,
-    summary: Summary,
-    servers: RunningServers | None = None,
-) -> int:
+def _collect_and_report(client: ServerClient, run: OpenRun, servers: RunningServers | None = None) -> int:
     """Collect, and say what came of it; `servers` are watched meanwhile, for without one of them all would fail."""
+    for note in run.notes:
+        running.note(f"{run.files.results}: {note}")
+    goes_on = f"{HOW_TO_GO_ON} goes on with {run.files.results}"
     try:
-        metrics = _in_a_loop(_collect(client, files, job, summary, servers))
+        metrics = _in_a_loop(_collect(client, run, servers))
     except KeyboardInterrupt:
-        running.note(f"interrupted: {_summary_line(summary)}. +resume_from_cache=true goes on with {files.results}")
+        run.record.end("interrupted")
+        running.note(f"interrupted: {_summary_line(run.summary)}. {goes_on}")
         return 130
-    except LaunchError:
-        running.note(f"stopped: {_summary_line(summary)}. +resume_from_cache=true goes on with {files.results}")
+    except LaunchError as error:
+        run.record.end("stopped", str(error))
+        running.note(f"stopped: {_summary_line(run.summary)}. {goes_on}")
         raise
-    _report(files, summary, metrics)
-    return 0 if summary.scored or not summary.planned else 1
+    _report(run.files, run.summary, metrics)
+    return 0 if run.summary.scored or not run.summary.planned else 1
 
 
-async def _collect(
-    client: ServerClient, files: RunFiles, job: CollectionSettings, summary: Summary, servers: RunningServers | None
-) -> list[dict[str, Any]] | None:
+async def _collect(client: ServerClient, run: OpenRun, servers: RunningServers | None) -> list[dict[str, Any]] | None:
     try:
-        with Progress(summary) as progress:
-            collecting = collect_rollouts(client, files, job, summary, on_record=progress.advance)
-            await (collecting if servers is None else _while_all_run(servers, collecting))
-        if job.disable_aggregation or not summary.scored:
+        with Progress(run.summary) as progress:
+            collecting = collect_rollouts(client, run, on_record=progress.advance)
+            await _while_kept(servers, collecting)
+        if run.settings.disable_aggregation:
             return None
         try:
-            return await aggregate(client, files)
-        except DataError as error:
+            return await _while_kept(servers, aggregate(client, run.files))
+        except (DataError, LaunchError) as error:
+            # Every rollout has ended by now, and is on disk.
             running.note(f"Error: {error}")
             return None
     finally:
         await client.aclose()
 
 
-async def _while_all_run(servers: RunningServers, work: Coroutine[Any, Any, Any]) -> None:
-    """Do the work; as soon as a server ends, give it up and raise the `LaunchError` that says which."""
+async def _while_kept(servers: RunningServers | None, work: Coroutine[Any, Any, ResultT]) -> ResultT:
+    """Do the work; once a server can be kept up no longer, give it up and raise the `LaunchError` that says which."""
+    if servers is None:
+        return await work
     working = asyncio.create_task(work)
     try:
         while not working.done():
@@ -161,7 +174,7 @@ async def _while_all_run(servers: RunningServers, work: Coroutine[Any, Any, Any]
                 watching.result()
             else:
                 await asyncio.gather(watching, return_exceptions=True)
-        await working
+        return await working
     finally:
         working.cancel()
         await asyncio.gather(working, return_exceptions=True)

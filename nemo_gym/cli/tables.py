@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -15,9 +16,13 @@ from nemo_gym.rollouts.outcome import Summary
 if TYPE_CHECKING:
     # Acting in an environment takes imports that no other table needs.
     from nemo_gym.contract import Finding
+    from nemo_gym.data.catalog import Component
+    from nemo_gym.launcher.folder_tests import Tested
 
 PIPED_WIDTH = 200
 REWARD = "mean/reward"
+PESSIMISTIC_REWARD = "pessimistic/mean/reward"
+OVER = "scored of planned"
 MOST_COLUMNS = 4
 SHOWN_IN_ROW = 3
 
@@ -49,6 +54,51 @@ def findings(found: Iterable[Finding]) -> Table:
     return table
 
 
+def tested(folders: Iterable[Tested]) -> Table:
+    """One line per folder whose tests were run."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("")
+    table.add_column("folder", overflow="fold")
+    for heading in ("passed", "failed", "skipped", "seconds"):
+        table.add_column(heading, justify="right")
+    for each in folders:
+        mark = "✗" if not each.is_good else "✓" if each.has_tests else "–"
+        counts = (each.passed, each.failed, each.skipped)
+        table.add_row(mark, Text(each.name), *map(str, counts), f"{each.took_s:.1f}")
+    return table
+
+
+def components(found: Sequence[Component]) -> Table:
+    """One line per server, environment or benchmark; columns that would be empty are left out."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    columns = {
+        "name": [each.name for each in found],
+        "kind": [each.kind for each in found] if len({each.kind for each in found}) > 1 else [],
+        "domain": [each.domain or "" for each in found],
+        "configs": [", ".join(each.configs) for each in found],
+        "agents": [", ".join(each.agents) for each in found],
+        "datasets": [", ".join(each.datasets) for each in found],
+        "description": [each.description or "" for each in found],
+    }
+    shown = {heading: texts for heading, texts in columns.items() if any(texts)}
+    for heading in shown:
+        table.add_column(heading, overflow="fold")
+    for row in zip(*shown.values(), strict=True):
+        table.add_row(*map(Text, row))
+    return table
+
+
+def component(one: Component) -> Table:
+    """All that is known of one."""
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    for name, value in asdict(one).items():
+        if value:
+            table.add_row(name, Text(", ".join(value) if isinstance(value, tuple) else str(value)))
+    return table
+
+
 def key_metrics(metrics: Sequence[Mapping[str, Any]]) -> Table:
     """The mean reward and the headline numbers that each environment chose: agents side by side while they fit."""
     return _agents_in_columns(metrics) if len(metrics) <= MOST_COLUMNS else _agents_in_rows(metrics)
@@ -59,6 +109,10 @@ def _agents_in_rows(metrics: Sequence[Mapping[str, Any]]) -> Table:
     table.add_column("agent", overflow="fold")
     table.add_column(REWARD, justify="right", style="bold")
     table.add_column("others", overflow="fold")
+    has_ledgers = any("ledger" in agent for agent in metrics)
+    if has_ledgers:
+        table.add_column(OVER, justify="right", overflow="fold")
+        table.add_column(PESSIMISTIC_REWARD, justify="right")
     for agent in metrics:
         chosen = {name: value for name, value in agent["key_metrics"].items() if name != REWARD}
         others = ", ".join(f"{name} {_digits(value)}" for name, value in sorted(chosen.items())[:SHOWN_IN_ROW])
@@ -67,6 +121,7 @@ def _agents_in_rows(metrics: Sequence[Mapping[str, Any]]) -> Table:
             Text(str(agent["agent_ref"]["name"])),
             _number(agent["agent_metrics"].get(REWARD)),
             Text(others + (f", … {more} more" if more > 0 else "")),
+            *((_over(agent), _number(agent["agent_metrics"].get(PESSIMISTIC_REWARD))) if has_ledgers else ()),
         )
     return table
 
@@ -77,9 +132,25 @@ def _agents_in_columns(metrics: Sequence[Mapping[str, Any]]) -> Table:
     for agent in metrics:
         table.add_column(Text(str(agent["agent_ref"]["name"])), justify="right", overflow="fold")
     table.add_row(REWARD, *(_number(agent["agent_metrics"].get(REWARD)) for agent in metrics), style="bold")
+    if any("ledger" in agent for agent in metrics):
+        table.add_row(OVER, *map(_over, metrics))
+    if any("ledger" in agent and agent["ledger"]["failed"] for agent in metrics):
+        table.add_row(
+            PESSIMISTIC_REWARD, *(_number(agent["agent_metrics"].get(PESSIMISTIC_REWARD)) for agent in metrics)
+        )
     for name in sorted({name for agent in metrics for name in agent["key_metrics"]} - {REWARD}):
         table.add_row(Text(name), *(_number(agent["key_metrics"].get(name)) for agent in metrics))
     return table
+
+
+def _over(agent: Mapping[str, Any]) -> Text:
+    """What the means of an agent are taken over, and what became of the rest."""
+    ledger = agent.get("ledger")
+    if ledger is None:
+        return Text("–")
+    rest = [f"{count} {cause}" for cause, count in ledger["failed"].items()]
+    rest += [f"{ledger['unresolved']} unresolved"] if ledger["unresolved"] else []
+    return Text(f"{ledger['scored']} of {ledger['planned']}" + (f" ({', '.join(rest)})" if rest else ""))
 
 
 def summary_line(summary: Summary) -> str:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from tempfile import SpooledTemporaryFile
+from typing import IO, Any
 
 import orjson
 from pydantic import ValidationError
 
-from nemo_gym.errors import DataError, ServerCallError
-from nemo_gym.http.client import ServerClient
+from nemo_gym.errors import DataError, RolloutError, ServerCallError
+from nemo_gym.http.client import ServerClient, encode_json
 from nemo_gym.http.problems import readable
 from nemo_gym.http.reply import Timeouts
-from nemo_gym.jsonl import read_rows
+from nemo_gym.jsonl import read_lines
 from nemo_gym.rollouts.job import RunFiles
+from nemo_gym.rollouts.ledger import Ledger, ledgers_of
+from nemo_gym.rollouts.tasks import agent_of
 from nemo_gym.schemas.rollout import AGENT_REF_KEY, AggregateMetrics
 
 STRIPPED = frozenset({
@@ -22,44 +27,109 @@ STRIPPED = frozenset({
     "_ng_token_capture",
 })  # fmt: skip
 AGGREGATION_TIMEOUT_S = 600.0
+JSON = {"content-type": "application/json"}
+
+ASKED_AT_ONCE = 4
+KEPT_IN_MEMORY_BYTES = 1 << 20
+MEAN_REWARD = "mean/reward"
+PESSIMISTIC = "pessimistic/"
 
 AgentMetrics = dict[str, Any]
-"""`{agent_ref: {name}, agent_metrics, key_metrics, group_level_metrics}`"""
+"""`{agent_ref: {name}, agent_metrics, key_metrics, group_level_metrics}`, and of a whole run `ledger, failed_tasks`"""
 
 
 async def aggregate(client: ServerClient, files: RunFiles) -> list[AgentMetrics]:
-    """Ask every agent for its metrics and write them beside the results.
+    """Ask every agent for its metrics and write them beside the results, each with what they are taken over.
 
-    Where an agent cannot tell them, the others' are written all the same, and `DataError` says why.
+    `ledger` says how many rollouts of the agent were planned, scored, failed (by cause) and unresolved; means are over
+    the scored ones, and `pessimistic/mean/reward` has 0 for each that failed. `failed_tasks` are those without a
+    score. An agent that scored nothing has these only.
+    Where an agent cannot tell its metrics, the others' are written all the same, and `DataError` says why.
     """
-    files.metrics.unlink(missing_ok=True)
-    rollouts: dict[str, list[dict[str, Any]]] = {}
-    for row in read_rows(files.results):
-        rollouts.setdefault(str(row[AGENT_REF_KEY]["name"]), []).append(_stripped(row))
-    answers = await asyncio.gather(*(_ask(client, agent, rows) for agent, rows in sorted(rollouts.items())))
-    metrics = [answer for answer in answers if not isinstance(answer, str)]
+    ledgers = await asyncio.to_thread(ledgers_of, files)
+    return await aggregate_all(client, [files.results], files.metrics, ledgers=ledgers)
+
+
+async def aggregate_all(
+    client: ServerClient, results: Sequence[Path], written: Path, *, ledgers: Mapping[str, Ledger] | None = None
+) -> list[AgentMetrics]:
+    """The same over the rollouts of several files; the metrics are `written`. Without ledgers, none is told."""
+    ledgers = ledgers or {}
+    gate = asyncio.Semaphore(ASKED_AT_ONCE)
+    with ExitStack() as stack:
+        bodies = await asyncio.to_thread(_bodies, results, written.parent, stack)
+        _forget(written)
+        answers = await asyncio.gather(
+            *(_metrics_of(client, agent, bodies.get(agent), gate) for agent in sorted({*bodies, *ledgers}))
+        )
+    metrics = [_with_ledger(answer, ledgers) for answer in answers if not isinstance(answer, str)]
     if metrics:
-        _write(files.metrics, metrics)
+        _write(written, metrics)
     if problems := [answer for answer in answers if isinstance(answer, str)]:
-        written = f" {files.metrics} has those of the other agents." if metrics else ""
-        raise DataError(f"the rollouts are kept in {files.results}, but {'; '.join(problems)}.{written}")
+        others = f" {written} has those of the other agents." if metrics else ""
+        kept = ", ".join(map(str, results))
+        raise DataError(f"the rollouts are kept in {kept}, but {'; '.join(problems)}.{others}")
     return metrics
 
 
-async def _ask(client: ServerClient, agent: str, rows: list[dict[str, Any]]) -> AgentMetrics | str:
+def _with_ledger(metrics: AgentMetrics, ledgers: Mapping[str, Ledger]) -> AgentMetrics:
+    ledger = ledgers.get(metrics[AGENT_REF_KEY]["name"])
+    if ledger is None:
+        return metrics
+    agent_metrics = metrics["agent_metrics"]
+    mean = agent_metrics.get(MEAN_REWARD) if ledger.scored else 0.0
+    if isinstance(mean, int | float) and ledger.scored + ledger.failed.total():
+        agent_metrics[PESSIMISTIC + MEAN_REWARD] = ledger.pessimistic(mean)
+    return {**metrics, "ledger": ledger.told(), "failed_tasks": [task.told() for task in ledger.failed_tasks]}
+
+
+def _bodies(results: Sequence[Path], folder: Path, stack: ExitStack) -> dict[str, IO[bytes]]:
+    """By agent, what it will be sent: written to the disk where it is large, so that one agent's is in memory."""
+    bodies: dict[str, IO[bytes]] = {}
+    for path in results:
+        for line in read_lines(path):
+            agent = agent_of(line.row)
+            if agent is None:
+                what = f"no {AGENT_REF_KEY}.name. Is this a file that a collection has written?"
+                raise DataError(f"{path}:{line.number}: {what}")
+            body = bodies.get(agent)
+            if body is None:
+                spooled = SpooledTemporaryFile(KEPT_IN_MEMORY_BYTES, dir=str(folder))  # noqa: SIM115 - the stack closes it
+                body = bodies[agent] = stack.enter_context(spooled)
+                body.write(b'{"verify_responses":[')
+            else:
+                body.write(b",")
+            body.write(encode_json(_stripped(line.row)))
+    for body in bodies.values():
+        body.write(b"]}")
+    return bodies
+
+
+def _forget(path: Path) -> None:
+    # Metrics of earlier rollouts must not stand beside these, whatever happens next.
+    path.unlink(missing_ok=True)
+
+
+async def _metrics_of(
+    client: ServerClient, agent: str, body: IO[bytes] | None, gate: asyncio.Semaphore
+) -> AgentMetrics | str:
     """An agent's metrics, or why there are none."""
+    if body is None:
+        return {AGENT_REF_KEY: {"name": agent}, **AggregateMetrics().model_dump()}
     timeouts = Timeouts(read_s=AGGREGATION_TIMEOUT_S, total_s=AGGREGATION_TIMEOUT_S)
-    try:
-        reply = await client.post(agent, "/aggregate_metrics", json={"verify_responses": rows}, timeouts=timeouts)
-    except ServerCallError as error:
-        return f"{agent} gave no metrics: {error}"
-    body = await reply.read()
+    async with gate:
+        body.seek(0)
+        try:
+            reply = await client.post(agent, "/aggregate_metrics", data=body.read(), headers=JSON, timeouts=timeouts)
+        except (ServerCallError, RolloutError) as error:
+            return f"{agent} gave no metrics: {error}"
+    answer = await reply.read()
     try:
         if reply.ok:
-            return {AGENT_REF_KEY: {"name": agent}, **AggregateMetrics.model_validate_json(body).model_dump()}
+            return {AGENT_REF_KEY: {"name": agent}, **AggregateMetrics.model_validate_json(answer).model_dump()}
     except ValidationError:
         pass  # told below, as any other answer that is no metrics
-    return f"{agent} gave no metrics: /aggregate_metrics answered {reply.status}: {readable(body)}"
+    return f"{agent} gave no metrics: /aggregate_metrics answered {reply.status}: {readable(answer)}"
 
 
 def _stripped(row: dict[str, Any]) -> dict[str, Any]:

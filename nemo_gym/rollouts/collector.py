@@ -5,110 +5,153 @@ from __future__ import annotations
 import asyncio
 import logging
 import resource
+import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
-from nemo_gym.errors import DataError
+from nemo_gym.errors import Overloaded
 from nemo_gym.http.client import ServerClient
-from nemo_gym.jsonl import Appender, read_raw_lines, read_rows, write_rows
-from nemo_gym.rollouts.job import CollectionSettings, RunFiles
+from nemo_gym.jsonl import Appender, WriteFailed, read_rows
+from nemo_gym.rollouts.attempts import AttemptLimits, run_to_its_end
+from nemo_gym.rollouts.concurrency import AdaptiveLimit
+from nemo_gym.rollouts.opening import OpenRun
 from nemo_gym.rollouts.outcome import Outcome, Record, Summary
-from nemo_gym.rollouts.resume import EarlierRun
 from nemo_gym.rollouts.runner import Runner
-from nemo_gym.rollouts.tasks import TaskPlan
 
 logger = logging.getLogger(__name__)
 
 OnRecord = Callable[[Record, Summary], None]
 
+MOST_AT_ONCE = 16_384
+"""As far as `auto` goes."""
 OTHER_FILES = 256
 """How many files, logs and pipes this process may have open beside its rollouts' connections."""
-
-
-def prepare_files(plan: TaskPlan, files: RunFiles) -> Summary:
-    """Write every task of the run to its file, and count them.
-
-    An output that is there already is refused, unless the settings say to resume or to overwrite.
-    """
-    settings = plan.settings
-    files.results.parent.mkdir(parents=True, exist_ok=True)
-    if settings.resume_from_cache and files.materialized.exists() and files.results.exists():
-        return Summary(planned=sum(1 for _ in read_raw_lines(files.materialized)))
-    leftovers = [path for path in (files.results, files.failures) if path.exists() and path.stat().st_size]
-    for path in leftovers:
-        _check_replaceable(path, plan, files)
-    # The old results go before the new tasks come: whenever this is interrupted, the two never belong to two runs.
-    staged = files.materialized.with_name(f".{files.materialized.name}.staged")
-    try:
-        planned = write_rows(staged, plan.rows())
-        for path in (*leftovers, files.metrics):
-            path.unlink(missing_ok=True)
-        staged.replace(files.materialized)
-    finally:
-        staged.unlink(missing_ok=True)
-    return Summary(planned=planned)
-
-
-def _check_replaceable(path: Path, plan: TaskPlan, files: RunFiles) -> None:
-    if plan.input.exists() and plan.input.samefile(path):
-        raise DataError(f"{path}: is both the input and a file that this run would replace. Choose another output.")
-    if plan.settings.overwrite:
-        return
-    if plan.settings.resume_from_cache:
-        missing = files.results if files.materialized.exists() else files.materialized
-        raise DataError(
-            f"{path}: holds rollouts of an earlier run, but without {missing} it cannot be resumed. Put that file "
-            "back, add +overwrite=true to begin again, or choose another output."
-        )
-    raise DataError(
-        f"{path}: holds rollouts of an earlier run. Add +resume_from_cache=true to go on with it, "
-        "+overwrite=true to replace it, or choose another output."
-    )
+SYNC_EVERY_S = 1.0
 
 
 async def collect(
-    client: ServerClient,
-    files: RunFiles,
-    settings: CollectionSettings,
-    summary: Summary,
-    *,
-    on_record: OnRecord = lambda record, summary: None,
+    client: ServerClient, run: OpenRun, *, on_record: OnRecord = lambda record, summary: None
 ) -> Summary:
-    """Run every owed task of the run's materialized file; `summary` says how many are planned.
+    """Run every owed task of a run; `on_record` hears of each that has ended, once it is written.
 
-    Records leave memory as they are written: what is held grows with the number in flight, not with the data.
+    Records leave memory as they are written: what is held grows with the number in flight, not with the data. What
+    was written is on the disk itself a second later.
     """
-    earlier = EarlierRun.read(files) if settings.resume_from_cache else EarlierRun()
-    summary.scored = summary.kept = len(earlier.scored)
-    summary.failed_by_cause.update(earlier.given_up.values())
-    runner = Runner(client, rollout_timeout_s=settings.rollout_timeout_s)
-    owed = earlier.owed(read_rows(files.materialized))
-    with Appender(files.results) as results, Appender(files.failures) as failures:
-
-        async def work(tasks: Iterator[dict[str, Any]]) -> None:
-            # All workers draw from one iterator, so a task is made only when a slot is free.
-            for row in tasks:
-                record = await runner.run(row)
-                if record.outcome is Outcome.SCORED:
-                    results.write(record.row)
-                elif record.outcome is Outcome.FAILED:
-                    failures.write(record.row)
-                summary.count(record)
-                on_record(record, summary)
-
-        parallel = allowed_connections(settings.num_samples_in_parallel)
-        workers = min(parallel, max(1, summary.planned - summary.finished))
-        try:
+    summary, settings = run.summary, run.settings
+    wanted = settings.num_samples_in_parallel
+    most = allowed_connections(MOST_AT_ONCE if wanted == "auto" else wanted)
+    limit = AdaptiveLimit(most) if wanted == "auto" else None
+    run.record.runs_with(most if limit is None else limit)
+    owed = run.earlier.owed(read_rows(run.files.materialized))
+    try:
+        hide = run.secrets.mask_bytes if run.secrets else None
+        with Appender(run.files.results, hide=hide) as results, Appender(run.files.failures, hide=hide) as failures:
+            work = _Work(client, run, results, failures, on_record, limit=limit)
             async with asyncio.TaskGroup() as group:
-                for _ in range(workers):
-                    group.create_task(work(owed))
-        except ExceptionGroup as errors:
-            # Only what ends a run comes here, such as a full disk, and it may meet several workers at once.
-            raise errors.exceptions[0] from None
-        finally:
-            summary.close()
+                keeping = group.create_task(work.keep())
+                async with asyncio.TaskGroup() as workers:
+                    work.begin(workers, owed, min(most, max(1, summary.planned - summary.finished)))
+                keeping.cancel()
+    except BaseExceptionGroup as errors:
+        # Only what ends a run comes here, such as a full disk, and it may meet several workers at once.
+        raise _told(_first(errors), run) from None
+    except WriteFailed as error:
+        raise _told(error, run) from error
+    finally:
+        summary.close()
     return summary
+
+
+class _Work:
+    """What the workers of one run share."""
+
+    def __init__(
+        self,
+        client: ServerClient,
+        run: OpenRun,
+        results: Appender,
+        failures: Appender,
+        on_record: OnRecord,
+        *,
+        limit: AdaptiveLimit | None,
+    ) -> None:
+        settings = run.settings
+        self._run = run
+        self._results = results
+        self._failures = failures
+        self._on_record = on_record
+        self._limit = limit
+        self._workers = 0
+        self._runner = Runner(client, rollout_timeout_s=settings.rollout_timeout_s)
+        self._limits = AttemptLimits(run.earlier.limit, settings.rollout_timeout_s, settings.retry_pause_s)
+
+    def begin(self, group: asyncio.TaskGroup, tasks: Iterator[dict[str, Any]], most: int) -> None:
+        """Let as many workers as there may be draw from the tasks; the number follows the limit."""
+        wanted = most if self._limit is None else min(most, self._limit.limit)
+        while self._workers < wanted:
+            self._workers += 1
+            group.create_task(self._through(group, tasks, most))
+
+    async def _through(self, group: asyncio.TaskGroup, tasks: Iterator[dict[str, Any]], most: int) -> None:
+        # All workers draw from one iterator, so a task is made only when a slot is free.
+        for row in tasks:
+            began_at = time.monotonic()
+            cause = await self._end(row)
+            if self._limit is None:
+                continue
+            if self._limit.ended(time.monotonic() - began_at, was_overloaded=cause == Overloaded.failure_class):
+                self.begin(group, tasks, most)
+            if self._workers > self._limit.limit:
+                break
+        self._workers -= 1
+
+    async def _end(self, row: dict[str, Any]) -> str | None:
+        """Run one task; why it, or an attempt at it, failed."""
+        summary = self._run.summary
+        failed_before = self._run.earlier.cause_of(row)
+
+        def repeat(record: Record) -> None:
+            nonlocal failed_before
+            self._failures.write(record.row)
+            summary.repeat(record, failed_before=failed_before)
+            failed_before = record.cause
+
+        record = await run_to_its_end(self._runner, row, self._limits, on_repeat=repeat)
+        if record.outcome is Outcome.SCORED:
+            self._results.write(record.row)
+        elif record.outcome is Outcome.FAILED:
+            self._failures.write(record.row)
+        summary.count(record, failed_before=failed_before)
+        self._on_record(record, summary)
+        return record.cause or failed_before
+
+    async def keep(self) -> None:
+        """Bring what was written to the disk itself, over and over."""
+        while True:
+            await asyncio.sleep(SYNC_EVERY_S)
+            await asyncio.to_thread(self._sync)
+
+    def _sync(self) -> None:
+        self._results.sync()
+        self._failures.sync()
+        if self._run.record.is_due():
+            self._run.record.write()
+
+
+def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    first: BaseException = errors
+    while isinstance(first, BaseExceptionGroup):
+        first = first.exceptions[0]
+    return first
+
+
+def _told(error: BaseException, run: OpenRun) -> BaseException:
+    if not isinstance(error, WriteFailed):
+        return error
+    return WriteFailed(
+        f"{error} The {run.summary.scored} rollouts that were scored are kept in {run.files.results}. Make room, then "
+        "go on with +resume_from_cache=true."
+    )
 
 
 def allowed_connections(wanted: int) -> int:

@@ -16,9 +16,12 @@ from nemo_gym.http.client import HEAD_SERVER_KEY, ServerClient
 from nemo_gym.http.problems import failure_of_row
 from nemo_gym.jsonl import read_rows
 from nemo_gym.rollouts.aggregate import aggregate
-from nemo_gym.rollouts.collector import allowed_connections, collect, prepare_files
+from nemo_gym.rollouts.collector import allowed_connections, collect
 from nemo_gym.rollouts.job import CollectionSettings, CollectJob, RunFiles
+from nemo_gym.rollouts.lock import locked
+from nemo_gym.rollouts.opening import open_run
 from nemo_gym.rollouts.runner import Runner
+from nemo_gym.rollouts.subject import RunSubject
 from nemo_gym.rollouts.tasks import TaskPlan, agent_of, find_input
 
 Row = dict[str, Any]
@@ -80,9 +83,10 @@ class RolloutCollectionHelper(BaseModel):
         files = RunFiles(results=config.output_jsonl_fpath)
         try:
             plan = TaskPlan(find_input(config.input_jsonl_fpath), config, client.agent_names())
-            summary = await collect(client, files, config, prepare_files(plan, files))
-            if summary.scored and not config.disable_aggregation:
-                await aggregate(client, files)
+            with locked(files), open_run(plan, files, RunSubject.of_config(client.global_config_dict)) as run:
+                await collect(client, run)
+                if not config.disable_aggregation:
+                    await aggregate(client, files)
         finally:
             await client.aclose()
         return list(read_rows(files.results))

@@ -25,18 +25,22 @@ class CollectionSettings(BaseModel):
     """How often each row is run; per agent as {agent: n, _default: n}."""
     num_repeats_add_seed: bool = False
     """Give each repeat its own sampling seed, by metadata.extra_body."""
-    num_samples_in_parallel: PositiveInt = 1024
-    """How many rollouts may be under way at once."""
+    num_samples_in_parallel: PositiveInt | Literal["auto"] = 1024
+    """How many rollouts may be under way at once; auto finds out how many bring the most."""
     rollout_timeout_s: float = Field(default=1800.0, gt=0)
-    """A rollout that takes longer than this fails."""
+    """A rollout that takes longer than this fails; the attempts of one run share it."""
+    max_attempts: PositiveInt | None = None
+    """How often a task may fail, earlier runs included; by default NEMO_GYM_MAX_ROLLOUT_ATTEMPTS, or else 3."""
+    retry_pause_s: float = Field(default=1.0, ge=0)
+    """How long to wait after a lost or an overloaded server; four times as long each further time, up to 60 s."""
     responses_create_params: dict[str, Any] = Field(default_factory=dict)
     """Fields laid over every row's request, such as temperature."""
     prompt_config: str | None = None
     """A prompt file for rows without input."""
     skills: SkillsConfig | None = None
     """A folder of skills; each row is stamped with its hash."""
-    resume_from_cache: bool = False
-    """Go on with an earlier run of the same output: what is scored stays, the rest is run."""
+    resume_from_cache: bool | Literal["force"] = False
+    """Go on with an earlier run of the same output; force: even where its rows or its model were others."""
     overwrite: bool = False
     """Replace the files of an earlier run."""
     disable_aggregation: bool = False
@@ -85,6 +89,18 @@ class RunFiles(BaseModel):
         return self._beside("_aggregate_metrics.json")
 
     @property
+    def record(self) -> Path:
+        """What the run was, and what came of it."""
+        return self._beside("_run.json")
+
+    @property
+    def lock(self) -> Path:
+        """Held by the one process that writes these files."""
+        # Whatever link leads there, one output has one lock.
+        output = self.results.resolve()
+        return output.with_name(f".{output.name}.lock")
+
+    @property
     def logs(self) -> Path:
         """The servers' logs of an end-to-end run."""
         return self._beside("_logs")
@@ -97,6 +113,6 @@ class RunFiles(BaseModel):
         return folder / "preprocessed_datasets"
 
 
-def failures_path_for(results: str | Path) -> Path:
+def failures_path_for(path: str | Path) -> Path:
     """Where the failures of a run with this output are written."""
-    return RunFiles(results=Path(results)).failures
+    return RunFiles(results=Path(path)).failures

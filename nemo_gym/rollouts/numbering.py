@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from array import array
+from collections.abc import Iterable
 from itertools import islice
+
+HIGH_BITS = 4
+"""Values are sorted in 16 parts, by their highest bits."""
 
 
 class TaskNumbers:
@@ -18,7 +22,12 @@ class TaskNumbers:
     def __init__(self, digests: array[int], given: array[int]) -> None:
         self._repeated = _duplicates(digests)
         self._repeated_given = _duplicates(given)
-        self._taken = frozenset(given) if digests else frozenset()
+        self.taken: frozenset[int] = frozenset(given) if digests else frozenset()
+        """The indices that rows bring, where others bring none."""
+        self.begin_again()
+
+    def begin_again(self) -> None:
+        """The next line is the first one of the file."""
         self._index_of_line: dict[int, int] = {}
         self._repeats_taken: dict[int, int] = {}
         self._next = 0
@@ -36,7 +45,7 @@ class TaskNumbers:
         return task, self._first_repeat(task, repeats)
 
     def _new_index(self) -> int:
-        while self._next in self._taken:
+        while self._next in self.taken:
             self._next += 1
         self._next += 1
         return self._next - 1
@@ -47,8 +56,17 @@ class TaskNumbers:
         return first
 
 
+def in_order(values: Iterable[int]) -> array[int]:
+    """The same 64-bit values, sorted; a tenth of the memory that a list of them would take."""
+    unsorted = values if isinstance(values, array) else array("Q", values)
+    ordered = array("Q")
+    for high in range(1 << HIGH_BITS):
+        ordered.extend(array("Q", sorted(value for value in unsorted if value >> (64 - HIGH_BITS) == high)))
+    return ordered
+
+
 def _duplicates(values: array[int]) -> set[int]:
-    ordered = sorted(values)
+    ordered = in_order(values)
     return {left for left, right in zip(ordered, islice(ordered, 1, None), strict=False) if left == right}
 
 

@@ -28,6 +28,10 @@ class Record:
     reward: float | None = None
     cause: str | None = None
     """The failure class of a failed task."""
+    may_retry: bool = False
+    """Whether a failed task may well succeed if it is begun anew at once."""
+    retry_after_s: float | None = None
+    """How long the server that failed asks to be left alone."""
 
     @property
     def agent(self) -> str:
@@ -37,19 +41,26 @@ class Record:
 
 @dataclass
 class Summary:
-    """planned = scored + failed + unresolved, at the end of a run."""
+    """planned = scored + failed + unresolved, at the end of a run; tasks are counted, whatever attempts they took."""
 
     planned: int = 0
     scored: int = 0
     unresolved: int = 0
     failed_by_cause: Counter[str] = field(default_factory=Counter)
+    """A task with several failures counts by the last one."""
     first_messages: dict[str, str] = field(default_factory=dict)
     """Of each cause, what the first failure of this run said."""
     reward_sum: float = 0.0
     kept: int = 0
     """How many of the scored were there already when the run began."""
+    given_up: int = 0
+    """How many of the failed were not tried, because they had failed too often when the run began."""
+    repeated: int = 0
+    """How many failed attempts of this run were followed by another one."""
+    failed_before: Counter[str] = field(default_factory=Counter)
+    """Tasks that failed by this cause, and are to be tried again or are being so."""
     never_ended: int = 0
-    """How many of the unresolved were still under way, or not begun, when the run stopped."""
+    """How many tasks were still under way, or not begun, when the run stopped."""
 
     @property
     def failed(self) -> int:
@@ -58,7 +69,7 @@ class Summary:
 
     @property
     def finished(self) -> int:
-        """How many tasks have ended."""
+        """How many tasks are accounted for."""
         return self.scored + self.failed + self.unresolved
 
     @property
@@ -67,19 +78,39 @@ class Summary:
         fresh = self.scored - self.kept
         return self.reward_sum / fresh if fresh else None
 
-    def count(self, record: Record) -> None:
-        """Take one more ended task in."""
+    def repeat(self, record: Record, *, failed_before: str | None = None) -> None:
+        """Take in a failed attempt that is followed by another one."""
+        self.repeated += 1
+        self._no_longer(failed_before)
+        self.failed_before[_cause_of(record)] += 1
+
+    def count(self, record: Record, *, failed_before: str | None = None) -> None:
+        """Take one more ended task in; `failed_before` is the cause of its attempt before this one."""
+        self._no_longer(failed_before)
         if record.outcome is Outcome.SCORED:
             self.scored += 1
             self.reward_sum += record.reward or 0.0
         elif record.outcome is Outcome.FAILED:
-            cause = record.cause or "rollout_failed"
+            cause = _cause_of(record)
             self.failed_by_cause[cause] += 1
             self.first_messages.setdefault(cause, str(record.row.get(FAILURE_MESSAGE_KEY, "")))
+        elif failed_before is not None:
+            # An answer that asks not to be kept leaves the task as it was.
+            self.failed_by_cause[failed_before] += 1
         else:
             self.unresolved += 1
 
     def close(self) -> None:
-        """Tasks that never ended are unresolved."""
+        """Tasks that never ended are unresolved, or stay failed where an attempt of theirs did."""
         self.never_ended = self.planned - self.finished
-        self.unresolved += self.never_ended
+        self.unresolved += self.never_ended - self.failed_before.total()
+        self.failed_by_cause += self.failed_before
+        self.failed_before.clear()
+
+    def _no_longer(self, failed_before: str | None) -> None:
+        if failed_before is not None:
+            self.failed_before[failed_before] -= 1
+
+
+def _cause_of(record: Record) -> str:
+    return record.cause or "rollout_failed"

@@ -52,8 +52,7 @@ class Progress:
             )
 
     def _state(self) -> dict[str, Any]:
-        ended = self._summary.finished - self._summary.never_ended
-        return {"completed": ended, **self._words(self._summary)}
+        return {"completed": self._summary.finished - self._summary.never_ended, **self._words(self._summary)}
 
     def _words(self, summary: Summary) -> dict[str, str]:
         elapsed_s = max(time.monotonic() - self._started_at, 1e-9)

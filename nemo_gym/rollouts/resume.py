@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import orjson
 
-from nemo_gym.errors import ConfigError, DataError
+from nemo_gym.errors import ConfigError, DataError, InvalidTask
 from nemo_gym.jsonl import read_lines
-from nemo_gym.rollouts.job import RunFiles
+from nemo_gym.rollouts.job import CollectionSettings, RunFiles
+from nemo_gym.rollouts.numbering import digest_of, in_order
+from nemo_gym.rollouts.outcome import Summary
 from nemo_gym.schemas.rollout import (
     ATTEMPT_INDEX_KEY,
     FAILURE_CLASS_KEY,
+    FAILURE_MESSAGE_KEY,
     ROLLOUT_INDEX_KEY,
     TASK_INDEX_KEY,
     TERMINAL_KEY,
@@ -25,6 +30,7 @@ from nemo_gym.schemas.rollout import (
 logger = logging.getLogger(__name__)
 
 MAX_ATTEMPTS_ENV_VAR = "NEMO_GYM_MAX_ROLLOUT_ATTEMPTS"
+MESSAGE_CHARACTERS = 300
 
 
 class TaskKey(NamedTuple):
@@ -39,65 +45,122 @@ class TaskKey(NamedTuple):
         return cls(row[TASK_INDEX_KEY], row[ROLLOUT_INDEX_KEY])
 
 
-def max_attempts() -> int:
+class KeySet:
+    """Which keys are in a file, at eight bytes each."""
+
+    def __init__(self, keys: Iterable[TaskKey] = ()) -> None:
+        self._digests = in_order(array("Q", map(self._digest, keys)))
+
+    def __contains__(self, key: TaskKey) -> bool:
+        digest = self._digest(key)
+        place = bisect_left(self._digests, digest)
+        return place < len(self._digests) and self._digests[place] == digest
+
+    def __len__(self) -> int:
+        return len(self._digests)
+
+    @staticmethod
+    def _digest(key: TaskKey) -> int:
+        return digest_of(b"%d-%d" % key)
+
+
+def max_attempts(settings: CollectionSettings | None = None) -> int:
     """How often a task may fail before it is left alone."""
+    if settings is not None and settings.max_attempts is not None:
+        return settings.max_attempts
     text = os.environ.get(MAX_ATTEMPTS_ENV_VAR) or "3"
     if not text.isdecimal() or int(text) < 1:
         raise ConfigError(f"{MAX_ATTEMPTS_ENV_VAR}={text}: expected a number from 1.")
     return int(text)
 
 
-class FailedAttempt(NamedTuple):
-    """An earlier failure of a task."""
+class Failures(NamedTuple):
+    """The failed attempts of one task."""
 
+    attempts: int
     cause: str
-    is_terminal: bool
+    """Of the last one."""
+    message: str
+    is_final: bool
+    """Whether any of them said that no further attempt can succeed."""
 
 
 @dataclass
 class EarlierRun:
     """What an earlier run left behind."""
 
-    scored: set[TaskKey] = field(default_factory=set)
-    failures: dict[TaskKey, list[FailedAttempt]] = field(default_factory=dict)
-    given_up: dict[TaskKey, str] = field(default_factory=dict)
-    """Tasks that are not tried again, with the cause of their last failure."""
+    scored: KeySet = field(default_factory=KeySet)
+    failures: dict[TaskKey, Failures] = field(default_factory=dict)
+    """Of all tasks with a failed attempt, scored or not."""
+    limit: int = 1
+    """How often a task may fail."""
 
     @classmethod
-    def read(cls, files: RunFiles) -> EarlierRun:
-        """Read what the run's tasks came to; a torn last line is cut off, so its task is run again.
+    def read(cls, files: RunFiles, limit: int) -> EarlierRun:
+        """Read what the run's tasks came to; a torn last line is cut off, so its task is run again."""
+        for path in (files.results, files.failures, files.materialized):
+            _cut_torn_line(path)
+        scored = KeySet(key for key, _ in keyed_rows(files.results))
+        return cls(scored=scored, failures=failures_in(files.failures), limit=limit)
 
-        Lines of tasks that the run does not plan are left alone.
-        """
-        limit = max_attempts()
-        earlier = cls()
-        scored = {key for key, _ in _keyed_rows(files.results)}
-        for key, row in _keyed_rows(files.failures):
-            attempt = FailedAttempt(str(row.get(FAILURE_CLASS_KEY)), bool(row.get(TERMINAL_KEY)))
-            earlier.failures.setdefault(key, []).append(attempt)
-        for key, _ in _keyed_rows(files.materialized):
-            attempts = earlier.failures.get(key, [])
-            if key in scored:
-                earlier.scored.add(key)
-            elif len(attempts) >= limit or any(attempt.is_terminal for attempt in attempts):
-                earlier.given_up[key] = attempts[-1].cause
-        if strangers := len(scored) - len(earlier.scored):
-            logger.warning("%s: %d tasks of it are not in %s", files.results, strangers, files.materialized)
-        return earlier
+    def count(self, rows: Iterable[dict[str, Any]]) -> Summary:
+        """Begin the summary of a run that goes on with these tasks."""
+        summary = Summary()
+        for row in rows:
+            key = TaskKey.of(row)
+            summary.planned += 1
+            if key in self.scored:
+                summary.scored += 1
+            elif (failures := self.failures.get(key)) and self._is_given_up(failures):
+                summary.failed_by_cause[failures.cause] += 1
+                summary.given_up += 1
+            elif failures:
+                summary.failed_before[failures.cause] += 1
+        summary.kept = summary.scored
+        if strangers := len(self.scored) - summary.scored:
+            logger.warning("%d of the rollouts that were scored earlier are of no task of this run", strangers)
+        return summary
 
-    def owed(self, rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    def owed(self, rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         """The tasks still to be run, numbered by attempt."""
         for row in rows:
             key = TaskKey.of(row)
-            if key in self.scored or key in self.given_up:
+            if key in self.scored:
                 continue
-            if attempts := self.failures.get(key):
-                row[ATTEMPT_INDEX_KEY] = len(attempts)
+            if failures := self.failures.get(key):
+                if self._is_given_up(failures):
+                    continue
+                row[ATTEMPT_INDEX_KEY] = failures.attempts
             yield row
 
+    def cause_of(self, row: dict[str, Any]) -> str | None:
+        """Why a task's last attempt failed; None where it has none."""
+        failures = self.failures.get(TaskKey.of(row))
+        return failures.cause if failures else None
 
-def _keyed_rows(path: Path) -> Iterator[tuple[TaskKey, dict[str, Any]]]:
-    _cut_torn_line(path)
+    def _is_given_up(self, failures: Failures) -> bool:
+        return failures.is_final or failures.attempts >= self.limit
+
+
+def failures_in(path: Path) -> dict[TaskKey, Failures]:
+    """The failed attempts in a file, task by task."""
+    found: dict[TaskKey, Failures] = {}
+    for key, row in keyed_rows(path):
+        cause = str(row.get(FAILURE_CLASS_KEY))
+        before = found.get(key)
+        found[key] = Failures(
+            attempts=before.attempts + 1 if before else 1,
+            cause=cause,
+            message=str(row.get(FAILURE_MESSAGE_KEY) or "")[:MESSAGE_CHARACTERS],
+            is_final=bool(before and before.is_final)
+            or bool(row.get(TERMINAL_KEY))
+            or cause == InvalidTask.failure_class,
+        )
+    return found
+
+
+def keyed_rows(path: Path) -> Iterator[tuple[TaskKey, dict[str, Any]]]:
+    """The rows of a run's file, each with its key; none where there is no file."""
     for line in read_lines(path) if path.exists() else ():
         try:
             yield TaskKey.of(line.row), line.row

@@ -12,24 +12,39 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from nemo_gym.config.observability import ModelCallCaptureConfig
-from nemo_gym.errors import AgentFailed, EnvironmentFailed, RolloutError, RolloutTimedOut, ServerCallError
+from nemo_gym.errors import (
+    FAILURES,
+    AgentFailed,
+    EnvironmentFailed,
+    InvalidTask,
+    Overloaded,
+    RolloutError,
+    RolloutTimedOut,
+    ServerCallError,
+)
 from nemo_gym.http.client import ServerClient
 from nemo_gym.http.correlation import rollout_context
-from nemo_gym.http.problems import failure_of_reply, readable
-from nemo_gym.http.reply import ReplyTimedOut, Timeouts
+from nemo_gym.http.deadline import deadline_in
+from nemo_gym.http.external import seconds_of_retry_after
+from nemo_gym.http.problems import failure_of_call, failure_of_reply, readable
+from nemo_gym.http.reply import Reply, ReplyTimedOut, Timeouts
 from nemo_gym.rollouts.outcome import Outcome, Record
+from nemo_gym.rollouts.tasks import KIND_KEY, REASON_KEY
 from nemo_gym.schemas.rollout import (
     AGENT_REF_KEY,
     ATTEMPT_INDEX_KEY,
     FAILURE_CLASS_KEY,
     FAILURE_MESSAGE_KEY,
+    FAILURE_RETRYABLE_KEY,
     FAILURE_SERVER_KEY,
+    FAILURE_TIER_KEY,
     JUDGE_ERROR_KEY,
     NO_PERSIST_KEY,
     ROLLOUT_ID_KEY,
     ROLLOUT_INDEX_KEY,
     SKILLS_REF_KEY,
     TASK_INDEX_KEY,
+    TERMINAL_KEY,
     rollout_id_of_row,
 )
 
@@ -49,14 +64,16 @@ CARRIED_KEYS = (
     SKILLS_REF_KEY,
 )
 """What a result repeats of its row, whatever the verifier answered."""
+FAILURE_OF_STATUS: dict[int, type[RolloutError]] = {422: InvalidTask, 429: Overloaded, 503: Overloaded}
+"""What an agent's answer means that tells no more than its status; any other is `AgentFailed`."""
 
 
 class Runner:
-    """Runs tasks through the agents that their rows name."""
+    """Runs tasks through the agents that their rows name; a rollout has so many seconds, or its caller's deadline."""
 
     def __init__(self, client: ServerClient, *, rollout_timeout_s: float) -> None:
         self._client = client
-        self._timeouts = Timeouts(read_s=rollout_timeout_s, total_s=rollout_timeout_s)
+        self._timeout_s = rollout_timeout_s
         self._capture = _capture_of(client)
 
     async def run(self, row: dict[str, Any]) -> Record:
@@ -81,13 +98,13 @@ class Runner:
         try:
             result = await self._result(row)
         except RolloutError as error:
-            return failed(row, error.failure_class, str(error), error.server)
+            return failed(row, error)
         except Exception as error:
             # Whatever went wrong, it went wrong for one rollout.
             logger.exception(
                 "repeat %s of task %s failed", row.get(ROLLOUT_INDEX_KEY), row.get(TASK_INDEX_KEY), exc_info=error
             )
-            return failed(row, AgentFailed.failure_class, repr(error), None)
+            return failed(row, AgentFailed(repr(error)))
         return _record(row, result)
 
     async def _result(self, row: dict[str, Any]) -> dict[str, Any]:
@@ -96,19 +113,13 @@ class Runner:
 
     async def _answer(self, row: dict[str, Any]) -> dict[str, Any]:
         agent = str(row[AGENT_REF_KEY]["name"])
-        try:
-            with rollout_context(rollout_id_of_row(row)):
-                reply = await self._client.post(
-                    agent, "/run", data=orjson.dumps(row), headers=JSON, timeouts=self._timeouts
-                )
-        except ReplyTimedOut as error:
-            limit = f"the rollout took longer than rollout_timeout_s={self._timeouts.total_s:g}"
-            raise RolloutTimedOut(f"{agent}: {limit}", server=agent) from error
-        except ServerCallError as error:
-            raise AgentFailed(str(error), server=agent) from error
+        reply = await self._reply(agent, row)
         body = await reply.read()
         if not reply.ok:
-            raise failure_of_reply(reply.status, body, server=agent, during="/run", otherwise=AgentFailed)
+            otherwise = FAILURE_OF_STATUS.get(reply.status, AgentFailed)
+            failure = failure_of_reply(reply.status, body, server=agent, during="/run", otherwise=otherwise)
+            failure.retry_after_s = seconds_of_retry_after(reply.headers.get("retry-after"))
+            raise failure
         try:
             result = orjson.loads(body)
         except orjson.JSONDecodeError as error:
@@ -118,6 +129,21 @@ class Runner:
         if not isinstance(result, dict):
             raise AgentFailed(f"{agent}: /run answered a {type(result).__name__}, not an object", server=agent)
         return result
+
+    async def _reply(self, agent: str, row: dict[str, Any]) -> Reply:
+        try:
+            rollout_id = rollout_id_of_row(row)
+        except ValueError as error:
+            raise InvalidTask(str(error)) from error
+        timeouts = Timeouts(read_s=self._timeout_s, total_s=self._timeout_s)
+        try:
+            with rollout_context(rollout_id), deadline_in(self._timeout_s):
+                return await self._client.post(agent, "/run", data=orjson.dumps(row), headers=JSON, timeouts=timeouts)
+        except (ReplyTimedOut, RolloutTimedOut) as error:
+            limit = f"the rollout took longer than rollout_timeout_s={self._timeout_s:g}"
+            raise RolloutTimedOut(f"{agent}: {limit}", server=agent) from error
+        except ServerCallError as error:
+            raise failure_of_call(error, server=agent, otherwise=AgentFailed) from error
 
 
 def _capture_of(client: ServerClient) -> Callable[[dict[str, Any]], RolloutCapture] | None:
@@ -135,22 +161,49 @@ def _capture_of(client: ServerClient) -> Callable[[dict[str, Any]], RolloutCaptu
 def _record(row: dict[str, Any], result: dict[str, Any]) -> Record:
     if result.get(NO_PERSIST_KEY):
         return Record(Outcome.UNRESOLVED, result)
-    agent = row[AGENT_REF_KEY]["name"]
-    if cause := result.get(FAILURE_CLASS_KEY):
-        told = {FAILURE_SERVER_KEY: agent}
-        if JUDGE_ERROR_KEY in result:
-            told[FAILURE_MESSAGE_KEY] = result[JUDGE_ERROR_KEY]
-        # A reward stands beside the cause where a published server failed; no one earned it.
-        unearned = {name: value for name, value in result.items() if name != REWARD_KEY}
-        return Record(Outcome.FAILED, {**row, **told, **unearned}, cause=str(cause))
+    agent = str(row[AGENT_REF_KEY]["name"])
+    if result.get(FAILURE_CLASS_KEY):
+        return _failed_by_answer(row, result, agent)
     reward = result.get(REWARD_KEY)
     if isinstance(reward, bool) or not isinstance(reward, (int, float)) or not math.isfinite(reward):
         message = f"{agent}: /run answered the reward {reward!r}, which is not a finite number"
-        return failed(row, EnvironmentFailed.failure_class, message, agent)
+        return failed(row, EnvironmentFailed(message, server=agent))
     return Record(Outcome.SCORED, result, reward=float(reward))
 
 
-def failed(row: dict[str, Any], cause: str, message: str, server: str | None) -> Record:
+def _failed_by_answer(row: dict[str, Any], result: dict[str, Any], agent: str) -> Record:
+    """The record of an answer that tells of a failure; what it says itself goes before what is known of its class."""
+    cause = str(result[FAILURE_CLASS_KEY])
+    kind = FAILURES.get(cause, AgentFailed)
+    message = result.get(FAILURE_MESSAGE_KEY) or result.get(JUDGE_ERROR_KEY) or f"{agent}: /run answered '{cause}'"
+    may_retry = bool(result.get(FAILURE_RETRYABLE_KEY, kind.may_retry)) and not result.get(TERMINAL_KEY)
+    told = _told(row, kind(str(message), server=agent), cause)
+    # A reward stands beside the cause where a published server failed; no one earned it.
+    unearned = {name: value for name, value in result.items() if name != REWARD_KEY}
+    told_row = {**row, **told, **unearned, FAILURE_RETRYABLE_KEY: may_retry}
+    return Record(Outcome.FAILED, told_row, cause=cause, may_retry=may_retry)
+
+
+def failed(row: dict[str, Any], error: RolloutError) -> Record:
     """The record of a failure: the task with its cause, and no reward."""
-    told = {FAILURE_CLASS_KEY: cause, FAILURE_MESSAGE_KEY: message, FAILURE_SERVER_KEY: server}
-    return Record(Outcome.FAILED, {**row, **told}, cause=cause)
+    cause = error.failure_class
+    return Record(
+        Outcome.FAILED,
+        {**row, **_told(row, error, cause)},
+        cause=cause,
+        may_retry=error.may_retry,
+        retry_after_s=error.retry_after_s,
+    )
+
+
+def _told(row: dict[str, Any], error: RolloutError, cause: str) -> dict[str, Any]:
+    return {
+        ATTEMPT_INDEX_KEY: row.get(ATTEMPT_INDEX_KEY) or 0,
+        FAILURE_CLASS_KEY: cause,
+        FAILURE_MESSAGE_KEY: str(error),
+        FAILURE_SERVER_KEY: error.server,
+        FAILURE_TIER_KEY: error.tier,
+        FAILURE_RETRYABLE_KEY: error.may_retry,
+        KIND_KEY: cause,
+        REASON_KEY: str(error),
+    }

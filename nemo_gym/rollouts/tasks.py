@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 from pydantic import ValidationError
@@ -27,7 +27,9 @@ from nemo_gym.schemas.rollout import (
     ATTEMPT_INDEX_KEY,
     FAILURE_CLASS_KEY,
     FAILURE_MESSAGE_KEY,
+    FAILURE_RETRYABLE_KEY,
     FAILURE_SERVER_KEY,
+    FAILURE_TIER_KEY,
     JUDGE_ERROR_KEY,
     NO_PERSIST_KEY,
     ROLLOUT_INDEX_KEY,
@@ -43,12 +45,16 @@ OUTCOME_KEYS = (
     ATTEMPT_INDEX_KEY,
     FAILURE_CLASS_KEY,
     FAILURE_MESSAGE_KEY,
+    FAILURE_RETRYABLE_KEY,
     FAILURE_SERVER_KEY,
+    FAILURE_TIER_KEY,
     JUDGE_ERROR_KEY,
     NO_PERSIST_KEY,
     TERMINAL_KEY,
 )
 """What an earlier run said of a row: agents echo their row, so a failure that is run again would fail by its echo."""
+KIND_KEY, REASON_KEY = "failure_kind", "failure_reason"
+"""The same in the words of release 0.7; a row of a dataset may have fields of these names that mean something else."""
 
 
 def find_input(path: Path) -> Path:
@@ -62,6 +68,17 @@ def find_input(path: Path) -> Path:
     return found
 
 
+class PlannedRow(NamedTuple):
+    """A row as it will be sent, less the number of its repeat."""
+
+    row: dict[str, Any]
+    first: int
+    """Its first repeat: the task may have had others from an earlier row."""
+    repeats: int
+    has_own_number: bool
+    """Whether the row brought the number of its task."""
+
+
 @dataclass(frozen=True)
 class TaskPlan:
     """How the rows of one file become tasks."""
@@ -71,16 +88,22 @@ class TaskPlan:
     agents: Collection[str]
     """The agents that are up."""
 
-    def check(self) -> None:
-        """Raise `DataError` if any row cannot be a task: all problems are told at once, with file and line."""
-        self._checked_numbers()
+    def check(self) -> TaskNumbers:
+        """How the rows are numbered; `DataError` tells of all rows that cannot be tasks, with file and line."""
+        return self._checked_numbers()
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Every task, repeats one after the other; nothing but the current row is held.
 
         Checks all rows before the first one is given out.
         """
-        numbers = self._checked_numbers()
+        for planned in self.planned(self._checked_numbers()):
+            for repeat in range(planned.first, planned.first + planned.repeats):
+                yield self.repeated(planned.row, repeat)
+
+    def planned(self, numbers: TaskNumbers) -> Iterator[PlannedRow]:
+        """The rows, which have been checked, each with its task and its repeats."""
+        numbers.begin_again()
         prompt = self._prompt()
         skills = load_skill_directory(self.settings.skills.path) if self.settings.skills else None
         for line in self._lines():
@@ -88,10 +111,24 @@ class TaskPlan:
             if skills is not None:
                 row[SKILLS_REF_KEY] = skills.model_dump()
             repeats = self._repeats(row)
-            task, first = numbers.take(line.raw, row.get(TASK_INDEX_KEY), repeats)
+            own_number = row.get(TASK_INDEX_KEY)
+            task, first = numbers.take(line.raw, own_number, repeats)
             row[TASK_INDEX_KEY] = task
-            for repeat in range(first, first + repeats):
-                yield self._repeated(row, repeat)
+            yield PlannedRow(row, first, repeats, has_own_number=own_number is not None)
+
+    def repeated(self, row: dict[str, Any], repeat: int) -> dict[str, Any]:
+        """One repeat of a row."""
+        task = {**row, ROLLOUT_INDEX_KEY: repeat}
+        if self.settings.num_repeats_add_seed:
+            params = task["responses_create_params"]
+            extra_body = {**(extra_body_of(params) or {}), "seed": repeat}
+            metadata = {**(params.get("metadata") or {}), "extra_body": orjson.dumps(extra_body).decode()}
+            task["responses_create_params"] = {**params, "metadata": metadata}
+        return task
+
+    def prompt_file(self) -> Path | None:
+        """Where the prompt for rows without input lies; None where there is none."""
+        return paths.find(self.settings.prompt_config, Path.is_file) if self.settings.prompt_config else None
 
     def _lines(self) -> Iterator[Line]:
         return islice(read_lines(self.input), self.settings.limit)
@@ -146,7 +183,7 @@ class TaskPlan:
             return explain_input(
                 error, given, block="responses_create_params", known=ResponseCreateParams.model_fields
             )
-        if self.settings.num_repeats_add_seed and _extra_body(prepared["responses_create_params"]) is None:
+        if self.settings.num_repeats_add_seed and extra_body_of(prepared["responses_create_params"]) is None:
             return "responses_create_params.metadata.extra_body must hold a JSON object for num_repeats_add_seed."
         return self._agent_problem(prepared)
 
@@ -165,7 +202,8 @@ class TaskPlan:
 
     def _prepared(self, row: dict[str, Any], prompt: PromptConfig | None) -> dict[str, Any]:
         prepared = apply_prompt_to_row(row, prompt) if prompt else dict(row)
-        for key in OUTCOME_KEYS:
+        has_failed = FAILURE_CLASS_KEY in prepared
+        for key in (*OUTCOME_KEYS, *((KIND_KEY, REASON_KEY) if has_failed else ())):
             prepared.pop(key, None)
         params = {**(prepared.get("responses_create_params") or {}), **self.settings.responses_create_params}
         prepared["responses_create_params"] = params
@@ -178,15 +216,6 @@ class TaskPlan:
         if isinstance(repeats, dict):
             return repeats.get(str(agent_of(row))) or repeats[DEFAULT_AGENT_KEY]
         return repeats or 1
-
-    def _repeated(self, row: dict[str, Any], repeat: int) -> dict[str, Any]:
-        task = {**row, ROLLOUT_INDEX_KEY: repeat}
-        if self.settings.num_repeats_add_seed:
-            params = task["responses_create_params"]
-            extra_body = {**(_extra_body(params) or {}), "seed": repeat}
-            metadata = {**(params.get("metadata") or {}), "extra_body": orjson.dumps(extra_body).decode()}
-            task["responses_create_params"] = {**params, "metadata": metadata}
-        return task
 
 
 def agent_of(row: dict[str, Any]) -> str | None:
@@ -207,7 +236,7 @@ def _index_problem(row: dict[str, Any]) -> str | None:
     return None
 
 
-def _extra_body(params: dict[str, Any]) -> dict[str, Any] | None:
+def extra_body_of(params: dict[str, Any]) -> dict[str, Any] | None:
     """What a request's metadata adds to the body of the model call; None where it is not readable."""
     try:
         extra_body = orjson.loads((params.get("metadata") or {}).get("extra_body") or "{}")

@@ -14,11 +14,14 @@ import orjson
 import pytest
 
 from nemo_gym import jsonl
+from nemo_gym.config.secret_values import SecretValues
 from nemo_gym.config.settings import BaseServerConfig
 from nemo_gym.http.client import ServerClient
-from nemo_gym.rollouts.collector import OnRecord, collect, prepare_files
+from nemo_gym.rollouts.collector import OnRecord, collect
 from nemo_gym.rollouts.job import CollectionSettings, RunFiles
+from nemo_gym.rollouts.opening import open_run
 from nemo_gym.rollouts.outcome import Summary
+from nemo_gym.rollouts.subject import RunSubject
 from nemo_gym.rollouts.tasks import TaskPlan
 
 AGENTS = ("sound", "mute", "sick")
@@ -88,6 +91,7 @@ class Run:
 
     summary: Summary
     files: RunFiles
+    notes: list[str]
 
     @property
     def results(self) -> list[Row]:
@@ -96,6 +100,15 @@ class Run:
     @property
     def failures(self) -> list[Row]:
         return list(jsonl.read_rows(self.files.failures))
+
+    @property
+    def record(self) -> Any:
+        return orjson.loads(self.files.record.read_bytes())
+
+    @property
+    def tasks(self) -> list[Row]:
+        """Every task of the run, as it was written down."""
+        return list(jsonl.read_rows(self.files.materialized))
 
     @property
     def keys(self) -> list[tuple[int, int]]:
@@ -124,17 +137,24 @@ def write_tasks(tmp_path: Path) -> Callable[[Iterable[Row]], Path]:
 def run_tasks(
     tmp_path: Path, client: ServerClient, write_tasks: Callable[[Iterable[Row]], Path]
 ) -> Callable[..., Awaitable[Run]]:
-    """Run rows through the agent; every run of a test has the same output."""
+    """Run rows through the agent; every run of a test has the same output, and the last one's rows if it has none."""
 
     async def run(
-        rows: Iterable[Row], *, client: ServerClient = client, on_record: OnRecord | None = None, **given: Any
+        rows: Iterable[Row] | None,
+        *,
+        client: ServerClient = client,
+        on_record: OnRecord | None = None,
+        subject: RunSubject | None = None,
+        secrets: SecretValues | None = None,
+        **given: Any,
     ) -> Run:
         defaults = {"output_jsonl_fpath": tmp_path / "results" / "out.jsonl", "agent_name": "sound"}
-        settings = CollectionSettings(**(defaults | given))
+        settings = CollectionSettings(**(defaults | {"retry_pause_s": 0.01} | given))
         files = RunFiles(results=settings.output_jsonl_fpath)
-        summary = prepare_files(TaskPlan(write_tasks(rows), settings, AGENTS), files)
-        await collect(client, files, settings, summary, on_record=on_record or (lambda record, summary: None))
-        return Run(summary, files)
+        tasks = tmp_path / "tasks.jsonl" if rows is None else write_tasks(rows)
+        with open_run(TaskPlan(tasks, settings, AGENTS), files, subject, secrets=secrets) as opened:
+            await collect(client, opened, on_record=on_record or (lambda record, summary: None))
+        return Run(opened.summary, files, opened.notes)
 
     return run
 

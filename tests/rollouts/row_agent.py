@@ -34,6 +34,7 @@ class Book:
 
     def __init__(self) -> None:
         self.begun: list[str] = []
+        self.ids: list[str | None] = []
         self.now = 0
         self.most_at_once = 0
         self.bodies_of_metrics: list[Any] = []
@@ -115,6 +116,17 @@ async def die(row: Row) -> Response:
 
 
 @act
+async def fail_until(row: Row) -> Response:
+    """With the problem that the row tells, for so many attempts."""
+    if row.get("_ng_attempt_index", 0) >= row["until"]:
+        return graded(row)
+    if "failure_class" not in row:
+        return PlainTextResponse("no room", row["status"], headers=row.get("headers"))
+    problem = {"title": "no", "status": 503, "detail": "not now", "server": "games", "tier": "environment"}
+    return Response(orjson.dumps({**problem, "failure_class": row["failure_class"]}), 503)
+
+
+@act
 async def fail_twice(row: Row) -> Response:
     return graded(row) if row.get("_ng_attempt_index", 0) >= 2 else PlainTextResponse("not yet", 500)
 
@@ -122,6 +134,7 @@ async def fail_twice(row: Row) -> Response:
 async def run(request: Request) -> Response:
     row = orjson.loads(await request.body())
     book.begun.append(f"{row['_ng_task_index']}-{row['_ng_rollout_index']}")
+    book.ids.append(request.headers.get("x-nemo-gym-rollout"))
     book.now += 1
     book.most_at_once = max(book.most_at_once, book.now)
     try:
@@ -146,6 +159,7 @@ async def told(request: Request) -> Response:
     return JSONResponse(
         {
             "begun": book.begun,
+            "ids": book.ids,
             "now": book.now,
             "most_at_once": book.most_at_once,
             "bodies_of_metrics": book.bodies_of_metrics,

@@ -6,6 +6,7 @@ import orjson
 import pytest
 
 from nemo_gym.errors import DataError
+from nemo_gym.http.deadline import deadline_in
 from nemo_gym.rollouts.aggregate import aggregate
 
 
@@ -19,9 +20,19 @@ async def test_the_metrics_of_each_agent_are_written(run_tasks, make_task, clien
     assert metrics == [
         {
             "agent_ref": {"name": "sound"},
-            "agent_metrics": {"mean/reward": 0.5},
+            "agent_metrics": {"mean/reward": 0.5, "pessimistic/mean/reward": pytest.approx(1 / 3)},
             "key_metrics": {"mean/reward": 0.5},
             "group_level_metrics": [],
+            "ledger": {"planned": 3, "scored": 2, "failed": {"agent_failed": 1}, "unresolved": 0},
+            "failed_tasks": [
+                {
+                    "_ng_task_index": 2,
+                    "num_rollouts": 0,
+                    "expected_num_rollouts": 1,
+                    "failed": {"agent_failed": 1},
+                    "message": "sound: /run answered 500: no such luck",
+                }
+            ],
         }
     ]
     assert orjson.loads(run.files.metrics.read_bytes()) == metrics
@@ -75,6 +86,65 @@ async def test_an_agent_that_is_gone_is_told_too(run_tasks, make_task, mortal_ag
     run = await run_tasks([make_task(0)], client=mortal_client)
     mortal_agent.process.kill()
     mortal_agent.process.wait()
-    with pytest.raises(DataError, match=r"sound gave no metrics: server 'sound': .*Connection refused"):
+    with deadline_in(1), pytest.raises(DataError, match=r"the rollouts are kept in .* sound gave no metrics: "):
         await aggregate(mortal_client, run.files)
     await mortal_client.aclose()
+
+
+# What the metrics are taken over
+
+
+async def test_each_agent_tells_what_its_means_are_taken_over(run_tasks, make_task, client):
+    no_answer = {"act": "answer", "bytes": '{"_ng_no_persist": true}'}
+    rows = [
+        make_task(0, act="crash"),
+        make_task(1, act="fail_until", until=1, failure_class="lost", earns=0.5),
+        make_task(2, **no_answer),
+        make_task(3, act="model_failed", **named("sick")),
+    ]
+    run = await run_tasks(rows, num_repeats=2)
+    sick, sound = await aggregate(client, run.files)
+    assert sound["ledger"] == {"planned": 6, "scored": 2, "failed": {"agent_failed": 2}, "unresolved": 2}
+    assert (sound["agent_metrics"]["mean/reward"], sound["agent_metrics"]["pessimistic/mean/reward"]) == (0.5, 0.25)
+    assert [task["_ng_task_index"] for task in sound["failed_tasks"]] == [0]
+    # Its server is never asked: there is nothing that it could measure.
+    assert sick == {
+        "agent_ref": {"name": "sick"},
+        "agent_metrics": {"pessimistic/mean/reward": 0.0},
+        "key_metrics": {},
+        "group_level_metrics": [],
+        "ledger": {"planned": 2, "scored": 0, "failed": {"model_failed": 2}, "unresolved": 0},
+        "failed_tasks": [
+            {
+                "_ng_task_index": 3,
+                "num_rollouts": 0,
+                "expected_num_rollouts": 2,
+                "failed": {"model_failed": 2},
+                "message": "the endpoint is out of memory",
+            }
+        ],
+    }
+    for entry in (sick, sound):
+        ledger = entry["ledger"]
+        assert ledger["planned"] == ledger["scored"] + sum(ledger["failed"].values()) + ledger["unresolved"]
+
+
+async def test_a_masked_rollout_is_sent_with_its_mask(run_tasks, make_task, client, agent):
+    run = await run_tasks([make_task(0, mask_sample=True)])
+    await aggregate(client, run.files)
+    ((row,),) = agent.told()["bodies_of_metrics"]
+    assert row["mask_sample"] is True
+
+
+async def test_rollouts_too_many_for_the_memory_arrive_all_the_same(run_tasks, make_task, client, agent):
+    run = await run_tasks([make_task(n, note="x" * 10_000) for n in range(300)])
+    await aggregate(client, run.files)
+    (rows,) = agent.told()["bodies_of_metrics"]
+    assert sorted(row["number"] for row in rows) == list(range(300))
+    assert sorted(path.name for path in run.files.results.parent.iterdir()) == [
+        "out.jsonl",
+        "out_aggregate_metrics.json",
+        "out_failures.jsonl",
+        "out_materialized_inputs.jsonl",
+        "out_run.json",
+    ]

@@ -12,12 +12,13 @@ import textwrap
 import time
 from collections import Counter
 
+import orjson
 import pytest
 
 from nemo_gym import jsonl
 from nemo_gym.errors import DataError
-from nemo_gym.rollouts.collector import prepare_files
 from nemo_gym.rollouts.job import CollectionSettings, RunFiles
+from nemo_gym.rollouts.opening import open_run
 from nemo_gym.rollouts.tasks import TaskPlan
 
 
@@ -107,10 +108,10 @@ async def test_planned_is_scored_and_failed_and_unresolved_whatever_comes(run_ta
     run = await run_tasks(rows, num_repeats=3, num_samples_in_parallel=chance.randint(1, 50))
     summary = run.summary
     assert summary.planned == 180 == summary.scored + summary.failed + summary.unresolved
-    assert (len(run.results), len(run.failures)) == (summary.scored, summary.failed)
-    assert Counter(row["_ng_failure_class"] for row in run.failures) == summary.failed_by_cause
-    by_key = Counter((row["_ng_task_index"], row["_ng_rollout_index"]) for row in [*run.results, *run.failures])
-    assert set(by_key.values()) == {1}
+    assert (len(run.results), len(run.failures)) == (summary.scored, summary.failed + summary.repeated)
+    last = {(row["_ng_task_index"], row["_ng_rollout_index"]): row["_ng_failure_class"] for row in run.failures}
+    assert Counter(last.values()) == summary.failed_by_cause
+    assert len({*run.keys, *last}) == len(run.keys) + len(last)
 
 
 async def test_every_task_is_written_down_as_it_was_sent(run_tasks, make_task):
@@ -180,8 +181,9 @@ async def test_rows_are_never_read_from_a_file_that_the_run_replaces(run_tasks, 
     first = await run_tasks([make_task(act="crash")])
     before = first.files.failures.read_bytes()
     settings = CollectionSettings(output_jsonl_fpath=first.files.results, agent_name="sound", overwrite=True)
+    replacing = open_run(TaskPlan(first.files.failures, settings, ["sound"]), first.files)
     with pytest.raises(DataError, match="is both the input and a file that this run would replace"):
-        prepare_files(TaskPlan(first.files.failures, settings, ["sound"]), first.files)
+        replacing.__enter__()
     assert first.files.failures.read_bytes() == before
 
 
@@ -220,7 +222,14 @@ def test_few_open_files_mean_fewer_rollouts_at_once_not_failed_ones(agent, make_
 def test_a_full_disk_ends_the_run_with_one_message(agent, make_task, write_tasks, tmp_path):
     tasks = write_tasks([make_task(n, text="x" * 1000) for n in range(50)])
     told = collect_in_a_process(agent, tasks, tmp_path, limit=resource.RLIMIT_FSIZE, value=20_000)
-    assert told.stdout.strip() == f"DataError: {tmp_path / 'out.jsonl'}: cannot be written to (File too large)."
+    out = tmp_path / "out.jsonl"
+    kept = sum(1 for _ in jsonl.read_rows(out))
+    assert 0 < kept < 50
+    assert told.stdout.strip() == (
+        f"DataError: {out}: cannot be written to (File too large). The {kept} rollouts that were scored are kept in "
+        f"{out}. Make room, then go on with +resume_from_cache=true."
+    )
+    assert out.read_bytes().endswith(b"}\n")
 
 
 def collect_in_a_process(agent, tasks, folder, *, limit, value):
@@ -231,22 +240,35 @@ def collect_in_a_process(agent, tasks, folder, *, limit, value):
         from nemo_gym.config.settings import BaseServerConfig
         from nemo_gym.errors import DataError
         from nemo_gym.http.client import ServerClient
-        from nemo_gym.rollouts.collector import collect, prepare_files
+        from nemo_gym.rollouts.collector import collect
         from nemo_gym.rollouts.job import CollectionSettings, RunFiles
+        from nemo_gym.rollouts.opening import open_run
         from nemo_gym.rollouts.tasks import TaskPlan
 
         settings = CollectionSettings(output_jsonl_fpath={str(folder / "out.jsonl")!r}, agent_name="sound")
         files = RunFiles(results=settings.output_jsonl_fpath)
-        summary = prepare_files(TaskPlan(Path({str(tasks)!r}), settings, ["sound"]), files)
+        plan = TaskPlan(Path({str(tasks)!r}), settings, ["sound"])
         client = ServerClient.load_from_global_config(BaseServerConfig(host="127.0.0.1", port={agent.port}))
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit({limit}, ({value}, {value}))
         try:
-            asyncio.run(collect(client, files, settings, summary))
-            print(summary.scored, "scored")
+            with open_run(plan, files) as run:
+                resource.setrlimit({limit}, ({value}, {value}))
+                print(asyncio.run(collect(client, run)).scored, "scored")
         except DataError as error:
             print("DataError:", error)
     """
     return subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=60, check=True
     )
+
+
+async def test_the_number_at_once_is_found_by_trying_and_told_in_the_record(run_tasks, make_task, agent):
+    rows = [make_task(n, act="slow", lasts_s=0.05) for n in range(900)]
+    run = await run_tasks(rows, num_samples_in_parallel="auto")
+    assert sorted(run.keys) == [(n, 0) for n in range(900)]
+    record = orjson.loads(run.files.record.read_bytes())
+    assert record["settings"]["num_samples_in_parallel"] == "auto"
+    first = record["concurrency_steps"][0]
+    assert (first["limit"], first["then"], first["why"]) == (16, 32, "more brought more")
+    assert record["concurrency"] >= 16
+    assert 16 < agent.told()["most_at_once"] <= 64

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
 import time
 from collections import Counter
 
+import orjson
 import pytest
 
 from nemo_gym import jsonl
+from nemo_gym.rollouts.job import RunFiles
 
 TASKS = 60
 REPEATS = 4
@@ -61,11 +64,15 @@ def line_count(path) -> int:
     return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
-def wait_for_lines(path, count: int) -> None:
+def wait_for(condition) -> None:
     give_up_at = time.monotonic() + 20
-    while line_count(path) < count:
+    while not condition():
         assert time.monotonic() < give_up_at
         time.sleep(0.002)
+
+
+def wait_for_lines(path, count: int) -> None:
+    wait_for(lambda: line_count(path) >= count)
 
 
 def expect_each_repeat_once(path) -> None:
@@ -73,24 +80,96 @@ def expect_each_repeat_once(path) -> None:
     assert keys == {(task, repeat): 1 for task in range(TASKS) for repeat in range(REPEATS)}
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_a_run_that_is_killed_again_and_again_has_each_repeat_once(tmp_path, start, seed):
-    chance = random.Random(seed)
-    out = tmp_path / "out.jsonl"
-    collected = []
-    for _ in range(3):
-        process = start("+resume_from_cache=true")
-        wait_for_lines(out, line_count(out) + 1 + chance.randrange(50))
+KILLS = 12
+MIXED = [
+    {"act": "slow", "lasts_s": 0.02},
+    {"act": "slow", "lasts_s": 0.02},
+    {"act": "fail_until", "until": 1, "failure_class": "lost"},
+    {"act": "fail_until", "until": 2, "failure_class": "overloaded"},
+    {"act": "fail_until", "until": 99, "failure_class": "invalid_task"},
+    {"act": "crash"},
+]
+"""What the tasks do, in turn: scored at once, scored at last, failed for good, failed as often as it is tried."""
+
+
+def test_a_run_that_is_killed_again_and_again_has_each_repeat_once(tmp_path, start, make_task, write_tasks):
+    write_tasks(make_task(n, text="x" * 2000, **MIXED[n % len(MIXED)]) for n in range(TASKS))
+    chance = random.Random(7)
+    files = RunFiles(results=tmp_path / "out.jsonl")
+    settings = ("+resume_from_cache=true", "+max_attempts=30", "+retry_pause_s=0.01", "+num_samples_in_parallel=2")
+    killed = 0
+    for _ in range(KILLS):
+        process = start(*settings)
+        before = line_count(files.results)
+        # Whenever that is: before the first line, or after some; a line that is half written among them.
+        wait_for(files.lock.exists)
+        lines = before + chance.randrange(20)
+        give_up_at = time.monotonic() + chance.random() * 1.5
+        while line_count(files.results) < lines and time.monotonic() < give_up_at:
+            time.sleep(0.001)
         time.sleep(chance.random() * 0.02)
         process.send_signal(signal.SIGKILL)
-        process.wait(timeout=10)
-        collected.append(line_count(out))
-    assert collected[-1] < TASKS * REPEATS
-    process = start("+resume_from_cache=true")
-    told, errors = process.communicate(timeout=30)
+        killed += process.wait(timeout=10) == -signal.SIGKILL
+        if chance.random() < 0.3 and files.results.exists():
+            # The machine went down with the process, and took the end of the file along.
+            os.truncate(files.results, max(0, files.results.stat().st_size - chance.randrange(3000)))
+    assert killed >= KILLS // 2
+    process = start(*settings)
+    told, errors = process.communicate(timeout=60)
     assert process.returncode == 0, errors
-    assert f"240 planned = 240 scored ({collected[-1]} of them earlier) + 0 failed + 0 unresolved" in told
+
+    keys = Counter((row["_ng_task_index"], row["_ng_rollout_index"]) for row in jsonl.read_rows(files.results))
+    causes = {
+        (row["_ng_task_index"], row["_ng_rollout_index"]): row["_ng_failure_class"]
+        for row in jsonl.read_rows(files.failures)
+    }
+    failed = Counter(cause for key, cause in causes.items() if key not in keys)
+    assert set(keys.values()) == {1}
+    assert len(keys) == TASKS * REPEATS * 4 // 6
+    assert failed == {"invalid_task": 40, "agent_failed": 40}
+    assert re.search(
+        r"^240 planned = 160 scored \(\d+ of them earlier\) \+ 80 failed \(.*\) \+ 0 unresolved", told, re.MULTILINE
+    )
+    # Each attempt is written once, with a number of its own.
+    attempts = Counter(
+        (row["_ng_task_index"], row["_ng_rollout_index"], row["_ng_attempt_index"])
+        for row in jsonl.read_rows(files.failures)
+    )
+    assert set(attempts.values()) == {1}
+    record = orjson.loads(files.record.read_bytes())
+    assert record["state"] == "finished"
+    outcomes = record["outcomes"]
+    assert outcomes["planned"] == outcomes["scored"] + sum(outcomes["failed"].values()) + outcomes["unresolved"] == 240
+    assert {each["state"] for each in record["earlier_sessions"]} <= {"killed", "finished"}
+    (metrics,) = orjson.loads(files.metrics.read_bytes())
+    assert metrics["ledger"] == {"planned": 240, "scored": 160, "failed": failed, "unresolved": 0}
+    assert len(metrics["failed_tasks"]) == 20
+
+
+def test_a_second_run_into_one_output_is_refused_while_the_first_lives(tmp_path, start, agent, make_task, write_tasks):
+    write_tasks(make_task(n, act="held" if n == TASKS - 1 else "ok") for n in range(TASKS))
+    out = tmp_path / "out.jsonl"
+    first = start()
+    wait_for_lines(out, 1)
+    second = start("+resume_from_cache=true")
+    _, errors = second.communicate(timeout=20)
+    assert second.returncode == 1
+    assert errors.startswith(f"Error: {out}: another run is writing it (process {first.pid}, since ")
+    agent.release()
+    assert first.wait(timeout=30) == 0
     expect_each_repeat_once(out)
+
+
+def test_a_run_goes_on_by_a_flag_and_against_all_differences_only_by_force(tmp_path, start):
+    start("+limit=2").wait(timeout=20)
+    process = start("+limit=2", "--temperature", "0.5", "--resume")
+    _, errors = process.communicate(timeout=20)
+    assert process.returncode == 1
+    assert "another responses_create_params.temperature (task 0: absent, now 0.5; 1 tasks more)" in errors
+    process = start("+limit=2", "--temperature", "0.5", "--resume=force")
+    told, errors = process.communicate(timeout=20)
+    assert process.returncode == 0, errors
+    assert "8 planned = 8 scored (8 of them earlier)" in told
 
 
 def test_a_run_that_is_killed_before_its_first_result_begins_again(tmp_path, start):
@@ -117,6 +196,9 @@ def test_ctrl_c_keeps_what_was_collected_and_says_how_to_go_on(tmp_path, start, 
     assert 40 <= lines < TASKS * REPEATS
     assert sum(1 for _ in jsonl.read_rows(out)) == lines
     assert "Traceback" not in errors
+    record = orjson.loads((tmp_path / "out_run.json").read_bytes())
+    assert (record["state"], record["outcomes"]["scored"]) == ("interrupted", lines)
+    assert not (tmp_path / ".out.jsonl.lock").exists()
     assert (
         f"interrupted: 240 planned = {lines} scored + 0 failed + {240 - lines} unresolved. "
         f"+resume_from_cache=true goes on with {out}"

@@ -6,15 +6,15 @@ import pytest
 
 from nemo_gym import jsonl
 from nemo_gym.errors import ConfigError, DataError
-from nemo_gym.rollouts.resume import MAX_ATTEMPTS_ENV_VAR, EarlierRun
+from nemo_gym.rollouts.resume import MAX_ATTEMPTS_ENV_VAR
 
 
 @pytest.fixture
 def run_again(run_tasks):
-    """Go on with the run of this test; its tasks are those of its first time."""
+    """Go on with the run of this test; where no rows are given, the input is what it was."""
 
-    async def run(rows=(), **settings):
-        return await run_tasks(rows, resume_from_cache=True, **settings)
+    async def run(rows=None, **settings):
+        return await run_tasks(rows, **{"resume_from_cache": True, **settings})
 
     return run
 
@@ -48,7 +48,7 @@ async def test_a_failed_task_is_tried_again_with_the_number_of_its_attempt(run_t
     assert (second.summary.scored, second.summary.failed) == (1, 1)
     third = await run_again()
     assert (third.summary.scored, third.summary.failed) == (2, 0)
-    assert [row.get("_ng_attempt_index") for row in third.failures] == [None, 1]
+    assert [row["_ng_attempt_index"] for row in third.failures] == [0, 1]
     assert {row["_ng_task_index"]: row.get("_ng_attempt_index") for row in third.results} == {0: 2, 1: None}
 
 
@@ -106,7 +106,7 @@ async def test_a_torn_failure_does_not_count_as_an_attempt(run_tasks, run_again,
     first = await run_tasks([make_task(0, act="crash")])
     first.files.failures.write_bytes(first.files.failures.read_bytes()[:-10])
     again = await run_again()
-    assert [row.get("_ng_attempt_index") for row in again.failures] == [None]
+    assert [row["_ng_attempt_index"] for row in again.failures] == [0]
 
 
 async def test_a_broken_line_in_the_middle_is_told_and_nothing_is_lost(run_tasks, run_again, make_task):
@@ -134,7 +134,7 @@ async def test_results_that_the_run_does_not_plan_count_for_nothing(run_tasks, r
             file.write({"_ng_task_index": 7, "_ng_rollout_index": repeat, "reward": 1.0})
     run = await run_again()
     assert (run.summary.planned, run.summary.scored, run.summary.unresolved) == (1, 1, 0)
-    assert "3 tasks of it are not in" in caplog.text
+    assert "3 of the rollouts that were scored earlier are of no task of this run" in caplog.text
 
 
 async def test_with_no_earlier_run_there_is_nothing_to_resume_and_all_is_run(run_again, make_task):
@@ -151,12 +151,6 @@ async def test_results_without_their_tasks_are_not_thrown_away(run_tasks, run_ag
     assert first.files.results.read_bytes() == before
 
 
-async def test_the_tasks_are_those_of_the_first_time(run_tasks, run_again, make_task):
-    await run_tasks([make_task(0)], num_repeats=2)
-    run = await run_again([make_task(1), make_task(2)], num_repeats=5)
-    assert run.keys == [(0, 0), (0, 1)]
-
-
 async def test_a_resumed_run_adds_no_failures_of_its_own_to_those_it_gave_up(
     run_tasks, run_again, make_task, monkeypatch
 ):
@@ -164,7 +158,7 @@ async def test_a_resumed_run_adds_no_failures_of_its_own_to_those_it_gave_up(
     await run_tasks([make_task(n, act="crash") for n in range(3)])
     await run_again()
     run = await run_again()
-    assert EarlierRun.read(run.files).given_up == {(n, 0): "agent_failed" for n in range(3)}
+    assert (run.summary.given_up, run.summary.failed_by_cause) == (3, {"agent_failed": 3})
     assert len(run.failures) == 6
 
 

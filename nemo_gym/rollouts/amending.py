@@ -1,0 +1,185 @@
+"""Going on with an earlier run whose input or settings are not quite the same: amended, kept, or refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, NamedTuple
+
+import orjson
+
+from nemo_gym.errors import DataError
+from nemo_gym.jsonl import read_rows, write_rows
+from nemo_gym.rollouts.job import RunFiles
+from nemo_gym.rollouts.matching import KnownTasks, Matching, content_of, match
+from nemo_gym.rollouts.numbering import TaskNumbers
+from nemo_gym.rollouts.resume import EarlierRun, TaskKey
+from nemo_gym.rollouts.run_record import Fingerprint, RunRecord
+from nemo_gym.rollouts.subject import RunSubject
+from nemo_gym.rollouts.tasks import TaskPlan
+from nemo_gym.schemas.rollout import TASK_INDEX_KEY
+
+LOOKED_INTO = 100
+"""Of so many changed tasks it is told what has changed."""
+FIELDS_NAMED = 5
+SHOWN_CHARACTERS = 40
+SEED_SETTING = "num_repeats_add_seed"
+PROMPTED_FIELD = "responses_create_params.input"
+
+Row = dict[str, Any]
+
+
+@dataclass
+class Amendment:
+    """What going on has made of the run's tasks."""
+
+    added: int = 0
+    """Rollouts that the earlier run had not planned."""
+    replaced: int = 0
+    """Rollouts that were not scored, and whose row is another one now."""
+    surplus: int = 0
+    """Rollouts that the earlier run planned, and that nothing asks for now."""
+
+    def notes(self) -> Iterator[str]:
+        """What the user should know."""
+        if self.added:
+            yield f"rollouts added to the earlier run: {self.added}"
+        if self.replaced:
+            yield f"rollouts of the earlier run that are run with another row now: {self.replaced}"
+        if self.surplus:
+            yield f"rollouts of the earlier run that nothing asks for now, and that stay planned: {self.surplus}"
+
+
+class FieldChange(NamedTuple):
+    """A field of a task's row, then and now."""
+
+    task: int
+    before: str
+    now: str
+
+
+@dataclass(frozen=True)
+class Amending:
+    """An earlier run, and what is asked for now."""
+
+    plan: TaskPlan
+    files: RunFiles
+    subject: RunSubject
+    prompt: Fingerprint | None
+    earlier: EarlierRun
+    record: RunRecord | None
+    """What the earlier run wrote down of itself."""
+
+    def amend(self, *, force: bool) -> Amendment:
+        """Bring the materialized file up to date, whole or not at all.
+
+        Raises `DataError` that names what differs where results of two kinds would stand in one file, unless forced.
+        """
+        numbers = self.plan.check()
+        known = KnownTasks.read(self.files.materialized)
+        matching = match(known, self.plan.planned(numbers), numbers)
+        if not force and (differences := [*self._other_settings(), *self._other_rows(matching, numbers)]):
+            raise DataError(
+                f"{self.files.results} was begun with {', '.join(differences)}. Put that right, add "
+                "+resume_from_cache=force (--resume=force) to go on all the same, add +overwrite=true to begin again, "
+                "or choose another output."
+            )
+        amendment = Amendment(
+            surplus=sum(max(0, task.repeats - matching.repeats[n]) for n, task in known.tasks.items())
+        )
+        repeats_of = {number: task.repeats for number, task in known.tasks.items()}
+        if matching.changed or any(count > repeats_of.get(n, 0) for n, count in matching.repeats.items()):
+            write_rows(self.files.materialized, self._rows(repeats_of, matching, numbers, amendment))
+        return amendment
+
+    def _rows(
+        self, known: Mapping[int, int], matching: Matching, numbers: TaskNumbers, amendment: Amendment
+    ) -> Iterator[Row]:
+        """The rows of the run from now on: first those that stay, then those that come."""
+        for row in read_rows(self.files.materialized):
+            key = TaskKey.of(row)
+            is_replaced = key.task in matching.changed and key.repeat < matching.repeats[key.task]
+            if not is_replaced or key in self.earlier.scored:
+                yield row
+        for planned in self.plan.planned(numbers):
+            task = matching.task_of(planned)
+            for repeat in range(planned.first, planned.first + planned.repeats):
+                is_known = repeat < known.get(task, 0)
+                if is_known and (task not in matching.changed or TaskKey(task, repeat) in self.earlier.scored):
+                    continue
+                amendment.replaced += is_known
+                amendment.added += not is_known
+                yield self.plan.repeated({**planned.row, TASK_INDEX_KEY: task}, repeat)
+
+    def _has_other_prompt(self) -> bool:
+        if self.record is None:
+            return False
+        before, now = self.record.prompt, self.prompt
+        return (before and before.sha256) != (now and now.sha256)
+
+    def _other_settings(self) -> Iterator[str]:
+        if self.record is None:
+            return
+        if models := self.subject.differences_from(self.record.subject):
+            yield f"another model: {', '.join(models)}"
+        if self._has_other_prompt():
+            before = self.record.prompt.path if self.record.prompt else "none"
+            now = self.prompt.path if self.prompt else "none"
+            yield f"another prompt_config ({before}{' has changed' if before == now else f', now {now}'})"
+        if self.record.settings.get(SEED_SETTING, False) != self.plan.settings.num_repeats_add_seed:
+            yield f"another {SEED_SETTING}"
+
+    def _other_rows(self, matching: Matching, numbers: TaskNumbers) -> Iterator[str]:
+        if not matching.changed:
+            return
+        changes = self._changes(matching, numbers)
+        if self._has_other_prompt():
+            changes.pop(PROMPTED_FIELD, None)
+            if not changes:
+                return
+        for field, found in islice(changes.items(), FIELDS_NAMED):
+            task, before, now = found[0]
+            others = len(found) - 1
+            is_more = len(matching.changed) > LOOKED_INTO and others
+            more = f"; {'at least ' if is_more else ''}{others} tasks more" if others else ""
+            yield f"another {field} (task {task}: {before}, now {now}{more})"
+        if not changes:
+            yield f"another row of task {next(iter(matching.changed))}"
+        if (hidden := len(changes) - FIELDS_NAMED) > 0:
+            yield f"{hidden} other fields"
+
+    def _changes(self, matching: Matching, numbers: TaskNumbers) -> dict[str, list[FieldChange]]:
+        """By field, how the rows of the first changed tasks differ."""
+        looked_into = set(islice(matching.changed, LOOKED_INTO))
+        now = {
+            TaskKey(task, planned.first): content_of(planned.row)
+            for planned in self.plan.planned(numbers)
+            if (task := matching.task_of(planned)) in looked_into
+        }
+        changes: dict[str, list[FieldChange]] = {}
+        for row in read_rows(self.files.materialized):
+            key = TaskKey.of(row)
+            if key in now:
+                for field, old, new in _differences(content_of(row), now[key]):
+                    changes.setdefault(field, []).append(FieldChange(key.task, old, new))
+        return changes
+
+
+def _differences(before: Row, now: Row, prefix: str = "") -> Iterator[tuple[str, str, str]]:
+    """Each field, dotted, whose value is another one now, with both values as they are shown."""
+    for key in dict.fromkeys((*before, *now)):
+        old, new = before.get(key), now.get(key)
+        if isinstance(old, dict) and isinstance(new, dict):
+            yield from _differences(old, new, f"{prefix}{key}.")
+        elif old != new or (key in before) != (key in now):
+            yield (
+                f"{prefix}{key}",
+                _shown(old) if key in before else "absent",
+                _shown(new) if key in now else "absent",
+            )
+
+
+def _shown(value: Any) -> str:
+    text = orjson.dumps(value).decode()
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}…"

@@ -1,0 +1,100 @@
+"""What became of everything that an agent was to run, by the files of a run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from nemo_gym.rollouts.job import RunFiles
+from nemo_gym.rollouts.resume import KeySet, TaskKey, failures_in, keyed_rows
+from nemo_gym.rollouts.tasks import agent_of
+from nemo_gym.schemas.rollout import TASK_INDEX_KEY
+
+
+@dataclass
+class FailedTask:
+    """A task none of whose rollouts was scored, and at least one failed."""
+
+    task: int
+    rollouts: int = 0
+    """How many were planned."""
+    failed: Counter[str] = field(default_factory=Counter)
+    message: str = ""
+    """What the last failed attempt of its last rollout said."""
+
+    def told(self) -> dict[str, Any]:
+        """As it stands in the metrics."""
+        return {
+            TASK_INDEX_KEY: self.task,
+            "num_rollouts": 0,
+            "expected_num_rollouts": self.rollouts,
+            "failed": dict(self.failed),
+            "message": self.message,
+        }
+
+
+@dataclass
+class Ledger:
+    """planned = scored + failed + unresolved, of one agent; rollouts are counted, whatever attempts they took."""
+
+    planned: int = 0
+    scored: int = 0
+    failed: Counter[str] = field(default_factory=Counter)
+    """By the cause of the last attempt."""
+    failed_tasks: list[FailedTask] = field(default_factory=list)
+
+    @property
+    def unresolved(self) -> int:
+        """Rollouts that are in no file: never begun, never ended, or not to be kept."""
+        return self.planned - self.scored - self.failed.total()
+
+    def told(self) -> dict[str, Any]:
+        """As it stands in the metrics."""
+        return {
+            "planned": self.planned,
+            "scored": self.scored,
+            "failed": dict(self.failed),
+            "unresolved": self.unresolved,
+        }
+
+    def pessimistic(self, mean: float) -> float:
+        """A mean over the scored rollouts, with 0 for each that failed."""
+        return mean * self.scored / (self.scored + self.failed.total())
+
+
+def ledgers_of(files: RunFiles) -> dict[str, Ledger]:
+    """The ledger of each agent of a run; none where its tasks are not written down."""
+    failures = failures_in(files.failures)
+    scored = KeySet(key for key, _ in keyed_rows(files.results))
+    without_score = _tasks_without_score(files, failures)
+    ledgers: dict[str, Ledger] = {}
+    failed_tasks: dict[int, FailedTask] = {}
+    for key, row in keyed_rows(files.materialized):
+        ledger = ledgers.setdefault(str(agent_of(row)), Ledger())
+        ledger.planned += 1
+        failure = failures.get(key)
+        if key in scored:
+            ledger.scored += 1
+        elif failure:
+            ledger.failed[failure.cause] += 1
+        if key.task not in without_score:
+            continue
+        task = failed_tasks.get(key.task)
+        if task is None:
+            task = failed_tasks[key.task] = FailedTask(key.task)
+            ledger.failed_tasks.append(task)
+        task.rollouts += 1
+        if failure:
+            task.failed[failure.cause] += 1
+            task.message = failure.message
+    return ledgers
+
+
+def _tasks_without_score(files: RunFiles, failures: Iterable[TaskKey]) -> set[int]:
+    tasks = {key.task for key in failures}
+    if tasks:
+        for key, _ in keyed_rows(files.results):
+            tasks.discard(key.task)
+    return tasks
