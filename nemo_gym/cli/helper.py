@@ -41,7 +41,7 @@ class RunHelper:
         tell_process(view_of(servers.run))
 
     def poll(self) -> None:
-        """Raise `LaunchError`, with the last lines of its log, if a server has ended."""
+        """Raise `LaunchError`, with the last lines of its log, if a server died and is not started again any more."""
         self._running().watch(timeout_s=0.0)
 
     def wait_for_spinup(self) -> None:
@@ -53,7 +53,7 @@ class RunHelper:
         running.show_instances(self._running().instances)
 
     def run_forever(self) -> None:
-        """Keep the servers up until one of them ends, or until this is interrupted."""
+        """Keep the servers up until one of them cannot be, or until this is interrupted."""
         try:
             while True:
                 self._running().watch(timeout_s=WATCH_S)

@@ -18,13 +18,16 @@ import orjson
 
 from nemo_gym.cli.settings import StartSettings
 from nemo_gym.config import HeadConfig, RunConfig
+from nemo_gym.config.access import configured_token
 from nemo_gym.config.process import ServerInstance
 from nemo_gym.errors import ConfigError, LaunchError, ServerCallError
+from nemo_gym.http.client import UNAUTHORISED, ServerClient, wants_token
 from nemo_gym.http.internal import InternalClient
-from nemo_gym.http.reply import Timeouts
+from nemo_gym.http.reply import Reply, Timeouts
+from nemo_gym.http.runs import live_runs, run_token_for
 from nemo_gym.launcher import RunningServers, WarmStarter, launch
-from nemo_gym.launcher.record import live_runs
 from nemo_gym.launcher.watch import LineSink
+from nemo_gym.schemas.rollout import RUN_TOKEN_HEADER
 
 PROBE_TIMEOUT_S = 5.0
 SHORTEST_PROBE_S = 0.5
@@ -80,6 +83,7 @@ def launch_for(
         notice=note,
         log_dir=settings.nemo_gym_log_dir or log_dir,
         ready_timeout_s=settings.ready_timeout_s,
+        restart_limit=settings.restart_limit,
         auto_install=settings.auto_install,
         dry_run=settings.dry_run,
     )
@@ -145,12 +149,20 @@ def find_head(run: RunConfig) -> HeadConfig:
     return HeadConfig(host=chosen.host, port=chosen.port)
 
 
-def ask_for_servers(head: HeadConfig) -> list[dict[str, Any]]:
+def client_for(run: RunConfig) -> ServerClient:
+    """A client for the servers that are up, which knows the run's token where this process can know it."""
+    return ServerClient.load_from_global_config(find_head(run), configured_token(run.plain))
+
+
+def ask_for_servers(head: HeadConfig, run_token: str | None = None) -> list[dict[str, Any]]:
     """The servers of a run, as its head server tells them; `LaunchError` says how to start one where none answers."""
     address = f"http://{head.host}:{head.port}"
     advice = "Start servers with ng_run, or name a run elsewhere: +head_server.host=… +head_server.port=…"
     try:
-        servers = orjson.loads(asyncio.run(_ask(head, "/server_instances")))
+        reply = asyncio.run(_ask(head, "/server_instances", run_token or run_token_for(head.host, head.port)))
+        if reply.status == UNAUTHORISED:
+            raise LaunchError(wants_token(address))
+        servers = orjson.loads(reply.body)
     except ServerCallError as error:
         if not error.was_sent:
             raise LaunchError(f"no servers are running: no head server answers at {address}. {advice}") from error
@@ -162,12 +174,12 @@ def ask_for_servers(head: HeadConfig) -> list[dict[str, Any]]:
     return servers
 
 
-async def _ask(head: HeadConfig, path: str) -> bytes:
+async def _ask(head: HeadConfig, path: str, run_token: str | None) -> Reply:
+    headers = [(RUN_TOKEN_HEADER.encode(), run_token.encode())] if run_token else []
     timeouts = Timeouts(PROBE_TIMEOUT_S, PROBE_TIMEOUT_S, 2 * PROBE_TIMEOUT_S)
     client = InternalClient()
     try:
-        reply = await client.request("GET", head.host, head.port, path, timeouts=timeouts)
-        return reply.body
+        return await client.request("GET", head.host, head.port, path, headers=headers, timeouts=timeouts)
     finally:
         await client.close()
 
@@ -179,13 +191,17 @@ def show_instances(instances: Iterable[ServerInstance]) -> None:
     tables.console().print(tables.instances(instances))
 
 
+def _restarted(times: int) -> str:
+    return f"  restarted {times} time{'' if times == 1 else 's'}" if times else ""
+
+
 def show_status(servers: list[dict[str, Any]]) -> None:
     """One line per server, and a count."""
     for number, server in enumerate(servers, start=1):
         mark = "✓" if server["status"] == "success" else "✗"
         say(
             f"[{number}] {mark} {server['config_path']} ({server['server_type']}/{server['name']})  {server['url']}  "
-            f"pid {server['pid']}  up {server['uptime_seconds']:.0f} s"
+            f"pid {server['pid']}  up {server['uptime_seconds']:.0f} s{_restarted(server.get('restarts', 0))}"
             + ("" if server["status"] == "success" else f"  {server['status']}")
         )
     healthy = sum(server["status"] == "success" for server in servers)

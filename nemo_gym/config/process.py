@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 from pydantic import BaseModel, ConfigDict, Field
 
 from nemo_gym.config.models import Origin, RunConfig, ServerConfig
+from nemo_gym.config.secret_values import SecretValues, handed_environment
 from nemo_gym.config.settings import BaseServerConfig, ServerType
 
 
@@ -42,8 +43,10 @@ class ProcessSettings(BaseModel):
     head: BaseServerConfig
     cookie_secret: str
     """Signs the session cookies; the same for all workers of a run."""
-    run_token: str | None = None
+    run_token: str | None = Field(default=None, repr=False)
     """Goes with every call between the servers of a run that can be reached from outside; None where none can."""
+    environment: dict[str, str] = Field(default_factory=dict, repr=False)
+    """Variables that its process adds to its environment, where others do not see them."""
     num_workers: int = 1
     dry_run: bool = False
 
@@ -68,9 +71,19 @@ class ProcessSettings(BaseModel):
             },
             head=BaseServerConfig(host=run.head.host, port=run.head.port),
             cookie_secret=cookie_secret,
+            run_token=run.run_token,
+            environment=handed_environment(
+                {**run.plain, server.name: server.settings},
+                [other.settings for other in run.servers.values() if other.name != server.name],
+            ),
             num_workers=server.num_workers or 1,
             dry_run=dry_run,
         )
+
+    def secrets(self) -> SecretValues:
+        """All secrets that this process is told."""
+        own = {"cookie_secret": self.cookie_secret, "run_token": self.run_token}
+        return SecretValues.of(self.settings, self.plain, self.environment, own)
 
 
 class ServerInstance(BaseModel):
@@ -91,6 +104,8 @@ class ServerInstance(BaseModel):
     start_time: float
     """Seconds since the epoch."""
     num_workers: int = 1
+    restarts: int = 0
+    """How often a process of it died and was started again."""
 
     @classmethod
     def of(cls, server: ServerConfig, *, pid: int, started_at: float) -> Self:
@@ -112,7 +127,7 @@ class ServerInstance(BaseModel):
 
 
 class HeadSettings(BaseModel):
-    """What the head server tells; nothing of it changes while a run lasts."""
+    """What the head server tells. A server that was started again follows as a `ServerInstance` in the same pipe."""
 
     kind: Literal["head"] = "head"
     host: str
@@ -120,7 +135,9 @@ class HeadSettings(BaseModel):
     instances: list[ServerInstance]
     config_yaml: str
     """Masked, unless the run exposes its secrets on a loopback address."""
+    run_token: str | None = Field(default=None, repr=False)
+    """Goes with every call to it; None where it asks for nothing."""
 
 
 ChildSettings = Annotated[ProcessSettings | HeadSettings, Field(discriminator="kind")]
-"""What comes through the pipe of a new process."""
+"""What comes through the pipe of a new process, as its first line."""

@@ -7,6 +7,7 @@ import socket
 from collections.abc import Callable
 
 from nemo_gym.config import HeadConfig, PortRange, WrittenAddress, bind
+from nemo_gym.config.access import is_loopback
 from nemo_gym.errors import PortTakenError
 
 HEAD = "head_server"
@@ -58,8 +59,3 @@ def listen(
             f"moment. Start again, or give {instance} another port."
         ) from error
     return listener
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach the host."""
-    return host in ("localhost", "::1") or host.startswith("127.")

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 
+from nemo_gym.config.environment import shown_environment
 from nemo_gym.launcher.base import ProcessOrder
 
 
@@ -25,6 +26,7 @@ class SpawnStarter:
             [self._python, "-m", "nemo_gym.servers.child", str(os.getpid()), *(str(number) for number in handed)],
             pass_fds=handed,
             stdin=subprocess.DEVNULL,
+            env=shown_environment(),
             stdout=order.log,
             stderr=order.log,
             start_new_session=True,

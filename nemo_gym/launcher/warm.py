@@ -10,8 +10,10 @@ import sys
 import threading
 from typing import Any
 
+from nemo_gym.config.environment import shown_environment
 from nemo_gym.errors import LaunchError
 from nemo_gym.launcher.base import ProcessOrder
+from nemo_gym.launcher.endings import ended
 
 WARM_MODULE = "nemo_gym.servers.warm"
 ANSWER_TIMEOUT_S = 60.0
@@ -33,6 +35,7 @@ class WarmStarter:
                 [sys.executable, "-m", WARM_MODULE, str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
+                env=shown_environment(),
                 # Of its own, so that Ctrl-C reaches the launcher alone, which then ends things in order.
                 start_new_session=True,
             )
@@ -67,16 +70,25 @@ class WarmStarter:
             self._process.kill()
             self._process.wait()
 
+    def _how_it_ended(self) -> str:
+        try:
+            return ended(self._process.wait(1.0))
+        except subprocess.TimeoutExpired:
+            return "has hung up"
+
     def _ask(self, message: dict[str, Any], descriptors: list[int] | None = None) -> dict[str, Any]:
         with self._lock:
             try:
                 socket.send_fds(self._socket, [json.dumps(message).encode()], descriptors or [])
                 answer = self._socket.recv(65536)
-            except OSError as error:
+            except TimeoutError as error:
                 raise LaunchError(f"the process that starts the servers does not answer ({error})") from error
+            except OSError:
+                answer = b""
         if not answer:
-            code = self._process.poll()
-            raise LaunchError(f"the process that starts the servers ended unexpectedly (exit code {code})")
+            raise LaunchError(
+                f"the process that starts the servers {self._how_it_ended()}, and all servers with it. Start again."
+            )
         told: dict[str, Any] = json.loads(answer)
         if "error" in told:
             raise LaunchError(f"a server's process could not be started: {told['error']}")

@@ -11,7 +11,9 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
+from urllib.parse import quote
 
+from nemo_gym.config.secret_values import SecretValues
 from nemo_gym.launcher.base import ServerProcess
 
 logger = logging.getLogger(__name__)
@@ -24,10 +26,15 @@ LONGEST_LINE = 1 << 20
 
 
 class Watcher:
-    """Reads the pipes of all processes; a process whose state changed is put on `changes`."""
+    """Reads the pipes of all processes; a process whose state changed is put on `changes`.
 
-    def __init__(self, on_line: LineSink | None, log_dir: Path | None) -> None:
-        self.changes: queue.SimpleQueue[ServerProcess] = queue.SimpleQueue()
+    None on it only wakes whoever waits there.
+    """
+
+    def __init__(self, on_line: LineSink | None, log_dir: Path | None, secrets: SecretValues | None = None) -> None:
+        """`secrets` are hidden in every line that is passed on."""
+        self.secrets = secrets or SecretValues()
+        self.changes: queue.SimpleQueue[ServerProcess | None] = queue.SimpleQueue()
         self._on_line = on_line
         self._log_dir = log_dir
         self._selector = selectors.DefaultSelector()
@@ -43,7 +50,9 @@ class Watcher:
         """Start to read a process's pipes; they are closed when the process ends."""
         if self._log_dir is not None and process.name not in self._files:
             self._log_dir.mkdir(parents=True, exist_ok=True)
-            self._files[process.name] = (self._log_dir / f"{process.name}.log").open("ab", buffering=0)
+            # A name is a name, and leads nowhere.
+            path = self._log_dir / f"{quote(process.name, safe=' #')}.log"
+            self._files[process.name] = path.open("ab", buffering=0)
         with self._lock:
             self._open_logs += 1
         self._selector.register(process.log_fd, selectors.EVENT_READ, _LogReader(process, self))
@@ -63,6 +72,7 @@ class Watcher:
 
         Whatever becomes of the lines, they have to be read: a server whose log is full stops at its next line.
         """
+        line = self.secrets.mask(line)
         process.tail.append(line)
         if file := self._files.get(process.name):
             try:
@@ -123,7 +133,8 @@ class _ReportReader:
         for line in lines:
             message = json.loads(line)
             self._process.is_ready = self._process.is_ready or bool(message.get("ready"))
-            self._process.failure = message.get("failed", self._process.failure)
+            if "failed" in message:
+                self._process.failure = self._watcher.secrets.mask(message["failed"])
         # The report's other end is open for as long as the process lives.
         self._process.has_ended = not data
         if lines or not data:

@@ -20,7 +20,7 @@ from starlette.responses import Response
 from nemo_gym.config.observability import is_enabled
 from nemo_gym.config.published import get_first_server_config_dict
 from nemo_gym.config.settings import BaseResponsesAPIAgentConfig
-from nemo_gym.errors import AgentFailed
+from nemo_gym.errors import AgentFailed, InvalidTask
 from nemo_gym.http.correlation import (
     apply_rollout_prefix,
     current_rollout_id,
@@ -165,6 +165,13 @@ def _telling(failure: Mapping[str, Any], result: Any) -> Any:
     return Response(orjson.dumps({**row, **marks}), media_type="application/json")
 
 
+def _rollout_id_in(row: Any) -> str | None:
+    try:
+        return rollout_id_of_row(row)
+    except (TypeError, ValueError) as error:
+        raise InvalidTask(f"the row's rollout id: {error}") from error
+
+
 def _for_its_rollout(run: Callable[..., Any]) -> Callable[..., Any]:
     """The `/run` endpoint: all of its calls carry the rollout's id, also where only the row tells it."""
     handler = Handler.of(run)
@@ -174,7 +181,7 @@ def _for_its_rollout(run: Callable[..., Any]) -> Callable[..., Any]:
         request: Request = arguments[request_name]
         if handler.request_parameter is None:
             del arguments[request_name]
-        rollout_id = current_rollout_id() or rollout_id_of_row(await request.json())
+        rollout_id = current_rollout_id() or _rollout_id_in(await request.json())
         with rollout_context(rollout_id), noting_failures() as noted:
             result = await run(**arguments)
         return _telling(noted[-1], result) if noted else result

@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from typing import Any, ClassVar
 
 from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
 from omegaconf import OmegaConf
 from pydantic import BaseModel, PrivateAttr
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -29,6 +30,7 @@ from nemo_gym.servers.calls import CallLayer, CallLimits
 from nemo_gym.servers.faults import ROLLOUT_ID_SCOPE_KEY, FaultMiddleware
 from nemo_gym.servers.limits import OPEN_FILES, raise_open_files_limit
 from nemo_gym.servers.profiling import ProfilingMiddlewareConfig, add_profiling
+from nemo_gym.servers.refusals import told_of_invalid
 from nemo_gym.servers.sessions import SessionMiddleware
 from nemo_gym.servers.telemetry import Telemetry
 from nemo_gym.servers.threads import blocking_pool
@@ -190,6 +192,7 @@ class SimpleServer(BaseServer):
         app = FastAPI(title=self.get_session_middleware_key(), lifespan=lifespan)
         self.setup_session_middleware(app)
         app.add_middleware(RolloutContextMiddleware)
+        app.add_exception_handler(RequestValidationError, told_of_invalid)
         return app
 
     def background_tasks(self) -> list[Any]:

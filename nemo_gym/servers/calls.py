@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from nemo_gym.config.access import RUN_TOKEN_ENV_VAR, RUN_TOKEN_KEY
 from nemo_gym.config.secret_values import SecretValues
 from nemo_gym.errors import Overloaded, RolloutError, RolloutTimedOut
-from nemo_gym.http.deadline import deadline_in, read_time_left
+from nemo_gym.http.deadline import deadline_in, noting_waits, read_time_left
 from nemo_gym.http.problems import MEDIA_TYPE, Problem
 from nemo_gym.schemas.rollout import NOT_BEGUN_HEADER, RUN_TOKEN_HEADER, TIME_LEFT_HEADER
 from nemo_gym.servers.in_process import OWN_CALL_SCOPE_KEY
@@ -164,13 +164,15 @@ class CallLayer:
         left_s = None if call.time_left_s is None else call.time_left_s - (time.monotonic() - call.began_at)
         over = asyncio.timeout(left_s)
         try:
-            with deadline_in(left_s):
+            with deadline_in(left_s), noting_waits() as waits:
                 async with over:
                     await self.app(call.scope, watch.receive, call.send)
         except TimeoutError:
             if not over.expired() or call.has_begun_answer:
                 raise
             told = f"the rollout's time was over while {self.server} worked on {call.scope['path']}"
+            if waits:
+                told += f", waiting for {waits[-1]}"
             logger.warning("%s", told)
             await call.answer_error(RolloutTimedOut(told, server=self.server))
         except asyncio.CancelledError:

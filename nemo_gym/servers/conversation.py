@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import orjson
 from pydantic import ValidationError
 
-from nemo_gym.errors import EnvironmentFailed, ModelFailed, ServerCallError, ServerLost
+from nemo_gym.errors import EnvironmentFailed, ModelFailed, Overloaded, RolloutTimedOut, ServerCallError, ServerLost
 from nemo_gym.http.client import ServerClient
 from nemo_gym.http.problems import failure_of_call, failure_of_reply
 from nemo_gym.schemas.responses import Response, accumulate_response_usage
@@ -20,6 +20,8 @@ from nemo_gym.servers.tools import is_callable_name
 Cookies = dict[str, str]
 Item = dict[str, Any]
 
+ENDS_THE_ROLLOUT = (ServerLost, RolloutTimedOut, Overloaded)
+"""The rollout's state is gone, its time is over, or the tool was never begun."""
 JSON = {"content-type": "application/json"}
 
 
@@ -154,8 +156,8 @@ class Conversation:
         failure = failure_of_reply(
             reply.status, body, server=resources_server, during=f"tool '{name}'", otherwise=EnvironmentFailed
         )
-        # A tool that is out of order may be told to the model; that the rollout's state is gone ends it in any case.
-        if not tells_faults or isinstance(failure, ServerLost):
+        # A tool that is out of order may be told to the model; what ends the rollout in any case may not.
+        if not tells_faults or isinstance(failure, ENDS_THE_ROLLOUT):
             raise failure
         return f"Error: {failure}"
 

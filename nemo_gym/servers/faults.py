@@ -6,7 +6,7 @@ import logging
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nemo_gym.errors import RolloutError, ServerCallError
+from nemo_gym.errors import InvalidTask, RolloutError, ServerCallError
 from nemo_gym.http.problems import MEDIA_TYPE, Problem, failure_of_call, problem_of_body, readable
 from nemo_gym.servers.sessions import SET_COOKIE_SCOPE_KEY
 
@@ -50,7 +50,10 @@ class FaultMiddleware:
     def _failure(self, error: Exception, scope: Scope) -> RolloutError:
         path, rollout_id = scope["path"], scope.get(ROLLOUT_ID_SCOPE_KEY)
         if isinstance(error, RolloutError):
-            error.server = error.server or self.server
+            if error.server is None:
+                error.server = self.server
+                if isinstance(error, InvalidTask):
+                    error.tier = self.otherwise.default_tier
             logger.warning("%s failed (rollout %s): %s", path, rollout_id, error)
             return error
         if isinstance(error, ServerCallError):
@@ -58,7 +61,7 @@ class FaultMiddleware:
             logger.warning("%s failed (rollout %s): %s", path, rollout_id, error)
             if told:
                 return told.to_error()
-            return failure_of_call(error, server=self.server, otherwise=self.otherwise)
+            return failure_of_call(error, server=self.server, otherwise=self.otherwise, during=self.server)
         logger.exception("%s failed (rollout %s)", path, rollout_id, exc_info=error)
         raised = readable(f"{type(error).__name__}: {error}".encode("utf-8", "replace"))
         return self.otherwise(f"{self.server}: {path} raised {raised}; its log has the traceback", server=self.server)

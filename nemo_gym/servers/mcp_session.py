@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, get_origin
@@ -98,7 +99,7 @@ class McpSessionMiddleware:
         session_id = scope["session"][SESSION_ID_KEY]
         try:
             told = orjson.loads(answer.body) or {}
-            token = self.tokens.issue(McpSession(session_id, self._allowed(orjson.loads(body))))
+            token = self.tokens.issue(McpSession(session_id, self._allowed(json.loads(body))))
             metadata = MCPServerMetadata(server_name=self._name, headers={SESSION_TOKEN_HEADER: token})
             return answer.with_body(orjson.dumps({**told, MCP_METADATA_KEY: metadata.model_dump()}))
         except BaseException:

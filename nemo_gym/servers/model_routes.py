@@ -11,11 +11,12 @@ from functools import partial
 from typing import Annotated, Any, NamedTuple, TypeVar, get_args, get_origin
 
 import starlette.responses
-from fastapi import FastAPI, HTTPException
+from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidatorFunctionWrapHandler, WrapValidator
 from pydantic.fields import FieldInfo
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from nemo_gym.dialects.anthropic import message_of_response, response_params_of_messages

@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from functools import wraps
 from typing import Any, ClassVar, SupportsFloat
 
-import orjson
 from fastapi import FastAPI
 from pydantic import PrivateAttr
 from starlette.requests import Request
@@ -16,6 +15,7 @@ from starlette.responses import JSONResponse, Response
 
 from nemo_gym.config.settings import BaseResourcesServerConfig
 from nemo_gym.errors import EnvironmentFailed, JudgeFailed, SignatureError
+from nemo_gym.jsonl import dump_json
 from nemo_gym.metrics import AggregateMetricsMixin
 from nemo_gym.schemas.mcp import normalize_tool_name
 from nemo_gym.schemas.rollout import (
@@ -230,4 +230,4 @@ class SimpleResourcesServer(AggregateMetricsMixin, BaseResourcesServer):
 
 async def _echo(request: Request, added: dict[str, Any]) -> Response:
     """The request's own JSON with these fields on top: what the row brought comes back as it was."""
-    return Response(orjson.dumps({**await request.json(), **added}), media_type="application/json")
+    return Response(dump_json({**await request.json(), **added}), media_type="application/json")

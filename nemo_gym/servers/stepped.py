@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message
 
-from nemo_gym.errors import EnvironmentFailed, SignatureError
+from nemo_gym.errors import EnvironmentFailed, InvalidTask, SignatureError
 from nemo_gym.http.client import encode_json
 from nemo_gym.schemas.items import FunctionToolCall, OutputItem, OutputMessage, ReasoningItem
 from nemo_gym.schemas.rollout import BaseVerifyRequest, BaseVerifyResponse
@@ -224,7 +224,7 @@ class SteppedResourcesServer(SimpleResourcesServer):
         try:
             return {name: kind.model_validate(fields)}
         except ValidationError as error:
-            raise EnvironmentFailed(
+            raise InvalidTask(
                 f"{self.config.name}: the row cannot be played: {_first_problem(error)}", server=self.config.name
             ) from error
 

@@ -250,7 +250,7 @@ def test_an_interrupted_run_ends_its_servers_and_can_be_resumed(workplace, numbe
     assert f"8 planned = 8 scored ({kept} of them earlier)" in resumed.out
 
 
-def test_a_server_that_dies_stops_the_run_which_says_so_and_can_be_resumed(workplace):
+def test_a_server_that_dies_and_may_not_be_started_again_stops_the_run_which_says_so_and_can_be_resumed(workplace):
     workplace.environment("slow", SLOW_SERVER)
     words = (
         "+config_paths=[slow.yaml,responses_api_models/sample_model/configs/sample_model.yaml]",
@@ -259,6 +259,7 @@ def test_a_server_that_dies_stops_the_run_which_says_so_and_can_be_resumed(workp
         "+num_repeats=200",
         "+head_server.port=0",
         "+num_samples_in_parallel=2",
+        "+restart_limit=0",
     )
     workplace.write("slow.yaml", yaml.safe_dump(SLOW_CONFIG))
     workplace.write("examples.jsonl", '{"responses_create_params": {"input": "hello"}}\n')

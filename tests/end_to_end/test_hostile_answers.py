@@ -23,7 +23,7 @@ BOUND_S = 25.0
 LATER_BOUND_S = 15.0
 """So much later than without the hostile ones an ordinary answer may be graded: all compete for two or three workers
 of an environment, and one that was killed takes seconds to be replaced."""
-FAILED = "environment_failed"
+FAILED = "invalid_task"
 
 PARROT = '''
 from nemo_gym import NeMoGymResponse, NeMoGymResponseCreateParamsNonStreaming, SimpleResponsesAPIModel

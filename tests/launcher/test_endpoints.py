@@ -101,7 +101,7 @@ def test_an_address_without_its_scheme_is_told_at_once(workplace):
 
 
 def test_a_server_that_dies_while_the_endpoint_is_awaited_ends_the_run(workplace, silent_port):
-    command = workplace.start("ng_run", *settings_for(silent_port))
+    command = workplace.start("ng_run", *settings_for(silent_port), "+restart_limit=0")
     command.wait_for("waiting for the model endpoint")
     model = next(
         process for process in workplace.processes() if process.cwd().endswith("responses_api_models/openai_model")

@@ -171,10 +171,13 @@ def test_a_run_ends_when_nobody_reads_its_output_any_more(workplace, get_json):
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_a_server_that_dies_ends_the_run_which_says_so(workplace, get_json, method):
+def test_a_server_that_dies_and_may_not_be_started_again_ends_the_run_which_says_so(workplace, get_json, method):
     """Even where something that the server forked lives on, with copies of all its open files."""
     command = workplace.start_servers(
-        workplace.environment("breeding", BREEDING_SERVER), workplace.environment(), f"+process_start_method={method}"
+        workplace.environment("breeding", BREEDING_SERVER),
+        workplace.environment(),
+        f"+process_start_method={method}",
+        "+restart_limit=0",
     )
     breeding = command.servers["breeding"]
     get_json(f"{breeding['url']}/breed")

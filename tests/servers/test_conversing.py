@@ -6,7 +6,15 @@ from typing import Any
 
 import pytest
 
-from nemo_gym import BaseVerifyRequest, Conversation, ConversingAgent, EnvironmentFailed, SimpleResourcesServer, tool
+from nemo_gym import (
+    BaseVerifyRequest,
+    Conversation,
+    ConversingAgent,
+    EnvironmentFailed,
+    SimpleResourcesServer,
+    tool,
+)
+from nemo_gym.errors import ServerLost
 from nemo_gym.testing import FakeModel, call, heard, make_server, reply, run, serving
 
 
@@ -87,3 +95,16 @@ def test_a_users_words_can_stand_in_a_reply():
     assert [getattr(item, "role", item.type) for item in told.output] == ["assistant", "user", "function_call"]
     assert type(told).model_validate(told.model_dump(mode="json")) == told
     assert told.last_text == "Which one?"
+
+
+class Gone(Shop):
+    @tool
+    async def vanish(self) -> str:
+        """Be gone, as a server is that was started again."""
+        raise ServerLost("what it held of the rollout is gone", tier="environment")
+
+
+async def test_that_a_rollout_is_lost_is_never_told_to_the_model():
+    agent = agent_on(make_server(Gone, name="shop"), call("vanish"), "Fine.", tool_faults="tell_model")
+    with pytest.raises(ServerLost, match="what it held of the rollout is gone"):
+        await run(agent)

@@ -17,6 +17,7 @@ from nemo_gym import (
     SteppedResourcesServer,
     tool,
 )
+from nemo_gym.servers.mcp import expose_if_asked
 from nemo_gym.servers.mcp_session import McpSession, SessionTokens
 from nemo_gym.servers.sessions import session_cookie
 from nemo_gym.testing import make_server, reply
@@ -81,11 +82,12 @@ async def whose(request: Request) -> str:
     return request.session[SESSION_ID_KEY]
 
 
-def life_of(cls, mark):
+def life_of(cls, mark, **settings):
     """A caller of one life of the server's process."""
-    server = make_server(cls, name="arena")
+    server = make_server(cls, name="arena", **settings)
     server._cookie_secret, server._life = SECRET, mark
     app = server.setup_webserver()
+    expose_if_asked(server, app)
     server.setup_exception_middleware(app)
     return TestClient(app)
 
@@ -197,3 +199,20 @@ def test_a_token_for_mcp_is_of_the_life_that_issued_it(allowed, issued_in, read_
     session = McpSession("an@id", allowed)
     read = SessionTokens(SECRET, read_in).read(SessionTokens(SECRET, issued_in).issue(session))
     assert read == McpSession("an@id", allowed, is_lost=is_lost)
+
+
+def test_a_tool_over_mcp_tells_its_agent_that_the_rollout_is_lost():
+    pytest.importorskip("mcp_types")
+    first, second = exposed_over_mcp("first"), exposed_over_mcp("second")
+    headers = first.post("/seed_session", json=ROW).json()["mcp"]["headers"]
+    headers["accept"] = "application/json, text/event-stream"
+    called = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "add", "arguments": {}}}
+    results = [life.post("/mcp", json=called, headers=headers).json()["result"] for life in (first, second)]
+    assert [result["isError"] for result in results] == [False, True]
+    assert results[0]["content"][0]["text"] == "1"
+    problem = results[1]["_meta"]["nemo_gym/problem"]
+    assert (problem["failure_class"], problem["tier"], problem["server"]) == ("lost", "environment", "arena")
+
+
+def exposed_over_mcp(mark):
+    return life_of(CounterServer, mark, expose_tools_over_mcp=True)

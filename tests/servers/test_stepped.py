@@ -13,6 +13,7 @@ from nemo_gym import (
     BaseStepRequest,
     BaseStepResponse,
     EnvironmentFailed,
+    InvalidTask,
     SessionState,
     SteppedResourcesServer,
 )
@@ -178,7 +179,7 @@ async def test_a_whole_rollout_is_graded_by_playing_it_again(server, said, grade
 
 async def test_a_row_that_cannot_be_played_fails_the_rollout_and_says_why(server):
     async with rollout(server, **row(0)) as attempt:
-        with pytest.raises(EnvironmentFailed, match="the row cannot be played: count: "):
+        with pytest.raises(InvalidTask, match="the row cannot be played: count: "):
             await attempt.verify(reply("go"))
 
 

@@ -1,0 +1,251 @@
+"""A server that died is started again, on its own port, where it may; else the run ends and says why."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import psutil
+import pytest
+
+from nemo_gym.launcher.warm import WARM_MODULE
+
+COUNTED_SERVER = """
+import os, pathlib, sys, time
+from nemo_gym import BaseVerifyRequest, SimpleResourcesServer
+
+lives = pathlib.Path("lives")
+lives.open("a").write("x")
+life = len(lives.read_text())
+print(f"this is life {life}", flush=True)
+# HERE
+
+
+class Counted(SimpleResourcesServer):
+    def setup_webserver(self):
+        app = super().setup_webserver()
+
+        @app.get("/pid")
+        def pid() -> int:
+            time.sleep(0.05)
+            return os.getpid()
+
+        return app
+
+    async def verify(self, body: BaseVerifyRequest) -> float:
+        return 1.0
+"""
+DIES_AT_ONCE = COUNTED_SERVER.replace(
+    "class Counted(SimpleResourcesServer):\n",
+    "class Counted(SimpleResourcesServer):\n"
+    "    async def startup(self):\n"
+    "        import asyncio\n"
+    "        asyncio.get_running_loop().call_later(0.3, os._exit, 9)\n\n",
+)
+UNMENDED = "from nemo_gym import SimpleResourcesServer\n\n\nclass Broken(SimpleResourcesServer):\n    pass\n"
+
+
+def at(life, does):
+    """A server that does this while it is imported, in one of its lives."""
+    return COUNTED_SERVER.replace("# HERE", f"if life == {life}:\n    {does}")
+
+
+def killed(command, name, number=signal.SIGKILL):
+    """What the head server told of a server that has been killed since."""
+    server = command.servers[name]
+    os.kill(server["pid"], number)
+    return server
+
+
+def test_a_server_that_was_killed_is_up_again_on_its_port(workplace, get_json):
+    command = workplace.start_servers(workplace.environment("counted", COUNTED_SERVER), workplace.environment())
+    before = killed(command, "counted")
+    # Its callers are not refused meanwhile: they wait.
+    assert get_json(f"{before['url']}/pid") != before["pid"]
+    command.wait_for("server 'counted' is up again")
+    after = command.servers["counted"]
+    assert (after["url"], after["status"], after["restarts"], before["restarts"]) == (before["url"], "success", 1, 0)
+    assert after["pid"] == get_json(f"{before['url']}/pid")
+    assert after["start_time"] > before["start_time"]
+    assert command.servers["plain"]["restarts"] == 0
+    first, second = command.err.splitlines()
+    assert re.fullmatch(
+        r"server 'counted' was ended by SIGKILL; its rollouts under way are lost. It is started again in 0\.\d s "
+        r"\(restart 1 of 5\)",
+        first,
+    )
+    assert second == f"server 'counted' is up again (pid {after['pid']})"
+    assert "(counted) this is life 2\n" in command.out
+    status = workplace.run("ng_status").out
+    assert re.search(rf"✓ counted .* pid {after['pid']}  up \d+ s  restarted 1 time$", status, re.MULTILINE)
+    assert command.end().code == 0
+    assert workplace.left_over(within_s=1) == []
+
+
+def test_a_spawned_server_is_started_again_too(workplace, get_json):
+    config = workplace.environment("counted", COUNTED_SERVER)
+    command = workplace.start_servers(config, "+process_start_method=spawn")
+    before = killed(command, "counted", signal.SIGTERM)
+    assert "server 'counted' was ended by SIGTERM; its rollouts" in command.wait_for("is up again")
+    assert get_json(f"{before['url']}/pid") == command.servers["counted"]["pid"] != before["pid"]
+    assert command.end().code == 0
+    assert workplace.left_over(within_s=1) == []
+
+
+def test_the_head_server_is_started_again_and_still_knows_all(workplace, get_json):
+    command = workplace.start_servers(workplace.environment("counted", COUNTED_SERVER))
+    killed(command, "counted")
+    command.wait_for("'counted' is up again")
+    known = command.servers["counted"]
+    port = int(command.head.rpartition(":")[2])
+    (head,) = (
+        process
+        for process in psutil.Process(command.pid).children(recursive=True)
+        if process.pid != known["pid"] and any(each.laddr.port == port for each in process.net_connections("tcp"))
+    )
+    head.kill()
+    again = command.servers["counted"]
+    assert {**again, "uptime_seconds": 0} == {**known, "uptime_seconds": 0}
+    assert "server 'head_server' was ended by SIGKILL. It is started again in" in command.err
+
+
+def test_each_worker_is_started_again_alone(workplace, get_json):
+    command = workplace.start_servers(workplace.environment("counted", COUNTED_SERVER, "num_workers: 2"))
+    server = command.servers["counted"]
+
+    def pids():
+        with ThreadPoolExecutor(8) as pool:
+            return set(pool.map(get_json, [f"{server['url']}/pid"] * 16))
+
+    seen = set()
+    deadline = time.monotonic() + 10
+    while len(seen) < 2 and time.monotonic() < deadline:
+        seen |= pids()
+    (other,) = seen - {server["pid"]}
+    os.kill(other, signal.SIGKILL)
+    command.wait_for("server 'counted#2' is up again")
+    assert command.servers["counted"] | {"uptime_seconds": 0} == server | {"uptime_seconds": 0, "restarts": 1}
+    assert other not in pids()
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_a_server_that_dies_again_and_again_ends_the_run(workplace, method):
+    config = workplace.environment("counted", DIES_AT_ONCE)
+    command = workplace.start(
+        "ng_run", config, "+head_server.port=0", f"+process_start_method={method}", "+restart_limit=2"
+    )
+    finished = command.wait(timeout_s=20)
+    assert finished.code == 1
+    *_, told, heading, last = finished.err.splitlines()
+    assert told == (
+        "Error: server 'counted' ended with exit code 9 for the 3rd time within 10 minutes (restart_limit is 2), so "
+        "the others are stopped too."
+    )
+    assert (heading, last) == ("The last lines of counted's log:", "    this is life 3")
+    assert "(restart 2 of 2)" in finished.err
+    assert workplace.left_over(within_s=1) == []
+
+
+def test_a_start_that_fails_counts_as_one_more_death(workplace, get_json):
+    command = workplace.start_servers(workplace.environment("counted", at(2, "sys.exit('not today')")))
+    before = killed(command, "counted")
+    assert get_json(f"{before['url']}/pid") != before["pid"]
+    said = command.wait_for("is up again")
+    assert "server 'counted' ended with exit code 1 before it was ready again; its rollouts" in said
+    assert "(restart 2 of 5)" in said
+    assert command.servers["counted"]["restarts"] == 2
+
+
+def test_a_start_that_hangs_is_tried_again(workplace):
+    config = workplace.environment("counted", at(2, "time.sleep(300)"))
+    command = workplace.start_servers(config, "+ready_timeout_s=4")
+    killed(command, "counted")
+    said = command.wait_for("is up again")
+    assert "server 'counted' was not ready after 4 s\nserver 'counted' was ended by SIGKILL before it was" in said
+
+
+def test_what_its_user_has_to_mend_is_told_at_once(workplace):
+    config = workplace.environment("counted", COUNTED_SERVER)
+    command = workplace.start_servers(config)
+    app = workplace.write("resources_servers/counted/app.py", UNMENDED)
+    killed(command, "counted")
+    finished = command.wait(timeout_s=10)
+    assert finished.code == 1
+    assert finished.err.splitlines()[-1] == f"Error: {app}: Broken has to define verify."
+
+
+def test_ctrl_c_while_a_server_waits_to_be_started_again_ends_all(workplace):
+    command = workplace.start_servers(workplace.environment("counted", at(2, "sys.exit()")), workplace.environment())
+    killed(command, "counted")
+    command.wait_for("(restart 2 of 5)")
+    assert command.end().code == 0
+    assert workplace.left_over(within_s=1) == []
+
+
+def test_the_end_of_the_process_that_starts_servers_ends_the_run_which_says_so(workplace):
+    command = workplace.start_servers(workplace.environment(), workplace.environment("counted", COUNTED_SERVER))
+    (warm,) = (
+        process for process in psutil.Process(command.pid).children() if WARM_MODULE in " ".join(process.cmdline())
+    )
+    warm.kill()
+    finished = command.wait(timeout_s=10)
+    assert (finished.code, finished.err) == (
+        1,
+        "Error: the process that starts the servers was ended by SIGKILL, and all servers with it. Start again.\n",
+    )
+    assert workplace.left_over(within_s=1) == []
+
+
+PROGRAM = """
+import json, os, signal, sys, time
+
+from omegaconf import DictConfig
+
+from nemo_gym.cli import GlobalConfigDictParserConfig, RunHelper
+from nemo_gym.errors import LaunchError
+
+config = {
+    "config_paths": ["resources_servers/counted/configs/counted.yaml"],
+    "head_server": {"port": 0},
+    "restart_limit": 1,
+}
+helper = RunHelper()
+helper.start(GlobalConfigDictParserConfig(initial_global_config_dict=DictConfig(config)))
+
+
+def pid():
+    return helper._servers.instances[0].pid
+
+
+first = pid()
+os.kill(first, signal.SIGKILL)
+while pid() == first:
+    helper.poll()
+    time.sleep(0.02)
+os.kill(pid(), signal.SIGKILL)
+try:
+    while True:
+        helper.poll()
+        time.sleep(0.02)
+except LaunchError as error:
+    print(f"told: {error}")
+finally:
+    helper.shutdown()
+"""
+
+
+def test_a_program_hears_of_a_server_only_when_it_cannot_be_kept_up(workplace):
+    workplace.environment("counted", COUNTED_SERVER)
+    program = [sys.executable, "-c", PROGRAM]
+    finished = subprocess.run(
+        program, cwd=workplace.folder, env=workplace.env, capture_output=True, timeout=60, check=False
+    )
+    assert finished.returncode == 0, finished.stderr.decode()
+    told = finished.stdout.decode().partition("told: ")[2]
+    assert told.startswith("server 'counted' was ended by SIGKILL for the 2nd time within 10 minutes")
+    assert workplace.left_over(within_s=1) == []
