@@ -2,6 +2,7 @@
 
 from omegaconf import DictConfig, OmegaConf
 
+from nemo_gym.config.environment import CONFIG_DICT_ENV_VAR as NEMO_GYM_CONFIG_DICT_ENV_VAR_NAME
 from nemo_gym.config.published import (
     CACHE_DIR_KEY_NAME,
     DISALLOWED_PORTS_KEY_NAME,
@@ -15,7 +16,6 @@ from nemo_gym.config.published import (
     get_hf_token,
     maybe_get_global_config_dict,
 )
-from nemo_gym.config.published import CONFIG_DICT_ENV_VAR as NEMO_GYM_CONFIG_DICT_ENV_VAR_NAME
 from nemo_gym.config.published import CONFIG_PATH_ENV_VAR as NEMO_GYM_CONFIG_PATH_ENV_VAR_NAME
 from nemo_gym.schemas.rollout import AGENT_REF_KEY as AGENT_REF_KEY_NAME
 from nemo_gym.schemas.rollout import ATTEMPT_INDEX_KEY as ATTEMPT_INDEX_KEY_NAME

@@ -252,6 +252,8 @@ async def on_a_port(server: SimpleServer) -> AsyncIterator[str]:
         # The protocol is named, or asyncio would let small answers wait for the caller's acknowledgement.
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
             listener.bind(("127.0.0.1", 0))
+            # Whoever calls before the server has begun waits, instead of being refused.
+            listener.listen()
             # The app has been started already, together with the servers that it calls.
             config = uvicorn.Config(app, lifespan="off", log_config=None, timeout_graceful_shutdown=1)
             process = uvicorn.Server(config)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +136,16 @@ def test_closing_twice_is_closing_once(path):
     assert list(jsonl.read_rows(path)) == ROWS[:1]
 
 
+def test_a_file_is_brought_to_the_disk_by_another_thread_while_rows_come(path):
+    with jsonl.Appender(path) as file, ThreadPoolExecutor() as threads:
+        for number in range(200):
+            file.write({"number": number})
+            synced = threads.submit(file.sync)
+        synced.result(timeout=10)
+    file.sync()
+    assert [row["number"] for row in jsonl.read_rows(path)] == list(range(200))
+
+
 def test_a_file_that_the_system_no_longer_takes_is_told_with_its_path(path):
     # The limit on a file's size stands in for a full disk: the system takes a part of the line, then refuses.
     script = """
@@ -156,7 +167,7 @@ def test_a_file_that_the_system_no_longer_takes_is_told_with_its_path(path):
         [sys.executable, "-c", textwrap.dedent(script), path], capture_output=True, text=True, timeout=30, check=True
     )
     assert told.stdout.strip() == f"4 {path}: cannot be written to (File too large)."
-    assert path.stat().st_size == 5000
+    assert [row["number"] for row in jsonl.read_rows(path)] == [0, 1, 2, 3]
 
 
 def test_memory_does_not_grow_with_the_file(path):

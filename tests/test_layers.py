@@ -47,6 +47,7 @@ ALIASES = {
     "secret_utils",
     "server_utils",
     "skills",
+    "train_data_utils",
     "verifier_fixture",
 }
 """Published module names that only re-export; nothing of ours imports them."""

@@ -15,7 +15,7 @@ _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _SECRET_WORDS = {"secret", "secrets", "password", "passwords", "passwd", "authorization", "apikey", "apikeys"}
 _KEY_OWNERS = {"api", "access", "private", "secret", "signing", "subscription"}
 _HARMLESS_TOKENS = {"bos", "eos", "pad", "unk", "sep", "stop", "mask", "max", "min", "per", "new", "special"}
-_SECRET_VALUE = re.compile(
+SECRET_VALUE = re.compile(
     r"(?<![\w-])(?:sk-[\w-]{6,}|nvapi-[\w-]{6,}|hf_\w{6,}|gh[pousr]_\w{6,}|github_pat_\w{6,}|glpat-[\w-]{6,})"
     r"|(?<=://)[^/\s:@]+:[^/\s@]+(?=@)"
 )
@@ -36,7 +36,7 @@ def is_secret_key(name: str) -> bool:
 
 def mask_text(text: str) -> str:
     """Text with everything hidden that looks like a key."""
-    return _BEARER.sub(rf"\1 {MASK}", _SECRET_VALUE.sub(MASK, text))
+    return _BEARER.sub(rf"\1 {MASK}", SECRET_VALUE.sub(MASK, text))
 
 
 def masked(value: Any, is_secret: bool = False) -> Any:

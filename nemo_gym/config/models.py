@@ -213,6 +213,8 @@ class RunConfig(Frozen):
     """Where those of `WRITTEN_ADDRESSES` that are set were written."""
     config_paths: tuple[str, ...] = ()
     """Every file that was read, in the order of merging."""
+    run_token: str | None = Field(default=None, repr=False)
+    """What its servers ask for, once they have been started; None where they ask for nothing."""
 
     def servers_of(self, type_: ServerType) -> list[ServerConfig]:
         """The servers of one tier, in the order of the configuration."""

@@ -14,6 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from pydantic import BaseModel, ConfigDict, field_validator
 
 from nemo_gym.config.checks import check_some_server
+from nemo_gym.config.environment import CONFIG_DICT_ENV_VAR
 from nemo_gym.config.loading import load
 from nemo_gym.config.masking import masked
 from nemo_gym.config.models import RunConfig, ServerConfig
@@ -25,9 +26,6 @@ CACHE_DIR_KEY_NAME = "cache_dir"
 DISALLOWED_PORTS_KEY_NAME = "disallowed_ports"
 HF_TOKEN_KEY_NAME = "hf_token"
 RESULTS_DIR_KEY_NAME = "results_dir"
-CONFIG_DICT_ENV_VAR = "NEMO_GYM_CONFIG_DICT"
-"""May hold a whole configuration as YAML, for a process that is to read nothing else."""
-
 CONFIG_PATH_ENV_VAR = "NEMO_GYM_CONFIG_PATH"
 """Holds a server's name, in its own process."""
 

@@ -78,6 +78,8 @@ class BaseRunServerConfig(BaseServerConfig):
     """So many calls wait; further ones hear 503 and come again (16384)."""
     max_request_bytes: int | None = Field(default=None, ge=1)
     """The longest body of a request (256 MiB)."""
+    max_request_depth: int | None = Field(default=None, ge=1)
+    """How deep the brackets of a request's body nest at most (100)."""
     blocking_threads: int | None = Field(default=None, ge=1)
     """So many handlers that are plain functions run at once, each in a thread (32)."""
 

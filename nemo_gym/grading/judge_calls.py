@@ -7,8 +7,9 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from nemo_gym.errors import JudgeFailed, ServerCallError
+from nemo_gym.errors import JudgeFailed, RolloutTimedOut, ServerCallError
 from nemo_gym.http.client import ServerClient, get_response_json
+from nemo_gym.http.deadline import deadline_in, time_left_s, told_to_callee
 from nemo_gym.http.problems import problem_of_body, readable
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
@@ -22,8 +23,11 @@ async def call_judge(
 
     Raises `JudgeFailed` for anything else than such an answer.
     """
+    left_s = time_left_s()
     try:
-        reply = await server_client.post(server_name=server_name, url_path=url_path, json=json)
+        # The judge's time ends before the verifier's, so that an answer that could not be graded is still told.
+        with deadline_in(None if left_s is None else told_to_callee(left_s)):
+            reply = await server_client.post(server_name=server_name, url_path=url_path, json=json)
         if not reply.ok:
             body = await reply.read()
             problem = problem_of_body(body)
@@ -34,7 +38,7 @@ async def call_judge(
         return response_model.model_validate(await get_response_json(reply))
     except JudgeFailed:
         raise
-    except ServerCallError as error:
+    except (ServerCallError, RolloutTimedOut) as error:
         raise JudgeFailed(f"the judge did not answer: {error}", server=server_name) from error
     except ValidationError as error:
         raise JudgeFailed(

@@ -6,6 +6,7 @@ import asyncio
 import http.client
 import random
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from http.cookies import Morsel
@@ -16,9 +17,10 @@ import orjson
 from omegaconf import DictConfig, OmegaConf
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 
+from nemo_gym.config.access import RUN_TOKEN_ENV_VAR, RUN_TOKEN_KEY, configured_token
 from nemo_gym.config.models import RunConfig
 from nemo_gym.config.observability import CAPTURE_KEYS, is_enabled
-from nemo_gym.config.published import told_by
+from nemo_gym.config.published import maybe_get_global_config_dict, told_by
 from nemo_gym.config.settings import AGENT_TIER, ENVIRONMENT_SERVERS, SERVER_TYPES, BaseServerConfig
 from nemo_gym.errors import HeadServerNotFoundError, Overloaded, RolloutTimedOut, ServerCallError
 from nemo_gym.http.correlation import (
@@ -28,10 +30,12 @@ from nemo_gym.http.correlation import (
     note_failure,
     rollout_path_prefix,
 )
-from nemo_gym.http.deadline import time_left_s, told_to_callee
+from nemo_gym.http.deadline import Wait, time_left_s, told_to_callee
 from nemo_gym.http.external import seconds_of_retry_after
 from nemo_gym.http.internal import InternalClient
 from nemo_gym.http.reply import Reply, ReplyTimedOut, Timeouts
+from nemo_gym.http.runs import run_token_for
+from nemo_gym.jsonl import dump_json
 from nemo_gym.schemas.rollout import (
     FAILURE_HEADER,
     NOT_BEGUN_HEADER,
@@ -53,6 +57,7 @@ MODEL_TIER = "responses_api_models"
 RESOURCES_TIER = "resources_servers"
 MODEL_CALLS = ("/v1/responses", "/v1/chat/completions", "/v1/messages")
 
+UNAUTHORISED = 401
 HEAD_TIMEOUT_S = 10.0
 # A server that restarts refuses connections for a moment; nothing was sent, so trying again is safe.
 REFUSED_PATIENCE_S = 10.0
@@ -60,6 +65,8 @@ REFUSED_PATIENCE_S = 10.0
 OVERLOADED_PATIENCE_S = 120.0
 FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 2.0
+# Timers may ring a little early, and what they end has ended for want of time all the same.
+CLOCK_SLACK_S = 0.005
 
 
 class Address(NamedTuple):
@@ -97,27 +104,33 @@ class ServerClient(BaseModel):
         return BaseServerConfig.model_validate(dict(told_by(PUBLISHED_NAME)[HEAD_SERVER_KEY]))
 
     @classmethod
-    def load_from_global_config(cls, head_server_config: Any = None) -> Self:
+    def load_from_global_config(cls, head_server_config: Any = None, run_token: str | None = None) -> Self:
         """A client that knows the servers of a run from its head server's configuration.
 
-        Without `head_server_config` the head server is asked that the configuration of this process names.
+        Without `head_server_config` the head server is asked that the configuration of this process names; without
+        `run_token` it is the configuration's, or the one that is known here of that run.
         Raises `LaunchError` (a `ValueError` too) that names the address where no head server answers.
         """
         head_server_config = head_server_config or cls.load_head_server_config()
-        url = f"http://{head_server_config.host}:{head_server_config.port}/global_config_dict_yaml"
+        host, port = head_server_config.host, head_server_config.port
+        run_token = run_token or configured_token(maybe_get_global_config_dict() or {}) or run_token_for(host, port)
+        url = f"http://{host}:{port}/global_config_dict_yaml"
         # A proxy for the outside knows nothing of our own servers.
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        asking = urllib.request.Request(url, headers={RUN_TOKEN_HEADER: run_token} if run_token else {})
         try:
-            with opener.open(url, timeout=HEAD_TIMEOUT_S) as answer:
+            with opener.open(asking, timeout=HEAD_TIMEOUT_S) as answer:
                 config = OmegaConf.create(orjson.loads(answer.read()))
             if not isinstance(config, DictConfig):
                 raise ValueError("it answers something else than a configuration")
         except (OSError, ValueError, http.client.HTTPException) as error:
+            if isinstance(error, urllib.error.HTTPError) and error.code == UNAUTHORISED:
+                raise HeadServerNotFoundError(wants_token(f"http://{host}:{port}")) from error
             raise HeadServerNotFoundError(
                 f"no head server answers at {url} ({str(error).strip()}). Start the servers with ng_run, or name the "
                 "run with +head_server.host=… +head_server.port=…"
             ) from error
-        return cls._to(head_server_config, config)
+        return cls._to(head_server_config, config, run_token)
 
     @classmethod
     def of_run(cls, run: RunConfig) -> Self:
@@ -127,11 +140,17 @@ class ServerClient(BaseModel):
             for name, server in run.by_any_name()
         }
         captures = {key: run.plain[key] for key in CAPTURE_KEYS if key in run.plain}
-        return cls._to(run.head, OmegaConf.create({**captures, **blocks}))
+        return cls._to(run.head, OmegaConf.create({**captures, **blocks}), run.run_token)
 
     @classmethod
-    def _to(cls, head: Any, config: DictConfig) -> Self:
-        return cls(head_server_config=BaseServerConfig(host=head.host, port=head.port), global_config_dict=config)
+    def _to(cls, head: Any, config: DictConfig, run_token: str | None) -> Self:
+        client = cls(head_server_config=BaseServerConfig(host=head.host, port=head.port), global_config_dict=config)
+        return client.with_token(run_token)
+
+    def with_token(self, run_token: str | None) -> Self:
+        """This client, which from now on sends the run's token with every call; None sends none."""
+        self._run_token = run_token
+        return self
 
     def address_of(self, server_name: str) -> Address:
         """Where an instance listens; `ServerCallError` names the instances there are."""
@@ -216,32 +235,37 @@ class ServerClient(BaseModel):
         if self._run_token:
             head.append((RUN_TOKEN_HEADER.encode(), self._run_token.encode()))
         path = f"{url_path}?{urlencode(params)}" if params else url_path
-        call = _Call(server_name, url_path)
-        while True:
-            left_s = call.time_left_s()
-            told = head if left_s is None else [*head, (TIME_LEFT_HEADER.encode(), b"%.3f" % told_to_callee(left_s))]
-            try:
-                reply = await self._connections.request(
-                    method, host, port, path, body=body, headers=told, timeouts=_within(timeouts, left_s)
+        with Wait(f"{url_path} of {server_name}") as wait:
+            call = _Call(wait, server_name)
+            while True:
+                left_s = call.time_left_s()
+                told = (
+                    head if left_s is None else [*head, (TIME_LEFT_HEADER.encode(), b"%.3f" % told_to_callee(left_s))]
                 )
-            except ReplyTimedOut as error:
-                call.time_left_s()
-                raise error.of_server(server_name) from error.__cause__
-            except ServerCallError as error:
-                if error.was_sent or call.took_s > REFUSED_PATIENCE_S:
+                try:
+                    reply = await self._connections.request(
+                        method, host, port, path, body=body, headers=told, timeouts=_within(timeouts, left_s)
+                    )
+                except ReplyTimedOut as error:
+                    call.time_left_s()
                     raise error.of_server(server_name) from error.__cause__
-                await call.pause()
-                continue
-            if reply.status == 200 and url_path.endswith("/verify") and FAILURE_HEADER in reply.headers:
-                note_failure(orjson.loads(reply.body))
-            if reply.status != 503 or NOT_BEGUN_HEADER not in reply.headers:
-                return reply
-            if call.took_s > OVERLOADED_PATIENCE_S:
-                raise Overloaded(
-                    f"{server_name} had no room for {url_path} for {call.took_s:.0f} s (tried {call.tries} times)",
-                    server=server_name,
-                )
-            await call.pause(seconds_of_retry_after(reply.headers.get("retry-after")))
+                except ServerCallError as error:
+                    if error.was_sent or call.took_s > REFUSED_PATIENCE_S:
+                        raise error.of_server(server_name) from error.__cause__
+                    wait.trouble = str(error)
+                    await call.pause()
+                    continue
+                if reply.status == 200 and url_path.endswith("/verify") and FAILURE_HEADER in reply.headers:
+                    note_failure(orjson.loads(reply.body))
+                if reply.status != 503 or NOT_BEGUN_HEADER not in reply.headers:
+                    return reply
+                if call.took_s > OVERLOADED_PATIENCE_S:
+                    raise Overloaded(
+                        f"{server_name} had no room for {url_path} for {call.took_s:.0f} s (tried {call.tries} times)",
+                        server=server_name,
+                    )
+                wait.trouble = "it has no room"
+                await call.pause(seconds_of_retry_after(reply.headers.get("retry-after")))
 
     def _for_its_rollout(self, server_name: str, url_path: str, body: Any) -> str:
         """The path that tells also a server without our middleware which rollout it works for."""
@@ -261,9 +285,9 @@ class ServerClient(BaseModel):
 class _Call:
     """One call that may be tried several times, each time from its beginning."""
 
-    def __init__(self, server: str, path: str) -> None:
+    def __init__(self, wait: Wait, server: str) -> None:
+        self.wait = wait
         self.server = server
-        self.path = path
         self.tries = 1
         self._began_at = time.monotonic()
 
@@ -275,11 +299,9 @@ class _Call:
     def time_left_s(self) -> float | None:
         """What is left of the rollout's time; `RolloutTimedOut` where it is over."""
         left_s = time_left_s()
-        if left_s is not None and left_s <= 0:
+        if left_s is not None and left_s <= CLOCK_SLACK_S:
             waited = f" after {self.took_s:.1f} s" if self.tries > 1 or self.took_s > 1 else ""
-            raise RolloutTimedOut(
-                f"the rollout's time was over at {self.path} of {self.server}{waited}", server=self.server
-            )
+            raise RolloutTimedOut(f"the rollout's time was over at {self.wait}{waited}", server=self.server)
         return left_s
 
     async def pause(self, at_least_s: float | None = None) -> None:
@@ -297,6 +319,15 @@ def _within(timeouts: Timeouts | None, left_s: float | None) -> Timeouts | None:
     return (timeouts or Timeouts())._replace(total_s=min((timeouts or Timeouts()).total_s, left_s))
 
 
+def wants_token(address: str) -> str:
+    """What a user is told whom the head server at this address does not know."""
+    return (
+        f"the run at {address} answers only who has its token. Give it with +{RUN_TOKEN_KEY}=…, in env.yaml or in "
+        f"{RUN_TOKEN_ENV_VAR}; it is the {RUN_TOKEN_KEY} of the run's own configuration. On the machine where the run "
+        "was started, its user's commands find it by themselves."
+    )
+
+
 def setup_server_client(head_server_config: Any = None) -> ServerClient:
     """A client for the run whose head server this is (`host`, `port`); by default the configuration's."""
     return ServerClient.load_from_global_config(head_server_config)
@@ -312,7 +343,7 @@ def encode_json(value: Any) -> bytes:
     """A request body: models without their unset fields, so that defaults stay the receiver's."""
     if isinstance(value, BaseModel):
         return value.model_dump_json(exclude_unset=True).encode()
-    return orjson.dumps(value, default=_plain, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS)
+    return dump_json(value, default=_plain)
 
 
 def _plain(value: Any) -> Any:

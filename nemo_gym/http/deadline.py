@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from types import TracebackType
+from typing import Self
+
+from nemo_gym.errors import RolloutTimedOut
 
 _ends_at: ContextVar[float | None] = ContextVar("nemo_gym_deadline", default=None)
 
@@ -37,9 +42,50 @@ def grace_period(seconds: float) -> Iterator[None]:
     """Let what is awaited inside have so many seconds, whether or not the rollout's time is over: to clear up."""
     token = _ends_at.set(time.monotonic() + seconds)
     try:
-        yield
+        with noting_waits():
+            yield
     finally:
         _ends_at.reset(token)
+
+
+class Wait:
+    """What is awaited, for as long as it is; a wait that the rollout's end cut short stays, so that it can be told."""
+
+    __slots__ = ("_beside", "trouble", "what")
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        self.trouble = ""
+        """Why it had to be tried again."""
+        self._beside = _waits.get()
+
+    def __enter__(self) -> Self:
+        if self._beside is not None:
+            self._beside.append(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        if self._beside is not None and not isinstance(error, asyncio.CancelledError | RolloutTimedOut):
+            self._beside.remove(self)
+
+    def __str__(self) -> str:
+        return f"{self.what} ({self.trouble})" if self.trouble else self.what
+
+
+_waits: ContextVar[list[Wait] | None] = ContextVar("nemo_gym_waits", default=None)
+
+
+@contextmanager
+def noting_waits() -> Iterator[list[Wait]]:
+    """What is awaited inside; afterwards, what was still awaited when the time was over."""
+    waits: list[Wait] = []
+    token = _waits.set(waits)
+    try:
+        yield waits
+    finally:
+        _waits.reset(token)
 
 
 def told_to_callee(left_s: float) -> float:

@@ -8,7 +8,16 @@ from typing import Any
 import orjson
 from pydantic import BaseModel, ValidationError
 
-from nemo_gym.errors import FAILURES, EndpointError, Overloaded, RolloutError, ServerCallError, ServerLost
+from nemo_gym.errors import (
+    FAILURES,
+    EndpointError,
+    EnvironmentFailed,
+    InvalidTask,
+    Overloaded,
+    RolloutError,
+    ServerCallError,
+    ServerLost,
+)
 from nemo_gym.http.reply import BrokenReply, HungUp, NotConnected
 from nemo_gym.schemas.rollout import (
     FAILURE_CLASS_KEY,
@@ -61,10 +70,17 @@ def problem_of_body(body: bytes) -> Problem | None:
 def failure_of_reply(
     status: int, body: bytes, *, server: str, during: str, otherwise: type[RolloutError]
 ) -> RolloutError:
-    """The failure behind an error status: the one its body tells of, else `otherwise` with the body's beginning."""
+    """The failure behind an error status: the one its body tells of, else `otherwise` with the body's beginning.
+
+    A row that an environment does not take is no failure of the environment: that is `InvalidTask`.
+    """
     problem = problem_of_body(body)
     if problem is not None:
         return problem.to_error()
+    if status == InvalidTask.status and otherwise is EnvironmentFailed and _is_about_the_row(body):
+        return InvalidTask(
+            f"{server}: {during} answered {status}: {readable(body)}", server=server, tier=otherwise.default_tier
+        )
     return otherwise(f"{server}: {during} answered {status}: {readable(body)}", server=server)
 
 
@@ -89,6 +105,15 @@ def failure_of_row(row: Mapping[str, Any]) -> RolloutError | None:
     return FAILURES.get(cause, RolloutError)(
         str(told), server=row.get(FAILURE_SERVER_KEY), tier=row.get(FAILURE_TIER_KEY)
     )
+
+
+def _is_about_the_row(body: bytes) -> bool:
+    """Whether a refusal names parts of the row alone, and not the response that the agent laid beside it."""
+    try:
+        problems = orjson.loads(body)["detail"]
+        return bool(problems) and all(each["loc"][0] == "body" and "response" not in each["loc"] for each in problems)
+    except (orjson.JSONDecodeError, LookupError, TypeError):
+        return False
 
 
 def readable(body: bytes, limit: int = 600) -> str:

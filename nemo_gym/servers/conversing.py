@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import abstractmethod
 from collections.abc import Awaitable, Container
 from typing import Any, Literal, NamedTuple
@@ -76,7 +77,7 @@ class ConversingAgent(SimpleResponsesAPIAgent):
                 verified = await self._call("/verify", answered, conversation.session)
                 return Response(_with(conversation.added, verified.body), media_type="application/json")
         except BaseException:
-            await self._close(session)
+            await self._close_surely(session)
             raise
         await self._close(conversation.session)
         graded = {"reward": self.config.skip_verification_reward, "verification_skipped": True}
@@ -139,6 +140,15 @@ class ConversingAgent(SimpleResponsesAPIAgent):
                 reply.status, await reply.read(), server=server, during=path, otherwise=EnvironmentFailed
             )
         return reply
+
+    async def _close_surely(self, session: Cookies) -> None:
+        """Close the session even where the rollout's time is over just now, and this task cancelled for it."""
+        closing = asyncio.ensure_future(self._close(session))
+        try:
+            await asyncio.shield(closing)
+        except asyncio.CancelledError:
+            await closing
+            raise
 
     async def _close(self, session: Cookies) -> None:
         try:

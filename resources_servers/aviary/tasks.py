@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from nemo_gym import PARENT_DIR, WORKING_DIR, DataError, EnvironmentFailed
+from nemo_gym import PARENT_DIR, WORKING_DIR, DataError, EnvironmentFailed, InvalidTask
 from nemo_gym.jsonl import read_rows
 
 logger = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ class Tasks:
         """A new environment for a row. Raises `EnvironmentFailed`, which names the class path and what is wrong."""
         if self._environment is None:
             if task is not None:
-                raise EnvironmentFailed(
+                raise InvalidTask(
                     f"task: the row brings arguments, but '{self._dataset}' makes its environments by task_idx alone"
                 )
             return _checked(self._made_by_dataset(task_idx), f"dataset: {self._dataset}")
@@ -75,7 +75,7 @@ class Tasks:
         with self._loading:
             lines = self._lines
         if task_idx >= len(lines):
-            raise EnvironmentFailed(f"task_idx: there is no task {task_idx}, '{self._dataset}' has {len(lines)}")
+            raise InvalidTask(f"task_idx: there is no task {task_idx}, '{self._dataset}' has {len(lines)}")
         return lines[task_idx]
 
     @cached_property

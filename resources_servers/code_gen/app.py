@@ -9,7 +9,7 @@ from nemo_gym import (
     BaseResourcesServerConfig,
     BaseVerifyRequest,
     BaseVerifyResponse,
-    EnvironmentFailed,
+    InvalidTask,
     ReverifyMode,
     SimpleResourcesServer,
 )
@@ -117,13 +117,13 @@ class CodeGenServer(SimpleResourcesServer):
     def _tests(self, given: UnitTests) -> CodeTests:
         where = f"{self.config.name}: verifier_metadata.unit_tests"
         if given.check is not None and given.fn_name is None:
-            raise EnvironmentFailed(f"{where}: 'check' calls a function; name it in fn_name.")
+            raise InvalidTask(f"{where}: 'check' calls a function; name it in fn_name.")
         if given.check is None and len(given.inputs) != len(given.outputs):
-            raise EnvironmentFailed(
+            raise InvalidTask(
                 f"{where}: {len(given.inputs)} inputs and {len(given.outputs)} outputs; there is one of each a test."
             )
         if given.check is None and not given.inputs:
-            raise EnvironmentFailed(f"{where}: no test. A program is graded by one or more.")
+            raise InvalidTask(f"{where}: no test. A program is graded by one or more.")
         return CodeTests(given.inputs, given.outputs, given.fn_name, given.check, given.preamble)
 
 

@@ -10,6 +10,7 @@ from nemo_gym import (
     BaseResourcesServerConfig,
     BaseVerifyResponse,
     EnvironmentFailed,
+    InvalidTask,
     ModelServerRef,
     NeMoGymResponseCreateParamsNonStreaming,
     ReverifyMode,
@@ -18,7 +19,12 @@ from nemo_gym import (
     highest_k_metrics,
 )
 from nemo_gym.grading import Judge, JudgeConfig, PatternFailed, PatternSearch, PromptFile, Verdict, strip_reasoning
-from resources_servers.equivalence_llm_judge.extraction import EquivalenceVerifyRequest, last_user_text, patterns_for
+from resources_servers.equivalence_llm_judge.extraction import (
+    ROW_PATTERN,
+    EquivalenceVerifyRequest,
+    last_user_text,
+    patterns_for,
+)
 
 ANSWER_KEY = "extracted_answer"
 
@@ -136,9 +142,9 @@ class EquivalenceServer(SimpleResourcesServer):
         try:
             return await self._pattern_search.find_last_match(pattern, text)
         except PatternFailed as error:
-            raise EnvironmentFailed(
-                f"{self.config.name}: {key}: {error}. Mend it.", server=self.config.name
-            ) from error
+            # A pattern of the row's own, or one of the server's settings.
+            kind = InvalidTask if key == ROW_PATTERN else EnvironmentFailed
+            raise kind(f"{self.config.name}: {key}: {error}. Mend it.", server=self.config.name) from error
 
     def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
         return compute_pass_majority_metrics(tasks, answer_key=ANSWER_KEY).metrics

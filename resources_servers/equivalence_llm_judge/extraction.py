@@ -6,6 +6,9 @@ from pydantic import BaseModel, ConfigDict
 
 from nemo_gym import BaseVerifyRequest
 
+ROW_PATTERN = "template_metadata.output_regex"
+"""Where a row has a pattern of its own."""
+
 
 class TemplateMetadata(BaseModel):
     """What is known of the prompt: `output_regex` finds the answer that it asked for, the first of a list first."""
@@ -44,7 +47,7 @@ def patterns_for(
     own = body.template_metadata.output_regex if use_own and body.template_metadata else None
     patterns = [pattern for pattern in ([own] if isinstance(own, str) else own or []) if pattern]
     if patterns:
-        return Patterns(patterns, "template_metadata.output_regex")
+        return Patterns(patterns, ROW_PATTERN)
     return Patterns([otherwise] if otherwise else [], "response_extract_regex")
 
 

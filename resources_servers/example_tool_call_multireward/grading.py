@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
-from nemo_gym import EnvironmentFailed, NeMoGymResponse
+from nemo_gym import InvalidTask, NeMoGymResponse
 
 DEEPEST_ARGUMENTS = 32
 """Arguments nested more deeply are taken for unreadable: past a few hundred levels no answer could be written."""
@@ -114,4 +114,4 @@ def _validator(name: str, schema: str) -> Any:
         return jsonschema_rs.validator_for(json.loads(schema))
     except (ValueError, jsonschema_rs.ValidationError) as error:
         problem = str(error).splitlines()[0]
-        raise EnvironmentFailed(f"the row's tool '{name}': its parameters are not a JSON Schema: {problem}") from error
+        raise InvalidTask(f"the row's tool '{name}': its parameters are not a JSON Schema: {problem}") from error

@@ -10,7 +10,7 @@ from nemo_gym import (
     BaseResourcesServerConfig,
     BaseStepRequest,
     BaseStepResponse,
-    EnvironmentFailed,
+    InvalidTask,
     ReverifyMode,
     SessionState,
     SteppedResourcesServer,
@@ -84,7 +84,7 @@ class SokobanServer(SteppedResourcesServer):
         try:
             game.level = await asyncio.to_thread(self._level, body)
         except ValueError as error:
-            raise EnvironmentFailed(f"{self.config.name}: the row's level: {error}") from error
+            raise InvalidTask(f"{self.config.name}: the row's level: {error}") from error
         return str(game.level)
 
     async def step(self, body: BaseStepRequest, game: Game) -> BaseStepResponse:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from nemo_gym import EnvironmentFailed
+from nemo_gym import EnvironmentFailed, InvalidTask
 from resources_servers.gymnasium.actions import Actions, NoTextActions
 from resources_servers.gymnasium.games import known, picture_of
 
@@ -23,7 +23,7 @@ class Moved(NamedTuple):
 
 
 def make_env(env_id: str, env_kwargs: Mapping[str, Any]) -> Any:
-    """The environment, drawing in letters where it can. Raises `EnvironmentFailed` where there is no such one."""
+    """The environment, drawing in letters where it can. Raises `InvalidTask` where there is no such one."""
     try:
         # Only here: it comes with the extra `gymnasium`, and takes half a second.
         import gymnasium
@@ -36,7 +36,7 @@ def make_env(env_id: str, env_kwargs: Mapping[str, Any]) -> Any:
             env = gymnasium.make(env_id, disable_env_checker=True, render_mode=DRAWN_IN_LETTERS, **env_kwargs)
     except (gymnasium.error.Error, ImportError, TypeError, ValueError, KeyError, AssertionError) as error:
         told = f"{type(error).__name__}: {error}"
-        raise EnvironmentFailed(f"env_id, env_kwargs: '{env_id}' cannot be made ({told})") from error
+        raise InvalidTask(f"env_id, env_kwargs: '{env_id}' cannot be made ({told})") from error
     return env
 
 
@@ -51,7 +51,7 @@ class Play:
             self.actions = Actions(self.env.action_space, names)
         except NoTextActions as error:
             self.env.close()
-            raise EnvironmentFailed(f"env_id: '{env_id}' cannot be played in text: {error}") from error
+            raise InvalidTask(f"env_id: '{env_id}' cannot be played in text: {error}") from error
 
     def reset(self, seed: int) -> str:
         """Begin the game that a seed makes; what the model is told first."""

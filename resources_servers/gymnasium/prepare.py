@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from nemo_gym import DataError, EnvironmentFailed, exit_code_of
+from nemo_gym import DataError, EnvironmentFailed, InvalidTask, exit_code_of
 from nemo_gym.jsonl import write_rows
 from resources_servers.gymnasium.games import known
 from resources_servers.gymnasium.oracle import full_reward
@@ -34,7 +34,7 @@ def prepare(output: Path, env_id: str = "FrozenLake-v1", count: int = 100, seed:
     try:
         make_env(env_id, {}).close()
         write_rows(output, islice(_rows(env_id, seed), count))
-    except EnvironmentFailed as error:
+    except (EnvironmentFailed, InvalidTask) as error:
         raise DataError(str(error)) from error
     return output
 

@@ -9,7 +9,7 @@ from nemo_gym import (
     BaseRunRequest,
     BaseVerifyRequest,
     BaseVerifyResponse,
-    EnvironmentFailed,
+    InvalidTask,
     ReverifyMode,
     SimpleResourcesServer,
 )
@@ -74,8 +74,8 @@ class InstructionFollowingServer(SimpleResourcesServer):
     async def verify(self, body: InstructionFollowingVerifyRequest) -> BaseVerifyResponse:
         try:
             constraints, mode = assignment_of(body)
-        except EnvironmentFailed as error:
-            raise EnvironmentFailed(f"{self.config.name}: {error}") from error
+        except InvalidTask as error:
+            raise InvalidTask(f"{self.config.name}: {error}") from error
         each = await self._followed(body.response.last_text, constraints)
         return BaseVerifyResponse.grade(
             body,
@@ -98,15 +98,15 @@ class InstructionFollowingServer(SimpleResourcesServer):
 
 
 def assignment_of(row: InstructionFollowingRunRequest) -> Assignment:
-    """The constraints of a row with their arguments; raises `EnvironmentFailed` where it is not told what to check."""
+    """The constraints of a row with their arguments; raises `InvalidTask` where it is not told what to check."""
     other = row.verifier_metadata or Task()
     ids = row.instruction_id_list or other.instruction_id_list
     arguments = row.kwargs if row.kwargs is not None else other.kwargs
     if not ids:
-        raise EnvironmentFailed("the row names no constraint in instruction_id_list.")
+        raise InvalidTask("the row names no constraint in instruction_id_list.")
     given = arguments if arguments is not None else [None] * len(ids)
     if len(given) != len(ids):
-        raise EnvironmentFailed(f"the row has {len(ids)} constraints in instruction_id_list and {len(given)} kwargs.")
+        raise InvalidTask(f"the row has {len(ids)} constraints in instruction_id_list and {len(given)} kwargs.")
     constraints = [constraint(id_, each) for id_, each in zip(ids, given, strict=True)]
     return Assignment(constraints, row.grading_mode or other.grading_mode or "binary")
 

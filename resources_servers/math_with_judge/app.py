@@ -123,7 +123,8 @@ class MathWithJudgeServer(SimpleResourcesServer):
 
 
 def _scores(row: dict[str, Any]) -> dict[str, float]:
-    return {"accuracy": row["reward"], "library_accuracy": row.get("library_reward", row["reward"])}
+    reward = row.get("reward", 0.0)
+    return {"accuracy": reward, "library_accuracy": row.get("library_reward", reward)}
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from nemo_gym import (
     BaseRunRequest,
     BaseVerifyRequest,
     BaseVerifyResponse,
-    EnvironmentFailed,
+    InvalidTask,
     ReverifyMode,
     SimpleResourcesServer,
     compute_pass_majority_metrics,
@@ -99,9 +99,7 @@ class McqaServer(SimpleResourcesServer):
         try:
             return await asyncio.to_thread(choice_in, text, options, mode, patterns, self._pattern_search.last_match)
         except PatternFailed as error:
-            raise EnvironmentFailed(
-                f"{self.config.name}: template_metadata.output_regex: {error}. Mend the row."
-            ) from error
+            raise InvalidTask(f"{self.config.name}: template_metadata.output_regex: {error}. Mend the row.") from error
 
     def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
         overall = compute_pass_majority_metrics(tasks, answer_key=ANSWER_KEY)

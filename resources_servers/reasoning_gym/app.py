@@ -13,6 +13,7 @@ from nemo_gym import (
     BaseVerifyResponse,
     DataError,
     EnvironmentFailed,
+    InvalidTask,
     ReverifyMode,
     SimpleResourcesServer,
     compute_pass_majority_metrics,
@@ -133,8 +134,8 @@ class ReasoningGymServer(SimpleResourcesServer):
             # The rollouts will try again, and fail with the same words.
             logger.warning("reasoning-gym could not be loaded: %s", error)
 
-    def _unusable(self, error: RowUnusable) -> EnvironmentFailed:
-        return EnvironmentFailed(f"{self.config.name}: metadata: {error} Mend the row.")
+    def _unusable(self, error: RowUnusable) -> InvalidTask:
+        return InvalidTask(f"{self.config.name}: metadata: {error} Mend the row.")
 
     def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
         """Pass rates and the majority's, over all and for each generator."""

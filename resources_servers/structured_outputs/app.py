@@ -13,6 +13,7 @@ from nemo_gym import (
     BaseVerifyRequest,
     BaseVerifyResponse,
     EnvironmentFailed,
+    InvalidTask,
     NeMoGymResponse,
     ReverifyMode,
     SimpleResourcesServer,
@@ -101,8 +102,10 @@ class StructuredOutputsServer(SimpleResourcesServer):
             return await self._workers.run(first_problem, *asked)
         except (WorkerTimedOut, WorkerCrashed) as error:
             return Problem(TOO_COSTLY, f"the document could not be read: {error}")
-        except (SchemaUnusable, ImportError) as error:
-            raise EnvironmentFailed(f"{self.config.name}: schema_str: {error}") from error
+        except SchemaUnusable as error:
+            raise InvalidTask(f"{self.config.name}: schema_str: {error}") from error
+        except ImportError as error:
+            raise EnvironmentFailed(f"{self.config.name}: {error}") from error
 
 
 async def received() -> str:

@@ -11,7 +11,7 @@ from nemo_gym import (
     BaseSeedSessionRequest,
     BaseVerifyRequest,
     BaseVerifyResponse,
-    EnvironmentFailed,
+    InvalidTask,
     ModelServerRef,
     NeMoGymResponseCreateParamsNonStreaming,
     ReverifyMode,
@@ -129,7 +129,7 @@ class TextToSqlServer(SimpleResourcesServer):
         try:
             return as_table(await self.runner.query(database.script, query))
         except DatabaseFailed as error:
-            raise EnvironmentFailed(f"{self.config.name}: sql_context: {error}") from error
+            raise InvalidTask(f"{self.config.name}: sql_context: {error}") from error
         except QueryFailed as error:
             raise ToolError(f"The query failed: {error}") from error
 
@@ -142,7 +142,7 @@ class TextToSqlServer(SimpleResourcesServer):
             expected = await self.runner.query(body.sql_context, body.sql)
         except QueryFailed as error:
             if self.judge is None:
-                raise EnvironmentFailed(
+                raise InvalidTask(
                     f"{self.config.name}: the reference cannot be run by SQLite ({error}). Mend the row, or name a "
                     "judge_model_server."
                 ) from error

@@ -14,7 +14,7 @@ from nemo_gym import (
     BaseRunRequest,
     BaseSeedSessionRequest,
     BaseVerifyRequest,
-    EnvironmentFailed,
+    InvalidTask,
     ReverifyMode,
     SessionState,
     SimpleResourcesServer,
@@ -97,7 +97,7 @@ class WorkplaceAssistantServer(SimpleResourcesServer):
             try:
                 make_call(expected, call.name, call.arguments)
             except UnreadableCall as error:
-                raise EnvironmentFailed(f"{self.config.name}: ground_truth: {error}. Mend the row.") from error
+                raise InvalidTask(f"{self.config.name}: ground_truth: {error}. Mend the row.") from error
         return float(self._reached(body, desk).is_like(expected))
 
     def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:

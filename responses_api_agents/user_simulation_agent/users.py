@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from nemo_gym import AgentFailed
+from nemo_gym import InvalidTask
 from responses_api_agents.user_simulation_agent.dialogue import Line
 
 QUESTION_MARKS = ("?", "？", "؟")
@@ -79,7 +79,7 @@ class ScriptedUser:
         if not dialogue:
             opening = next(self._lines, self._profile.goal)
             if not opening:
-                raise AgentFailed("the row's user has neither a script nor a goal to open the conversation with")
+                raise InvalidTask("the row's user has neither a script nor a goal to open the conversation with")
             return Said(opening, is_satisfied=False)
         heard = dialogue[-1].text
         is_question = any(mark in heard for mark in QUESTION_MARKS)

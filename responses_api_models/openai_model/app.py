@@ -7,7 +7,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from nemo_gym import (
     BaseResponsesAPIModelConfig,
-    EndpointError,
     ModelFailed,
     NeMoGymAsyncOpenAI,
     NeMoGymChatCompletion,
@@ -51,7 +50,7 @@ class SimpleModelServer(SimpleResponsesAPIModel):
         try:
             answer = await self.endpoint.create_response(**self._fields(body))
             return NeMoGymResponse.model_validate(answer)
-        except (EndpointError, ValidationError) as error:
+        except ValidationError as error:
             raise ModelFailed(f"{self.config.name}: {error}", server=self.config.name) from error
 
     async def chat_completions(self, body: NeMoGymChatCompletionCreateParamsNonStreaming) -> NeMoGymChatCompletion:
@@ -59,7 +58,7 @@ class SimpleModelServer(SimpleResponsesAPIModel):
         try:
             answer = await self.endpoint.create_chat_completion(**self._fields(body))
             return NeMoGymChatCompletion.model_validate(answer)
-        except (EndpointError, ValidationError) as error:
+        except ValidationError as error:
             raise ModelFailed(f"{self.config.name}: {error}", server=self.config.name) from error
 
     async def aclose(self) -> None:

@@ -85,7 +85,7 @@ class VLLMModel(SimpleResponsesAPIModel):
             asked = self.converter.responses_to_chat_completion_create_params(body)
             completion = await self._complete(self._endpoint_of(request), asked)
             return self.converter.chat_completion_to_response(completion, body)
-        except (DataError, EndpointError, ValidationError) as error:
+        except (DataError, ValidationError) as error:
             raise ModelFailed(f"{self.config.name}: {error}", server=self.config.name) from error
 
     async def chat_completions(
@@ -98,7 +98,7 @@ class VLLMModel(SimpleResponsesAPIModel):
                 for choice in completion["choices"]:
                     choice["message"] = self.converter.with_reasoning_in_content(choice["message"])
             return NeMoGymChatCompletion.model_validate(completion)
-        except (DataError, EndpointError, ValidationError) as error:
+        except (DataError, ValidationError) as error:
             raise ModelFailed(f"{self.config.name}: {error}", server=self.config.name) from error
 
     async def aclose(self) -> None:

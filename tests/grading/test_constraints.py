@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from nemo_gym import EnvironmentFailed
+from nemo_gym import InvalidTask
 from nemo_gym.grading.constraints import constraint, constraint_ids, followed, loose_variants
 from nemo_gym.grading.constraints.texts import compare, count_word, paragraphs, sentences, tokens, words
 from nemo_gym.grading.constraints.variants import LONGEST_TEXT
@@ -306,7 +306,7 @@ def test_a_language_may_quote_another():
     ],
 )
 def test_an_unknown_constraint_is_named_with_those_that_come_close(id_, told):
-    with pytest.raises(EnvironmentFailed, match=told) as raised:
+    with pytest.raises(InvalidTask, match=told) as raised:
         constraint(id_)
     assert f"'{id_}'" in str(raised.value)
 
@@ -326,7 +326,7 @@ def test_an_unknown_constraint_is_named_with_those_that_come_close(id_, told):
     ],
 )
 def test_arguments_are_typed(id_, arguments, told):
-    with pytest.raises(EnvironmentFailed, match=told) as raised:
+    with pytest.raises(InvalidTask, match=told) as raised:
         constraint(id_, arguments)
     assert f"'{id_}'" in str(raised.value)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -118,13 +120,17 @@ def test_the_head_server_masks_secrets(running, get_json):
 
 
 @pytest.mark.parametrize(("host", "shows"), [("127.0.0.1", True), ("0.0.0.0", False)])
-def test_the_head_server_shows_secrets_where_it_was_told_to_and_only_this_machine_hears(
-    workplace, get_json, host, shows
-):
+def test_the_head_server_shows_secrets_where_it_was_told_to_and_only_this_machine_hears(workplace, host, shows):
+    token = "a-token-of-this-test"
     command = workplace.start_servers(
-        *written(workplace), "+head_server.expose_secrets=true", f"+head_server.host={host}"
+        *written(workplace), "+head_server.expose_secrets=true", f"+head_server.host={host}", f"+run_token={token}"
     )
-    config = yaml.safe_load(get_json(f"{command.head}/global_config_dict_yaml"))
+    asking = urllib.request.Request(
+        f"{command.head}/global_config_dict_yaml", headers={"authorization": f"Bearer {token}"}
+    )
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(asking, timeout=30) as answer:
+        config = yaml.safe_load(json.loads(answer.read()))
     assert (config["policy_api_key"] == KEY) is shows
     assert ("head_server.expose_secrets" in command.err) is not shows
 

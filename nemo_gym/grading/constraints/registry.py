@@ -11,7 +11,7 @@ from typing import Any, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
-from nemo_gym.errors import EnvironmentFailed
+from nemo_gym.errors import InvalidTask
 from nemo_gym.grading.constraints import case, copying, counts, formats, keywords, language, layout, length, words
 
 Check = Callable[..., bool]
@@ -34,7 +34,7 @@ class Constraint:
 def constraint(id_: str, arguments: Mapping[str, Any] | None = None) -> Constraint:
     """The constraint of an id; an argument that is None counts as missing, as in tables with a column for each.
 
-    Raises `EnvironmentFailed` with the ids that come close, or with what is wrong with an argument.
+    Raises `InvalidTask` with the ids that come close, or with what is wrong with an argument.
     """
     check = _checks().get(id_)
     if check is None:
@@ -42,13 +42,13 @@ def constraint(id_: str, arguments: Mapping[str, Any] | None = None) -> Constrai
         same_name = [known for known in _checks() if known.split(":")[-1] == id_.rsplit(":", maxsplit=1)[-1]]
         close = list(dict.fromkeys([*same_name, *near]))[:3]
         hint = f"Did you mean {' or '.join(map(repr, close))}?" if close else "None comes close."
-        raise EnvironmentFailed(f"there is no constraint '{id_}'. {hint}")
+        raise InvalidTask(f"there is no constraint '{id_}'. {hint}")
     given = {name: value for name, value in (arguments or {}).items() if value is not None}
     try:
         read = _model_of(id_).model_validate(given)
     except ValidationError as error:
         problems = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
-        raise EnvironmentFailed(f"constraint '{id_}': {problems}. Mend its arguments in the row.") from error
+        raise InvalidTask(f"constraint '{id_}': {problems}. Mend its arguments in the row.") from error
     return Constraint(id_, {name: getattr(read, name) for name in type(read).model_fields})
 
 

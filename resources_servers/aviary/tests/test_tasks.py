@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from nemo_gym import DataError, EnvironmentFailed
+from nemo_gym import DataError, EnvironmentFailed, InvalidTask
 from nemo_gym.testing import make_server
 
 # See test_app.py.
@@ -59,7 +59,7 @@ def test_a_file_holds_the_arguments_of_each_task(tmp_path):
     path.write_text('{"task": "one"}\n{"task": "two"}\n')
     source = tasks("aviary.core:DummyEnv", dataset=str(path))
     assert [source.environment_of(each, None).task for each in (1, 0)] == ["two", "one"]
-    with pytest.raises(EnvironmentFailed, match=r"there is no task 2, '.*tasks.jsonl' has 2"):
+    with pytest.raises(InvalidTask, match=r"there is no task 2, '.*tasks.jsonl' has 2"):
         source.environment_of(2, None)
 
 
@@ -99,7 +99,7 @@ def test_what_cannot_be_made_is_named(settings, told):
 
 
 def test_a_dataset_takes_no_arguments_from_a_row():
-    with pytest.raises(EnvironmentFailed, match="makes its environments by task_idx alone"):
+    with pytest.raises(InvalidTask, match="makes its environments by task_idx alone"):
         tasks(dataset=f"{HERE}:Numbered").environment_of(0, {"task": "one"})
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nemo_gym import EnvironmentFailed
+from nemo_gym import EnvironmentFailed, InvalidTask
 from nemo_gym.jsonl import read_rows
 from nemo_gym.testing import make_server, reply, rollout
 from resources_servers.code_gen.app import CodeGenServer
@@ -228,7 +228,7 @@ async def test_an_answer_without_a_whole_block_earns_nothing(server, answer):
     "tests", [{}, {"inputs": ["1"], "outputs": []}, {"check": "assert True"}], ids=["none", "uneven", "no name"]
 )
 async def test_a_row_that_cannot_grade_fails_the_rollout(server, tests):
-    with pytest.raises(EnvironmentFailed, match="unit_tests"):
+    with pytest.raises(InvalidTask, match="unit_tests"):
         await graded(server, fenced(PROGRAM), **row(**tests))
 
 

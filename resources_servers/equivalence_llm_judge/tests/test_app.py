@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nemo_gym import EnvironmentFailed, JudgeFailed
+from nemo_gym import InvalidTask, JudgeFailed
 from nemo_gym.grading import PatternSearch
 from nemo_gym.jsonl import read_rows
 from nemo_gym.testing import FakeModel, make_server, reply, rollout
@@ -157,7 +157,7 @@ async def test_a_pattern_that_is_none_or_has_no_end_fails_the_rollout_and_blames
     server = make_server(EquivalenceServer, model=FakeModel([EQUAL]))
     server._pattern_search = PatternSearch(time_limit_s=1.0)
     async with rollout(server, **PLAIN, template_metadata={"output_regex": pattern}) as attempt:
-        with pytest.raises(EnvironmentFailed, match=f"template_metadata.output_regex: .* {told}"):
+        with pytest.raises(InvalidTask, match=f"template_metadata.output_regex: .* {told}"):
             await attempt.verify(reply("a" * 60 + "!"))
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from nemo_gym import BaseMultiRewardVerifyResponse, EnvironmentFailed
+from nemo_gym import BaseMultiRewardVerifyResponse, InvalidTask
 from nemo_gym.jsonl import read_rows
 from nemo_gym.testing import call, make_server, reply, rollout, serving
 from resources_servers.example_tool_call_multireward.app import ToolCallServer
@@ -121,7 +121,7 @@ async def test_tools_of_the_row_have_their_own_schema(server):
 
 
 async def test_a_rows_schema_that_is_none_fails_the_rollout_and_says_so(server):
-    with pytest.raises(EnvironmentFailed, match="the row's tool 'count': its parameters are not a JSON Schema"):
+    with pytest.raises(InvalidTask, match="the row's tool 'count': its parameters are not a JSON Schema"):
         await graded(server, call("count"), "Done.", **tools({"type": "many"}))
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nemo_gym import DataError, EnvironmentFailed
+from nemo_gym import DataError, InvalidTask
 from nemo_gym.jsonl import read_rows
 from nemo_gym.testing import make_server, reply, rollout, serving
 from resources_servers.grl_sokoban.app import SokobanConfig, SokobanServer
@@ -211,7 +211,7 @@ async def test_answers_without_a_move_are_told_so_and_end_the_game_when_there_ar
     ],
 )
 async def test_a_row_whose_level_cannot_be_played_fails_the_rollout_and_says_why(server, row, problem):
-    with pytest.raises(EnvironmentFailed, match=problem):
+    with pytest.raises(InvalidTask, match=problem):
         await played(server, [], **row)
 
 

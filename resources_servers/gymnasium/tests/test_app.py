@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nemo_gym import EnvironmentFailed
+from nemo_gym import InvalidTask
 from nemo_gym.jsonl import read_rows
 from nemo_gym.testing import make_server, reply, rollout, serving
 
@@ -156,7 +156,7 @@ async def test_the_config_names_the_environment_where_the_row_does_not():
     ],
 )
 async def test_an_environment_that_cannot_be_played_fails_the_rollout_and_says_why(server, row, problem):
-    with pytest.raises(EnvironmentFailed, match=problem):
+    with pytest.raises(InvalidTask, match=problem):
         await played(server, **row)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nemo_gym import EnvironmentFailed
+from nemo_gym import InvalidTask
 from nemo_gym.jsonl import read_rows
 from nemo_gym.testing import make_server, reply, rollout
 from resources_servers.instruction_following.app import InstructionFollowingServer
@@ -81,7 +81,7 @@ async def test_only_the_last_message_counts():
     ],
 )
 async def test_a_row_that_is_wrong_is_no_fault_of_the_model(fields, told):
-    with pytest.raises(EnvironmentFailed, match=told) as raised:
+    with pytest.raises(InvalidTask, match=told) as raised:
         await graded(row(**fields), BOTH)
     assert str(raised.value).startswith("instruction_following: ")
 

@@ -9,7 +9,7 @@ import yaml
 from fastapi.testclient import TestClient
 from pydantic import ValidationError
 
-from nemo_gym import EnvironmentFailed, ServerClient
+from nemo_gym import InvalidTask, ServerClient
 from nemo_gym.grading import PatternSearch
 from nemo_gym.jsonl import read_rows
 from resources_servers.mcqa.app import McqaConfig, McqaServer, McqaVerifyRequest
@@ -165,7 +165,7 @@ def test_letters_of_all_scripts_are_equal_to_each_other(expected, text):
 @pytest.mark.parametrize("pattern", ["(A", ["fine", "(A"]])
 async def test_a_pattern_that_is_none_fails_the_rollout_and_blames_the_row(pattern):
     body = McqaVerifyRequest.model_validate(answered(row(template_metadata={"output_regex": pattern}), "A"))
-    with pytest.raises(EnvironmentFailed, match=r"mcqa: template_metadata.output_regex: the pattern '\(A' is not a"):
+    with pytest.raises(InvalidTask, match=r"mcqa: template_metadata.output_regex: the pattern '\(A' is not a"):
         await make_server().verify(body)
 
 
@@ -178,7 +178,7 @@ async def test_a_pattern_without_end_fails_its_rollout_and_holds_up_no_other():
     graded = await server.verify(McqaVerifyRequest.model_validate(answered(row(), r"\boxed{A}")))
     assert graded.reward == 1.0
     assert not under_way.done()
-    with pytest.raises(EnvironmentFailed, match="did not finish within 1 s"):
+    with pytest.raises(InvalidTask, match="did not finish within 1 s"):
         await under_way
     await server.aclose()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nemo_gym import DataError, EnvironmentFailed
+from nemo_gym import DataError, InvalidTask
 from nemo_gym.jsonl import read_rows
 from nemo_gym.testing import make_server, reply, rollout, serving
 from resources_servers.reasoning_gym.app import LONGEST_ANSWER, ReasoningGymServer, answer_in
@@ -206,11 +206,11 @@ async def test_a_scorer_goes_by_the_settings_of_its_generator(server, config, re
 )
 async def test_a_generator_that_there_is_not_fails_the_rollout_before_it_begins(server, name, told):
     row = {"question": "?", "answer": "7", "metadata": {"source_dataset": name}}
-    with pytest.raises(EnvironmentFailed, match=told):
+    with pytest.raises(InvalidTask, match=told):
         await grade(server, "7", row)
     async with serving(server) as client:
         body = {**row, "responses_create_params": {"input": []}, "response": reply("7").model_dump(mode="json")}
-        with pytest.raises(EnvironmentFailed, match=told):
+        with pytest.raises(InvalidTask, match=told):
             await client.post("/verify", json=body)
 
 
@@ -223,7 +223,7 @@ async def test_a_generator_that_there_is_not_fails_the_rollout_before_it_begins(
     ],
 )
 async def test_a_row_that_no_answer_can_be_scored_for_fails_the_rollout(server, metadata, told):
-    with pytest.raises(EnvironmentFailed, match=told):
+    with pytest.raises(InvalidTask, match=told):
         await grade(server, "7", {"question": "?", "answer": None, "metadata": metadata})
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nemo_gym import EnvironmentFailed
+from nemo_gym import InvalidTask
 from nemo_gym.jsonl import read_rows
 from nemo_gym.testing import call, make_server, reply, rollout
 from resources_servers.structured_outputs.app import SUBMIT, StructuredOutputsServer
@@ -127,7 +127,7 @@ async def test_the_config_says_whether_texts_of_xml_are_numbers(settings, reward
 
 @pytest.mark.parametrize("schema", ["{", "[]", '{"type": "nope"}', '{"$ref": "file:///etc/passwd"}'])
 async def test_a_schema_that_is_none_is_no_fault_of_the_model(schema):
-    with pytest.raises(EnvironmentFailed, match="structured_outputs: schema_str: "):
+    with pytest.raises(InvalidTask, match="structured_outputs: schema_str: "):
         await graded(row(schema_str=schema), RIGHT["json"])
 
 

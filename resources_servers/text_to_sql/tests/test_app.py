@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nemo_gym import EnvironmentFailed
+from nemo_gym import InvalidTask
 from nemo_gym.jsonl import read_rows
 from nemo_gym.testing import FakeModel, make_server, reply, rollout
 from resources_servers.text_to_sql.app import TextToSqlServer
@@ -145,7 +145,7 @@ async def test_harm_is_graded_0_in_time_while_others_go_on(server, sql):
     ],
 )
 async def test_a_row_that_cannot_grade_fails_the_rollout(server, row, why):
-    with pytest.raises(EnvironmentFailed, match=why):
+    with pytest.raises(InvalidTask, match=why):
         await graded(server, fenced("SELECT a FROM t"), **row)
 
 

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from nemo_gym import DataError, EnvironmentFailed
+from nemo_gym import DataError, InvalidTask
 from nemo_gym.jsonl import read_rows
 from nemo_gym.testing import call, make_server, reply, rollout, serving
 from resources_servers.workplace_assistant.app import WorkplaceAssistantServer
@@ -139,7 +139,7 @@ async def test_a_ground_truth_that_cannot_be_read_fails_the_rollout_and_gives_no
     server, name, arguments, problem
 ):
     async with rollout(server, ground_truth=[{"name": name, "arguments": arguments}]) as attempt:
-        with pytest.raises(EnvironmentFailed) as failure:
+        with pytest.raises(InvalidTask) as failure:
             await attempt.verify(reply("Done."))
     assert problem in str(failure.value)
     assert "workplace_assistant: ground_truth: " in str(failure.value)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nemo_gym import AgentFailed
+from nemo_gym import InvalidTask
 from responses_api_agents.user_simulation_agent.dialogue import Line, dialogue_of
 from responses_api_agents.user_simulation_agent.users import Said, ScriptedUser, UserProfile
 
@@ -62,7 +62,7 @@ async def test_a_scripted_user_opens_with_its_script_or_its_goal(profile, openin
 
 
 async def test_a_scripted_user_with_nothing_to_open_with_fails():
-    with pytest.raises(AgentFailed, match="neither a script nor a goal"):
+    with pytest.raises(InvalidTask, match="neither a script nor a goal"):
         await ScriptedUser(UserProfile()).speak([])
 
 

@@ -88,7 +88,7 @@ async def test_the_items_of_an_answer_can_be_sent_back(endpoint, bodies):
     ("model", "told"),
     [
         ("too-long", "answered 400.*maximum context length"),
-        ("status:503", r"answered 503.*\(tried 3 times\)"),
+        ("status:500", r"policy_model: .* answered 500.*\(tried 3 times\)"),
         ("tells-key", r"answered 401.*\[redacted\]"),
         ("not-json", "no JSON object"),
     ],
@@ -105,6 +105,17 @@ async def test_a_failure_of_the_endpoint_is_a_failure_of_the_model(endpoint, mod
         assert problem["failure_class"] == "model_failed"
         assert re.search(told, problem["detail"])
         assert "sk-very-secret" not in caught.value.response.text
+
+
+@pytest.mark.parametrize("status", [429, 503])
+async def test_an_endpoint_that_stays_busy_is_overloaded(endpoint, status):
+    async with policy(endpoint, f"status:{status}") as client:
+        with pytest.raises(openai.InternalServerError) as caught:
+            await client.responses.create(model="ignored", input="Hello")
+    assert caught.value.status_code == 503
+    problem = caught.value.response.json()
+    assert (problem["failure_class"], problem["tier"]) == ("overloaded", "model")
+    assert re.search(rf"policy_model: .* answered {status}.*\(tried 3 times\)", problem["detail"])
 
 
 async def test_an_endpoint_that_is_busy_for_a_moment_is_not_noticed(endpoint, bodies):

@@ -1,0 +1,104 @@
+"""The secrets of a run as values: to be found in what others say, and hidden there."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any, Self
+from urllib.parse import quote
+
+from nemo_gym.config.access import RUN_TOKEN_KEY
+from nemo_gym.config.environment import NEVER_HANDED, withheld_environment
+from nemo_gym.config.masking import MASK, SECRET_VALUE, is_secret_key, mask_text
+from nemo_gym.config.models import RunConfig
+
+SHORTEST_SECRET = 6
+"""A shorter value may stand anywhere by chance."""
+PLACEHOLDERS = frozenset({
+    "api_key", "api-key", "apikey", "bearer", "changeme", "default", "dummy_key", "dummy-key", "no_key", "no-key",
+    "not-needed", "password", "placeholder", "secret", "unused", "your_api_key", "your-api-key",
+})  # fmt: skip
+"""What stands in place of a key where none is needed; a text may well hold such a word."""
+
+_CREDENTIALS = re.compile(r"(?i)\b(?:bearer|basic|token)\s+(\S+)")
+
+
+class SecretValues:
+    """The secrets of a configuration themselves, to be hidden wherever they turn up."""
+
+    def __init__(self, values: Iterable[str] = ()) -> None:
+        found = {form for value in values for line in value.splitlines() for form in _forms(line)}
+        # The longer first: one secret may be a part of another.
+        self._values = sorted(found, key=len, reverse=True)
+        self._raw = [value.encode() for value in self._values]
+
+    def __bool__(self) -> bool:
+        return bool(self._values)
+
+    def __contains__(self, value: str) -> bool:
+        return value in self._values
+
+    @classmethod
+    def of(cls, *settings: Any) -> Self:
+        """All that stands in plain data under keys for secrets, and what looks like a key anywhere else."""
+        return cls(value for each in settings for value in _secrets_in(each))
+
+    def mask(self, text: str) -> str:
+        """Text without any of them, and without what looks like a key."""
+        for value in self._values:
+            if value in text:
+                text = text.replace(value, MASK)
+        return mask_text(text)
+
+    def mask_bytes(self, data: bytes) -> bytes:
+        """Data without any of them; all else stays as it is."""
+        for value in self._raw:
+            if value in data:
+                data = data.replace(value, MASK.encode())
+        return data
+
+
+def secrets_of(run: RunConfig) -> SecretValues:
+    """Every secret that is known of a run: of its configuration, of its environment, and its token."""
+    settings = [server.settings for server in run.servers.values()]
+    return SecretValues.of(dict(run.plain), settings, withheld_environment(), {RUN_TOKEN_KEY: run.run_token})
+
+
+def handed_environment(own: Mapping[str, Any], others: Collection[Mapping[str, Any]]) -> dict[str, str]:
+    """The variables that the process of the server with the settings `own` adds to the environment it began with.
+
+    Left out are those whose value is a secret of the `others` and not its own.
+    """
+    theirs, its_own = SecretValues.of(*others), SecretValues.of(own)
+    return {
+        name: value
+        for name, value in withheld_environment().items()
+        if name not in NEVER_HANDED and (value not in theirs or value in its_own)
+    }
+
+
+def _forms(value: str) -> set[str]:
+    """A secret as it may stand in a text, in JSON and in a URL; none of what is no secret."""
+    value = value.strip()
+    if len(value) < SHORTEST_SECRET or value.lower() in PLACEHOLDERS:
+        return set()
+    return {value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], quote(value, safe="")}
+
+
+def _secrets_in(value: Any, is_secret: bool = False) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for key, child in value.items():
+            yield from _secrets_in(child, is_secret or is_secret_key(str(key)))
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _secrets_in(item, is_secret)
+    elif isinstance(value, str) and is_secret:
+        yield value
+        yield from _CREDENTIALS.findall(value)
+    elif isinstance(value, str):
+        for found in SECRET_VALUE.findall(value):
+            # `user:password` of a URL: the user's name is no secret.
+            yield found.partition(":")[2] or found
+    elif isinstance(value, int) and is_secret and not isinstance(value, bool):
+        yield str(value)

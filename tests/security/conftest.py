@@ -1,0 +1,134 @@
+"""Every server of the repository, each on a port of this process, with whatever it calls beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from omegaconf import OmegaConf
+
+from nemo_gym import config
+from nemo_gym.config.process import HeadSettings, ProcessSettings
+from nemo_gym.config.settings import BaseRunServerInstanceConfig
+from nemo_gym.contract import open_environment
+from nemo_gym.http.client import ServerClient
+from nemo_gym.servers.base import SimpleServer
+from nemo_gym.servers.head import head_app
+from nemo_gym.servers.serve import load_module, server_class
+from nemo_gym.testing import FakeModel, make_server, on_a_port
+
+REPOSITORY = Path(__file__).parent.parent.parent
+SAMPLE_MODEL = "responses_api_models/sample_model/configs/sample_model.yaml"
+AGENTS = {
+    "simple_agent": "mcqa",
+    "gymnasium_agent": "blackjack",
+    "aviary_agent": "aviary",
+    "user_simulation_agent": "proactive_asking",
+}
+"""Each agent, and an environment of whose configuration it is a part."""
+STARTED_WITHIN_S = 60.0
+
+
+class Loop:
+    """An event loop in a thread of its own, on which servers answer while a test asks and waits."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        self._servers: list[Any] = []
+
+    def run(self, work: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(STARTED_WITHIN_S)
+
+    def serve(self, server: SimpleServer) -> str:
+        """Start a server; its address."""
+        context = on_a_port(server)
+        address = self.run(context.__aenter__())
+        self._servers.append(context)
+        return address
+
+    def close(self) -> None:
+        for context in reversed(self._servers):
+            self.run(context.__aexit__(None, None, None))
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(5.0)
+
+
+class _Head(SimpleServer):
+    """The head server of a run without servers, where `on_a_port` expects one of the three tiers."""
+
+    def setup_webserver(self) -> Any:
+        return head_app(HeadSettings(host="127.0.0.1", port=0, instances=[], config_yaml="a: 1\n"))
+
+
+def _head() -> SimpleServer:
+    settings = BaseRunServerInstanceConfig(host="127.0.0.1", port=0, entrypoint="", name="head_server")
+    client = ServerClient(head_server_config=settings, global_config_dict=OmegaConf.create({}))
+    return _Head(config=settings, server_client=client)
+
+
+def _environment(name: str) -> SimpleServer:
+    with open_environment(REPOSITORY / "resources_servers" / name) as environment:
+        return environment.server()
+
+
+def _agent(name: str) -> SimpleServer:
+    environment = AGENTS[name]
+    configs = REPOSITORY / "resources_servers" / environment / "configs"
+    run = config.load([configs / f"{environment}.yaml", SAMPLE_MODEL], skip_dotenv=True, require_servers=True)
+    agent = next(each for each in run.servers_of("responses_api_agents") if each.implementation == name)
+    model = FakeModel(["I am sure that the answer is \\boxed{A}."])
+    return make_server(_class_of(run, agent), model=model, servers=[_environment(environment)], **agent.settings)
+
+
+def _model(name: str, endpoint: str) -> SimpleServer:
+    path = REPOSITORY / "responses_api_models" / name / "configs" / f"{name}.yaml"
+    words = [f"+policy_base_url={endpoint}/v1", "+policy_api_key=nothing", "+policy_model_name=sample"]
+    run = config.load([path], words, skip_dotenv=True, require_servers=True)
+    server = next(each for each in run.servers_of("responses_api_models") if each.implementation == name)
+    return make_server(_class_of(run, server), **server.settings)
+
+
+def _class_of(run: config.RunConfig, server: config.ServerConfig) -> Any:
+    search_path = list(sys.path)
+    try:
+        settings = ProcessSettings.of(run, server, cookie_secret="of no importance")
+        return server_class(load_module(settings), settings)
+    finally:
+        sys.path[:] = search_path
+
+
+@pytest.fixture(scope="session")
+def loop() -> Iterator[Loop]:
+    running = Loop()
+    yield running
+    running.close()
+
+
+@pytest.fixture(scope="session")
+def address_of(loop: Loop) -> Callable[[str], str]:
+    """The address of `<tier>/<folder>`, or of `head`, started when it is first asked for."""
+    known: dict[str, str] = {}
+
+    def address(server: str) -> str:
+        if server not in known:
+            tier, _, name = server.partition("/")
+            if tier == "head":
+                built = _head()
+            elif tier == "resources_servers":
+                built = _environment(name)
+            elif tier == "responses_api_agents":
+                built = _agent(name)
+            else:
+                endpoint = "" if name == "sample_model" else address("responses_api_models/sample_model")
+                built = _model(name, endpoint)
+            known[server] = loop.serve(built)
+        return known[server]
+
+    return address

@@ -1,0 +1,93 @@
+"""What no request can do to a server: every route of every server, and bodies that are meant to hurt."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+REPOSITORY = Path(__file__).parent.parent.parent
+TIERS = ("resources_servers", "responses_api_agents", "responses_api_models")
+SERVERS = [
+    "head",
+    *(
+        f"{tier}/{folder.name}"
+        for tier in TIERS
+        for folder in sorted((REPOSITORY / tier).iterdir())
+        if (folder / "app.py").exists()
+    ),
+]
+DEEP = 100_000
+NOT_BEGUN = ("there is no open environment", "no game is under way")
+"""Calls of a session that was never begun fail the rollout that they are made for."""
+RESPONSE = {"id": "r", "created_at": 0, "model": "m", "object": "response", "output": []}
+ROW = {"responses_create_params": {"input": "hi"}, "response": RESPONSE}
+JSON = {"content-type": "application/json"}
+BODIES = {
+    "lists": b"[" * DEEP,
+    "closed lists": b"[" * DEEP + b"]" * DEEP,
+    "objects": b'{"a":' * DEEP + b"1" + b"}" * DEEP,
+    "within a row": json.dumps(ROW).encode()[:-1] + b', "more": ' + b"[" * DEEP + b"]" * DEEP + b"}",
+    "within the input": b'{"responses_create_params": {"input": ' + b"[" * DEEP + b"]" * DEEP + b"}}",
+    "101 deep": b'{"more":' + b"[" * 100 + b"]" * 100 + b"}",
+}
+OTHERS = {
+    "nothing": b"",
+    "no JSON": b"{",
+    "no UTF-8": b'{"a": "\xff\xfe"}',
+    "a lone surrogate": b'{"a": "\\ud800"}',
+    "a huge number": b'{"a": 1' + b"0" * 5000 + b"}",
+    "not a number": b'{"responses_create_params": {"input": "x", "temperature": NaN}}',
+    "a list": b"[]",
+    "null": b"null",
+    "99 deep in an extra field": json.dumps(ROW).encode()[:-1] + b', "more": ' + b"[" * 98 + b"]" * 98 + b"}",
+}
+
+
+def posts(url):
+    """The paths of POST, and whether they read a body, as the server itself tells them."""
+    told = httpx.get(f"{url}/openapi.json").json()
+    return {path: "requestBody" in methods["post"] for path, methods in told["paths"].items() if "post" in methods}
+
+
+def _is_not_begun(told):
+    return any(each in told for each in NOT_BEGUN)
+
+
+def send(url, path, body, headers=JSON, *, chunked=False):
+    parts = urlsplit(url)
+    connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=20)
+    try:
+        chunks = (body[start : start + 8192] for start in range(0, len(body), 8192)) if chunked else body
+        connection.request("POST", path, chunks, headers, encode_chunked=chunked)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+    finally:
+        connection.close()
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_a_deeply_nested_body_is_refused_on_every_route(server, address_of):
+    url = address_of(server)
+    for path, reads_body in posts(url).items():
+        for what, body in BODIES.items():
+            for headers in (JSON, {}, {"content-type": "text/plain"}):
+                status, told = send(url, path, body, headers)
+                is_refused = 400 <= status < 500 or (status == 200 and not reads_body) or _is_not_begun(told)
+                assert is_refused, (path, what, headers, status, told[:300])
+    assert httpx.get(f"{url}/openapi.json").status_code == 200
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_a_malformed_body_is_never_the_servers_own_failure(server, address_of):
+    url = address_of(server)
+    for path in posts(url):
+        for what, body in OTHERS.items():
+            for headers in (JSON, {}):
+                status, told = send(url, path, body, headers)
+                assert status < 500 or _is_not_begun(told), (path, what, status, told[:300])
+    assert httpx.get(f"{url}/openapi.json").status_code == 200

@@ -1,0 +1,259 @@
+"""A run that others can reach answers only its own: its servers, its commands, and who was given its token."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from nemo_gym.config.access import configured_token, is_loopback
+from nemo_gym.config.masking import is_secret_key
+from nemo_gym.errors import ConfigError, HeadServerNotFoundError
+from nemo_gym.http.client import ServerClient
+from nemo_gym.http.runs import RunRecord
+from nemo_gym.schemas.rollout import RUN_TOKEN_HEADER
+
+TOKEN = "a-token-of-the-users-own-0123456789"
+CLOSED = [
+    ("GET", "/tools"), ("POST", "/verify"), ("POST", "/run"), ("GET", "/metrics"), ("GET", "/openapi.json"),
+    ("GET", "/server_instances"), ("GET", "/global_config_dict_yaml"), ("POST", "/"), ("GET", "/no/such/path"),
+]  # fmt: skip
+ROW = {"responses_create_params": {"input": "hi"}, "agent_ref": {"name": "asker"}}
+AGENT = """
+from nemo_gym import (
+    BaseRunRequest, NeMoGymResponse, NeMoGymResponseCreateParamsNonStreaming, SimpleResponsesAPIAgent,
+)
+from pydantic import ConfigDict
+from starlette.requests import Request
+
+
+class Row(BaseRunRequest):
+    model_config = ConfigDict(extra="allow")
+
+
+class Asker(SimpleResponsesAPIAgent):
+    async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming) -> NeMoGymResponse:
+        raise NotImplementedError
+
+    async def run(self, request: Request, body: Row) -> dict:
+        response = {"id": "r", "created_at": 0, "model": "m", "output": [], "object": "response"}
+        asked = {**body.model_dump(mode="json", exclude_unset=True), "response": response}
+        told = await self.server_client.post("plain", "/verify", json=asked)
+        seen = [name for name in request.headers if "token" in name or name == "authorization"]
+        return {**(await told.json()), "token_headers_seen": seen}
+"""
+
+
+def answer(url, path="/", method="GET", headers=None, body=None):
+    parts = urlsplit(url)
+    connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=10)
+    try:
+        connection.request(method, path, body=body, headers=headers or {})
+        told = connection.getresponse()
+        return told.status, told.headers, told.read()
+    finally:
+        connection.close()
+
+
+def written(workplace):
+    plain = workplace.environment()
+    workplace.write("responses_api_agents/asker/app.py", AGENT)
+    block = "asker:\n  responses_api_agents:\n    asker:\n      entrypoint: app.py\n"
+    workplace.write("responses_api_agents/asker/configs/asker.yaml", block)
+    workplace.write("rows.jsonl", json.dumps(ROW) + "\n")
+    return plain.replace("]", ",responses_api_agents/asker/configs/asker.yaml]")
+
+
+def record_of(workplace):
+    (path,) = (Path(workplace.env["XDG_RUNTIME_DIR"]) / f"nemo_gym-{os.getuid()}").glob("*.json")
+    return path, RunRecord.model_validate_json(path.read_bytes())
+
+
+@pytest.fixture(scope="module", params=["fork", "spawn"])
+def open_run(request, shared_workplace):
+    """A run, one of whose servers others can reach, with a token of its own making."""
+    command = shared_workplace.start_servers(
+        written(shared_workplace),
+        "++plain.resources_servers.plain.host=0.0.0.0",
+        f"+process_start_method={request.param}",
+    )
+    yield command, record_of(shared_workplace)[1]
+    command.end()
+
+
+def addresses(open_run):
+    command, record = open_run
+    told = json.loads(answer(command.head, "/server_instances", headers={RUN_TOKEN_HEADER: record.run_token})[2])
+    return [command.head, *(each["url"].replace("0.0.0.0", "127.0.0.1") for each in told)]
+
+
+@pytest.mark.parametrize("headers", [{}, {RUN_TOKEN_HEADER: "guessed"}, {"Authorization": "Bearer guessed"}])
+def test_a_stranger_is_told_what_to_send_by_every_server_and_the_head(open_run, headers):
+    for url in addresses(open_run):
+        for method, path in CLOSED:
+            status, told, body = answer(url, path, method, headers)
+            assert status == 401, (url, path)
+            assert told["content-type"] == "application/problem+json"
+            problem = json.loads(body)
+            assert (problem["status"], RUN_TOKEN_HEADER in problem["detail"]) == (401, True)
+            assert open_run[1].run_token not in problem["detail"]
+
+
+def test_whether_a_server_is_alive_anybody_may_ask(open_run):
+    for url in addresses(open_run):
+        for path in ("/", "/livez", "/readyz", "/healthz", "/health"):
+            assert answer(url, path)[0] == 200
+
+
+@pytest.mark.parametrize("header", [RUN_TOKEN_HEADER, "Authorization"])
+def test_who_has_the_token_is_let_in_and_the_token_goes_no_further(open_run, header):
+    _command, record = open_run
+    value = record.run_token if header == RUN_TOKEN_HEADER else f"Bearer {record.run_token}"
+    (agent,) = [url for url in addresses(open_run)[1:] if answer(url, "/tools", headers={header: value})[0] == 404]
+    status, _, body = answer(
+        agent, "/run", "POST", {header: value, "content-type": "application/json"}, json.dumps(ROW)
+    )
+    assert status == 200, body
+    graded = json.loads(body)
+    # The agent's own call of the other server carried the token, which no handler gets to see.
+    assert (graded["reward"], graded["token_headers_seen"]) == (1.0, [])
+
+
+def test_commands_of_the_same_user_find_the_token(open_run, shared_workplace, tmp_path):
+    status = shared_workplace.run("ng_status")
+    assert (status.code, status.err) == (0, "")
+    output = tmp_path / "out.jsonl"
+    collected = shared_workplace.run(
+        "ng_collect_rollouts", "+input_jsonl_fpath=rows.jsonl", f"+output_jsonl_fpath={output}"
+    )
+    assert collected.code == 0, collected.err
+    assert json.loads(output.read_text())["reward"] == 1.0
+
+
+def test_commands_elsewhere_are_told_what_is_missing_and_may_bring_it(open_run, shared_workplace, tmp_path):
+    _command, record = open_run
+    elsewhere = {"XDG_RUNTIME_DIR": str(tmp_path), "TMPDIR": str(tmp_path)}
+    words = [f"+head_server.port={record.port}", "+head_server.host=127.0.0.1"]
+    output = tmp_path / "out.jsonl"
+    collect = ["+input_jsonl_fpath=rows.jsonl", f"+output_jsonl_fpath={output}", *words]
+    for refused in (
+        shared_workplace.run("ng_status", *words, **elsewhere),
+        shared_workplace.run("ng_collect_rollouts", *collect, **elsewhere),
+    ):
+        assert refused.code == 1
+        assert "+run_token=" in refused.err
+        assert "NEMO_GYM_RUN_TOKEN" in refused.err
+    given = f"+run_token={record.run_token}"
+    assert shared_workplace.run("ng_status", given, *words, **elsewhere).code == 0
+    by_environment = elsewhere | {"NEMO_GYM_RUN_TOKEN": record.run_token}
+    assert shared_workplace.run("ng_collect_rollouts", *collect, **by_environment).code == 0
+    assert json.loads(output.read_text())["reward"] == 1.0
+
+
+def test_only_the_user_can_read_the_record(open_run, shared_workplace):
+    path, record = record_of(shared_workplace)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert len(record.run_token) >= 32
+
+
+def test_the_token_is_nowhere_to_be_seen(open_run, shared_workplace):
+    command, record = open_run
+    for process in shared_workplace.processes():
+        assert record.run_token not in " ".join([*process.cmdline(), *process.environ().values()])
+    assert record.run_token not in command.out + command.err
+    config = answer(command.head, "/global_config_dict_yaml", headers={RUN_TOKEN_HEADER: record.run_token})
+    assert (config[0], record.run_token.encode() in config[2]) == (200, False)
+
+
+def test_a_run_that_only_this_machine_reaches_asks_for_nothing(workplace):
+    command = workplace.start_servers(written(workplace))
+    assert record_of(workplace)[1].run_token is None
+    assert answer(command.servers["plain"]["url"], "/tools")[0] == 200
+    assert command.end().code == 0
+
+
+def test_the_head_server_alone_makes_a_run_one_that_others_reach(workplace):
+    command = workplace.start_servers(written(workplace), "+head_server.host=0.0.0.0")
+    _, record = record_of(workplace)
+    plain = json.loads(answer(
+        command.head, "/server_instances", headers={RUN_TOKEN_HEADER: record.run_token})[2])[0]  # fmt: skip
+    assert answer(plain["url"], "/verify", "POST")[0] == 401
+    assert command.end().code == 0
+
+
+def test_a_configured_token_is_asked_for_on_loopback_too_and_is_shown_nowhere(workplace):
+    workplace.write("env.yaml", f"run_token: {TOKEN}\n")
+    command = workplace.start_servers(written(workplace))
+    assert record_of(workplace)[1].run_token == TOKEN
+    assert answer(command.head, "/server_instances")[0] == 401
+    assert workplace.run("ng_status").code == 0
+    dumped = workplace.run("ng_dump_config", written(workplace))
+    assert re.search(r"run_token: '?\*+", dumped.out)
+    assert TOKEN not in dumped.out + command.out + command.err
+    assert command.end().code == 0
+
+
+def test_an_end_to_end_run_knows_its_own_token(workplace, tmp_path):
+    words = written(workplace)
+    block = """asker:
+  responses_api_agents:
+    asker:
+      entrypoint: app.py
+      datasets: [{name: x, type: example, jsonl_fpath: rows.jsonl}]
+"""
+    workplace.write("responses_api_agents/asker/configs/asker.yaml", block)
+    finished = workplace.run(
+        "ng_e2e_collect_rollouts", words, "+default_host=0.0.0.0", "+split=example", "+head_server.port=0",
+        f"+output_jsonl_fpath={tmp_path}/out.jsonl",
+    )  # fmt: skip
+    assert finished.code == 0, finished.err
+    assert json.loads((tmp_path / "out.jsonl").read_text())["reward"] == 1.0
+
+
+def test_a_program_finds_the_token_or_is_told_how_to_give_it(open_run, shared_workplace, monkeypatch, tmp_path):
+    _, record = open_run
+    head = type("Head", (), {"host": "127.0.0.1", "port": record.port})
+    monkeypatch.setenv("XDG_RUNTIME_DIR", shared_workplace.env["XDG_RUNTIME_DIR"])
+    assert ServerClient.load_from_global_config(head).agent_names() == ["asker"]
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    with pytest.raises(HeadServerNotFoundError, match="NEMO_GYM_RUN_TOKEN"):
+        ServerClient.load_from_global_config(head)
+    assert ServerClient.load_from_global_config(head, record.run_token).agent_names() == ["asker"]
+
+
+def test_a_server_started_by_itself_where_others_reach_it_wants_a_token_to_be_configured(workplace):
+    source = "from nemo_gym import SimpleResourcesServer, BaseVerifyRequest\n\n\nclass Alone(SimpleResourcesServer):\n"
+    source += "    async def verify(self, body: BaseVerifyRequest) -> float:\n        return 1.0\n\n\n"
+    workplace.environment("alone", source + "if __name__ == '__main__':\n    Alone.run_webserver()\n")
+    refused = workplace.run("python", "resources_servers/alone/app.py", "++alone.resources_servers.alone.host=0.0.0.0")
+    assert refused.code == 1
+    assert "run_token" in refused.err
+    assert "127.0.0.1" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [("127.0.0.1", True), ("127.8.8.8", True), ("localhost", True), ("::1", True), ("0.0.0.0", False), ("::", False),
+     ("10.0.0.1", False), ("", False), ("127.0.0.1.example.com", False)],
+)  # fmt: skip
+def test_what_others_cannot_reach(host, expected):
+    assert is_loopback(host) is expected
+
+
+@pytest.mark.parametrize(
+    "token", ["short", "with a blank in the midst", "no\nline-breaks-please-no", 1234567890123456]
+)
+def test_a_token_that_cannot_be_sent_is_refused_without_being_shown(token):
+    with pytest.raises(ConfigError, match="16 characters") as refused:
+        configured_token({"run_token": token})
+    assert str(token) not in str(refused.value)
+
+
+def test_the_tokens_key_is_known_for_a_secret():
+    assert is_secret_key("run_token")

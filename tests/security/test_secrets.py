@@ -1,0 +1,275 @@
+"""A run whose configuration holds keys, and everything around it that would show them: none of it does."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+import yaml
+
+from nemo_gym.config.secret_values import SecretValues
+
+POLICY_KEY = "Zq7-made-up-policy-key-4411"
+DATABASE_PASSWORD = 'p"w/d made up 9922'
+OTHERS_KEY = "made-up-key-of-a-judge-5533"
+ENVIRONMENT_KEY = "made-up-key-of-the-environment-6644"
+HEADER_KEY = "made-up-header-credential-7755"
+URL_PASSWORD = "made-up-url-password-8866"
+PATTERN_KEY = "sk-madeUp0123456789abcd"
+ALL = (POLICY_KEY, DATABASE_PASSWORD, OTHERS_KEY, ENVIRONMENT_KEY, HEADER_KEY, URL_PASSWORD, PATTERN_KEY)
+FORMS = {form for key in ALL for form in (key, json.dumps(key)[1:-1])}
+
+LEAKING = """
+import logging
+import os
+import sys
+
+from nemo_gym import BaseResourcesServerConfig, BaseSeedSessionRequest, BaseVerifyRequest, SimpleResourcesServer
+from pydantic import ConfigDict
+
+
+class Config(BaseResourcesServerConfig):
+    model_config = ConfigDict(extra="allow")
+    database_password: str
+    headers: dict[str, str]
+    address: str
+    note: str
+    own_key: str
+    max_tokens: int
+
+
+class Leaking(SimpleResourcesServer):
+    config: Config
+
+    async def seed_session(self, body: BaseSeedSessionRequest) -> None:
+        held = [self.config.database_password, *self.config.headers.values(), self.config.address, self.config.note,
+                self.config.own_key, os.environ["LEAKING_API_KEY"]]
+        logging.getLogger("leaking").info("settings: %r max_tokens=%d", held, self.config.max_tokens)
+        print("plainly", *held, file=sys.stderr)
+
+    async def verify(self, body: BaseVerifyRequest) -> float:
+        if body.response.last_text == "fail":
+            raise RuntimeError(f"cannot connect as {self.config.database_password} at {self.config.address}")
+        return 1.0
+"""
+CONFIG = f"""
+policy_api_key: {POLICY_KEY}
+policy_model_name: tiny
+policy_model:
+  responses_api_models:
+    openai_model:
+      entrypoint: app.py
+      openai_base_url: ${{policy_base_url}}
+      openai_api_key: ${{policy_api_key}}
+      openai_model: ${{policy_model_name}}
+bystander:
+  resources_servers:
+    leaking:
+      entrypoint: app.py
+      database_password: not-a-secret-of-anyone
+      headers: {{}}
+      address: http://127.0.0.1
+      note: nothing
+      own_key: nothing
+      max_tokens: 7
+leaking:
+  resources_servers:
+    leaking:
+      entrypoint: app.py
+      database_password: '{DATABASE_PASSWORD}'
+      headers: {{Authorization: Bearer {HEADER_KEY}}}
+      address: http://user:{URL_PASSWORD}@127.0.0.1/db
+      note: {PATTERN_KEY}
+      own_key: ${{oc.env:LEAKING_API_KEY}}
+      judge_api_key: {OTHERS_KEY}
+      max_tokens: 2048
+agent:
+  responses_api_agents:
+    simple_agent:
+      entrypoint: app.py
+      resources_server: {{type: resources_servers, name: leaking}}
+      model_server: {{type: responses_api_models, name: policy_model}}
+      datasets: [{{name: rows, type: example, jsonl_fpath: rows.jsonl}}]
+"""
+
+
+class Echoing(http.server.BaseHTTPRequestHandler):
+    """A model endpoint that answers as it is asked: rightly, or with an error that holds the key it was sent."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        self._send(200, {})
+
+    def do_POST(self):
+        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        wanted = json.dumps(asked["input"])
+        if "ERROR" in wanted:
+            self._send(401, {"error": {"message": f"Incorrect key provided: {self.headers['authorization']}"}})
+            return
+        text = "fail" if "FAIL" in wanted else f"You sent {self.headers['authorization']}"
+        message = {"type": "message", "id": "m", "role": "assistant", "status": "completed",
+                   "content": [{"type": "output_text", "text": text, "annotations": []}]}  # fmt: skip
+        self._send(200, {
+            "id": "r", "object": "response", "created_at": 0, "model": "tiny", "output": [message],
+            "parallel_tool_calls": True, "tool_choice": "auto", "tools": [],
+            "usage": {"input_tokens": 3, "output_tokens": 5, "total_tokens": 8,
+                      "input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}},
+        })  # fmt: skip
+
+    def _send(self, status, body):
+        data = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_):
+        """Say nothing."""
+
+
+@pytest.fixture(scope="module")
+def endpoint():
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Echoing)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/v1"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture(scope="module", params=["fork", "spawn"])
+def collected(request, shared_workplace, endpoint):
+    """What a run has left, and what could be seen of its processes meanwhile."""
+    place = shared_workplace
+    place.write("resources_servers/leaking/app.py", LEAKING)
+    place.write("config.yaml", CONFIG)
+    inputs = ("well", "FAIL", "ERROR")
+    rows = [{"responses_create_params": {"input": text, "max_output_tokens": 64}} for text in inputs]
+    place.write("rows.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    output = place.folder / request.param / "out.jsonl"
+    words = [
+        "+config_paths=[config.yaml]", "+split=example", f"+output_jsonl_fpath={output}", "+head_server.port=0",
+        f"+policy_base_url={endpoint}", f"+process_start_method={request.param}", "+default_host=0.0.0.0",
+        "+max_attempts=1",
+    ]  # fmt: skip
+    command = place.start("ng_e2e_collect_rollouts", *words, LEAKING_API_KEY=ENVIRONMENT_KEY)
+    visible: dict[int, str] = {}
+    while command.process.poll() is None:
+        for process in place.processes():
+            if process.pid != command.pid:
+                try:
+                    visible[process.pid] = " ".join([*process.cmdline(), *map("=".join, process.environ().items())])
+                except psutil.Error:
+                    continue
+        time.sleep(0.02)
+    return command.wait(), output, visible
+
+
+def texts(place, output):
+    for folder in (output.parent, Path(place.env["XDG_RUNTIME_DIR"])):
+        for path in folder.rglob("*"):
+            if path.is_file():
+                yield path, path.read_text(errors="replace")
+
+
+def test_the_run_did_what_would_show_its_keys(collected, shared_workplace):
+    finished, output, visible = collected
+    assert finished.code == 0, finished.err
+    (scored,) = map(json.loads, output.read_text().splitlines())
+    failed = list(map(json.loads, output.with_name("out_failures.jsonl").read_text().splitlines()))
+    assert scored["reward"] == 1.0
+    assert {each["_ng_failure_class"] for each in failed} == {"environment_failed", "model_failed"}
+    log = (output.parent / "out_logs" / "leaking.log").read_text()
+    assert "Traceback" in log
+    assert "plainly **** " in log
+    assert len(visible) >= 5
+
+
+def test_no_file_and_no_output_holds_a_key(collected, shared_workplace):
+    finished, output, _ = collected
+    seen = dict(texts(shared_workplace, output)) | {"out": finished.out, "err": finished.err}
+    assert len(seen) > 10
+    assert [(place, key) for place, text in seen.items() for key in FORMS if key in text] == []
+
+
+def test_no_process_shows_a_key_on_its_command_line_or_in_its_environment(collected):
+    assert [(pid, key) for pid, text in collected[2].items() for key in FORMS if key in text] == []
+
+
+def test_what_only_looks_like_a_secret_stays(collected):
+    _, output, _ = collected
+    (scored,) = map(json.loads, output.read_text().splitlines())
+    assert scored["responses_create_params"]["max_output_tokens"] == 64
+    assert scored["response"]["usage"]["output_tokens"] == 5
+    assert "max_tokens=2048" in (output.parent / "out_logs" / "leaking.log").read_text()
+    assert scored["response"]["output"][0]["content"][0]["text"] == "You sent Bearer ****"
+
+
+def test_failures_are_told_without_the_key_that_was_part_of_them(collected):
+    _, output, _ = collected
+    told = {
+        each["_ng_failure_class"]: each["_ng_failure_message"]
+        for each in map(json.loads, output.with_name("out_failures.jsonl").read_text().splitlines())
+    }
+    assert "Incorrect key provided: Bearer " in told["model_failed"]
+    assert POLICY_KEY not in told["model_failed"]
+    assert "cannot connect as **** at http://" in told["environment_failed"]
+
+
+def test_the_printed_config_and_its_errors_hold_no_key(shared_workplace, endpoint):
+    env = {"LEAKING_API_KEY": ENVIRONMENT_KEY}
+    dumped = shared_workplace.run(
+        "ng_dump_config", "+config_paths=[config.yaml]", f"+policy_base_url={endpoint}", **env
+    )
+    assert dumped.code == 0, dumped.err
+    assert [key for key in FORMS if key in dumped.out + dumped.err] == []
+    assert yaml.safe_load(dumped.out)["leaking"]["resources_servers"]["leaking"]["max_tokens"] == 2048
+    wrong = shared_workplace.run(
+        "ng_validate", "+config_paths=[config.yaml]", f"+policy_base_url={endpoint}",
+        "++leaking.resources_servers.leaking.max_tokens=many", **env,
+    )  # fmt: skip
+    assert wrong.code == 1
+    assert "max_tokens" in wrong.err
+    assert [key for key in FORMS if key in wrong.out + wrong.err] == []
+
+
+def test_a_server_that_dies_is_told_of_without_its_keys(shared_workplace):
+    dying = LEAKING.replace(
+        "class Leaking", "raise RuntimeError('no ' + open('../../config.yaml').read())\n\n\nclass L"
+    )
+    word = shared_workplace.environment("dying", dying, f"database_password: '{DATABASE_PASSWORD}'")
+    finished = shared_workplace.run(
+        "ng_run", word, f"+policy_api_key={POLICY_KEY}", f"+judge_api_key={OTHERS_KEY}", "+head_server.port=0"
+    )
+    assert finished.code == 1
+    assert "RuntimeError" in finished.err
+    # The very file is read out; of it, only what this run's own configuration holds is known to it.
+    assert [key for key in (POLICY_KEY, DATABASE_PASSWORD, OTHERS_KEY, PATTERN_KEY) if key in finished.err] == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "text", "shown"),
+    [
+        ({"api_key": "abc-def-123"}, "with abc-def-123.", "with ****."),
+        ({"nested": [{"passwords": ["first-one", "other-one"]}]}, "first-one, other-one", "****, ****"),
+        ({"a_token": "abcdefgh", "b_token": "abcdefghij"}, "abcdefghij abcdefgh", "**** ****"),
+        ({"authorization": "Basic dXNlcjpwYXNz"}, "sent dXNlcjpwYXNz", "sent ****"),
+        ({"url": "http://me:pass-word@host"}, "me: pass-word", "me: ****"),
+        ({"note": "hf_abcdefgh"}, "hf_abcdefgh and hf_ijklmnop", "**** and ****"),
+        ({"password": 12345678}, "12345678", "****"),
+        ({"secret": "a b/cdü"}, '{"x": "a b/cd\\u00fc"} a%20b%2Fcd%C3%BC', '{"x": "****"} ****'),
+        ({"private_key": "-----BEGIN\nabcdefghijk\n-----END"}, "log abcdefghijk", "log ****"),
+        ({"max_tokens": "100000", "token_ids": ["100001"]}, "100000 100001", "100000 100001"),
+        ({"api_key": "x", "password": "", "secret": None, "hf_token": True}, "x True None", "x True None"),
+        ({"api_key": "dummy_key"}, "a dummy_key", "a dummy_key"),
+    ],
+)
+def test_configured_values_are_hidden_wherever_they_stand(settings, text, shown):
+    assert SecretValues.of(settings).mask(text) == shown
