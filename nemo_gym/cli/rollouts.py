@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from nemo_gym.cli import running
+from nemo_gym.cli.fault_news import FaultNews
 from nemo_gym.cli.options import Options, settings_from
 from nemo_gym.cli.settings import StartSettings
 from nemo_gym.config import RunConfig
@@ -23,7 +24,7 @@ from nemo_gym.rollouts.collector import collect as collect_rollouts
 from nemo_gym.rollouts.job import CollectJob, EndToEndJob, RunFiles
 from nemo_gym.rollouts.lock import locked
 from nemo_gym.rollouts.opening import OpenRun, open_run
-from nemo_gym.rollouts.outcome import Summary
+from nemo_gym.rollouts.outcome import Record, Summary
 from nemo_gym.rollouts.progress import Progress
 from nemo_gym.rollouts.subject import RunSubject
 from nemo_gym.rollouts.tasks import TaskPlan, find_input
@@ -130,8 +131,9 @@ def _collect_and_report(client: ServerClient, run: OpenRun, servers: RunningServ
     for note in run.notes:
         running.note(f"{run.files.results}: {note}")
     goes_on = f"{HOW_TO_GO_ON} goes on with {run.files.results}"
+    news = FaultNews(running.note, mask=run.secrets.mask)
     try:
-        metrics = _in_a_loop(_collect(client, run, servers))
+        metrics = _in_a_loop(_collect(client, run, servers, news))
     except KeyboardInterrupt:
         run.record.end("interrupted")
         running.note(f"interrupted: {_summary_line(run.summary)}. {goes_on}")
@@ -140,14 +142,20 @@ def _collect_and_report(client: ServerClient, run: OpenRun, servers: RunningServ
         run.record.end("stopped", str(error))
         running.note(f"stopped: {_summary_line(run.summary)}. {goes_on}")
         raise
-    _report(run.files, run.summary, metrics)
+    _report(run.files, run.summary, metrics, news)
     return 0 if run.summary.scored or not run.summary.planned else 1
 
 
-async def _collect(client: ServerClient, run: OpenRun, servers: RunningServers | None) -> list[dict[str, Any]] | None:
+async def _collect(
+    client: ServerClient, run: OpenRun, servers: RunningServers | None, news: FaultNews
+) -> list[dict[str, Any]] | None:
+    def tell(record: Record, summary: Summary) -> None:
+        news.take(record)
+        progress.advance(record, summary)
+
     try:
         with Progress(run.summary) as progress:
-            collecting = collect_rollouts(client, run, on_record=progress.advance)
+            collecting = collect_rollouts(client, run, on_record=tell)
             await _while_kept(servers, collecting)
         if run.settings.disable_aggregation:
             return None
@@ -180,7 +188,7 @@ async def _while_kept(servers: RunningServers | None, work: Coroutine[Any, Any, 
         await asyncio.gather(working, return_exceptions=True)
 
 
-def _report(files: RunFiles, summary: Summary, metrics: list[dict[str, Any]] | None) -> None:
+def _report(files: RunFiles, summary: Summary, metrics: list[dict[str, Any]] | None, news: FaultNews) -> None:
     from nemo_gym.cli import tables
 
     console = tables.console()
@@ -188,7 +196,7 @@ def _report(files: RunFiles, summary: Summary, metrics: list[dict[str, Any]] | N
         console.print(tables.key_metrics(metrics))
         console.print()
     running.say(tables.summary_line(summary))
-    for line in tables.failure_lines(summary):
+    for line in news.lines():
         running.say(line)
     running.say(f"rollouts: {files.results}")
     if summary.failed:

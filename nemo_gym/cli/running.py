@@ -195,6 +195,13 @@ def _restarted(times: int) -> str:
     return f"  restarted {times} time{'' if times == 1 else 's'}" if times else ""
 
 
+def _busy(load: dict[str, Any] | None) -> str:
+    if load is None:
+        return ""
+    waiting = f" + {load['queued']} waiting" if load["queued"] else ""
+    return f"  at work {load['in_flight']}{waiting}, loop lag {load['loop_lag_s'] * 1000:.0f} ms"
+
+
 def show_status(servers: list[dict[str, Any]]) -> None:
     """One line per server, and a count."""
     for number, server in enumerate(servers, start=1):
@@ -202,7 +209,7 @@ def show_status(servers: list[dict[str, Any]]) -> None:
         say(
             f"[{number}] {mark} {server['config_path']} ({server['server_type']}/{server['name']})  {server['url']}  "
             f"pid {server['pid']}  up {server['uptime_seconds']:.0f} s{_restarted(server.get('restarts', 0))}"
-            + ("" if server["status"] == "success" else f"  {server['status']}")
+            + (_busy(server.get("load")) if server["status"] == "success" else f"  {server['status']}")
         )
     healthy = sum(server["status"] == "success" for server in servers)
     say(f"{healthy} of {servers_counted(len(servers))} answer")

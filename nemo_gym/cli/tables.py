@@ -163,14 +163,6 @@ def summary_line(summary: Summary) -> str:
     )
 
 
-def failure_lines(summary: Summary) -> list[str]:
-    """Of each cause, how often it struck and what the first failure said."""
-    return [
-        f"  {summary.failed_by_cause[cause]} {cause}, the first: {message or 'no message'}"
-        for cause, message in summary.first_messages.items()
-    ]
-
-
 def _number(value: Any) -> Text:
     return Text(_digits(value))
 

@@ -19,9 +19,11 @@ from nemo_gym.errors import ServerCallError
 from nemo_gym.http.client import PUBLISHED_NAME, ServerStatus
 from nemo_gym.http.internal import InternalClient
 from nemo_gym.http.reply import Timeouts
+from nemo_gym.schemas.rollout import RUN_TOKEN_HEADER
 from nemo_gym.servers.base import BaseServer
+from nemo_gym.servers.telemetry import METRICS_PATH, Load, load_of
 
-PROBE_TIMEOUT_S = 2.0
+PROBE_TIMEOUTS = Timeouts(connect_s=2.0, read_s=2.0, total_s=2.0)
 
 
 class HeadServer(BaseServer):
@@ -75,10 +77,16 @@ def head_app(settings: HeadSettings) -> FastAPI:
 
     @app.get("/server_instances")
     async def server_instances() -> list[dict[str, Any]]:
-        """Every server with its address and whether it answers."""
+        """Every server with its address, whether it answers, and how busy it is."""
+        loads = await asyncio.gather(*(_load(client, instance, settings.run_token) for instance in settings.instances))
         return [
-            {**instance.model_dump(), "status": status, "uptime_seconds": time.time() - instance.start_time}
-            for instance, status in zip(settings.instances, await statuses(), strict=True)
+            {
+                **instance.model_dump(),
+                "status": status,
+                "uptime_seconds": time.time() - instance.start_time,
+                "load": load and load.model_dump(),
+            }
+            for instance, status, load in zip(settings.instances, await statuses(), loads, strict=True)
         ]
 
     return app
@@ -93,10 +101,21 @@ def take_news(settings: HeadSettings, lines: Iterable[bytes]) -> None:
         ]
 
 
-async def _probe(client: InternalClient, instance: ServerInstance) -> ServerStatus:
-    timeouts = Timeouts(connect_s=PROBE_TIMEOUT_S, read_s=PROBE_TIMEOUT_S, total_s=PROBE_TIMEOUT_S)
+async def _load(client: InternalClient, instance: ServerInstance, run_token: str | None) -> Load | None:
+    headers = [(RUN_TOKEN_HEADER.encode(), run_token.encode())] if run_token else []
     try:
-        await client.request("GET", instance.host, instance.port, "/", timeouts=timeouts)
+        reply = await client.request(
+            "GET", instance.host, instance.port, METRICS_PATH, headers=headers, timeouts=PROBE_TIMEOUTS
+        )
+    except ServerCallError:
+        # That it does not answer is told by its status.
+        return None
+    return load_of(await reply.text()) if reply.ok else None
+
+
+async def _probe(client: InternalClient, instance: ServerInstance) -> ServerStatus:
+    try:
+        await client.request("GET", instance.host, instance.port, "/", timeouts=PROBE_TIMEOUTS)
     except ServerCallError as error:
         return "timeout" if error.was_sent else "connection_error"
     return "success"

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import resource
 import time
 from bisect import bisect_left
 from collections.abc import Iterator
+
+from pydantic import BaseModel
 
 METRICS_PATH = "/metrics"
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 BUCKETS_S = (0.005, 0.025, 0.1, 0.5, 2.5, 10.0, 60.0, 300.0, 1800.0)
 LAG_PERIOD_S = 0.25
 OTHER_ROUTE = "other"
+
+_GAUGES = re.compile(r"^nemo_gym_(\w+)\{server=\"[^\"]*\"\} ([-+.e\d]+)$", re.MULTILINE)
 
 
 class _RouteCounts:
@@ -98,6 +103,33 @@ class Telemetry:
                 yield f'nemo_gym_request_seconds_bucket{{{labels},le="{bound}"}} {below}'
             yield f"nemo_gym_request_seconds_sum{{{labels}}} {counts.seconds:g}"
             yield f"nemo_gym_request_seconds_count{{{labels}}} {below}"
+
+
+class Load(BaseModel):
+    """How busy a server is."""
+
+    in_flight: int
+    """Requests at work."""
+    queued: int
+    """Requests that wait for others."""
+    queue_seconds: float
+    """Seconds that requests have waited in all."""
+    loop_lag_s: float
+    """How late the event loop was at last."""
+
+
+def load_of(text: str) -> Load | None:
+    """The load that a server's `/metrics` tell; None where they are another server's own."""
+    found = {name: float(value) for name, value in _GAUGES.findall(text)}
+    try:
+        return Load(
+            in_flight=int(found["requests_in_flight"]),
+            queued=int(found["requests_queued"]),
+            queue_seconds=found["queue_seconds_total"],
+            loop_lag_s=found["event_loop_lag_seconds"],
+        )
+    except KeyError:
+        return None
 
 
 def _escaped(label: str) -> str:

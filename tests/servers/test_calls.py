@@ -23,7 +23,7 @@ from nemo_gym import (
 from nemo_gym.http.deadline import deadline_in, grace_period, time_left_s
 from nemo_gym.schemas.rollout import NOT_BEGUN_HEADER, TIME_LEFT_HEADER
 from nemo_gym.servers.calls import CallLayer, CallLimits
-from nemo_gym.servers.telemetry import Telemetry
+from nemo_gym.servers.telemetry import Telemetry, load_of
 from nemo_gym.servers.threads import BlockingPool
 from nemo_gym.testing import make_server, on_a_port, serving
 
@@ -295,3 +295,14 @@ async def test_a_pool_full_of_functions_that_never_end_says_so():
     pool.stuck = 480
     with pytest.raises(Overloaded, match="480 calls of functions were given up and still run"):
         await pool.run(lambda: None)
+
+
+async def test_how_busy_a_server_is_can_be_read_off_its_metrics():
+    server = limited(max_requests_in_flight=1)
+    async with on_a_port(server) as url, httpx.AsyncClient(base_url=url, timeout=30.0) as client:
+        calls = [asyncio.create_task(client.post("/wait", json={"seconds": 0.4})) for _ in range(3)]
+        await eventually(lambda: server.call_telemetry.queued == 2)
+        load = load_of((await client.get("/metrics")).text)
+        await asyncio.gather(*calls)
+    assert (load.in_flight, load.queued) == (1, 2)
+    assert load_of("# somebody else's metrics\nup 1\n") is None
