@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nemo_gym.capture.records import ErrorCategory
-from nemo_gym.errors import ServerCallError
+from nemo_gym.errors import RolloutError, RolloutTimedOut, ServerCallError
 from nemo_gym.http.reply import ReplyTimedOut
 
 BY_STATUS = {
@@ -29,7 +29,7 @@ def category_of_error(error: BaseException) -> ErrorCategory:
     """By the first error in the chain of causes that tells; `exception` where none does."""
     chain = list(_causes(error))
     for cause in chain:
-        if isinstance(cause, TimeoutError | ReplyTimedOut):
+        if isinstance(cause, TimeoutError | ReplyTimedOut | RolloutTimedOut):
             return ErrorCategory.TIMEOUT
         status = _status_of(cause)
         if status is not None and (category := category_of_status(status)) is not None:
@@ -46,6 +46,9 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _status_of(error: BaseException) -> int | None:
+    if isinstance(error, RolloutError):
+        # What we would answer; what was answered to us is its cause's.
+        return None
     # Authors call models with whatever library they like; they all name it one of these.
     for name in ("status", "status_code"):
         status = getattr(error, name, None)

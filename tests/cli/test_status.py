@@ -29,7 +29,7 @@ def test_each_server_has_a_line(running, shared_workplace):
         for number, (name, server) in enumerate(running.servers.items(), start=1)
     ]
     *lines, count = finished.out.splitlines()
-    assert [re.sub(r"\d+ s$", "", line) for line in lines] == expected
+    assert [re.sub(r"\d+ s  at work 0, loop lag \d+ ms$", "", line) for line in lines] == expected
     assert count == "2 of 2 servers answer"
 
 
@@ -38,7 +38,9 @@ def test_programs_get_json(running, shared_workplace, words):
     finished = shared_workplace.run("ng_status", *words)
     assert finished.code == 0
     told, known = orjson.loads(finished.out), list(running.servers.values())
-    assert [{**each, "uptime_seconds": 0} for each in told] == [{**each, "uptime_seconds": 0} for each in known]
+    of_now = {"uptime_seconds": 0, "load": {}}
+    assert [each | of_now for each in told] == [each | of_now for each in known]
+    assert (told[0]["load"]["in_flight"], told[0]["load"]["queued"]) == (0, 0)
     assert set(told[0]) >= {
         "process_name", "server_type", "name", "dir_path", "entrypoint", "host", "port", "url", "pid", "config_path",
         "start_time", "status", "uptime_seconds",

@@ -28,16 +28,6 @@ def test_all_that_was_planned_is_accounted_for() -> None:
     )
 
 
-def test_of_each_cause_the_first_message_is_told() -> None:
-    summary = summary_of(
-        failure("model_failed", "no answer"), failure("model_failed", "later"), failure("timeout", "")
-    )
-    assert tables.failure_lines(summary) == [
-        "  2 model_failed, the first: no answer",
-        "  1 timeout, the first: no message",
-    ]
-
-
 def test_the_mean_reward_leads_the_table_and_each_agent_has_a_column() -> None:
     metrics = [
         {

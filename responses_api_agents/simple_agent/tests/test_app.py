@@ -12,6 +12,7 @@ from nemo_gym import (
     BaseSeedSessionRequest,
     BaseVerifyRequest,
     EnvironmentFailed,
+    InvalidTask,
     ModelFailed,
     NeMoGymResponse,
     NeMoGymResponseCreateParamsNonStreaming,
@@ -161,7 +162,7 @@ async def test_a_failing_environment_fails_the_rollout_with_its_cause_and_closes
     replies, row, message = FAILURES[stage]
     agent = agent_on(arena, *replies)
     async with serving(agent):
-        with pytest.raises(EnvironmentFailed, match=message) as failed:
+        with pytest.raises(InvalidTask if stage == "row" else EnvironmentFailed, match=message) as failed:
             await run(agent, **row)
         assert failed.value.server == "arena"
         assert len(arena.sessions) == 0

@@ -1,0 +1,286 @@
+"""The three tiers as processes of their own, with a faulty proxy before each of them, and runs through all of it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import orjson
+import pytest
+import yaml
+from omegaconf import OmegaConf
+
+from nemo_gym import jsonl
+from nemo_gym.config.settings import BaseServerConfig
+from nemo_gym.http.client import ServerClient
+from nemo_gym.rollouts.collector import collect
+from nemo_gym.rollouts.job import CollectionSettings, RunFiles
+from nemo_gym.rollouts.opening import open_run
+from nemo_gym.rollouts.outcome import Record, Summary
+from nemo_gym.rollouts.tasks import TaskPlan
+
+HERE = Path(__file__).parent
+REPOSITORY = HERE.parents[1]
+READY_WITHIN_S = 60.0
+ENDED_WITHIN_S = 10.0
+Row = dict[str, Any]
+Key = tuple[int, int]
+
+
+def openai_model(url: str, port: int) -> Any:
+    settings = {"openai_base_url": url, "openai_api_key": "none", "openai_model": "scripted"}
+    return {"responses_api_models": {"openai_model": {**at(port), "entrypoint": "app.py", **settings}}}
+
+
+def simple_agent(port: int, **settings: Any) -> Any:
+    refs = {
+        "resources_server": {"type": "resources_servers", "name": "faulty"},
+        "model_server": {"type": "responses_api_models", "name": "policy_model"},
+    }
+    return {"responses_api_agents": {"simple_agent": {**at(port), "entrypoint": "app.py", **refs, **settings}}}
+
+
+def at(port: int) -> dict[str, Any]:
+    return {"host": "127.0.0.1", "port": port}
+
+
+FOLDERS = {
+    "policy_model": REPOSITORY / "responses_api_models/openai_model",
+    "judge_model": REPOSITORY / "responses_api_models/openai_model",
+    "faulty": HERE / "environment/resources_servers/faulty",
+    "agent": REPOSITORY / "responses_api_agents/simple_agent",
+    "telling_agent": REPOSITORY / "responses_api_agents/simple_agent",
+}
+PLACES = {
+    "to-agent": "agent",
+    "to-telling-agent": "telling_agent",
+    "to-policy": "policy_model",
+    "to-resources": "faulty",
+    "to-judge": "judge_model",
+    "to-endpoint": "endpoint",
+}
+"""Each place of the proxy, and the server that stands behind it."""
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+    return port
+
+
+@dataclass
+class Tiers:
+    """All servers, each called through the proxy before it."""
+
+    ports: dict[str, int]
+    """Of the servers themselves."""
+    proxied: dict[str, int]
+    logs: Path
+    proxy: subprocess.Popen[str]
+    servers: dict[str, subprocess.Popen[bytes]]
+
+    def client(self) -> ServerClient:
+        agents = {name: simple_agent(self.proxied[name]) for name in ("agent", "telling_agent")}
+        head = BaseServerConfig(host="127.0.0.1", port=1)
+        return ServerClient(head_server_config=head, global_config_dict=OmegaConf.create(agents))
+
+    def log_of(self, server: str) -> str:
+        return (self.logs / f"{server}.log").read_text()
+
+    def command(self, word: str, place: str) -> None:
+        """`refuse` or `accept` connections at a place."""
+        assert self.proxy.stdin is not None
+        assert self.proxy.stdout is not None
+        self.proxy.stdin.write(f"{word} {place}\n")
+        self.proxy.stdin.flush()
+        assert self.proxy.stdout.readline() == "done\n"
+
+    def at_work(self, within_s: float = 10.0) -> dict[str, float]:
+        """How many calls each server is at work on, once that is none or this time is over."""
+        deadline = time.monotonic() + within_s
+        ports = {name: self.ports[name] for name in self.servers}
+        while True:
+            busy = {name: metric(port, "requests_in_flight") for name, port in ports.items()}
+            if not any(busy.values()) or time.monotonic() > deadline:
+                return busy
+            time.sleep(0.05)
+
+
+def metric(port: int, name: str) -> float:
+    text = httpx.get(f"http://127.0.0.1:{port}/metrics").text
+    return next(float(line.split()[-1]) for line in text.splitlines() if line.startswith(f"nemo_gym_{name}{{"))
+
+
+@contextmanager
+def process(words: list[Any], **settings: Any) -> Iterator[subprocess.Popen[Any]]:
+    with subprocess.Popen([sys.executable, *words], stdin=subprocess.PIPE, **settings) as started:
+        try:
+            yield started
+        finally:
+            started.kill()
+
+
+@pytest.fixture(scope="session")
+def tiers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tiers]:
+    folder = tmp_path_factory.mktemp("tiers")
+    env = {key: value for key, value in os.environ.items() if not key.startswith("NEMO_GYM")}
+    env["XDG_RUNTIME_DIR"] = str(folder)
+    with ExitStack() as stack:
+        scripted = REPOSITORY / "tests/endpoint/scripted.py"
+        endpoint = stack.enter_context(process([scripted], stdout=subprocess.PIPE, text=True))
+        ports = {"endpoint": int(endpoint.stdout.readline()), **{name: free_port() for name in FOLDERS}}
+        words = [f"{place}={ports[server]}" for place, server in PLACES.items()]
+        proxy = stack.enter_context(process([HERE / "proxy.py", *words], stdout=subprocess.PIPE, text=True))
+        listening = map(int, proxy.stdout.readline().split())
+        proxied = dict(zip(PLACES.values(), listening, strict=True))
+        servers = {}
+        for name, server_folder in FOLDERS.items():
+            config = folder / f"{name}.yaml"
+            config.write_text(yaml.safe_dump(config_for(name, ports[name], proxied)))
+            log = stack.enter_context((folder / f"{name}.log").open("wb"))
+            servers[name] = stack.enter_context(
+                process(
+                    [server_folder / "app.py", f"+config_paths=[{config}]"],
+                    cwd=HERE / "environment",
+                    env={**env, "NEMO_GYM_CONFIG_PATH": name},
+                    stderr=log,
+                    stdout=log,
+                )
+            )
+        tiers = Tiers(ports, proxied, folder, proxy, servers)
+        wait_until_ready(tiers)
+        yield tiers
+        end(tiers)
+
+
+def end(tiers: Tiers) -> None:
+    """Whatever it is still at work on, a server that is told to end does so."""
+    for server in tiers.servers.values():
+        server.terminate()
+    codes = {name: server.wait(ENDED_WITHIN_S) for name, server in tiers.servers.items()}
+    assert codes == dict.fromkeys(FOLDERS, -signal.SIGTERM)
+
+
+def config_for(name: str, port: int, proxied: dict[str, int]) -> dict[str, Any]:
+    """What one server knows: itself as it is, the others as the proxies before them."""
+    to = {**proxied, name: port}
+    url = f"http://127.0.0.1:{proxied['endpoint']}/v1"
+    judge = {"judge": {"type": "responses_api_models", "name": "judge_model"}}
+    return {
+        "policy_model": openai_model(url, to["policy_model"]),
+        "judge_model": openai_model(url, to["judge_model"]),
+        "faulty": {"resources_servers": {"faulty": {**at(to["faulty"]), "entrypoint": "app.py", **judge}}},
+        "agent": simple_agent(to["agent"]),
+        "telling_agent": simple_agent(to["telling_agent"], tool_faults="tell_model"),
+    }
+
+
+def wait_until_ready(tiers: Tiers) -> None:
+    deadline = time.monotonic() + READY_WITHIN_S
+    for name, started in tiers.servers.items():
+        while True:
+            try:
+                httpx.get(f"http://127.0.0.1:{tiers.ports[name]}/")
+                break
+            except httpx.TransportError:
+                assert started.poll() is None, tiers.log_of(name)
+                assert time.monotonic() < deadline, tiers.log_of(name)
+                time.sleep(0.05)
+
+
+@dataclass
+class Collected:
+    """What became of the rows of one run, by their cases."""
+
+    summary: Summary
+    files: RunFiles
+    took_s: float
+    ended_after_s: dict[str, float]
+    results: dict[str, Row]
+    failures: dict[str, list[Row]]
+    rows: list[Row]
+
+
+def rows_by_case(path: Path) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = {}
+    for row in jsonl.read_rows(path):
+        found.setdefault(row["case"], []).append(row)
+    return found
+
+
+@pytest.fixture(scope="session")
+def collect_rows(tiers: Tiers, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Collected]:
+    """Collect rows, all at once, and read what was written of them; in a folder of its own unless one is given."""
+
+    def run(rows: Iterable[Row], *, rollout_timeout_s: float, folder: Path | None = None, **given: Any) -> Collected:
+        folder = folder or tmp_path_factory.mktemp("run")
+        rows = list(rows)
+        tasks = folder / "tasks.jsonl"
+        jsonl.write_rows(tasks, rows)
+        settings = CollectionSettings(
+            output_jsonl_fpath=folder / "out.jsonl",
+            agent_name="agent",
+            rollout_timeout_s=rollout_timeout_s,
+            retry_pause_s=0.05,
+            **given,
+        )
+        files = RunFiles(results=settings.output_jsonl_fpath)
+        ended: dict[str, float] = {}
+        began_at = time.monotonic()
+
+        def note(record: Record, summary: Summary) -> None:
+            ended[record.row["case"]] = time.monotonic() - began_at
+
+        async def all_of_it() -> Summary:
+            client = tiers.client()
+            try:
+                return await collect(client, opened, on_record=note)
+            finally:
+                await client.aclose()
+
+        with open_run(TaskPlan(tasks, settings, ["agent", "telling_agent"]), files) as opened:
+            summary = asyncio.run(all_of_it())
+        results = rows_by_case(files.results)
+        return Collected(
+            summary,
+            files,
+            time.monotonic() - began_at,
+            ended,
+            {case: line for case, (line,) in results.items()},
+            rows_by_case(files.failures),
+            rows,
+        )
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def row_of() -> Callable[..., Row]:
+    """A row in which the model makes these calls, one for each turn, and then answers.
+
+    A call is `(tool, arguments)`; `fault` is what the proxies are asked for: place, path, kind, times.
+    """
+
+    def row(case: str, calls: Iterable[tuple[str, Row]] = (("note", {}),), fault: str = "", **fields: Any) -> Row:
+        text = f"fault={fault} case={case};" if fault else f"case={case};"
+        turns: list[list[Row]] = [
+            [{"call": tool, "arguments": orjson.dumps({"text": text, **arguments}).decode()}]
+            for tool, arguments in calls
+        ]
+        script = orjson.dumps([*turns, [{"text": "done"}]]).decode()
+        params = {"input": [{"role": "user", "content": text}], "metadata": {"script": script}}
+        notes = sum(tool == "note" for tool, _ in calls)
+        return {"responses_create_params": params, "case": case, "notes": notes, "question": text, **fields}
+
+    return row

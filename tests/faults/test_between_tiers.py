@@ -1,0 +1,147 @@
+"""Each fault at each place between two tiers ends as it should, in time, and no other rollout minds."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import pytest
+
+TIMEOUT_S = 5.0
+SLACK_S = 3.0
+"""What a busy machine may take beside."""
+SOUND = 25
+LOST = ("reset", "hang-up", "reset-after", "reset-midway", "half", "garbage")
+
+
+class Case(NamedTuple):
+    """A row, and how it has to end: with this cause at this tier, or scored if there is none."""
+
+    name: str
+    fault: str = ""
+    calls: tuple[tuple[str, dict[str, Any]], ...] = (("note", {}),)
+    fields: dict[str, Any] = {}  # noqa: RUF012 - a NamedTuple's default, which nobody changes
+    cause: str | None = None
+    tier: str | None = None
+    failed_attempts: int = 0
+    """Lines among the failures, the last attempt's included."""
+    before: tuple[str, str] | None = None
+    """Cause and tier of the attempts that were followed by another one."""
+
+
+def at_own_place(place: str, path: str, tier: str) -> list[Case]:
+    """What may go wrong with a call of one of our own servers."""
+    where = f"{place} {path}"
+    lost = [Case(f"{kind}-once", f"{where} {kind} 1", failed_attempts=1, before=("lost", tier)) for kind in LOST]
+    others = [
+        Case("reset-always", f"{where} reset 99", cause="lost", tier=tier, failed_attempts=3, before=("lost", tier)),
+        Case("delay", f"{where} delay 99"),
+        Case("drip", f"{where} drip 99"),
+        Case("hang", f"{where} hang 99", cause="timeout", tier="collector", failed_attempts=1),
+        Case("trickle", f"{where} trickle 99", cause="timeout", tier="collector", failed_attempts=1),
+    ]
+    return [case._replace(name=f"{place}{path}-{case.name}".replace("/", "_")) for case in (*lost, *others)]
+
+
+def at_endpoint(kind: str, times: int = 99, **expected: Any) -> Case:
+    return Case(f"endpoint-{kind}-{times}", f"to-endpoint /v1/responses {kind} {times}", **expected)
+
+
+MODEL_FAILED = {"cause": "model_failed", "tier": "model", "failed_attempts": 1}
+OVERLOADED = {"cause": "overloaded", "tier": "model", "failed_attempts": 3, "before": ("overloaded", "model")}
+ENVIRONMENT_FAILED = {"cause": "environment_failed", "tier": "environment", "failed_attempts": 1}
+TIMED_OUT = {"cause": "timeout", "tier": "collector", "failed_attempts": 1}
+JUDGE_FAILED = {"cause": "judge_failed", "tier": "judge", "failed_attempts": 1, "fields": {"grade": "judge"}}
+
+CASES = [
+    *at_own_place("to-agent", "/run", "agent"),
+    *at_own_place("to-policy", "/v1/responses", "model"),
+    *at_own_place("to-resources", "/seed_session", "environment"),
+    *at_own_place("to-resources", "/note", "environment"),
+    *at_own_place("to-resources", "/verify", "environment"),
+    # A model endpoint is asked again by the model server itself, within the one attempt.
+    *(at_endpoint(kind, 1) for kind in ("status-429-0.2", "status-503-0.2", "status-503", "status-500", "status-502")),
+    *(at_endpoint(kind) for kind in ("delay", "drip")),
+    at_endpoint("status-429-0.1", **OVERLOADED),
+    at_endpoint("status-503-0.1", **OVERLOADED),
+    at_endpoint("status-429-0.1", 4, failed_attempts=1, before=("overloaded", "model")),
+    at_endpoint("status-500", **MODEL_FAILED),
+    at_endpoint("status-400", **MODEL_FAILED),
+    at_endpoint("status-200", **MODEL_FAILED),
+    *(at_endpoint(kind, **MODEL_FAILED) for kind in LOST),
+    *(at_endpoint(kind, **TIMED_OUT) for kind in ("hang", "trickle")),
+    # A judge's failure is no reward, and is not tried again at once.
+    Case("judge", fields={"grade": "judge"}),
+    *(Case(f"judge-{kind}", f"to-judge /v1/responses {kind} 9", **JUDGE_FAILED) for kind in (*LOST, "status-500")),
+    Case("judge-hang", "to-judge /v1/responses hang 9", **JUDGE_FAILED),
+    # The environment itself.
+    *(Case(f"tool-{how}", calls=(("act", {"how": how}),), fields={"notes": 0}) for how in ("", "tell", "forbid")),
+    Case("tool-wrong-arguments", calls=(("act", {"spam": 1}),), fields={"notes": 0}),
+    Case("tool-raises", calls=(("act", {"how": "raise"}),), **ENVIRONMENT_FAILED),
+    Case("tool-raises-a-timeout", calls=(("act", {"how": "time out"}),), **ENVIRONMENT_FAILED),
+    Case("tool-hangs", calls=(("act", {"how": "hang"}),), **TIMED_OUT),
+    *(Case(f"tool-blocks-{number}", calls=(("note", {}), ("block", {})), **TIMED_OUT) for number in range(3)),
+    Case("seed-raises", fields={"seed": "raise"}, **ENVIRONMENT_FAILED),
+    Case("seed-hangs", fields={"seed": "hang"}, **TIMED_OUT),
+    Case("verify-raises", fields={"grade": "raise"}, **ENVIRONMENT_FAILED),
+    Case("verify-hangs", fields={"grade": "hang"}, **TIMED_OUT),
+    Case("verify-not-finite", fields={"grade": "nan"}, **ENVIRONMENT_FAILED),
+]
+FAILING = {case.name for case in CASES if case.cause}
+
+
+@pytest.fixture(scope="module")
+def collected(collect_rows, row_of):
+    """All cases at once, and sound rollouts among them."""
+    rows = [row_of(case.name, case.calls, case.fault, **case.fields) for case in CASES]
+    sound = [row_of(f"sound-{number}", [("note", {})] * 3) for number in range(SOUND)]
+    return collect_rows([*sound, *rows], rollout_timeout_s=TIMEOUT_S)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_each_fault_ends_as_it_should(collected, case):
+    lines = collected.failures.get(case.name, [])
+    told = [(line["_ng_failure_class"], line["_ng_failure_tier"]) for line in lines]
+    last = [(case.cause, case.tier)] if case.cause else []
+    assert told == [case.before] * (case.failed_attempts - len(last)) + last, lines
+    assert all(line.get("reward") is None or case.cause == "judge_failed" for line in lines)
+    if case.cause is None:
+        assert collected.results[case.name]["reward"] == 1.0
+    else:
+        assert case.name not in collected.results
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_none_takes_longer_than_its_bound(collected, case):
+    took_s = collected.ended_after_s[case.name]
+    assert took_s < TIMEOUT_S + SLACK_S
+    if case.cause == "timeout":
+        assert took_s > 0.8 * TIMEOUT_S
+
+
+def test_the_other_rollouts_of_the_run_are_scored(collected):
+    for number in range(SOUND):
+        name = f"sound-{number}"
+        assert collected.results[name]["reward"] == 1.0
+        assert name not in collected.failures
+
+
+def test_what_was_planned_is_what_was_scored_and_what_failed(collected):
+    summary, planned = collected.summary, len(CASES) + SOUND
+    assert summary.planned == summary.scored + summary.failed + summary.unresolved == planned
+    assert (summary.failed, summary.unresolved) == (len(FAILING), 0)
+    assert set(collected.results) | FAILING == {row["case"] for row in collected.rows}
+    assert set(collected.failures) - set(collected.results) == FAILING
+    attempts = sum(len(lines) for lines in collected.failures.values())
+    assert attempts == summary.repeated + summary.failed
+
+
+def test_nothing_is_left_at_work(collected, tiers):
+    assert not any(tiers.at_work().values())
+
+
+def test_a_bug_is_told_with_its_traceback_in_the_servers_log_and_in_one_line_in_the_record(collected, tiers):
+    log = tiers.log_of("faulty")
+    assert 'raise ZeroDivisionError("of nothing")' in log
+    (line,) = collected.failures["tool-raises"]
+    told = "faulty: /act raised ZeroDivisionError: of nothing; its log has the traceback"
+    assert (line["_ng_failure_message"], line["_ng_failure_server"]) == (told, "faulty")

@@ -1,0 +1,32 @@
+"""A full disk ends a run with one message, and what it kept can be gone on with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nemo_gym.errors import DataError
+
+FULL = Path("/dev/full")
+pytestmark = pytest.mark.skipif(not FULL.exists(), reason="this system has no /dev/full")
+
+
+@pytest.mark.parametrize("name", ["out.jsonl", "out_failures.jsonl"])
+def test_a_run_on_a_full_disk_says_so_and_can_be_resumed(tiers, collect_rows, row_of, tmp_path, name):
+    rows = [
+        *(row_of(f"sound-{number}") for number in range(10)),
+        *(row_of(f"broken-{number}", grade="raise") for number in range(10)),
+    ]
+    file = tmp_path / name
+    file.symlink_to(FULL)
+    with pytest.raises(DataError, match=rf"{name}: cannot be written to \(No space left on device\)") as stopped:
+        collect_rows(rows, rollout_timeout_s=20.0, folder=tmp_path)
+    assert "+resume_from_cache=true" in str(stopped.value)
+    assert not any(tiers.at_work().values())
+    file.unlink()
+    file.touch()
+    collected = collect_rows(rows, rollout_timeout_s=20.0, folder=tmp_path, resume_from_cache=True)
+    summary = collected.summary
+    assert (summary.planned, summary.scored, summary.failed, summary.unresolved) == (20, 10, 10, 0)
+    assert {row["case"] for row in rows} == set(collected.results) | set(collected.failures)

@@ -1,0 +1,62 @@
+"""A place that refuses connections is waited for, for as long as the rollout's time and our patience last."""
+
+from __future__ import annotations
+
+import re
+import threading
+from contextlib import contextmanager
+
+import pytest
+
+
+@contextmanager
+def refusing(tiers, place, for_s):
+    tiers.command("refuse", place)
+    again = threading.Timer(for_s, tiers.command, ["accept", place])
+    again.start()
+    yield
+    again.join()
+
+
+@pytest.mark.parametrize(
+    ("place", "for_s"),
+    [("to-agent", 1.0), ("to-policy", 1.0), ("to-resources", 1.0), ("to-judge", 1.0), ("to-endpoint", 0.4)],
+)
+def test_a_server_that_refuses_for_a_moment_costs_no_rollout(tiers, collect_rows, row_of, place, for_s):
+    rows = [row_of(f"{place}-{number}", grade="judge") for number in range(5)]
+    with refusing(tiers, place, for_s):
+        collected = collect_rows(rows, rollout_timeout_s=20.0)
+    assert (collected.summary.scored, collected.failures) == (5, {})
+    assert collected.took_s > 0.9 * for_s
+
+
+@pytest.mark.parametrize(
+    ("place", "cause", "tier", "told"),
+    [
+        ("to-agent", "timeout", "collector", "rollout_timeout_s=2"),
+        (
+            "to-policy",
+            "timeout",
+            "collector",
+            r"(over at|waiting for) /v1/responses of policy_model \(.*refused",
+        ),
+        (
+            "to-resources",
+            "timeout",
+            "collector",
+            r"(over at|waiting for) /seed_session of faulty \(.*refused",
+        ),
+        ("to-judge", "judge_failed", "judge", "Connection refused"),
+        ("to-endpoint", "model_failed", "model", r"could not connect.*\(tried 3 times\)"),
+    ],
+)
+def test_a_server_that_is_gone_fails_what_needs_it_in_time_and_the_reason_is_told(
+    tiers, collect_rows, row_of, place, cause, tier, told
+):
+    limit_s = 4.0 if place == "to-endpoint" else 2.0
+    with refusing(tiers, place, limit_s + 0.5):
+        collected = collect_rows([row_of(f"{place}-gone", grade="judge")], rollout_timeout_s=limit_s)
+    (line,) = collected.failures[f"{place}-gone"]
+    assert (line["_ng_failure_class"], line["_ng_failure_tier"]) == (cause, tier)
+    assert re.search(told, line["_ng_failure_message"])
+    assert collected.ended_after_s[f"{place}-gone"] < limit_s + 2.0
