@@ -140,9 +140,21 @@ def _csv(value: Any) -> str:
     return out.getvalue()
 
 
+class _YamlDumper(yaml.SafeDumper):
+    """Quotes texts that begin like a number: readers of YAML 1.1 and 1.2 disagree on which of them are one."""
+
+
+def _quoted_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = '"' if text[:1] in set("+-.0123456789") else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_YamlDumper.add_representer(str, _quoted_text)
+
+
 _WRITERS: dict[str, Callable[[Any], str]] = {
     "json": json.dumps,
-    "yaml": lambda value: yaml.safe_dump(value, sort_keys=False),
+    "yaml": lambda value: yaml.dump(value, Dumper=_YamlDumper, sort_keys=False),
     "xml": _xml,
     "toml": _toml,
     "csv": _csv,

@@ -72,8 +72,8 @@ def test_help_begins_with_both_names_of_the_command(shared_workplace):
     [
         "--split train|validation|benchmark|example Which datasets of the agents are collected. "
         "[+split: train|validation|benchmark|example, required]",
-        "--concurrency INT, --num-samples-in-parallel INT How many rollouts may be under way at once. "
-        "[+num_samples_in_parallel: int, default 1024]",
+        "--concurrency INT, --num-samples-in-parallel INT How many rollouts may be under way at once; auto finds out "
+        "how many bring the most. [+num_samples_in_parallel: int|auto, default 1024]",
         "--resume (=force), --resume-from-cache (=force) Go on with an earlier run of the same output; force: even "
         "where its rows or its model were others. [+resume_from_cache: bool|force, default false]",
         "--temperature FLOAT how freely the model samples [+responses_create_params.temperature: float, default as "
