@@ -32,6 +32,7 @@ from nemo_gym.http.client import ServerClient
 from nemo_gym.paths import PROJECT_ROOTS_ENV_VAR
 from nemo_gym.servers.base import SimpleServer
 from nemo_gym.servers.mcp import expose_if_asked
+from nemo_gym.servers.memory import settle_memory
 from nemo_gym.servers.profiling import ProfilingMiddlewareConfig
 
 logger = logging.getLogger(__name__)
@@ -277,6 +278,8 @@ def uvicorn_config(app: ASGIApp, *, logs_requests: bool = False) -> uvicorn.Conf
         ws="none",
         lifespan="on",
         access_log=logs_requests,
+        # Nobody stands between our servers; what such headers say would only be believed by mistake.
+        proxy_headers=False,
         log_config=None,
         # That a server starts and stops is the launcher's to tell, once for all of them.
         log_level="warning",
@@ -299,4 +302,5 @@ class ReportingServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
+            settle_memory()
             asyncio.get_running_loop().call_soon(self._report.ready)

@@ -19,7 +19,7 @@ FOLDER = Path(__file__).parents[1]
 
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory):
-    return list(read_rows(prepare(tmp_path_factory.mktemp("rows") / "rows.jsonl", 60, complete_share=0.2)))
+    return list(read_rows(prepare(tmp_path_factory.mktemp("rows") / "rows.jsonl", 200, complete_share=0.2)))
 
 
 async def reward(row, items):
