@@ -25,6 +25,7 @@ $(VENV)/.installed: requirements.lock pyproject.toml | $(BIN)/python
 	@touch $@
 
 $(VENV)/.installed-dev: requirements.lock requirements-dev.lock pyproject.toml | $(BIN)/python
+	@command -v cc >/dev/null || { echo "a tested package (reasoning-gym) is built from C: install a compiler first, such as apt-get install gcc libc6-dev" >&2; exit 1; }
 	@$(call install,-r requirements.lock -r requirements-dev.lock)
 	@touch $@ $(VENV)/.installed
 
