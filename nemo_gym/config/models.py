@@ -193,6 +193,8 @@ class WrittenAddress(NamedTuple):
     port: str = ""
 
 
+RUN_ID_KEY = "_ng_run_id"
+"""Where the configuration that the head server tells has the run's id."""
 WRITTEN_ADDRESSES = ("default_host", "head_server.host", "head_server.port")
 
 
@@ -215,6 +217,8 @@ class RunConfig(Frozen):
     """Every file that was read, in the order of merging."""
     run_token: str | None = Field(default=None, repr=False)
     """What its servers ask for, once they have been started; None where they ask for nothing."""
+    run_id: str = ""
+    """Tells the started run from all others; empty before."""
 
     def servers_of(self, type_: ServerType) -> list[ServerConfig]:
         """The servers of one tier, in the order of the configuration."""

@@ -45,6 +45,8 @@ class ProcessSettings(BaseModel):
     """Signs the session cookies; the same for all workers of a run."""
     run_token: str | None = Field(default=None, repr=False)
     """Goes with every call between the servers of a run that can be reached from outside; None where none can."""
+    run_id: str = ""
+    """Goes with every call; calls that are meant for another run are turned away."""
     environment: dict[str, str] = Field(default_factory=dict, repr=False)
     """Variables that its process adds to its environment, where others do not see them."""
     num_workers: int = 1
@@ -72,6 +74,7 @@ class ProcessSettings(BaseModel):
             head=BaseServerConfig(host=run.head.host, port=run.head.port),
             cookie_secret=cookie_secret,
             run_token=run.run_token,
+            run_id=run.run_id,
             environment=handed_environment(
                 {**run.plain, server.name: server.settings},
                 [other.settings for other in run.servers.values() if other.name != server.name],

@@ -18,7 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 
 from nemo_gym.config.access import RUN_TOKEN_ENV_VAR, RUN_TOKEN_KEY, configured_token
-from nemo_gym.config.models import RunConfig
+from nemo_gym.config.models import RUN_ID_KEY, RunConfig
 from nemo_gym.config.observability import CAPTURE_KEYS, is_enabled
 from nemo_gym.config.published import maybe_get_global_config_dict, told_by
 from nemo_gym.config.settings import AGENT_TIER, ENVIRONMENT_SERVERS, SERVER_TYPES, BaseServerConfig
@@ -40,6 +40,7 @@ from nemo_gym.schemas.rollout import (
     FAILURE_HEADER,
     NOT_BEGUN_HEADER,
     ROLLOUT_HEADER,
+    RUN_ID_HEADER,
     RUN_TOKEN_HEADER,
     TIME_LEFT_HEADER,
 )
@@ -90,8 +91,8 @@ class ServerClient(BaseModel):
 
     _connections: InternalClient = PrivateAttr(default_factory=InternalClient)
     _addresses: dict[str, Address] = PrivateAttr(default_factory=dict)
-    _run_token: str | None = PrivateAttr(default=None)
-    """Goes with every call where the run's servers ask for it."""
+    _run_headers: list[tuple[bytes, bytes]] = PrivateAttr(default_factory=list)
+    """What goes with every call to show that it belongs to the run."""
     _is_observed: bool = PrivateAttr(default=False)
     """Whether the rollouts' model calls are recorded: then paths say for which rollout a call is."""
 
@@ -130,7 +131,7 @@ class ServerClient(BaseModel):
                 f"no head server answers at {url} ({str(error).strip()}). Start the servers with ng_run, or name the "
                 "run with +head_server.host=… +head_server.port=…"
             ) from error
-        return cls._to(head_server_config, config, run_token)
+        return cls._to(head_server_config, config).of_this_run(run_token, str(config.get(RUN_ID_KEY) or ""))
 
     @classmethod
     def of_run(cls, run: RunConfig) -> Self:
@@ -140,16 +141,16 @@ class ServerClient(BaseModel):
             for name, server in run.by_any_name()
         }
         captures = {key: run.plain[key] for key in CAPTURE_KEYS if key in run.plain}
-        return cls._to(run.head, OmegaConf.create({**captures, **blocks}), run.run_token)
+        return cls._to(run.head, OmegaConf.create({**captures, **blocks})).of_this_run(run.run_token, run.run_id)
 
     @classmethod
-    def _to(cls, head: Any, config: DictConfig, run_token: str | None) -> Self:
-        client = cls(head_server_config=BaseServerConfig(host=head.host, port=head.port), global_config_dict=config)
-        return client.with_token(run_token)
+    def _to(cls, head: Any, config: DictConfig) -> Self:
+        return cls(head_server_config=BaseServerConfig(host=head.host, port=head.port), global_config_dict=config)
 
-    def with_token(self, run_token: str | None) -> Self:
-        """This client, which from now on sends the run's token with every call; None sends none."""
-        self._run_token = run_token
+    def of_this_run(self, run_token: str | None, run_id: str) -> Self:
+        """This client, which from now on tells with every call which run it is meant for, and the run's token."""
+        told = {RUN_ID_HEADER: run_id, RUN_TOKEN_HEADER: run_token}
+        self._run_headers = [(name.encode(), value.encode()) for name, value in told.items() if value]
         return self
 
     def address_of(self, server_name: str) -> Address:
@@ -221,7 +222,8 @@ class ServerClient(BaseModel):
         timeouts: Timeouts | None = None,
     ) -> Reply:
         host, port = self.address_of(server_name)
-        head = [(name.encode(), value.encode("latin-1")) for name, value in (headers or {}).items()]
+        given = [(name.encode(), value.encode("latin-1")) for name, value in (headers or {}).items()]
+        head = [*self._run_headers, *given]
         body = data.encode() if isinstance(data, str) else data or b""
         if json is not None:
             body = encode_json(json)
@@ -232,8 +234,6 @@ class ServerClient(BaseModel):
             head.append((ROLLOUT_HEADER.encode(), rollout_id.encode()))
         if self._is_observed:
             url_path = self._for_its_rollout(server_name, url_path, json)
-        if self._run_token:
-            head.append((RUN_TOKEN_HEADER.encode(), self._run_token.encode()))
         path = f"{url_path}?{urlencode(params)}" if params else url_path
         with Wait(f"{url_path} of {server_name}") as wait:
             call = _Call(wait, server_name)

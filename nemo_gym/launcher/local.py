@@ -15,6 +15,7 @@ from typing import Self
 
 from nemo_gym.config import RunConfig, ServerConfig, masked_yaml, raw_yaml
 from nemo_gym.config.access import is_loopback, token_of_run
+from nemo_gym.config.models import RUN_ID_KEY
 from nemo_gym.config.process import HeadSettings, ProcessSettings, ServerInstance
 from nemo_gym.config.secret_values import secrets_of
 from nemo_gym.errors import LaunchError
@@ -242,7 +243,8 @@ class RunningServers:
         }
         head_port = listeners[HEAD].getsockname()[1] if HEAD in listeners else self.run.head.port
         head_config = self.run.head.model_copy(update={"port": head_port})
-        raw = {**self.run.raw, "head_server": {"host": head_config.host, "port": head_port}}
+        run_id = secrets.token_hex(8)
+        raw = {**self.run.raw, "head_server": {"host": head_config.host, "port": head_port}, RUN_ID_KEY: run_id}
         for server in servers.values():
             settings = {
                 **raw[server.name][server.type][server.implementation],
@@ -250,7 +252,9 @@ class RunningServers:
                 "port": server.port,
             }
             raw[server.name] = {server.type: {server.implementation: settings}}
-        known = {"servers": servers, "head": head_config, "raw": raw, "run_token": token_of_run(self.run)}
+        known = {
+            "servers": servers, "head": head_config, "raw": raw, "run_token": token_of_run(self.run), "run_id": run_id,
+        }  # fmt: skip
         self.run = self.run.model_copy(update=known)
 
     def _next_change(self, timeout_s: float) -> ServerProcess | None:

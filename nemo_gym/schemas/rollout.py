@@ -39,6 +39,8 @@ NOT_BEGUN_HEADER = "x-nemo-gym-not-begun"
 """With an answer of 503: the server had no room and did nothing, so the same call may be sent again."""
 FAILURE_HEADER = "x-nemo-gym-failure"
 """With a row that is no grade, answered with 200 by custom: its failure class, for callers that look at no row."""
+RUN_ID_HEADER = "x-nemo-gym-run"
+"""With a call between our servers: the run that it is meant for. A port may have passed on to another one."""
 RUN_TOKEN_HEADER = "x-nemo-gym-run-token"
 """Tells a server that can be reached from outside that the caller belongs to its run."""
 

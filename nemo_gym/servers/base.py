@@ -139,7 +139,7 @@ class SimpleServer(BaseServer):
         name = getattr(self.config, "name", type(self).__name__)
         app.add_middleware(FaultMiddleware, server=name, otherwise=self.FAILURE)
 
-    def setup_call_layer(self, app: FastAPI, run_token: str | None = None) -> None:
+    def setup_call_layer(self, app: FastAPI, run_token: str | None = None, run_id: str = "") -> None:
         """Bound how many calls are at work and for how long, count them, and turn strangers away; outermost of all."""
         given = {key: getattr(self.config, key, None) for key in LIMITS}
         limits = CallLimits(**{LIMITS[key]: value for key, value in given.items() if value is not None})
@@ -150,6 +150,7 @@ class SimpleServer(BaseServer):
             telemetry=counts,
             limits=limits,
             run_token=run_token,
+            run_id=run_id,
             admits=getattr(app.state, "admits", None),
             secrets=self._secret_values,
         )

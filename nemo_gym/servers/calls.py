@@ -17,10 +17,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nemo_gym.config.access import RUN_TOKEN_ENV_VAR, RUN_TOKEN_KEY
 from nemo_gym.config.secret_values import SecretValues
-from nemo_gym.errors import Overloaded, RolloutError, RolloutTimedOut
+from nemo_gym.errors import Overloaded, RolloutError, RolloutTimedOut, ServerLost
 from nemo_gym.http.deadline import deadline_in, noting_waits, read_time_left
 from nemo_gym.http.problems import MEDIA_TYPE, Problem
-from nemo_gym.schemas.rollout import NOT_BEGUN_HEADER, RUN_TOKEN_HEADER, TIME_LEFT_HEADER
+from nemo_gym.schemas.rollout import NOT_BEGUN_HEADER, RUN_ID_HEADER, RUN_TOKEN_HEADER, TIME_LEFT_HEADER
 from nemo_gym.servers.in_process import OWN_CALL_SCOPE_KEY
 from nemo_gym.servers.nesting import nests_deeper
 from nemo_gym.servers.telemetry import MEDIA_TYPE as METRICS_MEDIA_TYPE
@@ -37,6 +37,7 @@ GONE_CHECK_S = 0.5
 """Most calls have been answered by then, and nobody has to watch whether their caller is still there."""
 
 _TIME_LEFT = TIME_LEFT_HEADER.encode()
+_RUN_ID = RUN_ID_HEADER.encode()
 _RUN_TOKEN = RUN_TOKEN_HEADER.encode()
 
 
@@ -69,6 +70,7 @@ class CallLayer:
         telemetry: Telemetry,
         limits: CallLimits | None = None,
         run_token: str | None = None,
+        run_id: str = "",
         admits: Callable[[Scope], bool] | None = None,
         secrets: SecretValues | None = None,
     ) -> None:
@@ -78,6 +80,7 @@ class CallLayer:
         self.telemetry = telemetry
         self.limits = limits or CallLimits()
         self.run_token = run_token
+        self.run_id = run_id.encode()
         self.admits = admits
         self.secrets = secrets or SecretValues()
         self._waiting: deque[asyncio.Future[None]] = deque()
@@ -94,6 +97,11 @@ class CallLayer:
         call = _Call(scope, receive, send, self.secrets)
         if self.run_token is not None and not self._knows(call):
             await call.answer_problem(401, "no run token", _wants_token(self.server), {"www-authenticate": "Bearer"})
+            return
+        if self.run_id and call.run_id and call.run_id != self.run_id:
+            # The port was another run's before: whatever this caller began is gone with it.
+            told = f"{self.server} belongs to another run; the one that this call is meant for has ended"
+            await call.answer_error(ServerLost(told, server=self.server))
             return
         if is_read and scope["path"] == METRICS_PATH:
             await call.answer(200, METRICS_MEDIA_TYPE, self.telemetry.text().encode())
@@ -198,6 +206,7 @@ class _Call:
         self.status = 0
         self.time_left_s: float | None = None
         self.run_token = b""
+        self.run_id = b""
         self.bearer_token = b""
         self.body_bytes = 0
         self.media_type = b""
@@ -212,6 +221,8 @@ class _Call:
                 self.time_left_s = read_time_left(value)
             elif name == b"content-type":
                 self.media_type = value.lower()
+            elif name == _RUN_ID:
+                self.run_id = value
             elif name == _RUN_TOKEN:
                 self.run_token = value
             elif name == b"authorization" and value[:7].lower() == b"bearer ":

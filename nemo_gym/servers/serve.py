@@ -109,7 +109,7 @@ def build_server(settings: ProcessSettings) -> SimpleServer:
         config=typed_config(cls, settings),
         server_client=ServerClient(
             head_server_config=settings.head, global_config_dict=_config_view(settings)
-        ).with_token(settings.run_token),
+        ).of_this_run(settings.run_token, settings.run_id),
     )
     server._cookie_secret = settings.cookie_secret
     server._secret_values = settings.secrets()
@@ -135,7 +135,7 @@ def build_app(server: SimpleServer, settings: ProcessSettings) -> ASGIApp:
     server.setup_liveness(app)
     server.setup_profiling(app, ProfilingMiddlewareConfig.model_validate(settings.plain))
     server.setup_exception_middleware(app)
-    server.setup_call_layer(app, settings.run_token)
+    server.setup_call_layer(app, settings.run_token, settings.run_id)
     return app
 
 

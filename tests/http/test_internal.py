@@ -415,7 +415,7 @@ async def test_a_server_that_never_accepts_is_given_up_in_time():
                 await client.request("GET", *full.getsockname(), "/x", timeouts=Timeouts(connect_s=0.2))
             assert 0.15 < time.monotonic() - began < 1
             assert not raised.value.was_sent
-            with pytest.raises(NotConnected, match=r"no connection within 0.1 s"):
+            with pytest.raises(NotConnected, match=r"no connection within 0\.(1|09\d*) s"):
                 await client.request("GET", *full.getsockname(), "/x", timeouts=Timeouts(total_s=0.1))
 
 

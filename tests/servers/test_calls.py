@@ -21,7 +21,7 @@ from nemo_gym import (
     tool,
 )
 from nemo_gym.http.deadline import deadline_in, grace_period, time_left_s
-from nemo_gym.schemas.rollout import NOT_BEGUN_HEADER, TIME_LEFT_HEADER
+from nemo_gym.schemas.rollout import NOT_BEGUN_HEADER, RUN_ID_HEADER, TIME_LEFT_HEADER
 from nemo_gym.servers.calls import CallLayer, CallLimits
 from nemo_gym.servers.telemetry import Telemetry, load_of
 from nemo_gym.servers.threads import BlockingPool
@@ -306,3 +306,18 @@ async def test_how_busy_a_server_is_can_be_read_off_its_metrics():
         await asyncio.gather(*calls)
     assert (load.in_flight, load.queued) == (1, 2)
     assert load_of("# somebody else's metrics\nup 1\n") is None
+
+
+@pytest.mark.parametrize(("run_id", "status"), [("mine", 200), ("another", 503), (None, 200)])
+async def test_a_call_that_is_meant_for_another_run_is_turned_away(slow, run_id, status):
+    app = slow.setup_webserver()
+    layer = CallLayer(app, server="slow", telemetry=Telemetry("slow"), run_id="mine")
+    headers = {RUN_ID_HEADER: run_id} if run_id else {}
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=layer), base_url="http://slow") as client:
+        answer = await client.post("/wait", json={"seconds": 0}, headers=headers)
+    assert answer.status_code == status
+    if status == 503:
+        assert (answer.json()["failure_class"], slow.begun) == ("lost", [])
+        assert answer.json()["detail"] == (
+            "slow belongs to another run; the one that this call is meant for has ended"
+        )
