@@ -30,6 +30,8 @@ class SimpleModelServerConfig(BaseResponsesAPIModelConfig):
     """Sampling settings that override those of each request."""
     request_timeout_s: float = 1800.0
     """How long the endpoint may take for one answer."""
+    request_tries: int = Field(default=3, ge=1)
+    """How often a call is made that the endpoint refuses, is too busy for, or fails with a 5xx."""
 
 
 class SimpleModelServer(SimpleResponsesAPIModel):
@@ -43,6 +45,7 @@ class SimpleModelServer(SimpleResponsesAPIModel):
             base_url=self.config.openai_base_url,
             api_key=self.config.openai_api_key,
             timeout_s=self.config.request_timeout_s,
+            tries=self.config.request_tries,
         )
 
     async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming) -> NeMoGymResponse:

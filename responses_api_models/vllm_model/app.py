@@ -51,6 +51,8 @@ class VLLMModelConfig(BaseResponsesAPIModelConfig):
     """Sampling settings that override those of each request."""
     request_timeout_s: float = 1800.0
     """How long an endpoint may take for one answer."""
+    request_tries: int = Field(default=3, ge=1)
+    """How often a call is made that an endpoint refuses, is too busy for, or fails with a 5xx."""
 
     @field_validator("base_url")
     @classmethod
@@ -68,7 +70,12 @@ class VLLMModel(SimpleResponsesAPIModel):
         config = self.config
         urls = [config.base_url] if isinstance(config.base_url, str) else config.base_url
         return [
-            NeMoGymAsyncOpenAI(base_url=url, api_key=config.api_key, timeout_s=config.request_timeout_s)
+            NeMoGymAsyncOpenAI(
+                base_url=url,
+                api_key=config.api_key,
+                timeout_s=config.request_timeout_s,
+                tries=config.request_tries,
+            )
             for url in urls
         ]
 

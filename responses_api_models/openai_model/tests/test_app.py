@@ -122,3 +122,10 @@ async def test_an_endpoint_that_is_busy_for_a_moment_is_not_noticed(endpoint, bo
     async with policy(endpoint, "flaky:429:1:openai") as client:
         assert (await client.responses.create(model="ignored", input="Hello")).output_text == "echo: Hello"
     assert len(bodies()) == 2
+
+
+async def test_how_often_a_failing_endpoint_is_asked_is_a_setting(endpoint, bodies):
+    async with policy(endpoint, "status:500", request_tries=1) as client:
+        with pytest.raises(openai.InternalServerError, match="502"):
+            await client.responses.create(model="ignored", input="Hello")
+    assert len(bodies()) == 1

@@ -280,3 +280,10 @@ async def test_tokens_travel_in_completions_once(endpoint):
 async def test_missing_tokens_are_told_not_made_up(endpoint):
     with model_fails("0 generated ones and 0 log-probabilities"):
         await respond(endpoint, "tokens-missing", return_token_id_information=True)
+
+
+async def test_how_often_a_failing_endpoint_is_asked_is_a_setting(endpoint, bodies):
+    async with policy(endpoint, "status:500", request_tries=1) as client:
+        with pytest.raises(openai.InternalServerError, match="502"):
+            await client.responses.create(model="ignored", input="Hello")
+    assert len(bodies()) == 1
