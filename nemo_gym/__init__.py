@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from nemo_gym.http.endpoint import NeMoGymAsyncOpenAI as NeMoGymAsyncOpenAI
     from nemo_gym.http.problems import failure_of_call as failure_of_call
     from nemo_gym.http.problems import failure_of_reply as failure_of_reply
+    from nemo_gym.http.problems import reply_to as reply_to
     from nemo_gym.metrics import compute_pass_majority_metrics as compute_pass_majority_metrics
     from nemo_gym.metrics import compute_subset_metrics as compute_subset_metrics
     from nemo_gym.metrics import highest_k_metrics as highest_k_metrics
@@ -120,7 +121,7 @@ _HOMES = {
     "http.client": ("ServerClient", "get_response_json", "raise_for_status"),
     "http.correlation": ("current_rollout_id",),
     "http.deadline": ("grace_period",),
-    "http.problems": ("failure_of_call", "failure_of_reply"),
+    "http.problems": ("failure_of_call", "failure_of_reply", "reply_to"),
     "metrics": ("compute_pass_majority_metrics", "compute_subset_metrics", "highest_k_metrics"),
 }  # fmt: skip
 

@@ -13,6 +13,9 @@ from typing import Self
 
 from nemo_gym.errors import RolloutTimedOut
 
+GRACE_S = 5.0
+"""Enough to let a server forget a session."""
+
 _ends_at: ContextVar[float | None] = ContextVar("nemo_gym_deadline", default=None)
 
 
@@ -38,7 +41,7 @@ def deadline_in(seconds: float | None) -> Iterator[None]:
 
 
 @contextmanager
-def grace_period(seconds: float) -> Iterator[None]:
+def grace_period(seconds: float = GRACE_S) -> Iterator[None]:
     """Let what is awaited inside have so many seconds, whether or not the rollout's time is over: to clear up."""
     token = _ends_at.set(time.monotonic() + seconds)
     try:

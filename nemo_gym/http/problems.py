@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Container, Mapping
 from typing import Any
 
 import orjson
@@ -94,6 +94,27 @@ def failure_of_call(
     elif isinstance(error, EndpointError) and error.status in OVERLOADED_STATUSES:
         kind = Overloaded
     return kind(f"{during}: {error}" if during else str(error), server=server, tier=otherwise.default_tier)
+
+
+async def reply_to(
+    call: Awaitable[Any],
+    *,
+    server: str,
+    during: str,
+    otherwise: type[RolloutError],
+    tolerates: Container[int] = (),
+) -> Any:
+    """The reply to a call of a server; raises the failure behind one that did not come, or that tells of an error.
+
+    Statuses in `tolerates` are the caller's to understand.
+    """
+    try:
+        reply = await call
+    except ServerCallError as error:
+        raise failure_of_call(error, server=server, otherwise=otherwise) from error
+    if not reply.ok and reply.status not in tolerates:
+        raise failure_of_reply(reply.status, await reply.read(), server=server, during=during, otherwise=otherwise)
+    return reply
 
 
 def failure_of_row(row: Mapping[str, Any]) -> RolloutError | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from nemo_gym.schemas.rollout import AGENT_REF_KEY, FAILURE_MESSAGE_KEY
+from nemo_gym.schemas.rollout import AGENT_REF_KEY
 
 
 class Outcome(StrEnum):
@@ -48,8 +48,6 @@ class Summary:
     unresolved: int = 0
     failed_by_cause: Counter[str] = field(default_factory=Counter)
     """A task with several failures counts by the last one."""
-    first_messages: dict[str, str] = field(default_factory=dict)
-    """Of each cause, what the first failure of this run said."""
     reward_sum: float = 0.0
     kept: int = 0
     """How many of the scored were there already when the run began."""
@@ -91,9 +89,7 @@ class Summary:
             self.scored += 1
             self.reward_sum += record.reward or 0.0
         elif record.outcome is Outcome.FAILED:
-            cause = _cause_of(record)
-            self.failed_by_cause[cause] += 1
-            self.first_messages.setdefault(cause, str(record.row.get(FAILURE_MESSAGE_KEY, "")))
+            self.failed_by_cause[_cause_of(record)] += 1
         elif failed_before is not None:
             # An answer that asks not to be kept leaves the task as it was.
             self.failed_by_cause[failed_before] += 1

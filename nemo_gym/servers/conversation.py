@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from nemo_gym.errors import EnvironmentFailed, ModelFailed, Overloaded, RolloutTimedOut, ServerCallError, ServerLost
 from nemo_gym.http.client import ServerClient
-from nemo_gym.http.problems import failure_of_call, failure_of_reply
+from nemo_gym.http.problems import failure_of_call, failure_of_reply, reply_to
 from nemo_gym.schemas.responses import Response, accumulate_response_usage
 from nemo_gym.servers.tools import is_callable_name
 
@@ -79,15 +79,10 @@ class Conversation:
     async def ask(self, client: ServerClient, model: str) -> list[Item]:
         """Let the model take a turn; the calls it wants answered, none where it has ended. Raises `ModelFailed`."""
         request = {**self.params, "input": [*_items(self.params["input"]), *self.said]}
-        try:
-            reply = await client.post(
-                server_name=model, url_path="/v1/responses", json=request, cookies=self.model_cookies
-            )
-        except ServerCallError as error:
-            raise failure_of_call(error, server=model, otherwise=ModelFailed) from error
+        path = "/v1/responses"
+        call = client.post(server_name=model, url_path=path, json=request, cookies=self.model_cookies)
+        reply = await reply_to(call, server=model, during=path, otherwise=ModelFailed)
         body = await reply.read()
-        if not reply.ok:
-            raise failure_of_reply(reply.status, body, server=model, during="/v1/responses", otherwise=ModelFailed)
         self.model_cookies |= cookies_of(reply)
         turn, checked = _read_turn(body, model)
         checked.usage = accumulate_response_usage(self._last.usage if self._last else None, checked.usage)

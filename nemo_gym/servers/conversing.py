@@ -16,14 +16,13 @@ from nemo_gym.config.settings import BaseResponsesAPIAgentConfig, ModelServerRef
 from nemo_gym.errors import EnvironmentFailed, RolloutError, ServerCallError
 from nemo_gym.http.client import get_response_json
 from nemo_gym.http.deadline import grace_period
-from nemo_gym.http.problems import failure_of_call, failure_of_reply
+from nemo_gym.http.problems import reply_to
 from nemo_gym.schemas.rollout import AggregateMetrics, AggregateMetricsRequest, BaseRunRequest
 from nemo_gym.servers.agent import SimpleResponsesAPIAgent
 from nemo_gym.servers.conversation import Conversation, Cookies, cookies_of
 from nemo_gym.servers.tools import INDEPENDENT_TOOLS_HEADER
 
 NO_SUCH_ROUTE = (404, 405)
-CLOSE_TIMEOUT_S = 5.0
 
 
 class ConversingAgentConfig(BaseResponsesAPIAgentConfig):
@@ -131,15 +130,7 @@ class ConversingAgent(SimpleResponsesAPIAgent):
 
     async def _answer(self, call: Awaitable[Any], path: str, tolerates: Container[int] = ()) -> Any:
         server = self.config.resources_server.name
-        try:
-            reply = await call
-        except ServerCallError as error:
-            raise failure_of_call(error, server=server, otherwise=EnvironmentFailed) from error
-        if not reply.ok and reply.status not in tolerates:
-            raise failure_of_reply(
-                reply.status, await reply.read(), server=server, during=path, otherwise=EnvironmentFailed
-            )
-        return reply
+        return await reply_to(call, server=server, during=path, otherwise=EnvironmentFailed, tolerates=tolerates)
 
     async def _close_surely(self, session: Cookies) -> None:
         """Close the session even where the rollout's time is over just now, and this task cancelled for it."""
@@ -152,7 +143,7 @@ class ConversingAgent(SimpleResponsesAPIAgent):
 
     async def _close(self, session: Cookies) -> None:
         try:
-            with grace_period(CLOSE_TIMEOUT_S):
+            with grace_period():
                 await self.server_client.post(self.config.resources_server.name, "/close_session", cookies=session)
         except (ServerCallError, RolloutError):
             # The server forgets an idle session by itself; what failed the rollout is the news.

@@ -1,6 +1,5 @@
 """An Aviary environment as its agent sees it: seed, steps, verify, close."""
 
-from collections.abc import Awaitable
 from typing import Any
 
 from pydantic import BaseModel, Field, ValidationError
@@ -12,15 +11,13 @@ from nemo_gym import (
     RolloutError,
     ServerCallError,
     ServerClient,
-    failure_of_call,
-    failure_of_reply,
     get_response_json,
     grace_period,
+    reply_to,
 )
 
 Item = dict[str, Any]
 
-CLOSE_TIMEOUT_S = 5.0
 OF_A_TURN = {"message", "function_call"}
 OF_A_CALL = ("type", "id", "call_id", "name", "arguments", "status", "role", "content")
 """What a step is told of each item: not the tokens that it was sampled as, which may be many."""
@@ -75,7 +72,7 @@ class Episode:
         """Let the server forget the environment."""
         closing = {"env_id": self._env_id}
         try:
-            with grace_period(CLOSE_TIMEOUT_S):
+            with grace_period():
                 await self._client.post(self._server, "/close", json=closing, cookies=self._cookies)
         except (ServerCallError, RolloutError):
             # The server forgets an idle environment by itself; the rollout is what matters.
@@ -94,9 +91,8 @@ class Episode:
             ) from error
 
     async def _call(self, path: str, body: dict[str, Any]) -> Any:
-        reply = await _answer(
-            self._client.post(self._server, path, json=body, cookies=self._cookies), self._server, path
-        )
+        call = self._client.post(self._server, path, json=body, cookies=self._cookies)
+        reply = await reply_to(call, server=self._server, during=path, otherwise=EnvironmentFailed)
         self._cookies |= {name: morsel.coded_value for name, morsel in reply.cookies.items()}
         return reply
 
@@ -104,17 +100,6 @@ class Episode:
 async def metrics_of(client: ServerClient, server: str, body: AggregateMetricsRequest) -> AggregateMetrics:
     """What a resources server makes of all graded rollouts. Raises `EnvironmentFailed`."""
     path = "/aggregate_metrics"
-    reply = await _answer(client.post(server, path, json=body.model_dump()), server, path)
+    call = client.post(server, path, json=body.model_dump())
+    reply = await reply_to(call, server=server, during=path, otherwise=EnvironmentFailed)
     return AggregateMetrics.model_validate(await get_response_json(reply))
-
-
-async def _answer(call: Awaitable[Any], server: str, path: str) -> Any:
-    try:
-        reply = await call
-    except ServerCallError as error:
-        raise failure_of_call(error, server=server, otherwise=EnvironmentFailed) from error
-    if not reply.ok:
-        raise failure_of_reply(
-            reply.status, await reply.read(), server=server, during=path, otherwise=EnvironmentFailed
-        )
-    return reply

@@ -16,11 +16,9 @@ from nemo_gym import (
     NeMoGymResponse,
     NeMoGymResponseCreateParamsNonStreaming,
     ResourcesServerRef,
-    ServerCallError,
     SimpleResponsesAPIAgent,
-    failure_of_call,
-    failure_of_reply,
     get_response_json,
+    reply_to,
 )
 from responses_api_agents.gymnasium_agent.environment import Game
 from responses_api_agents.gymnasium_agent.transcript import Transcript
@@ -69,18 +67,9 @@ class GymnasiumAgent(SimpleResponsesAPIAgent):
         if self.config.skip_verification:
             return await super().aggregate_metrics(body)
         server = self.config.resources_server.name
-        try:
-            reply = await self.server_client.post(server, "/aggregate_metrics", json=body.model_dump())
-        except ServerCallError as error:
-            raise failure_of_call(error, server=server, otherwise=EnvironmentFailed) from error
-        if not reply.ok:
-            raise failure_of_reply(
-                reply.status,
-                await reply.read(),
-                server=server,
-                during="/aggregate_metrics",
-                otherwise=EnvironmentFailed,
-            )
+        path = "/aggregate_metrics"
+        call = self.server_client.post(server, path, json=body.model_dump())
+        reply = await reply_to(call, server=server, during=path, otherwise=EnvironmentFailed)
         return AggregateMetrics.model_validate(await get_response_json(reply))
 
     async def _play(self, game: Game, row: dict[str, Any]) -> dict[str, Any]:

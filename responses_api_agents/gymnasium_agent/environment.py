@@ -16,14 +16,12 @@ from nemo_gym import (
     RolloutError,
     ServerCallError,
     ServerClient,
-    failure_of_call,
-    failure_of_reply,
     grace_period,
+    reply_to,
 )
 
 Cookies = dict[str, str]
 
-CLOSE_TIMEOUT_S = 5.0
 STEP_PAUSES_S = (0.1, 0.5, 2.0)
 """A step whose answer got lost is asked for again after these, where the environment can tell it from a new one."""
 
@@ -66,7 +64,7 @@ class Game:
         if not self._can_be_closed:
             return
         try:
-            with grace_period(CLOSE_TIMEOUT_S):
+            with grace_period():
                 await self._post("/close", {})
         except (ServerCallError, RolloutError):
             # The server forgets an idle game by itself; the rollout is what matters.
@@ -86,15 +84,7 @@ class Game:
         return reply
 
     async def _answer(self, path: str, call: Awaitable[Any]) -> Any:
-        try:
-            reply = await call
-        except ServerCallError as error:
-            raise failure_of_call(error, server=self._server, otherwise=EnvironmentFailed) from error
-        if not reply.ok:
-            raise failure_of_reply(
-                reply.status, await reply.read(), server=self._server, during=path, otherwise=EnvironmentFailed
-            )
-        return reply
+        return await reply_to(call, server=self._server, during=path, otherwise=EnvironmentFailed)
 
     async def _read(self, path: str, reply: Any, kind: Any) -> Any:
         try:

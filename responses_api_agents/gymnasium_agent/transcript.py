@@ -10,11 +10,9 @@ from nemo_gym import (
     BaseStepResponse,
     ModelFailed,
     NeMoGymResponse,
-    ServerCallError,
     ServerClient,
     accumulate_response_usage,
-    failure_of_call,
-    failure_of_reply,
+    reply_to,
 )
 from responses_api_agents.gymnasium_agent.environment import Cookies, cookies_of
 
@@ -45,13 +43,10 @@ class Transcript:
     async def ask(self, client: ServerClient, model: str) -> dict[str, Any]:
         """Let the model take a turn, and answer it as it came. Raises `ModelFailed`."""
         request = {**self.params, "input": [*self.given, *self.output]}
-        try:
-            reply = await client.post(model, "/v1/responses", json=request, cookies=self._cookies)
-        except ServerCallError as error:
-            raise failure_of_call(error, server=model, otherwise=ModelFailed) from error
+        path = "/v1/responses"
+        call = client.post(model, path, json=request, cookies=self._cookies)
+        reply = await reply_to(call, server=model, during=path, otherwise=ModelFailed)
         body = await reply.read()
-        if not reply.ok:
-            raise failure_of_reply(reply.status, body, server=model, during="/v1/responses", otherwise=ModelFailed)
         self._cookies |= cookies_of(reply)
         try:
             turn: dict[str, Any] = orjson.loads(body)
