@@ -17,6 +17,9 @@ import orjson
 
 from nemo_gym.errors import DataError
 
+PLAIN_VALUES = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
+FITTED_BYTES = 64 * 1024
+"""Beyond, what is left over is only promised by the system, never touched."""
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
@@ -87,11 +90,18 @@ def dump_line(row: Any) -> bytes:
 def dump_json(value: Any, default: Callable[[Any], Any] | None = None) -> bytes:
     """JSON of any plain value, integers beyond 64 bits among them, which models and hostile callers write."""
     try:
-        return orjson.dumps(value, default=default, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY)
+        return fitted(
+            orjson.dumps(value, default=default, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY)
+        )
     except orjson.JSONEncodeError as error:
         if "64-bit" not in str(error):
             raise
         return json.dumps(value, default=default).encode()
+
+
+def fitted(written: bytes) -> bytes:
+    """The same bytes in as much memory as they need: orjson leaves up to ten times that, for as long as they live."""
+    return bytes(memoryview(written)) if len(written) < FITTED_BYTES else written
 
 
 def write_rows(path: Path, rows: Iterable[Any]) -> int:

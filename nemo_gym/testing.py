@@ -31,7 +31,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from nemo_gym.config.settings import SERVER_TYPES, BaseServerConfig
 from nemo_gym.errors import AgentFailed, DataError, EnvironmentFailed, ModelFailed, RolloutError, ServerCallError
-from nemo_gym.http.client import Address, ServerClient, encode_json
+from nemo_gym.http.caller import Address, encode_json
+from nemo_gym.http.client import ServerClient
 from nemo_gym.http.internal import InternalClient
 from nemo_gym.http.problems import failure_of_row
 from nemo_gym.http.reply import RawHeaders, Reply, Timeouts
@@ -124,13 +125,17 @@ class _InProcess(InternalClient):
 class FakeClient(ServerClient):
     """A server client that leads to servers in this process."""
 
-    _connections: _InProcess = PrivateAttr(default_factory=_InProcess)
+    _connections: _InProcess = PrivateAttr()
     _servers: dict[str, SimpleServer] = PrivateAttr(default_factory=dict)
     _own: _Running | None = PrivateAttr(default=None)
 
     def address_of(self, server_name: str) -> Address:
         """Its name is where a server in this process is found."""
         return Address(server_name, 0)
+
+    def _open_connections(self) -> InternalClient:
+        self._connections = _InProcess()
+        return self._connections
 
 
 def make_server(

@@ -13,7 +13,7 @@ from nemo_gym.config.models import (
     ServerConfig,
     WrittenAddress,
 )
-from nemo_gym.config.ports import bind
+from nemo_gym.config.ports import bind, share
 from nemo_gym.config.servers import NO_MODEL
 
 __all__ = [
@@ -37,4 +37,5 @@ __all__ = [
     "masked_yaml",
     "problems_by_key",
     "raw_yaml",
+    "share",
 ]

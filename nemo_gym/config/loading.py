@@ -14,6 +14,7 @@ from nemo_gym.config.explain import explain_validation, near_misses
 from nemo_gym.config.interpolation import Resolver, Unresolved
 from nemo_gym.config.models import WRITTEN_ADDRESSES, HeadConfig, Origin, RunConfig, ServerConfig
 from nemo_gym.config.observability import check_capture, warn_of_token_capture
+from nemo_gym.config.placement import placement_of
 from nemo_gym.config.servers import (
     Block,
     RunDefaults,
@@ -56,6 +57,7 @@ def load(
     values = _plain_values(tree, resolver, {block.name for block in blocks})
     places = origins(tree)
     checks.check_start_method(values, places)
+    placement = placement_of(values, places)
     check_capture(values, places)
     warn_of_token_capture(values, places)
     defaults = RunDefaults(default_host(values, places), {key: values[key] for key in _FOR_AGENTS if key in values})
@@ -77,6 +79,7 @@ def load(
         servers=servers,
         head=head,
         aliases=aliases,
+        placement=placement,
         port_range=ports.port_range_of(values, places),
         plain=values,
         raw=plain(tree),

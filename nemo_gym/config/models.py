@@ -136,6 +136,16 @@ class BenchmarkDatasetConfig(Frozen):
     num_repeats: int = Field(default=1, ge=1)
 
 
+PlacementKind = Literal["separate", "together"]
+
+
+class Placement(NamedTuple):
+    """`separate`: a process for each server. `together`: one process has them all, and there are `replicas` of it."""
+
+    kind: PlacementKind = "separate"
+    replicas: int = 1
+
+
 class ServerConfig(Frozen):
     """One server instance of the configuration."""
 
@@ -159,6 +169,8 @@ class ServerConfig(Frozen):
     datasets: tuple[DatasetConfig, ...] = ()
     isolated: bool = False
     """Whether it runs in an environment of its folder's own, whatever is installed in the shared one."""
+    placement: PlacementKind | None = None
+    """Where it runs, whatever the run's placement is."""
 
     @property
     def url(self) -> str:
@@ -205,6 +217,7 @@ class RunConfig(Frozen):
     head: HeadConfig = HeadConfig()
     aliases: Mapping[str, str] = Field(default_factory=dict)
     """Other names of agents (`environment_servers` blocks), each with the instance it stands for."""
+    placement: Placement = Placement()
     port_range: PortRange | None = None
     """None where any free port will do."""
     plain: Mapping[str, Any] = Field(default_factory=dict)

@@ -31,18 +31,32 @@ def bind(
     instance: str,
     port_range: PortRange | None = None,
     written: WrittenAddress = NOWHERE,
+    is_shared: bool = False,
 ) -> socket.socket:
     """A socket bound to the port and not yet listening; port 0 takes any free one, within the range if given.
+
+    Others of this user may be bound to the port of one that `is_shared`; it has to be free all the same.
 
     Raises PortTakenError naming where the port was `written`, else the instance, and, where it can be found out,
     the process that holds it; ConfigError for a host or a port that cannot be bound at all.
     """
     if port == 0 and port_range:
-        return _bind_in_range(host, port_range, instance, written)
-    try:
-        return _bound(host, port, is_reusable=True)
-    except OSError as error:
-        raise _refusal(error, host, port, instance, written) from error
+        bound = _bind_in_range(host, port_range, instance, written)
+    else:
+        try:
+            bound = _bound(host, port, is_reusable=True)
+        except OSError as error:
+            raise _refusal(error, host, port, instance, written) from error
+    if not is_shared:
+        return bound
+    with bound:
+        port = bound.getsockname()[1]
+    return share(host, port)
+
+
+def share(host: str, port: int) -> socket.socket:
+    """One more socket bound to a port that is shared: the system deals the connections out among them."""
+    return _bound(host, port, is_reusable=True, is_shared=True)
 
 
 def port_range_of(plain: Mapping[str, Any], origins: Mapping[str, Origin]) -> PortRange | None:
@@ -88,11 +102,12 @@ def check_fixed_ports(servers: Iterable[ServerConfig], head: HeadConfig, head_or
         taken.append((server.host, server.port, server.name, origin))
 
 
-def _bound(host: str, port: int, is_reusable: bool) -> socket.socket:
+def _bound(host: str, port: int, *, is_reusable: bool, is_shared: bool = False) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, int(is_reusable))
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, int(is_shared))
         sock.bind((host, port))
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     except BaseException:

@@ -50,11 +50,16 @@ class ProcessSettings(BaseModel):
     environment: dict[str, str] = Field(default_factory=dict, repr=False)
     """Variables that its process adds to its environment, where others do not see them."""
     num_workers: int = 1
+    """How many processes serve it."""
+    number: int = 0
+    """Which of them this one is."""
+    sockets: list[str] = Field(default_factory=list)
+    """Where each of them alone listens, by its number, as the path of a unix socket; empty where there is but one."""
     dry_run: bool = False
 
     @classmethod
-    def of(cls, run: RunConfig, server: ServerConfig, *, cookie_secret: str, dry_run: bool = False) -> Self:
-        """What this server of a run is told, once all addresses are known."""
+    def of(cls, run: RunConfig, server: ServerConfig, *, cookie_secret: str, **told: Any) -> Self:
+        """What this server of a run is told, once all addresses are known; `told` are fields of this class."""
         return cls(
             name=server.name,
             type=server.type,
@@ -79,14 +84,20 @@ class ProcessSettings(BaseModel):
                 {**run.plain, server.name: server.settings},
                 [other.settings for other in run.servers.values() if other.name != server.name],
             ),
-            num_workers=server.num_workers or 1,
-            dry_run=dry_run,
+            **told,
         )
 
     def secrets(self) -> SecretValues:
         """All secrets that this process is told."""
         own = {"cookie_secret": self.cookie_secret, "run_token": self.run_token}
         return SecretValues.of(self.settings, self.plain, self.environment, own)
+
+
+class GroupSettings(BaseModel):
+    """What a process is told that has several servers."""
+
+    kind: Literal["group"] = "group"
+    members: list[ProcessSettings]
 
 
 class ServerInstance(BaseModel):
@@ -107,12 +118,19 @@ class ServerInstance(BaseModel):
     start_time: float
     """Seconds since the epoch."""
     num_workers: int = 1
+    """How many processes serve it."""
     restarts: int = 0
     """How often a process of it died and was started again."""
+    process: str = ""
+    """What its process is called: by its own name, or `together`."""
+    pids: list[int] = Field(default_factory=list)
+    """Of all processes that serve it, by their numbers."""
+    sockets: list[str] = Field(default_factory=list)
+    """Where each of them alone listens; empty where there is but one."""
 
     @classmethod
-    def of(cls, server: ServerConfig, *, pid: int, started_at: float) -> Self:
-        """The server that was started with this pid; `started_at` is in seconds since the epoch."""
+    def of(cls, server: ServerConfig, *, process: str, pids: list[int], sockets: list[str], started_at: float) -> Self:
+        """The server that these processes serve; `started_at` is in seconds since the epoch."""
         return cls(
             process_name=server.name,
             server_type=server.type,
@@ -122,10 +140,13 @@ class ServerInstance(BaseModel):
             host=server.host,
             port=server.port,
             url=server.url,
-            pid=pid,
+            pid=pids[0],
             config_path=server.name,
             start_time=started_at,
-            num_workers=server.num_workers or 1,
+            num_workers=len(pids),
+            process=process,
+            pids=pids,
+            sockets=sockets,
         )
 
 
@@ -142,5 +163,5 @@ class HeadSettings(BaseModel):
     """Goes with every call to it; None where it asks for nothing."""
 
 
-ChildSettings = Annotated[ProcessSettings | HeadSettings, Field(discriminator="kind")]
+ChildSettings = Annotated[ProcessSettings | GroupSettings | HeadSettings, Field(discriminator="kind")]
 """What comes through the pipe of a new process, as its first line."""

@@ -36,6 +36,8 @@ RESERVED_KEYS = frozenset(
         "skip_verification",
         "skip_verification_reward",
         "process_start_method",
+        "placement",
+        "replicas",
         "restart_limit",
         "auto_install",
         "_inherit_from",

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from nemo_gym.config.explain import METADATA_KEYS, explain_validation, near_misses
 from nemo_gym.config.interpolation import Resolver, Unresolved
-from nemo_gym.config.models import DatasetConfig, Origin, ServerConfig
+from nemo_gym.config.models import DatasetConfig, Origin, PlacementKind, ServerConfig
 from nemo_gym.config.reserved import RESERVED_KEYS
 from nemo_gym.config.settings import ENVIRONMENT_SERVERS, SERVER_TYPES, Domain, ServerType
 from nemo_gym.config.suggestions import did_you_mean_or_all
@@ -75,7 +75,14 @@ class _Generic(BaseModel):
     num_workers: int | None = Field(default=None, ge=1)
     domain: Domain | None = None
     datasets: list[DatasetConfig] = Field(default_factory=list)
+    workers: int | None = Field(default=None, ge=1)
     isolated: bool = False
+    placement: PlacementKind | None = None
+
+    @property
+    def number_of_workers(self) -> int | None:
+        """By either of its names; the published one is `num_workers`."""
+        return self.workers or self.num_workers
 
 
 def join_dummy_models(tree: Node) -> Node:
@@ -213,11 +220,12 @@ def build_server(
         host=generic.host or defaults.host,
         port=generic.port or 0,
         port_is_fixed=bool(generic.port),
-        num_workers=generic.num_workers,
+        num_workers=generic.number_of_workers,
         settings=settings,
         origins=places,
         datasets=tuple(generic.datasets),
         isolated=generic.isolated,
+        placement=generic.placement,
     )
     return server, [], []
 

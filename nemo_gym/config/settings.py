@@ -12,6 +12,8 @@ from nemo_gym.schemas.rollout import ReverifyMode
 ServerType = Literal["resources_servers", "responses_api_agents", "responses_api_models"]
 SERVER_TYPES: tuple[ServerType, ...] = ("resources_servers", "responses_api_agents", "responses_api_models")
 AGENT_TIER: ServerType = "responses_api_agents"
+MODEL_TIER: ServerType = "responses_api_models"
+RESOURCES_TIER: ServerType = "resources_servers"
 ENVIRONMENT_SERVERS = "environment_servers"
 """Where a tier is named: a block that is only another name of an agent."""
 
@@ -72,6 +74,10 @@ class BaseRunServerConfig(BaseServerConfig):
     domain: Domain | None = None
     isolated: bool = False
     """Run it in an environment of its folder's own, with what its requirements.txt lists."""
+    workers: int | None = Field(default=None, ge=1)
+    """The same as `num_workers`: so many processes serve it, and a rollout stays with the one that has its session."""
+    placement: Literal["separate", "together"] | None = None
+    """`separate` keeps it in a process of its own where the run's placement is `together`."""
     max_requests_in_flight: int | None = Field(default=None, ge=1)
     """So many calls are at work at once; further ones wait (16384)."""
     max_requests_queued: int | None = Field(default=None, ge=0)

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import http.client
-import random
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
-from http.cookies import Morsel
-from typing import Any, Literal, NamedTuple, Self
-from urllib.parse import urlencode
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any, Literal, Self
 
 import orjson
 from omegaconf import DictConfig, OmegaConf
@@ -22,30 +18,16 @@ from nemo_gym.config.models import RUN_ID_KEY, RunConfig
 from nemo_gym.config.observability import CAPTURE_KEYS, is_enabled
 from nemo_gym.config.published import maybe_get_global_config_dict, told_by
 from nemo_gym.config.settings import AGENT_TIER, ENVIRONMENT_SERVERS, SERVER_TYPES, BaseServerConfig
-from nemo_gym.errors import HeadServerNotFoundError, Overloaded, RolloutTimedOut, ServerCallError
-from nemo_gym.http.correlation import (
-    ROLLOUT_PREFIX,
-    current_rollout_id,
-    maybe_rollout_id_from_run_body,
-    note_failure,
-    rollout_path_prefix,
-)
-from nemo_gym.http.deadline import Wait, time_left_s, told_to_callee
-from nemo_gym.http.external import seconds_of_retry_after
+from nemo_gym.errors import HeadServerNotFoundError, ServerCallError
+from nemo_gym.http.caller import Address, Caller
 from nemo_gym.http.internal import InternalClient
-from nemo_gym.http.reply import Reply, ReplyTimedOut, Timeouts
+from nemo_gym.http.reply import Reply
 from nemo_gym.http.runs import run_token_for
-from nemo_gym.jsonl import dump_json
 from nemo_gym.schemas.rollout import (
-    FAILURE_HEADER,
-    NOT_BEGUN_HEADER,
-    ROLLOUT_HEADER,
     RUN_ID_HEADER,
     RUN_TOKEN_HEADER,
-    TIME_LEFT_HEADER,
 )
 
-Cookies = Mapping[str, "str | Morsel[str]"]
 ServerStatus = Literal["success", "connection_error", "timeout", "unknown_error"]
 
 PUBLISHED_NAME = "nemo_gym.server_utils"
@@ -54,27 +36,8 @@ PUBLISHED_NAME = "nemo_gym.server_utils"
 HEAD_SERVER_KEY = "head_server"
 POLL_TIMEOUT_S = 5.0
 
-MODEL_TIER = "responses_api_models"
-RESOURCES_TIER = "resources_servers"
-MODEL_CALLS = ("/v1/responses", "/v1/chat/completions", "/v1/messages")
-
 UNAUTHORISED = 401
 HEAD_TIMEOUT_S = 10.0
-# A server that restarts refuses connections for a moment; nothing was sent, so trying again is safe.
-REFUSED_PATIENCE_S = 10.0
-# A server that is full says so before it does anything.
-OVERLOADED_PATIENCE_S = 120.0
-FIRST_PAUSE_S = 0.05
-LONGEST_PAUSE_S = 2.0
-# Timers may ring a little early, and what they end has ended for want of time all the same.
-CLOCK_SLACK_S = 0.005
-
-
-class Address(NamedTuple):
-    """Where a server listens."""
-
-    host: str
-    port: int
 
 
 class ServerClient(BaseModel):
@@ -89,15 +52,15 @@ class ServerClient(BaseModel):
     head_server_config: BaseServerConfig
     global_config_dict: DictConfig
 
-    _connections: InternalClient = PrivateAttr(default_factory=InternalClient)
-    _addresses: dict[str, Address] = PrivateAttr(default_factory=dict)
-    _run_headers: list[tuple[bytes, bytes]] = PrivateAttr(default_factory=list)
-    """What goes with every call to show that it belongs to the run."""
-    _is_observed: bool = PrivateAttr(default=False)
-    """Whether the rollouts' model calls are recorded: then paths say for which rollout a call is."""
+    _caller: Caller = PrivateAttr()
 
     def model_post_init(self, context: Any, /) -> None:
-        self._is_observed = is_enabled(self.global_config_dict)
+        # Where model calls are recorded, paths say for which rollout a call is.
+        tier_of = partial(_tier_of, self.global_config_dict) if is_enabled(self.global_config_dict) else None
+        self._caller = Caller(self._open_connections(), self.address_of, tier_of)
+
+    def _open_connections(self) -> InternalClient:
+        return InternalClient()
 
     @classmethod
     def load_head_server_config(cls) -> BaseServerConfig:
@@ -150,15 +113,12 @@ class ServerClient(BaseModel):
     def of_this_run(self, run_token: str | None, run_id: str) -> Self:
         """This client, which from now on tells with every call which run it is meant for, and the run's token."""
         told = {RUN_ID_HEADER: run_id, RUN_TOKEN_HEADER: run_token}
-        self._run_headers = [(name.encode(), value.encode()) for name, value in told.items() if value]
+        self._caller.run_headers = [(name.encode(), value.encode()) for name, value in told.items() if value]
         return self
 
     def address_of(self, server_name: str) -> Address:
         """Where an instance listens; `ServerCallError` names the instances there are."""
-        address = self._addresses.get(server_name)
-        if address is None:
-            address = self._addresses[server_name] = _look_up(self.global_config_dict, server_name)
-        return address
+        return _look_up(self.global_config_dict, server_name)
 
     def agent_names(self) -> list[str]:
         """The agents that can be called, also by the other names that `environment_servers` blocks give them."""
@@ -174,15 +134,15 @@ class ServerClient(BaseModel):
         (bytes or text), `cookies`, `headers`, `params`, `timeouts`.
         Raises `ServerCallError` where no answer came.
         """
-        return await self._send(server_name, url_path, method, **kwargs)
+        return await self._calls(server_name, url_path, method, **kwargs)
 
     async def get(self, server_name: str, url_path: str, **kwargs: Any) -> Reply:
         """`request` with GET."""
-        return await self._send(server_name, url_path, "GET", **kwargs)
+        return await self._calls(server_name, url_path, "GET", **kwargs)
 
     async def post(self, server_name: str, url_path: str, **kwargs: Any) -> Reply:
         """`request` with POST."""
-        return await self._send(server_name, url_path, "POST", **kwargs)
+        return await self._calls(server_name, url_path, "POST", **kwargs)
 
     def poll_for_status(self, server_name: str) -> ServerStatus:
         """Whether a server, `head_server` for one, answers at all; blocks for 5 seconds at most."""
@@ -206,117 +166,17 @@ class ServerClient(BaseModel):
 
     async def aclose(self) -> None:
         """Close the pooled connections."""
-        await self._connections.close()
+        await self._caller.connections.close()
 
-    async def _send(
-        self,
-        server_name: str,
-        url_path: str,
-        method: str,
-        *,
-        json: Any = None,
-        data: bytes | str | None = None,
-        cookies: Cookies | None = None,
-        headers: Mapping[str, str] | None = None,
-        params: Mapping[str, Any] | None = None,
-        timeouts: Timeouts | None = None,
-    ) -> Reply:
-        host, port = self.address_of(server_name)
-        given = [(name.encode(), value.encode("latin-1")) for name, value in (headers or {}).items()]
-        head = [*self._run_headers, *given]
-        body = data.encode() if isinstance(data, str) else data or b""
-        if json is not None:
-            body = encode_json(json)
-            head.append((b"content-type", b"application/json"))
-        if cookies:
-            head.append((b"cookie", cookie_header(cookies)))
-        if rollout_id := current_rollout_id():
-            head.append((ROLLOUT_HEADER.encode(), rollout_id.encode()))
-        if self._is_observed:
-            url_path = self._for_its_rollout(server_name, url_path, json)
-        path = f"{url_path}?{urlencode(params)}" if params else url_path
-        with Wait(f"{url_path} of {server_name}") as wait:
-            call = _Call(wait, server_name)
-            while True:
-                left_s = call.time_left_s()
-                told = (
-                    head if left_s is None else [*head, (TIME_LEFT_HEADER.encode(), b"%.3f" % told_to_callee(left_s))]
-                )
-                try:
-                    reply = await self._connections.request(
-                        method, host, port, path, body=body, headers=told, timeouts=_within(timeouts, left_s)
-                    )
-                except ReplyTimedOut as error:
-                    call.time_left_s()
-                    raise error.of_server(server_name) from error.__cause__
-                except ServerCallError as error:
-                    if error.was_sent or call.took_s > REFUSED_PATIENCE_S:
-                        raise error.of_server(server_name) from error.__cause__
-                    wait.trouble = str(error)
-                    await call.pause()
-                    continue
-                if reply.status == 200 and url_path.endswith("/verify") and FAILURE_HEADER in reply.headers:
-                    note_failure(orjson.loads(reply.body))
-                if reply.status != 503 or NOT_BEGUN_HEADER not in reply.headers:
-                    return reply
-                if call.took_s > OVERLOADED_PATIENCE_S:
-                    raise Overloaded(
-                        f"{server_name} had no room for {url_path} for {call.took_s:.0f} s (tried {call.tries} times)",
-                        server=server_name,
-                    )
-                wait.trouble = "it has no room"
-                await call.pause(seconds_of_retry_after(reply.headers.get("retry-after")))
-
-    def _for_its_rollout(self, server_name: str, url_path: str, body: Any) -> str:
-        """The path that tells also a server without our middleware which rollout it works for."""
-        if url_path.startswith(ROLLOUT_PREFIX):
-            return url_path
-        tier = _tier_of(self.global_config_dict, server_name)
-        rollout_id = None
-        if tier == MODEL_TIER and url_path in MODEL_CALLS:
-            rollout_id = current_rollout_id()
-        elif tier == RESOURCES_TIER:
-            rollout_id = current_rollout_id()
-            if rollout_id is None and url_path == "/verify":
-                rollout_id = maybe_rollout_id_from_run_body(body)
-        return rollout_path_prefix(rollout_id) + url_path
-
-
-class _Call:
-    """One call that may be tried several times, each time from its beginning."""
-
-    def __init__(self, wait: Wait, server: str) -> None:
-        self.wait = wait
-        self.server = server
-        self.tries = 1
-        self._began_at = time.monotonic()
+    def call_here(self, connections: InternalClient) -> None:
+        """From now on call through these connections, which may know servers in this process."""
+        self._caller.connections = connections
 
     @property
-    def took_s(self) -> float:
-        """Since the first try."""
-        return time.monotonic() - self._began_at
-
-    def time_left_s(self) -> float | None:
-        """What is left of the rollout's time; `RolloutTimedOut` where it is over."""
-        left_s = time_left_s()
-        if left_s is not None and left_s <= CLOCK_SLACK_S:
-            waited = f" after {self.took_s:.1f} s" if self.tries > 1 or self.took_s > 1 else ""
-            raise RolloutTimedOut(f"the rollout's time was over at {self.wait}{waited}", server=self.server)
-        return left_s
-
-    async def pause(self, at_least_s: float | None = None) -> None:
-        """Wait before the next try: longer each time, never in step with others, not beyond the rollout's time."""
-        growing = min(FIRST_PAUSE_S * 2 ** (self.tries - 1), LONGEST_PAUSE_S) * random.uniform(0.5, 1.5)
-        pause_s = max(growing, at_least_s or 0.0)
-        left_s = time_left_s()
-        self.tries += 1
-        await asyncio.sleep(pause_s if left_s is None else max(0.0, min(pause_s, left_s)))
-
-
-def _within(timeouts: Timeouts | None, left_s: float | None) -> Timeouts | None:
-    if left_s is None:
-        return timeouts
-    return (timeouts or Timeouts())._replace(total_s=min((timeouts or Timeouts()).total_s, left_s))
+    def _calls(self) -> Callable[..., Awaitable[Reply]]:
+        # The usual way to a private attribute costs as much as half of the call.
+        caller: Caller = self.__pydantic_private__["_caller"]  # type: ignore[index]
+        return caller.call
 
 
 def wants_token(address: str) -> str:
@@ -337,26 +197,6 @@ def get_server_url(server_name: str) -> str:
     """The address of a server, by the configuration of this process."""
     host, port = _look_up(told_by(PUBLISHED_NAME), server_name)
     return f"http://{host}:{port}"
-
-
-def encode_json(value: Any) -> bytes:
-    """A request body: models without their unset fields, so that defaults stay the receiver's."""
-    if isinstance(value, BaseModel):
-        return value.model_dump_json(exclude_unset=True).encode()
-    return dump_json(value, default=_plain)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, BaseModel):
-        return value.model_dump(exclude_unset=True)
-    raise TypeError(f"cannot be sent as JSON: {type(value).__name__}")
-
-
-def cookie_header(cookies: Cookies) -> bytes:
-    """The value of a `Cookie` header, from plain values or from a `SimpleCookie`."""
-    return "; ".join(
-        f"{name}={value.coded_value if isinstance(value, Morsel) else value}" for name, value in cookies.items()
-    ).encode("latin-1")
 
 
 def _look_up(config: Any, server_name: str) -> Address:

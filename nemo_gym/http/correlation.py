@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping
-from contextlib import contextmanager
+from collections.abc import Mapping, MutableMapping
 from contextvars import ContextVar
 from typing import Any
 from urllib.parse import quote
@@ -24,25 +23,33 @@ def current_rollout_id() -> str | None:
     return _rollout_id.get()
 
 
-@contextmanager
-def rollout_context(rollout_id: str | None) -> Iterator[None]:
+class rollout_context:  # noqa: N801 - published under this name, and used as `with rollout_context(id):`
     """Let everything awaited inside count as work for this rollout."""
-    token = _rollout_id.set(rollout_id)
-    try:
-        yield
-    finally:
-        _rollout_id.reset(token)
+
+    __slots__ = ("_rollout_id", "_token")
+
+    def __init__(self, rollout_id: str | None) -> None:
+        self._rollout_id = rollout_id
+
+    def __enter__(self) -> None:
+        self._token = _rollout_id.set(self._rollout_id)
+
+    def __exit__(self, *_: object) -> None:
+        _rollout_id.reset(self._token)
 
 
-@contextmanager
-def noting_failures() -> Iterator[list[dict[str, Any]]]:
+class noting_failures:  # noqa: N801 - reads as what it does
     """Collect the rows that calls made inside were answered in place of a grade, whoever looks at them."""
-    noted: list[dict[str, Any]] = []
-    token = _noted.set(noted)
-    try:
-        yield noted
-    finally:
-        _noted.reset(token)
+
+    __slots__ = ("_token",)
+
+    def __enter__(self) -> list[dict[str, Any]]:
+        noted: list[dict[str, Any]] = []
+        self._token = _noted.set(noted)
+        return noted
+
+    def __exit__(self, *_: object) -> None:
+        _noted.reset(self._token)
 
 
 def note_failure(row: dict[str, Any]) -> None:

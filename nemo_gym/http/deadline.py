@@ -7,12 +7,14 @@ import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import Self
 
 from nemo_gym.errors import RolloutTimedOut
 
+CLOCK_SLACK_S = 0.005
+"""Timers may ring a little early, and what they end has ended for want of time all the same."""
 GRACE_S = 5.0
 """Enough to let a server forget a session."""
 
@@ -25,19 +27,26 @@ def time_left_s() -> float | None:
     return None if ends_at is None else ends_at - time.monotonic()
 
 
-@contextmanager
-def deadline_in(seconds: float | None) -> Iterator[None]:
-    """Let everything awaited inside end within so many seconds; a deadline that is nearer already stays."""
-    known = _ends_at.get()
-    if seconds is None:
-        yield
-        return
-    ends_at = time.monotonic() + seconds
-    token = _ends_at.set(ends_at if known is None else min(known, ends_at))
-    try:
-        yield
-    finally:
-        _ends_at.reset(token)
+class deadline_in:  # noqa: N801 - reads as what it does: `with deadline_in(5):`
+    """Let everything awaited inside end within so many seconds; a deadline that is nearer already stays.
+
+    `None` leaves it as it is.
+    """
+
+    __slots__ = ("_seconds", "_token")
+
+    def __init__(self, seconds: float | None) -> None:
+        self._seconds = seconds
+        self._token: Token[float | None] | None = None
+
+    def __enter__(self) -> None:
+        if self._seconds is not None:
+            known, ends_at = _ends_at.get(), time.monotonic() + self._seconds
+            self._token = _ends_at.set(ends_at if known is None else min(known, ends_at))
+
+    def __exit__(self, *_: object) -> None:
+        if self._token is not None:
+            _ends_at.reset(self._token)
 
 
 @contextmanager
@@ -80,15 +89,18 @@ class Wait:
 _waits: ContextVar[list[Wait] | None] = ContextVar("nemo_gym_waits", default=None)
 
 
-@contextmanager
-def noting_waits() -> Iterator[list[Wait]]:
+class noting_waits:  # noqa: N801 - reads as what it does
     """What is awaited inside; afterwards, what was still awaited when the time was over."""
-    waits: list[Wait] = []
-    token = _waits.set(waits)
-    try:
-        yield waits
-    finally:
-        _waits.reset(token)
+
+    __slots__ = ("_token",)
+
+    def __enter__(self) -> list[Wait]:
+        waits: list[Wait] = []
+        self._token = _waits.set(waits)
+        return waits
+
+    def __exit__(self, *_: object) -> None:
+        _waits.reset(self._token)
 
 
 def told_to_callee(left_s: float) -> float:

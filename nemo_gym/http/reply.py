@@ -150,7 +150,11 @@ class Reply:
     @property
     def set_cookie_values(self) -> list[str]:
         """The `Set-Cookie` headers as they came."""
-        return [value.decode("latin-1") for name, value in self.raw_headers if name.lower() == b"set-cookie"]
+        return [
+            value.decode("latin-1")
+            for name, value in self.raw_headers
+            if name == b"set-cookie" or name.lower() == b"set-cookie"
+        ]
 
     @property
     def cookies(self) -> SimpleCookie:
@@ -161,6 +165,18 @@ class Reply:
                 with suppress(CookieError):
                     self._cookies.load(value)
         return self._cookies
+
+    @property
+    def cookie_values(self) -> dict[str, str]:
+        """The cookies that the server sets, as they are to be sent back, by name."""
+        found = {}
+        for value in self.set_cookie_values:
+            name, is_pair, coded = value.partition(";")[0].partition("=")
+            if not is_pair or '"' in value:
+                # Quotes may hold what looks like an end; such a value is read by whoever knows all of the rules.
+                return {name: morsel.coded_value for name, morsel in self.cookies.items()}
+            found[name.strip()] = coded.strip()
+        return found
 
     @property
     def content(self) -> Content:

@@ -13,10 +13,10 @@ TAIL_LINES = 40
 class ProcessOrder(NamedTuple):
     """The descriptors that a new server process receives; the launcher closes its own copies afterwards."""
 
-    listener: int
     settings: int
     report: int
     log: int
+    listeners: tuple[int, ...]
 
 
 class Starter(Protocol):

@@ -6,7 +6,6 @@ import http.client
 import queue
 import secrets
 import signal
-import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -16,16 +15,17 @@ from typing import Self
 from nemo_gym.config import RunConfig, ServerConfig, masked_yaml, raw_yaml
 from nemo_gym.config.access import is_loopback, token_of_run
 from nemo_gym.config.models import RUN_ID_KEY
-from nemo_gym.config.process import HeadSettings, ProcessSettings, ServerInstance
+from nemo_gym.config.process import GroupSettings, HeadSettings, ProcessSettings, ServerInstance
 from nemo_gym.config.secret_values import secrets_of
 from nemo_gym.errors import LaunchError
+from nemo_gym.launcher.arrangement import Arranged, arrange
 from nemo_gym.launcher.base import ServerProcess, Starter
 from nemo_gym.launcher.endings import failure_of, how_it_ended, tails
 from nemo_gym.launcher.environments import interpreters
 from nemo_gym.launcher.places import Place
 from nemo_gym.launcher.record import write_record
 from nemo_gym.launcher.restarts import DEFAULT_LIMIT, Keeper, RestartPolicy
-from nemo_gym.launcher.sockets import HEAD, bind_head, listen
+from nemo_gym.launcher.sockets import HEAD, Doors, PrivateSockets, bind_head, listen, listen_too
 from nemo_gym.launcher.spawn import SpawnStarter
 from nemo_gym.launcher.warm import WarmStarter, is_supported
 from nemo_gym.launcher.watch import LineSink, Watcher
@@ -91,7 +91,8 @@ class RunningServers:
         self.notice = notice
         self.record: Path | None = None
         self._watcher = Watcher(on_line, log_dir)
-        self._listeners: dict[str, socket.socket] = {}
+        self._doors: dict[str, Doors] = {}
+        self._private = PrivateSockets()
         self._places: list[Place] = []
         self._keeper: Keeper | None = None
         self._instances: dict[str, ServerInstance] = {}
@@ -117,27 +118,22 @@ class RunningServers:
         """
         own = {name: SpawnStarter(str(python)) for name, python in (pythons or {}).items()}
         self._starters += own.values()
-        listeners = self._listeners
+        arranged = arrange(self.run, apart=own, one_by_one=dry_run)
+        sizes = {name: process.of for process in arranged for name in process.servers}
         for server in self.run.servers.values():
-            written = self.run.written_address(server)
-            listeners[server.name] = listen(
-                server.host, server.port, server.name, self.run.port_range, written=written
-            )
+            self._doors[server.name] = self._open_doors(server, sizes[server.name])
         if not dry_run:
-            listeners[HEAD] = bind_head(self.run.head, self.notice, self.run.written_address(None))
-        self._note_addresses(listeners)
+            head = bind_head(self.run.head, self.notice, self.run.written_address(None))
+            self._doors[HEAD] = Doors([head], [])
+        self._note_addresses()
         secret = secrets.token_hex(32)
         self._watcher.secrets = secrets_of(self.run)
+        for process in arranged:
+            self._start_one(process, own, cookie_secret=secret, dry_run=dry_run)
         for server in self.run.servers.values():
-            settings = ProcessSettings.of(self.run, server, cookie_secret=secret, dry_run=dry_run)
-            starter = own.get(server.name, self.starter)
-            pids = [
-                self._fill(Place(name, server.name, starter, listeners[server.name], settings))
-                for name in _worker_names(server)
-            ]
-            self._instances[server.name] = ServerInstance.of(server, pid=pids[0], started_at=time.time())
+            self._instances[server.name] = self._instance_of(server)
         if not dry_run:
-            self._fill(Place(HEAD, None, self.starter, listeners[HEAD], self._head_settings))
+            self._fill(Place(HEAD, (), self.starter, self._doors[HEAD].public, self._head_settings))
 
     def wait_until_ready(self, timeout_s: float, *, dry_run: bool = False) -> None:
         """Return once every process has said that it is ready and its server has answered a request."""
@@ -184,9 +180,9 @@ class RunningServers:
         try:
             if self._keeper is not None:
                 self._keeper.close()
-            for listener in self._listeners.values():
+            for doors in self._doors.values():
                 # The servers have theirs; ours would keep the callers of one that has ended waiting.
-                listener.close()
+                doors.close()
             self._signal_all(signal.SIGTERM)
             deadline = time.monotonic() + STOP_PATIENCE_S
             while self._alive() and time.monotonic() < deadline:
@@ -202,6 +198,7 @@ class RunningServers:
             for place in self._places:
                 place.close()
             self._watcher.close()
+            self._private.close()
             if self.record is not None:
                 self.record.unlink(missing_ok=True)
 
@@ -209,21 +206,53 @@ class RunningServers:
     def _processes(self) -> list[ServerProcess]:
         return [place.process for place in self._places]
 
-    def _fill(self, place: Place) -> int:
+    def _open_doors(self, server: ServerConfig, number: int) -> Doors:
+        """The sockets of a server that so many processes serve: one for each at its address, and one of its own."""
+        written = self.run.written_address(server)
+        first = listen(
+            server.host, server.port, server.name, self.run.port_range, written=written, is_shared=number > 1
+        )
+        others = [listen_too(first) for _ in range(number - 1)]
+        return Doors([first, *others], [self._private.listen() for _ in range(number)] if others else [])
+
+    def _start_one(self, process: Arranged, own: Mapping[str, Starter], *, cookie_secret: str, dry_run: bool) -> None:
+        doors = [self._doors[name] for name in process.servers]
+        members = [
+            ProcessSettings.of(
+                self.run, self.run.servers[name], cookie_secret=cookie_secret, num_workers=process.of,
+                number=process.number, sockets=self._doors[name].private_paths, dry_run=dry_run,
+            )
+            for name in process.servers
+        ]  # fmt: skip
+        starter = own.get(process.servers[0], self.starter)
+        listeners = [listener for each in doors for listener in each.of_process(process.number)]
+        settings = members[0] if len(members) == 1 else GroupSettings(members=members)
+        self._fill(Place(process.name, process.servers, starter, listeners, settings))
+
+    def _fill(self, place: Place) -> None:
         place.fill(self._watcher)
         self._places.append(place)
-        return place.process.pid
+
+    def _instance_of(self, server: ServerConfig) -> ServerInstance:
+        places = [place for place in self._places if server.name in place.servers]
+        return ServerInstance.of(
+            server,
+            process=places[0].name,
+            pids=[place.process.pid for place in places],
+            sockets=self._doors[server.name].private_paths,
+            started_at=time.time(),
+        )
 
     def _note_restart(self, place: Place) -> None:
-        if place.server is None:
-            return
-        known = self._instances[place.server]
-        is_first_worker = place.name == place.server
-        now_so = {"pid": place.process.pid, "start_time": time.time()} if is_first_worker else {}
-        instance = known.model_copy(update={**now_so, "restarts": known.restarts + 1})
-        self._instances[place.server] = instance
-        for head in (each for each in self._places if each.server is None):
-            head.tell(instance)
+        for name in place.servers:
+            known = self._instances[name]
+            pids = [each.process.pid for each in self._places if name in each.servers]
+            is_first = place.name == known.process
+            now_so = {"pid": pids[0], "start_time": time.time()} if is_first else {}
+            instance = known.model_copy(update={**now_so, "pids": pids, "restarts": known.restarts + 1})
+            self._instances[name] = instance
+            for head in (each for each in self._places if not each.servers):
+                head.tell(instance)
 
     def _head_settings(self) -> HeadSettings:
         head = self.run.head
@@ -236,12 +265,12 @@ class RunningServers:
             run_token=self.run.run_token,
         )
 
-    def _note_addresses(self, listeners: Mapping[str, socket.socket]) -> None:
+    def _note_addresses(self) -> None:
         servers = {
-            name: server.model_copy(update={"port": listeners[name].getsockname()[1]})
+            name: server.model_copy(update={"port": self._doors[name].port})
             for name, server in self.run.servers.items()
         }
-        head_port = listeners[HEAD].getsockname()[1] if HEAD in listeners else self.run.head.port
+        head_port = self._doors[HEAD].port if HEAD in self._doors else self.run.head.port
         head_config = self.run.head.model_copy(update={"port": head_port})
         run_id = secrets.token_hex(8)
         raw = {**self.run.raw, "head_server": {"host": head_config.host, "port": head_port}, RUN_ID_KEY: run_id}
@@ -277,11 +306,6 @@ def _failure_at_start(process: ServerProcess) -> LaunchError:
         return LaunchError(process.failure)
     when = ", so the others are stopped too" if process.is_ready else " before it was ready"
     return failure_of(process, how_it_ended(process), when)
-
-
-def _worker_names(server: ServerConfig) -> list[str]:
-    workers = server.num_workers or 1
-    return [server.name] + [f"{server.name}#{number}" for number in range(2, workers + 1)]
 
 
 def _expect_answer(name: str, host: str, port: int) -> None:

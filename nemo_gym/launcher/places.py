@@ -8,7 +8,7 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from nemo_gym.config.process import HeadSettings, ProcessSettings, ServerInstance
+from nemo_gym.config.process import GroupSettings, HeadSettings, ProcessSettings, ServerInstance
 from nemo_gym.launcher.base import ProcessOrder, ServerProcess, Starter
 from nemo_gym.launcher.watch import Watcher
 
@@ -18,14 +18,14 @@ class Place:
     """One process of a run, in all of its lives."""
 
     name: str
-    """The instance, with `#<n>` behind it where it has several workers."""
-    server: str | None
-    """The instance; None for the head server."""
+    """The instance, or `together`; with `#<n>` behind it from the second of a kind on."""
+    servers: tuple[str, ...]
+    """The instances that it serves; none for the head server."""
     starter: Starter
-    listener: socket.socket
-    """Stays open here for as long as the run lasts: while a server is started again its callers wait in the backlog
+    listeners: list[socket.socket]
+    """Stay open here for as long as the run lasts: while a server is started again its callers wait in the backlog
     instead of being refused, and nobody else can take the port."""
-    settings: ProcessSettings | Callable[[], HeadSettings]
+    settings: ProcessSettings | GroupSettings | Callable[[], HeadSettings]
     """A server's are the same each time; the head server's tell who runs by then."""
     process: ServerProcess = field(init=False)
     """The present life, or the last one."""
@@ -39,7 +39,9 @@ class Place:
         report_read, report_write = os.pipe()
         process = ServerProcess(self.starter, name=self.name, log_fd=log_read, report_fd=report_read)
         try:
-            order = ProcessOrder(self.listener.fileno(), settings_read, report_write, log_write)
+            order = ProcessOrder(
+                settings_read, report_write, log_write, tuple(each.fileno() for each in self.listeners)
+            )
             process.pid = self.starter.start(order)
         except BaseException:
             for descriptor in (settings_write, log_read, report_read):
@@ -59,6 +61,11 @@ class Place:
             with contextlib.suppress(BlockingIOError, BrokenPipeError):
                 os.write(self._news, _line(instance))
 
+    def hang_up(self) -> None:
+        """Nobody will answer any more: callers that wait are to hear of it."""
+        for listener in self.listeners:
+            listener.close()
+
     def close(self) -> None:
         """Have no more news."""
         news, self._news = self._news, None
@@ -67,7 +74,7 @@ class Place:
 
     def _hand_over(self, pipe: int) -> None:
         self.close()
-        settings = self.settings if isinstance(self.settings, ProcessSettings) else self.settings()
+        settings = self.settings() if callable(self.settings) else self.settings
         # A child that died already shows in its report; its settings need not arrive.
         with contextlib.suppress(BrokenPipeError), os.fdopen(pipe, "wb", closefd=False) as writing:
             writing.write(_line(settings))
@@ -78,5 +85,5 @@ class Place:
             os.close(pipe)
 
 
-def _line(told: ProcessSettings | HeadSettings | ServerInstance) -> bytes:
+def _line(told: ProcessSettings | GroupSettings | HeadSettings | ServerInstance) -> bytes:
     return told.model_dump_json(fallback=str).encode() + b"\n"

@@ -127,14 +127,13 @@ class Keeper:
             care.ends.popleft()
         number = len(care.ends) + 1
         if number > limit:
-            # Nobody will answer the callers that wait in its backlog.
-            care.place.listener.close()
+            care.place.hang_up()
             again = f" for the {_ordinal(number)} time within {WINDOW_S / 60:g} minutes (restart_limit is {limit})"
             raise failure_of(process, how, f"{again if limit else ''}, so the others are stopped too")
         pause_s = min(FIRST_PAUSE_S * 2 ** (number - 1), LONGEST_PAUSE_S) * random.uniform(0.75, 1.25)
         care.ends.append(now)
         care.due_at, care.ready_by = now + pause_s, None
-        lost = "" if care.place.server is None else "; its rollouts under way are lost"
+        lost = "; its rollouts under way are lost" if care.place.servers else ""
         early = "" if process.is_ready else " before it was ready again"
         self._notice(
             f"server '{process.name}' {how}{early}{lost}. It is started again in {pause_s:.1f} s "

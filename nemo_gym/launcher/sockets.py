@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import socket
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
 
-from nemo_gym.config import HeadConfig, PortRange, WrittenAddress, bind
+from nemo_gym.config import HeadConfig, PortRange, WrittenAddress, bind, share
 from nemo_gym.config.access import is_loopback
 from nemo_gym.errors import PortTakenError
 
@@ -45,10 +49,16 @@ def _listen_near(head: HeadConfig, written: WrittenAddress) -> socket.socket:
 
 
 def listen(
-    host: str, port: int, instance: str, port_range: PortRange | None = None, *, written: WrittenAddress
+    host: str,
+    port: int,
+    instance: str,
+    port_range: PortRange | None = None,
+    *,
+    written: WrittenAddress,
+    is_shared: bool = False,
 ) -> socket.socket:
     """A listening socket for an instance. Raises `PortTakenError` where another process has the port."""
-    listener = bind(host, port, instance=instance, port_range=port_range, written=written)
+    listener = bind(host, port, instance=instance, port_range=port_range, written=written, is_shared=is_shared)
     try:
         listener.listen(BACKLOG)
     except OSError as error:
@@ -59,3 +69,64 @@ def listen(
             f"moment. Start again, or give {instance} another port."
         ) from error
     return listener
+
+
+def listen_too(first: socket.socket) -> socket.socket:
+    """One more listening socket at the address of one that is shared."""
+    host, port = first.getsockname()[:2]
+    another = share(host, port)
+    another.listen(BACKLOG)
+    return another
+
+
+class Doors(NamedTuple):
+    """The listening sockets of one server, by the numbers of the processes that serve it."""
+
+    public: list[socket.socket]
+    """All at the same address."""
+    private: list[socket.socket]
+    """At each, one process and no other is reached; none where there is but one."""
+
+    @property
+    def port(self) -> int:
+        """Where the server is called."""
+        port: int = self.public[0].getsockname()[1]
+        return port
+
+    @property
+    def private_paths(self) -> list[str]:
+        """Where each process alone is called."""
+        return [listener.getsockname() for listener in self.private]
+
+    def of_process(self, number: int) -> list[socket.socket]:
+        """What one of the processes listens at."""
+        return [self.public[number], *self.private[number : number + 1]]
+
+    def close(self) -> None:
+        """Let nobody in any more."""
+        for listener in (*self.public, *self.private):
+            listener.close()
+
+
+class PrivateSockets:
+    """Unix sockets, in a folder of this user's own, at which one of several processes is reached and no other."""
+
+    def __init__(self) -> None:
+        self._folder: Path | None = None
+        self._count = 0
+
+    def listen(self) -> socket.socket:
+        """One more of them."""
+        if self._folder is None:
+            # A path of a unix socket may have some hundred letters only.
+            self._folder = Path(tempfile.mkdtemp(prefix="nemo_gym_"))
+        self._count += 1
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener.bind(str(self._folder / f"{self._count}.sock"))
+        listener.listen(BACKLOG)
+        return listener
+
+    def close(self) -> None:
+        """Remove them."""
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)

@@ -21,7 +21,7 @@ class SpawnStarter:
 
     def start(self, order: ProcessOrder) -> int:
         """See `Starter.start`."""
-        handed = (order.listener, order.settings, order.report)
+        handed = (order.settings, order.report, *order.listeners)
         process = subprocess.Popen(
             [self._python, "-m", "nemo_gym.servers.child", str(os.getpid()), *(str(number) for number in handed)],
             pass_fds=handed,

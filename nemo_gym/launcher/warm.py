@@ -46,7 +46,8 @@ class WarmStarter:
     def start(self, order: ProcessOrder) -> int:
         """See `Starter.start`."""
         self._has_servers = True
-        return int(self._ask({"do": "start"}, list(order))["pid"])
+        handed = [order.settings, order.report, order.log, *order.listeners]
+        return int(self._ask({"do": "start"}, handed)["pid"])
 
     def signal(self, pid: int, number: signal.Signals) -> None:
         """See `Starter.signal`."""

@@ -13,7 +13,8 @@ import orjson
 from pydantic import ValidationError
 
 from nemo_gym.errors import DataError, RolloutError, ServerCallError
-from nemo_gym.http.client import ServerClient, encode_json
+from nemo_gym.http.caller import encode_json
+from nemo_gym.http.client import ServerClient
 from nemo_gym.http.problems import readable
 from nemo_gym.http.reply import Timeouts
 from nemo_gym.jsonl import read_lines

@@ -28,6 +28,8 @@ from nemo_gym.http.deadline import deadline_in
 from nemo_gym.http.external import seconds_of_retry_after
 from nemo_gym.http.problems import failure_of_call, failure_of_reply, readable
 from nemo_gym.http.reply import Reply, ReplyTimedOut, Timeouts
+from nemo_gym.jsonl import dump_json
+from nemo_gym.opaque import loads_opaque
 from nemo_gym.rollouts.outcome import Outcome, Record
 from nemo_gym.rollouts.tasks import KIND_KEY, REASON_KEY
 from nemo_gym.schemas.rollout import (
@@ -52,6 +54,9 @@ if TYPE_CHECKING:
     from nemo_gym.capture.attachment import RolloutCapture
 
 logger = logging.getLogger(__name__)
+
+Loads = Callable[[bytes], Any]
+"""Parses JSON; `loads_opaque` where the result is only written again."""
 
 JSON = {"content-type": "application/json"}
 REWARD_KEY = "reward"
@@ -79,7 +84,7 @@ class Runner:
     async def run(self, row: dict[str, Any]) -> Record:
         """Run one task to its end; this never raises, short of being cancelled."""
         if self._capture is None:
-            return await self._ended(row)
+            return await self._ended(row, loads_opaque)
         captured = await asyncio.to_thread(self._capture, row)
         record = await self._ended(row)
         await asyncio.to_thread(captured.attach, record.row)
@@ -94,9 +99,9 @@ class Runner:
         await asyncio.to_thread(captured.attach, result)
         return result
 
-    async def _ended(self, row: dict[str, Any]) -> Record:
+    async def _ended(self, row: dict[str, Any], loads: Loads = orjson.loads) -> Record:
         try:
-            result = await self._result(row)
+            result = await self._result(row, loads)
         except RolloutError as error:
             return failed(row, error)
         except Exception as error:
@@ -107,11 +112,11 @@ class Runner:
             return failed(row, AgentFailed(repr(error)))
         return _record(row, result)
 
-    async def _result(self, row: dict[str, Any]) -> dict[str, Any]:
-        result = await self._answer(row)
+    async def _result(self, row: dict[str, Any], loads: Loads = orjson.loads) -> dict[str, Any]:
+        result = await self._answer(row, loads)
         return result | {key: row[key] for key in CARRIED_KEYS if key in row}
 
-    async def _answer(self, row: dict[str, Any]) -> dict[str, Any]:
+    async def _answer(self, row: dict[str, Any], loads: Loads) -> dict[str, Any]:
         agent = str(row[AGENT_REF_KEY]["name"])
         reply = await self._reply(agent, row)
         body = await reply.read()
@@ -121,7 +126,7 @@ class Runner:
             failure.retry_after_s = seconds_of_retry_after(reply.headers.get("retry-after"))
             raise failure
         try:
-            result = orjson.loads(body)
+            result = loads(body)
         except orjson.JSONDecodeError as error:
             raise AgentFailed(
                 f"{agent}: /run answered something that is not JSON ({error.msg}): {readable(body, 200)}", server=agent
@@ -138,7 +143,7 @@ class Runner:
         timeouts = Timeouts(read_s=self._timeout_s, total_s=self._timeout_s)
         try:
             with rollout_context(rollout_id), deadline_in(self._timeout_s):
-                return await self._client.post(agent, "/run", data=orjson.dumps(row), headers=JSON, timeouts=timeouts)
+                return await self._client.post(agent, "/run", data=dump_json(row), headers=JSON, timeouts=timeouts)
         except (ReplyTimedOut, RolloutTimedOut) as error:
             limit = f"the rollout took longer than rollout_timeout_s={self._timeout_s:g}"
             raise RolloutTimedOut(f"{agent}: {limit}", server=agent) from error

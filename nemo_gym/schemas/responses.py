@@ -114,12 +114,13 @@ def accumulate_response_usage(total: UsageT | None, additional: UsageT | None) -
     """
     if total is None or additional is None:
         return additional if total is None else total
-    return type(total).model_validate(_sum(total.model_dump(), additional.model_dump()))
+    return type(total).model_validate(sum_of_counts(total.model_dump(), additional.model_dump()))
 
 
-def _sum(left: Any, right: Any) -> Any:
+def sum_of_counts(left: Any, right: Any) -> Any:
+    """Two usages as JSON holds them, added up; None counts for nothing."""
     if isinstance(left, dict) and isinstance(right, dict):
-        return {key: _sum(left.get(key), right.get(key)) for key in {**left, **right}}
+        return {key: sum_of_counts(left.get(key), right.get(key)) for key in {**left, **right}}
     is_count = isinstance(left, (int, float)) and isinstance(right, (int, float))
     return left + right if is_count else right if left is None else left
 

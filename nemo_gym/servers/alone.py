@@ -54,7 +54,7 @@ def _serve(folder: Path) -> int:
     logger.info("%s listens on http://%s:%d", server.name, server.host, port)
     bound = server.model_copy(update={"port": port})
     settings = ProcessSettings.of(_with_token(run, server), bound, cookie_secret=secrets.token_hex(32))
-    return serve(settings, listener, Report(None))
+    return serve(settings, [listener], Report(None))
 
 
 def _with_token(run: RunConfig, server: ServerConfig) -> RunConfig:

@@ -29,9 +29,11 @@ from nemo_gym.schemas.rollout import ROLLOUT_HEADER, ROLLOUT_ID_PATTERN
 from nemo_gym.servers.calls import CallLayer, CallLimits
 from nemo_gym.servers.faults import ROLLOUT_ID_SCOPE_KEY, FaultMiddleware
 from nemo_gym.servers.limits import OPEN_FILES, raise_open_files_limit
+from nemo_gym.servers.plain_path import ServerApp
 from nemo_gym.servers.profiling import ProfilingMiddlewareConfig, add_profiling
 from nemo_gym.servers.refusals import told_of_invalid
 from nemo_gym.servers.sessions import SessionMiddleware
+from nemo_gym.servers.siblings import Siblings
 from nemo_gym.servers.telemetry import Telemetry
 from nemo_gym.servers.threads import blocking_pool
 
@@ -88,6 +90,9 @@ class SimpleServer(BaseServer):
     _secret_values: SecretValues = PrivateAttr(default_factory=SecretValues)
     """What is hidden in what this server tells of failures."""
 
+    _siblings: Siblings | None = PrivateAttr(default=None)
+    """The other processes that serve this server, where there are any and sessions are kept."""
+
     _life: str | None = PrivateAttr(default=None)
     """Marks the sessions that this life of the process begins; None where it does not matter which life it was."""
 
@@ -132,6 +137,7 @@ class SimpleServer(BaseServer):
             secret=self._cookie_secret,
             life=self._life,
             beginnings=self.session_beginnings(),
+            siblings=self._siblings,
         )
 
     def setup_exception_middleware(self, app: FastAPI) -> None:
@@ -189,8 +195,10 @@ class SimpleServer(BaseServer):
                     await self.aclose()
                 finally:
                     await outside.leave(self)
+                    if self._siblings is not None:
+                        await self._siblings.aclose()
 
-        app = FastAPI(title=self.get_session_middleware_key(), lifespan=lifespan)
+        app = ServerApp(title=self.get_session_middleware_key(), lifespan=lifespan)
         self.setup_session_middleware(app)
         app.add_middleware(RolloutContextMiddleware)
         app.add_exception_handler(RequestValidationError, told_of_invalid)

@@ -31,6 +31,8 @@ class Handler:
     """Parameters that receive this rollout's state, with the class of each."""
     request_parameter: str | None
     """The parameter that receives the request itself, if any."""
+    is_coroutine: bool
+    """Whether it is awaited; a plain function runs in a thread."""
 
     @classmethod
     def of(cls, method: Method) -> Handler:
@@ -48,6 +50,7 @@ class Handler:
             signature=signature,
             states=states,
             request_parameter=next((name for name, kind in kinds.items() if _is_class_of(kind, Request)), None),
+            is_coroutine=inspect.iscoroutinefunction(method),
         )
 
     @property
@@ -73,7 +76,7 @@ class Handler:
             return await self._result(given)
 
     async def _result(self, given: dict[str, Any]) -> Any:
-        if inspect.iscoroutinefunction(self.method):
+        if self.is_coroutine:
             return await self.method(**given)
         result = await blocking_pool().run(self.method, **given)
         return await result if inspect.isawaitable(result) else result

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Container, Iterable
@@ -18,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from nemo_gym.config.access import RUN_TOKEN_ENV_VAR, RUN_TOKEN_KEY
 from nemo_gym.config.secret_values import SecretValues
 from nemo_gym.errors import Overloaded, RolloutError, RolloutTimedOut, ServerLost
-from nemo_gym.http.deadline import deadline_in, noting_waits, read_time_left
+from nemo_gym.http.deadline import CLOCK_SLACK_S, deadline_in, noting_waits, read_time_left
 from nemo_gym.http.problems import MEDIA_TYPE, Problem
 from nemo_gym.schemas.rollout import NOT_BEGUN_HEADER, RUN_ID_HEADER, RUN_TOKEN_HEADER, TIME_LEFT_HEADER
 from nemo_gym.servers.in_process import OWN_CALL_SCOPE_KEY
@@ -168,28 +169,27 @@ class CallLayer:
         self.telemetry.in_flight -= 1
 
     async def _serve(self, call: _Call) -> None:
-        watch = _CallerWatch(call, self.limits)
         left_s = None if call.time_left_s is None else call.time_left_s - (time.monotonic() - call.began_at)
-        over = asyncio.timeout(left_s)
+        watch = _Watch(call, self.limits, left_s)
         try:
             with deadline_in(left_s), noting_waits() as waits:
-                async with over:
-                    await self.app(call.scope, watch.receive, call.send)
-        except TimeoutError:
-            if not over.expired() or call.has_begun_answer:
+                await self.app(call.scope, watch.receive, call.send)
+        except asyncio.CancelledError:
+            # Where it is ours it is to be taken back: it was not the server's end that cancelled this call.
+            if not watch.take_back():
                 raise
+            if watch.caller_has_gone:
+                self.telemetry.abandoned += 1
+                logger.info("%s given up: its caller has gone", call.scope["path"])
+                return
             told = f"the rollout's time was over while {self.server} worked on {call.scope['path']}"
             if waits:
                 told += f", waiting for {waits[-1]}"
             logger.warning("%s", told)
-            await call.answer_error(RolloutTimedOut(told, server=self.server))
-        except asyncio.CancelledError:
-            if not watch.caller_has_gone:
-                raise
-            # Ours to take back: it was not the server's end that cancelled this call.
-            watch.take_back()
-            self.telemetry.abandoned += 1
-            logger.info("%s given up: its caller has gone", call.scope["path"])
+            error = RolloutTimedOut(told, server=self.server)
+            if call.has_begun_answer:
+                raise error from None
+            await call.answer_error(error)
         finally:
             watch.end()
 
@@ -297,13 +297,19 @@ class _Refusal(NamedTuple):
         return [(b"content-type", MEDIA_TYPE.encode())]
 
 
-class _CallerWatch:
-    """Cancels a call that takes long once its caller has hung up.
+class _Watch:
+    """Cancels a call when its time is over, and one that takes long once its caller has hung up.
 
-    Only what the handler has not asked for is looked at: the end of the request is awaited in its place.
+    Of what the caller sends, only what the handler has not asked for is looked at: the end of the request is awaited
+    in its place. One timer serves both ends, since most calls need neither.
     """
 
-    def __init__(self, call: _Call, limits: CallLimits) -> None:
+    __slots__ = (
+        "_body_has_ended", "_bytes_left", "_call", "_chunks", "_ends_at", "_handler", "_is_receiving", "_limits",
+        "_listener", "_loop", "_timer", "_was_cancelled", "caller_has_gone",
+    )  # fmt: skip
+
+    def __init__(self, call: _Call, limits: CallLimits, left_s: float | None) -> None:
         self._call = call
         self._limits = limits
         self._bytes_left = limits.body_bytes
@@ -312,9 +318,13 @@ class _CallerWatch:
         self._body_has_ended = False
         self._is_receiving = False
         self._listener: asyncio.Task[Message] | None = None
+        self._was_cancelled = False
         self.caller_has_gone = False
-        loop = asyncio.get_running_loop()
-        self._timer: asyncio.TimerHandle | None = loop.call_later(GONE_CHECK_S, self._listen)
+        self._loop = asyncio.get_running_loop()
+        self._ends_at = math.inf if left_s is None else self._loop.time() + left_s
+        self._timer: asyncio.TimerHandle | None = self._loop.call_later(
+            GONE_CHECK_S if left_s is None else max(0.0, min(GONE_CHECK_S, left_s)), self._look
+        )
 
     async def receive(self) -> Message:
         """What the handler receives."""
@@ -346,31 +356,43 @@ class _CallerWatch:
         self._call.refusal = _Refusal(status, title, detail)
         return HTTPException(status, detail)
 
-    def _listen(self) -> None:
+    def _look(self) -> None:
         self._timer = None
-        if self._is_receiving:
-            # The handler itself will hear of it.
+        left_s = self._ends_at - self._loop.time()
+        if left_s <= CLOCK_SLACK_S:
+            self._cancel()
             return
-        if not self._body_has_ended:
-            self._timer = asyncio.get_running_loop().call_later(GONE_CHECK_S, self._listen)
+        # While the handler receives, it will hear itself that the caller has gone.
+        if self._listener is None and self._body_has_ended and not self._is_receiving:
+            self._listener = asyncio.ensure_future(self._call.receive())
+            self._listener.add_done_callback(self._heard)
+        is_watched = self._listener is not None
+        if is_watched and left_s == math.inf:
             return
-        self._listener = asyncio.ensure_future(self._call.receive())
-        self._listener.add_done_callback(self._heard)
+        self._timer = self._loop.call_later(left_s if is_watched else min(GONE_CHECK_S, left_s), self._look)
 
     def _heard(self, listener: asyncio.Task[Message]) -> None:
         if listener.cancelled() or listener.exception() is not None or self._handler is None:
             return
         if listener.result()["type"] == "http.disconnect" and not self._call.has_begun_answer:
             self.caller_has_gone = True
+            self._cancel()
+
+    def _cancel(self) -> None:
+        if self._handler is not None and not self._was_cancelled:
+            self._was_cancelled = True
             self._handler.cancel()
 
-    def take_back(self) -> None:
-        """The cancellation has done its work."""
-        if self._handler is not None:
-            self._handler.uncancel()
+    def take_back(self) -> bool:
+        """Whether the cancellation was this watch's alone; then it has done its work."""
+        was_cancelled, self._was_cancelled = self._was_cancelled, False
+        return was_cancelled and self._handler is not None and self._handler.uncancel() == 0
 
     def end(self) -> None:
         """Stop watching."""
+        if self._was_cancelled:
+            # The handler ended in its own way all the same.
+            self.take_back()
         self._handler = None
         if self._timer is not None:
             self._timer.cancel()

@@ -20,7 +20,7 @@ from typing import NamedTuple, NoReturn
 import pydantic
 from pydantic import TypeAdapter
 
-from nemo_gym.config.process import ChildSettings, HeadSettings
+from nemo_gym.config.process import ChildSettings, GroupSettings, HeadSettings
 from nemo_gym.paths import PACKAGE_DIR
 from nemo_gym.servers.calls import CallLayer
 from nemo_gym.servers.head import head_app, take_news
@@ -38,26 +38,31 @@ MACHINERY = (PACKAGE_DIR, Path(importlib.__file__).parent, Path(pydantic.__file_
 class Descriptors(NamedTuple):
     """What the launcher hands over, as open file descriptors."""
 
-    listener: int
     settings: int
     report: int
+    listeners: tuple[int, ...]
 
 
 def run_child(descriptors: Descriptors) -> int:
     """Be the server that the settings describe; the process's exit code."""
-    for descriptor in descriptors:
+    for descriptor in (descriptors.settings, descriptors.report, *descriptors.listeners):
         os.set_inheritable(descriptor, False)
     pipe = os.fdopen(descriptors.settings, "rb")
     settings: ChildSettings = TypeAdapter(ChildSettings).validate_json(pipe.readline())
-    listener = socket.socket(fileno=descriptors.listener)
+    listeners = [socket.socket(fileno=descriptor) for descriptor in descriptors.listeners]
     report = Report(descriptors.report)
     # The launcher takes the server for alive while the report is open; what the server forks is not the server.
     os.register_at_fork(after_in_child=report.close)
     try:
         if isinstance(settings, HeadSettings):
-            return _serve_head(settings, pipe, listener, report)
+            return _serve_head(settings, pipe, listeners, report)
         pipe.close()
-        return serve(settings, listener, report)
+        if isinstance(settings, GroupSettings):
+            # Imported here: most processes have one server.
+            from nemo_gym.servers.together import serve_together
+
+            return serve_together(settings, listeners, report)
+        return serve(settings, listeners, report)
     except SystemExit as stop:
         return _code_of(stop)
     except Exception as error:  # noqa: BLE001
@@ -95,13 +100,13 @@ def _is_machinery(filename: str) -> bool:
     return any(folder in Path(filename).parents for folder in MACHINERY)
 
 
-def _serve_head(settings: HeadSettings, news: Iterable[bytes], listener: socket.socket, report: Report) -> int:
+def _serve_head(settings: HeadSettings, news: Iterable[bytes], listeners: list[socket.socket], report: Report) -> int:
     raise_open_files_limit()
     threading.Thread(target=take_news, args=(settings, news), name="news of servers", daemon=True).start()
     app = head_app(settings)
     app.add_middleware(CallLayer, server=HEAD, telemetry=Telemetry(HEAD), run_token=settings.run_token)
     server = ReportingServer(uvicorn_config(app), report)
-    server.run(sockets=[listener])
+    server.run(sockets=listeners)
     return 0 if server.started else 1
 
 
@@ -125,9 +130,9 @@ def _die_with_parent(parent: int) -> None:
 
 def main() -> NoReturn:
     """A spawned child: its parent's pid and the descriptors' numbers are on the command line, nothing else is."""
-    parent, *descriptors = (int(number) for number in sys.argv[1:5])
+    parent, settings, report, *listeners = (int(number) for number in sys.argv[1:])
     _die_with_parent(parent)
-    leave(run_child(Descriptors(*descriptors)))
+    leave(run_child(Descriptors(settings, report, tuple(listeners))))
 
 
 if __name__ == "__main__":

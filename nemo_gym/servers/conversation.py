@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from http.cookies import Morsel
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 from pydantic import ValidationError
@@ -14,7 +14,9 @@ from pydantic import ValidationError
 from nemo_gym.errors import EnvironmentFailed, ModelFailed, Overloaded, RolloutTimedOut, ServerCallError, ServerLost
 from nemo_gym.http.client import ServerClient
 from nemo_gym.http.problems import failure_of_call, failure_of_reply, reply_to
-from nemo_gym.schemas.responses import Response, accumulate_response_usage
+from nemo_gym.http.reply import Reply
+from nemo_gym.opaque import loads_opaque, plain
+from nemo_gym.schemas.responses import Response, sum_of_counts
 from nemo_gym.servers.tools import is_callable_name
 
 Cookies = dict[str, str]
@@ -23,23 +25,17 @@ Item = dict[str, Any]
 ENDS_THE_ROLLOUT = (ServerLost, RolloutTimedOut, Overloaded)
 """The rollout's state is gone, its time is over, or the tool was never begun."""
 JSON = {"content-type": "application/json"}
+CALL_FIELDS = ("name", "arguments", "call_id")
 
 
 def cookies_of(reply: Any) -> Cookies:
     """The cookies that a reply sets, by name."""
-    return values_of(reply.cookies)
+    return reply.cookie_values if isinstance(reply, Reply) else values_of(reply.cookies)
 
 
 def values_of(jar: Mapping[str, Morsel[str] | str]) -> Cookies:
     """The cookies of a jar as they are sent, by name; those of a plain mapping as they are."""
     return {name: each.coded_value if isinstance(each, Morsel) else each for name, each in jar.items()}
-
-
-class _Turn(NamedTuple):
-    """A reply of the model as it came, and the same checked."""
-
-    told: dict[str, Any]
-    checked: Response
 
 
 @dataclass
@@ -58,8 +54,10 @@ class Conversation:
     """How often the model was asked."""
     added: dict[str, Any] = field(default_factory=dict)
     """What the agent tells of the conversation beside the response: fields of the graded row."""
-    _last: Response | None = None
-    """The last reply, checked, with the usage of all calls."""
+    usage: Any = None
+    """The token counts of all turns, as the model told them, added up."""
+    was_cut_off: bool = False
+    """Whether the model's last turn ended before its end."""
 
     @property
     def said(self) -> list[Item]:
@@ -67,10 +65,10 @@ class Conversation:
         said: list[Item] = self.response.get("output", [])
         return said
 
-    @property
-    def was_cut_off(self) -> bool:
-        """Whether the model's last turn ended before its end."""
-        return self._last is not None and self._last.incomplete_details is not None
+    def plain_response(self) -> dict[str, Any]:
+        """The response with every array of token ids as a list; in `response` long ones stay as they came."""
+        response: dict[str, Any] = plain(self.response)
+        return response
 
     def hear(self, text: str) -> None:
         """Let the user say something before the model's next turn."""
@@ -84,15 +82,11 @@ class Conversation:
         reply = await reply_to(call, server=model, during=path, otherwise=ModelFailed)
         body = await reply.read()
         self.model_cookies |= cookies_of(reply)
-        turn, checked = _read_turn(body, model)
-        checked.usage = accumulate_response_usage(self._last.usage if self._last else None, checked.usage)
-        self._last = checked
+        turn = _read_turn(body, model)
+        self.usage = sum_of_counts(self.usage, turn.get("usage"))
+        self.was_cut_off = turn.get("incomplete_details") is not None
         self.turns += 1
-        self.response = {
-            **turn,
-            "output": [*self.said, *turn["output"]],
-            "usage": checked.usage.model_dump(mode="json") if checked.usage else None,
-        }
+        self.response = {**turn, "output": [*self.said, *turn["output"]], "usage": self.usage}
         if self.was_cut_off:
             return []
         return [item for item in turn["output"] if item["type"] == "function_call"]
@@ -112,10 +106,13 @@ class Conversation:
 
         independent = [at for at, call in enumerate(calls) if call["name"] in self.independent_tools]
         ordered = [at for at in range(len(calls)) if at not in independent]
-        # No call may still be at work when a failed rollout's session is closed.
-        for failure in await asyncio.gather(answer(*ordered), *map(answer, independent), return_exceptions=True):
-            if failure is not None:
-                raise failure
+        if len(calls) == 1:
+            await answer(0)
+        else:
+            # No call may still be at work when a failed rollout's session is closed.
+            for failure in await asyncio.gather(answer(*ordered), *map(answer, independent), return_exceptions=True):
+                if failure is not None:
+                    raise failure
         self.response["output"].extend(
             {"type": "function_call_output", "call_id": call["call_id"], "output": answers[at]}
             for at, call in enumerate(calls)
@@ -161,12 +158,43 @@ def _items(given: Any) -> list[Item]:
     return [{"role": "user", "content": given}] if isinstance(given, str) else list(given)
 
 
-def _read_turn(body: bytes, model: str) -> _Turn:
+def _read_turn(body: bytes, model: str) -> Item:
+    """A reply of the model, sound as far as a conversation depends on it; whoever grades it checks all of it."""
     try:
-        turn = orjson.loads(body)
-        return _Turn(turn, Response.model_validate(turn))
-    except (orjson.JSONDecodeError, ValidationError) as error:
+        # Token ids and log-probabilities are passed on; whoever wants them reads them.
+        turn = loads_opaque(body)
+    except orjson.JSONDecodeError as error:
         raise ModelFailed(f"{model}: the answer is not a response: {error}", server=model) from error
+    if not (isinstance(turn, dict) and _has_sound_output(turn) and _is_sound_usage(turn.get("usage"))):
+        check_response(plain(turn), model)
+    known: Item = turn
+    return known
+
+
+def check_response(response: Any, model: str) -> None:
+    """Raise `ModelFailed` where this is no response, with the places where it is none."""
+    try:
+        Response.model_validate(response)
+    except ValidationError as error:
+        raise ModelFailed(f"{model}: the answer is not a response: {error}", server=model) from error
+
+
+def _has_sound_output(turn: Item) -> bool:
+    output = turn.get("output")
+    return isinstance(output, list) and all(isinstance(item, dict) and _is_sound(item) for item in output)
+
+
+def _is_sound(item: Item) -> bool:
+    kind = item.get("type")
+    if kind == "function_call":
+        return all(isinstance(item.get(name), str) for name in CALL_FIELDS)
+    return isinstance(kind, str)
+
+
+def _is_sound_usage(usage: Any) -> bool:
+    return usage is None or (
+        isinstance(usage, dict) and all(isinstance(count, (int, dict)) or count is None for count in usage.values())
+    )
 
 
 def _invalid(problem: str) -> str:

@@ -19,7 +19,7 @@ from nemo_gym.http.deadline import grace_period
 from nemo_gym.http.problems import reply_to
 from nemo_gym.schemas.rollout import AggregateMetrics, AggregateMetricsRequest, BaseRunRequest
 from nemo_gym.servers.agent import SimpleResponsesAPIAgent
-from nemo_gym.servers.conversation import Conversation, Cookies, cookies_of
+from nemo_gym.servers.conversation import Conversation, Cookies, check_response, cookies_of
 from nemo_gym.servers.tools import INDEPENDENT_TOOLS_HEADER
 
 NO_SUCH_ROUTE = (404, 405)
@@ -73,7 +73,7 @@ class ConversingAgent(SimpleResponsesAPIAgent):
             conversation = await self.converse(request, body, row, session)
             answered = {**row, **conversation.added, "response": conversation.response}
             if not self.config.skip_verification:
-                verified = await self._call("/verify", answered, conversation.session)
+                verified = await self._verified(answered, conversation)
                 return Response(_with(conversation.added, verified.body), media_type="application/json")
         except BaseException:
             await self._close_surely(session)
@@ -121,6 +121,14 @@ class ConversingAgent(SimpleResponsesAPIAgent):
             # A server that is not built on the base class has no such list; its rows carry the tools.
             self._server_tools = await _tools_in(reply) if reply.ok else NO_TOOLS
         return self._server_tools
+
+    async def _verified(self, answered: dict[str, Any], conversation: Conversation) -> Any:
+        try:
+            return await self._call("/verify", answered, conversation.session)
+        except EnvironmentFailed:
+            # What cannot be graded may be the model server's fault.
+            check_response(conversation.plain_response(), self.config.model_server.name)
+            raise
 
     async def _call(self, path: str, body: dict[str, Any], cookies: Cookies) -> Any:
         server = self.config.resources_server.name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from abc import abstractmethod
 from collections.abc import Iterable
 from functools import wraps
@@ -34,6 +35,7 @@ from nemo_gym.servers.mcp_tools import CatchAll, McpTool
 from nemo_gym.servers.sessions import SESSION_ID_KEY, SessionStore
 from nemo_gym.servers.tools import RESERVED_NAMES, Tool, add_tool_routes, tools_of
 
+NOT_EMPTY = re.compile(rb'\{\s*"')
 BEGINNINGS = frozenset({"/seed_session", "/reset"})
 
 
@@ -165,30 +167,35 @@ class SimpleResourcesServer(AggregateMetricsMixin, BaseResourcesServer):
         is_silent = returns in (None, handler.signature.empty)
         seed = endpoint_of(handler, self.sessions, finish=finish, returns=Any if is_silent else returns)
 
+        sessions = self.sessions
+
         @wraps(seed)
         async def begin(**arguments: Any) -> Any:
             request = arguments[handler.request_parameter or REQUEST_PARAMETER]
             session_id = request.session[SESSION_ID_KEY]
             # A new rollout starts: what an earlier one left in this session is none of its business.
-            await self.sessions.drop(session_id)
+            await sessions.drop(session_id)
             try:
                 return await seed(**arguments)
             except BaseException:
                 # The agent is not told of a session that failed to begin, so it cannot close it.
-                await self.sessions.drop(session_id)
+                await sessions.drop(session_id)
                 raise
 
         return begin
 
     def _verify_endpoint(self) -> Any:
+        sessions = self.sessions
+
         async def finish(request: Request, result: Any) -> Any:
-            await self.sessions.drop(request.session[SESSION_ID_KEY])
+            await sessions.drop(request.session[SESSION_ID_KEY])
             if isinstance(result, Graded):
                 added = result.model_dump(mode="json", exclude={"responses_create_params", "response", "reward"})
                 return await _echo(request, {**added, "reward": self._finite(result.reward)})
             if isinstance(result, BaseVerifyResponse):
                 self._finite(result.reward)
-            elif isinstance(result, SupportsFloat):
+            # The protocol last: asking it is slow.
+            elif isinstance(result, (int, float, SupportsFloat)):
                 return await _echo(request, {"reward": self._finite(result)})
             elif result is None or isinstance(result, (str, bytes)):
                 what = "nothing" if result is None else f"a {type(result).__name__}"
@@ -230,4 +237,9 @@ class SimpleResourcesServer(AggregateMetricsMixin, BaseResourcesServer):
 
 async def _echo(request: Request, added: dict[str, Any]) -> Response:
     """The request's own JSON with these fields on top: what the row brought comes back as it was."""
+    body = (await request.body()).strip()
+    ending = dump_json(added)[1:]
+    if NOT_EMPTY.match(body) and not any(f'"{name}"'.encode() in body for name in added):
+        # None of them is there, so the text can be gone on with, however long it is.
+        return Response(b"".join((body[:-1], b",", ending)), media_type="application/json")
     return Response(dump_json({**await request.json(), **added}), media_type="application/json")

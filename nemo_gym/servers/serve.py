@@ -14,6 +14,7 @@ import secrets
 import socket
 import sys
 import traceback
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -34,6 +35,7 @@ from nemo_gym.servers.base import SimpleServer
 from nemo_gym.servers.mcp import expose_if_asked
 from nemo_gym.servers.memory import settle_memory
 from nemo_gym.servers.profiling import ProfilingMiddlewareConfig
+from nemo_gym.servers.siblings import Siblings
 
 logger = logging.getLogger(__name__)
 
@@ -73,15 +75,9 @@ class Report:
             os.write(self._fd, json.dumps(message).encode() + b"\n")
 
 
-def serve(settings: ProcessSettings, listener: socket.socket, report: Report) -> int:
+def serve(settings: ProcessSettings, listeners: Sequence[socket.socket], report: Report) -> int:
     """Serve until told to stop; the process's exit code."""
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
-    # Paths that its settings name lead from the project, wherever this process works.
-    os.environ[PROJECT_ROOTS_ENV_VAR] = os.pathsep.join([os.getcwd(), str(settings.folder.parent.parent)])
-    os.chdir(settings.folder)
-    os.environ.update(settings.environment)
-    os.environ[CONFIG_PATH_ENV_VAR] = settings.name
-    tell_process(_config_view(settings))
+    prepare_process(settings)
     try:
         server = build_server(settings)
         app = build_app(server, settings)
@@ -92,10 +88,27 @@ def serve(settings: ProcessSettings, listener: socket.socket, report: Report) ->
         report.ready()
         return 0
     server.set_ulimit()
+    return serve_app(app, listeners, report, settings.plain)
+
+
+def prepare_process(settings: ProcessSettings) -> None:
+    """Let this process be the place that the server's code expects: its folder, its variables, its configuration."""
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    # Paths that its settings name lead from the project, wherever this process works.
+    roots = [os.environ.get(PROJECT_ROOTS_ENV_VAR) or os.getcwd(), str(settings.folder.parent.parent)]
+    os.environ[PROJECT_ROOTS_ENV_VAR] = os.pathsep.join(dict.fromkeys(os.pathsep.join(roots).split(os.pathsep)))
+    os.chdir(settings.folder)
+    os.environ.update(settings.environment)
+    os.environ[CONFIG_PATH_ENV_VAR] = settings.name
+    tell_process(config_view(settings))
+
+
+def serve_app(app: ASGIApp, listeners: Sequence[socket.socket], report: Report, plain: Mapping[str, Any]) -> int:
+    """Answer at these sockets until told to stop; the process's exit code."""
     server_process = ReportingServer(
-        uvicorn_config(app, logs_requests=settings.plain.get("uvicorn_logging_show_200_ok") is True), report
+        uvicorn_config(app, logs_requests=plain.get("uvicorn_logging_show_200_ok") is True), report
     )
-    server_process.run(sockets=[listener])
+    server_process.run(sockets=list(listeners))
     return 0 if server_process.started else 1
 
 
@@ -108,21 +121,28 @@ def build_server(settings: ProcessSettings) -> SimpleServer:
     server = cls(
         config=typed_config(cls, settings),
         server_client=ServerClient(
-            head_server_config=settings.head, global_config_dict=_config_view(settings)
+            head_server_config=settings.head, global_config_dict=config_view(settings)
         ).of_this_run(settings.run_token, settings.run_id),
     )
     server._cookie_secret = settings.cookie_secret
     server._secret_values = settings.secrets()
     if settings.num_workers == 1:
-        # Where there are several, each of them answers for any session, so none of them can hold anything of it.
         server._life = secrets.token_hex(8)
-    if settings.num_workers > 1 and getattr(server, "keeps_state", False):
-        raise ConfigError(
-            f"{_origin(settings, 'num_workers')}{settings.name}: num_workers is {settings.num_workers}, but "
-            f"{cls.__name__} keeps each rollout's state in memory and another worker would not have it. "
-            "Remove num_workers, or set it to 1."
-        )
+    elif server.session_beginnings() is not None:
+        server._siblings = Siblings(settings.name, settings.number, settings.sockets)
+        server._life = server._siblings.mark(secrets.token_hex(8))
+        _check_reaches_sessions(server, settings)
+    # Else nothing is kept of sessions, and each process answers for any of them.
     return server
+
+
+def _check_reaches_sessions(server: SimpleServer, settings: ProcessSettings) -> None:
+    if getattr(server.config, "expose_tools_over_mcp", False):
+        raise ConfigError(
+            f"{_origin(settings, 'expose_tools_over_mcp')}{settings.name}: {settings.num_workers} processes serve it, "
+            "and calls over MCP do not find the one that has their session. Leave out num_workers, workers and "
+            "replicas for it, or expose_tools_over_mcp."
+        )
 
 
 def build_app(server: SimpleServer, settings: ProcessSettings) -> ASGIApp:
@@ -239,7 +259,7 @@ def typed_config(cls: type[SimpleServer], settings: ProcessSettings) -> BaseServ
     return kind.model_validate(values, context={"folder": settings.folder})
 
 
-def _config_view(settings: ProcessSettings) -> Any:
+def config_view(settings: ProcessSettings) -> Any:
     """What this process may know of the configuration, in the shape of the whole."""
     others = {
         name: {type_: {implementation: {"host": host, "port": port}}}

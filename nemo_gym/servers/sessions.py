@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import hmac
 import inspect
 import json
 import logging
+import secrets
 import time
 from collections.abc import Container, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple, TypeVar
-from uuid import uuid4
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import itsdangerous
+from itsdangerous.encoding import base64_encode, int_to_bytes, want_bytes
 from pydantic import BaseModel, ConfigDict
-from starlette.datastructures import MutableHeaders
 from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nemo_gym.errors import EnvironmentFailed, RolloutError, ServerLost
+
+if TYPE_CHECKING:
+    from nemo_gym.servers.siblings import Siblings
 
 logger = logging.getLogger(__name__)
 
@@ -29,6 +33,7 @@ LIFE_KEY = "_ng_life"
 NEED_NO_STATE = frozenset({"/aggregate_metrics", "/reverify_mode", "/mcp"})
 """Paths that have nothing to do with one rollout's state; `/mcp` looks at its own token instead."""
 SESSION_MAX_AGE_S = 14 * 24 * 60 * 60
+REMEMBERED_COOKIES = 16_384
 SET_COOKIE_SCOPE_KEY = "nemo_gym.set_cookie"
 """Where the scope holds a function that gives the `Set-Cookie` value, for answers made outside of the middleware."""
 
@@ -36,9 +41,41 @@ SET_COOKIE_SCOPE_KEY = "nemo_gym.set_cookie"
 class _SignedSession(NamedTuple):
     signed: str
     """The cookie's value as it came."""
+    signed_at: float
+    """Seconds since the epoch."""
     data: bytes
     """What was signed."""
     session: dict[str, Any]
+    """As it was signed; nobody may change it."""
+
+    def copy(self) -> dict[str, Any]:
+        """The session for one request, which may change it."""
+        if all(type(value) is str for value in self.session.values()):
+            return dict(self.session)
+        changeable: dict[str, Any] = json.loads(base64.b64decode(self.data))
+        return changeable
+
+
+class _Signer(itsdangerous.TimestampSigner):
+    """Signs as its base class does, but derives its key once, not with every signature."""
+
+    def __init__(self, secret: str) -> None:
+        super().__init__(secret)
+        self._derived = super().derive_key()
+
+    def sign(self, value: str | bytes) -> bytes:
+        """The value, the time and the signature of both."""
+        stamped = b".".join((want_bytes(value), base64_encode(int_to_bytes(self.get_timestamp()))))
+        return stamped + b"." + base64_encode(hmac.digest(self._derived, stamped, "sha1"))
+
+
+class _Remembered(dict[str, _SignedSession]):
+    """Sessions by their cookies, so that none is checked again with each call of its rollout; the oldest go first."""
+
+    def keep(self, session: _SignedSession) -> None:
+        if len(self) >= REMEMBERED_COOKIES:
+            del self[next(iter(self))]
+        self[session.signed] = session
 
 
 class SessionMiddleware:
@@ -60,23 +97,32 @@ class SessionMiddleware:
         secret: str,
         life: str | None = None,
         beginnings: Container[str] | None = None,
+        siblings: Siblings | None = None,
     ) -> None:
         self.app = app
         self.cookie = cookie
-        self.signer = itsdangerous.TimestampSigner(secret)
+        self.signer = _Signer(secret)
+        self._prefix = cookie.encode("latin-1") + b"="
+        self._remembered = _Remembered()
         self.life = life
         self.beginnings = beginnings
+        self.siblings = siblings
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
         known = self._read(scope)
+        if known is not None and self.siblings is not None:
+            holder = self.siblings.socket_of(known.session.get(LIFE_KEY))
+            if holder is not None:
+                await self.siblings.pass_on(holder, scope, receive, send)
+                return
         if known is not None and is_of_earlier_life(known.session.get(LIFE_KEY), self.life):
             known = self._outlived(known, scope)
-        session: dict[str, Any] = known.session if known else {}
+        session: dict[str, Any] = known.copy() if known else {}
         if SESSION_ID_KEY not in session:
-            session[SESSION_ID_KEY] = uuid4().hex
+            session[SESSION_ID_KEY] = secrets.token_hex(16)
             if self.life is not None:
                 session[LIFE_KEY] = self.life
         scope["session"] = session
@@ -87,28 +133,35 @@ class SessionMiddleware:
 
         async def send_with_cookie(message: Message) -> None:
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).append("set-cookie", set_cookie())
+                message["headers"] = [*message.get("headers", ()), (b"set-cookie", set_cookie().encode("latin-1"))]
             await send(message)
 
         scope[SET_COOKIE_SCOPE_KEY] = set_cookie
         await self.app(scope, receive, send_with_cookie)
 
     def _read(self, scope: Scope) -> _SignedSession | None:
-        prefix = self.cookie.encode("latin-1") + b"="
         for name, value in scope["headers"]:
-            if name == b"cookie" and prefix in value:
-                # Unlike the standard library's parser it reads on after another server's odd cookie.
-                signed = cookie_parser(value.decode("latin-1")).get(self.cookie)
-                return self._checked(signed) if signed else None
+            if name == b"cookie" and self._prefix in value:
+                if value.startswith(self._prefix) and b";" not in value and b'"' not in value:
+                    signed: str | None = value[len(self._prefix) :].decode("latin-1")
+                else:
+                    # Unlike the standard library's parser it reads on after another server's odd cookie.
+                    signed = cookie_parser(value.decode("latin-1")).get(self.cookie)
+                known = (self._remembered.get(signed) or self._unsigned(signed)) if signed else None
+                return None if known is None or known.signed_at < time.time() - SESSION_MAX_AGE_S else known
         return None
 
-    def _checked(self, signed: str) -> _SignedSession | None:
+    def _unsigned(self, signed: str) -> _SignedSession | None:
         try:
-            data = self.signer.unsign(signed.encode("latin-1"), max_age=SESSION_MAX_AGE_S)
+            data, signed_at = self.signer.unsign(signed.encode("latin-1"), return_timestamp=True)
             session = json.loads(base64.b64decode(data))
         except (itsdangerous.BadSignature, ValueError):
             return None
-        return _SignedSession(signed, data, session) if isinstance(session, dict) else None
+        if not isinstance(session, dict):
+            return None
+        known = _SignedSession(signed, signed_at.timestamp(), data, session)
+        self._remembered.keep(known)
+        return known
 
     def _outlived(self, known: _SignedSession, scope: Scope) -> _SignedSession | None:
         """What becomes of a session that an earlier life began: none of it, all of it, or `ServerLost`."""
@@ -120,11 +173,13 @@ class SessionMiddleware:
         raise lost_with_earlier_life()
 
     def _written(self, session: dict[str, Any], known: _SignedSession | None) -> str:
-        data = _packed(session)
-        if known is not None and data == known.data:
+        if known is not None and session == known.session:
             # An unchanged session keeps its signature: signing again would cost and say nothing new.
             return known.signed
-        return self.signer.sign(data).decode("latin-1")
+        data = _packed(session)
+        signed = self.signer.sign(data).decode("latin-1")
+        self._remembered.keep(_SignedSession(signed, time.time(), data, dict(session)))
+        return signed
 
 
 def is_of_earlier_life(mark: Any, life: str | None) -> bool:

@@ -19,7 +19,7 @@ from starlette.responses import Response
 from starlette.types import Message
 
 from nemo_gym.errors import EnvironmentFailed, InvalidTask, SignatureError
-from nemo_gym.http.client import encode_json
+from nemo_gym.http.caller import encode_json
 from nemo_gym.schemas.items import FunctionToolCall, OutputItem, OutputMessage, ReasoningItem
 from nemo_gym.schemas.rollout import BaseVerifyRequest, BaseVerifyResponse
 from nemo_gym.schemas.stepped import (

@@ -28,8 +28,8 @@ PRELOADED = (
     "uvicorn.protocols.http.httptools_impl",
     "uvicorn.lifespan.on",
 )
-DESCRIPTORS = 4
-"""Listener, settings, report and log come with every order."""
+DESCRIPTORS = 253
+"""Settings, report and log come with every order, and its listeners: as many as one message may bring."""
 REAP_EVERY_S = 5.0
 SWEEP_LIMIT_S = 1.5
 PR_SET_CHILD_SUBREAPER = 36
@@ -84,14 +84,14 @@ class _WarmProcess:
         _signal_group(message["pid"], signal.Signals(message["number"]))
         return {}
 
-    def _fork(self, listener: int, settings: int, report: int, log: int) -> int:
+    def _fork(self, settings: int, report: int, log: int, *listeners: int) -> int:
         parent = os.getpid()
         pid = os.fork()
         if pid == 0:
             code = 1
             try:
                 self._become_child(parent, log)
-                code = run_child(Descriptors(listener, settings, report))
+                code = run_child(Descriptors(settings, report, listeners))
             finally:
                 leave(code)
         self.exit_codes[pid] = None

@@ -45,7 +45,7 @@ class AviaryAgent(SimpleResponsesAPIAgent):
         """The model's next turn alone: an environment needs a row, and is acted in over `/run`."""
         conversation = Conversation(params=body.model_dump(mode="json", exclude_unset=True))
         await conversation.ask(self.server_client, self.config.model_server.name)
-        return NeMoGymResponse.model_validate(conversation.response)
+        return NeMoGymResponse.model_validate(conversation.plain_response())
 
     async def run(self, request: Request, body: AviaryAgentRunRequest) -> Response:
         """Run one rollout from its row to its reward and answer what the verifier answered."""

@@ -53,7 +53,7 @@ class SimpleAgent(ConversingAgent):
         conversation = await self._answered(params, dict(request.cookies))
         for name, value in conversation.session.items():
             response.set_cookie(name, value)
-        return NeMoGymResponse.model_validate(conversation.response)
+        return NeMoGymResponse.model_validate(conversation.plain_response())
 
     async def run(self, request: Request, body: SimpleAgentRunRequest) -> Response:
         """Run one rollout from its row to its reward and answer what the verifier answered."""

@@ -75,7 +75,7 @@ class UserSimulationAgent(ConversingAgent):
         params = body.model_dump(mode="json", exclude_unset=True)
         conversation = await self.begin(params, dict(request.cookies))
         await self.answer(conversation)
-        return NeMoGymResponse.model_validate(conversation.response)
+        return NeMoGymResponse.model_validate(conversation.plain_response())
 
     async def run(self, request: Request, body: UserSimulationRunRequest) -> Any:
         """Run one rollout from its row to its reward and answer what the verifier answered."""

@@ -131,7 +131,9 @@ def test_each_worker_is_started_again_alone(workplace, get_json):
     os.kill(other, signal.SIGKILL)
     command.wait_for("server 'counted#2' is up again")
     of_now = {"uptime_seconds": 0, "load": {}}
-    assert command.servers["counted"] | of_now == server | of_now | {"restarts": 1}
+    again = command.servers["counted"]
+    assert again | of_now == server | of_now | {"restarts": 1, "pids": again["pids"]}
+    assert (again["pids"][0], other in again["pids"]) == (server["pid"], False)
     assert other not in pids()
 
 

@@ -48,18 +48,6 @@ class Boundless(SimpleResourcesServer):
     async def verify(self, body: BaseVerifyRequest) -> float:
         return 1.0
 """
-STATEFUL_SERVER = """
-from nemo_gym import BaseVerifyRequest, SessionState, SimpleResourcesServer
-
-
-class Seen(SessionState):
-    count: int = 0
-
-
-class Stateful(SimpleResourcesServer):
-    async def verify(self, body: BaseVerifyRequest, seen: Seen) -> float:
-        return 1.0
-"""
 
 
 @pytest.fixture(scope="module", params=["fork", "spawn"])
@@ -127,14 +115,6 @@ def test_two_workers_answer_on_one_address(workplace, get_json):
         while len(pids) < 2 and time.monotonic() < deadline:
             pids |= set(pool.map(get_json, [f"{url}/pid"] * 8))
     assert len(pids) == 2
-
-
-def test_two_workers_are_refused_to_a_server_that_keeps_state(workplace):
-    config = workplace.environment("stateful", STATEFUL_SERVER, "num_workers: 2")
-    finished = workplace.run("ng_run", config, "+head_server.port=0")
-    assert finished.code == 1
-    assert finished.err.startswith("Error: resources_servers/stateful/configs/stateful.yaml:5: stateful: num_workers")
-    assert "Remove num_workers, or set it to 1.\n" in finished.err
 
 
 def test_a_dry_run_builds_every_server_and_ends(workplace):

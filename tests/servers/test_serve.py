@@ -103,7 +103,7 @@ def test_a_failure_is_answered_in_the_instances_name(made, caplog):
     assert "ArithmeticError" in told.json()["detail"]
 
 
-def test_workers_of_one_instance_read_each_others_cookies_and_other_runs_do_not(made):
+def test_another_life_of_a_run_reads_its_cookies_and_other_runs_do_not(made):
     source = PLAIN.replace(
         "    async def verify",
         "    def setup_webserver(self):\n"
@@ -115,11 +115,12 @@ def test_workers_of_one_instance_read_each_others_cookies_and_other_runs_do_not(
         "    async def verify",
     )
     source = "from fastapi import Request\n" + source
-    one, other = client_of(made(source, num_workers=2)), client_of(made(source, num_workers=2))
-    stranger = client_of(made(source, num_workers=2, cookie_secret="t" * 64))
+    one, later = client_of(made(source)), client_of(made(source))
+    stranger = client_of(made(source, cookie_secret="t" * 64))
     session = one.post("/who").json()
-    other.cookies = stranger.cookies = one.cookies
-    assert other.post("/who").json() == session
+    later.cookies = stranger.cookies = one.cookies
+    assert one.post("/who").json() == session
+    assert later.post("/who").json()["failure_class"] == "lost"
     assert stranger.post("/who").json() != session
 
 
@@ -133,16 +134,12 @@ def test_a_server_knows_the_others_addresses_and_no_more_of_their_settings(made)
         server.server_client.address_of("nobody")
 
 
-def test_several_workers_are_refused_where_state_is_kept(made):
-    with pytest.raises(
-        ConfigError, match=r"^arena\.yaml:7: my_arena: num_workers is 2, but Plain keeps .* set it to 1"
-    ):
-        build_server(made(KEEPS_STATE, num_workers=2))
-    assert build_server(made(KEEPS_STATE, num_workers=1)).keeps_state
-
-
-def test_several_workers_are_welcome_where_no_state_is_kept(made):
-    assert not build_server(made(PLAIN, num_workers=2)).keeps_state
+def test_calls_over_mcp_are_refused_where_several_processes_have_the_sessions(made):
+    settings = made(KEEPS_STATE, num_workers=2)
+    exposing = settings.model_copy(update={"settings": {**settings.settings, "expose_tools_over_mcp": True}})
+    with pytest.raises(ConfigError, match=r"my_arena: 2 processes serve it, and calls over MCP do not find the one"):
+        build_server(exposing)
+    assert build_server(settings).keeps_state
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,61 @@
+"""JSON whose long arrays of token ids and log-probabilities stay as they are written, for who only passes them on."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from typing import Any
+
+import orjson
+
+TOKEN_KEYS = ("prompt_token_ids", "generation_token_ids", "generation_log_probs")
+WORTH_BYTES = 512
+"""A shorter array is read as quickly as it is set aside."""
+
+# In a string, the quotes of such a key would have backslashes before them.
+_BEGINNING = re.compile(rb'"(?:' + "|".join(TOKEN_KEYS).encode() + rb')"\s*:\s*(?=\[)')
+_OF_NUMBERS = b"[0123456789.,-+eE \n\r\t]"
+_MARK = f"array {secrets.token_hex(8)} "
+
+
+def loads_opaque(text: bytes) -> Any:
+    """A parsed JSON text in which each long array under one of `TOKEN_KEYS` is an `orjson.Fragment` of its own text.
+
+    `orjson.dumps` writes such a fragment back as it came. Raises `orjson.JSONDecodeError`; that of a fragment's
+    numbers is raised by whoever reads them.
+    """
+    if len(text) < WORTH_BYTES:
+        return orjson.loads(text)
+    parts: list[bytes] = []
+    arrays: list[bytes] = []
+    position = 0
+    for key in _BEGINNING.finditer(text):
+        begin, end = key.end(), text.find(b"]", key.end()) + 1
+        array = text[begin:end]
+        if len(array) < WORTH_BYTES or array.count(b"[") != 1 or array.translate(None, _OF_NUMBERS):
+            continue
+        parts += (text[position:begin], f'"{_MARK}{len(arrays)}"'.encode())
+        arrays.append(array)
+        position = end
+    if not arrays:
+        return orjson.loads(text)
+    return _restored(orjson.loads(b"".join((*parts, text[position:]))), arrays)
+
+
+def plain(value: Any) -> Any:
+    """The same value with nothing set aside any more."""
+    return orjson.loads(orjson.dumps(value))
+
+
+def _restored(value: Any, arrays: list[bytes]) -> Any:
+    if isinstance(value, dict):
+        for key, child in value.items():
+            if key in TOKEN_KEYS and isinstance(child, str) and child.startswith(_MARK):
+                value[key] = orjson.Fragment(arrays[int(child.removeprefix(_MARK))])
+            elif isinstance(child, (dict, list)):
+                _restored(child, arrays)
+    elif isinstance(value, list):
+        for child in value:
+            if isinstance(child, (dict, list)):
+                _restored(child, arrays)
+    return value

@@ -1,0 +1,225 @@
+"""A short way for plain routes: what FastAPI offers and a route does not ask for costs it nothing.
+
+FastAPI stays the definition, the documentation and the fallback. A POST to a fixed path whose endpoint takes a JSON
+body, the request, or both, is read, checked and answered by FastAPI's own fields, without its router, dependencies and
+exit stacks. Whatever else there is (a middleware, an exception handler, a route in front of it, a dependency, a body
+that is refused) has the same effect as ever.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.datastructures import DefaultPlaceholder
+from fastapi.params import Body
+from fastapi.routing import APIRoute, serialize_response
+from pydantic_core import from_json
+from starlette.middleware import Middleware
+from starlette.middleware.exceptions import ExceptionMiddleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Match
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from nemo_gym.servers.faults import FaultMiddleware
+
+JSON_HEADER = (b"content-type", b"application/json")
+
+
+class ServerApp(FastAPI):
+    """FastAPI, with a short way for plain routes; an author's own routes have it too."""
+
+    def __init__(self, **settings: Any) -> None:
+        if find_spec("opentelemetry.sdk") is None:
+            # FastAPI would ask with every request whether anybody listens, and without that package nobody can.
+            settings = {"telemetry": {"tracing": False, "metrics": False, "logs": False}, **settings}
+        super().__init__(**settings)
+        self.router.route_class = PlainRoute
+
+    def build_middleware_stack(self) -> ASGIApp:
+        """The author's middlewares and ours stand before the short way as they stand before the router."""
+        own = self.user_middleware
+        self.user_middleware = [*own, Middleware(PlainPath, of=self)]
+        try:
+            whole: Any = super().build_middleware_stack()
+        finally:
+            self.user_middleware = own
+        classes: list[object] = [each.cls for each in own]
+        if FaultMiddleware not in classes:
+            return whole  # type: ignore[no-any-return]
+        # No error gets past that one, so nobody has to wait for errors outside of it.
+        while not isinstance(whole, own[0].cls):  # type: ignore[arg-type]
+            whole = whole.app
+        return whole
+
+
+class PlainRoute(APIRoute):
+    """A route that may have the short way; a route of another class never has."""
+
+
+class PlainPath:
+    """Stands before the router and answers what it may."""
+
+    def __init__(self, app: ASGIApp, *, of: FastAPI) -> None:
+        self.app = app
+        self._router = of.router
+        self._raising = ExceptionMiddleware(_raise_again, handlers=of.exception_handlers)
+        self._routes: list[BaseRoute] = []
+        self._calls: dict[str, _PlainCall | None] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        call = self._call_of(scope) if scope["type"] == "http" and scope["method"] == "POST" else None
+        if call is None:
+            await self.app(scope, receive, send)
+            return
+        scope["route"], scope["endpoint"], scope["path_params"] = call.route, call.endpoint, {}
+        try:
+            body = await _body(receive)
+            answer = await call.answer(scope, receive, body)
+        except Exception as error:  # noqa: BLE001 - whoever is registered for it answers; else it is raised again
+            await self._raising({**scope, "nemo_gym.raised": error}, receive, send)
+            return
+        if answer is None:
+            await self.app(scope, _again(body, receive), send)
+        else:
+            await answer(scope, receive, send)
+
+    def _call_of(self, scope: Scope) -> _PlainCall | None:
+        routes = self._router.routes
+        if routes != self._routes:
+            # An author may add routes at any time, also in front of those that are there.
+            self._routes, self._calls = list(routes), {}
+        path: str = scope["path"]
+        if scope.get("root_path") or scope.get("fastapi.telemetry"):
+            return None
+        if path in self._calls:
+            return self._calls[path]
+        first = next((route for route in routes if route.matches(scope)[0] is Match.FULL), None)
+        if type(first) is not PlainRoute or first.path != path:
+            # Not remembered: there is no end of such paths.
+            return None
+        self._calls[path] = _PlainCall.of(first)
+        return self._calls[path]
+
+
+Answer = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class _PlainCall:
+    """What it takes to answer a route in the short way."""
+
+    route: APIRoute
+    endpoint: Callable[..., Awaitable[Any]]
+    request_name: str | None
+
+    @classmethod
+    def of(cls, route: APIRoute) -> _PlainCall | None:
+        """None where the route asks FastAPI for something else than a JSON body and the request."""
+        asks = route.dependant
+        asks_for_more = (
+            asks.path_params or asks.query_params or asks.header_params or asks.cookie_params or asks.dependencies
+            or len(asks.body_params) > 1 or route._embed_body_fields or asks.websocket_param_name
+            or asks.http_connection_param_name or asks.response_param_name or asks.background_tasks_param_name
+            or asks.security_scopes_param_name
+        )  # fmt: skip
+        answers_otherwise = (
+            not isinstance(route.response_class, DefaultPlaceholder)
+            or route.status_code is not None
+            or route.stream_item_field is not None
+        )
+        is_json = route.body_field is None or type(route.body_field.field_info) is Body
+        if asks_for_more or answers_otherwise or not is_json or not inspect.iscoroutinefunction(asks.call):
+            return None
+        return cls(route, asks.call, asks.request_param_name)
+
+    async def answer(self, scope: Scope, receive: Receive, body: bytes) -> Answer | None:
+        """The answer to be sent; None where it is FastAPI's to say what is wrong with the body."""
+        values: dict[str, Any] = {}
+        request: Request | None = None
+        if self.request_name is not None:
+            request = values[self.request_name] = Request(scope, receive)
+            # Where Starlette itself keeps what was read.
+            request._body = body
+        field = self.route.body_field
+        if field is not None:
+            if not body or not _is_json(scope):
+                return None
+            try:
+                given = from_json(body)
+            except ValueError:
+                return None
+            values[field.name], problems = field.validate(given, {}, loc=("body",))
+            if problems:
+                return None
+            if request is not None:
+                request._json = given
+        result = await self.endpoint(**values)
+        return result if isinstance(result, Response) else await self._written(result)
+
+    async def _written(self, result: Any) -> Answer:
+        route = self.route
+        content = await serialize_response(
+            field=route.response_field,
+            response_content=result,
+            include=route.response_model_include,
+            exclude=route.response_model_exclude,
+            by_alias=route.response_model_by_alias,
+            exclude_unset=route.response_model_exclude_unset,
+            exclude_defaults=route.response_model_exclude_defaults,
+            exclude_none=route.response_model_exclude_none,
+            dump_json=route.response_field is not None,
+        )
+        return JSONResponse(content) if route.response_field is None else JsonBytes(content)
+
+
+@dataclass(frozen=True)
+class JsonBytes:
+    """An answer of JSON that is written already."""
+
+    body: bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = [(b"content-length", b"%d" % len(self.body)), JSON_HEADER]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": self.body})
+
+
+async def _body(receive: Receive) -> bytes:
+    message = await receive()
+    if message["type"] == "http.request" and not message.get("more_body", False):
+        whole: bytes = message.get("body", b"")
+        return whole
+    chunks = []
+    while message["type"] == "http.request":
+        chunks.append(message.get("body", b""))
+        if not message.get("more_body", False):
+            return b"".join(chunks)
+        message = await receive()
+    raise ClientDisconnect
+
+
+def _again(body: bytes, receive: Receive) -> Receive:
+    """What was received, for whoever is to receive it now."""
+    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive_again() -> Message:
+        return messages.pop() if messages else await receive()
+
+    return receive_again
+
+
+def _is_json(scope: Scope) -> bool:
+    for name, value in scope["headers"]:
+        if name == b"content-type":
+            return bool(value == b"application/json" or value.startswith(b"application/json;"))
+    return False
+
+
+async def _raise_again(scope: Scope, receive: Receive, send: Send) -> None:
+    raise scope["nemo_gym.raised"]

@@ -1,0 +1,64 @@
+"""Several processes serve one server: a call goes to the one that has its session, whichever was asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from starlette.types import Receive, Scope, Send
+
+from nemo_gym.errors import EnvironmentFailed, ServerCallError
+from nemo_gym.http.internal import OWN_HEADERS, InternalClient
+from nemo_gym.http.problems import failure_of_call
+from nemo_gym.schemas.rollout import ROLLOUT_HEADER
+from nemo_gym.servers.faults import ROLLOUT_ID_SCOPE_KEY
+from nemo_gym.servers.in_process import Answer, whole_body
+
+
+class Siblings:
+    """The processes of one server; this one is one of them.
+
+    A life's mark begins with the number of its process, so that a session shows by whom it is held.
+    """
+
+    def __init__(self, server: str, number: int, sockets: Sequence[str]) -> None:
+        """`sockets` are the unix sockets at which each process alone is reached, by their numbers."""
+        self.server = server
+        self.number = number
+        self._sockets = sockets
+        self._client = InternalClient()
+
+    def mark(self, life: str) -> str:
+        """A life of this process, marked."""
+        return f"{self.number}.{life}"
+
+    def socket_of(self, mark: object) -> str | None:
+        """Where the process listens that gave this mark; None where it was this one, or none of them."""
+        number, is_marked, _ = mark.partition(".") if isinstance(mark, str) else ("", "", "")
+        if not is_marked or not number.isdigit() or int(number) == self.number or int(number) >= len(self._sockets):
+            return None
+        return self._sockets[int(number)]
+
+    async def pass_on(self, socket: str, scope: Scope, receive: Receive, send: Send) -> None:
+        """Have a call answered by another process. Raises `ServerLost` where that died meanwhile."""
+        path = scope["raw_path"].decode("latin-1")
+        query = scope["query_string"].decode("latin-1")
+        headers = [(name, value) for name, value in scope["headers"] if name not in OWN_HEADERS]
+        rollout_id = scope.get(ROLLOUT_ID_SCOPE_KEY)
+        if rollout_id and all(name != ROLLOUT_HEADER.encode() for name, _ in headers):
+            # It stood in the path, and was taken away there.
+            headers.append((ROLLOUT_HEADER.encode(), rollout_id.encode()))
+        try:
+            reply = await self._client.request(
+                scope["method"], self.server, 0, f"{path}?{query}" if query else path,
+                body=await whole_body(receive), headers=headers, uds=socket,
+            )  # fmt: skip
+        except ServerCallError as error:
+            raise failure_of_call(
+                error, server=self.server, otherwise=EnvironmentFailed, during="the process that has the session"
+            ) from error
+        kept = [(name, value) for name, value in reply.raw_headers if name.lower() not in OWN_HEADERS]
+        await Answer(reply.status, kept, b"").with_body(reply.body).send(send)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._client.close()

@@ -1,0 +1,74 @@
+"""Long arrays of token ids pass through as they are written, and nothing else is touched."""
+
+from __future__ import annotations
+
+import json
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nemo_gym.opaque import TOKEN_KEYS, loads_opaque, plain
+
+IDS = list(range(1000, 1400))
+LOGPROBS = [-number / 7 for number in range(200)]
+
+
+def message(**fields):
+    return {"response": {"output": [{"type": "message", **fields}, {"type": "function_call", "arguments": "{}"}]}}
+
+
+@pytest.mark.parametrize("key", TOKEN_KEYS)
+@pytest.mark.parametrize("spaced", [False, True])
+def test_a_long_array_is_set_aside_and_written_back(key, spaced):
+    row = message(**{key: LOGPROBS})
+    text = json.dumps(row, indent=1 if spaced else None).encode()
+    read = loads_opaque(text)
+    assert isinstance(read["response"]["output"][0][key], orjson.Fragment)
+    assert orjson.loads(orjson.dumps(read)) == plain(read) == row
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        message(prompt_token_ids=[1, 2, 3]),
+        message(prompt_token_ids=[[1, 2]] * 300),
+        message(prompt_token_ids=["7"] * 300),
+        message(prompt_token_ids=[None] * 300),
+        message(prompt_token_ids=[]),
+        message(other_token_ids=IDS),
+        message(text='"prompt_token_ids": ' + str(IDS)),
+        message(text='\\"prompt_token_ids": ' + str(IDS)),
+        {"prompt_token_ids": "x" * 2000},
+        [1] * 1000,
+    ],
+)
+def test_all_else_is_read_as_ever(row):
+    assert loads_opaque(orjson.dumps(row)) == row
+
+
+def test_several_arrays_keep_their_places():
+    row = {
+        "output": [{"generation_token_ids": [number] * 300, "generation_log_probs": LOGPROBS} for number in range(5)]
+    }
+    read = loads_opaque(orjson.dumps(row))
+    assert all(isinstance(each["generation_token_ids"], orjson.Fragment) for each in read["output"])
+    assert plain(read) == row
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b'{"prompt_token_ids": [' + b"1," * 600, b'{"a": 1,}' + b" " * 600])
+def test_what_is_no_json_is_refused(text):
+    with pytest.raises(orjson.JSONDecodeError):
+        loads_opaque(text)
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text() | st.just([7] * 300),
+    lambda children: st.lists(children) | st.dictionaries(st.sampled_from([*TOKEN_KEYS, "a", "b"]), children),
+)
+
+
+@given(values)
+def test_nothing_is_lost_or_changed_on_the_way(value):
+    assert plain(loads_opaque(orjson.dumps(value))) == value
