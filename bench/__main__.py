@@ -1,21 +1,28 @@
-"""`python -m bench <name>` runs one of the measurements."""
+"""`python -m bench <name>` runs one of the measurements; with `--against`, two commits or settings in turns."""
 
 import importlib
 import sys
 from pathlib import Path
 
+from bench import against
+
 NAMES = sorted(
-    path.stem for path in Path(__file__).parent.glob("[a-z]*.py") if path.stem not in ("processes", "endpoint")
+    path.stem for path in Path(__file__).parent.glob("[a-z]*.py") if "\ndef main(words: " in path.read_text("utf-8")
 )
+"""The modules that are programs; the others are what these share."""
 
 
 def main() -> int:
     """Run the measurement that the first word names, with the others as its own words."""
     if len(sys.argv) < 2 or sys.argv[1] not in NAMES:
-        print(f"usage: python -m bench {{{','.join(NAMES)}}} …", file=sys.stderr)
+        print(f"usage: python -m bench {{{','.join(NAMES)}}} … [--against COMMIT | --against-settings SETTING …]",
+              file=sys.stderr)  # fmt: skip
         return 2
-    module = importlib.import_module(f"bench.{sys.argv[1]}")
-    return int(module.main(sys.argv[2:]))
+    name, *words = sys.argv[1:]
+    if any(word.startswith("--against") for word in words):
+        return against.main_of(name, words)
+    module = importlib.import_module(f"bench.{name}")
+    return int(module.main(words))
 
 
 sys.exit(main())

@@ -1,48 +1,107 @@
-"""A model endpoint that costs next to nothing: Responses and Chat Completions, a fixed answer, after a fixed delay.
+"""A model endpoint that costs next to nothing: Responses and Chat Completions, fixed answers, after a fixed delay.
 
-    python -m bench.endpoint [--port 0] [--delay 0] [--steps 1]
+    python -m bench.endpoint [--port 0] [--delay 0] [--steps 1] [--text-bytes 600] [--token-bytes 0]
 
 It asks for one tool call for each of the `--steps`, then answers; how far a conversation is, it reads off the number
-of tool results in the request. Prints its port and serves until its standard input is closed.
+of tool results in the request. `--text-bytes` is the length of the answer's text. `--token-bytes` is how much JSON of
+token ids and log-probabilities the answers of a conversation carry together, each its share, on their items (Responses
+only). Prints its port and serves until its standard input is closed.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import random
+import resource
 import sys
-from functools import partial
-from typing import NamedTuple, cast
+from functools import cache, partial
+from typing import Any, NamedTuple, cast
 
 import httptools
 import orjson
 
-FILLER = "It is a fine day, and the weather in the city is what it was told to be. " * 8
+FILLER = "It is a fine day, and the weather in the city is what it was told to be. "
+TEXT_BYTES = 584
+ARGUMENTS = '{"city": "Paris"}'
 USAGE = {"input_tokens": 180, "output_tokens": 20, "total_tokens": 200,
          "input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}  # fmt: skip
-CALL = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "get_weather",
-        "arguments": '{"city": "Paris"}', "status": "completed"}  # fmt: skip
-MESSAGE = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed",
-           "content": [{"type": "output_text", "text": FILLER, "annotations": []}]}  # fmt: skip
+ID_BYTES, LOG_PROB_BYTES = 6, 11
+"""What a token id and a log-probability take in JSON, comma included."""
 
 
-class Answers(NamedTuple):
-    """What is answered to a request of one dialect: while calls are due, and after them."""
+class Payload(NamedTuple):
+    """How much the answers carry."""
 
-    call: bytes
-    message: bytes
+    text_bytes: int = TEXT_BYTES
+    token_bytes: int = 0
+
+
+class Script(NamedTuple):
+    """What is answered in one dialect, by the number of tool results that have come back."""
+
+    answers: tuple[bytes, ...]
+    """Whole HTTP answers: one call for each step, then the message."""
     result_mark: bytes
     """Occurs once for each tool result in a request."""
 
+    def answer_to(self, request: bytes) -> bytes:
+        return self.answers[min(request.count(self.result_mark), len(self.answers) - 1)]
 
-def _response(item: dict[str, object]) -> bytes:
+
+@cache
+def responses_script(steps: int, payload: Payload) -> Script:
+    """The answers of `/responses`."""
+    tokens = _tokens(payload.token_bytes // (steps + 1))
+    calls: list[dict[str, Any]] = [
+        {"type": "function_call", "id": f"fc_{step}", "call_id": f"call_{step}", "name": "get_weather",
+         "arguments": ARGUMENTS, "status": "completed"}
+        for step in range(1, steps + 1)
+    ]  # fmt: skip
+    message: dict[str, Any] = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed",
+               "content": [{"type": "output_text", "text": _text(payload.text_bytes), "annotations": []}]}  # fmt: skip
+    answers = tuple(_response({**item, **tokens}) for item in (*calls, message))
+    return Script(answers, b'"function_call_output"')
+
+
+@cache
+def chat_script(steps: int, payload: Payload) -> Script:
+    """The answers of `/chat/completions`."""
+    calls = [
+        {"content": None, "tool_calls": [{"id": f"call_{step}", "type": "function",
+                                          "function": {"name": "get_weather", "arguments": ARGUMENTS}}]}
+        for step in range(1, steps + 1)
+    ]  # fmt: skip
+    answers = (*(_completion(call, "tool_calls") for call in calls),
+               _completion({"content": _text(payload.text_bytes)}, "stop"))  # fmt: skip
+    return Script(answers, b'"role":"tool"')
+
+
+def _text(size: int) -> str:
+    return (FILLER * (size // len(FILLER) + 1))[:size]
+
+
+def _tokens(size: int) -> dict[str, list[int] | list[float]]:
+    """Half of the bytes for the prompt's ids, half for the generation's ids with their log-probabilities."""
+    if not size:
+        return {}
+    draw = random.Random(0)
+    prompt, generation = size // 2 // ID_BYTES, size // 2 // (ID_BYTES + LOG_PROB_BYTES)
+    return {
+        "prompt_token_ids": [draw.randrange(10_000, 100_000) for _ in range(prompt)],
+        "generation_token_ids": [draw.randrange(10_000, 100_000) for _ in range(generation)],
+        "generation_log_probs": [-round(draw.uniform(1.0, 9.0), 7) for _ in range(generation)],
+    }
+
+
+def _response(item: dict[str, Any]) -> bytes:
     return _http({
         "id": "resp_1", "object": "response", "created_at": 1.0, "model": "mock", "output": [item], "usage": USAGE,
-        "parallel_tool_calls": True, "tool_choice": "auto", "tools": [], "metadata": {"filler": FILLER[:300]},
+        "parallel_tool_calls": True, "tool_choice": "auto", "tools": [], "metadata": {"filler": _text(300)},
     })  # fmt: skip
 
 
-def _completion(message: dict[str, object], finish: str) -> bytes:
+def _completion(message: dict[str, Any], finish: str) -> bytes:
     return _http({
         "id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "mock",
         "choices": [{"index": 0, "message": {"role": "assistant", **message}, "finish_reason": finish}],
@@ -50,15 +109,11 @@ def _completion(message: dict[str, object], finish: str) -> bytes:
     })  # fmt: skip
 
 
-def _http(value: dict[str, object]) -> bytes:
+def _http(value: dict[str, Any]) -> bytes:
     body = orjson.dumps(value)
     return b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
 
 
-CHAT_CALL = {"content": None, "tool_calls": [{"id": "call_1", "type": "function", "function": {
-    "name": "get_weather", "arguments": '{"city": "Paris"}'}}]}  # fmt: skip
-RESPONSES = Answers(_response(CALL), _response(MESSAGE), b'"function_call_output"')
-CHAT = Answers(_completion(CHAT_CALL, "tool_calls"), _completion({"content": FILLER}, "stop"), b'"role":"tool"')
 MODELS = _http({"object": "list", "data": [{"id": "mock", "object": "model"}]})
 
 
@@ -67,21 +122,20 @@ class Connection(asyncio.Protocol):
 
     transport: asyncio.Transport
 
-    def __init__(self, delay_s: float, steps: int) -> None:
+    def __init__(self, delay_s: float, steps: int, payload: Payload = Payload()) -> None:  # noqa: B008 - frozen
         self._delay_s = delay_s
-        self._steps = steps
+        self._responses = responses_script(steps, payload)
+        self._chat = chat_script(steps, payload)
         self._parser = httptools.HttpRequestParser(self)
         self._path = b""
         self._body: list[bytes] = []
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports are of no class of asyncio's.
         self.transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
         self._parser.feed_data(data)
-
-    def on_message_begin(self) -> None:
-        self._path, self._body = b"", []
 
     def on_url(self, url: bytes) -> None:
         self._path += url
@@ -90,26 +144,30 @@ class Connection(asyncio.Protocol):
         self._body.append(part)
 
     def on_message_complete(self) -> None:
-        if self._path.endswith(b"/models"):
+        path, parts = self._path, self._body
+        self._path, self._body = b"", []
+        if path.endswith(b"/models"):
             self.transport.write(MODELS)
             return
-        answers = CHAT if self._path.endswith(b"/chat/completions") else RESPONSES
-        results = b"".join(self._body).count(answers.result_mark)
-        answer = answers.call if results < self._steps else answers.message
+        script = self._chat if path.endswith(b"/chat/completions") else self._responses
+        answer = script.answer_to(parts[0] if len(parts) == 1 else b"".join(parts))
         if self._delay_s:
             asyncio.get_running_loop().call_later(self._delay_s, self._write, answer)
         else:
-            self.transport.write(answer)
+            self._write(answer)
 
     def _write(self, answer: bytes) -> None:
         if not self.transport.is_closing():
             self.transport.write(answer)
 
 
-async def serve(port: int, delay_s: float, steps: int) -> None:
+async def serve(port: int, delay_s: float, steps: int, payload: Payload) -> None:
     """Serve until standard input is closed."""
+    # Each rollout that waits for its answer holds a connection.
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(partial(Connection, delay_s, steps), "127.0.0.1", port, backlog=20_000)
+    server = await loop.create_server(partial(Connection, delay_s, steps, payload), "127.0.0.1", port, backlog=20_000)
     print(server.sockets[0].getsockname()[1], flush=True)
     await loop.run_in_executor(None, sys.stdin.read)
 
@@ -122,8 +180,11 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--delay", type=float, default=0.0, help="seconds before each answer")
     parser.add_argument("--steps", type=int, default=1, help="tool calls in each conversation")
+    parser.add_argument("--text-bytes", type=int, default=TEXT_BYTES, help="of the last answer")
+    parser.add_argument("--token-bytes", type=int, default=0, help="of all answers of a conversation together")
     options = parser.parse_args()
-    uvloop.run(serve(options.port, options.delay, options.steps))
+    payload = Payload(options.text_bytes, options.token_bytes)
+    uvloop.run(serve(options.port, options.delay, options.steps, payload))
 
 
 if __name__ == "__main__":

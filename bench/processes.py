@@ -3,27 +3,49 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
+def parents() -> dict[int, int]:
+    """The parent of each process that is alive."""
+    found: dict[int, int] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            found[int(stat.parent.name)] = int(stat.read_text().rsplit(")", 1)[1].split()[1])
+        except OSError:
+            continue
+    return found
+
+
 def tree_of(pid: int) -> list[int]:
     """A process and all of its descendants that are alive."""
     children: dict[int, list[int]] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rsplit(")", 1)[1].split()
-        except OSError:
-            continue
-        children.setdefault(int(fields[1]), []).append(int(stat.parent.name))
+    for child, parent in parents().items():
+        children.setdefault(parent, []).append(child)
     found, queue = [], [pid]
     while queue:
         each = queue.pop()
         found.append(each)
         queue += children.get(each, [])
+    return found
+
+
+def by_role(root: int, roles: Mapping[int, str], other: str) -> dict[str, list[int]]:
+    """The processes of a tree: each has the role of its nearest ancestor, itself included, that has one.
+
+    Those without such an ancestor are `other`.
+    """
+    parent_of = parents()
+    found: dict[str, list[int]] = {other: []}
+    for pid in tree_of(root):
+        at = pid
+        while at not in roles and at != root and at in parent_of:
+            at = parent_of[at]
+        found.setdefault(roles.get(at, other), []).append(pid)
     return found
 
 

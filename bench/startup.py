@@ -1,9 +1,10 @@
-"""How long from the command until every server answers, and how much memory they then take.
+"""How long from a command to the first request, how much memory idle servers take, and what the imports cost.
 
     python -m bench startup [--runs 7]
 
-Each case starts `ng_run` as a user would, takes the time until it says that all servers are ready (each has then
-answered a request), reads the proportional memory of all its processes, and ends it. Cases alternate.
+Servers: `ng_run` is started as a user would, timed until it says that all servers are ready (each has then answered a
+request), and ended after a look at the proportional memory of all its processes. Collector: from the command to the
+first row that an agent receives. Imports: CPU of a fresh interpreter that imports one module. Cases alternate.
 """
 
 from __future__ import annotations
@@ -19,49 +20,49 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from bench.processes import MachineTime, cpu_s, machine_time, pss_mb, tree_of
+from bench.quick_agent import collect, quick_agent
+from bench.tree import NG, TREE, product_environment
 
-REPOSITORY = Path(__file__).resolve().parent.parent
 READY_TIMEOUT_S = 60.0
-NG_RUN = (sys.executable, "-m", "nemo_gym.cli.main", "env", "start")
 SAMPLE_MODEL = "responses_api_models/sample_model/configs/sample_model.yaml"
-
-
-WIDTHS = (10, 14, 8, 10, 8, 8, 8)
+COLLECTOR = "collector"
+IMPORTED = ("nemo_gym", "nemo_gym.servers.agent", "nemo_gym.servers.resources", "nemo_gym.servers.model",
+            "nemo_gym.rollouts.collector", "nemo_gym.cli.main", "nemo_gym.cli.rollouts")  # fmt: skip
+COLUMNS = "case            s     min–max  target   PSS, MB  target  CPU, s  others"
 
 
 class Target(NamedTuple):
-    """What performance.md asks of a case."""
+    """What is to be reached; None where nothing is asked for."""
 
-    ready_s: float
-    pss_mb: float
+    ready_s: float | None = None
+    pss_mb: float | None = None
 
 
-TARGETS = {"3 servers": Target(2.0, 200.0), "10 servers": Target(2.5, 400.0)}
+TARGETS = {"3 servers": Target(1.5, 160.0), "10 servers": Target(2.5), COLLECTOR: Target(0.6)}
 
 
 class Start(NamedTuple):
     """One measured start."""
 
     ready_s: float
-    pss_mb: float
+    pss_mb: float | None
     cpu_s: float
     others_share: float
     """The part of the machine's time during the start that other processes took."""
 
 
-def measure(config: Path) -> Start:
+def start_servers(config: Path) -> Start:
     """Start the servers of a config once."""
     with tempfile.TemporaryDirectory() as runtime:
-        environment = {**os.environ, "XDG_RUNTIME_DIR": runtime}
         machine_before = machine_time()
         started_at = time.perf_counter()
         process = subprocess.Popen(
-            [*NG_RUN, f"+config_paths=[{config}]", "+head_server.port=0"],
-            cwd=REPOSITORY,
-            env=environment,
+            [*NG, "env", "start", f"+config_paths=[{config}]", "+head_server.port=0"],
+            cwd=TREE,
+            env=product_environment(runtime),
             stdout=subprocess.PIPE,
             text=True,
         )
@@ -91,50 +92,100 @@ def _others_share(before: MachineTime, after: MachineTime, own_cpu_s: float) -> 
     return max(0.0, after.busy_s - before.busy_s - own_cpu_s) / total_s if total_s else 0.0
 
 
+def start_collector(folder: Path) -> Start:
+    """Collect one rollout once."""
+    rows = folder / "rows.jsonl"
+    rows.write_text(json.dumps({"responses_create_params": {"input": "What is the weather in Paris?"}}) + "\n")
+    with quick_agent() as agent:
+        machine_before = machine_time()
+        ended = collect(agent, rows, 1)
+    return Start(ended.first_row_s, None, ended.cpu_s, _others_share(machine_before, machine_time(), ended.cpu_s))
+
+
+def import_cpu_s(module: str | None) -> float:
+    """CPU of an interpreter that imports a module, or none."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", f"import {module}" if module else "pass"], cwd=TREE, env=product_environment("")
+    )
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if status:
+        raise SystemExit(f"{module} cannot be imported")
+    return usage.ru_utime + usage.ru_stime
+
+
 def configs(folder: Path) -> Mapping[str, Path]:
-    """A config of one environment (3 servers), and one of three environments and one more agent (10 servers)."""
+    """A model server alone, one environment (3 servers), three environments and a second model (10 servers)."""
     environments = ("mcqa", "example_multi_step", "example_session_state_mgmt", "example_single_tool_call")
     paths = [f"resources_servers/{name}/configs/{name}.yaml" for name in environments]
-    small, large = folder / "three.yaml", folder / "ten.yaml"
-    small.write_text(json.dumps({"config_paths": [paths[0], SAMPLE_MODEL]}), "utf-8")
     judge = {"responses_api_models": {"sample_model": {"entrypoint": "app.py"}}}
-    large.write_text(json.dumps({"config_paths": [*paths, SAMPLE_MODEL], "judge_model": judge}), "utf-8")
-    return {"3 servers": small, "10 servers": large}
+    cases = {
+        "1 server": {"config_paths": [SAMPLE_MODEL]},
+        "3 servers": {"config_paths": [paths[0], SAMPLE_MODEL]},
+        "10 servers": {"config_paths": [*paths, SAMPLE_MODEL], "judge_model": judge},
+    }
+    found = {}
+    for name, config in cases.items():
+        found[name] = folder / f"{name.replace(' ', '_')}.yaml"
+        found[name].write_text(json.dumps(config), "utf-8")
+    return found
 
 
 def summarise(starts: Sequence[Start]) -> dict[str, float]:
     """Medians over the runs, and the spread of the time."""
     times = [start.ready_s for start in starts]
+    memory = [start.pss_mb for start in starts if start.pss_mb is not None]
     return {
         "ready_s": statistics.median(times),
         "ready_s_min": min(times),
         "ready_s_max": max(times),
-        "pss_mb": statistics.median(start.pss_mb for start in starts),
+        **({"pss_mb": statistics.median(memory)} if memory else {}),
         "cpu_s": statistics.median(start.cpu_s for start in starts),
         "others_share": statistics.median(start.others_share for start in starts),
     }
 
 
+def print_starts(results: Mapping[str, Mapping[str, float]]) -> None:
+    """One line for each case."""
+    print(COLUMNS)
+    for name, result in results.items():
+        target = TARGETS.get(name, Target())
+        span = f"{result['ready_s_min']:.2f}–{result['ready_s_max']:.2f}"
+        print(
+            f"{name:<11}{result['ready_s']:>6.2f}{span:>12}{_shown(target.ready_s, 1):>8}"
+            f"{_shown(result.get('pss_mb'), 0):>10}{_shown(target.pss_mb, 0):>8}"
+            f"{result['cpu_s']:>8.2f}{result['others_share']:>8.0%}"
+        )
+
+
+def _shown(number: float | None, digits: int) -> str:
+    return "" if number is None else f"{number:.{digits}f}"
+
+
 def main(words: Sequence[str]) -> int:
     """Measure all cases in turn and print them."""
-    parser = argparse.ArgumentParser(prog="python -m bench startup", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m bench startup", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--runs", type=int, default=7, help="how often each case is started")
     runs: int = parser.parse_args(words).runs
     starts: dict[str, list[Start]] = {}
+    imports: dict[str | None, list[float]] = {}
     with tempfile.TemporaryDirectory() as folder:
         cases = configs(Path(folder))
         for _ in range(runs):
             for name, config in cases.items():
-                starts.setdefault(name, []).append(measure(config))
-    results: dict[str, Any] = {name: summarise(each) for name, each in starts.items()}
-    headings = ("ready, s", "min–max", "target", "PSS, MB", "target", "CPU, s", "others")
-    print(f"{'case':<12}" + "".join(f"{heading:>{WIDTHS[at]}}" for at, heading in enumerate(headings)))
-    for name, result in results.items():
-        span = f"{result['ready_s_min']:.2f}–{result['ready_s_max']:.2f}"
-        target = TARGETS[name]
-        print(
-            f"{name:<12}{result['ready_s']:>10.2f}{span:>14}{target.ready_s:>8.1f}{result['pss_mb']:>10.0f}"
-            f"{target.pss_mb:>8.0f}{result['cpu_s']:>8.2f}{result['others_share']:>8.0%}"
-        )
-    print(json.dumps({"bench": "startup", "runs": runs, "cases": results}))
+                starts.setdefault(name, []).append(start_servers(config))
+            starts.setdefault(COLLECTOR, []).append(start_collector(Path(folder)))
+            for module in (None, *IMPORTED):
+                imports.setdefault(module, []).append(import_cpu_s(module))
+    results = {name: summarise(each) for name, each in starts.items()}
+    # Others can only add to what an import takes.
+    interpreter, *imported = (min(each) for each in imports.values())
+    print_starts(results)
+    print(f"\nimport, CPU s (beyond the interpreter's own {interpreter:.2f})")
+    for module, each in zip(IMPORTED, imported, strict=True):
+        print(f"{module:<30}{each - interpreter:>6.2f}")
+    told = {module: round(each - interpreter, 3) for module, each in zip(IMPORTED, imported, strict=True)}
+    print(json.dumps({"bench": "startup", "runs": runs, "cases": results, "import_cpu_s": told}))
     return 0

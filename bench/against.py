@@ -1,0 +1,148 @@
+"""Two commits, or two settings, measured in turns in one run: only so does a machine's drift not look like a change.
+
+    python -m bench rollouts --against HEAD~3 [--in-flight 64] [--runs 5] […]
+    python -m bench rollouts --against-settings +placement=together [--in-flight 64] [--runs 5] […]
+
+Any measurement whose JSON line tells its cases can be compared; all words but these are its own. A is the other
+commit, or this tree without the settings; B is this tree as it lies there, with them. The turns are A B A B, and each
+ratio is of two neighbours.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bench.tree import HERE, TREE_ENV_VAR, product_environment
+
+MEASURES = ("rollouts_per_s", "cpu_ms", "cpu_us", "pss_mb", "ready_s", "cpu_s", "kb_per_rollout")
+CASE_KEYS = {"in_flight": "{} in flight", "delay_s": "delay {:g} s", "steps": "{} steps", "bytes": "{} bytes"}
+
+Case = Mapping[str, Any]
+
+
+class Side(NamedTuple):
+    """One of the two that are compared."""
+
+    name: str
+    tree: Path
+    settings: Sequence[str]
+
+
+@contextmanager
+def tree_of(commit: str) -> Iterator[Path]:
+    """The files of a commit, in a folder that ends with the block."""
+    with tempfile.TemporaryDirectory() as folder:
+        files = subprocess.run(["git", "archive", commit], cwd=HERE, stdout=subprocess.PIPE, check=True).stdout
+        subprocess.run(["tar", "-x", "-C", folder], input=files, check=True)
+        yield Path(folder)
+
+
+def title_of(commit: str) -> str:
+    """Its short id and its first line."""
+    shown = subprocess.run(
+        ["git", "log", "-1", "--format=%h %s", commit, "--"],
+        cwd=HERE,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    if shown.returncode:
+        raise SystemExit(f"--against {commit}: git knows no such commit")
+    return shown.stdout.strip()
+
+
+def measured(side: Side, name: str, words: Sequence[str]) -> list[Case]:
+    """What one run of a measurement tells of each case, in order."""
+    command = [sys.executable, "-m", "bench", name, "--runs", "1", *words, *side.settings]
+    environment = {**os.environ, TREE_ENV_VAR: str(side.tree)}
+    ended = subprocess.run(command, cwd=HERE, env=environment, stdout=subprocess.PIPE, text=True, check=False)
+    if ended.returncode:
+        raise SystemExit(f"{side.name}: {' '.join(command[1:])} failed (exit code {ended.returncode})")
+    cases = json.loads(ended.stdout.splitlines()[-1])["cases"]
+    if isinstance(cases, dict):
+        return [{"name": case, **told} for case, told in cases.items()]
+    return list(cases)
+
+
+def label(case: Case) -> str:
+    """What tells a case from the others of a run."""
+    words = [form.format(case[key]) for key, form in CASE_KEYS.items() if case.get(key) is not None]
+    return " ".join([case["name"]] if "name" in case else words)
+
+
+class Ratio(NamedTuple):
+    """B : A of one measure in one case."""
+
+    case: str
+    measure: str
+    a: float
+    b: float
+    ratio: float
+    least: float
+    most: float
+
+
+def ratios(pairs: Sequence[tuple[list[Case], list[Case]]]) -> Iterator[Ratio]:
+    """Medians over the pairs of runs, with the spread of their ratios."""
+    for at, case in enumerate(pairs[0][0]):
+        for measure in MEASURES:
+            values = [(a[at].get(measure), b[at].get(measure)) for a, b in pairs]
+            known = [(a, b) for a, b in values if a and b is not None]
+            if known:
+                each = [b / a for a, b in known]
+                a, b = (statistics.median(side) for side in zip(*known, strict=True))
+                yield Ratio(label(case), measure, a, b, statistics.median(each), min(each), max(each))
+
+
+def compare(a: Side, b: Side, name: str, words: Sequence[str], runs: int) -> None:
+    """Measure both in turns, and print the table."""
+    print(f"A: {a.name}\nB: {b.name}", flush=True)
+    pairs = []
+    for run in range(runs):
+        pairs.append((measured(a, name, words), measured(b, name, words)))
+        print(f"{run + 1} of {runs} pairs", file=sys.stderr, flush=True)
+    found = list(ratios(pairs))
+    width = max(len(each.case) for each in found) + 2
+    print(f"{'case':<{width}}{'measure':<16}{'A':>10}{'B':>10}{'B : A':>8}  min–max of {runs}")
+    for each in found:
+        print(
+            f"{each.case:<{width}}{each.measure:<16}{each.a:>10.2f}{each.b:>10.2f}{each.ratio:>8.3f}"
+            f"  {each.least:.3f}–{each.most:.3f}"
+        )
+    told = {"bench": f"{name} against", "a": a.name, "b": b.name, "runs": runs, "words": list(words)}
+    print(json.dumps({**told, "ratios": [each._asdict() for each in found]}))
+
+
+def main_of(name: str, words: Sequence[str]) -> int:
+    """Compare what the words ask for, by one of the measurements."""
+    parser = argparse.ArgumentParser(
+        prog=f"python -m bench {name}", description=__doc__, allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument("--against", help="a commit, as git names it")
+    parser.add_argument("--against-settings", nargs="+", default=[], help="for B only, such as +placement=together")
+    parser.add_argument("--runs", type=int, default=5, help="pairs")
+    options, rest = parser.parse_known_args(words)
+    if options.against is None:
+        with_them = Side(f"with {' '.join(options.against_settings)}", HERE, options.against_settings)
+        compare(Side("this tree", HERE, []), with_them, name, rest, options.runs)
+        return 0
+    title = title_of(options.against)
+    with tree_of(options.against) as tree:
+        asked = [sys.executable, "-c", "import nemo_gym; print(nemo_gym.__file__)"]
+        environment = product_environment(tree, tree)
+        found = subprocess.run(asked, cwd="/", env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout
+        if not Path(found.strip()).is_relative_to(tree):
+            raise SystemExit(f"--against {options.against}: nemo_gym comes from {found.strip()} all the same")
+        compare(Side(title, tree, []), Side("this tree", HERE, options.against_settings), name, rest, options.runs)
+    return 0

@@ -1,0 +1,182 @@
+"""How much a rollout with one tool call does, in each process, of what costs time: counts, the same on a busy machine.
+
+    python -m bench counts [--check | --write]
+
+The job of `bench rollouts`, with 64 rollouts in flight. Counted are the JSON that is parsed, pydantic's validations
+and the tasks of event loops, each per rollout; and the connections that a process opens in its whole life (how, says
+counting.py). `--check` fails where a count is above its ceiling in counts.json, `--write` makes the ceilings anew, 3 %
+above what is counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench import counting
+from bench.job import LAUNCHER, Servers, collect, endpoint, servers
+from bench.processes import tree_of
+
+CEILINGS = Path(__file__).with_name("counts.json")
+ROLES = ("agent", "resources", "model", "collector")
+IN_FLIGHT = 64
+FEW, ROLLOUTS = 100, 500
+TITLES = {
+    "json_parses": "texts parsed as JSON, per rollout",
+    "json_bytes": "bytes parsed as JSON, per rollout",
+    "validations": "pydantic validations, per rollout",
+    "tasks": "event loop tasks, per rollout",
+    "connections": "connections opened, in all",
+}
+MARGIN = 1.03
+LEAST_MARGIN = 0.05
+KEPT = 0.9
+OTHER_CONNECTIONS = 8
+SETTLING_S = 0.3
+
+Counts = Mapping[str, Mapping[str, float]]
+"""By role, by name."""
+
+
+def count(words: Sequence[str] = ()) -> Counts:
+    """Start servers that count, and collect from them."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        endpoint(0.0, 1) as url,
+        counting_processes(folder) as cells,
+        servers(url, "responses", folder, words) as up,
+    ):
+        few = _collected(up, folder, cells, FEW)
+        before = counting.read(cells)
+        many = _collected(up, folder, cells, FEW + ROLLOUTS)
+        after = counting.read(cells)
+        roles = {pid: role for role, pids in up.pids.items() for pid in pids if role != LAUNCHER}
+    counts: dict[str, dict[str, float]] = {}
+    for pid, role in roles.items():
+        told = counts.setdefault(role, dict.fromkeys(counting.NAMES, 0.0))
+        for name in counting.NAMES:
+            # A connection outlives the rollout that it was opened for.
+            spent = after[pid][name] if name == "connections" else after[pid][name] - before[pid][name]
+            told[name] += spent if name == "connections" else spent / (FEW + ROLLOUTS)
+    # What a collector does once is in both collections.
+    counts["collector"] = {name: (many[name] - few[name]) / ROLLOUTS for name in counting.NAMES}
+    counts["collector"]["connections"] = many["connections"]
+    return counts
+
+
+@contextmanager
+def counting_processes(folder: str) -> Iterator[Path]:
+    """The folder of counts; within the block, whatever Python is started counts."""
+    hooks, cells = Path(folder, "hooks"), Path(folder, "cells")
+    package = hooks / "bench_counting-0.dist-info"
+    package.mkdir(parents=True)
+    cells.mkdir()
+    shutil.copy(counting.__file__, hooks / "sitecustomize.py")
+    # pydantic finds its plug-ins among the installed packages.
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: bench-counting\nVersion: 0\n")
+    (package / "entry_points.txt").write_text("[pydantic]\nbench = sitecustomize:plugin\n")
+    before = dict(os.environ)
+    places = [str(hooks), *filter(None, [before.get("PYTHONPATH")])]
+    os.environ.update({counting.FOLDER_ENV_VAR: str(cells), "PYTHONPATH": os.pathsep.join(places)})
+    try:
+        yield cells
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def _collected(up: Servers, folder: str, cells: Path, rollouts: int) -> dict[str, int]:
+    """What the collector of one collection counted, whatever processes it has of its own."""
+    known = counting.read(cells).keys() | set(tree_of(up.process.pid))
+    _, scored = collect(up, folder, rollouts, IN_FLIGHT)
+    if scored != rollouts:
+        raise SystemExit(f"{scored} of {rollouts} rollouts were scored, so their counts tell nothing")
+    # Servers may still be putting a session away.
+    time.sleep(SETTLING_S)
+    new = [each for pid, each in counting.read(cells).items() if pid not in known]
+    return {name: sum(each[name] for each in new) for name in counting.NAMES}
+
+
+def ceiling(name: str, counted: float) -> float:
+    """A little above what was counted; connections, in which chance has a say, to the next 64 and some."""
+    if name == "connections":
+        return math.ceil(max(0.0, counted - OTHER_CONNECTIONS) / IN_FLIGHT) * IN_FLIGHT + OTHER_CONNECTIONS
+    return math.ceil(max(counted * MARGIN, counted + LEAST_MARGIN) * 100) / 100
+
+
+def complaints(counts: Counts, ceilings: Counts) -> list[str]:
+    """What has grown, or is not known at all."""
+    told = [f"{role}: there are no ceilings for it" for role in counts.keys() - ceilings.keys()]
+    told += [f"{role}: nothing was counted" for role in ceilings if not any(counts.get(role, {}).values())]
+    for role, allowed in ceilings.items():
+        for name, most in allowed.items():
+            counted = counts.get(role, {}).get(name, 0.0)
+            if counted > most:
+                told.append(f"{role}: {TITLES[name]}: {shown(counted)}, of {shown(most)} allowed")
+    return told
+
+
+def gains(counts: Counts, ceilings: Counts) -> list[str]:
+    """What is well below its ceiling, which would not be missed if it came back."""
+    return [
+        f"{role}: {TITLES[name]}: {shown(counted)}, of {shown(ceilings[role][name])} allowed"
+        for role, told in counts.items()
+        for name, counted in told.items()
+        if role in ceilings and ceiling(name, counted) < ceilings[role][name] * KEPT
+    ]
+
+
+def shown(number: float) -> str:
+    """With as many digits as matter."""
+    return f"{number:,.0f}" if number >= 1000 or number == int(number) else f"{number:.2f}"
+
+
+def print_table(counts: Counts, ceilings: Counts) -> None:
+    """One line for each count, one column for each role, with the ceilings."""
+    print(f"{'counted (allowed)':<36}" + "".join(f"{role:>20}" for role in counts))
+    for name, title in TITLES.items():
+        cells = []
+        for role, counted in counts.items():
+            most = ceilings.get(role, {}).get(name)
+            cells.append(shown(counted[name]) + ("" if most is None else f" ({shown(most)})"))
+        print(f"{title:<36}" + "".join(f"{cell:>20}" for cell in cells))
+
+
+def main(words: Sequence[str]) -> int:
+    """Count; check or write the ceilings where that is asked for."""
+    parser = argparse.ArgumentParser(
+        prog="python -m bench counts", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    doing = parser.add_mutually_exclusive_group()
+    doing.add_argument("--check", action="store_true", help="fail where a count is above its ceiling")
+    doing.add_argument("--write", action="store_true", help="make the ceilings anew")
+    parser.add_argument("settings", nargs="*", help="overrides for ng_run, such as +placement=together")
+    given = parser.parse_args(words)
+    counts = count(given.settings)
+    counts = {role: counts[role] for role in sorted(counts, key=(*ROLES, *counts).index)}
+    if given.write:
+        made = {role: {name: ceiling(name, each) for name, each in told.items()} for role, told in counts.items()}
+        CEILINGS.write_text(json.dumps(made, indent=2) + "\n")
+    ceilings: Counts = {} if given.settings else json.loads(CEILINGS.read_text())
+    print_table(counts, ceilings)
+    print(json.dumps({"bench": "counts", "in_flight": IN_FLIGHT, "rollouts": ROLLOUTS, "counts": counts}))
+    if not given.check:
+        return 0
+    found = complaints(counts, ceilings)
+    for gain in gains(counts, ceilings):
+        print(f"less than before: {gain} (python -m bench counts --write keeps it so)", file=sys.stderr)
+    for complaint in found:
+        print(f"MORE THAN BEFORE: {complaint}", file=sys.stderr)
+    if found:
+        print("Do less of it; or, where it has to be, make the ceilings anew and say why in the commit: "
+              "python -m bench counts --write", file=sys.stderr)  # fmt: skip
+    return 1 if found else 0

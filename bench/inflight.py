@@ -1,0 +1,162 @@
+"""How many rollouts can be in flight at once: their number is raised until something gives, which is then told.
+
+    python -m bench inflight [--in-flight 1024 2048 4096 8192 16384 32768] [--delay 5] [settings …]
+
+The endpoint answers nobody before all rollouts have asked it, and `--delay` seconds have passed since; it then answers
+all at once. At that peak the memory of every process is read. Memory per rollout is the growth of all our processes
+since an earlier peak, of 64 rollouts on the same servers. Each number has servers of its own. Settings such as
+`+placement=together` go to `ng_run`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import tempfile
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bench.held import Held, held_endpoint
+from bench.job import Servers, servers, start_collection
+from bench.limits_met import OpenFiles, open_files, reasons
+from bench.processes import pss_mb, tree_of
+
+FEW = 64
+TARGET_KB = 60.0
+TARGET_IN_FLIGHT = 16_384
+LOG_LINES = 20_000
+
+
+class Peak(NamedTuple):
+    """Of one collection: what was there when all its rollouts waited for the endpoint."""
+
+    gathered: int
+    gathered_after_s: float
+    pss_mb: dict[str, float]
+    files: OpenFiles
+    scored: int
+    took_s: float
+
+
+class Level(NamedTuple):
+    """What became of one number in flight."""
+
+    wanted: int
+    peak: Peak
+    kb_per_rollout: dict[str, float]
+    """By role; empty where not all were in flight together."""
+    gave: list[str]
+    """What went wrong, the most frequent first; nothing if all were in flight together, and scored."""
+
+
+def hold(up: Servers, held: Held, folder: str, rollouts: int, *, delay_s: float, patience_s: float) -> Peak:
+    """Collect as many rollouts as are in flight, with a look at the moment when all of them wait."""
+    held.set_open(False)
+    began_at = time.monotonic()
+    collecting = start_collection(up, folder, rollouts, rollouts)
+    try:
+        gathered = held.gather(rollouts, patience_s, lambda: collecting.poll() is None)
+        gathered_after_s = time.monotonic() - began_at
+        time.sleep(delay_s)
+        roles = {**up.pids, "collector": tree_of(collecting.pid)}
+        memory, files = pss_by_role(roles), open_files(roles)
+        held.set_open(True)
+        # As long again for the other half of each rollout, and then some.
+        collecting.wait(gathered_after_s * 4 + patience_s * 2)
+    except subprocess.TimeoutExpired:
+        pass
+    finally:
+        collecting.kill()
+        collecting.wait()
+    output = Path(folder, "out.jsonl")
+    scored = output.read_bytes().count(b"\n") if output.exists() else 0
+    return Peak(gathered, gathered_after_s, memory, files, scored, time.monotonic() - began_at)
+
+
+def pss_by_role(roles: Mapping[str, Sequence[int]]) -> dict[str, float]:
+    """Proportional memory, in megabytes (1e6 bytes)."""
+    found = dict.fromkeys(roles, 0.0)
+    for role, pids in roles.items():
+        for pid in pids:
+            # One that was killed for what it took has nothing any more.
+            with suppress(OSError):
+                found[role] += pss_mb([pid])
+    return found
+
+
+def level(wanted: int, options: argparse.Namespace, words: Sequence[str]) -> Level:
+    """Have so many rollouts in flight on fresh servers."""
+    log: deque[str] = deque(maxlen=LOG_LINES)
+    with tempfile.TemporaryDirectory() as folder, held_endpoint() as held:
+        held.set_open(True)
+        with servers(held.url, options.dialect, folder, words) as up:
+            threading.Thread(target=lambda: log.extend(up.process.stdout or ()), daemon=True).start()
+            base = hold(up, held, folder, FEW, delay_s=0.0, patience_s=options.patience)
+            peak = hold(up, held, folder, wanted, delay_s=options.delay, patience_s=options.patience)
+        per_rollout = {
+            role: (size - base.pss_mb.get(role, 0.0)) * 1000 / max(1, wanted - FEW)
+            for role, size in peak.pss_mb.items()
+        }
+        gave = reasons(Path(folder), log, peak.files)
+    if peak.gathered < wanted:
+        per_rollout = {}
+        gave.insert(0, f"{peak.gathered:,} of {wanted:,} reached the endpoint")
+    if peak.scored < wanted:
+        gave.insert(0, f"{peak.scored:,} of {wanted:,} were scored")
+    return Level(wanted, peak, per_rollout, gave if min(peak.gathered, peak.scored) < wanted else [])
+
+
+def report(measured: Level) -> dict[str, Any]:
+    """Print a line of the table and what gave, and tell the same for programs."""
+    wanted, peak, per_rollout, gave = measured
+    kb = round(sum(per_rollout.values()), 1) if per_rollout else None
+    fullest = max(peak.files, key=lambda role: peak.files[role].opened / max(1, peak.files[role].allowed))
+    files = peak.files[fullest]
+    print(
+        f"{wanted:>9,}  {peak.gathered:>8,}  {peak.scored:>7,}  {peak.gathered_after_s:>8.1f}  {peak.took_s:>6.1f}"
+        f"  {sum(peak.pss_mb.values()):>7.0f}  {'' if kb is None else f'{kb:.1f}':>11}  {TARGET_KB:>6.0f}"
+        f"  ({', '.join(f'{role} {each:.1f}' for role, each in per_rollout.items() if abs(each) >= 0.05)})"
+        f"  {fullest} {files.opened:,} of {files.allowed:,}",
+        flush=True,
+    )
+    for reason in gave:
+        print(f"           gave: {reason}", flush=True)
+    return {"in_flight": wanted, "gathered": peak.gathered, "scored": peak.scored, "took_s": round(peak.took_s, 1),
+            "gathered_after_s": round(peak.gathered_after_s, 1), "pss_mb": peak.pss_mb, "kb_per_rollout": kb,
+            "kb_by_role": per_rollout, "open_files": {role: list(each) for role, each in peak.files.items()},
+            "gave": gave}  # fmt: skip
+
+
+def main(words: Sequence[str]) -> int:
+    """Raise the number in flight until something gives."""
+    parser = argparse.ArgumentParser(
+        prog="python -m bench inflight", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--in-flight", type=int, nargs="+", default=[1024, 2048, 4096, 8192, 16_384, 32_768])
+    parser.add_argument("--delay", type=float, default=5.0, help="seconds for which all are kept waiting together")
+    parser.add_argument("--patience", type=float, default=30.0, help="seconds without any that comes or goes")
+    parser.add_argument("--dialect", choices=("responses", "chat"), default="responses")
+    # What an option takes would swallow the settings that follow it.
+    settings = [word for word in words if word.startswith(("+", "~"))]
+    options = parser.parse_args([word for word in words if word not in settings])
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    print(f"open files: {soft:,} are allowed to each process, which may raise that to {hard:,} (ulimit -Hn)")
+    print("in flight  gathered   scored  after, s  all, s  PSS, MB  KB/rollout  target  (by role)  most open files")
+    told = []
+    for wanted in options.in_flight:
+        measured = level(wanted, options, settings)
+        told.append(report(measured))
+        if measured.gave:
+            break
+    most = max((each["in_flight"] for each in told if not each["gave"]), default=0)
+    print(f"most in flight, none lost: {most:,} (target {TARGET_IN_FLIGHT:,})")
+    print(json.dumps({"bench": "inflight", "settings": settings, "open_files_allowed": [soft, hard], "most": most,
+                      "cases": told}))  # fmt: skip
+    return 0

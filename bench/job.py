@@ -1,0 +1,186 @@
+"""The job that is measured, through real processes: a mock endpoint, `ng_run` with an environment, collections."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from bench.processes import by_role
+from bench.tree import HERE, NG, TREE, product_environment
+
+MODELS = {
+    "responses": "responses_api_models/openai_model/configs/openai_model.yaml",
+    "chat": "responses_api_models/vllm_model/configs/vllm_model.yaml",
+}
+ROLES = {"resources_servers": "resources", "responses_api_agents": "agent", "responses_api_models": "model"}
+TOGETHER = "together"
+"""The role of a process that is servers of several tiers."""
+LAUNCHER = "launcher"
+"""The role of what serves no rollout: the command, its warm process and the head server."""
+READY_TIMEOUT_S = 60.0
+RUN_TIMEOUT_S = 600.0
+WATCH_AFTER_S = 2.5
+QUESTION = "What is the weather in Paris? "
+
+
+class Environment(NamedTuple):
+    """Which rollouts are collected."""
+
+    config: str
+    """Relative to the folder."""
+    agent: str
+    folder: Path | None = None
+    """Where the commands run; by default in the tree that is measured."""
+    context_bytes: int = 600
+    """The length of the text in a row's input."""
+
+
+ONE_TOOL = Environment(
+    "resources_servers/example_single_tool_call/configs/example_single_tool_call.yaml",
+    "example_single_tool_call_simple_agent",
+)
+
+
+@contextmanager
+def endpoint(delay_s: float, steps: int, words: Sequence[str] = ()) -> Iterator[str]:
+    """A mock endpoint's address; the words are for `bench.endpoint`."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "bench.endpoint", "--delay", str(delay_s), "--steps", str(steps), *words],
+        cwd=HERE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            yield f"http://127.0.0.1:{process.stdout.readline().strip()}/v1"
+        finally:
+            process.stdin.close()
+
+
+class Servers(NamedTuple):
+    """The servers of a run."""
+
+    process: subprocess.Popen[str]
+    head: str
+    pids: dict[str, list[int]]
+    """Every process of the run once, by its role."""
+    environment: Environment = ONE_TOOL
+
+
+@contextmanager
+def servers(
+    url: str, dialect: str, runtime: str, words: Sequence[str] = (), *, environment: Environment = ONE_TOOL
+) -> Iterator[Servers]:
+    """`ng_run` with an environment, asking the endpoint at `url`; ends with the block."""
+    settings = [f"+config_paths=[{environment.config},{TREE / MODELS[dialect]}]", f"+policy_base_url={url}",
+                "+policy_api_key=none", "+policy_model_name=mock", "+head_server.port=0",
+                "+model_endpoint_readiness_timeout_seconds=20", *words]  # fmt: skip
+    process = subprocess.Popen(
+        [*NG, "env", "start", *settings], cwd=environment.folder or TREE, env=product_environment(runtime),
+        stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        head = _head_of(process)
+        yield Servers(process, head, _pids(process.pid, head), environment)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(20)
+
+
+def _head_of(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    told = []
+    deadline = time.monotonic() + READY_TIMEOUT_S
+    while time.monotonic() < deadline:
+        line = process.stdout.readline()
+        if found := re.search(r"head server: (\S+)", line):
+            return found[1]
+        if not line:
+            break
+        told.append(line)
+    raise SystemExit(f"the servers did not come up:\n{''.join(told[-20:])}")
+
+
+def _pids(launcher: int, head: str) -> dict[str, list[int]]:
+    with urllib.request.urlopen(f"{head}/server_instances", timeout=30.0) as answer:
+        instances = json.loads(answer.read())
+    roles: dict[int, str] = {}
+    for instance in instances:
+        role = ROLES[instance["server_type"]]
+        roles[instance["pid"]] = role if roles.get(instance["pid"], role) == role else TOGETHER
+    return by_role(launcher, roles, LAUNCHER)
+
+
+class Collected(NamedTuple):
+    """One collection that has ended."""
+
+    cpu_s: float
+    """Of the collector and of the children that it has waited for."""
+    start_s: float
+    """From the command to its first row on disk, imports included."""
+    took_s: float
+    row_bytes: float
+    """The mean length of a row of the results."""
+
+
+def start_collection(up: Servers, folder: str, rollouts: int, in_flight: int) -> subprocess.Popen[bytes]:
+    """The command that collects into the folder's `out.jsonl`; its output goes to `collector.log`."""
+    rows, environment = Path(folder, "rows.jsonl"), up.environment
+    context = (QUESTION * (environment.context_bytes // len(QUESTION) + 1))[: environment.context_bytes]
+    task = {"responses_create_params": {"input": [{"role": "user", "content": context}]},
+            "agent_ref": {"type": "responses_api_agents", "name": environment.agent}}  # fmt: skip
+    rows.write_text(json.dumps(task) + "\n")
+    output = Path(folder, "out.jsonl")
+    output.unlink(missing_ok=True)
+    host, port = up.head.removeprefix("http://").split(":")
+    words = [f"+input_jsonl_fpath={rows}", f"+output_jsonl_fpath={output}", f"+num_repeats={rollouts}",
+             f"+num_samples_in_parallel={in_flight}", f"+head_server.host={host}", f"+head_server.port={port}",
+             "+overwrite=true", "+disable_aggregation=true"]  # fmt: skip
+    with Path(folder, "collector.log").open("wb") as log:
+        return subprocess.Popen(
+            [*NG, "eval", "run", "--no-serve", *words], cwd=environment.folder or TREE,
+            env=product_environment(folder), stdout=log, stderr=log,
+        )  # fmt: skip
+
+
+def collect(
+    up: Servers, folder: str, rollouts: int, in_flight: int, watch: Callable[[int], None] | None = None
+) -> tuple[Collected, int]:
+    """Collect to the end; what it took, and how many rollouts were scored.
+
+    `watch` is called with the collector's pid some seconds after the first row, if the collection lasts that long.
+    """
+    output = Path(folder, "out.jsonl")
+    began_at = time.perf_counter()
+    process = start_collection(up, folder, rollouts, in_flight)
+    first_s = 0.0
+    while True:
+        pid, status, usage = os.wait4(process.pid, os.WNOHANG)
+        now_s = time.perf_counter() - began_at
+        if not first_s and output.exists() and output.stat().st_size:
+            first_s = now_s
+        if pid:
+            break
+        if watch and first_s and now_s > first_s + WATCH_AFTER_S:
+            watch(process.pid)
+            watch = None
+        if now_s > RUN_TIMEOUT_S:
+            process.kill()
+        time.sleep(0.02 if first_s else 0.005)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        log = Path(folder, "collector.log").read_text(errors="replace")
+        raise SystemExit(f"the collection failed (exit code {process.returncode}):\n{log[-2000:]}")
+    with output.open("rb") as lines:
+        scored = sum(1 for _ in lines)
+    row_bytes = output.stat().st_size / max(1, scored)
+    return Collected(usage.ru_utime + usage.ru_stime, first_s, now_s, row_bytes), scored

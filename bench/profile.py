@@ -1,0 +1,137 @@
+"""Where the time of one role goes during a collection: functions by their own and by their total time (py-spy).
+
+    python -m bench profile [--role agent] [--in-flight 64] [--seconds 8] [--steps 1] [--delay 0] [settings …]
+
+Every process of the role is sampled while the one-tool job is collected; time on the CPU counts, waiting does not.
+Own time is that of the function itself and of the C code that it calls (the event loop's own work, sockets included,
+stands under `Runner.run`); total time is that of all that it calls. Settings such as `+key=value` go to `ng_run`. This
+command alone needs py-spy.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from bench.job import LAUNCHER, MODELS, TOGETHER, collect, endpoint, servers, start_collection
+from bench.processes import tree_of
+
+RATE_PER_S = 250
+WARM_UP = 300
+FASTEST_PER_S = 12_000
+"""No collection is faster: so many rollouts last as long as the samples are taken."""
+BEGIN_TIMEOUT_S = 30.0
+WHOLE = 0.99
+"""The share of the samples from which on a function is the frame of all others and tells nothing."""
+ROLES = ("agent", "resources", "model", TOGETHER, "collector", LAUNCHER)
+
+
+class Profile(NamedTuple):
+    """How many samples found each function at work."""
+
+    samples: int
+    own: Counter[str]
+    total: Counter[str]
+
+
+def profile_of(folded: Iterable[str]) -> Profile:
+    """Sum lines of `outermost;…;innermost count`."""
+    own: Counter[str] = Counter()
+    total: Counter[str] = Counter()
+    samples = 0
+    for line in folded:
+        stack, count = line.rsplit(" ", 1)
+        # A line number would part the samples of one function.
+        frames = [frame.rsplit(":", 1)[0].removesuffix(")") for frame in stack.split(";")]
+        frames = [f"{frame})" if "(" in frame else frame for frame in frames if not frame.startswith("process ")]
+        own[frames[-1]] += int(count)
+        total.update(dict.fromkeys(frames, int(count)))
+        samples += int(count)
+    return Profile(samples, own, total)
+
+
+def recorded(py_spy: str, pids: Sequence[int], seconds: int, folder: Path) -> list[str]:
+    """The stacks of the processes, sampled at the same time."""
+    outputs = [folder / f"{pid}.folded" for pid in pids]
+    running = [
+        subprocess.Popen(
+            [py_spy, "record", "--pid", str(pid), "--duration", str(seconds), "--rate", str(RATE_PER_S),
+             "--format", "raw", "--output", str(output)],
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        )
+        for pid, output in zip(pids, outputs, strict=True)
+    ]  # fmt: skip
+    told = [each.communicate()[1] for each in running]
+    if not all(output.exists() for output in outputs):
+        raise SystemExit(f"py-spy recorded nothing; it may need root, or the right to trace processes:\n{told[0]}")
+    return [line for output in outputs for line in output.read_text().splitlines()]
+
+
+def print_top(title: str, counts: Counter[str], samples: int, top: int) -> list[dict[str, object]]:
+    """The functions of most time, with their shares."""
+    print(f"\n{title}")
+    told: list[dict[str, object]] = []
+    for function, count in counts.most_common(top):
+        print(f"{count / samples:7.1%}  {function}")
+        told.append({"function": function, "share": round(count / samples, 4)})
+    return told
+
+
+def main(words: Sequence[str]) -> int:
+    """Sample a role and print its functions."""
+    parser = argparse.ArgumentParser(
+        prog="python -m bench profile", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--role", choices=ROLES, default="agent")
+    parser.add_argument("--in-flight", type=int, default=64)
+    parser.add_argument("--seconds", type=int, default=8)
+    parser.add_argument("--steps", type=int, default=1, help="tool calls in each rollout")
+    parser.add_argument("--delay", type=float, default=0.0, help="seconds that the endpoint takes")
+    parser.add_argument("--dialect", choices=sorted(MODELS), default="responses")
+    parser.add_argument("--top", type=int, default=25)
+    settings = [word for word in words if word.startswith(("+", "~"))]
+    options = parser.parse_args([word for word in words if word not in settings])
+    py_spy = shutil.which("py-spy", path=Path(sys.executable).parent) or shutil.which("py-spy")
+    if py_spy is None:
+        raise SystemExit("python -m bench profile needs py-spy, which is not installed: pip install py-spy")
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        endpoint(options.delay, options.steps) as url,
+        servers(url, options.dialect, folder, settings) as up,
+    ):
+        if options.role != "collector" and not up.pids.get(options.role):
+            raise SystemExit(f"no process has the role {options.role}; there are {', '.join(up.pids)}, collector")
+        collect(up, folder, WARM_UP, options.in_flight)
+        collecting = start_collection(up, folder, options.seconds * FASTEST_PER_S, options.in_flight)
+        try:
+            _wait_for_rows(Path(folder, "out.jsonl"), collecting)
+            pids = tree_of(collecting.pid) if options.role == "collector" else up.pids[options.role]
+            found = profile_of(recorded(py_spy, pids, options.seconds, Path(folder)))
+        finally:
+            collecting.kill()
+            collecting.wait()
+    print(f"{options.role}: {found.samples} samples at work in {options.seconds} s of {len(pids)} process(es), "
+          f"{RATE_PER_S} samples/s each")  # fmt: skip
+    own = print_top("own time", found.own, found.samples, options.top)
+    parts = Counter({function: count for function, count in found.total.items() if count < found.samples * WHOLE})
+    total = print_top("total time", parts, found.samples, options.top)
+    print(json.dumps({"bench": "profile", "role": options.role, "in_flight": options.in_flight, "settings": settings,
+                      "samples": found.samples, "own": own, "total": total}))  # fmt: skip
+    return 0
+
+
+def _wait_for_rows(output: Path, collecting: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + BEGIN_TIMEOUT_S
+    while not (output.exists() and output.stat().st_size):
+        if collecting.poll() is not None or time.monotonic() > deadline:
+            raise SystemExit(f"the collection did not begin:\n{output.with_name('collector.log').read_text()[-2000:]}")
+        time.sleep(0.05)

@@ -1,0 +1,114 @@
+"""The gate on counts: a process counts what it does, a fork apart, and what has grown is named."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench import counting
+from bench.counts import CEILINGS, ROLES, ceiling, complaints, counting_processes, gains
+
+WORK = """
+import asyncio, json, os
+import orjson, pydantic, uvloop
+from orjson import loads
+
+class Inner(pydantic.BaseModel):
+    number: int
+
+class Outer(pydantic.BaseModel):
+    inner: Inner
+
+def work():
+    orjson.loads(b'[1, 2]'), loads('[1]'), json.loads('{}')
+    Outer.model_validate_json('{"inner": {"number": 1}}')
+    Outer(inner={"number": 1})
+    pydantic.TypeAdapter(int).validate_python(1)
+
+async def talk(port):
+    async def nothing():
+        pass
+    await asyncio.gather(asyncio.create_task(nothing()), nothing())
+    for _ in range(2):
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.close()
+
+async def serve_and_talk():
+    async with await asyncio.start_server(lambda *_: None, "127.0.0.1", 0) as server:
+        await talk(server.sockets[0].getsockname()[1])
+
+if (child := os.fork()) == 0:
+    work()
+    os._exit(0)
+os.waitpid(child, 0)
+work()
+work()
+uvloop.run(serve_and_talk())
+print(os.getpid(), child, flush=True)
+os.kill(os.getpid(), 9)
+"""
+
+
+def test_a_process_counts_until_it_is_killed_and_its_fork_counts_apart(tmp_path: Path):
+    with counting_processes(str(tmp_path)) as cells:
+        told = subprocess.run([sys.executable, "-c", WORK], stdout=subprocess.PIPE, text=True, check=False)
+        parent, child = (int(word) for word in told.stdout.split())
+        counted = counting.read(cells)
+    once = {"json_parses": 4, "json_bytes": 6 + 3 + 2 + 24, "validations": 3}
+    assert {name: counted[child][name] for name in once} == once
+    assert {name: counted[parent][name] for name in once} == {name: 2 * each for name, each in once.items()}
+    assert counted[child]["tasks"] == counted[child]["connections"] == 0
+    assert counted[parent]["connections"] == 2
+    # Two of this file's own; what the event loop's own functions add differs between versions of Python.
+    assert 2 <= counted[parent]["tasks"] <= 8
+
+
+def test_other_processes_do_not_count(tmp_path: Path):
+    with counting_processes(str(tmp_path)) as cells:
+        pass
+    subprocess.run([sys.executable, "-c", "import json; json.loads('1')"], check=True)
+    assert counting.read(cells) == {}
+
+
+@pytest.mark.parametrize("name", counting.NAMES)
+def test_what_has_grown_is_named_with_both_numbers(name: str):
+    allowed = {"agent": dict.fromkeys(counting.NAMES, 1000.0), "model": dict.fromkeys(counting.NAMES, 5.0)}
+    counted = {"agent": {**allowed["agent"], name: 1200.0}, "model": dict.fromkeys(counting.NAMES, 5.0)}
+    (told,) = complaints(counted, allowed)
+    assert told.startswith("agent: ")
+    assert "1,200, of 1,000 allowed" in told
+    assert complaints(allowed, allowed) == []
+
+
+def test_what_is_less_than_before_is_told_and_no_failure():
+    allowed = {"agent": dict.fromkeys(counting.NAMES, 1000.0)}
+    counted = {"agent": {**allowed["agent"], "tasks": 800.0}}
+    assert gains(counted, allowed) == ["agent: event loop tasks, per rollout: 800, of 1,000 allowed"]
+    assert gains(allowed, allowed) == complaints(counted, allowed) == []
+
+
+def test_a_role_of_which_nothing_was_counted_is_no_success():
+    allowed = {"agent": dict.fromkeys(counting.NAMES, 5.0)}
+    assert complaints({}, allowed) == ["agent: nothing was counted"]
+    assert complaints({"agent": dict.fromkeys(counting.NAMES, 0.0)}, allowed) == ["agent: nothing was counted"]
+    assert complaints(allowed, {}) == ["agent: there are no ceilings for it"]
+
+
+@pytest.mark.parametrize(("name", "counted"), [("tasks", 0.0), ("tasks", 2.0), ("json_bytes", 5_000.0)])
+def test_a_ceiling_leaves_a_few_percent(name: str, counted: float):
+    assert counted < ceiling(name, counted) <= counted * 1.04 + 0.06
+
+
+@pytest.mark.parametrize(("counted", "most"), [(0, 8), (64, 72), (70, 72), (73, 136), (130, 136)])
+def test_a_ceiling_of_connections_is_by_the_number_in_flight(counted: int, most: int):
+    assert ceiling("connections", counted) == most
+
+
+def test_there_is_a_ceiling_for_everything_that_is_counted():
+    ceilings = json.loads(CEILINGS.read_text("utf-8"))
+    assert set(ceilings) == set(ROLES)
+    assert all(tuple(each) == counting.NAMES for each in ceilings.values())
