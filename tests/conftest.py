@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
+import select
 import signal
 import subprocess
+import sys
 import sysconfig
 import time
 import urllib.request
@@ -21,6 +24,7 @@ import pytest
 PATIENCE_S = 30.0
 """How long a busy machine may take for what is otherwise a matter of one second."""
 SCRIPTS = Path(sysconfig.get_path("scripts"))
+WARM_COMMANDS = Path(__file__).with_name("warm_commands.py")
 PLAIN_SERVER = """
 from nemo_gym import BaseVerifyRequest, SimpleResourcesServer
 
@@ -29,6 +33,13 @@ class Plain(SimpleResourcesServer):
     async def verify(self, body: BaseVerifyRequest) -> float:
         return 1.0
 """
+
+
+def pytest_collection_finish() -> None:
+    """Set aside what is imported and collected by now: it stays, and there is much of it to search for garbage."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 10, 5)
 
 
 class Finished(NamedTuple):
@@ -42,18 +53,18 @@ class Finished(NamedTuple):
 class Command:
     """A command under way."""
 
-    def __init__(self, process: subprocess.Popen[bytes], outputs: Path) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], out: Path, err: Path) -> None:
         self.process = process
         self.pid = process.pid
-        self._outputs = outputs
+        self._out, self._err = out, err
 
     @property
     def out(self) -> str:
-        return self._outputs.with_suffix(".out").read_text()
+        return self._out.read_text()
 
     @property
     def err(self) -> str:
-        return self._outputs.with_suffix(".err").read_text()
+        return self._err.read_text()
 
     @property
     def head(self) -> str:
@@ -87,14 +98,47 @@ class Command:
         return Finished(self.process.wait(timeout_s), self.out, self.err)
 
 
+class WarmCommands:
+    """Forks of one process, which has imported other people's packages: most of a short command's time."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, WARM_COMMANDS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+        )
+
+    def run(self, timeout_s: float, **command: Any) -> int:
+        """Run a command to its end; its exit code."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(orjson.dumps(command) + b"\n")
+        pid = self._told(PATIENCE_S)["pid"]
+        try:
+            return self._told(timeout_s)["code"]
+        except subprocess.TimeoutExpired:
+            os.kill(pid, signal.SIGKILL)
+            self._told(PATIENCE_S)
+            raise
+
+    def close(self) -> None:
+        self._process.communicate(timeout=PATIENCE_S)
+
+    def _told(self, timeout_s: float) -> Any:
+        assert self._process.stdout is not None
+        if not select.select([self._process.stdout], [], [], timeout_s)[0]:
+            raise subprocess.TimeoutExpired(str(WARM_COMMANDS), timeout_s)
+        return orjson.loads(self._process.stdout.readline())
+
+
 class Workplace:
     """A folder outside the repository in which a user keeps environments and runs commands."""
 
-    def __init__(self, folder: Path, runtime: Path) -> None:
+    def __init__(self, folder: Path, runtime: Path, warm: WarmCommands) -> None:
         self.folder = folder
+        self._warm = warm
         self.env = {key: value for key, value in os.environ.items() if not key.startswith("NEMO_GYM")}
         # Runs find each other by this folder; its name also marks every process that was started from here.
         self.env |= {"XDG_RUNTIME_DIR": str(runtime), "COLUMNS": "200", "TERM": "dumb"}
+        # The tests of folders need one plugin; importing all that are installed takes pytest seconds.
+        self.env |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "pytest_asyncio.plugin"}
         self._started = 0
 
     def write(self, path: str, text: str) -> Path:
@@ -114,17 +158,30 @@ class Workplace:
 
     def run(self, program: str, *words: str, timeout_s: float = PATIENCE_S, **env: str) -> Finished:
         """Run a command to its end."""
-        return self.start(program, *words, **env).wait(timeout_s)
+        # Of these variables the interpreter hears when it starts, and at no other time.
+        if not program.startswith("ng") or any(name.startswith("PYTHON") for name in env):
+            return self.start(program, *words, **env).wait(timeout_s)
+        out, err = self._outputs(program)
+        argv = [str(SCRIPTS / program), *words]
+        assert Path(argv[0]).is_file(), f"there is no command {program}"
+        code = self._warm.run(
+            timeout_s, argv=argv, cwd=str(self.folder), env=self.env | env, out=str(out), err=str(err)
+        )
+        return Finished(code, out.read_text(), err.read_text())
 
     def start(self, program: str, *words: str, **env: str) -> Command:
         """Start a command and let it run."""
-        self._started += 1
-        outputs = Path(self.env["XDG_RUNTIME_DIR"]) / f"{self._started}_{program}"
-        with outputs.with_suffix(".out").open("wb") as out, outputs.with_suffix(".err").open("wb") as err:
+        outputs = self._outputs(program)
+        with outputs[0].open("wb") as out, outputs[1].open("wb") as err:
             process = subprocess.Popen(
                 [SCRIPTS / program, *words], cwd=self.folder, env=self.env | env, stdout=out, stderr=err
             )
-        return Command(process, outputs)
+        return Command(process, *outputs)
+
+    def _outputs(self, program: str) -> tuple[Path, Path]:
+        self._started += 1
+        outputs = Path(self.env["XDG_RUNTIME_DIR"]) / f"{self._started}_{program}"
+        return outputs.with_suffix(".out"), outputs.with_suffix(".err")
 
     def start_servers(self, *words: str, **env: str) -> Command:
         """`ng_run` on a free head port, once it is ready."""
@@ -158,27 +215,34 @@ def get(url: str, timeout_s: float = PATIENCE_S) -> Any:
 
 
 @contextmanager
-def _opened(folder: Path) -> Iterator[Workplace]:
+def _opened(folder: Path, warm: WarmCommands) -> Iterator[Workplace]:
     home, runtime = folder / "home", folder / "runtime"
     home.mkdir()
     runtime.mkdir()
-    workplace = Workplace(home, runtime)
+    workplace = Workplace(home, runtime, warm)
     yield workplace
     for process in workplace.processes():
         with suppress(psutil.Error):
             process.kill()
 
 
+@pytest.fixture(scope="session")
+def warm_commands() -> Iterator[WarmCommands]:
+    commands = WarmCommands()
+    yield commands
+    commands.close()
+
+
 @pytest.fixture
-def workplace(tmp_path: Path) -> Iterator[Workplace]:
-    with _opened(tmp_path) as opened:
+def workplace(tmp_path: Path, warm_commands: WarmCommands) -> Iterator[Workplace]:
+    with _opened(tmp_path, warm_commands) as opened:
         yield opened
 
 
 @pytest.fixture(scope="module")
-def shared_workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workplace]:
+def shared_workplace(tmp_path_factory: pytest.TempPathFactory, warm_commands: WarmCommands) -> Iterator[Workplace]:
     """One for all tests of a module, which leave it as they found it."""
-    with _opened(tmp_path_factory.mktemp("workplace")) as opened:
+    with _opened(tmp_path_factory.mktemp("workplace"), warm_commands) as opened:
         yield opened
 
 

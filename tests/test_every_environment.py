@@ -15,7 +15,7 @@ from nemo_gym.data.examples import check_examples
 from nemo_gym.data.prompts import apply_prompt_to_row, load_prompt_config
 from nemo_gym.jsonl import read_rows
 from nemo_gym.servers.serve import ProcessSettings, load_module, server_class
-from nemo_gym.testing import FakeModel, call, make_server, reply, rollout
+from nemo_gym.testing import FakeModel, call, make_server, reply, rollout, serving
 from responses_api_models.sample_model.sampler import Sampler
 
 REPOSITORY = Path(__file__).parent.parent
@@ -147,24 +147,9 @@ def test_a_readme_tells_the_task_its_grading_its_licence_and_one_command(environ
     assert any(environment.folder.name in command for command in commands)
 
 
-def test_each_tool_is_described_and_typed(environment):
-    tools = environment.server().tools()
-    for tool in tools:
-        assert tool.description, f"{tool.name} has no docstring"
-        for name, schema in tool.parameters["properties"].items():
-            assert schema.keys() & {"type", "enum", "const", "anyOf", "oneOf", "allOf", "$ref"}, f"{tool.name}: {name}"
-    assert len({tool.name for tool in tools}) == len(tools)
-
-
-async def test_a_plain_reply_earns_a_finite_reward_and_the_same_one_again(environment):
-    server = environment.server()
-    for row in environment.rows:
-        rewards = []
-        for _ in range(2):
-            async with rollout(server, **row) as attempt:
-                rewards.append((await attempt.verify(reply(PLAIN_REPLY))).reward)
-        assert math.isfinite(rewards[0])
-        assert rewards[0] == rewards[1]
+def test_no_two_tools_have_the_same_name(environment):
+    names = [tool.name for tool in environment.server().tools()]
+    assert len(set(names)) == len(names)
 
 
 async def test_a_graded_row_comes_back_whole(environment):
@@ -185,27 +170,32 @@ async def played(server, row, tools, seed):
         return answers, (await attempt.verify()).reward
 
 
-async def test_a_second_rollout_does_not_see_the_first_one_s_state(environment):
+async def test_a_second_rollout_is_answered_as_on_a_fresh_server(environment):
     fresh, used = environment.server(), environment.server()
     tools = used.tools()
+    if not tools:
+        pytest.skip("it has no tools")
     first, second = environment.rows[0], environment.rows[1]
     undisturbed = await played(fresh, second, tools, "second")
-    async with rollout(used, **first) as under_way:
-        for tool in tools:
-            await under_way.call(tool.name, **arguments_for(tool, "first"))
+    async with serving(used):
+        async with rollout(used, **first) as under_way:
+            for tool in tools:
+                await under_way.call(tool.name, **arguments_for(tool, "first"))
+            assert await played(used, second, tools, "second") == undisturbed
+        await played(used, first, tools, "another")
         assert await played(used, second, tools, "second") == undisturbed
-    await played(used, first, tools, "another")
-    assert await played(used, second, tools, "second") == undisturbed
 
 
 async def test_no_tool_call_is_too_odd_to_be_graded(environment):
     server = environment.server()
-    for name in [*(tool.name for tool in server.tools()), *NO_TOOLS]:
-        calls = [call(name).model_copy(update={"arguments": arguments}) for arguments in ODD_ARGUMENTS]
-        # Each as the last call of all, for some look at the last one only.
-        for count in range(1, len(calls) + 1):
-            async with rollout(server, **environment.rows[count % len(environment.rows)]) as attempt:
-                assert math.isfinite((await attempt.verify(reply(*calls[:count]))).reward), calls[count - 1].arguments
+    async with serving(server):
+        for name in [*(tool.name for tool in server.tools()), *NO_TOOLS]:
+            calls = [call(name).model_copy(update={"arguments": arguments}) for arguments in ODD_ARGUMENTS]
+            # Each as the last call of all, for some look at the last one only.
+            for count in range(1, len(calls) + 1):
+                async with rollout(server, **environment.rows[count % len(environment.rows)]) as attempt:
+                    graded = await attempt.verify(reply(*calls[:count]))
+                assert math.isfinite(graded.reward), calls[count - 1].arguments
 
 
 async def test_wrong_arguments_are_answered_and_not_an_end(environment):

@@ -223,7 +223,6 @@ P = "tests/published_modules/"
 S = "tests/sandbox/"
 RECORDS = "tests/capture/"
 STYLE = "tests/published_style/test_agents_and_models.py::"
-FOLDERS = "tests/test_published_folders.py::"
 NAMES = "tests/test_published_names.py::"
 EXEC = "async (self, command, cwd=None, env=None, timeout_s=180.0, user=None)"
 
@@ -703,9 +702,9 @@ ROWS = [
     Row(169, "server_utils", "<module>", (value(server_utils),),
         "test_what_is_patched_in_a_module_is_looked_up_there"),
     Row(170, "server_utils", "get_global_aiohttp_client", (signature("()"),),
-        f"{FOLDERS}test_a_published_agent_may_call_by_address"),
+        f"{STYLE}test_an_agent_may_call_by_address_whatever_proxy_is_set"),
     Row(171, "server_utils", "is_global_aiohttp_client_request_debug_enabled", (signature("()"),),
-        f"{FOLDERS}test_a_published_agent_may_call_by_address"),
+        f"{STYLE}test_an_agent_may_call_by_address_whatever_proxy_is_set"),
     Row(172, "server_utils", "rollout_path_prefix", (signature("(rollout_id, *, token_capture=False)"),),
         f"{NAMES}test_a_prefix_lets_calls_count_for_a_rollout"),
     Row(173, "global_config", "HF_TOKEN_KEY_NAME", (value("hf_token"),),

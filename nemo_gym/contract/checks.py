@@ -6,7 +6,8 @@ import asyncio
 import math
 import re
 import statistics
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -19,6 +20,7 @@ from nemo_gym.contract.environment import SAMPLE_MODEL, Environment, Oracle, Row
 from nemo_gym.contract.play import Played, act, grade, play
 from nemo_gym.errors import NemoGymError
 from nemo_gym.schemas.responses import ResponseCreateParams
+from nemo_gym.servers.base import SimpleServer
 from nemo_gym.servers.resources import SimpleResourcesServer
 from nemo_gym.testing import rollout, serving
 
@@ -51,11 +53,18 @@ class Checkup:
     rows: Sequence[Row]
     verify_s: list[float] = field(default_factory=list)
 
-    async def play(self, row: Row, items: Solution, *, judge_agrees: bool = True) -> Played:
-        """Play an attempt on a fresh server, and note what grading took."""
-        played = await play(self.environment.server(judge_agrees=judge_agrees), row, items)
+    async def play(self, server: SimpleServer, row: Row, items: Solution) -> Played:
+        """Play an attempt, and note what grading took."""
+        played = await play(server, row, items)
         self.verify_s.append(played.verify_s)
         return played
+
+    @asynccontextmanager
+    async def server(self, *, judge_agrees: bool = True) -> AsyncIterator[SimpleServer]:
+        """A fresh server, which stays up for many rollouts, as in a run."""
+        server = self.environment.server(judge_agrees=judge_agrees)
+        async with serving(server):
+            yield server
 
     @property
     def oracle(self) -> Oracle:
@@ -130,11 +139,12 @@ async def _oracle_earns_all(checkup: Checkup) -> str:
     oracle = checkup.oracle
 
     async def falls_short(number: int, row: Row) -> str | None:
-        earned = (await checkup.play(row, oracle.solve(row))).reward
+        earned = (await checkup.play(server, row, oracle.solve(row))).reward
         due = oracle.full_reward(row)
         return None if math.isclose(earned, due) else f"row {number} earned {earned:g} of {due:g}"
 
-    short = await _of_all_rows(checkup.rows, falls_short)
+    async with checkup.server() as server:
+        short = await _of_all_rows(checkup.rows, falls_short)
     if short:
         raise Broken(_first_of(short))
     return f"full reward on {len(checkup.rows)} rows"
@@ -146,45 +156,47 @@ async def _no_op_earns_less(checkup: Checkup) -> str:
     async def earns_all(number: int, row: Row) -> str | None:
         if not oracle.asks_for_something(row):
             return None
-        earned = (await checkup.play(row, [""], judge_agrees=False)).reward
+        earned = (await checkup.play(server, row, [""])).reward
         return f"row {number} earned {earned:g} for nothing" if earned >= oracle.full_reward(row) else None
 
-    earning = await _of_all_rows(checkup.rows, earns_all)
+    async with checkup.server(judge_agrees=False) as server:
+        earning = await _of_all_rows(checkup.rows, earns_all)
     if earning:
         raise Broken(_first_of(earning))
     return f"less on {len(checkup.rows)} rows"
 
 
 async def _same_reward_twice(checkup: Checkup) -> str:
-    for number, row in enumerate(checkup.environment.rows, start=1):
-        for items in (checkup.oracle.solve(row), PLAIN_REPLY):
-            first, second = [(await checkup.play(row, items)).reward for _ in range(2)]
-            if first != second:
-                raise Broken(f"row {number}: the same attempt earned {first:g} and then {second:g}")
+    async with checkup.server() as one, checkup.server() as other:
+        for number, row in enumerate(checkup.environment.rows, start=1):
+            for items in (checkup.oracle.solve(row), PLAIN_REPLY):
+                first, second = [(await checkup.play(server, row, items)).reward for server in (one, other)]
+                if first != second:
+                    raise Broken(f"row {number}: the same attempt earned {first:g} and then {second:g}")
     return "oracle and a plain reply"
 
 
 async def _sessions_are_apart(checkup: Checkup) -> str:
     rows, oracle = checkup.environment.rows, checkup.oracle
-    server = checkup.environment.server()
-    for number, (row, other) in enumerate(zip(rows, (*rows[1:], rows[0]), strict=True), start=1):
-        async with rollout(server, **row) as first, rollout(server, **other) as second:
-            solution, half = oracle.solve(row), len(oracle.solve(row)) // 2
-            begun = await act(first, solution[:half])
-            disturbed = await grade(second, await act(second, oracle.solve(other)))
-            ended = await act(first, solution[half:])
-            whole = ended.model_copy(update={"output": [*begun.output, *ended.output]})
-            both = (await grade(first, whole)).reward, disturbed.reward
-        if not math.isclose(both[0], oracle.full_reward(row)) or not math.isclose(both[1], oracle.full_reward(other)):
-            raise Broken(f"rows {number} and {number % len(rows) + 1}, played at the same time, earned {both}")
+    async with checkup.server() as server:
+        for number, (row, other) in enumerate(zip(rows, (*rows[1:], rows[0]), strict=True), start=1):
+            async with rollout(server, **row) as first, rollout(server, **other) as second:
+                solution, half = oracle.solve(row), len(oracle.solve(row)) // 2
+                begun = await act(first, solution[:half])
+                disturbed = await grade(second, await act(second, oracle.solve(other)))
+                ended = await act(first, solution[half:])
+                whole = ended.model_copy(update={"output": [*begun.output, *ended.output]})
+                both = (await grade(first, whole)).reward, disturbed.reward
+            if not math.isclose(both[0], oracle.full_reward(row)) or not math.isclose(
+                both[1], oracle.full_reward(other)
+            ):
+                raise Broken(f"rows {number} and {number % len(rows) + 1}, played at the same time, earned {both}")
     return f"{len(rows)} interleaved pairs"
 
 
 async def _odd_answers_are_graded(checkup: Checkup) -> str:
-    server = checkup.environment.server()
     answers = odd_answers()
-    # As in a run, the server stays up from the first rollout to the last.
-    async with serving(server):
+    async with checkup.server() as server:
         for name, answer in answers.items():
             for number, row in enumerate(checkup.environment.rows, start=1):
                 async with rollout(server, **row) as attempt:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from nemo_gym.contract.environment import Environment, Oracle, Row
+from collections.abc import Sequence
+
+from nemo_gym.contract.environment import Environment, Row, Solution
 from nemo_gym.contract.play import play
 from nemo_gym.data.examples import write_example_metrics
 from nemo_gym.errors import DataError
 from nemo_gym.jsonl import write_rows
 from nemo_gym.schemas.rollout import ROLLOUT_INDEX_KEY, TASK_INDEX_KEY
+from nemo_gym.servers.base import SimpleServer
+from nemo_gym.testing import serving
 
 ROLLOUTS_FILE = "example_rollouts.jsonl"
 REQUEST_KEY = "responses_create_params"
@@ -21,10 +25,17 @@ async def example_rollouts(environment: Environment) -> list[Row]:
     oracle = environment.oracle
     if oracle is None:
         raise DataError(f"{environment.folder}: there is no oracle.py to play the examples.")
-    return [
-        {**row, TASK_INDEX_KEY: task, ROLLOUT_INDEX_KEY: 0, **await _told(environment, oracle, row, task)}
-        for task, row in enumerate(environment.rows)
-    ]
+    first, again = environment.server(), environment.server()
+    async with serving(first), serving(again):
+        return [
+            {
+                **row,
+                TASK_INDEX_KEY: task,
+                ROLLOUT_INDEX_KEY: 0,
+                **await _told(environment, (first, again), oracle.solve(row), task),
+            }
+            for task, row in enumerate(environment.rows)
+        ]
 
 
 async def write_examples(environment: Environment) -> int:
@@ -34,8 +45,8 @@ async def write_examples(environment: Environment) -> int:
     return count
 
 
-async def _told(environment: Environment, oracle: Oracle, row: Row, task: int) -> Row:
-    first, again = [await _graded(environment, oracle, row) for _ in range(2)]
+async def _told(environment: Environment, servers: Sequence[SimpleServer], solution: Solution, task: int) -> Row:
+    first, again = [await _graded(server, environment.rows[task], solution) for server in servers]
     differing = {name for name, value in first.items() if again.get(name) != value}
     unsteady = sorted(name for name in differing if not isinstance(first[name], float) or name == "reward")
     if unsteady:
@@ -47,8 +58,8 @@ async def _told(environment: Environment, oracle: Oracle, row: Row, task: int) -
     return {name: value for name, value in first.items() if name not in differing}
 
 
-async def _graded(environment: Environment, oracle: Oracle, row: Row) -> Row:
-    played = await play(environment.server(), row, oracle.solve(row))
+async def _graded(server: SimpleServer, row: Row, solution: Solution) -> Row:
+    played = await play(server, row, solution)
     graded = played.graded.model_dump(mode="json", exclude_unset=True)
     # The request stands in the results as the row wrote it.
     return {name: value for name, value in graded.items() if name != REQUEST_KEY or name not in row}

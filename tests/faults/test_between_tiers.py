@@ -10,6 +10,7 @@ TIMEOUT_S = 5.0
 SLACK_S = 3.0
 """What a busy machine may take beside."""
 SOUND = 25
+TIERS_WITH_A_DEADLINE = ("collector", "agent", "model", "environment")
 LOST = ("reset", "hang-up", "reset-after", "reset-midway", "half", "garbage")
 
 
@@ -100,7 +101,7 @@ def collected(collect_rows, row_of):
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_each_fault_ends_as_it_should(collected, case):
     lines = collected.failures.get(case.name, [])
-    told = [(line["_ng_failure_class"], line["_ng_failure_tier"]) for line in lines]
+    told = [(line["_ng_failure_class"], _tier_told(line)) for line in lines]
     last = [(case.cause, case.tier)] if case.cause else []
     assert told == [case.before] * (case.failed_attempts - len(last)) + last, lines
     assert all(line.get("reward") is None or case.cause == "judge_failed" for line in lines)
@@ -108,6 +109,13 @@ def test_each_fault_ends_as_it_should(collected, case):
         assert collected.results[case.name]["reward"] == 1.0
     else:
         assert case.name not in collected.results
+
+
+def _tier_told(line: dict[str, Any]) -> str:
+    """Every tier on the way stops at the same deadline, and which of them tells it first is a matter of luck."""
+    is_late = line["_ng_failure_class"] == "timeout"
+    tier: str = line["_ng_failure_tier"]
+    return "collector" if is_late and tier in TIERS_WITH_A_DEADLINE else tier
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

@@ -65,6 +65,7 @@ IDIOMS = {
     "sentinel-no-persist": "sentinel_agent::test_sentinels[passing-expected5]",
     "mask-sample": "sentinel_agent::test_sentinels[masked-expected2]",
     "retries-by-running-again": "sentinel_agent::test_sentinels[good_in_the_end-expected1]",
+    "calls-by-address": "address_agent::test_everything_is_called_by_its_address",
     "provider-of-sandboxes-registered": "sandboxed_agent::test_the_check_decides[0-1.0]",
 }
 """What each of the folders' own tests shows."""
@@ -93,6 +94,7 @@ ROWS = {
     "harness": row_of("harness_agent", initial_count=7, expected_count=7),
     "jar": row_of("jar_agent", initial_count=2, expected_count=5, step=3),
     "observed": row_of("observed_agent", tools=True, initial_count=0, expected_count=3, task_id="t-1"),
+    "address": row_of("address_agent", initial_count=2, expected_count=5, step=3),
     "second_look": row_of("second_look_agent", tools=True, initial_count=0, expected_count=6),
     "sandboxed": row_of(
         "sandboxed_agent",
@@ -101,7 +103,7 @@ ROWS = {
     ),
     **{plan: row_of("sentinel_agent", plan=plan) for plan in PLANS},
 }
-OBSERVED = ("loop", "harness", "observed")
+OBSERVED = ("loop", "harness", "observed", "address")
 
 
 def rows_in(file: Path) -> list[dict[str, Any]]:
@@ -175,12 +177,15 @@ def observed_servers(place, capture_dir):
         f"+config_paths=[{configs_of(*folders)}]",
         "+observability_enabled=true",
         f"+model_call_capture_dir={capture_dir}",
+        "+global_aiohttp_client_request_debug=true",
+        # Nobody listens there: our own servers are asked without it.
+        http_proxy="http://127.0.0.1:9",
     )
     yield command
     command.end()
 
 
-_OBSERVED_FOLDERS = ("tool_loop_agent", "harness_agent", "observed_agent", "scripted_model")
+_OBSERVED_FOLDERS = ("tool_loop_agent", "harness_agent", "observed_agent", "address_agent", "scripted_model")
 
 
 def collect(place, servers, rows: str, output: str, *words: str, **env: str):
@@ -253,6 +258,12 @@ def test_a_foreign_program_is_given_the_models_address(collected, observed, serv
     assert captured["base_url"] == f"{observed_servers.servers['policy_model']['url']}/ng-rollout/1-0/v1"
     assert captured["capture_id"] == "1-0"
     assert captured["ng_model_call_capture"]["metrics"]["num_calls"] == 2
+
+
+def test_an_agent_may_call_by_address_whatever_proxy_is_set(collected, observed):
+    for rollout, debug in ((collected[2]["address"], False), (observed["address"], True)):
+        assert (rollout["reward"], rollout["tool_answer"]) == (1.0, {"success": True})
+        assert (rollout["debug"], rollout["status"]) == (debug, "success")
 
 
 def test_an_agent_may_keep_one_jar_for_all_servers_and_hand_it_back(collected, servers):

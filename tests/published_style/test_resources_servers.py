@@ -172,7 +172,7 @@ def own_tests_with_httpx_alone(project):
 @pytest.fixture(scope="module")
 def servers(project, own_tests, own_tests_with_httpx_alone):
     configs = ",".join(f"{folder}/configs/{folder.split('/')[1]}.yaml" for folder in FOLDERS)
-    command = project.start_servers(f"+config_paths=[models.yaml,{configs}]")
+    command = project.start_servers(f"+config_paths=[models.yaml,{configs}]", "+results_dir=/somewhere")
     yield command
     command.end()
 
@@ -254,6 +254,8 @@ def test_the_table_and_the_scripts_name_every_folder():
                 "shared_word": "plum",
                 "interpolated": "plum-nothing",
                 "own_domain": "other",
+                "models": ["judge_model", "policy_model"],
+                "results": "/somewhere",
                 "has_cache_dir": True,
                 "is_in_its_folder": True,
                 "package_is_there": True,
@@ -308,6 +310,11 @@ def test_rows_are_told_to_have_failed_by_their_verifier_or_by_what_it_raised(rol
     assert [row["seen_index"] for row in masked] == [row["_ng_task_index"] for row in masked]
     assert all("the verifier is broken" in row["_ng_failure_message"] for row in raised)
     assert all("broken brutally" in row["_ng_failure_message"] for row in broken)
+
+
+def test_a_broken_tool_tells_its_error_to_an_agent_that_does_not_look_at_the_status(session):
+    answer = session("failed_rows").post("/break_it", json={"how": "brutally"})
+    assert "RuntimeError: broken brutally" in answer.text
 
 
 def test_each_rollout_is_known_by_its_own_id(rollouts):
@@ -370,3 +377,36 @@ def test_the_folders_own_tests_pass_where_httpx_is_the_only_client(own_tests_wit
 def test_ng_test_finds_the_folders_own_modules(project):
     finished = project.run("ng_test", "+entrypoint=resources_servers/any_tool", timeout_s=60)
     assert finished.code == 0, finished.out + finished.err
+
+
+SCRIPT = """
+from nemo_gym.config_types import BaseServerConfig
+from nemo_gym.global_config import get_global_config_dict, get_hf_token, maybe_get_global_config_dict
+from nemo_gym.server_utils import HEAD_SERVER_KEY_NAME, ServerClient
+
+assert maybe_get_global_config_dict() is None
+print(get_hf_token(), HEAD_SERVER_KEY_NAME in get_global_config_dict())
+client = ServerClient.load_from_global_config()
+print([client.poll_for_status(name) for name in ("head_server", "running_sum", "judge_model")])
+gone = ServerClient(
+    head_server_config=BaseServerConfig(host="127.0.0.1", port=1), global_config_dict=client.global_config_dict
+)
+print(gone.poll_for_status("head_server"))
+"""
+
+
+def test_a_script_of_its_own_reads_its_command_line_and_finds_the_servers(servers, project):
+    host, port = servers.head.removeprefix("http://").split(":")
+    script = project.write("prepare.py", SCRIPT)
+    words = ["+hf_token=hf_0nly4t3st", f"+head_server.host={host}", f"+head_server.port={port}"]
+    printed = subprocess.run(
+        [sys.executable, script, "-v", *words],
+        cwd=project.folder,
+        env=project.env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert printed.stdout.splitlines() == [
+        "hf_0nly4t3st True", "['success', 'success', 'success']", "connection_error",
+    ], printed.stderr  # fmt: skip

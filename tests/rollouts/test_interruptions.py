@@ -80,7 +80,7 @@ def expect_each_repeat_once(path) -> None:
     assert keys == {(task, repeat): 1 for task in range(TASKS) for repeat in range(REPEATS)}
 
 
-KILLS = 12
+KILLS = 8
 MIXED = [
     {"act": "slow", "lasts_s": 0.02},
     {"act": "slow", "lasts_s": 0.02},

@@ -60,10 +60,10 @@ async def test_a_finished_run_tells_what_it_was_and_what_came_of_it(run_tasks, m
 
 async def test_sessions_of_one_output_stand_one_after_the_other(run_tasks, make_task):
     await run_tasks([make_task(0, act="fail_twice")])
-    second = await run_tasks(None, resume_from_cache=True)
+    second = (await run_tasks(None, resume_from_cache=True)).record
     third = await run_tasks(None, resume_from_cache=True)
     assert [each["outcomes"]["failed"] for each in third.record["earlier_sessions"]] == [{"agent_failed": 1}] * 2
-    assert third.record["earlier_sessions"][1]["started_at"] == second.record["started_at"]
+    assert third.record["earlier_sessions"][1]["started_at"] == second["started_at"]
     assert (third.record["outcomes"]["scored"], third.record["outcomes"]["failed"]) == (1, {})
     fresh = await run_tasks([make_task(0)], overwrite=True)
     assert fresh.record["earlier_sessions"] == []

@@ -23,7 +23,7 @@ SERVERS = [
         if (folder / "app.py").exists()
     ),
 ]
-EXAMPLES = 4
+EXAMPLES = 3
 """For each operation; more of them find more, and everything here ends within a minute."""
 ANSWERED_WITHIN_S = 20.0
 JSON = {"content-type": "application/json"}

@@ -6,7 +6,7 @@ import pytest
 
 from nemo_gym import DataError
 from nemo_gym.jsonl import read_rows
-from nemo_gym.testing import call, make_server, reply, rollout
+from nemo_gym.testing import call, make_server, reply, rollout, serving
 from resources_servers.aviary.app import AviaryServer
 from resources_servers.aviary.gsm8k import calculations, final_answer
 from resources_servers.aviary.oracle import solve
@@ -87,12 +87,13 @@ async def test_the_oracle_earns_all_of_an_example_and_silence_nothing(server, ro
 async def test_the_oracle_earns_all_of_the_shared_rows_and_silence_nothing(server, tmp_path):
     rows = list(read_rows(prepare(tmp_path / "rows.jsonl", gsm8k=SHARED)))
     assert len(rows) == 200
-    for row in rows:
-        async with rollout(server, **row) as attempt:
-            for item in solve(row):
-                await attempt.send(item)
-            assert (await attempt.verify()).reward == 1.0, row["task_idx"]
-        assert await earned(server, row, [""]) == 0.0
+    async with serving(server):
+        for row in rows:
+            async with rollout(server, **row) as attempt:
+                for item in solve(row):
+                    await attempt.send(item)
+                assert (await attempt.verify()).reward == 1.0, row["task_idx"]
+            assert await earned(server, row, [""]) == 0.0
 
 
 def test_calculations_and_answers_are_found():

@@ -6,10 +6,11 @@ import time
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from nemo_gym import EnvironmentFailed, InvalidTask
 from nemo_gym.jsonl import read_rows
-from nemo_gym.testing import make_server, reply, rollout
+from nemo_gym.testing import make_server, reply, rollout, serving
 from resources_servers.code_gen.app import CodeGenServer
 from resources_servers.code_gen.oracle import solve
 from resources_servers.code_gen.prepare import main, prepare
@@ -19,6 +20,7 @@ HUMANEVAL = FOLDER.parents[1].parent / "shared" / "data" / "humaneval" / "HumanE
 EXAMPLES = list(read_rows(FOLDER / "data" / "example.jsonl"))
 
 needs_sandbox = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap (bwrap) is not installed")
+on_the_shared_server = pytest.mark.asyncio(loop_scope="module")
 needs_humaneval = pytest.mark.skipif(not HUMANEVAL.is_file(), reason="HumanEval is not in ../shared/data/humaneval")
 
 DOUBLE = {"inputs": ["2\n", "21\n"], "outputs": ["4\n", "42\n"]}
@@ -40,12 +42,15 @@ async def graded(server, answer, **fields):
         return (await attempt.verify(reply(answer))).model_dump()
 
 
-@pytest.fixture
-def server():
-    """Two at a time, and little patience."""
-    return make_server(CodeGenServer, num_processes=2, unit_test_timeout_secs=1, total_timeout_secs=4)
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def server():
+    """Two at a time, and little patience; up for all tests, since each start looks what can be confined."""
+    started = make_server(CodeGenServer, num_processes=2, unit_test_timeout_secs=1, total_timeout_secs=4)
+    async with serving(started):
+        yield started
 
 
+@on_the_shared_server
 @needs_sandbox
 @pytest.mark.parametrize("number", range(5))
 async def test_the_reference_of_each_example_earns_everything_and_silence_nothing(server, number):
@@ -75,6 +80,7 @@ async def test_a_task_of_humaneval_given_back_earns_nothing(tmp_path):
         assert told["reward"] == 0.0, each["source"]
 
 
+@on_the_shared_server
 @needs_sandbox
 @pytest.mark.parametrize(
     ("code", "tests", "result"),
@@ -134,6 +140,7 @@ CHEATS = {
 }
 
 
+@on_the_shared_server
 @needs_sandbox
 @pytest.mark.parametrize("tests", [DOUBLE_CHECK, DOUBLE_FUNCTION, DOUBLE], ids=["check", "function", "stdin"])
 @pytest.mark.parametrize("cheat", CHEATS)
@@ -160,6 +167,7 @@ HARM = {
 }
 
 
+@on_the_shared_server
 @needs_sandbox
 @pytest.mark.parametrize("harm", HARM)
 async def test_harm_is_graded_0_in_time_while_others_go_on(server, harm):
@@ -190,6 +198,7 @@ OUTSIDE = {
 }
 
 
+@on_the_shared_server
 @needs_sandbox
 @pytest.mark.parametrize("what", OUTSIDE)
 async def test_nothing_outside_can_be_reached(server, what):
@@ -203,6 +212,7 @@ async def test_nothing_outside_can_be_reached(server, what):
     assert told["result"] == [True]
 
 
+@on_the_shared_server
 @needs_sandbox
 async def test_metadata_tell_of_the_first_failure_and_with_debug_of_its_data(server):
     told = await graded(server, fenced("print(4)"), **row(**DOUBLE))
@@ -218,12 +228,14 @@ async def test_metadata_tell_of_the_first_failure_and_with_debug_of_its_data(ser
     )
 
 
+@on_the_shared_server
 @pytest.mark.parametrize("answer", ["", "no code", "```python\nprint(4)", "```\n\n```", "`print(4)`"])
 async def test_an_answer_without_a_whole_block_earns_nothing(server, answer):
     told = await graded(server, answer, **row(**DOUBLE))
     assert (told["reward"], told["extracted_model_code"], told["result"]) == (0.0, None, [])
 
 
+@on_the_shared_server
 @pytest.mark.parametrize(
     "tests", [{}, {"inputs": ["1"], "outputs": []}, {"check": "assert True"}], ids=["none", "uneven", "no name"]
 )
@@ -232,10 +244,10 @@ async def test_a_row_that_cannot_grade_fails_the_rollout(server, tests):
         await graded(server, fenced(PROGRAM), **row(**tests))
 
 
-async def test_without_a_sandbox_nothing_is_run_and_the_failure_says_what_to_install(server, monkeypatch, tmp_path):
+async def test_without_a_sandbox_nothing_is_run_and_the_failure_says_what_to_install(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(EnvironmentFailed, match=r"apt-get install bubblewrap.*allow_unconfined: true"):
-        await graded(server, fenced(PROGRAM), **row(**DOUBLE))
+        await graded(make_server(CodeGenServer), fenced(PROGRAM), **row(**DOUBLE))
 
 
 @pytest.mark.parametrize(

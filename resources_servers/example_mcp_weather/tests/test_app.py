@@ -3,10 +3,11 @@
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from nemo_gym import DataError
 from nemo_gym.jsonl import read_rows
-from nemo_gym.testing import call, make_server, reply, rollout
+from nemo_gym.testing import call, make_server, reply, rollout, serving
 from resources_servers.example_mcp_weather.app import COLDEST, SKIES, WARMEST, McpWeatherServer, Weather, weather_in
 from resources_servers.example_mcp_weather.oracle import solve
 from resources_servers.example_mcp_weather.prepare import CITIES, main, prepare
@@ -18,9 +19,12 @@ RIGHT = call("get_weather", city="Oslo")
 TOLD = f"Oslo has {OSLO}."
 
 
-@pytest.fixture
-def server():
-    return make_server(McpWeatherServer)
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def server():
+    """Up for all tests: whenever it starts, it works out the schemas of its tools for MCP."""
+    started = make_server(McpWeatherServer)
+    async with serving(started):
+        yield started
 
 
 async def graded(server, *items, city="Oslo", **row):

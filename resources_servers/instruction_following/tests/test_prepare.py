@@ -10,7 +10,7 @@ import pytest
 from nemo_gym import DataError
 from nemo_gym.grading.constraints import constraint, constraint_ids
 from nemo_gym.jsonl import read_rows
-from nemo_gym.testing import make_server, reply, rollout
+from nemo_gym.testing import make_server, reply, rollout, serving
 from resources_servers.instruction_following.app import InstructionFollowingServer
 from resources_servers.instruction_following.drafting import PARTS
 from resources_servers.instruction_following.oracle import solve
@@ -21,26 +21,31 @@ from resources_servers.instruction_following.wishes import ALONE, NAMES, TOGETHE
 FOLDER = Path(__file__).resolve().parents[1]
 
 
-async def test_every_row_rewards_the_oracle_and_no_empty_answer(tmp_path):
-    rows = list(read_rows(prepare(tmp_path / "rows.jsonl", count=120, seed=5)))
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory):
+    return list(read_rows(prepare(tmp_path_factory.mktemp("rows") / "rows.jsonl", count=120, seed=5)))
+
+
+async def test_every_row_rewards_the_oracle_and_no_empty_answer(rows):
     assert max(len(each["instruction_id_list"]) for each in rows) > 2
     server = make_server(InstructionFollowingServer)
-    for each in rows:
-        for items, reward in ((solve(each), 1.0), ([""], 0.0)):
-            async with rollout(server, **each) as attempt:
-                assert (await attempt.verify(reply(*items))).reward == reward, each
+    async with serving(server):
+        for each in rows:
+            for items, reward in ((solve(each), 1.0), ([""], 0.0)):
+                async with rollout(server, **each) as attempt:
+                    assert (await attempt.verify(reply(*items))).reward == reward, each
 
 
 def test_a_seed_always_makes_the_same_rows_and_another_one_others(tmp_path):
     first, again, other = (
-        prepare(tmp_path / f"{name}.jsonl", count=30, seed=seed).read_bytes()
+        prepare(tmp_path / f"{name}.jsonl", count=10, seed=seed).read_bytes()
         for name, seed in (("first", 1), ("again", 1), ("other", 2))
     )
     assert first == again != other
 
 
-def test_a_prompt_says_what_is_asked_without_a_gap(tmp_path):
-    for each in read_rows(prepare(tmp_path / "rows.jsonl", count=200, seed=2)):
+def test_a_prompt_says_what_is_asked_without_a_gap(rows):
+    for each in rows:
         assert each["responses_create_params"]["input"][0]["content"] == each["prompt"]
         assert "{" not in each["prompt"]
         assert "  " not in each["prompt"]

@@ -7,7 +7,7 @@ import pytest
 
 from nemo_gym import DataError, JudgeFailed
 from nemo_gym.jsonl import read_rows
-from nemo_gym.testing import FakeModel, make_server, reply, rollout
+from nemo_gym.testing import FakeModel, make_server, reply, rollout, serving
 from resources_servers.math_with_judge.app import EQUAL, NOT_EQUAL, MathWithJudgeServer
 from resources_servers.math_with_judge.oracle import solve
 from resources_servers.math_with_judge.prepare import prepare
@@ -119,13 +119,14 @@ async def test_every_gsm8k_row_rewards_its_oracle_and_no_other_answer(tmp_path):
     rows = list(read_rows(prepare(GSM8K, tmp_path / "gsm8k.jsonl")))
     assert len(rows) == 200
     server = make_server(MathWithJudgeServer, **WITHOUT_JUDGE)
-    for row, source in zip(rows, read_rows(GSM8K), strict=True):
-        async with rollout(server, **row) as attempt:
-            for text in (*solve(row), source["answer"]):
-                assert (await attempt.verify(reply(text))).reward == 1.0, row
-            for text in ("", rf"\boxed{{{row['expected_answer']}1}}", f"#### -{row['expected_answer']}"):
-                assert (await attempt.verify(reply(text))).reward == 0.0, row
-    assert server.equality._workers.pids() == []
+    async with serving(server):
+        for row, source in zip(rows, read_rows(GSM8K), strict=True):
+            async with rollout(server, **row) as attempt:
+                for text in (*solve(row), source["answer"]):
+                    assert (await attempt.verify(reply(text))).reward == 1.0, row
+                for text in ("", rf"\boxed{{{row['expected_answer']}1}}", f"#### -{row['expected_answer']}"):
+                    assert (await attempt.verify(reply(text))).reward == 0.0, row
+        assert server.equality._workers.pids() == []
 
 
 async def test_metrics_tell_the_reward_the_comparison_and_the_majority():

@@ -8,7 +8,7 @@ import pytest
 
 from nemo_gym import DataError
 from nemo_gym.jsonl import read_rows
-from nemo_gym.testing import make_server, reply, rollout
+from nemo_gym.testing import make_server, reply, rollout, serving
 from resources_servers.proactive_asking.app import ProactiveAskingServer
 from resources_servers.proactive_asking.domains import DOMAINS, told
 from resources_servers.proactive_asking.oracle import solve
@@ -22,8 +22,8 @@ def rows(tmp_path_factory):
     return list(read_rows(prepare(tmp_path_factory.mktemp("rows") / "rows.jsonl", 200, complete_share=0.2)))
 
 
-async def reward(row, items):
-    async with rollout(make_server(ProactiveAskingServer), **row) as attempt:
+async def reward(server, row, items):
+    async with rollout(server, **row) as attempt:
         output = []
         for item in reply(*items).output:
             output.append(item.model_dump(mode="json"))
@@ -35,12 +35,14 @@ async def reward(row, items):
 
 
 async def test_the_oracle_earns_all_and_guessing_or_silence_nothing(rows):
-    for row in [*rows, *read_rows(FOLDER / "data" / "example.jsonl")]:
-        solution = solve(row)
-        assert await reward(row, solution) == 1.0
-        assert await reward(row, [""]) == 0.0
-        if row["missing_detail"]:
-            assert await reward(row, solution[2:]) == 0.0
+    server = make_server(ProactiveAskingServer)
+    async with serving(server):
+        for row in [*rows, *read_rows(FOLDER / "data" / "example.jsonl")]:
+            solution = solve(row)
+            assert await reward(server, row, solution) == 1.0
+            assert await reward(server, row, [""]) == 0.0
+            if row["missing_detail"]:
+                assert await reward(server, row, solution[2:]) == 0.0
 
 
 def test_a_request_tells_everything_but_the_missing_detail(rows):

@@ -5,10 +5,11 @@ import time
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from nemo_gym import InvalidTask
 from nemo_gym.jsonl import read_rows
-from nemo_gym.testing import FakeModel, make_server, reply, rollout
+from nemo_gym.testing import FakeModel, make_server, reply, rollout, serving
 from resources_servers.text_to_sql.app import TextToSqlServer
 from resources_servers.text_to_sql.oracle import solve
 from resources_servers.text_to_sql.prepare import main, prepare
@@ -34,9 +35,12 @@ async def graded(server, answer, **row):
         return (await attempt.verify(reply(answer))).model_dump()
 
 
-@pytest.fixture
-def server():
-    return make_server(TextToSqlServer, query_timeout_secs=2)
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def server():
+    """Up for all tests, and its workers with it."""
+    started = make_server(TextToSqlServer, query_timeout_secs=2)
+    async with serving(started):
+        yield started
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda row: row["uuid"])

@@ -12,7 +12,12 @@ from nemo_gym.base_resources_server import (
     SimpleResourcesServer,
 )
 from nemo_gym.config_types import ModelServerRef
-from nemo_gym.global_config import CACHE_DIR_KEY_NAME, get_first_server_config_dict, get_global_config_dict
+from nemo_gym.global_config import (
+    CACHE_DIR_KEY_NAME,
+    RESULTS_DIR_KEY_NAME,
+    get_first_server_config_dict,
+    get_global_config_dict,
+)
 from nemo_gym.openai_utils import NeMoGymAsyncOpenAI
 from nemo_gym.server_utils import get_response_json, get_server_url, raise_for_status, request
 
@@ -57,6 +62,12 @@ class AddressBookResourcesServer(SimpleResourcesServer):
             shared_word=config.get("shared_word"),
             interpolated=self.config.interpolated,
             own_domain=str(get_first_server_config_dict(config, self.config.name)["domain"]),
+            models=sorted(
+                name
+                for name, block in config.items()
+                if isinstance(block, DictConfig) and "responses_api_models" in block
+            ),
+            results=str(config.get(RESULTS_DIR_KEY_NAME)),
             has_cache_dir=CACHE_DIR_KEY_NAME in config,
             is_in_its_folder=Path.cwd() == Path(__file__).parent,
             package_is_there=(PARENT_DIR / "nemo_gym").is_dir(),
