@@ -116,7 +116,9 @@ def _pids(launcher: int, head: str) -> dict[str, list[int]]:
     roles: dict[int, str] = {}
     for instance in instances:
         role = ROLES[instance["server_type"]]
-        roles[instance["pid"]] = role if roles.get(instance["pid"], role) == role else TOGETHER
+        # A commit from before there were several processes for a server names one.
+        for pid in instance.get("pids") or [instance["pid"]]:
+            roles[pid] = role if roles.get(pid, role) == role else TOGETHER
     return by_role(launcher, roles, LAUNCHER)
 
 

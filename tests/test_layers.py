@@ -16,7 +16,7 @@ ROWS = [
     {"dialects", "grading", "metrics", "capture", "sandbox"},
     {"config", "http"},
     {"schemas"},
-    {"errors", "paths", "jsonl", "opaque", "version", "confinement"},
+    {"errors", "paths", "jsonl", "memory", "opaque", "version", "confinement"},
 ]
 SIDE_BY_SIDE = {
     ("cli", "scaffold"),

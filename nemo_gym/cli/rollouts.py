@@ -19,6 +19,7 @@ from nemo_gym.errors import DataError, LaunchError
 from nemo_gym.http.client import ServerClient
 from nemo_gym.launcher import RunningServers
 from nemo_gym.launcher.warm import WarmStarter, is_supported
+from nemo_gym.memory import settle_memory, tend_memory
 from nemo_gym.rollouts.aggregate import aggregate
 from nemo_gym.rollouts.collector import collect as collect_rollouts
 from nemo_gym.rollouts.job import CollectJob, EndToEndJob, RunFiles
@@ -153,6 +154,8 @@ async def _collect(
         news.take(record)
         progress.advance(record, summary)
 
+    settle_memory()
+    tending = asyncio.create_task(tend_memory())
     try:
         with Progress(run.summary) as progress:
             collecting = collect_rollouts(client, run, on_record=tell)
@@ -166,6 +169,7 @@ async def _collect(
             running.note(f"Error: {error}")
             return None
     finally:
+        tending.cancel()
         await client.aclose()
 
 

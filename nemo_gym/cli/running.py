@@ -206,9 +206,10 @@ def show_status(servers: list[dict[str, Any]]) -> None:
     """One line per server, and a count."""
     for number, server in enumerate(servers, start=1):
         mark = "✓" if server["status"] == "success" else "✗"
+        where = ServerInstance.model_validate(server).where
         say(
             f"[{number}] {mark} {server['config_path']} ({server['server_type']}/{server['name']})  {server['url']}  "
-            f"pid {server['pid']}  up {server['uptime_seconds']:.0f} s{_restarted(server.get('restarts', 0))}"
+            f"pid {where}  up {server['uptime_seconds']:.0f} s{_restarted(server.get('restarts', 0))}"
             + (_busy(server.get("load")) if server["status"] == "success" else f"  {server['status']}")
         )
     healthy = sum(server["status"] == "success" for server in servers)

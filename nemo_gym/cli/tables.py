@@ -39,7 +39,8 @@ def instances(rows: Iterable[ServerInstance]) -> Table:
     for heading in ("server", "tier", "implementation", "address", "pid"):
         table.add_column(heading, overflow="fold")
     for row in rows:
-        table.add_row(*(Text(str(each)) for each in (row.config_path, row.server_type, row.name, row.url, row.pid)))
+        cells = (row.config_path, row.server_type, row.name, row.url, row.where)
+        table.add_row(*(Text(each) for each in cells))
     return table
 
 

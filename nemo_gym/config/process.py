@@ -128,6 +128,12 @@ class ServerInstance(BaseModel):
     sockets: list[str] = Field(default_factory=list)
     """Where each of them alone listens; empty where there is but one."""
 
+    @property
+    def where(self) -> str:
+        """Its processes, and what they are called where other servers live in them too."""
+        pids = " ".join(map(str, self.pids or [self.pid]))
+        return pids if self.process in ("", self.config_path) else f"{pids} ({self.process})"
+
     @classmethod
     def of(cls, server: ServerConfig, *, process: str, pids: list[int], sockets: list[str], started_at: float) -> Self:
         """The server that these processes serve; `started_at` is in seconds since the epoch."""

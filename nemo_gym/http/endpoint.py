@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import orjson
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from nemo_gym.http.external import (
@@ -14,6 +15,7 @@ from nemo_gym.http.external import (
     RetryPolicy,
     external_session,
 )
+from nemo_gym.jsonl import fitted
 
 __all__ = ["RATE_LIMIT_ERROR_CODES", "RETRY_ERROR_CODES", "NeMoGymAsyncOpenAI"]
 
@@ -69,7 +71,12 @@ class NeMoGymAsyncOpenAI(BaseModel):
     def _url(self, path: str) -> str:
         return f"{self.base_url.rstrip('/')}/{path}"
 
-    async def _call(self, method: str, url: str, body: dict[str, Any] | None) -> dict[str, Any]:
+    async def _call(self, method: str, url: str, asked: dict[str, Any] | None) -> dict[str, Any]:
+        body = None
+        if asked is not None:
+            body = fitted(orjson.dumps(asked, option=orjson.OPT_NON_STR_KEYS))
+            # The keywords of one call: thousands may wait for their answers, and need not hold what they asked.
+            asked.clear()
         session = external_session()
         if session is not self._session:
             self._session = session
@@ -77,7 +84,7 @@ class NeMoGymAsyncOpenAI(BaseModel):
         return await session.call(
             method,
             url,
-            json=body,
+            body=body,
             headers={"Authorization": f"Bearer {self.api_key}", **self.default_headers},
             is_ours=self.internal,
             limits=Limits(silence_s=self.timeout_s, total_s=self.timeout_s),

@@ -23,7 +23,6 @@ from nemo_gym.http.deadline import CLOCK_SLACK_S, time_left_s
 from nemo_gym.http.internal import InternalClient
 from nemo_gym.http.problems import readable
 from nemo_gym.http.reply import NotConnected, ReplyTimedOut, Timeouts
-from nemo_gym.jsonl import fitted
 
 if TYPE_CHECKING:
     from aiohttp import ClientSession
@@ -125,7 +124,7 @@ class ExternalSession:
         method: str,
         url: str,
         *,
-        json: Any = None,
+        body: bytes | None = None,
         headers: Mapping[str, str],
         limits: Limits,
         retry: RetryPolicy,
@@ -136,7 +135,6 @@ class ExternalSession:
         Raises `EndpointError` where none came: what went wrong, how often it was tried, and the beginning of the
         answer, without the secrets of `headers`.
         """
-        body = None if json is None else fitted(orjson.dumps(json, option=orjson.OPT_NON_STR_KEYS))
         proxy = None if is_ours else self.proxy_for(url)
         tries = 0
         while True:

@@ -78,6 +78,8 @@ class InternalClient:
         request = Request(method, origin.url + path, loop, timeouts or self.timeouts)
         connection = origin.take_idle() or await origin.take_other(request)
         connection.send(request, head, body)
+        # Thousands may wait here at once, and none of them needs these any more.
+        del head, body
         try:
             return await request.waiter
         except BaseException:

@@ -45,7 +45,7 @@ def live_runs() -> list[RunRecord]:
     for path in folder.glob("*.json") if folder else ():
         with contextlib.suppress(OSError, ValidationError, json.JSONDecodeError):
             record = RunRecord.model_validate_json(path.read_bytes())
-            if _is_alive(record.pid):
+            if is_alive(record.pid):
                 runs.append(record)
             else:
                 path.unlink(missing_ok=True)
@@ -65,7 +65,8 @@ def run_token_for(host: str, port: int) -> str | None:
     return os.environ.get(RUN_TOKEN_ENV_VAR) or None
 
 
-def _is_alive(pid: int) -> bool:
+def is_alive(pid: int) -> bool:
+    """Whether there is a process of this pid."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

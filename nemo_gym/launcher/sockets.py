@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import socket
 import tempfile
@@ -13,8 +14,10 @@ from typing import NamedTuple
 from nemo_gym.config import HeadConfig, PortRange, WrittenAddress, bind, share
 from nemo_gym.config.access import is_loopback
 from nemo_gym.errors import PortTakenError
+from nemo_gym.http.runs import is_alive
 
 HEAD = "head_server"
+PREFIX = "nemo_gym_sockets_"
 BACKLOG = 4096
 NEAR_PORTS = 20
 """How many ports behind a taken one the head server tries."""
@@ -79,6 +82,15 @@ def listen_too(first: socket.socket) -> socket.socket:
     return another
 
 
+def _sweep() -> None:
+    """Remove what a launcher left that was killed."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        pid = folder.name.removeprefix(PREFIX).partition("_")[0]
+        with contextlib.suppress(OSError):
+            if pid.isdigit() and not is_alive(int(pid)) and folder.stat().st_uid == os.getuid():
+                shutil.rmtree(folder, ignore_errors=True)
+
+
 class Doors(NamedTuple):
     """The listening sockets of one server, by the numbers of the processes that serve it."""
 
@@ -118,8 +130,9 @@ class PrivateSockets:
     def listen(self) -> socket.socket:
         """One more of them."""
         if self._folder is None:
-            # A path of a unix socket may have some hundred letters only.
-            self._folder = Path(tempfile.mkdtemp(prefix="nemo_gym_"))
+            _sweep()
+            # A path of a unix socket may have some hundred letters only, so it is not in a folder of the run.
+            self._folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}_"))
         self._count += 1
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         listener.bind(str(self._folder / f"{self._count}.sock"))

@@ -103,14 +103,20 @@ def take_news(settings: HeadSettings, lines: Iterable[bytes]) -> None:
 
 async def _load(client: InternalClient, instance: ServerInstance, run_token: str | None) -> Load | None:
     headers = [(RUN_TOKEN_HEADER.encode(), run_token.encode())] if run_token else []
-    try:
-        reply = await client.request(
-            "GET", instance.host, instance.port, METRICS_PATH, headers=headers, timeouts=PROBE_TIMEOUTS
-        )
-    except ServerCallError:
-        # That it does not answer is told by its status.
-        return None
-    return load_of(await reply.text()) if reply.ok else None
+    loads = []
+    # Where several processes serve it, each of them is asked: at its address one would answer for all.
+    doors: list[str | None] = [*instance.sockets]
+    for socket in doors or [None]:
+        try:
+            reply = await client.request(
+                "GET", instance.host, instance.port, METRICS_PATH, headers=headers, timeouts=PROBE_TIMEOUTS, uds=socket
+            )
+        except ServerCallError:
+            # That it does not answer is told by its status.
+            continue
+        if reply.ok and (load := load_of(await reply.text())) is not None:
+            loads.append(load)
+    return sum(loads[1:], loads[0]) if loads else None
 
 
 async def _probe(client: InternalClient, instance: ServerInstance) -> ServerStatus:

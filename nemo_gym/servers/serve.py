@@ -30,10 +30,10 @@ from nemo_gym.config.published import CONFIG_PATH_ENV_VAR, published_defaults, t
 from nemo_gym.config.settings import BaseServerConfig
 from nemo_gym.errors import ConfigError, LaunchError, SignatureError, UserError
 from nemo_gym.http.client import ServerClient
+from nemo_gym.memory import settle_memory, tend_memory
 from nemo_gym.paths import PROJECT_ROOTS_ENV_VAR
 from nemo_gym.servers.base import SimpleServer
 from nemo_gym.servers.mcp import expose_if_asked
-from nemo_gym.servers.memory import settle_memory
 from nemo_gym.servers.profiling import ProfilingMiddlewareConfig
 from nemo_gym.servers.siblings import Siblings
 
@@ -129,7 +129,7 @@ def build_server(settings: ProcessSettings) -> SimpleServer:
     if settings.num_workers == 1:
         server._life = secrets.token_hex(8)
     elif server.session_beginnings() is not None:
-        server._siblings = Siblings(settings.name, settings.number, settings.sockets)
+        server._siblings = Siblings(settings.name, settings.number, settings.sockets, settings.run_token)
         server._life = server._siblings.mark(secrets.token_hex(8))
         _check_reaches_sessions(server, settings)
     # Else nothing is kept of sessions, and each process answers for any of them.
@@ -318,9 +318,16 @@ class ReportingServer(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, report: Report) -> None:
         super().__init__(config)
         self._report = report
+        self._tending: asyncio.Task[None] | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
             settle_memory()
+            self._tending = asyncio.create_task(tend_memory())
             asyncio.get_running_loop().call_soon(self._report.ready)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._tending is not None:
+            self._tending.cancel()
+        await super().shutdown(sockets)

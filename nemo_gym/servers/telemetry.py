@@ -115,7 +115,16 @@ class Load(BaseModel):
     queue_seconds: float
     """Seconds that requests have waited in all."""
     loop_lag_s: float
-    """How late the event loop was at last."""
+    """How late the event loop was at last; of several processes, the latest one."""
+
+    def __add__(self, other: Load) -> Load:
+        """The load of both."""
+        return Load(
+            in_flight=self.in_flight + other.in_flight,
+            queued=self.queued + other.queued,
+            queue_seconds=self.queue_seconds + other.queue_seconds,
+            loop_lag_s=max(self.loop_lag_s, other.loop_lag_s),
+        )
 
 
 def load_of(text: str) -> Load | None:

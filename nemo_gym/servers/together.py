@@ -6,7 +6,7 @@ import asyncio
 import os
 import socket
 import sys
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Container, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,7 +34,7 @@ def serve_together(group: GroupSettings, listeners: Sequence[socket.socket], rep
     """Serve all of them until told to stop; the process's exit code."""
     home = Path.cwd()
     try:
-        members = [_built(settings, home) for settings in group.members]
+        members = [_built(settings, home, {each.folder for each in group.members}) for settings in group.members]
     except UserError as error:
         report.failed(str(error))
         return 1
@@ -55,21 +55,23 @@ def _owners(members: Sequence[_Member]) -> Iterator[_Member]:
         yield from [member] * (2 if member.settings.sockets else 1)
 
 
-def _built(settings: ProcessSettings, home: Path) -> _Member:
+def _built(settings: ProcessSettings, home: Path, folders: Container[Path]) -> _Member:
     os.chdir(home)
     prepare_process(settings)
     known = set(sys.modules)
     server = build_server(settings)
-    _check_modules(settings, known)
+    _check_modules(settings, known, folders)
     return _Member(settings, server, LocalApp(build_app(server, settings)))
 
 
-def _check_modules(settings: ProcessSettings, known: set[str]) -> None:
+def _check_modules(settings: ProcessSettings, known: Container[str], folders: Container[Path]) -> None:
     """Two folders may each have a module `utils`, and one process has but one module of a name."""
-    for path in settings.folder.glob("*.py"):
-        module = sys.modules.get(path.stem) if path.stem in known else None
-        file = getattr(module, "__file__", None)
-        if file and Path(file).resolve() != path.resolve() and Path(file).name == path.name and "." not in path.stem:
+    for path in (*settings.folder.glob("*.py"), *settings.folder.glob("*/__init__.py")):
+        depth = len(path.relative_to(settings.folder).parts)
+        name = path.stem if depth == 1 else path.parent.name
+        file = getattr(sys.modules.get(name), "__file__", None) if name in known else None
+        # What is no server's own, a module of the standard library for one, is the same in every process.
+        if file and Path(file) != path and Path(file).parents[depth - 1] in folders:
             raise LaunchError(
                 f"{settings.name}: {path} and {file} are modules of one name, and servers that are together share "
                 f"their modules. Let one of them run separately: placement: separate in the block of {settings.name}."
@@ -98,15 +100,17 @@ class _ByDoor:
         self._members = members
         self._home = home
         self._by_path = {door: local for door, local in doors.items() if isinstance(door, str)}
+        self._by_address = {door: local for door, local in doors.items() if not isinstance(door, str)}
         # A server that listens on all addresses is called at any of them, but its port is its own.
-        self._by_port = {door[1]: local for door, local in doors.items() if not isinstance(door, str)}
+        self._by_port = {door[1]: local for door, local in self._by_address.items()}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await self._live(receive, send)
             return
         host, port = scope["server"]
-        local = self._by_path[host] if port is None else self._by_port[port]
+        door = self._by_path.get(host) if port is None else self._by_address.get((host, port))
+        local = door or self._by_port[port]
         scope["state"] = dict(local.state)
         await local.app(scope, receive, send)
 

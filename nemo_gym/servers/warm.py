@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import gc
 import importlib
 import json
 import os
@@ -18,6 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from nemo_gym.memory import settle_memory
 from nemo_gym.servers.child import Descriptors, die_with_forker, leave, run_child
 
 PRELOADED = (
@@ -48,8 +48,7 @@ class _WarmProcess:
         self.control.settimeout(REAP_EVERY_S)
         for module in PRELOADED:
             importlib.import_module(module)
-        gc.collect()
-        gc.freeze()
+        settle_memory()
         try:
             # A launcher that is interrupted leaves before it has heard the answer to its last question.
             with contextlib.suppress(ConnectionResetError, BrokenPipeError):
