@@ -27,7 +27,13 @@ from nemo_gym.http.external import seconds_of_retry_after
 from nemo_gym.http.internal import InternalClient
 from nemo_gym.http.reply import RawHeaders, Reply, ReplyTimedOut, Timeouts
 from nemo_gym.jsonl import dump_json
-from nemo_gym.schemas.rollout import FAILURE_HEADER, NOT_BEGUN_HEADER, ROLLOUT_HEADER, TIME_LEFT_HEADER
+from nemo_gym.schemas.rollout import (
+    FAILURE_HEADER,
+    INPUT_AT_HEADER,
+    NOT_BEGUN_HEADER,
+    ROLLOUT_HEADER,
+    TIME_LEFT_HEADER,
+)
 
 Cookies = Mapping[str, "str | Morsel[str]"]
 
@@ -43,6 +49,7 @@ UNAVAILABLE = 503
 JSON_HEADER = (b"content-type", b"application/json")
 _ROLLOUT = ROLLOUT_HEADER.encode()
 _TIME_LEFT = TIME_LEFT_HEADER.encode()
+_INPUT_AT = INPUT_AT_HEADER.encode()
 _FAILURE = FAILURE_HEADER.encode()
 DEFAULTS = Timeouts()
 
@@ -52,6 +59,14 @@ class Address(NamedTuple):
 
     host: str
     port: int
+
+
+class WrittenRequest(dict[str, Any]):
+    """A model request that is JSON already; the mapping is what it says, for whoever looks at it."""
+
+    text: bytes
+    input_at: int
+    """Where the value of `input` begins in the text; it is the last one."""
 
 
 class Caller:
@@ -92,6 +107,8 @@ class Caller:
         if json is not None:
             body = encode_json(json)
             head.append(JSON_HEADER)
+            if isinstance(json, WrittenRequest):
+                head.append((_INPUT_AT, b"%d" % json.input_at))
         if cookies:
             head.append((b"cookie", cookie_header(cookies)))
         if rollout_id := current_rollout_id():
@@ -205,6 +222,8 @@ def _has(headers: RawHeaders, wanted: bytes) -> bool:
 
 def encode_json(value: Any) -> bytes:
     """A request body: models without their unset fields, so that defaults stay the receiver's."""
+    if isinstance(value, WrittenRequest):
+        return value.text
     if isinstance(value, BaseModel):
         return value.model_dump_json(exclude_unset=True).encode()
     return dump_json(value, default=_plain)

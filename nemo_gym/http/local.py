@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Generator, Mapping, MutableMapping
+from contextvars import Context, copy_context
 from dataclasses import dataclass, field
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
-from nemo_gym.http.internal import InternalClient
-from nemo_gym.http.reply import HungUp, RawHeaders, Reply, ReplyTimedOut, Timeouts
+from nemo_gym.http.deadline import read_time_left
+from nemo_gym.http.internal import METHOD_PATTERN, NEEDS_LENGTH, OWN_HEADERS, PATH_PATTERN, InternalClient
+from nemo_gym.http.reply import BrokenReply, RawHeaders, Reply, ReplyTimedOut, Timeouts
 from nemo_gym.schemas.rollout import TIME_LEFT_HEADER
 
 logger = logging.getLogger(__name__)
@@ -21,6 +24,9 @@ ASGIApp = Callable[..., Awaitable[None]]
 _TIME_LEFT = TIME_LEFT_HEADER.encode()
 ASGI = {"version": "3.0", "spec_version": "2.3"}
 CLIENT = ("127.0.0.1", 0)
+FAILED = b"Internal Server Error"
+FAILED_HEADERS = ((b"content-type", b"text/plain; charset=utf-8"), (b"content-length", b"%d" % len(FAILED)))
+"""What our servers answer for an app that gives no answer."""
 
 
 @dataclass
@@ -34,12 +40,14 @@ class LocalApp:
 class LocalClient(InternalClient):
     """Asks the apps of this process at once, and every other server as ever.
 
-    A call runs in its caller's task: what cancels the caller cancels the handler, as a closed connection would.
+    A call runs in its caller's task: what cancels the caller cancels the handler, as a closed connection would. It
+    has context variables of its own, as in another process.
     """
 
     def __init__(self, apps: Mapping[tuple[str, int], LocalApp]) -> None:
         super().__init__()
         self._apps = apps
+        self._context = copy_context()
 
     async def request(
         self,
@@ -53,45 +61,92 @@ class LocalClient(InternalClient):
         timeouts: Timeouts | None = None,
         uds: str | None = None,
     ) -> Reply:
-        """See `InternalClient.request`."""
+        """See `InternalClient.request`; what the answer needs beyond its last byte is waited for, too."""
         local = self._apps.get((host, port))
         if local is None or uds is not None:
             return await super().request(
                 method, host, port, path, body=body, headers=headers, timeouts=timeouts, uds=uds
             )
-        asked = _Exchange(f"http://{host}:{port}{path}", method, body)
-        length = (b"content-length", b"%d" % len(body))
-        scope = {**_scope(method, host, port, path), "headers": [(b"host", host.encode()), *headers, length]}
-        scope["state"] = dict(local.state)
-        # Where the call tells how much time it has, the app's own layer ends it.
-        is_bounded = any(name == _TIME_LEFT for name, _ in headers)
-        limit_s = (timeouts or self.timeouts).total_s
-        try:
-            if is_bounded:
-                await local.app(scope, asked.receive, asked.send)
-            else:
-                async with asyncio.timeout(limit_s) as over:
-                    await local.app(scope, asked.receive, asked.send)
-        except TimeoutError:
-            if is_bounded or not over.expired():
-                raise
-            raise ReplyTimedOut(f"{method} {asked.url}: no whole answer within {limit_s:.3g} s (total_s)") from None
-        except Exception:
-            # As a server does that has no caller to raise it to.
-            logger.exception("%s %s failed", method, asked.url)
-        finally:
-            asked.end()
+        target = _target(method, host, port, path)
+        asked = _Exchange(target.url, method, body)
+        scope = {**target.scope, "headers": _received_headers(target, headers, asked), "state": dict(local.state)}
+        answering = _Apart(local.app(scope, asked.receive, asked.send), self._context.copy())
+        limits = timeouts or self.timeouts
+        limit_s = min(limits.read_s, limits.total_s)
+        left_s = _time_left(headers)
+        if left_s is not None and left_s < limit_s:
+            # The app's own layer ends the call in time, and can tell where it was.
+            await _answered(answering, asked)
+        else:
+            try:
+                async with asyncio.timeout(limit_s):
+                    await _answered(answering, asked)
+            except TimeoutError:
+                limit = "read_s" if limits.read_s < limits.total_s else "total_s"
+                raise ReplyTimedOut(
+                    f"{method} {asked.url}: no whole answer within {limit_s:.3g} s ({limit})"
+                ) from None
         return asked.reply()
+
+
+def _time_left(headers: RawHeaders) -> float | None:
+    for name, value in headers:
+        if name == _TIME_LEFT:
+            return read_time_left(value)
+    return None
+
+
+async def _answered(answering: Awaitable[None], asked: _Exchange) -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    cancelled_before = task.cancelling()
+    try:
+        await answering
+    except Exception:
+        # As a server does, that has no caller to raise it to.
+        logger.exception("%s %s failed", asked.method, asked.url)
+    except asyncio.CancelledError:
+        if task.cancelling() > cancelled_before:
+            raise
+        # Something that the app waited for was cancelled: its failure, and not the end of its caller.
+        logger.exception("%s %s failed", asked.method, asked.url)
+    finally:
+        asked.end()
+
+
+class _Apart:
+    """What is awaited in this task and sees context variables of its own."""
+
+    __slots__ = ("_context", "_steps")
+
+    def __init__(self, awaitable: Awaitable[None], context: Context) -> None:
+        self._steps: Generator[Any, Any, None] = awaitable.__await__()
+        self._context = context
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        run, steps = self._context.run, self._steps
+        try:
+            awaited = run(steps.send, None)
+            while True:
+                try:
+                    value = yield awaited
+                except BaseException as error:  # noqa: BLE001 - it is theirs to handle
+                    awaited = run(steps.throw, error)
+                else:
+                    awaited = run(steps.send, value)
+        except StopIteration:
+            return
 
 
 class _Exchange:
     """A request as the app receives it, and the answer as it comes."""
 
-    __slots__ = ("_body", "_chunks", "_ended", "_is_whole", "_start", "method", "url")
+    __slots__ = ("_body", "_chunks", "_ended", "_is_whole", "_start", "body_bytes", "method", "url")
 
     def __init__(self, url: str, method: str, body: bytes) -> None:
         self.url = url
         self.method = method
+        self.body_bytes = len(body)
         self._body: bytes | None = body
         self._ended: asyncio.Future[None] | None = None
         self._start: Message | None = None
@@ -113,7 +168,9 @@ class _Exchange:
             self._start = message
         elif message["type"] == "http.response.body":
             self._chunks.append(message.get("body", b""))
-            self._is_whole = not message.get("more_body", False)
+            if not message.get("more_body", False):
+                self._is_whole = True
+                self.end()
 
     def end(self) -> None:
         """Let whoever listens for the caller's leaving hear of it."""
@@ -121,15 +178,32 @@ class _Exchange:
             self._ended.set_result(None)
 
     def reply(self) -> Reply:
-        if self._start is None or not self._is_whole:
-            raise HungUp(f"{self.method} {self.url}: the server ended the call without a whole answer")
-        headers = [(bytes(name), bytes(value)) for name, value in self._start.get("headers", ())]
-        return Reply(self._start["status"], headers, b"".join(self._chunks), self.method, self.url)
+        if self._start is None:
+            return Reply(500, FAILED_HEADERS, FAILED, self.method, self.url)
+        if not self._is_whole:
+            raise BrokenReply(f"{self.method} {self.url}: the server ended the call in the midst of its answer")
+        headers = [(bytes(name).lower(), bytes(value)) for name, value in self._start.get("headers", ())]
+        body = b"" if self.method == "HEAD" else b"".join(self._chunks)
+        return Reply(self._start["status"], headers, body, self.method, self.url)
 
 
-def _scope(method: str, host: str, port: int, path: str) -> dict[str, Any]:
-    raw_path, _, query = path.partition("?")
-    return {
+class _Target(NamedTuple):
+    """What all requests for one address have in common."""
+
+    scope: dict[str, Any]
+    authority: bytes
+    url: str
+
+
+@lru_cache(maxsize=1024)
+def _target(method: str, host: str, port: int, path: str) -> _Target:
+    """Raises `ValueError` where a request line could not hold this."""
+    if not METHOD_PATTERN.fullmatch(method):
+        raise ValueError(f"{method!r} is no HTTP method; write it in capitals, such as 'POST'.")
+    if not PATH_PATTERN.fullmatch(path):
+        raise ValueError(f"{method} {path!r}: a path begins with '/' and is quoted (urllib.parse.quote) beyond ASCII.")
+    raw_path, _, query = path.partition("#")[0].partition("?")
+    scope = {
         "type": "http",
         "asgi": ASGI,
         "http_version": "1.1",
@@ -142,3 +216,26 @@ def _scope(method: str, host: str, port: int, path: str) -> dict[str, Any]:
         "client": CLIENT,
         "server": (host, port),
     }
+    authority = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return _Target(scope, authority.encode(), f"http://{authority}{path}")
+
+
+def _received_headers(target: _Target, headers: RawHeaders, asked: _Exchange) -> list[tuple[bytes, bytes]]:
+    """The headers as a server reads them. Raises `ValueError` where they could not be written."""
+    received = [(b"host", target.authority)]
+    for name, value in headers:
+        if b"\n" in value or b"\r" in value:
+            raise ValueError(f"{asked.url}: a header holds a line break: {name!r}: {value!r}")
+        received.append((_received_name(name), value.lstrip(b" \t")))
+    if asked.body_bytes or asked.method in NEEDS_LENGTH:
+        received.append((b"content-length", b"%d" % asked.body_bytes))
+    return received
+
+
+@lru_cache(maxsize=1024)
+def _received_name(name: bytes) -> bytes:
+    if name.lower() in OWN_HEADERS:
+        raise ValueError(f"the header {name!r} is written by the client itself; leave it out.")
+    if b"\n" in name or b"\r" in name:
+        raise ValueError(f"a header's name holds a line break: {name!r}")
+    return name.lower()

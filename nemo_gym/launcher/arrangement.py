@@ -25,17 +25,26 @@ class Arranged(NamedTuple):
 def arrange(run: RunConfig, *, apart: Collection[str] = (), one_by_one: bool = False) -> list[Arranged]:
     """Every process that the run's servers need, in the order of the configuration.
 
-    Servers in `apart` cannot share a process, having an interpreter of their own; with `one_by_one` none does.
+    Servers in `apart` cannot share a process, having an interpreter of their own; one with its own number of workers
+    does not, unless its block says so. With `one_by_one` there is a process
+    for each server, the first of its kind: enough to find out whether it can be built.
     """
     shared = [
         server.name
         for server in run.servers.values()
-        if (server.placement or run.placement.kind) == TOGETHER and server.name not in apart and not one_by_one
+        if (server.placement or ("separate" if server.num_workers else run.placement.kind)) == TOGETHER
+        and server.name not in apart
     ]
+    numbers = {
+        server.name: run.placement.replicas if server.name in shared else server.num_workers or 1
+        for server in run.servers.values()
+    }
+    if one_by_one:
+        return [Arranged(name, (name,), 0, number) for name, number in numbers.items()]
     arranged = _kind(TOGETHER, tuple(shared), run.placement.replicas) if shared else []
-    for server in run.servers.values():
-        if server.name not in shared:
-            arranged += _kind(server.name, (server.name,), server.num_workers or 1)
+    for name, number in numbers.items():
+        if name not in shared:
+            arranged += _kind(name, (name,), number)
     return arranged
 
 

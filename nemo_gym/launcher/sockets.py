@@ -19,6 +19,7 @@ from nemo_gym.http.runs import is_alive
 HEAD = "head_server"
 PREFIX = "nemo_gym_sockets_"
 BACKLOG = 4096
+LONGEST_FOLDER = 60
 NEAR_PORTS = 20
 """How many ports behind a taken one the head server tries."""
 
@@ -82,13 +83,28 @@ def listen_too(first: socket.socket) -> socket.socket:
     return another
 
 
+def _short_folder() -> Path:
+    """Where sockets may be: a path of one has a hundred letters, and the folder for temporary files may have more."""
+    folder = tempfile.gettempdir()
+    return Path(folder if len(folder) <= LONGEST_FOLDER else "/tmp")
+
+
 def _sweep() -> None:
     """Remove what a launcher left that was killed."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+    for folder in _short_folder().glob(f"{PREFIX}*"):
         pid = folder.name.removeprefix(PREFIX).partition("_")[0]
         with contextlib.suppress(OSError):
-            if pid.isdigit() and not is_alive(int(pid)) and folder.stat().st_uid == os.getuid():
+            if pid.isdigit() and not is_alive(int(pid)) and folder.stat().st_uid == os.getuid() and _is_left(folder):
                 shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_left(folder: Path) -> bool:
+    """Whether nobody listens there: containers may share the folder, and do not know each other's processes."""
+    for path in folder.iterdir():
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as caller:
+            if caller.connect_ex(str(path)) == 0:
+                return False
+    return True
 
 
 class Doors(NamedTuple):
@@ -131,8 +147,7 @@ class PrivateSockets:
         """One more of them."""
         if self._folder is None:
             _sweep()
-            # A path of a unix socket may have some hundred letters only, so it is not in a folder of the run.
-            self._folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}_"))
+            self._folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}_", dir=_short_folder()))
         self._count += 1
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         listener.bind(str(self._folder / f"{self._count}.sock"))

@@ -12,9 +12,11 @@ import orjson
 from pydantic import ValidationError
 
 from nemo_gym.errors import EnvironmentFailed, ModelFailed, Overloaded, RolloutTimedOut, ServerCallError, ServerLost
+from nemo_gym.http.caller import WrittenRequest
 from nemo_gym.http.client import ServerClient
 from nemo_gym.http.problems import failure_of_call, failure_of_reply, reply_to
 from nemo_gym.http.reply import Reply
+from nemo_gym.jsonl import dump_json
 from nemo_gym.opaque import loads_opaque, plain
 from nemo_gym.schemas.responses import Response, sum_of_counts
 from nemo_gym.servers.tools import is_callable_name
@@ -38,6 +40,29 @@ def values_of(jar: Mapping[str, Morsel[str] | str]) -> Cookies:
     return {name: each.coded_value if isinstance(each, Morsel) else each for name, each in jar.items()}
 
 
+class _WrittenItems:
+    """A conversation's items as JSON, each written once: its last turn costs what its first one did."""
+
+    def __init__(self) -> None:
+        self._texts: list[bytes] = []
+        self._last: Item | None = None
+
+    def request(self, params: dict[str, Any], items: list[Item]) -> WrittenRequest:
+        """The request for the next turn."""
+        known = len(self._texts)
+        if known and (known > len(items) or items[known - 1] is not self._last):
+            # Somebody has changed what was said before.
+            self._texts, known = [], 0
+        self._texts += [dump_json(_without_empty(item)) for item in items[known:]]
+        self._last = items[-1] if items else None
+        others = dump_json({name: value for name, value in params.items() if name != "input"})
+        beginning = others[:-1] + (b',"input":' if len(others) > 2 else b'"input":')
+        request = WrittenRequest(params, input=items)
+        request.text = b"".join((beginning, b"[", b",".join(self._texts), b"]}"))
+        request.input_at = len(beginning)
+        return request
+
+
 @dataclass
 class Conversation:
     """Grows with each turn. The two servers' cookies are kept apart: neither sees the other's."""
@@ -56,6 +81,7 @@ class Conversation:
     """What the agent tells of the conversation beside the response: fields of the graded row."""
     usage: Any = None
     """The token counts of all turns, as the model told them, added up."""
+    _written: _WrittenItems = field(default_factory=_WrittenItems)
     was_cut_off: bool = False
     """Whether the model's last turn ended before its end."""
 
@@ -76,7 +102,7 @@ class Conversation:
 
     async def ask(self, client: ServerClient, model: str) -> list[Item]:
         """Let the model take a turn; the calls it wants answered, none where it has ended. Raises `ModelFailed`."""
-        request = {**self.params, "input": [*_items(self.params["input"]), *self.said]}
+        request = self._written.request(self.params, [*_items(self.params["input"]), *self.said])
         path = "/v1/responses"
         call = client.post(server_name=model, url_path=path, json=request, cookies=self.model_cookies)
         reply = await reply_to(call, server=model, during=path, otherwise=ModelFailed)
@@ -152,6 +178,21 @@ class Conversation:
         if not tells_faults or isinstance(failure, ENDS_THE_ROLLOUT):
             raise failure
         return f"Error: {failure}"
+
+
+def _without_empty(item: Any) -> Any:
+    """An item, and the parts of its content, without fields that are null: some endpoints refuse those."""
+    if not isinstance(item, dict):
+        return item
+    told = {name: value for name, value in item.items() if value is not None}
+    for name in ("content", "summary"):
+        parts = told.get(name)
+        if isinstance(parts, list):
+            told[name] = [
+                {key: value for key, value in part.items() if value is not None} if isinstance(part, dict) else part
+                for part in parts
+            ]
+    return told
 
 
 def _items(given: Any) -> list[Item]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 from fastapi import Body, FastAPI
 
@@ -27,6 +27,10 @@ class BaseResponsesAPIModel(SimpleServer):
 class SimpleResponsesAPIModel(BaseResponsesAPIModel):
     """Subclass it and write `responses` and `chat_completions`; both may take the request before the body."""
 
+    passes_input_on: ClassVar[bool] = False
+    """Whether `responses` sends `body.input` on as it is, and need not have its items read: it may then be an
+    `orjson.Fragment`. A class that writes its own `responses` says so anew."""
+
     @abstractmethod
     async def responses(self, *arguments: Any, **named: Any) -> Any:
         """Answer a `ResponseCreateParams` with a `Response`: `(body)` or `(request, body)`."""
@@ -38,7 +42,12 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel):
     def setup_webserver(self) -> FastAPI:
         """The app with the routes of a model server."""
         app = self.new_app()
-        add_model_routes(app, responses=self.responses, chat_completions=self.chat_completions)
+        add_model_routes(
+            app,
+            responses=self.responses,
+            chat_completions=self.chat_completions,
+            passes_input_on=_says(type(self), "passes_input_on", of="responses"),
+        )
         self._record_calls(app)
         return app
 
@@ -53,3 +62,9 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel):
 
         reference = ModelServerRef(type="responses_api_models", name=self.config.name)
         app.add_middleware(CaptureMiddleware, store=CaptureStore(folder).opened(), model_ref=reference)
+
+
+def _says(cls: type, mark: str, *, of: str) -> bool:
+    """What the class that wrote the method says of it; what a base class says is of its own method."""
+    writer = next(each for each in cls.__mro__ if of in vars(each))
+    return bool(vars(writer).get(mark, False))

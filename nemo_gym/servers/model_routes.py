@@ -10,14 +10,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, NamedTuple, TypeVar, get_args, get_origin
 
+import orjson
 import starlette.responses
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, ValidatorFunctionWrapHandler, WrapValidator
+from pydantic import BaseModel, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 from pydantic.fields import FieldInfo
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
+from starlette.types import Scope
 
 from nemo_gym.dialects.anthropic import message_of_response, response_params_of_messages
 from nemo_gym.dialects.lenient import STREAM_FIELDS, QualifiedName, plain_request, with_client_names
@@ -33,7 +35,9 @@ from nemo_gym.http.correlation import current_rollout_id
 from nemo_gym.schemas.anthropic import AnthropicCreateParams, AnthropicError, AnthropicErrorDetail, AnthropicMessage
 from nemo_gym.schemas.chat import ChatCompletion, ChatCompletionCreateParams
 from nemo_gym.schemas.responses import Response, ResponseCreateParams
+from nemo_gym.schemas.rollout import INPUT_AT_HEADER
 from nemo_gym.servers.binding import Endpoint, Handler, Method
+from nemo_gym.servers.plain_path import PlainRoute
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +46,8 @@ CHAT_COMPLETIONS = "/v1/chat/completions"
 MESSAGES = "/v1/messages"
 OR_EVENTS: dict[int | str, dict[str, Any]] = {200: {"content": {MEDIA_TYPE: {}}}}
 """For the documentation: the answer may also be a stream."""
+INPUT_KEY = b'"input":'
+_INPUT_AT = INPUT_AT_HEADER.encode()
 ERROR_TYPES = {
     401: "authentication_error",
     403: "permission_error",
@@ -57,8 +63,10 @@ Ask = Callable[[BaseModel], Awaitable[Any]]
 BodyT = TypeVar("BodyT", bound=BaseModel)
 
 
-def add_model_routes(app: FastAPI, *, responses: Method, chat_completions: Method) -> None:
-    """Add the three routes.
+def add_model_routes(
+    app: FastAPI, *, responses: Method, chat_completions: Method, passes_input_on: bool = False
+) -> None:
+    """Add the three routes; with `passes_input_on` the items of a long conversation are not read here.
 
     A method whose body is of a kind of its own has its route to itself, without streams; and without a method that
     reads `ResponseCreateParams` there is no `/v1/messages`.
@@ -69,6 +77,9 @@ def add_model_routes(app: FastAPI, *, responses: Method, chat_completions: Metho
     else:
         takes: Any = Annotated[asking.annotation, WrapValidator(partial(_strict_or_streamed, asking.kind))]
         app.post(RESPONSES, responses=OR_EVENTS)(asking.endpoint(_answer_responses, takes=takes))
+        route = app.router.routes[-1]
+        if passes_input_on and isinstance(route, PlainRoute):
+            route.read_otherwise = partial(_with_unread_input, asking)
         _add_messages_route(app, asking)
     asking_chat = Asking.of(chat_completions, ChatCompletionCreateParams)
     if asking_chat is None:
@@ -131,6 +142,24 @@ def _taking(parameter: inspect.Parameter, takes: Any) -> inspect.Parameter:
         return parameter.replace(annotation=takes)
     # Beside a `= Body()` FastAPI reads the bare type and no validator of it.
     return parameter.replace(annotation=Annotated[takes, parameter.default], default=inspect.Parameter.empty)
+
+
+def _with_unread_input(asking: Asking, scope: Scope, body: bytes) -> dict[str, Any] | None:
+    """A request whose input is passed on as it is written; None where the caller does not say where that begins.
+
+    The callers that do have read the items already: they are the row's, the model's own and the tools' answers.
+    """
+    begin = next((int(value) for name, value in scope["headers"] if name == _INPUT_AT and value.isdigit()), 0)
+    if body[begin - len(INPUT_KEY) : begin] != INPUT_KEY or body[begin : begin + 1] != b"[" or body[-2:] != b"]}":
+        return None
+    try:
+        params = asking.kind.model_validate(orjson.loads(body[:begin] + b"[]}"))
+    except (orjson.JSONDecodeError, ValidationError):
+        return None
+    if getattr(params, "stream", None):
+        return None
+    params.__dict__["input"] = orjson.Fragment(body[begin:-1])
+    return {asking.parameter: params}
 
 
 class StreamedRequest(NamedTuple):

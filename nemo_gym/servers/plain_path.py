@@ -16,14 +16,15 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.datastructures import DefaultPlaceholder
+from fastapi.exceptions import EndpointContext
 from fastapi.params import Body
-from fastapi.routing import APIRoute, serialize_response
+from fastapi.routing import APIRoute, _extract_endpoint_context, serialize_response
 from pydantic_core import from_json
 from starlette.middleware import Middleware
 from starlette.middleware.exceptions import ExceptionMiddleware
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import BaseRoute, Match
+from starlette.routing import BaseRoute, Match, Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nemo_gym.servers.faults import FaultMiddleware
@@ -61,6 +62,22 @@ class ServerApp(FastAPI):
 class PlainRoute(APIRoute):
     """A route that may have the short way; a route of another class never has."""
 
+    read_otherwise: Callable[[Scope, bytes], dict[str, Any] | None] | None = None
+    """Reads what the endpoint is called with in a way of its own, where it can; None leaves it to the usual one."""
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **settings: Any) -> None:
+        super().__init__(path, endpoint, **settings)
+        self._built = self.app
+
+    @property
+    def was_wrapped(self) -> bool:
+        """Whether an author has put something of their own round it."""
+        return self.app is not self._built
+
+
+LOOK_AT_THE_PATH = frozenset({PlainRoute, APIRoute, Route, Mount})
+"""Routes that match by path and method, so that what they do with one request they do with the next."""
+
 
 class PlainPath:
     """Stands before the router and answers what it may."""
@@ -68,7 +85,9 @@ class PlainPath:
     def __init__(self, app: ASGIApp, *, of: FastAPI) -> None:
         self.app = app
         self._router = of.router
-        self._raising = ExceptionMiddleware(_raise_again, handlers=of.exception_handlers)
+        # As in FastAPI, whoever answers for everything stands outside of all middlewares.
+        handlers = {kind: each for kind, each in of.exception_handlers.items() if kind not in (500, Exception)}
+        self._raising = ExceptionMiddleware(_raise_again, handlers=handlers)
         self._routes: list[BaseRoute] = []
         self._calls: dict[str, _PlainCall | None] = {}
 
@@ -78,14 +97,15 @@ class PlainPath:
             await self.app(scope, receive, send)
             return
         scope["route"], scope["endpoint"], scope["path_params"] = call.route, call.endpoint, {}
+        received: list[Message] = []
         try:
-            body = await _body(receive)
-            answer = await call.answer(scope, receive, body)
+            body = await _body(receive, received)
+            answer = None if body is None else await call.answer(scope, receive, body)
         except Exception as error:  # noqa: BLE001 - whoever is registered for it answers; else it is raised again
-            await self._raising({**scope, "nemo_gym.raised": error}, receive, send)
+            await self._raising({**scope, "nemo_gym.raised": error}, _again(received, receive), send)
             return
         if answer is None:
-            await self.app(scope, _again(body, receive), send)
+            await self.app(scope, _again(received, receive), send)
         else:
             await answer(scope, receive, send)
 
@@ -97,14 +117,19 @@ class PlainPath:
         path: str = scope["path"]
         if scope.get("root_path") or scope.get("fastapi.telemetry"):
             return None
-        if path in self._calls:
-            return self._calls[path]
-        first = next((route for route in routes if route.matches(scope)[0] is Match.FULL), None)
-        if type(first) is not PlainRoute or first.path != path:
-            # Not remembered: there is no end of such paths.
-            return None
-        self._calls[path] = _PlainCall.of(first)
-        return self._calls[path]
+        if path not in self._calls:
+            first = next((route for route in routes if not _is_passed(route, scope)), None)
+            if type(first) is not PlainRoute or first.path != path:
+                # Not remembered: there is no end of such paths.
+                return None
+            self._calls[path] = _PlainCall.of(first)
+        call = self._calls[path]
+        return None if call is None or call.route.was_wrapped else call
+
+
+def _is_passed(route: BaseRoute, scope: Scope) -> bool:
+    """Whether a request for this path never ends at this route."""
+    return type(route) in LOOK_AT_THE_PATH and route.matches(scope)[0] is not Match.FULL
 
 
 Answer = Callable[[Scope, Receive, Send], Awaitable[None]]
@@ -114,17 +139,19 @@ Answer = Callable[[Scope, Receive, Send], Awaitable[None]]
 class _PlainCall:
     """What it takes to answer a route in the short way."""
 
-    route: APIRoute
+    route: PlainRoute
     endpoint: Callable[..., Awaitable[Any]]
     request_name: str | None
+    told_as: EndpointContext
+    """Where the endpoint stands, for whoever has to mend what it answers."""
 
     @classmethod
-    def of(cls, route: APIRoute) -> _PlainCall | None:
+    def of(cls, route: PlainRoute) -> _PlainCall | None:
         """None where the route asks FastAPI for something else than a JSON body and the request."""
         asks = route.dependant
         asks_for_more = (
-            asks.path_params or asks.query_params or asks.header_params or asks.cookie_params or asks.dependencies
-            or len(asks.body_params) > 1 or route._embed_body_fields or asks.websocket_param_name
+            route.param_convertors or asks.path_params or asks.query_params or asks.header_params or asks.cookie_params
+            or asks.dependencies or len(asks.body_params) > 1 or route._embed_body_fields or asks.websocket_param_name
             or asks.http_connection_param_name or asks.response_param_name or asks.background_tasks_param_name
             or asks.security_scopes_param_name
         )  # fmt: skip
@@ -136,7 +163,8 @@ class _PlainCall:
         is_json = route.body_field is None or type(route.body_field.field_info) is Body
         if asks_for_more or answers_otherwise or not is_json or not inspect.iscoroutinefunction(asks.call):
             return None
-        return cls(route, asks.call, asks.request_param_name)
+        told_as: EndpointContext = {**_extract_endpoint_context(asks.call), "path": f"POST {route.path}"}
+        return cls(route, asks.call, asks.request_param_name, told_as)
 
     async def answer(self, scope: Scope, receive: Receive, body: bytes) -> Answer | None:
         """The answer to be sent; None where it is FastAPI's to say what is wrong with the body."""
@@ -147,7 +175,10 @@ class _PlainCall:
             # Where Starlette itself keeps what was read.
             request._body = body
         field = self.route.body_field
-        if field is not None:
+        read_otherwise = self.route.read_otherwise
+        if read_otherwise is not None and (read := read_otherwise(scope, body)) is not None:
+            values |= read
+        elif field is not None:
             if not body or not _is_json(scope):
                 return None
             try:
@@ -159,6 +190,8 @@ class _PlainCall:
                 return None
             if request is not None:
                 request._json = given
+            # It may be large, and thousands of calls wait for their handlers at once.
+            del given
         result = await self.endpoint(**values)
         return result if isinstance(result, Response) else await self._written(result)
 
@@ -173,6 +206,7 @@ class _PlainCall:
             exclude_unset=route.response_model_exclude_unset,
             exclude_defaults=route.response_model_exclude_defaults,
             exclude_none=route.response_model_exclude_none,
+            endpoint_ctx=self.told_as,
             dump_json=route.response_field is not None,
         )
         return JSONResponse(content) if route.response_field is None else JsonBytes(content)
@@ -190,23 +224,21 @@ class JsonBytes:
         await send({"type": "http.response.body", "body": self.body})
 
 
-async def _body(receive: Receive) -> bytes:
+async def _body(receive: Receive, received: list[Message]) -> bytes | None:
+    """The whole body, and in `received` what it came in; None where the caller left before it was whole."""
     message = await receive()
-    if message["type"] == "http.request" and not message.get("more_body", False):
-        whole: bytes = message.get("body", b"")
-        return whole
-    chunks = []
-    while message["type"] == "http.request":
-        chunks.append(message.get("body", b""))
-        if not message.get("more_body", False):
-            return b"".join(chunks)
+    received.append(message)
+    while message.get("more_body", False):
         message = await receive()
-    raise ClientDisconnect
+        received.append(message)
+    if message["type"] != "http.request":
+        return None
+    return b"".join([each.get("body", b"") for each in received])
 
 
-def _again(body: bytes, receive: Receive) -> Receive:
+def _again(received: list[Message], receive: Receive) -> Receive:
     """What was received, for whoever is to receive it now."""
-    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+    messages = received[::-1]
 
     async def receive_again() -> Message:
         return messages.pop() if messages else await receive()

@@ -3,6 +3,7 @@
 from functools import cached_property
 from typing import Any
 
+from orjson import Fragment
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from nemo_gym import (
@@ -39,6 +40,8 @@ class SimpleModelServer(SimpleResponsesAPIModel):
 
     config: SimpleModelServerConfig
 
+    passes_input_on = True
+
     @cached_property
     def endpoint(self) -> NeMoGymAsyncOpenAI:
         return NeMoGymAsyncOpenAI(
@@ -69,8 +72,10 @@ class SimpleModelServer(SimpleResponsesAPIModel):
 
     def _fields(self, body: BaseModel) -> dict[str, Any]:
         # Items of an earlier answer come back with their empty fields, some of which endpoints refuse.
-        asked = body.model_dump(exclude_unset=True, exclude_none=True, exclude={"stream", "stream_options"})
-        return {**asked, **self.config.extra_body, "model": self.config.openai_model}
+        left_out = {"stream", "stream_options"}
+        unread = {"input": body.input} if isinstance(getattr(body, "input", None), Fragment) else {}
+        asked = body.model_dump(exclude_unset=True, exclude_none=True, exclude=left_out | unread.keys())
+        return {**asked, **unread, **self.config.extra_body, "model": self.config.openai_model}
 
 
 if __name__ == "__main__":

@@ -4,13 +4,16 @@ import re
 from contextlib import asynccontextmanager
 
 import openai
+import orjson
 import pytest
 from openai.types.chat import ChatCompletion
 from openai.types.responses import Response
 
-from nemo_gym.testing import make_server, on_a_port
+from nemo_gym import Conversation, NeMoGymResponse, NeMoGymResponseCreateParamsNonStreaming
+from nemo_gym.testing import make_server, on_a_port, serving
 from responses_api_models.openai_model.app import SimpleModelServer
 
+INPUT_AT_HEADER = "x-nemo-gym-input-at"
 HELLO = [{"role": "user", "content": "Hello"}]
 TOOL = {"type": "function", "name": "get_weather", "parameters": {"type": "object"}, "strict": None}
 
@@ -129,3 +132,95 @@ async def test_how_often_a_failing_endpoint_is_asked_is_a_setting(endpoint, bodi
         with pytest.raises(openai.InternalServerError, match="502"):
             await client.responses.create(model="ignored", input="Hello")
     assert len(bodies()) == 1
+
+
+ITEMS = [
+    {"role": "user", "content": "Hello"},
+    {"type": "function_call", "call_id": "c", "name": "look", "arguments": '{"at": "[{"}'},
+    {"type": "function_call_output", "call_id": "c", "output": 'a "quoted" ]} answer'},
+]
+
+
+async def ask(client, text, input_at):
+    return await client.post(
+        "/v1/responses",
+        content=text,
+        headers={"content-type": "application/json", INPUT_AT_HEADER: str(input_at)},
+    )
+
+
+@asynccontextmanager
+async def asked_directly(endpoint, cls=SimpleModelServer):
+    server = make_server(
+        cls,
+        name="policy_model",
+        openai_base_url=f"{endpoint}/v1",
+        openai_api_key="sk-very-secret",
+        openai_model="echo",
+    )
+    async with serving(server) as client:
+        yield client
+
+
+def written(**params):
+    """A request as an agent writes it, and where its input begins."""
+    beginning = orjson.dumps(params)[:-1] + (b"," if params else b"") + b'"input":'
+    return beginning + orjson.dumps(ITEMS) + b"}", len(beginning)
+
+
+@pytest.mark.parametrize("params", [{}, {"temperature": 0.5, "tools": [TOOL], "user": None}])
+async def test_an_input_is_passed_on_as_it_was_written_where_the_caller_says_where_it_is(endpoint, bodies, params):
+    async with asked_directly(endpoint) as client:
+        told = await ask(client, *written(**params))
+    assert told.status_code == 200
+    sent = {name: value for name, value in params.items() if value is not None}
+    (body,) = bodies()
+    assert body == {**sent, "model": "echo", "input": ITEMS, **({"tools": body["tools"]} if "tools" in sent else {})}
+
+
+@pytest.mark.parametrize("shift", [-1000, -9, -1, 1, 10**6])
+async def test_a_wrong_place_of_the_input_is_not_believed(endpoint, bodies, shift):
+    text, input_at = written(temperature=0.5)
+    async with asked_directly(endpoint) as client:
+        told = await ask(client, text, input_at + shift)
+    assert told.status_code == 200
+    assert [item["type"] for item in bodies()[0]["input"]] == ["message", "function_call", "function_call_output"]
+
+
+@pytest.mark.parametrize("params", [{"spam": 1}, {"temperature": "hot"}])
+async def test_all_but_the_input_is_still_checked(endpoint, params):
+    async with asked_directly(endpoint) as client:
+        told = await ask(client, *written(**params))
+    (problem,) = told.json()["detail"]
+    assert (told.status_code, problem["loc"]) == (422, ["body", *params])
+
+
+class Reading(SimpleModelServer):
+    """Has its own way to answer, for which it looks at the input."""
+
+    async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming) -> NeMoGymResponse:
+        assert [item.type for item in body.input] == ["message", "function_call", "function_call_output"]
+        return await super().responses(body)
+
+
+async def test_a_class_with_a_method_of_its_own_is_given_the_items(endpoint, bodies):
+    async with asked_directly(endpoint, Reading) as client:
+        told = await ask(client, *written())
+    assert (told.status_code, len(bodies()[0]["input"])) == (200, 3)
+
+
+async def test_a_conversation_sends_its_items_as_they_were_said_without_empty_fields(endpoint, bodies):
+    settings = {"openai_base_url": f"{endpoint}/v1", "openai_api_key": "sk-very-secret", "openai_model": "tool-call"}
+    conversation = Conversation(params={"input": "Hello", "temperature": 0.5})
+    policy_model = make_server(SimpleModelServer, name="policy_model", **settings)
+    caller = make_server(SimpleModelServer, name="caller", servers=[policy_model], **settings)
+    async with serving(caller):
+        for _ in range(2):
+            await conversation.ask(caller.server_client, "policy_model")
+    first, second = bodies()
+    hello = {"role": "user", "content": "Hello"}
+    assert first == {"temperature": 0.5, "model": "tool-call", "input": [hello]}
+    assert second["input"][0] == hello
+    assert [item["type"] for item in second["input"][1:]] == ["reasoning", "function_call"]
+    assert all(value is not None for item in second["input"] for value in item.values())
+    assert len(conversation.said) == 4
