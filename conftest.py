@@ -11,6 +11,11 @@ from typing import Any
 
 import httpx
 import pytest
+from hypothesis import HealthCheck, settings
+
+# How long the making of examples takes is the machine's affair.
+settings.register_profile("steady", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("steady")
 
 ENDPOINT = Path(__file__).parent / "tests" / "endpoint" / "server.py"
 
