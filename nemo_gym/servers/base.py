@@ -26,7 +26,8 @@ from nemo_gym.http.client import PUBLISHED_NAME, ServerClient
 from nemo_gym.http.correlation import rollout_context, strip_rollout_prefix
 from nemo_gym.http.external import external_session
 from nemo_gym.schemas.rollout import ROLLOUT_HEADER, ROLLOUT_ID_PATTERN
-from nemo_gym.servers.calls import CallLayer, CallLimits
+from nemo_gym.servers.call_watch import CallLimits
+from nemo_gym.servers.calls import CallLayer
 from nemo_gym.servers.faults import ROLLOUT_ID_SCOPE_KEY, FaultMiddleware
 from nemo_gym.servers.limits import OPEN_FILES, raise_open_files_limit
 from nemo_gym.servers.plain_path import ServerApp

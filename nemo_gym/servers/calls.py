@@ -5,25 +5,20 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
-import math
 import time
 from collections import deque
 from collections.abc import Callable, Container, Iterable
-from dataclasses import dataclass
-from typing import NamedTuple
 
-import orjson
-from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nemo_gym.config.access import RUN_TOKEN_ENV_VAR, RUN_TOKEN_KEY
 from nemo_gym.config.secret_values import SecretValues
 from nemo_gym.errors import Overloaded, RolloutError, RolloutTimedOut, ServerLost
-from nemo_gym.http.deadline import CLOCK_SLACK_S, deadline_in, noting_waits, read_time_left
+from nemo_gym.http.deadline import deadline_in, noting_waits, read_time_left
 from nemo_gym.http.problems import MEDIA_TYPE, Problem
 from nemo_gym.schemas.rollout import NOT_BEGUN_HEADER, RUN_ID_HEADER, RUN_TOKEN_HEADER, TIME_LEFT_HEADER
+from nemo_gym.servers.call_watch import CallLimits, CallWatch, Refusal, too_large
 from nemo_gym.servers.in_process import OWN_CALL_SCOPE_KEY
-from nemo_gym.servers.nesting import nests_deeper
 from nemo_gym.servers.telemetry import MEDIA_TYPE as METRICS_MEDIA_TYPE
 from nemo_gym.servers.telemetry import METRICS_PATH, OTHER_ROUTE, Telemetry
 
@@ -31,29 +26,9 @@ logger = logging.getLogger(__name__)
 
 LIVENESS_PATHS = frozenset({"/", "/livez", "/readyz", "/healthz", "/health"})
 RETRY_AFTER_S = 1
-MEBIBYTE = 1024 * 1024
-NEVER_JSON = (b"multipart/", b"application/octet-stream", b"image/", b"audio/", b"video/")
-"""Bodies of these kinds may hold any bytes, brackets too."""
-GONE_CHECK_S = 0.5
-"""Most calls have been answered by then, and nobody has to watch whether their caller is still there."""
-
 _TIME_LEFT = TIME_LEFT_HEADER.encode()
 _RUN_ID = RUN_ID_HEADER.encode()
 _RUN_TOKEN = RUN_TOKEN_HEADER.encode()
-
-
-@dataclass(frozen=True)
-class CallLimits:
-    """How much a server takes on at once."""
-
-    in_flight: int = 16_384
-    """Calls at work at the same time; further ones wait."""
-    queued: int = 16_384
-    """Calls that wait; further ones are refused with 503 and may come again."""
-    body_bytes: int = 256 * MEBIBYTE
-    """The longest body of a request."""
-    body_depth: int = 100
-    """How deep the brackets of a JSON body nest; parsers and validators recurse, and so would what answers it."""
 
 
 class CallLayer:
@@ -95,7 +70,7 @@ class CallLayer:
         if is_read and scope["path"] in LIVENESS_PATHS:
             await self.app(scope, receive, send)
             return
-        call = _Call(scope, receive, send, self.secrets)
+        call = Call(scope, receive, send, self.secrets)
         if self.run_token is not None and not self._knows(call):
             await call.answer_problem(401, "no run token", _wants_token(self.server), {"www-authenticate": "Bearer"})
             return
@@ -108,7 +83,7 @@ class CallLayer:
             await call.answer(200, METRICS_MEDIA_TYPE, self.telemetry.text().encode())
             return
         if call.body_bytes > self.limits.body_bytes:
-            await call.answer_problem(413, "too large", _too_large(self.limits.body_bytes))
+            await call.answer_problem(413, "too large", too_large(self.limits.body_bytes))
             return
         if not await self._may_begin(call):
             return
@@ -119,7 +94,7 @@ class CallLayer:
             route = getattr(scope.get("route"), "path", OTHER_ROUTE)
             self.telemetry.count(route, call.status, time.monotonic() - call.began_at)
 
-    def _knows(self, call: _Call) -> bool:
+    def _knows(self, call: Call) -> bool:
         """Whether the caller belongs to the run; what shows it goes no further."""
         expected = (self.run_token or "").encode()
         # Clients of model endpoints have one place for a key, and no header of ours.
@@ -129,7 +104,7 @@ class CallLayer:
                 return True
         return self.admits is not None and self.admits(call.scope)
 
-    async def _may_begin(self, call: _Call) -> bool:
+    async def _may_begin(self, call: Call) -> bool:
         """Take a place, or wait for one; where there is no room to wait in, the call is answered: False."""
         telemetry = self.telemetry
         if telemetry.in_flight < self.limits.in_flight:
@@ -168,9 +143,9 @@ class CallLayer:
                 return
         self.telemetry.in_flight -= 1
 
-    async def _serve(self, call: _Call) -> None:
+    async def _serve(self, call: Call) -> None:
         left_s = None if call.time_left_s is None else call.time_left_s - (time.monotonic() - call.began_at)
-        watch = _Watch(call, self.limits, left_s)
+        watch = CallWatch(call, self.limits, left_s)
         try:
             with deadline_in(left_s), noting_waits() as waits:
                 await self.app(call.scope, watch.receive, call.send)
@@ -194,13 +169,13 @@ class CallLayer:
             watch.end()
 
 
-class _Call:
+class Call:
     """One request: what its headers ask for, and what was answered."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, secrets: SecretValues) -> None:
         self.scope = scope
         self.receive = receive
-        self.refusal: _Refusal | None = None
+        self.refusal: Refusal | None = None
         """Why the body was not taken; told where whatever read it could not cope with that."""
         self.began_at = time.monotonic()
         self.status = 0
@@ -273,7 +248,7 @@ class _Call:
     async def answer_problem(
         self, status: int, title: str, detail: str, headers: dict[str, str] | None = None
     ) -> None:
-        await self.answer(status, MEDIA_TYPE, _Refusal(status, title, detail).body, headers)
+        await self.answer(status, MEDIA_TYPE, Refusal(status, title, detail).body, headers)
 
     async def answer_error(self, error: RolloutError, **headers: str) -> None:
         """Tell of a failure before anything was done, or where nothing will be done any more."""
@@ -281,123 +256,6 @@ class _Call:
         if isinstance(error, Overloaded):
             headers[NOT_BEGUN_HEADER] = "1"
         await self.answer(problem.status, MEDIA_TYPE, problem.model_dump_json().encode(), headers)
-
-
-class _Refusal(NamedTuple):
-    status: int
-    title: str
-    detail: str
-
-    @property
-    def body(self) -> bytes:
-        return orjson.dumps({"type": "about:blank", **self._asdict()})
-
-    @property
-    def headers(self) -> list[tuple[bytes, bytes]]:
-        return [(b"content-type", MEDIA_TYPE.encode())]
-
-
-class _Watch:
-    """Cancels a call when its time is over, and one that takes long once its caller has hung up.
-
-    Of what the caller sends, only what the handler has not asked for is looked at: the end of the request is awaited
-    in its place. One timer serves both ends, since most calls need neither.
-    """
-
-    __slots__ = (
-        "_body_has_ended", "_bytes_left", "_call", "_chunks", "_ends_at", "_handler", "_is_receiving", "_limits",
-        "_listener", "_loop", "_timer", "_was_cancelled", "caller_has_gone",
-    )  # fmt: skip
-
-    def __init__(self, call: _Call, limits: CallLimits, left_s: float | None) -> None:
-        self._call = call
-        self._limits = limits
-        self._bytes_left = limits.body_bytes
-        self._chunks: list[bytes] | None = None if call.media_type.startswith(NEVER_JSON) else []
-        self._handler = asyncio.current_task()
-        self._body_has_ended = False
-        self._is_receiving = False
-        self._listener: asyncio.Task[Message] | None = None
-        self._was_cancelled = False
-        self.caller_has_gone = False
-        self._loop = asyncio.get_running_loop()
-        self._ends_at = math.inf if left_s is None else self._loop.time() + left_s
-        self._timer: asyncio.TimerHandle | None = self._loop.call_later(
-            GONE_CHECK_S if left_s is None else max(0.0, min(GONE_CHECK_S, left_s)), self._look
-        )
-
-    async def receive(self) -> Message:
-        """What the handler receives."""
-        if self._listener is not None:
-            return await asyncio.shield(self._listener)
-        self._is_receiving = True
-        try:
-            message = await self._call.receive()
-        finally:
-            self._is_receiving = False
-        if message["type"] == "http.request":
-            self._body_has_ended = not message.get("more_body", False)
-            self._check(message.get("body", b""))
-        return message
-
-    def _check(self, chunk: bytes) -> None:
-        self._bytes_left -= len(chunk)
-        if self._bytes_left < 0:
-            raise self._refused(413, "too large", _too_large(self._limits.body_bytes))
-        if self._chunks is None:
-            return
-        self._chunks.append(chunk)
-        if self._body_has_ended:
-            text, self._chunks = b"".join(self._chunks), None
-            if nests_deeper(text, self._limits.body_depth):
-                raise self._refused(400, "nested too deep", _too_deep(self._limits.body_depth))
-
-    def _refused(self, status: int, title: str, detail: str) -> HTTPException:
-        self._call.refusal = _Refusal(status, title, detail)
-        return HTTPException(status, detail)
-
-    def _look(self) -> None:
-        self._timer = None
-        left_s = self._ends_at - self._loop.time()
-        if left_s <= CLOCK_SLACK_S:
-            self._cancel()
-            return
-        # While the handler receives, it will hear itself that the caller has gone.
-        if self._listener is None and self._body_has_ended and not self._is_receiving:
-            self._listener = asyncio.ensure_future(self._call.receive())
-            self._listener.add_done_callback(self._heard)
-        is_watched = self._listener is not None
-        if is_watched and left_s == math.inf:
-            return
-        self._timer = self._loop.call_later(left_s if is_watched else min(GONE_CHECK_S, left_s), self._look)
-
-    def _heard(self, listener: asyncio.Task[Message]) -> None:
-        if listener.cancelled() or listener.exception() is not None or self._handler is None:
-            return
-        if listener.result()["type"] == "http.disconnect" and not self._call.has_begun_answer:
-            self.caller_has_gone = True
-            self._cancel()
-
-    def _cancel(self) -> None:
-        if self._handler is not None and not self._was_cancelled:
-            self._was_cancelled = True
-            self._handler.cancel()
-
-    def take_back(self) -> bool:
-        """Whether the cancellation was this watch's alone; then it has done its work."""
-        was_cancelled, self._was_cancelled = self._was_cancelled, False
-        return was_cancelled and self._handler is not None and self._handler.uncancel() == 0
-
-    def end(self) -> None:
-        """Stop watching."""
-        if self._was_cancelled:
-            # The handler ended in its own way all the same.
-            self.take_back()
-        self._handler = None
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._listener is not None:
-            self._listener.cancel()
 
 
 def _is_event_stream(start: Message) -> bool:
@@ -417,11 +275,3 @@ def _wants_token(server: str) -> str:
         f"'Authorization: Bearer …'. The commands take it from +{RUN_TOKEN_KEY}=…, from env.yaml or from "
         f"{RUN_TOKEN_ENV_VAR}; on the machine where the run was started they find it by themselves."
     )
-
-
-def _too_deep(most: int) -> str:
-    return f"the brackets of a request's body may nest {most} deep here (max_request_depth), and these nest deeper"
-
-
-def _too_large(most_bytes: int) -> str:
-    return f"a request's body may have {most_bytes} bytes here (max_request_bytes), and this one has more"

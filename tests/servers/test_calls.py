@@ -22,7 +22,8 @@ from nemo_gym import (
 )
 from nemo_gym.http.deadline import deadline_in, grace_period, time_left_s
 from nemo_gym.schemas.rollout import NOT_BEGUN_HEADER, RUN_ID_HEADER, TIME_LEFT_HEADER
-from nemo_gym.servers.calls import CallLayer, CallLimits
+from nemo_gym.servers.call_watch import CallLimits
+from nemo_gym.servers.calls import CallLayer
 from nemo_gym.servers.telemetry import Telemetry, load_of
 from nemo_gym.servers.threads import BlockingPool
 from nemo_gym.testing import make_server, on_a_port, serving
