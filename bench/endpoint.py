@@ -15,6 +15,8 @@ import asyncio
 import random
 import resource
 import sys
+from collections import deque
+from collections.abc import Callable
 from functools import cache, partial
 from typing import Any, NamedTuple, cast
 
@@ -117,6 +119,35 @@ def _http(value: dict[str, Any]) -> bytes:
 MODELS = _http({"object": "list", "data": [{"id": "mock", "object": "model"}]})
 
 
+class Later:
+    """Does things a fixed time after they were asked for, all with one timer."""
+
+    def __init__(self, delay_s: float) -> None:
+        self._delay_s = delay_s
+        self._loop = asyncio.get_running_loop()
+        self._waiting: deque[tuple[float, Callable[[bytes], None], bytes]] = deque()
+
+    def add(self, do: Callable[[bytes], None], what: bytes) -> None:
+        self._waiting.append((self._loop.time() + self._delay_s, do, what))
+        if len(self._waiting) == 1:
+            self._loop.call_later(self._delay_s, self._do_what_is_due)
+
+    def _do_what_is_due(self) -> None:
+        # Timers have whole milliseconds.
+        now = self._loop.time() + 0.001
+        while self._waiting and self._waiting[0][0] <= now:
+            _, do, what = self._waiting.popleft()
+            do(what)
+        if self._waiting:
+            self._loop.call_later(max(0.0, self._waiting[0][0] - now), self._do_what_is_due)
+
+
+@cache
+def later_by(delay_s: float) -> Later:
+    """The one of this process for a delay."""
+    return Later(delay_s)
+
+
 class Connection(asyncio.Protocol):
     """Answers one request after the other."""
 
@@ -124,6 +155,7 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, delay_s: float, steps: int, payload: Payload = Payload()) -> None:  # noqa: B008 - frozen
         self._delay_s = delay_s
+        self._later = later_by(delay_s)
         self._responses = responses_script(steps, payload)
         self._chat = chat_script(steps, payload)
         self._parser = httptools.HttpRequestParser(self)
@@ -152,7 +184,7 @@ class Connection(asyncio.Protocol):
         script = self._chat if path.endswith(b"/chat/completions") else self._responses
         answer = script.answer_to(parts[0] if len(parts) == 1 else b"".join(parts))
         if self._delay_s:
-            asyncio.get_running_loop().call_later(self._delay_s, self._write, answer)
+            self._later.add(self._write, answer)
         else:
             self._write(answer)
 

@@ -22,6 +22,8 @@ Message = MutableMapping[str, Any]
 ASGIApp = Callable[..., Awaitable[None]]
 
 _TIME_LEFT = TIME_LEFT_HEADER.encode()
+LOCAL_SCOPE_KEY = "nemo_gym.local"
+"""In the scope of a call from this very process."""
 ASGI = {"version": "3.0", "spec_version": "2.3"}
 CLIENT = ("127.0.0.1", 0)
 FAILED = b"Internal Server Error"
@@ -215,6 +217,7 @@ def _target(method: str, host: str, port: int, path: str) -> _Target:
         "root_path": "",
         "client": CLIENT,
         "server": (host, port),
+        LOCAL_SCOPE_KEY: True,
     }
     authority = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     return _Target(scope, authority.encode(), f"http://{authority}{path}")

@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import Message
 
 from nemo_gym.http.deadline import CLOCK_SLACK_S
+from nemo_gym.http.local import LOCAL_SCOPE_KEY
 from nemo_gym.http.problems import MEDIA_TYPE
 from nemo_gym.servers.nesting import nests_deeper
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 MEBIBYTE = 1024 * 1024
 NEVER_JSON = (b"multipart/", b"application/octet-stream", b"image/", b"audio/", b"video/")
 """Bodies of these kinds may hold any bytes, brackets too."""
-GONE_CHECK_S = 0.5
+GONE_CHECK_S = 2.0
 """Most calls have been answered by then, and nobody has to watch whether their caller is still there."""
 
 
@@ -63,8 +64,8 @@ class CallWatch:
     """
 
     __slots__ = (
-        "_body_has_ended", "_bytes_left", "_call", "_chunks", "_ends_at", "_handler", "_is_receiving", "_limits",
-        "_listener", "_loop", "_timer", "_was_cancelled", "caller_has_gone",
+        "_body_has_ended", "_bytes_left", "_call", "_check_s", "_chunks", "_ends_at", "_handler", "_is_receiving",
+        "_limits", "_listener", "_loop", "_timer", "_was_cancelled", "caller_has_gone",
     )  # fmt: skip
 
     def __init__(self, call: Call, limits: CallLimits, left_s: float | None) -> None:
@@ -80,9 +81,10 @@ class CallWatch:
         self.caller_has_gone = False
         self._loop = asyncio.get_running_loop()
         self._ends_at = math.inf if left_s is None else self._loop.time() + left_s
-        self._timer: asyncio.TimerHandle | None = self._loop.call_later(
-            GONE_CHECK_S if left_s is None else max(0.0, min(GONE_CHECK_S, left_s)), self._look
-        )
+        # A caller in this process ends the call when it ends itself.
+        self._check_s = math.inf if LOCAL_SCOPE_KEY in call.scope else GONE_CHECK_S
+        self._timer: asyncio.TimerHandle | None = None
+        self._look_again_in(self._check_s if left_s is None else max(0.0, min(self._check_s, left_s)))
 
     async def receive(self) -> Message:
         """What the handler receives."""
@@ -124,10 +126,11 @@ class CallWatch:
         if self._listener is None and self._body_has_ended and not self._is_receiving:
             self._listener = asyncio.ensure_future(self._call.receive())
             self._listener.add_done_callback(self._heard)
-        is_watched = self._listener is not None
-        if is_watched and left_s == math.inf:
-            return
-        self._timer = self._loop.call_later(left_s if is_watched else min(GONE_CHECK_S, left_s), self._look)
+        self._look_again_in(left_s if self._listener is not None else min(self._check_s, left_s))
+
+    def _look_again_in(self, seconds: float) -> None:
+        if seconds != math.inf:
+            self._timer = self._loop.call_later(seconds, self._look)
 
     def _heard(self, listener: asyncio.Task[Message]) -> None:
         if listener.cancelled() or listener.exception() is not None or self._handler is None:
