@@ -91,6 +91,9 @@ class SimpleServer(BaseServer):
     _secret_values: SecretValues = PrivateAttr(default_factory=SecretValues)
     """What is hidden in what this server tells of failures."""
 
+    _processes: int = PrivateAttr(default=1)
+    """How many processes serve this server."""
+
     _siblings: Siblings | None = PrivateAttr(default=None)
     """The other processes that serve this server, where there are any and sessions are kept."""
 
@@ -165,8 +168,7 @@ class SimpleServer(BaseServer):
     def setup_profiling(self, app: FastAPI, profiling_config: ProfilingMiddlewareConfig) -> None:
         """Profile this process if that is wanted; `GET /stats` and the server's end write the profile."""
         name = getattr(self.config, "name", type(self).__name__)
-        is_alone = (self.config.num_workers or 1) == 1
-        add_profiling(app, name if is_alone else f"{name}_{os.getpid()}", profiling_config)
+        add_profiling(app, name if self._processes == 1 else f"{name}_{os.getpid()}", profiling_config)
 
     @staticmethod
     def set_ulimit(target_soft_limit: int = OPEN_FILES) -> None:

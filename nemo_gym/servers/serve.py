@@ -126,6 +126,7 @@ def build_server(settings: ProcessSettings) -> SimpleServer:
     )
     server._cookie_secret = settings.cookie_secret
     server._secret_values = settings.secrets()
+    server._processes = settings.num_workers
     if settings.num_workers == 1:
         server._life = secrets.token_hex(8)
     elif server.session_beginnings() is not None:

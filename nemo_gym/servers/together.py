@@ -34,7 +34,8 @@ def serve_together(group: GroupSettings, listeners: Sequence[socket.socket], rep
     """Serve all of them until told to stop; the process's exit code."""
     home = Path.cwd()
     try:
-        members = [_built(settings, home, {each.folder for each in group.members}) for settings in group.members]
+        folders = {each.folder for each in group.members}
+        members = [_built(settings, home, folders) for settings in _profiled_once(group.members)]
     except UserError as error:
         report.failed(str(error))
         return 1
@@ -47,6 +48,15 @@ def serve_together(group: GroupSettings, listeners: Sequence[socket.socket], rep
     first = members[0]
     first.server.set_ulimit()
     return serve_app(_ByDoor(members, doors, home), listeners, report, first.settings.plain)
+
+
+def _profiled_once(members: Sequence[ProcessSettings]) -> Iterator[ProcessSettings]:
+    """A process has one profile, of all that it does; it bears the name of its first server."""
+    for number, settings in enumerate(members):
+        if number == 0 or not settings.plain.get("profiling_enabled"):
+            yield settings
+        else:
+            yield settings.model_copy(update={"plain": {**settings.plain, "profiling_enabled": False}})
 
 
 def _owners(members: Sequence[_Member]) -> Iterator[_Member]:
