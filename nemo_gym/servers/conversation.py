@@ -45,16 +45,19 @@ class _WrittenItems:
 
     def __init__(self) -> None:
         self._texts: list[bytes] = []
-        self._last: Item | None = None
+        self._items: list[Item] = []
 
     def request(self, params: dict[str, Any], items: list[Item]) -> WrittenRequest:
         """The request for the next turn."""
-        known = len(self._texts)
-        if known and (known > len(items) or items[known - 1] is not self._last):
-            # Somebody has changed what was said before.
-            self._texts, known = [], 0
-        self._texts += [dump_json(_without_empty(item)) for item in items[known:]]
-        self._last = items[-1] if items else None
+        # An agent may shorten what was said before, or put something else in its place.
+        pairs = zip(self._items, items, strict=False)
+        known = next(
+            (at for at, (before, now) in enumerate(pairs) if before != now), min(len(self._items), len(items))
+        )
+        del self._texts[known:], self._items[known:]
+        for item in items[known:]:
+            self._texts.append(dump_json(_without_empty(item)))
+            self._items.append({**item} if isinstance(item, dict) else item)
         others = dump_json({name: value for name, value in params.items() if name != "input"})
         beginning = others[:-1] + (b',"input":' if len(others) > 2 else b'"input":')
         request = WrittenRequest(params, input=items)

@@ -224,3 +224,21 @@ async def test_a_conversation_sends_its_items_as_they_were_said_without_empty_fi
     assert [item["type"] for item in second["input"][1:]] == ["reasoning", "function_call"]
     assert all(value is not None for item in second["input"] for value in item.values())
     assert len(conversation.said) == 4
+
+
+async def test_what_an_agent_changes_of_the_conversation_is_what_the_model_is_told(endpoint, bodies):
+    settings = {"openai_base_url": f"{endpoint}/v1", "openai_api_key": "sk-very-secret", "openai_model": "tool-call"}
+    conversation = Conversation(params={"input": "Hello"})
+    policy_model = make_server(SimpleModelServer, name="policy_model", **settings)
+    caller = make_server(SimpleModelServer, name="caller", servers=[policy_model], **settings)
+    async with serving(caller):
+        await conversation.ask(caller.server_client, "policy_model")
+        conversation.response["output"][0]["id"] = "rs_changed"
+        await conversation.ask(caller.server_client, "policy_model")
+        del conversation.response["output"][:-1]
+        conversation.hear("Go on.")
+        await conversation.ask(caller.server_client, "policy_model")
+    second, third = (body["input"] for body in bodies()[1:])
+    assert [item.get("id") for item in second[1:]] == ["rs_changed", second[2].get("id")]
+    assert [item.get("type") for item in third] == [None, "function_call", "message"]
+    assert third[-1]["content"] == "Go on."
