@@ -44,6 +44,8 @@ CALLS = 2
 TIMEOUT_S = 30.0
 HANG_S = 60.0
 READY_TIMEOUT_S = 120.0
+FAULTS_TAKE = 1.5
+"""So many times as long does a collection last for its faults: for what is tried again, and for what hangs."""
 PATIENCE_S = 240.0
 """Beyond the time that the collection should take."""
 MARKS = (0.2, 0.6, 1.0)
@@ -316,7 +318,7 @@ def main(words: Sequence[str]) -> int:
         asyncio.run(serve_endpoint(options.serve))
         return 0
     rollouts = options.rollouts or int(options.minutes * 5000)
-    delay_s = options.in_flight * options.minutes * 60 / rollouts / CALLS
+    delay_s = options.in_flight * options.minutes * 60 / rollouts / CALLS / FAULTS_TAKE
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         launcher, head = stack.enter_context(servers(folder, stack.enter_context(endpoint(delay_s))))

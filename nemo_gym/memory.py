@@ -16,8 +16,8 @@ from pathlib import Path
 YOUNG, OLDER, OLDEST = 1_000_000, 5, 10
 """So many more objects made than freed, or looks at the younger ones, start a look nevertheless."""
 LOOK_EVERY_S = 1.0
-GROWTH = 1.3
-LEAST_GROWTH_BYTES = 64 * 1024 * 1024
+GROWTH = 1.1
+LEAST_GROWTH_BYTES = 8 * 1024 * 1024
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -30,16 +30,13 @@ def settle_memory() -> None:
 
 
 async def tend_memory() -> None:
-    """Look for garbage whenever this process has grown by a third, for as long as it runs."""
+    """Look for garbage whenever this process has grown by a tenth and some more, for as long as it runs."""
     known = _resident_bytes()
     while True:
         await asyncio.sleep(LOOK_EVERY_S)
-        now = _resident_bytes()
-        if now > max(known * GROWTH, known + LEAST_GROWTH_BYTES):
+        if _resident_bytes() > known * GROWTH + LEAST_GROWTH_BYTES:
             gc.collect()
             known = _resident_bytes()
-        else:
-            known = min(known, now)
 
 
 def _give_back() -> None:
