@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import compileall
+import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +21,42 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("steady", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("steady")
 
-ENDPOINT = Path(__file__).parent / "tests" / "endpoint" / "server.py"
+REPOSITORY = Path(__file__).parent
+ENDPOINT = REPOSITORY / "tests" / "endpoint" / "server.py"
+OURS = ("nemo_gym", "resources_servers", "responses_api_agents", "responses_api_models")
+THEIRS = (
+    "fastapi", "hypothesis", "matplotlib", "omegaconf", "pydantic", "reasoning_gym", "rich", "starlette", "uvicorn"
+)  # fmt: skip
+"""What the processes that tests start import: folders of the repository, and packages."""
+SLOW = ("tests/end_to_end", "tests/launcher", "tests/faults", "tests/published_style", "tests/rollouts", "tests/cli")
+"""Folders of tests that start many processes and wait for them."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Compile once what hundreds of processes are about to import, and what is collected.
+
+    Where PYTHONDONTWRITEBYTECODE is set, each of them would do so again: a third of the time that a server takes to
+    start. What a test writes itself is not kept then: two versions of it may be of one second and of one size.
+    """
+    if sys.dont_write_bytecode and not hasattr(config, "workerinput"):
+        specs = [spec for name in THEIRS if (spec := find_spec(name)) is not None]
+        packages = [folder for spec in specs for folder in spec.submodule_search_locations or ()]
+        for folder in [*(REPOSITORY / name for name in OURS), *packages]:
+            compileall.compile_dir(folder, quiet=2)
+    sys.dont_write_bytecode = False
+    # The order of `pytest_collection_modifyitems`, and not the one by how many tests a file has.
+    config.option.loadscopereorder = False
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that last: what several workers do at once then ends for all of them at the same time."""
+    tests = Counter(item.path for item in items)
+    is_slow = {path: any(path.is_relative_to(REPOSITORY / folder) for folder in SLOW) for path in tests}
+    items.sort(key=lambda item: (not is_slow[item.path], -tests[item.path]))
+
+
+def pytest_collection_finish() -> None:
+    sys.dont_write_bytecode = bool(os.environ.get("PYTHONDONTWRITEBYTECODE"))
 
 
 @contextmanager
@@ -49,5 +88,6 @@ def another_endpoint() -> Iterator[str]:
 @pytest.fixture
 def seen(endpoint: str) -> Any:
     """Returns the requests that reached the endpoint during this test, each with its path, headers and body."""
-    httpx.delete(f"{endpoint}/seen")
-    return lambda: httpx.get(f"{endpoint}/seen").json()
+    # To read certificates, which nobody asks for here, would take longer than the requests.
+    httpx.delete(f"{endpoint}/seen", verify=False)
+    return lambda: httpx.get(f"{endpoint}/seen", verify=False).json()

@@ -118,7 +118,7 @@ class Tiers:
 
 
 def metric(port: int, name: str) -> float:
-    text = httpx.get(f"http://127.0.0.1:{port}/metrics").text
+    text = httpx.get(f"http://127.0.0.1:{port}/metrics", verify=False).text
     return next(float(line.split()[-1]) for line in text.splitlines() if line.startswith(f"nemo_gym_{name}{{"))
 
 
@@ -191,7 +191,7 @@ def wait_until_ready(tiers: Tiers) -> None:
     for name, started in tiers.servers.items():
         while True:
             try:
-                httpx.get(f"http://127.0.0.1:{tiers.ports[name]}/")
+                httpx.get(f"http://127.0.0.1:{tiers.ports[name]}/", verify=False)
                 break
             except httpx.TransportError:
                 assert started.poll() is None, tiers.log_of(name)

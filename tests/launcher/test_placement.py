@@ -8,6 +8,7 @@ import signal
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,9 @@ import pytest
 
 from nemo_gym import config
 from nemo_gym.launcher.arrangement import Arranged, arrange
+
+# Each call has a connection of its own; to read certificates, which none needs, would take longer than the calls.
+get, post = partial(httpx.get, verify=False, timeout=20), partial(httpx.post, verify=False, timeout=20)
 
 REMEMBERING_SERVER = """
 import os
@@ -129,14 +133,14 @@ def remembering(workplace: Any, settings: str = "", name: str = "remembering") -
 
 def seeded(url: str) -> dict[str, str]:
     """The cookies of a session that begins."""
-    answer = httpx.post(f"{url}/seed_session", json=ROW)
+    answer = post(f"{url}/seed_session", json=ROW)
     assert answer.status_code == 200
     return dict(answer.cookies)
 
 
 def look(url: str, cookies: dict[str, str]) -> httpx.Response:
     """A call in a session, through a connection of its own."""
-    return httpx.post(f"{url}/look", json={}, cookies=cookies, timeout=20)
+    return post(f"{url}/look", json={}, cookies=cookies)
 
 
 def graded(url: str, cookies: dict[str, str], looks: int) -> float:
@@ -145,14 +149,14 @@ def graded(url: str, cookies: dict[str, str], looks: int) -> float:
         "id": "r", "created_at": 0, "model": "m", "object": "response", "output": calls, "parallel_tool_calls": True,
         "tool_choice": "auto", "tools": [],
     }  # fmt: skip
-    answer = httpx.post(f"{url}/verify", json={**ROW, "response": response}, cookies=cookies)
+    answer = post(f"{url}/verify", json={**ROW, "response": response}, cookies=cookies)
     assert answer.status_code == 200, answer.text
     return answer.json()["reward"]
 
 
 def pid_of(url: str, cookies: dict[str, str] | None = None) -> int:
     """The process that answers: the one that has the session, where there is one."""
-    return httpx.get(f"{url}/about", cookies=cookies, timeout=20).json()["pid"]
+    return get(f"{url}/about", cookies=cookies).json()["pid"]
 
 
 def status_of(workplace: Any, command: Any) -> str:
@@ -187,7 +191,7 @@ def test_all_servers_of_a_process_answer_at_their_own_addresses(together, get_js
     }
     assert [get_json(server["url"]) for server in servers.values()] == [{"status": "ok"}] * 4
     assert {server["status"] for server in servers.values()} == {"success"}
-    assert httpx.post(f"{servers['agent']['url']}/look", json={}).status_code == 404
+    assert post(f"{servers['agent']['url']}/look", json={}).status_code == 404
     assert [get_json(f"{servers[name]['url']}/about")["word"] for name in ("remembering", "other")] == [
         "plum", "no word",
     ]  # fmt: skip
@@ -340,14 +344,14 @@ def test_calls_within_a_run_with_a_token_reach_the_process_that_has_the_session(
     command = workplace.start_servers(remembering(workplace, "workers: 2"), "+run_token=token-of-this-run")
     url = next(server for server in instances(command, "token-of-this-run") if server["name"] == "remembering")["url"]
     headers = {"authorization": "Bearer token-of-this-run"}
-    with httpx.Client(headers=headers) as client:
+    with httpx.Client(verify=False, headers=headers) as client:
         cookies = dict(client.post(f"{url}/seed_session", json=ROW).cookies)
-    counts = [httpx.post(f"{url}/look", json={}, cookies=cookies, headers=headers).json() for _ in range(12)]
+    counts = [post(f"{url}/look", json={}, cookies=cookies, headers=headers).json() for _ in range(12)]
     assert counts == list(range(1, 13))
 
 
 def instances(command: Any, token: str) -> list[dict[str, Any]]:
-    answer = httpx.get(f"{command.head}/server_instances", headers={"authorization": f"Bearer {token}"})
+    answer = get(f"{command.head}/server_instances", headers={"authorization": f"Bearer {token}"})
     assert answer.status_code == 200, answer.text
     return answer.json()
 
@@ -368,15 +372,23 @@ def test_nothing_is_left_behind(workplace, number):
     assert list(temporary.iterdir()) == []
 
 
-@pytest.mark.parametrize("words", [(), ("+replicas=2",)])
-def test_the_port_of_several_processes_is_refused_to_another_run(workplace, words):
+@pytest.fixture(scope="module")
+def held_port(shared_workplace):
+    """A port that two processes serve, and the word that starts a run with the same."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    config_word = workplace.environment("plain", settings=f"port: {port}")
-    workplace.start_servers(config_word, "+replicas=2")
-    finished = workplace.run("ng_run", config_word, "+head_server.port=0", *words)
+    config_word = shared_workplace.environment("held", settings=f"port: {port}")
+    command = shared_workplace.start_servers(config_word, "+replicas=2")
+    yield port, config_word
+    assert command.end().code == 0
+
+
+@pytest.mark.parametrize("words", [(), ("+replicas=2",)])
+def test_the_port_of_several_processes_is_refused_to_another_run(shared_workplace, held_port, words):
+    port, config_word = held_port
+    finished = shared_workplace.run("ng_run", config_word, "+head_server.port=0", *words)
     assert finished.code == 1
-    place = "resources_servers/plain/configs/plain.yaml:5: plain.resources_servers.plain.port"
+    place = "resources_servers/held/configs/held.yaml:5: held.resources_servers.held.port"
     assert finished.err.startswith(f"Error: {place}: port {port} on 127.0.0.1 is held by process ")
 
 
@@ -441,15 +453,40 @@ def test_servers_that_are_tried_out_are_tried_one_by_one(three):
     assert processes == [one("first", of=3), one("second"), one("third", of=2)]
 
 
-def test_a_server_of_its_own_process_runs_beside_the_others(workplace):
-    words = remembering(workplace, "placement: separate")
-    servers = workplace.start_servers(words, "+placement=together").servers
-    assert {name: server["process"] for name, server in servers.items()} == {
-        "remembering": "remembering", "agent": "together", "policy_model": "together",
-    }  # fmt: skip
-    assert servers["agent"]["pid"] == servers["policy_model"]["pid"] != servers["remembering"]["pid"]
-    told = httpx.post(f"{servers['agent']['url']}/run", json={**ROW, "agent_ref": {"name": "agent"}}, timeout=20)
+@pytest.fixture(scope="module")
+def mixed(shared_workplace):
+    """Servers that are together, two that are not, and modules of one name in several of their folders."""
+    words = [remembering(shared_workplace, "placement: separate"), shared_workplace.environment()]
+    # The standard library has a module of this name, as every process knows.
+    shared_workplace.write("resources_servers/plain/types.py", "")
+    for name, settings in (("first", ""), ("second", "placement: separate")):
+        words.append(shared_workplace.environment(name, HELPED_SERVER, settings))
+        shared_workplace.write(f"resources_servers/{name}/helper.py", f"WORD = '{name}'\n")
+    shared_workplace.write("twin.yaml", "twin:\n  resources_servers:\n    first:\n      entrypoint: app.py\n")
+    command = shared_workplace.start_servers(*words, "+config_paths=[twin.yaml]", "+placement=together")
+    yield command.servers
+    assert command.end().code == 0
+
+
+def test_a_server_of_its_own_process_runs_beside_the_others(mixed):
+    apart = {"remembering": "remembering", "second": "second"}
+    assert {name: server["process"] for name, server in mixed.items()} == apart | dict.fromkeys(
+        ("agent", "policy_model", "plain", "first", "twin"), "together"
+    )
+    assert len({mixed[name]["pid"] for name in ("agent", "policy_model", "plain", "first", "twin")}) == 1
+    assert len({mixed[name]["pid"] for name in ("agent", *apart)}) == 3
+    told = post(f"{mixed['agent']['url']}/run", json={**ROW, "agent_ref": {"name": "agent"}})
     assert told.json()["reward"] == 1.0
+
+
+def test_modules_of_one_name_may_be_in_two_processes_or_be_nobodys_own(mixed):
+    for name in ("first", "second"):
+        assert graded(mixed[name]["url"], seeded(mixed[name]["url"]), looks=0) == 1.0
+
+
+def test_two_instances_of_one_folder_may_be_together(mixed):
+    rewards = {name: graded(mixed[name]["url"], seeded(mixed[name]["url"]), looks=0) for name in ("first", "twin")}
+    assert rewards == {"first": 1.0, "twin": 0.0}
 
 
 # Mistakes
@@ -524,31 +561,6 @@ def test_two_modules_of_one_name_cannot_be_together(workplace, path):
         f"Error: second: {files[0]} and {files[1]} are modules of one name, and servers that are together share their "
         "modules. Let one of them run separately: placement: separate in the block of second.\n"
     )
-
-
-def test_modules_of_one_name_may_be_in_two_processes_or_be_nobodys_own(workplace):
-    # The standard library has a module of this name, as every process knows.
-    workplace.write("resources_servers/plain/types.py", "")
-    words = [workplace.environment()]
-    for name, settings in (("first", ""), ("second", "placement: separate")):
-        words.append(workplace.environment(name, HELPED_SERVER, settings))
-        workplace.write(f"resources_servers/{name}/helper.py", f"WORD = '{name}'\n")
-    servers = workplace.start_servers(*words, "+placement=together").servers
-    assert {name: server["process"] for name, server in servers.items()} == {
-        "plain": "together", "first": "together", "second": "second",
-    }  # fmt: skip
-    for name in ("first", "second"):
-        assert graded(servers[name]["url"], seeded(servers[name]["url"]), looks=0) == 1.0
-
-
-def test_two_instances_of_one_folder_may_be_together(workplace):
-    words = workplace.environment("first", HELPED_SERVER)
-    workplace.write("resources_servers/first/helper.py", "WORD = 'first'\n")
-    block = "twin:\n  resources_servers:\n    first:\n      entrypoint: app.py\n"
-    workplace.write("twin.yaml", block)
-    servers = workplace.start_servers(words, "+config_paths=[twin.yaml]", "+placement=together").servers
-    rewards = {name: graded(each["url"], seeded(each["url"]), looks=0) for name, each in servers.items()}
-    assert rewards == {"first": 1.0, "twin": 0.0}
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])

@@ -54,10 +54,13 @@ class Loop:
         return address
 
     def close(self) -> None:
-        for context in reversed(self._servers):
-            self.run(context.__aexit__(None, None, None))
+        # Each of them waits a second for the connections that a test keeps open.
+        self.run(self._end())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(5.0)
+
+    async def _end(self) -> None:
+        await asyncio.gather(*(context.__aexit__(None, None, None) for context in self._servers))
 
 
 class _Head(SimpleServer):

@@ -135,8 +135,7 @@ class Run:
 
     async def close(self) -> None:
         await self.client.close()
-        for process in self.processes:
-            await process.stop()
+        await asyncio.gather(*(process.stop() for process in self.processes))
 
 
 @pytest.fixture(params=[None, TOKEN], ids=["open to all", "with a token"])
