@@ -87,7 +87,12 @@ def main(words: Sequence[str]) -> int:
     # What an option takes would swallow the settings that follow it.
     settings = [word for word in words if word.startswith(("+", "~"))]
     options = parser.parse_args([word for word in words if word not in settings])
-    placements = [Placement(*each) for each in itertools.product(options.placement, options.replicas)]
+    # Separate servers have no replicas.
+    placements = [
+        Placement(name, number)
+        for name, number in itertools.product(options.placement, options.replicas)
+        if number == 1 or name != "separate"
+    ]
     print(HEAD, flush=True)
     told = []
     for delay_s, in_flight in itertools.product(options.delay, options.in_flight):
