@@ -118,12 +118,6 @@ class SimpleResourcesServer(AggregateMetricsMixin, BaseResourcesServer):
         add_tool_routes(app, self.tools(), self.sessions)
         return app
 
-    @property
-    def keeps_state(self) -> bool:
-        """Whether any handler takes a `SessionState`: such a server cannot have several workers."""
-        handlers = [Handler.of(self.verify), Handler.of(self.seed_session), *(each.handler for each in self.tools())]
-        return any(handler.states for handler in handlers)
-
     def session_beginnings(self) -> frozenset[str]:
         """Where agents begin a rollout; a tool that happens to be called so is none of it."""
         return BEGINNINGS.difference(f"/{each.name}" for each in tools_of(self))

@@ -97,11 +97,6 @@ class SteppedResourcesServer(SimpleResourcesServer):
         app.post("/close")(self._close_session)
         return app
 
-    @property
-    def keeps_state(self) -> bool:
-        """A game lasts from its reset to its end: such a server cannot have several workers."""
-        return True
-
     async def verify(self, body: PlayedRequest) -> Any:
         """The sum of what the steps earn when the response's turns are played again, from the row on."""
         reset, step = (Handler.of(method) for method in self.game_methods())

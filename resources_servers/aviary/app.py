@@ -129,11 +129,6 @@ class AviaryServer(SimpleResourcesServer):
         app.post("/{tool_name}")(self.call_tool)
         return app
 
-    @property
-    def keeps_state(self) -> bool:
-        """An environment is open from seed to verify: such a server cannot have several workers."""
-        return True
-
     async def seed_session(self, request: Request, body: SeedRequest, play: Play) -> SeedResponse:
         """Open the row's environment and reset it."""
         await self._begin(play, body)

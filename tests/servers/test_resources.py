@@ -246,21 +246,6 @@ class Board(SessionState):
     size: int = 8
 
 
-class StateInVerify(Float):
-    async def verify(self, body: VerifyRequest, board: Board) -> float:
-        return 1.0
-
-
-class StateInSeed(Float):
-    async def seed_session(self, body: BaseSeedSessionRequest, board: Board) -> None:
-        return None
-
-
-@pytest.mark.parametrize(("cls", "keeps"), [(Float, False), (StateInVerify, True), (StateInSeed, True)])
-def test_a_server_knows_whether_it_keeps_state(cls, keeps):
-    assert make_server(cls).keeps_state is keeps
-
-
 async def test_a_failing_verify_raises_and_leaves_the_session_to_the_agent():
     class Fails(Float):
         async def verify(self, body: VerifyRequest, board: Board) -> float:

@@ -139,7 +139,7 @@ def test_calls_over_mcp_are_refused_where_several_processes_have_the_sessions(ma
     exposing = settings.model_copy(update={"settings": {**settings.settings, "expose_tools_over_mcp": True}})
     with pytest.raises(ConfigError, match=r"my_arena: 2 processes serve it, and calls over MCP do not find the one"):
         build_server(exposing)
-    assert build_server(settings).keeps_state
+    assert build_server(settings).config.name == "my_arena"
 
 
 @pytest.mark.parametrize(

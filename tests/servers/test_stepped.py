@@ -281,10 +281,6 @@ async def test_a_reward_that_is_not_finite_fails_the_rollout(reward):
             await attempt.verify(reply("go"))
 
 
-def test_a_game_keeps_state(server):
-    assert server.keeps_state
-
-
 async def test_the_key_metrics_are_what_games_have_in_common(server):
     rows = [{"_ng_task_index": task, "reward": 1.0 - task, "steps": 3 + 2 * task, "seed": task} for task in range(2)]
     async with serving(server) as client:

@@ -113,7 +113,3 @@ async def test_every_example_can_be_solved(server, row):
         graded = await attempt.verify()
     assert graded.reward == 1.0
     assert (graded.initial_count, graded.expected_count) == (row["initial_count"], row["expected_count"])
-
-
-def test_a_server_that_keeps_counters_says_so(server):
-    assert server.keeps_state
