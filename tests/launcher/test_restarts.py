@@ -80,7 +80,7 @@ def test_a_server_that_was_killed_is_up_again_on_its_port(workplace, get_json):
         first,
     )
     assert second == f"server 'counted' is up again (pid {after['pid']})"
-    assert "(counted) this is life 2\n" in command.out
+    command.wait_for("(counted) this is life 2\n")
     status = workplace.run("ng_status").out
     assert re.search(rf"✓ counted .* pid {after['pid']}  up \d+ s  restarted 1 time  at work", status, re.MULTILINE)
     assert command.end().code == 0

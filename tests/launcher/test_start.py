@@ -76,7 +76,7 @@ def test_the_run_says_how_many_servers_are_ready_and_where_each_listens(running,
 
 def test_each_line_of_a_log_bears_the_servers_name(running):
     command, _ = running
-    assert "(talking) a line while it is imported\n" in command.out
+    command.wait_for("(talking) a line while it is imported\n")
 
 
 def test_the_logs_are_also_written_to_a_folder(running, request):

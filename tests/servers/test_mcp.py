@@ -369,7 +369,7 @@ async def test_a_bug_in_a_tool_fails_the_rollout_and_is_not_shown_to_the_model(r
         assert result.is_error
         assert result.content[0].text == "The tool explode is out of order. This attempt will not be graded."
         assert result.meta["nemo_gym/problem"]["failure_class"] == "environment_failed"
-        assert "ZeroDivisionError: the secret cause" in running.out + running.err
+        running.wait_for("ZeroDivisionError: the secret cause")
         assert await under.told("read") == ('{"count":1}', False)
         verified = await under.verify("Done.")
         assert verified.status_code == 500
