@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import orjson
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from nemo_gym.http.external import (
@@ -15,7 +14,7 @@ from nemo_gym.http.external import (
     RetryPolicy,
     external_session,
 )
-from nemo_gym.jsonl import fitted
+from nemo_gym.jsonl import dump_json
 
 __all__ = ["RATE_LIMIT_ERROR_CODES", "RETRY_ERROR_CODES", "NeMoGymAsyncOpenAI"]
 
@@ -74,7 +73,7 @@ class NeMoGymAsyncOpenAI(BaseModel):
     async def _call(self, method: str, url: str, asked: dict[str, Any] | None) -> dict[str, Any]:
         body = None
         if asked is not None:
-            body = fitted(orjson.dumps(asked, option=orjson.OPT_NON_STR_KEYS))
+            body = dump_json(asked)
             # The keywords of one call: thousands may wait for their answers, and need not hold what they asked.
             asked.clear()
         session = external_session()

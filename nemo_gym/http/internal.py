@@ -137,12 +137,17 @@ def _request_head(method: str, path: str, authority: str, headers: RawHeaders, b
     return head
 
 
-@lru_cache(maxsize=1024)
-def _first_lines(method: str, path: str, authority: str) -> bytes:
+def check_request_line(method: str, path: str) -> None:
+    """Raise `ValueError` where a request line could not hold this."""
     if not METHOD_PATTERN.fullmatch(method):
         raise ValueError(f"{method!r} is no HTTP method; write it in capitals, such as 'POST'.")
     if not PATH_PATTERN.fullmatch(path):
         raise ValueError(f"{method} {path!r}: a path begins with '/' and is quoted (urllib.parse.quote) beyond ASCII.")
+
+
+@lru_cache(maxsize=1024)
+def _first_lines(method: str, path: str, authority: str) -> bytes:
+    check_request_line(method, path)
     return f"{method} {path} HTTP/1.1\r\nhost: {authority}\r\n".encode("ascii")
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from nemo_gym.http.deadline import read_time_left
-from nemo_gym.http.internal import METHOD_PATTERN, NEEDS_LENGTH, OWN_HEADERS, PATH_PATTERN, InternalClient
+from nemo_gym.http.internal import NEEDS_LENGTH, OWN_HEADERS, InternalClient, check_request_line
 from nemo_gym.http.reply import BrokenReply, RawHeaders, Reply, ReplyTimedOut, Timeouts
 from nemo_gym.schemas.rollout import TIME_LEFT_HEADER
 
@@ -200,10 +200,7 @@ class _Target(NamedTuple):
 @lru_cache(maxsize=1024)
 def _target(method: str, host: str, port: int, path: str) -> _Target:
     """Raises `ValueError` where a request line could not hold this."""
-    if not METHOD_PATTERN.fullmatch(method):
-        raise ValueError(f"{method!r} is no HTTP method; write it in capitals, such as 'POST'.")
-    if not PATH_PATTERN.fullmatch(path):
-        raise ValueError(f"{method} {path!r}: a path begins with '/' and is quoted (urllib.parse.quote) beyond ASCII.")
+    check_request_line(method, path)
     raw_path, _, query = path.partition("#")[0].partition("?")
     scope = {
         "type": "http",
