@@ -95,8 +95,7 @@ def prepare_process(settings: ProcessSettings) -> None:
     """Let this process be the place that the server's code expects: its folder, its variables, its configuration."""
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     # Paths that its settings name lead from the project, wherever this process works.
-    roots = [os.environ.get(PROJECT_ROOTS_ENV_VAR) or os.getcwd(), str(settings.folder.parent.parent)]
-    os.environ[PROJECT_ROOTS_ENV_VAR] = os.pathsep.join(dict.fromkeys(os.pathsep.join(roots).split(os.pathsep)))
+    os.environ[PROJECT_ROOTS_ENV_VAR] = os.pathsep.join([os.getcwd(), str(settings.folder.parent.parent)])
     os.chdir(settings.folder)
     os.environ.update(settings.environment)
     os.environ[CONFIG_PATH_ENV_VAR] = settings.name
