@@ -45,7 +45,7 @@ endif
 # Pins everything again. The dev lock holds only what the first one does not, so both can be installed together.
 COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 lock:
-	$(COMPILE) --no-emit-package nemo-gym --extra build pyproject.toml -o requirements.lock
+	$(COMPILE) --no-emit-package nemo-gym --extra build --extra schema pyproject.toml -o requirements.lock
 	$(COMPILE) --no-emit-package nemo-gym --extra dev pyproject.toml -c requirements.lock -o requirements-dev.lock \
 	    $$(sed -nE 's/^([a-z0-9-]+)==.*/--no-emit-package \1/p' requirements.lock)
 
