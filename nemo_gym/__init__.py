@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from nemo_gym.servers.conversing import ConversingAgentConfig as ConversingAgentConfig
     from nemo_gym.servers.model import SimpleResponsesAPIModel as SimpleResponsesAPIModel
     from nemo_gym.servers.resources import SimpleResourcesServer as SimpleResourcesServer
-    from nemo_gym.servers.sessions import SESSION_ID_KEY as SESSION_ID_KEY
+    from nemo_gym.servers.session_cookies import SESSION_ID_KEY as SESSION_ID_KEY
     from nemo_gym.servers.sessions import SessionState as SessionState
     from nemo_gym.servers.stepped import SteppedResourcesServer as SteppedResourcesServer
     from nemo_gym.servers.stepped import turns_of as turns_of
@@ -111,7 +111,8 @@ _HOMES = {
     ),
     "schemas.responses": ("accumulate_response_usage",),
     "servers.tools": ("INDEPENDENT_TOOLS_HEADER", "Tool", "is_callable_name", "tool"),
-    "servers.sessions": ("SESSION_ID_KEY", "SessionState"),
+    "servers.session_cookies": ("SESSION_ID_KEY",),
+    "servers.sessions": ("SessionState",),
     "servers.resources": ("SimpleResourcesServer",),
     "servers.stepped": ("SteppedResourcesServer", "turns_of"),
     "servers.agent": ("Body", "SimpleResponsesAPIAgent"),

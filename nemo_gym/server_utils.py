@@ -29,7 +29,7 @@ from nemo_gym.servers.base import BaseServer, SimpleServer
 from nemo_gym.servers.head import HeadServer
 from nemo_gym.servers.profiling import ProfilingMiddlewareConfig
 from nemo_gym.servers.ray import initialize_ray
-from nemo_gym.servers.sessions import SESSION_ID_KEY
+from nemo_gym.servers.session_cookies import SESSION_ID_KEY
 from nemo_gym.servers.workers import (
     UvicornLoggingConfig,
     is_nemo_gym_fastapi_entrypoint,

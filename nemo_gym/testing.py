@@ -41,7 +41,8 @@ from nemo_gym.schemas.responses import Response
 from nemo_gym.schemas.rollout import Graded
 from nemo_gym.servers.agent import SimpleResponsesAPIAgent
 from nemo_gym.servers.base import SimpleServer
-from nemo_gym.servers.faults import FaultMiddleware
+from nemo_gym.servers.faults import Faults
+from nemo_gym.servers.front import Front
 from nemo_gym.servers.mcp import expose_if_asked
 from nemo_gym.servers.model import SimpleResponsesAPIModel
 
@@ -213,7 +214,7 @@ class Attempt:
         return _graded(answer.content)
 
 
-class _ToldFaults(FaultMiddleware):
+class _ToldFaults(Front):
     """What fails is told to the server that called, as between processes, and raised to the test that did."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -297,7 +298,7 @@ async def _started(server: SimpleServer) -> AsyncIterator[FastAPI]:
 def _app_of(server: SimpleServer) -> FastAPI:
     app = server.setup_webserver()
     expose_if_asked(server, app)
-    app.add_middleware(_ToldFaults, server=_name_of(server), otherwise=_failure_of(server))
+    app.add_middleware(_ToldFaults, faults=Faults(_name_of(server), _failure_of(server)))
     server.setup_call_layer(app)
     return app
 

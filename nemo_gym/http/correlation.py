@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping
-from contextvars import ContextVar
+from contextvars import Token
 from typing import Any
 from urllib.parse import quote
 
 from pydantic import BaseModel
 
+from nemo_gym.http.work import Work, begin_work, current_work, end_work
 from nemo_gym.schemas.rollout import ROLLOUT_ID_PATTERN, rollout_id_of_row
 
 ROLLOUT_PREFIX = "/ng-rollout/"
 TOKEN_CAPTURE_SEGMENT = "/training-token-capture"
 
-_rollout_id: ContextVar[str | None] = ContextVar("nemo_gym_rollout_id", default=None)
-_noted: ContextVar[list[dict[str, Any]] | None] = ContextVar("nemo_gym_noted_failures", default=None)
-
 
 def current_rollout_id() -> str | None:
     """The id of the rollout under way here; None outside of one."""
-    return _rollout_id.get()
+    return current_work().rollout_id
 
 
 class rollout_context:  # noqa: N801 - published under this name, and used as `with rollout_context(id):`
@@ -32,10 +30,11 @@ class rollout_context:  # noqa: N801 - published under this name, and used as `w
         self._rollout_id = rollout_id
 
     def __enter__(self) -> None:
-        self._token = _rollout_id.set(self._rollout_id)
+        before = current_work()
+        self._token = begin_work(Work(self._rollout_id, before.ends_at, before.waits, before.failures))
 
     def __exit__(self, *_: object) -> None:
-        _rollout_id.reset(self._token)
+        end_work(self._token)
 
 
 class noting_failures:  # noqa: N801 - reads as what it does
@@ -45,16 +44,17 @@ class noting_failures:  # noqa: N801 - reads as what it does
 
     def __enter__(self) -> list[dict[str, Any]]:
         noted: list[dict[str, Any]] = []
-        self._token = _noted.set(noted)
+        before = current_work()
+        self._token: Token[Work] = begin_work(Work(before.rollout_id, before.ends_at, before.waits, noted))
         return noted
 
     def __exit__(self, *_: object) -> None:
-        _noted.reset(self._token)
+        end_work(self._token)
 
 
 def note_failure(row: dict[str, Any]) -> None:
     """Remember a row that tells of a failure."""
-    noted = _noted.get()
+    noted = current_work().failures
     if noted is not None:
         noted.append(row)
 

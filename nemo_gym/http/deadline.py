@@ -7,23 +7,22 @@ import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar, Token
+from contextvars import Token
 from types import TracebackType
 from typing import Self
 
 from nemo_gym.errors import RolloutTimedOut
+from nemo_gym.http.work import Work, begin_work, current_work, end_work
 
 CLOCK_SLACK_S = 0.005
 """Timers may ring a little early, and what they end has ended for want of time all the same."""
 GRACE_S = 5.0
 """Enough to let a server forget a session."""
 
-_ends_at: ContextVar[float | None] = ContextVar("nemo_gym_deadline", default=None)
-
 
 def time_left_s() -> float | None:
     """Seconds until the rollout under way here has to end, negative afterwards; None where nothing bounds it."""
-    ends_at = _ends_at.get()
+    ends_at = current_work().ends_at
     return None if ends_at is None else ends_at - time.monotonic()
 
 
@@ -37,27 +36,28 @@ class deadline_in:  # noqa: N801 - reads as what it does: `with deadline_in(5):`
 
     def __init__(self, seconds: float | None) -> None:
         self._seconds = seconds
-        self._token: Token[float | None] | None = None
+        self._token: Token[Work] | None = None
 
     def __enter__(self) -> None:
         if self._seconds is not None:
-            known, ends_at = _ends_at.get(), time.monotonic() + self._seconds
-            self._token = _ends_at.set(ends_at if known is None else min(known, ends_at))
+            before, ends_at = current_work(), time.monotonic() + self._seconds
+            if before.ends_at is None or ends_at < before.ends_at:
+                self._token = begin_work(Work(before.rollout_id, ends_at, before.waits, before.failures))
 
     def __exit__(self, *_: object) -> None:
         if self._token is not None:
-            _ends_at.reset(self._token)
+            end_work(self._token)
 
 
 @contextmanager
 def grace_period(seconds: float = GRACE_S) -> Iterator[None]:
     """Let what is awaited inside have so many seconds, whether or not the rollout's time is over: to clear up."""
-    token = _ends_at.set(time.monotonic() + seconds)
+    before = current_work()
+    token = begin_work(Work(before.rollout_id, time.monotonic() + seconds, [], before.failures))
     try:
-        with noting_waits():
-            yield
+        yield
     finally:
-        _ends_at.reset(token)
+        end_work(token)
 
 
 class Wait:
@@ -69,7 +69,7 @@ class Wait:
         self.what = what
         self.trouble = ""
         """Why it had to be tried again."""
-        self._beside = _waits.get()
+        self._beside = current_work().waits
 
     def __enter__(self) -> Self:
         if self._beside is not None:
@@ -84,23 +84,6 @@ class Wait:
 
     def __str__(self) -> str:
         return f"{self.what} ({self.trouble})" if self.trouble else self.what
-
-
-_waits: ContextVar[list[Wait] | None] = ContextVar("nemo_gym_waits", default=None)
-
-
-class noting_waits:  # noqa: N801 - reads as what it does
-    """What is awaited inside; afterwards, what was still awaited when the time was over."""
-
-    __slots__ = ("_token",)
-
-    def __enter__(self) -> list[Wait]:
-        waits: list[Wait] = []
-        self._token = _waits.set(waits)
-        return waits
-
-    def __exit__(self, *_: object) -> None:
-        _waits.reset(self._token)
 
 
 def told_to_callee(left_s: float) -> float:

@@ -16,24 +16,21 @@ from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from omegaconf import OmegaConf
 from pydantic import BaseModel, PrivateAttr
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from nemo_gym.config.published import CONFIG_PATH_ENV_VAR, get_first_server_config_dict, told_by
 from nemo_gym.config.secret_values import SecretValues
 from nemo_gym.config.settings import BaseServerConfig
 from nemo_gym.errors import RolloutError
 from nemo_gym.http.client import PUBLISHED_NAME, ServerClient
-from nemo_gym.http.correlation import rollout_context, strip_rollout_prefix
 from nemo_gym.http.external import external_session
-from nemo_gym.schemas.rollout import ROLLOUT_HEADER, ROLLOUT_ID_PATTERN
-from nemo_gym.servers.call_watch import CallLimits
-from nemo_gym.servers.calls import CallLayer
-from nemo_gym.servers.faults import ROLLOUT_ID_SCOPE_KEY, FaultMiddleware
+from nemo_gym.servers.faults import Faults
+from nemo_gym.servers.front import Front
+from nemo_gym.servers.gate import CallLimits, Gate
 from nemo_gym.servers.limits import OPEN_FILES, raise_open_files_limit
 from nemo_gym.servers.plain_path import ServerApp
 from nemo_gym.servers.profiling import ProfilingMiddlewareConfig, add_profiling
 from nemo_gym.servers.refusals import told_of_invalid
-from nemo_gym.servers.sessions import SessionMiddleware
+from nemo_gym.servers.session_cookies import Sessions
 from nemo_gym.servers.siblings import Siblings
 from nemo_gym.servers.telemetry import Telemetry
 from nemo_gym.servers.threads import blocking_pool
@@ -135,27 +132,26 @@ class SimpleServer(BaseServer):
         if getattr(app.state, "has_sessions", False):
             return
         app.state.has_sessions = True
-        app.add_middleware(
-            SessionMiddleware,
+        sessions = Sessions(
             cookie=self.get_session_middleware_key(),
             secret=self._cookie_secret,
             life=self._life,
             beginnings=self.session_beginnings(),
             siblings=self._siblings,
         )
+        app.add_middleware(Front, sessions=sessions)
 
     def setup_exception_middleware(self, app: FastAPI) -> None:
         """Let no failure of a handler leave its caller without an answer; what is added later stands outside of it."""
         name = getattr(self.config, "name", type(self).__name__)
-        app.add_middleware(FaultMiddleware, server=name, otherwise=self.FAILURE)
+        app.add_middleware(Front, faults=Faults(name, self.FAILURE))
 
     def setup_call_layer(self, app: FastAPI, run_token: str | None = None, run_id: str = "") -> None:
         """Bound how many calls are at work and for how long, count them, and turn strangers away; outermost of all."""
         given = {key: getattr(self.config, key, None) for key in LIMITS}
         limits = CallLimits(**{LIMITS[key]: value for key, value in given.items() if value is not None})
         counts = self.call_telemetry
-        app.add_middleware(
-            CallLayer,
+        gate = Gate(
             server=counts.server,
             telemetry=counts,
             limits=limits,
@@ -164,6 +160,7 @@ class SimpleServer(BaseServer):
             admits=getattr(app.state, "admits", None),
             secrets=self._secret_values,
         )
+        app.add_middleware(Front, gate=gate)
 
     def setup_profiling(self, app: FastAPI, profiling_config: ProfilingMiddlewareConfig) -> None:
         """Profile this process if that is wanted; `GET /stats` and the server's end write the profile."""
@@ -203,7 +200,7 @@ class SimpleServer(BaseServer):
 
         app = ServerApp(title=self.get_session_middleware_key(), lifespan=lifespan)
         self.setup_session_middleware(app)
-        app.add_middleware(RolloutContextMiddleware)
+        app.add_middleware(Front, knows_rollouts=True)
         app.add_exception_handler(RequestValidationError, told_of_invalid)
         return app
 
@@ -234,29 +231,3 @@ async def _stop(tasks: list[asyncio.Task[Any]]) -> None:
     for outcome in await asyncio.gather(*tasks, return_exceptions=True):
         if isinstance(outcome, Exception):
             logger.error("a background task failed", exc_info=outcome)
-
-
-class RolloutContextMiddleware:
-    """Lets a handler's work count for the rollout that the caller names, by header or by `/ng-rollout/<id>/…`."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        # Where an author added this middleware once more, the outer one has taken the prefix away.
-        rollout_id = strip_rollout_prefix(scope) or _from_header(scope) or scope.get(ROLLOUT_ID_SCOPE_KEY)
-        scope[ROLLOUT_ID_SCOPE_KEY] = rollout_id
-        with rollout_context(rollout_id):
-            await self.app(scope, receive, send)
-
-
-def _from_header(scope: Scope) -> str | None:
-    wanted = ROLLOUT_HEADER.encode()
-    for name, value in scope["headers"]:
-        if name == wanted:
-            text: str = value.decode("latin-1")
-            return text if ROLLOUT_ID_PATTERN.fullmatch(text) else None
-    return None

@@ -12,7 +12,8 @@ from pydantic import BaseModel
 from starlette.requests import Request
 
 from nemo_gym.errors import SignatureError
-from nemo_gym.servers.sessions import SESSION_ID_KEY, SessionState, SessionStore
+from nemo_gym.servers.session_cookies import SESSION_ID_KEY
+from nemo_gym.servers.sessions import SessionState, SessionStore
 from nemo_gym.servers.threads import blocking_pool
 
 Method = Callable[..., Any]

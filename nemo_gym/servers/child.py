@@ -22,7 +22,8 @@ from pydantic import TypeAdapter
 
 from nemo_gym.config.process import ChildSettings, GroupSettings, HeadSettings
 from nemo_gym.paths import PACKAGE_DIR
-from nemo_gym.servers.calls import CallLayer
+from nemo_gym.servers.front import Front
+from nemo_gym.servers.gate import Gate
 from nemo_gym.servers.head import head_app, take_news
 from nemo_gym.servers.limits import raise_open_files_limit
 from nemo_gym.servers.serve import Report, ReportingServer, serve, uvicorn_config
@@ -104,7 +105,7 @@ def _serve_head(settings: HeadSettings, news: Iterable[bytes], listeners: list[s
     raise_open_files_limit()
     threading.Thread(target=take_news, args=(settings, news), name="news of servers", daemon=True).start()
     app = head_app(settings)
-    app.add_middleware(CallLayer, server=HEAD, telemetry=Telemetry(HEAD), run_token=settings.run_token)
+    app.add_middleware(Front, gate=Gate(server=HEAD, telemetry=Telemetry(HEAD), run_token=settings.run_token))
     server = ReportingServer(uvicorn_config(app), report)
     server.run(sockets=listeners)
     return 0 if server.started else 1

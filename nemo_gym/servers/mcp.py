@@ -23,7 +23,7 @@ from nemo_gym.servers.in_process import Answer, answer_of, post_scope
 from nemo_gym.servers.mcp_session import McpSession, McpSessionMiddleware, SessionTokens
 from nemo_gym.servers.mcp_tools import McpTool, by_name, harvest
 from nemo_gym.servers.resources import SimpleResourcesServer
-from nemo_gym.servers.sessions import lost_with_earlier_life, session_cookie
+from nemo_gym.servers.session_cookies import lost_with_earlier_life, session_cookie
 from nemo_gym.version import __version__
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from nemo_gym.schemas.mcp import MCP_METADATA_KEY, SESSION_TOKEN_HEADER, MCPServ
 from nemo_gym.servers.binding import Handler
 from nemo_gym.servers.in_process import Answer, answer_of, whole_body
 from nemo_gym.servers.resources import SimpleResourcesServer
-from nemo_gym.servers.sessions import SESSION_ID_KEY, is_of_earlier_life
+from nemo_gym.servers.session_cookies import SESSION_ID_KEY, is_of_earlier_life
 
 TOKEN_SALT = "nemo-gym-mcp-session-token"
 SEED_PATH = "/seed_session"

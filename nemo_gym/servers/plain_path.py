@@ -27,7 +27,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Match, Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nemo_gym.servers.faults import FaultMiddleware
+from nemo_gym.servers.front import is_front, merged
 
 JSON_HEADER = (b"content-type", b"application/json")
 
@@ -45,16 +45,15 @@ class ServerApp(FastAPI):
     def build_middleware_stack(self) -> ASGIApp:
         """The author's middlewares and ours stand before the short way as they stand before the router."""
         own = self.user_middleware
-        self.user_middleware = [*own, Middleware(PlainPath, of=self)]
+        self.user_middleware = standing = [*merged(own), Middleware(PlainPath, of=self)]
         try:
             whole: Any = super().build_middleware_stack()
         finally:
             self.user_middleware = own
-        classes: list[object] = [each.cls for each in own]
-        if FaultMiddleware not in classes:
+        if not any(is_front(each) and "faults" in each.kwargs for each in standing):
             return whole  # type: ignore[no-any-return]
         # No error gets past that one, so nobody has to wait for errors outside of it.
-        while not isinstance(whole, own[0].cls):  # type: ignore[arg-type]
+        while not isinstance(whole, standing[0].cls):  # type: ignore[arg-type]
             whole = whole.app
         return whole
 

@@ -32,7 +32,8 @@ from nemo_gym.servers.base import SimpleServer
 from nemo_gym.servers.binding import REQUEST_PARAMETER, Handler, endpoint_of, with_optional_body
 from nemo_gym.servers.judging import told_of_judge
 from nemo_gym.servers.mcp_tools import CatchAll, McpTool
-from nemo_gym.servers.sessions import SESSION_ID_KEY, SessionStore
+from nemo_gym.servers.session_cookies import SESSION_ID_KEY
+from nemo_gym.servers.sessions import SessionStore
 from nemo_gym.servers.tools import RESERVED_NAMES, Tool, add_tool_routes, tools_of
 
 NOT_EMPTY = re.compile(rb'\{\s*"')

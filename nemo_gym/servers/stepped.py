@@ -29,7 +29,8 @@ from nemo_gym.schemas.stepped import (
 )
 from nemo_gym.servers.binding import REQUEST_PARAMETER, Handler, Method, endpoint_of
 from nemo_gym.servers.resources import SimpleResourcesServer
-from nemo_gym.servers.sessions import SESSION_ID_KEY, SessionState
+from nemo_gym.servers.session_cookies import SESSION_ID_KEY
+from nemo_gym.servers.sessions import SessionState
 
 AnswerT = TypeVar("AnswerT", bound=BaseModel)
 

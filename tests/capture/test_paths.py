@@ -132,7 +132,7 @@ def test_the_published_names_of_correlation_are_those_in_use():
     with rollout_context("1-1"):
         assert current_rollout_id() == "1-1"
     assert ROLLOUT_ID_PATTERN.pattern == "^[A-Za-z0-9][A-Za-z0-9._-]*$"
-    assert RolloutContextMiddleware.__module__ == "nemo_gym.servers.base"
+    assert RolloutContextMiddleware.__module__ == "nemo_gym.servers.front"
 
 
 class Heard:

@@ -24,8 +24,9 @@ from nemo_gym.http.internal import InternalClient
 from nemo_gym.http.local import LocalApp, LocalClient
 from nemo_gym.http.reply import BrokenReply, NotConnected, Reply, ReplyTimedOut, Timeouts
 from nemo_gym.schemas.rollout import TIME_LEFT_HEADER
+from nemo_gym.servers.front import Front
 from nemo_gym.servers.serve import uvicorn_config
-from nemo_gym.servers.sessions import SessionMiddleware
+from nemo_gym.servers.session_cookies import Sessions
 
 OF_THE_SOCKET = frozenset({"date", "server", "connection", "transfer-encoding", "keep-alive"})
 """What a server says of the connection and of itself."""
@@ -182,7 +183,7 @@ def new_app() -> FastAPI:
     app.get("/status/{code}", response_model=None)(status)
     app.get("/without-body", response_model=None)(without_body)
     app.router.routes.append(Route("/with-head", with_head, methods=["GET", "HEAD"]))
-    app.add_middleware(SessionMiddleware, cookie="mine", secret="s" * 32)
+    app.add_middleware(Front, sessions=Sessions(cookie="mine", secret="s" * 32))
     app.add_middleware(Raw)
     return app
 

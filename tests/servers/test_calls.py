@@ -22,8 +22,8 @@ from nemo_gym import (
 )
 from nemo_gym.http.deadline import deadline_in, grace_period, time_left_s
 from nemo_gym.schemas.rollout import NOT_BEGUN_HEADER, RUN_ID_HEADER, TIME_LEFT_HEADER
-from nemo_gym.servers.call_watch import CallLimits
-from nemo_gym.servers.calls import CallLayer
+from nemo_gym.servers.front import Front
+from nemo_gym.servers.gate import CallLimits, Gate
 from nemo_gym.servers.telemetry import Telemetry, load_of
 from nemo_gym.servers.threads import BlockingPool
 from nemo_gym.testing import make_server, on_a_port, serving
@@ -256,7 +256,7 @@ async def test_metrics_are_counted_by_route_and_status(slow):
 )
 async def test_strangers_are_turned_away_where_the_run_has_a_token(slow, path, headers, status):
     app = slow.setup_webserver()
-    layer = CallLayer(app, server="slow", telemetry=Telemetry("slow"), limits=CallLimits(), run_token="right")
+    layer = Front(app, gate=Gate(server="slow", telemetry=Telemetry("slow"), limits=CallLimits(), run_token="right"))
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=layer), base_url="http://slow") as client:
         answer = await client.request(
             "GET" if path == "/livez" else "POST", path, json={"seconds": 0}, headers=headers
@@ -312,7 +312,7 @@ async def test_how_busy_a_server_is_can_be_read_off_its_metrics():
 @pytest.mark.parametrize(("run_id", "status"), [("mine", 200), ("another", 503), (None, 200)])
 async def test_a_call_that_is_meant_for_another_run_is_turned_away(slow, run_id, status):
     app = slow.setup_webserver()
-    layer = CallLayer(app, server="slow", telemetry=Telemetry("slow"), run_id="mine")
+    layer = Front(app, gate=Gate(server="slow", telemetry=Telemetry("slow"), run_id="mine"))
     headers = {RUN_ID_HEADER: run_id} if run_id else {}
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=layer), base_url="http://slow") as client:
         answer = await client.post("/wait", json={"seconds": 0}, headers=headers)

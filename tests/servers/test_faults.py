@@ -27,7 +27,8 @@ from nemo_gym import (
     tool,
 )
 from nemo_gym.http.problems import Problem
-from nemo_gym.servers.faults import FaultMiddleware
+from nemo_gym.servers.faults import Faults
+from nemo_gym.servers.front import Front
 from nemo_gym.testing import make_server, serving
 
 ROW = {"responses_create_params": {"input": "hi"}}
@@ -152,7 +153,7 @@ async def test_a_bug_of_the_agents_own_is_the_agents_failure(caller):
 
 def app_with_faults(otherwise: type = EnvironmentFailed) -> FastAPI:
     app = make_server(Arena, name="arena").setup_webserver()
-    app.add_middleware(FaultMiddleware, server="arena", otherwise=otherwise)
+    app.add_middleware(Front, faults=Faults("arena", otherwise))
     return app
 
 

@@ -19,7 +19,7 @@ from nemo_gym import (
 )
 from nemo_gym.servers.mcp import expose_if_asked
 from nemo_gym.servers.mcp_session import McpSession, SessionTokens
-from nemo_gym.servers.sessions import session_cookie
+from nemo_gym.servers.session_cookies import session_cookie
 from nemo_gym.testing import make_server, reply
 
 SECRET = "s" * 64

@@ -22,9 +22,10 @@ from starlette.responses import JSONResponse, PlainTextResponse, StreamingRespon
 from starlette.routing import BaseRoute, Host, Match, Route
 
 from nemo_gym import BaseVerifyRequest, SessionState, SimpleResourcesServer, tool
-from nemo_gym.servers.faults import FaultMiddleware
+from nemo_gym.servers.faults import Faults
+from nemo_gym.servers.front import Front
 from nemo_gym.servers.plain_path import ServerApp
-from nemo_gym.servers.sessions import SessionMiddleware
+from nemo_gym.servers.session_cookies import Sessions
 from nemo_gym.servers.telemetry import METRICS_PATH
 from nemo_gym.testing import make_server, reply
 
@@ -1191,9 +1192,7 @@ async def test_calls_are_counted_by_their_routes_whichever_way_they_go():
 
 class OwnSessions(Plain):
     def setup_session_middleware(self, app):
-        app.add_middleware(
-            SessionMiddleware, cookie="mine", secret=self._cookie_secret, life=self._life, beginnings=None
-        )
+        app.add_middleware(Front, sessions=Sessions(cookie="mine", secret=self._cookie_secret, life=self._life))
 
 
 async def test_sessions_of_an_authors_own_are_the_ones_that_are_used():
@@ -1268,7 +1267,7 @@ async def test_a_failure_that_no_handler_takes_reaches_the_layer_that_answers_fo
         async def add(body: Number) -> Any:
             raise ZeroDivisionError("of course")
 
-        app.add_middleware(FaultMiddleware, server="plain", otherwise=Plain.FAILURE)
+        app.add_middleware(Front, faults=Faults("plain", Plain.FAILURE))
 
     (alone,), _, _ = await told_by(FastAPI(), case := Case(setup, (ADD,), ()))
     (ours,), _, _ = await told_by(ServerApp(), case)
