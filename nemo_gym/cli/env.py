@@ -1,4 +1,7 @@
-"""Commands on servers and their config: start, status, resolve, validate, prefetch."""
+"""Commands on servers and their config: start, status, resolve, validate, prefetch.
+
+Frameworks import `RunHelper` from here, and what else `nemo_gym.cli` fetches for them from its home.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from typing import Any
 
 import orjson
 
+from nemo_gym import cli
 from nemo_gym.cli import running
 from nemo_gym.cli.options import Options, settings_from
 from nemo_gym.cli.settings import NoSettings, StartSettings, StatusSettings
@@ -120,3 +124,9 @@ def prefetch(words: list[str]) -> int:
 
 def _stop(number: int, frame: FrameType | None) -> Any:
     raise _Stopped
+
+
+def __getattr__(name: str) -> Any:
+    if name not in cli.__all__:
+        raise AttributeError(f"module 'nemo_gym.cli.env' has no attribute '{name}'")
+    return getattr(cli, name)

@@ -132,11 +132,8 @@ def _read_env_yaml(dotenv_path: Path | None, skip: bool) -> EnvYaml:
     nothing = Node({}, Origin(ENV_YAML, 0))
     if skip:
         return EnvYaml(None, (), nothing)
-    if dotenv_path is not None:
-        if not dotenv_path.is_file():
-            raise ConfigPathNotFoundError(f"{dotenv_path}: there is no such file to be read as {ENV_YAML}.")
-        return EnvYaml(dotenv_path, (dotenv_path,), read_yaml(dotenv_path))
-    places = tuple(root / ENV_YAML for root in search_roots())
+    # A framework names the file that its users may write; as with the usual places, there need not be one.
+    places = (dotenv_path,) if dotenv_path is not None else tuple(root / ENV_YAML for root in search_roots())
     found = next((place for place in places if place.is_file()), None)
     return EnvYaml(found, places, read_yaml(found) if found else nothing)
 

@@ -113,11 +113,11 @@ def test_an_omegaconf_mapping_may_be_the_initial_configuration(project):
     assert run.raw["a"] == "${b}"
 
 
-def test_an_env_yaml_named_outright_has_to_exist(project, tmp_path):
+def test_an_env_yaml_named_outright_is_the_only_one_and_need_not_exist(project, tmp_path):
+    (tmp_path / "env.yaml").write_text("a: 0")
     (tmp_path / "keys.yaml").write_text("a: 1")
     assert project.load(dotenv_path=Path("keys.yaml"), skip_dotenv=False).plain == {"a": 1}
-    with pytest.raises(ConfigPathNotFoundError, match=r"nope\.yaml: there is no such file"):
-        project.load(dotenv_path=Path("nope.yaml"), skip_dotenv=False)
+    assert project.load(dotenv_path=Path("nope.yaml"), skip_dotenv=False).plain == {}
 
 
 def test_a_missing_file_is_told_with_its_place_the_folders_searched_and_a_suggestion(project, tmp_path):

@@ -176,6 +176,18 @@ def test_a_framework_starts_servers_and_trains_on_their_rollouts(script, workpla
     assert workplace.left_over(5.0) == []
 
 
+def test_the_runs_head_may_listen_everywhere_and_its_keys_be_in_a_file_that_nobody_wrote(script):
+    source = TRAINING.replace(
+        "from nemo_gym.cli import GlobalConfigDictParserConfig, RunHelper",
+        "from pathlib import Path\n\nfrom nemo_gym.cli.env import RunHelper",
+    ).replace("import get_global_config_dict", "import GlobalConfigDictParserConfig, get_global_config_dict")
+    source = source.replace('{"host": "127.0.0.1", "port": head_port}', '{"host": "0.0.0.0", "port": head_port}')
+    source = source.replace("dotenv_path=None", 'dotenv_path=Path("framework_env.yaml").absolute()')
+    told, finished = script(source)
+    assert finished.returncode == 0, finished.stderr
+    assert [step["0"]["reward"] for step in told["steps"]] == [1.0, 1.0]
+
+
 def test_a_configuration_that_cannot_be_is_told_before_anything_starts(script, workplace):
     told, finished = script(TRAINING.replace("RunHelper()\n", "RunHelper()\ndel config['policy_model_name']\n"))
     assert told is None
