@@ -6,6 +6,7 @@ from nemo_gym import config, paths
 from nemo_gym.cli import running
 from nemo_gym.cli.options import Options, settings_from
 from nemo_gym.cli.settings import PrepareBenchmarkSettings
+from nemo_gym.config.published import tell_process, view_of
 from nemo_gym.config.without_model import load_without_model
 from nemo_gym.data.benchmarks import benchmarks_of, prepare_all
 from nemo_gym.data.hubs import fetcher
@@ -50,6 +51,8 @@ def prepare_benchmark(words: list[str]) -> int:
     )
     line = options.read(words)
     run = load_without_model(line.paths, line.overrides)
+    # The programs of benchmarks ask for it (`get_hf_token`), and have no model to be read with.
+    tell_process(view_of(run))
     settings = settings_from(PrepareBenchmarkSettings, run.plain)
     wanted = benchmarks_of(run)
     owed = []

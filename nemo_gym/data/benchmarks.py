@@ -12,10 +12,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Self
 
+from omegaconf import DictConfig
 from pydantic import BaseModel, ConfigDict
 
 from nemo_gym import paths
 from nemo_gym.config import DatasetConfig, RunConfig, ServerConfig, load
+from nemo_gym.config.published import maybe_get_global_config_dict, tell_process
 from nemo_gym.config.servers import NO_MODEL
 from nemo_gym.errors import DataError
 
@@ -116,9 +118,9 @@ def benchmark_files() -> dict[str, Path]:
 def benchmarks_of(run: RunConfig) -> list[BenchmarkConfig]:
     """Every benchmark of a configuration; `DataError` where it has none."""
     found = [
-        BenchmarkConfig._of(Path(agent.origins[""].file).resolve(), agent, dataset)
+        BenchmarkConfig._of(Path(_file_of(agent, place)).resolve(), agent, dataset)
         for agent in run.servers_of("responses_api_agents")
-        for dataset in agent.datasets
+        for place, dataset in enumerate(agent.datasets)
         if dataset.type == "benchmark"
     ]
     if not found:
@@ -130,14 +132,25 @@ def benchmarks_of(run: RunConfig) -> list[BenchmarkConfig]:
     return found
 
 
+def _file_of(agent: ServerConfig, place: int) -> str:
+    # The agent itself may be inherited from the configuration of an environment.
+    return agent.origins.get(f"datasets.{place}", agent.origins[""]).file
+
+
 def prepare_all(
     benchmarks: Sequence[BenchmarkConfig], arguments: Mapping[str, Any], *, processes: int = 1
 ) -> list[Path]:
     """Make the data of each, and say where it is; with several processes, so many at once."""
     if processes == 1 or len(benchmarks) < 2:
         return [benchmark.prepare(**arguments) for benchmark in benchmarks]
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+    known = maybe_get_global_config_dict()
+    with ProcessPoolExecutor(processes, get_context("spawn"), _begin, (known,)) as pool:
         return list(pool.map(_prepare, benchmarks, repeat(arguments)))
+
+
+def _begin(known: DictConfig | None) -> None:
+    if known is not None:
+        tell_process(known)
 
 
 def _prepare(benchmark: BenchmarkConfig, arguments: Mapping[str, Any]) -> Path:

@@ -105,6 +105,46 @@ def test_several_are_made_in_processes_of_their_own(benchmarks):
     assert all(len(rows(benchmarks, name)) == 2 for name in ("sums", "products"))
 
 
+INHERITING = """
+config_paths: [resources_servers/adding/configs/adding.yaml]
+{name}_agent:
+  _inherit_from: adding_agent
+  responses_api_agents:
+    simple_agent:
+      datasets:
+        - name: {name}
+          type: benchmark
+          jsonl_fpath: benchmarks/{name}/data/{name}.jsonl
+"""
+ASKING = """
+from pathlib import Path
+
+from nemo_gym.global_config import get_global_config_dict, get_hf_token
+
+
+def prepare() -> Path:
+    path = Path(__file__).parent / "data" / "{name}.jsonl"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text('{{"made_by": "%s of %s"}}\\n' % (get_hf_token(), get_global_config_dict()["owner"]))
+    return path
+"""
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_program_may_ask_for_the_configuration_although_it_has_no_model(workplace, processes):
+    workplace.write("resources_servers/adding/configs/adding.yaml", CONFIG.format(name="adding"))
+    workplace.write("env.yaml", "hf_token: secret\n")
+    for name in ("left", "right"):
+        workplace.write(f"benchmarks/{name}/config.yaml", INHERITING.format(name=name))
+        workplace.write(f"benchmarks/{name}/prepare.py", ASKING.format(name=name))
+    words = ("--benchmark", "left", "--benchmark", "right", f"+num_prepare_benchmark_processes={processes}")
+    finished = workplace.run("ng_prepare_benchmark", *words, "+owner=me")
+    # A benchmark is called as its own folder, wherever its agent comes from.
+    assert (finished.err, [line.split(":")[0] for line in finished.out.splitlines()]) == ("", ["left", "right"])
+    for name in ("left", "right"):
+        assert rows(workplace, name) == [{"made_by": "secret of me"}]
+
+
 def test_what_is_there_need_not_be_made_again(benchmarks):
     words = ("--benchmark", "sums", "--benchmark", "products", "+use_cached_prepared_benchmarks=true")
     benchmarks.run("ng_prepare_benchmark", "--benchmark", "sums")
