@@ -60,7 +60,8 @@ def compute_aggregate_metrics(
 ) -> AggregateMetrics:
     """The baseline of every numeric field, per task and over all, and what the two functions add to it.
 
-    Failed rollouts (`_ng_failure_class`) are left out. Metrics that are None or not finite are omitted.
+    Failed rollouts (`_ng_failure_class`) are left out. Metrics that are None or not finite are omitted. A group
+    expects the rollouts that it has; who planned them knows of others (`completeness`).
     """
     tasks = responses_by_task(verify_responses)
     if not tasks:
@@ -71,7 +72,7 @@ def compute_aggregate_metrics(
         attempts = [attempt_of(row, place) for place, row in enumerate(rows)]
         for attempt in attempts:
             baseline.add(attempt.numbers)
-        groups[task_index] = group_entry(task_index, attempts, sample_of(rows[0]))
+        groups[task_index] = group_entry(task_index, attempts, sample_of(rows[0]), expected=len(attempts))
 
     computed = compute_metrics_fn(list(tasks.values())) if compute_metrics_fn is not None else {}
     agent_metrics = _told({**baseline.metrics(), **computed})
@@ -186,8 +187,17 @@ def without_private(row: Row) -> Row:
     return {field: value for field, value in row.items() if not field.startswith(PRIVATE_PREFIX)}
 
 
-def group_entry(task_index: int, attempts: Sequence[Attempt], sample: Row) -> dict[str, Any]:
-    """The metrics of one task, and its rollouts one by one."""
+def completeness(rollouts: int, expected: int) -> dict[str, float]:
+    """How much of what was asked for of a task has been done."""
+    return {
+        "expected_num_rollouts": expected,
+        "missing_num_rollouts": expected - rollouts,
+        "reward_profile_completion_pct": 100.0 * rollouts / expected,
+    }
+
+
+def group_entry(task_index: int, attempts: Sequence[Attempt], sample: Row, *, expected: int) -> dict[str, Any]:
+    """The metrics of one task, of which so many rollouts are expected, and its rollouts one by one."""
     baseline = Baseline()
     for attempt in attempts:
         baseline.add(attempt.numbers)
@@ -195,6 +205,7 @@ def group_entry(task_index: int, attempts: Sequence[Attempt], sample: Row) -> di
         TASK_INDEX_KEY: task_index,
         **({"sample": sample} if sample else {}),
         "num_rollouts": len(attempts),
+        **completeness(len(attempts), expected),
         **baseline.metrics(),
         "rollout_infos": [_rollout_info(task_index, attempt) for attempt in attempts],
     }

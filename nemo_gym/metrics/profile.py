@@ -175,12 +175,7 @@ class RewardProfiler:
         groups = []
         for task, keys in expected.items():
             attempts = [self._attempts[key] for key in keys if key in self._attempts]
-            completeness = {
-                "expected_num_rollouts": len(keys),
-                "missing_num_rollouts": len(keys) - len(attempts),
-                "reward_profile_completion_pct": 100.0 * len(attempts) / len(keys),
-            }
-            groups.append(group_entry(task, attempts, self._samples[task]) | completeness)
+            groups.append(group_entry(task, attempts, self._samples[task], expected=len(keys)))
         return groups
 
     def _agent_metrics(self) -> list[dict[str, Any]]:

@@ -18,10 +18,11 @@ from nemo_gym.http.client import ServerClient
 from nemo_gym.http.problems import readable
 from nemo_gym.http.reply import Timeouts
 from nemo_gym.jsonl import read_lines
+from nemo_gym.metrics.aggregate import completeness
 from nemo_gym.rollouts.job import RunFiles
 from nemo_gym.rollouts.ledger import Ledger, ledgers_of
 from nemo_gym.rollouts.tasks import agent_of
-from nemo_gym.schemas.rollout import AGENT_REF_KEY, AggregateMetrics
+from nemo_gym.schemas.rollout import AGENT_REF_KEY, TASK_INDEX_KEY, AggregateMetrics
 
 STRIPPED = frozenset({
     "response", "responses_create_params", "ng_model_call_capture", "ng_agent_observations", "ng_trajectory",
@@ -81,6 +82,11 @@ def _with_ledger(metrics: AgentMetrics, ledgers: Mapping[str, Ledger]) -> AgentM
     mean = agent_metrics.get(MEAN_REWARD) if ledger.scored else 0.0
     if isinstance(mean, int | float) and ledger.scored + ledger.failed.total():
         agent_metrics[PESSIMISTIC + MEAN_REWARD] = ledger.pessimistic(mean)
+    for group in metrics["group_level_metrics"]:
+        task, rollouts = group.get(TASK_INDEX_KEY), group.get("num_rollouts")
+        # The agent was told of the scored rollouts only.
+        if isinstance(task, int) and isinstance(rollouts, int) and (expected := ledger.planned_of[task]):
+            group.update(completeness(rollouts, expected))
     return {**metrics, "ledger": ledger.told(), "failed_tasks": [task.told() for task in ledger.failed_tasks]}
 
 

@@ -39,11 +39,17 @@ class FailedTask:
 class Ledger:
     """planned = scored + failed + unresolved, of one agent; rollouts are counted, whatever attempts they took."""
 
-    planned: int = 0
+    planned_of: Counter[int] = field(default_factory=Counter)
+    """By task."""
     scored: int = 0
     failed: Counter[str] = field(default_factory=Counter)
     """By the cause of the last attempt."""
     failed_tasks: list[FailedTask] = field(default_factory=list)
+
+    @property
+    def planned(self) -> int:
+        """All rollouts that there were to be."""
+        return self.planned_of.total()
 
     @property
     def unresolved(self) -> int:
@@ -73,7 +79,7 @@ def ledgers_of(files: RunFiles) -> dict[str, Ledger]:
     failed_tasks: dict[int, FailedTask] = {}
     for key, row in keyed_rows(files.materialized):
         ledger = ledgers.setdefault(str(agent_of(row)), Ledger())
-        ledger.planned += 1
+        ledger.planned_of[key.task] += 1
         failure = failures.get(key)
         if key in scored:
             ledger.scored += 1

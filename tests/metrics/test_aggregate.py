@@ -69,6 +69,9 @@ def test_tasks_and_agent_by_hand():
         "_ng_task_index": 0,
         "sample": {"question": "a", "solved": True},
         "num_rollouts": 2,
+        "expected_num_rollouts": 2,
+        "missing_num_rollouts": 0,
+        "reward_profile_completion_pct": 100.0,
         "rollout_infos": [
             {"rollout_id": "0:0", "_ng_task_index": 0, "_ng_rollout_index": 0, "reward": 1.0, "solved": 1},
             {"rollout_id": "0:1", "_ng_task_index": 0, "_ng_rollout_index": 1, "reward": 0.0, "solved": 0},

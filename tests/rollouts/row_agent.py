@@ -152,7 +152,9 @@ async def aggregate_metrics(request: Request) -> Response:
         return PlainTextResponse("division by zero", 500)
     book.bodies_of_metrics.append(rows)
     mean = sum(row["reward"] for row in rows) / len(rows)
-    return json_of({"agent_metrics": {"mean/reward": mean}, "key_metrics": {"mean/reward": mean}})
+    groups = [group for row in rows for group in row.get("groups", [])]
+    metrics = {"mean/reward": mean}
+    return json_of({"agent_metrics": metrics, "key_metrics": metrics, "group_level_metrics": groups})
 
 
 async def told(request: Request) -> Response:

@@ -38,6 +38,17 @@ async def test_the_metrics_of_each_agent_are_written(run_tasks, make_task, clien
     assert orjson.loads(run.files.metrics.read_bytes()) == metrics
 
 
+async def test_groups_tell_how_many_of_the_planned_rollouts_they_have(run_tasks, make_task, client):
+    groups = [{"_ng_task_index": 0, "num_rollouts": 2}, {"_ng_task_index": [0], "num_rollouts": 1}, {"x": 1}]
+    run = await run_tasks([make_task(0, groups=groups[:1]), make_task(1, groups=groups[1:])], num_repeats=4)
+    (metrics,) = await aggregate(client, run.files)
+    told, *others = metrics["group_level_metrics"][0], *metrics["group_level_metrics"][-2:]
+    completeness = {"expected_num_rollouts": 4, "missing_num_rollouts": 2, "reward_profile_completion_pct": 50.0}
+    assert told == groups[0] | completeness
+    # An agent's own groups are left as they are.
+    assert others == groups[1:]
+
+
 async def test_agents_are_sent_their_own_rollouts_without_the_texts(run_tasks, make_task, client, agent):
     attached = {"ng_model_call_capture": {}, "ng_agent_observations": {}, "ng_trajectory": {}, "_ng_token_capture": {}}
     run = await run_tasks([make_task(0, **attached)])
