@@ -12,7 +12,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from nemo_gym import paths
-from nemo_gym.errors import DataError
+from nemo_gym.errors import ConfigPathNotFoundError, DataError
 from nemo_gym.jsonl import read_lines, read_rows, write_rows
 
 
@@ -37,11 +37,14 @@ class PromptConfig(BaseModel):
 
 
 def load_prompt_config(path: str | Path) -> PromptConfig:
-    """Read a prompt file, looked for in the search roots; `DataError` says what is wrong with it."""
+    """Read a prompt file, looked for in the search roots; `DataError` says what is wrong with it.
+
+    Raises `ConfigPathNotFoundError` (a `FileNotFoundError`) where there is none.
+    """
     found = paths.find(path, Path.is_file)
     if found is None:
         places = ", ".join(str(root) for root in paths.search_roots())
-        raise DataError(f"prompt_config: no file '{path}' in {places}.")
+        raise ConfigPathNotFoundError(f"prompt_config: no file '{path}' in {places}.")
     return _read_prompt(found, found.stat().st_mtime_ns)
 
 

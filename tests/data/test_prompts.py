@@ -64,7 +64,7 @@ def test_what_is_wrong_with_a_prompt_is_told_with_its_path(tmp_path, text, words
 
 def test_a_missing_prompt_is_told_with_the_places_searched(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(DataError, match=r"prompt_config: no file 'prompts/none\.yaml' in ") as error:
+    with pytest.raises(FileNotFoundError, match=r"prompt_config: no file 'prompts/none\.yaml' in ") as error:
         load_prompt_config("prompts/none.yaml")
     assert str(tmp_path) in str(error.value)
 
