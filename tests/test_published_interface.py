@@ -1090,6 +1090,9 @@ def test_a_collection_may_be_told_by_all_of_its_published_keys(tmp_path):
     }  # fmt: skip
     told = rollout_collection.RolloutCollectionConfig.model_validate(keys)
     assert (told.limit, told.num_samples_in_parallel, told.skills.path) == (5, 4, "skills")
+    unset = {"num_samples_in_parallel": None, "limit": None, "agent_name": None, "prompt_config": None, "skills": None}
+    usual = type(told)(input_jsonl_fpath="in.jsonl", output_jsonl_fpath="out.jsonl")
+    assert type(told).model_validate({**usual.model_dump(), **unset}) == usual
     assert (told.responses_create_params, told.prompt_config) == ({"temperature": 0.5}, "p.yaml")
 
 

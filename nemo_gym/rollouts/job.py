@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, field_validator
 
 from nemo_gym.data.skills import SkillsConfig
 
@@ -45,6 +45,12 @@ class CollectionSettings(BaseModel):
     """Replace the files of an earlier run."""
     disable_aggregation: bool = False
     """Leave out the metrics at the end."""
+
+    @field_validator("num_samples_in_parallel", mode="before")
+    @classmethod
+    def _usual_where_none_is_asked_for(cls, given: Any) -> Any:
+        # Published programs hand None on, which once meant no bound at all.
+        return cls.model_fields["num_samples_in_parallel"].default if given is None else given
 
 
 class CollectJob(CollectionSettings):
