@@ -29,12 +29,14 @@ Row = dict[str, Any]
 PUBLISHED_NAME = "nemo_gym.rollout_collection"
 """Where frameworks import this from, and where tests replace what the configuration says."""
 
+TIMEOUT_KEY = "rollout_timeout_s"
+
 
 class RolloutCollectionHelper(BaseModel):
     """Sends rows to the agents that they name, and hands back what came of each."""
 
-    rollout_timeout_s: float = CollectionSettings.model_fields["rollout_timeout_s"].default
-    """A rollout of `run_examples` that takes longer than this fails."""
+    rollout_timeout_s: float | None = None
+    """A rollout of `run_examples` that takes longer than this fails; by default the configuration's, or else 1800."""
 
     _closing: set[asyncio.Task[None]] = PrivateAttr(default_factory=set)
 
@@ -62,7 +64,7 @@ class RolloutCollectionHelper(BaseModel):
             if agent_of(row) is None:
                 known = ", ".join(client.agent_names())
                 raise DataError(f"examples[{number}] names no agent. Give it agent_ref: {{name: …}}, one of: {known}.")
-        runner = Runner(client, rollout_timeout_s=self.rollout_timeout_s)
+        runner = Runner(client, rollout_timeout_s=self._timeout_s(client))
         connections = asyncio.Semaphore(allowed_connections(max(1, len(rows))))
         wanted = semaphore or nullcontext()
 
@@ -90,6 +92,12 @@ class RolloutCollectionHelper(BaseModel):
         finally:
             await client.aclose()
         return list(read_rows(files.results))
+
+    def _timeout_s(self, client: ServerClient) -> float:
+        if self.rollout_timeout_s is not None:
+            return self.rollout_timeout_s
+        # Frameworks make their helper without arguments, and hand on what their users configure.
+        return float(client.global_config_dict.get(TIMEOUT_KEY, CollectionSettings.model_fields[TIMEOUT_KEY].default))
 
     def _close_after(self, client: ServerClient, rollouts: list[asyncio.Task[tuple[Row, Row]]]) -> None:
         async def close() -> None:

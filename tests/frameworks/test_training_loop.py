@@ -188,6 +188,15 @@ def test_the_runs_head_may_listen_everywhere_and_its_keys_be_in_a_file_that_nobo
     assert [step["0"]["reward"] for step in told["steps"]] == [1.0, 1.0]
 
 
+def test_the_configuration_says_how_long_a_rollout_may_take(script):
+    told, finished = script(
+        TRAINING.replace('"policy_model_name": "echo"', '"policy_model_name": "slow:20", "rollout_timeout_s": 0.4')
+    )
+    assert finished.returncode == 0, finished.stderr
+    assert [list(step) for step in told["steps"]] == [["failed"], ["failed"]]
+    assert "the rollout's time was over" in told["steps"][0]["failed"]
+
+
 def test_a_configuration_that_cannot_be_is_told_before_anything_starts(script, workplace):
     told, finished = script(TRAINING.replace("RunHelper()\n", "RunHelper()\ndel config['policy_model_name']\n"))
     assert told is None
