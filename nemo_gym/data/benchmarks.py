@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from itertools import repeat
 from multiprocessing import get_context
 from pathlib import Path
@@ -67,15 +69,16 @@ class BenchmarkConfig(BaseModel):
         Raises `DataError` where there is no such program, or it made another file than the YAML names.
         """
         program = self._program()
-        function = _prepare_of(program)
-        try:
-            inspect.signature(function).bind(**arguments)
-        except TypeError as error:
-            raise DataError(
-                f"{program}: prepare{inspect.signature(function)} does not take what prepare_script_args gives it: "
-                f"{error}."
-            ) from error
-        made = Path(function(**arguments))
+        with _importing_from([*self._roots(), *paths.search_roots()]):
+            function = _prepare_of(program)
+            try:
+                inspect.signature(function).bind(**arguments)
+            except TypeError as error:
+                raise DataError(
+                    f"{program}: prepare{inspect.signature(function)} does not take what prepare_script_args gives "
+                    f"it: {error}."
+                ) from error
+            made = Path(function(**arguments))
         expected = [root / self.dataset.jsonl_fpath for root in (*self._roots(), *paths.search_roots())]
         if made.resolve() not in [path.resolve() for path in expected]:
             raise DataError(
@@ -171,10 +174,25 @@ def _prepare_of(program: Path) -> Callable[..., str | Path]:
     return prepare
 
 
+@contextmanager
+def _importing_from(roots: Sequence[Path]) -> Iterator[None]:
+    """Programs import from their own folder and from others by the names that these have in a checkout."""
+    search_path = list(sys.path)
+    sys.path[:0] = [str(root) for root in roots if str(root) not in search_path]
+    try:
+        yield
+    finally:
+        sys.path[:] = search_path
+
+
 def _imported(program: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"{BENCHMARKS}.{program.parent.name}.{program.stem}", program)
+    parts = program.with_suffix("").parts
+    inner = parts[len(parts) - parts[::-1].index(BENCHMARKS) :] if BENCHMARKS in parts else parts[-2:]
+    name = ".".join([BENCHMARKS, *inner])
+    spec = importlib.util.spec_from_file_location(name, program)
     assert spec is not None
     assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
+    # Where it is looked for by its name: its functions may be sent to processes of its own.
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -145,6 +145,35 @@ def test_a_program_may_ask_for_the_configuration_although_it_has_no_model(workpl
         assert rows(workplace, name) == [{"made_by": "secret of me"}]
 
 
+IMPORTING = """
+from multiprocessing import Pool
+from pathlib import Path
+
+from benchmarks.sums.hardness import SUMS
+from resources_servers.mcqa.app import McqaServer
+
+
+def added(pair):
+    return sum(pair)
+
+
+def prepare() -> Path:
+    path = Path(__file__).parent / "data" / "sums.jsonl"
+    path.parent.mkdir(exist_ok=True)
+    with Pool(1) as pool:
+        path.write_text('{"made_by": %r}\\n' % (pool.map(added, SUMS),))
+    return path
+"""
+
+
+def test_a_program_imports_what_lies_beside_it_and_in_other_folders(benchmarks):
+    benchmarks.write("benchmarks/sums/hardness.py", "SUMS = [(1, 2), (3, 4)]")
+    benchmarks.write("benchmarks/sums/prepare.py", IMPORTING)
+    finished = benchmarks.run("ng_prepare_benchmark", "--benchmark", "sums")
+    assert (finished.code, finished.err) == (0, "")
+    assert rows(benchmarks, "sums") == [{"made_by": [3, 7]}]
+
+
 def test_what_is_there_need_not_be_made_again(benchmarks):
     words = ("--benchmark", "sums", "--benchmark", "products", "+use_cached_prepared_benchmarks=true")
     benchmarks.run("ng_prepare_benchmark", "--benchmark", "sums")
