@@ -14,6 +14,7 @@ WORTH_BYTES = 512
 
 # In a string, the quotes of such a key would have backslashes before them.
 _BEGINNING = re.compile(rb'"(?:' + "|".join(TOKEN_KEYS).encode() + rb')"\s*:\s*(?=\[)')
+_KEYS = tuple(key.encode() for key in TOKEN_KEYS)
 _OF_NUMBERS = b"[0123456789.,-+eE \n\r\t]"
 _MARK = f"array {secrets.token_hex(8)} "
 
@@ -24,7 +25,7 @@ def loads_opaque(text: bytes) -> Any:
     `orjson.dumps` writes such a fragment back as it came. Raises `orjson.JSONDecodeError`; that of a fragment's
     numbers is raised by whoever reads them.
     """
-    if len(text) < WORTH_BYTES:
+    if len(text) < WORTH_BYTES or not any(key in text for key in _KEYS):
         return orjson.loads(text)
     parts: list[bytes] = []
     arrays: list[bytes] = []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
@@ -9,10 +11,13 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 from nemo_gym.http.external import (
     RATE_LIMIT_ERROR_CODES,
     RETRY_ERROR_CODES,
+    AnswerT,
     ExternalSession,
     Limits,
     RetryPolicy,
+    as_written,
     external_session,
+    parsed,
 )
 from nemo_gym.jsonl import dump_json
 
@@ -33,7 +38,7 @@ class NeMoGymAsyncOpenAI(BaseModel):
     api_key: str = Field(repr=False)
     internal: bool = False
     default_headers: dict[str, str] = Field(default_factory=dict, repr=False)
-    timeout_s: float = Field(default=Limits.total_s, gt=0)
+    timeout_s: float = Field(default=Limits().total_s, gt=0)
     """How long one try may take, in seconds."""
     tries: int = Field(default=RetryPolicy.tries, ge=1)
     """How often a call is made at most."""
@@ -56,6 +61,10 @@ class NeMoGymAsyncOpenAI(BaseModel):
         """`POST /responses`."""
         return await self._call("POST", self._url("responses"), kwargs)
 
+    async def ask(self, path: str, asked: dict[str, Any]) -> bytes:
+        """`POST /<path>`; the JSON object that the endpoint answers, as it is written."""
+        return await self._answer("POST", self._url(path), asked, as_written)
+
     async def create_tokenize(self, **kwargs: Any) -> dict[str, Any]:
         """`POST /tokenize`, which vLLM serves beside `/v1`, not under it."""
         root = self.base_url.rstrip("/").removesuffix("/v1")
@@ -71,6 +80,11 @@ class NeMoGymAsyncOpenAI(BaseModel):
         return f"{self.base_url.rstrip('/')}/{path}"
 
     async def _call(self, method: str, url: str, asked: dict[str, Any] | None) -> dict[str, Any]:
+        return await self._answer(method, url, asked, parsed)
+
+    async def _answer(
+        self, method: str, url: str, asked: dict[str, Any] | None, read: Callable[[bytes], AnswerT | None]
+    ) -> AnswerT:
         body = None
         if asked is not None:
             body = dump_json(asked)
@@ -83,9 +97,15 @@ class NeMoGymAsyncOpenAI(BaseModel):
         return await session.call(
             method,
             url,
+            read=read,
             body=body,
             headers={"Authorization": f"Bearer {self.api_key}", **self.default_headers},
             is_ours=self.internal,
             limits=Limits(silence_s=self.timeout_s, total_s=self.timeout_s),
-            retry=RetryPolicy(tries=self.tries, statuses=frozenset(() if self.internal else RETRY_ERROR_CODES)),
+            retry=_retry_policy(self.tries, self.internal),
         )
+
+
+@lru_cache
+def _retry_policy(tries: int, is_ours: bool) -> RetryPolicy:
+    return RetryPolicy(tries=tries, statuses=frozenset(() if is_ours else RETRY_ERROR_CODES))

@@ -7,11 +7,11 @@ import logging
 import random
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import SplitResult, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -37,15 +37,17 @@ BODY_BEGINNING = 2000
 REDACTED = "[redacted]"
 SHORTEST_SECRET = 6
 PLAIN_URL = re.compile(r"http://[^/?#@]+/[!-\"$-~]*")
+OK = 200
 REDIRECTS = (301, 302, 303, 307, 308)
 MALFORMED = "could not be asked: the address, or the API key in its header, is malformed"
 THIS_MACHINE = ("127.0.0.1", "::1", "localhost")
 
 logger = logging.getLogger(__name__)
 
+AnswerT = TypeVar("AnswerT")
 
-@dataclass(frozen=True)
-class Limits:
+
+class Limits(NamedTuple):
     """How long one try may take, in seconds. An endpoint that does not stream is silent until it has finished."""
 
     connect_s: float = 10.0
@@ -128,9 +130,12 @@ class ExternalSession:
         headers: Mapping[str, str],
         limits: Limits,
         retry: RetryPolicy,
+        read: Callable[[bytes], AnswerT | None],
         is_ours: bool = False,
-    ) -> dict[str, Any]:
+    ) -> AnswerT:
         """The JSON object that the endpoint answers; one of our own servers (`is_ours`) is asked without a proxy.
+
+        `read` (`parsed`, `as_written`) says what is made of its text, None where it is no object.
 
         Raises `EndpointError` where none came: what went wrong, how often it was tried, and the beginning of the
         answer, without the secrets of `headers`.
@@ -146,7 +151,7 @@ class ExternalSession:
             try:
                 answer = await self._try(method, url, body, headers, limits.within(left_s), proxy=proxy)
                 retry_after = answer.retry_after
-                return _object_of(answer, headers)
+                return _object_of(answer, headers, read)
             except EndpointError as error:
                 is_over = left_s is not None and left_s - CLOCK_SLACK_S < time.monotonic() - began_at
                 if not is_over and (tries >= retry.tries or not retry.allows(error)):
@@ -194,7 +199,8 @@ class ExternalSession:
             raise EndpointError(f"broke off: {_reason(error)}") from error
         except ValueError:
             raise EndpointError(MALFORMED) from None
-        return _Answer(reply.status, reply.body, reply.headers.get("retry-after"))
+        retry_after = None if reply.status == OK else reply.headers.get("retry-after")
+        return _Answer(reply.status, reply.body, retry_after)
 
     async def _try_anyhow(
         self,
@@ -243,7 +249,7 @@ class ExternalSession:
                     keepalive_timeout=IDLE_CONNECTION_S,
                 ),
                 cookie_jar=aiohttp.DummyCookieJar(),
-                timeout=aiohttp.ClientTimeout(total=Limits.total_s, sock_connect=Limits.connect_s),
+                timeout=aiohttp.ClientTimeout(total=Limits().total_s, sock_connect=Limits().connect_s),
             )
         return self._session
 
@@ -313,13 +319,24 @@ def external_session() -> ExternalSession:
     return _sessions[loop]
 
 
-def _object_of(answer: _Answer, headers: Mapping[str, str]) -> dict[str, Any]:
+def parsed(text: bytes) -> dict[str, Any] | None:
+    """A JSON object; None where the text is none."""
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def as_written(text: bytes) -> bytes | None:
+    """The text of what begins like a JSON object, for whoever reads it elsewhere."""
+    return text if text.lstrip()[:1] == b"{" else None
+
+
+def _object_of(answer: _Answer, headers: Mapping[str, str], read: Callable[[bytes], AnswerT | None]) -> AnswerT:
     if answer.status < 300:
-        try:
-            value = orjson.loads(answer.body)
-        except orjson.JSONDecodeError:
-            value = None
-        if isinstance(value, dict):
+        value = read(answer.body)
+        if value is not None:
             return value
     text = _without_secrets(answer.body.decode("utf-8", "replace"), headers)
     told = readable(text.encode())

@@ -119,10 +119,12 @@ def accumulate_response_usage(total: UsageT | None, additional: UsageT | None) -
 
 def sum_of_counts(left: Any, right: Any) -> Any:
     """Two usages as JSON holds them, added up; None counts for nothing."""
+    if left is None:
+        return right
     if isinstance(left, dict) and isinstance(right, dict):
         return {key: sum_of_counts(left.get(key), right.get(key)) for key in {**left, **right}}
     is_count = isinstance(left, (int, float)) and isinstance(right, (int, float))
-    return left + right if is_count else right if left is None else left
+    return left + right if is_count else left
 
 
 class IncompleteDetails(WireModel):

@@ -27,6 +27,12 @@ Item = dict[str, Any]
 ENDS_THE_ROLLOUT = (ServerLost, RolloutTimedOut, Overloaded)
 """The rollout's state is gone, its time is over, or the tool was never begun."""
 JSON = {"content-type": "application/json"}
+UNSAID = {
+    name: field.default
+    for name, field in Response.model_fields.items()
+    if not field.is_required() and field.default_factory is None
+}
+"""What a response says where an endpoint left it out."""
 CALL_FIELDS = ("name", "arguments", "call_id")
 
 
@@ -115,7 +121,8 @@ class Conversation:
         self.usage = sum_of_counts(self.usage, turn.get("usage"))
         self.was_cut_off = turn.get("incomplete_details") is not None
         self.turns += 1
-        self.response = {**turn, "output": [*self.said, *turn["output"]], "usage": self.usage}
+        said = [*self.said, *turn["output"]]
+        self.response = {**UNSAID, "tools": [], **turn, "output": said, "usage": self.usage}
         if self.was_cut_off:
             return []
         return [item for item in turn["output"] if item["type"] == "function_call"]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from fastapi import Body, FastAPI
+from orjson import Fragment
 
 from nemo_gym.config.observability import ModelCallCaptureConfig
 from nemo_gym.config.settings import BaseResponsesAPIModelConfig, ModelServerRef
@@ -27,9 +29,8 @@ class BaseResponsesAPIModel(SimpleServer):
 class SimpleResponsesAPIModel(BaseResponsesAPIModel):
     """Subclass it and write `responses` and `chat_completions`; both may take the request before the body."""
 
-    passes_input_on: ClassVar[bool] = False
-    """Whether `responses` sends `body.input` on as it is, and need not have its items read: it may then be an
-    `orjson.Fragment`. A class that writes its own `responses` says so anew."""
+    passes_on: ClassVar[bool] = False
+    """Whether `pass_on` answers as `responses` does. A class that writes its own `responses` says so anew."""
 
     @abstractmethod
     async def responses(self, *arguments: Any, **named: Any) -> Any:
@@ -39,6 +40,13 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel):
     async def chat_completions(self, *arguments: Any, **named: Any) -> Any:
         """Answer a `ChatCompletionCreateParams` with a `ChatCompletion`: `(body)` or `(request, body)`."""
 
+    async def pass_on(self, params: Mapping[str, Any], items: Fragment) -> bytes:
+        """The JSON of the response to a request of one of our own agents, which reads the answer itself.
+
+        `params` are the checked ones that were set, not to be changed; `items` is the JSON of the input.
+        """
+        raise NotImplementedError
+
     def setup_webserver(self) -> FastAPI:
         """The app with the routes of a model server."""
         app = self.new_app()
@@ -46,7 +54,7 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel):
             app,
             responses=self.responses,
             chat_completions=self.chat_completions,
-            passes_input_on=_says(type(self), "passes_input_on", of="responses"),
+            pass_on=self.pass_on if _says(type(self), "passes_on", of="responses") else None,
         )
         self._record_calls(app)
         return app

@@ -7,7 +7,7 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Annotated, Any, NamedTuple, TypeVar, get_args, get_origin
 
 import orjson
@@ -48,6 +48,8 @@ OR_EVENTS: dict[int | str, dict[str, Any]] = {200: {"content": {MEDIA_TYPE: {}}}
 """For the documentation: the answer may also be a stream."""
 INPUT_KEY = b'"input":'
 _INPUT_AT = INPUT_AT_HEADER.encode()
+REMEMBERED_PARAMS, REMEMBERED_BYTES = 64, 16_384
+"""All turns of a rollout have the same params, often all rollouts have: so many are kept, of so many bytes each."""
 ERROR_TYPES = {
     401: "authentication_error",
     403: "permission_error",
@@ -58,15 +60,17 @@ ERROR_TYPES = {
 }
 """What Anthropic calls an error of this status; else it is `invalid_request_error` or `api_error`."""
 
+PassOn = Callable[[Mapping[str, Any], orjson.Fragment], Awaitable[bytes]]
+"""Answers checked params and unread items with the JSON of a response."""
 Ask = Callable[[BaseModel], Awaitable[Any]]
 """Calls the author's method with a body; whatever else its signature asks for has been filled in."""
 BodyT = TypeVar("BodyT", bound=BaseModel)
 
 
 def add_model_routes(
-    app: FastAPI, *, responses: Method, chat_completions: Method, passes_input_on: bool = False
+    app: FastAPI, *, responses: Method, chat_completions: Method, pass_on: PassOn | None = None
 ) -> None:
-    """Add the three routes; with `passes_input_on` the items of a long conversation are not read here.
+    """Add the three routes; with `pass_on` the items of a long conversation and the answer to it are not read here.
 
     A method whose body is of a kind of its own has its route to itself, without streams; and without a method that
     reads `ResponseCreateParams` there is no `/v1/messages`.
@@ -78,8 +82,8 @@ def add_model_routes(
         takes: Any = Annotated[asking.annotation, WrapValidator(partial(_strict_or_streamed, asking.kind))]
         app.post(RESPONSES, responses=OR_EVENTS)(asking.endpoint(_answer_responses, takes=takes))
         route = app.router.routes[-1]
-        if passes_input_on and isinstance(route, PlainRoute):
-            route.read_otherwise = partial(_with_unread_input, asking)
+        if pass_on is not None and isinstance(route, PlainRoute):
+            route.pass_on = partial(_passed_on, asking.kind, pass_on)
         _add_messages_route(app, asking)
     asking_chat = Asking.of(chat_completions, ChatCompletionCreateParams)
     if asking_chat is None:
@@ -144,22 +148,30 @@ def _taking(parameter: inspect.Parameter, takes: Any) -> inspect.Parameter:
     return parameter.replace(annotation=Annotated[takes, parameter.default], default=inspect.Parameter.empty)
 
 
-def _with_unread_input(asking: Asking, scope: Scope, body: bytes) -> dict[str, Any] | None:
-    """A request whose input is passed on as it is written; None where the caller does not say where that begins.
+def _passed_on(kind: type[BaseModel], pass_on: PassOn, scope: Scope, body: bytes) -> Awaitable[bytes] | None:
+    """The answer to a request whose items nobody reads here; None where the caller does not say where they begin.
 
     The callers that do have read the items already: they are the row's, the model's own and the tools' answers.
     """
     begin = next((int(value) for name, value in scope["headers"] if name == _INPUT_AT and value.isdigit()), 0)
     if body[begin - len(INPUT_KEY) : begin] != INPUT_KEY or body[begin : begin + 1] != b"[" or body[-2:] != b"]}":
         return None
+    params = (_remembered_params if begin <= REMEMBERED_BYTES else _params)(kind, body[:begin])
+    return None if params is None else pass_on(params, orjson.Fragment(body[begin:-1]))
+
+
+def _params(kind: type[BaseModel], text: bytes) -> dict[str, Any] | None:
+    """The params of a request that is written up to its input; None where they are not to be passed on as they are."""
     try:
-        params = asking.kind.model_validate(orjson.loads(body[:begin] + b"[]}"))
+        params = kind.model_validate(orjson.loads(text + b"[]}"))
     except (orjson.JSONDecodeError, ValidationError):
         return None
     if getattr(params, "stream", None):
         return None
-    params.__dict__["input"] = orjson.Fragment(body[begin:-1])
-    return {asking.parameter: params}
+    return params.model_dump(exclude_unset=True, exclude_none=True, exclude={"input", *STREAM_FIELDS})
+
+
+_remembered_params = lru_cache(maxsize=REMEMBERED_PARAMS)(_params)
 
 
 class StreamedRequest(NamedTuple):

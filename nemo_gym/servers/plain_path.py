@@ -36,11 +36,20 @@ class ServerApp(FastAPI):
     """FastAPI, with a short way for plain routes; an author's own routes have it too."""
 
     def __init__(self, **settings: Any) -> None:
-        if find_spec("opentelemetry.sdk") is None:
+        self._is_watched = find_spec("opentelemetry.sdk") is not None
+        if not self._is_watched:
             # FastAPI would ask with every request whether anybody listens, and without that package nobody can.
             settings = {"telemetry": {"tracing": False, "metrics": False, "logs": False}, **settings}
         super().__init__(**settings)
         self.router.route_class = PlainRoute
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """As its base classes do, in one step where there is nothing else to do."""
+        if scope["type"] != "http" or self.root_path or self.middleware_stack is None or self._is_watched:
+            await super().__call__(scope, receive, send)
+            return
+        scope["app"] = self
+        await self.middleware_stack(scope, receive, send)
 
     def build_middleware_stack(self) -> ASGIApp:
         """The author's middlewares and ours stand before the short way as they stand before the router."""
@@ -61,8 +70,8 @@ class ServerApp(FastAPI):
 class PlainRoute(APIRoute):
     """A route that may have the short way; a route of another class never has."""
 
-    read_otherwise: Callable[[Scope, bytes], dict[str, Any] | None] | None = None
-    """Reads what the endpoint is called with in a way of its own, where it can; None leaves it to the usual one."""
+    pass_on: Callable[[Scope, bytes], Awaitable[bytes] | None] | None = None
+    """Answers with JSON in the endpoint's place, where it can; None leaves it to the endpoint."""
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **settings: Any) -> None:
         super().__init__(path, endpoint, **settings)
@@ -167,6 +176,9 @@ class _PlainCall:
 
     async def answer(self, scope: Scope, receive: Receive, body: bytes) -> Answer | None:
         """The answer to be sent; None where it is FastAPI's to say what is wrong with the body."""
+        pass_on = self.route.pass_on
+        if pass_on is not None and (passed_on := pass_on(scope, body)) is not None:
+            return JsonBytes(await passed_on)
         values: dict[str, Any] = {}
         request: Request | None = None
         if self.request_name is not None:
@@ -174,10 +186,7 @@ class _PlainCall:
             # Where Starlette itself keeps what was read.
             request._body = body
         field = self.route.body_field
-        read_otherwise = self.route.read_otherwise
-        if read_otherwise is not None and (read := read_otherwise(scope, body)) is not None:
-            values |= read
-        elif field is not None:
+        if field is not None:
             if not body or not _is_json(scope):
                 return None
             try:
@@ -232,6 +241,9 @@ async def _body(receive: Receive, received: list[Message]) -> bytes | None:
         received.append(message)
     if message["type"] != "http.request":
         return None
+    if len(received) == 1:
+        body: bytes = message.get("body", b"")
+        return body
     return b"".join([each.get("body", b"") for each in received])
 
 

@@ -1,5 +1,6 @@
 """Forward every call to an endpoint that speaks the Responses API itself."""
 
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
@@ -40,7 +41,7 @@ class SimpleModelServer(SimpleResponsesAPIModel):
 
     config: SimpleModelServerConfig
 
-    passes_input_on = True
+    passes_on = True
 
     @cached_property
     def endpoint(self) -> NeMoGymAsyncOpenAI:
@@ -59,6 +60,11 @@ class SimpleModelServer(SimpleResponsesAPIModel):
         except ValidationError as error:
             raise ModelFailed(f"{self.config.name}: {error}", server=self.config.name) from error
 
+    async def pass_on(self, params: Mapping[str, Any], items: Fragment) -> bytes:
+        """Ask the endpoint's `/responses`, and leave the items and the answer as they are written."""
+        fixed = {**self.config.extra_body, "model": self.config.openai_model}
+        return await self.endpoint.ask("responses", {**params, "input": items, **fixed})
+
     async def chat_completions(self, body: NeMoGymChatCompletionCreateParamsNonStreaming) -> NeMoGymChatCompletion:
         """Ask the endpoint's `/chat/completions`."""
         try:
@@ -72,10 +78,8 @@ class SimpleModelServer(SimpleResponsesAPIModel):
 
     def _fields(self, body: BaseModel) -> dict[str, Any]:
         # Items of an earlier answer come back with their empty fields, some of which endpoints refuse.
-        left_out = {"stream", "stream_options"}
-        unread = {"input": body.input} if isinstance(getattr(body, "input", None), Fragment) else {}
-        asked = body.model_dump(exclude_unset=True, exclude_none=True, exclude=left_out | unread.keys())
-        return {**asked, **unread, **self.config.extra_body, "model": self.config.openai_model}
+        asked = body.model_dump(exclude_unset=True, exclude_none=True, exclude={"stream", "stream_options"})
+        return {**asked, **self.config.extra_body, "model": self.config.openai_model}
 
 
 if __name__ == "__main__":

@@ -202,6 +202,31 @@ async def test_a_failing_model_fails_the_rollout_as_the_models_and_closes_the_se
         assert len(arena.sessions) == 0
 
 
+class Unread(Policy):
+    """Passes on what its endpoint answers, which is no response."""
+
+    passes_on = True
+
+    async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming) -> NeMoGymResponse:
+        raise NotImplementedError
+
+    async def pass_on(self, params: Any, items: Any) -> bytes:
+        return b'{"id": "r", "output": [{"type": "message", "role": "assistant", "content": "no list of parts"}]}'
+
+
+@pytest.mark.parametrize("skip_verification", [False, True])
+async def test_an_answer_that_is_no_response_is_the_models_failure_whoever_notices(arena, skip_verification):
+    policy = make_server(Unread, name="policy_model")
+    agent = make_server(
+        SimpleAgent, servers=[arena, policy], resources_server=ARENA, skip_verification=skip_verification
+    )
+    async with serving(agent):
+        with pytest.raises(ModelFailed, match="the answer is not a response") as failed:
+            await run(agent, responses_create_params={"input": "Play."})
+        assert failed.value.server == "policy_model"
+        assert len(arena.sessions) == 0
+
+
 async def test_a_model_server_that_is_not_there_is_the_models_failure(arena):
     agent = make_server(SimpleAgent, servers=[arena], resources_server=ARENA)
     with pytest.raises(ModelFailed, match="policy_model"):

@@ -178,6 +178,25 @@ async def test_an_input_is_passed_on_as_it_was_written_where_the_caller_says_whe
     assert body == {**sent, "model": "echo", "input": ITEMS, **({"tools": body["tools"]} if "tools" in sent else {})}
 
 
+async def test_the_answer_to_such_a_caller_is_passed_on_as_the_endpoint_wrote_it(endpoint):
+    async with asked_directly(endpoint) as client:
+        told, checked = (
+            (await ask(client, *written())).json(),
+            (await client.post("/v1/responses", json={"input": ITEMS})).json(),
+        )
+    assert NeMoGymResponse.model_validate(told) == NeMoGymResponse.model_validate(checked)
+    # Whoever reads the answer fills in what the endpoint left out.
+    assert checked["incomplete_details"] is None
+    assert "incomplete_details" not in told
+
+
+async def test_params_are_told_apart_however_often_they_come(endpoint, bodies):
+    async with asked_directly(endpoint) as client:
+        for temperature in (0.5, 0.7, 0.5):
+            assert (await ask(client, *written(temperature=temperature))).status_code == 200
+    assert [body["temperature"] for body in bodies()] == [0.5, 0.7, 0.5]
+
+
 @pytest.mark.parametrize("shift", [-1000, -9, -1, 1, 10**6])
 async def test_a_wrong_place_of_the_input_is_not_believed(endpoint, bodies, shift):
     text, input_at = written(temperature=0.5)
