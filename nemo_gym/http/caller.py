@@ -116,7 +116,7 @@ class Caller:
         if self.tier_of is not None:
             url_path = _for_its_rollout(url_path, json, self.tier_of(server_name))
         path = f"{url_path}?{urlencode(params)}" if params else url_path
-        with _Call(f"{url_path} of {server_name}", server_name) as call:
+        with _Call(url_path, server_name) as call:
             reply = await self._reply(call, _Request(method, path, body, head), timeouts)
         if reply.status == 200 and url_path.endswith("/verify") and _has(reply.raw_headers, _FAILURE):
             note_failure(orjson.loads(reply.body))
@@ -129,8 +129,8 @@ class Caller:
             address = self._addresses[call.server] = self.address_of(call.server)
         host, port = address
         while True:
-            left_s = call.time_left_s()
             told, within = head, timeouts
+            left_s = call.time_left_s()
             if left_s is not None:
                 told = [*head, (_TIME_LEFT, b"%.3f" % told_to_callee(left_s))]
                 within = _within(timeouts or DEFAULTS, left_s)
@@ -168,13 +168,18 @@ class _Request(NamedTuple):
 class _Call(Wait):
     """One call that may be tried several times, each time from its beginning."""
 
-    __slots__ = ("_began_at", "server", "tries")
+    __slots__ = ("_began_at", "path", "server", "tries")
 
-    def __init__(self, what: str, server: str) -> None:
-        super().__init__(what)
+    def __init__(self, path: str, server: str) -> None:
+        super().__init__("")
+        self.path = path
         self.server = server
         self.tries = 1
         self._began_at = time.monotonic()
+
+    def __str__(self) -> str:
+        told = f"{self.path} of {self.server}"
+        return f"{told} ({self.trouble})" if self.trouble else told
 
     @property
     def took_s(self) -> float:
@@ -237,6 +242,5 @@ def _plain(value: Any) -> Any:
 
 def cookie_header(cookies: Cookies) -> bytes:
     """The value of a `Cookie` header, from plain values or from a `SimpleCookie`."""
-    return "; ".join(
-        f"{name}={value.coded_value if isinstance(value, Morsel) else value}" for name, value in cookies.items()
-    ).encode("latin-1")
+    pairs = [f"{name}={each.coded_value if isinstance(each, Morsel) else each}" for name, each in cookies.items()]
+    return "; ".join(pairs).encode("latin-1")

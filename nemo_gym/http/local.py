@@ -11,19 +11,22 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
-from nemo_gym.http.deadline import read_time_left
+from nemo_gym.http.deadline import CLOCK_SLACK_S, time_left_s
 from nemo_gym.http.internal import NEEDS_LENGTH, OWN_HEADERS, InternalClient, check_request_line
 from nemo_gym.http.reply import BrokenReply, RawHeaders, Reply, ReplyTimedOut, Timeouts
-from nemo_gym.schemas.rollout import TIME_LEFT_HEADER
+from nemo_gym.schemas.rollout import INPUT_AT_HEADER, ROLLOUT_HEADER, RUN_ID_HEADER, RUN_TOKEN_HEADER, TIME_LEFT_HEADER
 
 logger = logging.getLogger(__name__)
 
 Message = MutableMapping[str, Any]
 ASGIApp = Callable[..., Awaitable[None]]
 
-_TIME_LEFT = TIME_LEFT_HEADER.encode()
 LOCAL_SCOPE_KEY = "nemo_gym.local"
 """In the scope of a call from this very process."""
+WRITTEN_AS_READ = frozenset(
+    name.encode() for name in (RUN_ID_HEADER, RUN_TOKEN_HEADER, ROLLOUT_HEADER, TIME_LEFT_HEADER, INPUT_AT_HEADER)
+) | {b"content-type", b"cookie"}
+"""What our own caller writes, it writes as it would arrive."""
 ASGI = {"version": "3.0", "spec_version": "2.3"}
 CLIENT = ("127.0.0.1", 0)
 FAILED = b"Internal Server Error"
@@ -75,45 +78,33 @@ class LocalClient(InternalClient):
         answering = _Apart(local.app(scope, asked.receive, asked.send), self._context.copy())
         limits = timeouts or self.timeouts
         limit_s = min(limits.read_s, limits.total_s)
-        left_s = _time_left(headers)
-        if left_s is not None and left_s < limit_s:
-            # The app's own layer ends the call in time, and can tell where it was.
-            await _answered(answering, asked)
-        else:
-            try:
-                async with asyncio.timeout(limit_s):
-                    await _answered(answering, asked)
-            except TimeoutError:
+        left_s = time_left_s()
+        # The app's own front ends the call in time, and can tell where it was.
+        timeout = asyncio.timeout(limit_s) if left_s is None or left_s > limit_s + CLOCK_SLACK_S else None
+        task = asyncio.current_task()
+        assert task is not None
+        cancelled_before = task.cancelling()
+        try:
+            if timeout is None:
+                await answering
+            else:
+                async with timeout:
+                    await answering
+        except Exception as error:
+            if isinstance(error, TimeoutError) and timeout is not None and timeout.expired():
                 limit = "read_s" if limits.read_s < limits.total_s else "total_s"
-                raise ReplyTimedOut(
-                    f"{method} {asked.url}: no whole answer within {limit_s:.3g} s ({limit})"
-                ) from None
+                told = f"{method} {asked.url}: no whole answer within {limit_s:.3g} s ({limit})"
+                raise ReplyTimedOut(told) from None
+            # As a server does, that has no caller to raise it to.
+            logger.exception("%s %s failed", method, asked.url)
+        except asyncio.CancelledError:
+            if task.cancelling() > cancelled_before:
+                raise
+            # Something that the app waited for was cancelled: its failure, and not the end of its caller.
+            logger.exception("%s %s failed", method, asked.url)
+        finally:
+            asked.end()
         return asked.reply()
-
-
-def _time_left(headers: RawHeaders) -> float | None:
-    for name, value in headers:
-        if name == _TIME_LEFT:
-            return read_time_left(value)
-    return None
-
-
-async def _answered(answering: Awaitable[None], asked: _Exchange) -> None:
-    task = asyncio.current_task()
-    assert task is not None
-    cancelled_before = task.cancelling()
-    try:
-        await answering
-    except Exception:
-        # As a server does, that has no caller to raise it to.
-        logger.exception("%s %s failed", asked.method, asked.url)
-    except asyncio.CancelledError:
-        if task.cancelling() > cancelled_before:
-            raise
-        # Something that the app waited for was cancelled: its failure, and not the end of its caller.
-        logger.exception("%s %s failed", asked.method, asked.url)
-    finally:
-        asked.end()
 
 
 class _Apart:
@@ -222,11 +213,13 @@ def _target(method: str, host: str, port: int, path: str) -> _Target:
 
 def _received_headers(target: _Target, headers: RawHeaders, asked: _Exchange) -> list[tuple[bytes, bytes]]:
     """The headers as a server reads them. Raises `ValueError` where they could not be written."""
+    values = b"".join([value for _, value in headers])
+    if b"\n" in values or b"\r" in values:
+        raise ValueError(f"{asked.url}: a header holds a line break: {list(headers)!r}")
     received = [(b"host", target.authority)]
-    for name, value in headers:
-        if b"\n" in value or b"\r" in value:
-            raise ValueError(f"{asked.url}: a header holds a line break: {name!r}: {value!r}")
-        received.append((_received_name(name), value.lstrip(b" \t")))
+    received += [
+        pair if pair[0] in WRITTEN_AS_READ else (_received_name(pair[0]), pair[1].lstrip(b" \t")) for pair in headers
+    ]
     if asked.body_bytes or asked.method in NEEDS_LENGTH:
         received.append((b"content-length", b"%d" % asked.body_bytes))
     return received

@@ -13,11 +13,11 @@ from starlette.exceptions import HTTPException
 from starlette.types import Message, Receive, Scope, Send
 
 from nemo_gym.config.secret_values import SecretValues
-from nemo_gym.errors import Overloaded, RolloutError
+from nemo_gym.errors import RolloutError
 from nemo_gym.http.deadline import CLOCK_SLACK_S, read_time_left
 from nemo_gym.http.local import LOCAL_SCOPE_KEY
 from nemo_gym.http.problems import MEDIA_TYPE, Problem
-from nemo_gym.schemas.rollout import NOT_BEGUN_HEADER, TIME_LEFT_HEADER
+from nemo_gym.schemas.rollout import TIME_LEFT_HEADER
 from nemo_gym.servers.nesting import nests_deeper
 
 if TYPE_CHECKING:
@@ -258,11 +258,9 @@ class Call:
         """Say why it is not taken."""
         await self.answer(status, MEDIA_TYPE, Refusal(status, title, detail).body, headers)
 
-    async def answer_error(self, error: RolloutError, **headers: str) -> None:
-        """Tell of a failure; of an overload, that nothing was begun."""
+    async def answer_error(self, error: RolloutError, headers: dict[str, str] | None = None) -> None:
+        """Tell of a failure."""
         problem = Problem.of_error(error)
-        if isinstance(error, Overloaded):
-            headers[NOT_BEGUN_HEADER] = "1"
         await self.answer(problem.status, MEDIA_TYPE, problem.model_dump_json().encode(), headers)
 
 

@@ -142,7 +142,7 @@ def _rollout_of(call: Call) -> str | None:
     return strip_rollout_prefix(call.scope) or named or call.scope.get(ROLLOUT_ID_SCOPE_KEY)
 
 
-@lru_cache(maxsize=16_384)
+@lru_cache(maxsize=1024)
 def _rollout_id_of(told: bytes) -> str | None:
     text = told.decode("latin-1")
     return text if ROLLOUT_ID_PATTERN.fullmatch(text) else None

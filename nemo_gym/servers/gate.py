@@ -16,7 +16,7 @@ from nemo_gym.config.access import RUN_TOKEN_ENV_VAR, RUN_TOKEN_KEY
 from nemo_gym.config.secret_values import SecretValues
 from nemo_gym.errors import Overloaded, RolloutTimedOut, ServerLost
 from nemo_gym.http.deadline import Wait
-from nemo_gym.schemas.rollout import RUN_ID_HEADER, RUN_TOKEN_HEADER
+from nemo_gym.schemas.rollout import NOT_BEGUN_HEADER, RUN_ID_HEADER, RUN_TOKEN_HEADER
 from nemo_gym.servers.call import Call, too_large
 from nemo_gym.servers.in_process import OWN_CALL_SCOPE_KEY
 from nemo_gym.servers.telemetry import MEDIA_TYPE as METRICS_MEDIA_TYPE
@@ -137,7 +137,8 @@ class Gate:
         if telemetry.queued >= self.limits.queued:
             telemetry.refused += 1
             told = f"{self.server} has {telemetry.in_flight} calls at work and {telemetry.queued} waiting"
-            await call.answer_error(Overloaded(told, server=self.server), **{"retry-after": str(RETRY_AFTER_S)})
+            come_again = {NOT_BEGUN_HEADER: "1", "retry-after": str(RETRY_AFTER_S)}
+            await call.answer_error(Overloaded(told, server=self.server), come_again)
             return False
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(place)

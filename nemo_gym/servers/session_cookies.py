@@ -8,7 +8,7 @@ import json
 import secrets
 import time
 from collections.abc import Container
-from contextlib import suppress
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import itsdangerous
@@ -33,25 +33,18 @@ TEXTS = frozenset({str})
 
 
 class SignedSession(NamedTuple):
-    """A session as its cookie holds it."""
+    """A session as its cookie holds it; thousands are remembered."""
 
     signed: bytes
     """The cookie's value as it came."""
     signed_at: float
     """Seconds since the epoch."""
-    data: bytes
-    """What was signed."""
     values: dict[str, Any]
     """As they were signed; nobody may change them."""
-    header: bytes
-    """The value of a `Set-Cookie` header."""
 
     def copy(self) -> dict[str, Any]:
         """The values for one request, which may change them."""
-        if _are_texts(self.values):
-            return dict(self.values)
-        changeable: dict[str, Any] = json.loads(base64.b64decode(self.data))
-        return changeable
+        return dict(self.values) if _are_texts(self.values) else deepcopy(self.values)
 
 
 class _Signer(itsdangerous.TimestampSigner):
@@ -135,10 +128,16 @@ class Sessions:
         scope["session"] = values
         return OpenSession(self, known, values)
 
+    def header_of(self, session: SignedSession) -> bytes:
+        """The value of a `Set-Cookie` header."""
+        return b"%b%b; path=/; Max-Age=%d; httponly; samesite=lax" % (self._prefix, session.signed, SESSION_MAX_AGE_S)
+
     def written(self, values: dict[str, Any]) -> SignedSession:
         """The session with these values, signed."""
         data = _packed(values)
-        return self._remember(self._signer.sign(data), time.time(), data, dict(values))
+        # What is nested may be changed afterwards; texts may not.
+        kept = dict(values) if _are_texts(values) else json.loads(base64.b64decode(data))
+        return self._remember(SignedSession(self._signer.sign(data), time.time(), kept))
 
     def _unsigned(self, signed: bytes) -> SignedSession | None:
         try:
@@ -146,11 +145,11 @@ class Sessions:
             values = json.loads(base64.b64decode(data))
         except (itsdangerous.BadSignature, ValueError):
             return None
-        return self._remember(signed, signed_at.timestamp(), data, values) if isinstance(values, dict) else None
+        if not isinstance(values, dict):
+            return None
+        return self._remember(SignedSession(signed, signed_at.timestamp(), values))
 
-    def _remember(self, signed: bytes, signed_at: float, data: bytes, values: dict[str, Any]) -> SignedSession:
-        header = b"%b%b; path=/; Max-Age=%d; httponly; samesite=lax" % (self._prefix, signed, SESSION_MAX_AGE_S)
-        session = SignedSession(signed, signed_at, data, values, header)
+    def _remember(self, session: SignedSession) -> SignedSession:
         self._remembered.keep(session)
         return session
 
@@ -180,7 +179,7 @@ class OpenSession:
         if known is None or self._values != known.values:
             # An unchanged session keeps its signature: signing again would cost and say nothing new.
             known = self._known = self._sessions.written(self._values)
-        return known.header
+        return self._sessions.header_of(known)
 
 
 def is_of_earlier_life(mark: Any, life: str | None) -> bool:
@@ -204,11 +203,12 @@ def session_cookie(name: str, secret: str, session_id: str) -> str:
 
 
 def _packed(values: dict[str, Any]) -> bytes:
-    if _are_texts(values):
-        with suppress(orjson.JSONEncodeError):
-            return base64.b64encode(orjson.dumps(values))
+    try:
+        text = orjson.dumps(values) if _are_texts(values) else b""
+    except orjson.JSONEncodeError:
+        text = b""
     # What else there may be is written as Starlette does, or refused as it does.
-    return base64.b64encode(json.dumps(values).encode())
+    return base64.b64encode(text or json.dumps(values).encode())
 
 
 def _are_texts(values: dict[str, Any]) -> bool:
