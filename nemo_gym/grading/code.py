@@ -17,7 +17,8 @@ from nemo_gym.grading.confined import Check, CheckVerdict, ConfinedPython, Progr
 SPARE_OUTPUT_BYTES = 65_536
 SHOWN_CHARACTERS = 500
 
-_FENCE = re.compile(r"^[ \t]*(?P<fence>`{3,}|~{3,})[ \t]*(?P<language>[^\s`]*)[^\n`]*$", re.MULTILINE)
+# Nothing is given back (`*+`): a line that is nearly a fence would else take the cube of its length.
+_FENCE = re.compile(r"^[ \t]*+(?P<fence>`{3,}+|~{3,}+)[ \t]*+(?P<language>[^\s`]*+)[^\n`]*+$", re.MULTILINE)
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,4})?")
 
 

@@ -1,5 +1,7 @@
 """Finding a program in an answer, and comparing outputs."""
 
+import time
+
 import pytest
 
 from nemo_gym.grading.code import last_code_block, same_output, same_values
@@ -24,6 +26,13 @@ from nemo_gym.grading.code import last_code_block, same_output, same_values
 )
 def test_the_last_whole_block_is_the_program(text, code):
     assert last_code_block(text) == code
+
+
+@pytest.mark.parametrize("start", ["```" + "a" * 300_000, "```" + " " * 300_000, "~" * 300_000])
+def test_what_is_nearly_a_fence_takes_no_time(start):
+    began = time.process_time()
+    assert last_code_block(f"```\nx\n```\n{start}`") == "x"
+    assert time.process_time() - began < 1.0
 
 
 @pytest.mark.parametrize(
