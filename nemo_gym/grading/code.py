@@ -99,13 +99,18 @@ async def grade_code(
     program = Program(
         sources,
         tests.inputs,
-        [2 * len(output.encode(errors="replace")) + SPARE_OUTPUT_BYTES for output in tests.outputs],
+        [_allowed_bytes(output) for output in tests.outputs],
         tests.function,
         Check(tests.check, tests.preamble) if tests.check is not None else None,
     )
     ended = await python.run(program, trial_s=trial_s, total_s=total_s)
     # Outputs may be long, and the event loop has others to serve.
     return await asyncio.to_thread(_graded, ended, tests)
+
+
+def _allowed_bytes(expected: str) -> int:
+    """How much output is not too much: in round numbers, for the program can find them out and must not learn more."""
+    return (2 * len(expected.encode(errors="replace")) // SPARE_OUTPUT_BYTES + 2) * SPARE_OUTPUT_BYTES
 
 
 def _graded(ended: list[Trial], tests: CodeTests) -> CodeGrade:

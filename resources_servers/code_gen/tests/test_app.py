@@ -148,6 +148,24 @@ async def test_a_program_cannot_grade_itself(server, cheat, tests):
     assert (await graded(server, fenced(CHEATS[cheat]), **row(**tests)))["reward"] == 0.0
 
 
+READS_HOW_LONG_ANSWERS_MAY_BE = """
+import sys
+frame = sys._getframe()
+while "job" not in frame.f_locals:
+    frame = frame.f_back
+job = frame.f_locals["job"]
+allowed = job["output_bytes"][job["inputs"].index(input())]
+print("YES" if allowed == max(job["output_bytes"]) else "NO")
+"""
+
+
+@on_the_shared_server
+@needs_sandbox
+async def test_a_program_learns_nothing_from_how_long_its_output_may_be(server):
+    told = await graded(server, fenced(READS_HOW_LONG_ANSWERS_MAY_BE), **row(inputs=["1", "2"], outputs=["YES", "NO"]))
+    assert told["result"] == [True, -2]
+
+
 HARM = {
     "a fork bomb": "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass",
     "a bomb of threads": "import threading, time\nwhile True: threading.Thread(target=time.sleep, args=(60,)).start()",
