@@ -16,6 +16,7 @@ _TEXT_COMMAND = re.compile(
     r"\{([^{}]*)\}"
 )
 _DEEPEST_NESTING = 8
+_WORD_OR_PART = re.compile(r"\s+|\S{1,1000}")
 _MATH_DELIMITER = re.compile(r"\\[()\[\]]")
 _LATEX_SPACE = re.compile(r"\\[ ,;:!]|\\q?quad(?![A-Za-z])|~")
 _ESCAPED_SIGN = re.compile(r"\\([$%&#_])")
@@ -77,7 +78,7 @@ def option_letter(text: str) -> str | None:
     Read are Latin letters of either case and of full width, Arabic letters in the order of the numerals
     (أ ب ج د ه …) and Bengali letters (ক খ গ ঘ ঙ …, also অ ব ড ঢ).
     """
-    label = unicodedata.normalize("NFC", text).translate(_HALF_WIDTH).replace(_TATWEEL, "").strip()
+    label = _composed(text).translate(_HALF_WIDTH).replace(_TATWEEL, "").strip()
     if len(label) != 1:
         return None
     if label.isascii():
@@ -90,12 +91,17 @@ def unwrapped(text: str) -> str:
 
     Case, inner spaces and everything else stay.
     """
-    plain = unicodedata.normalize("NFC", text).translate(_HALF_WIDTH)
+    plain = _composed(text).translate(_HALF_WIDTH)
     for _ in range(_DEEPEST_NESTING):
         plain, count = _TEXT_COMMAND.subn(r"\1", plain)
         if not count:
             break
     return _MATH_DELIMITER.sub("", plain).strip(WRAPPING_MARKS)
+
+
+def _composed(text: str) -> str:
+    """In NFC, word for word and long words in parts: under n marks one letter takes the square of n."""
+    return "".join(unicodedata.normalize("NFC", part) for part in _WORD_OR_PART.findall(text))
 
 
 def normalised(text: str) -> str:

@@ -1,5 +1,7 @@
 """Finding answers in texts, and telling when two texts say the same."""
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -134,3 +136,14 @@ def test_two_spellings_of_one_answer_are_equal(one, other):
 @pytest.mark.parametrize(("one", "other"), [("12", "1 2"), ("-1", "1"), ("0.5", "5"), ("x²", "x2"), ("not a", "a")])
 def test_different_answers_stay_different(one, other):
     assert normalised(one) != normalised(other)
+
+
+@pytest.mark.parametrize("read", [normalised, unwrapped, option_letter])
+def test_a_letter_under_thousands_of_marks_takes_no_time(read):
+    began = time.process_time()
+    read("e" + "\u0301\u0323" * 50_000)
+    assert time.process_time() - began < 1.0
+
+
+def test_a_long_text_is_composed_like_a_short_one():
+    assert unwrapped("cafe\u0301 " * 999) == ("café " * 999).rstrip()
