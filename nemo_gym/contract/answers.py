@@ -38,6 +38,8 @@ def odd_answers() -> dict[str, Response]:
         "brackets without an end": reply("[{" * (HUGE // 2)),
         "brackets in brackets": reply("[" * (HUGE // 2) + "]" * (HUGE // 2)),
         "fences and tags": reply("```json\n<think><answer>" * (HUGE // 23)),
+        "what is nearly a fence": reply(f"{'~' * HUGE}`"),
+        "a letter under thousands of marks": reply(r"\boxed{A" + "\u0301\u0323" * 20_000 + "}"),
     }
 
 
