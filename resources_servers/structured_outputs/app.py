@@ -1,5 +1,6 @@
 """Grade a document by the JSON Schema that it was asked to have."""
 
+import re
 from typing import ClassVar, Literal, NamedTuple
 
 import orjson
@@ -28,6 +29,8 @@ SUBMIT = "submit_document"
 WORKERS, DEADLINE_S, MEMORY_LIMIT_BYTES = 2, 5.0, 2 << 30
 SHORT, SHORT_JSON = 2_000, 20_000
 """Characters that are read within some milliseconds, however they are meant: longer texts are read in a worker."""
+COSTLY = re.compile(r'"(?:\$ref|\$dynamicRef|\$recursiveRef|pattern|patternProperties)"')
+"""Where a schema refers to itself or has a pattern, a short text can take for ever too: all are read in a worker."""
 
 
 class StructuredOutputsConfig(BaseResourcesServerConfig):
@@ -97,7 +100,8 @@ class StructuredOutputsServer(SimpleResourcesServer):
     async def _first_problem(self, text: str, row: StructuredOutputsRunRequest) -> Problem | None:
         asked = (text, row.schema_type, row.schema_str, self.config.xml_coerce_types)
         try:
-            if len(text) <= (SHORT_JSON if row.schema_type == "json" else SHORT):
+            is_short = len(text) <= (SHORT_JSON if row.schema_type == "json" else SHORT)
+            if is_short and not COSTLY.search(row.schema_str):
                 return first_problem(*asked)
             return await self._workers.run(first_problem, *asked)
         except (WorkerTimedOut, WorkerCrashed) as error:

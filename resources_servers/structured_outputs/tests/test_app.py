@@ -1,5 +1,6 @@
 """Where the document is looked for, what it earns, and what a hostile one costs."""
 
+import asyncio
 import json
 import time
 from pathlib import Path
@@ -144,6 +145,21 @@ async def test_a_document_that_takes_too_long_costs_its_worker_and_earns_nothing
     hostile = await graded(row(schema_type="toml"), "a." * 99_000 + "a = 1")
     assert (hostile.reward, hostile.error_type) == (0.0, "too_costly")
     assert time.monotonic() - started_at < 30
+
+
+@pytest.mark.timeout(60)
+async def test_a_short_document_that_takes_too_long_hinders_nobody_either():
+    node = {"$ref": "#/$defs/node"}
+    kinds = [{"type": "object", "properties": {"in": node, **more}} for more in ({}, {"kind": {}})]
+    recursive = {"$defs": {"node": {"anyOf": [*kinds, {"type": "null"}]}}, **node}
+    nested = '{"in": ' * 40 + "1" + "}" * 40
+    async with rollout(make_server(StructuredOutputsServer)) as attempt:
+        hostile = asyncio.create_task(attempt.verify(reply(nested), **row(schema_str=json.dumps(recursive))))
+        assert (await attempt.verify(reply(RIGHT["json"]), **row())).reward == 1.0
+        assert not hostile.done()
+        assert ((await hostile).reward, (await hostile).error_type) == (0.0, "too_costly")
+        fine = await attempt.verify(reply('{"in": {"in": null}}'), **row(schema_str=json.dumps(recursive)))
+    assert fine.reward == 1.0
 
 
 async def test_the_reply_holds_the_row():
