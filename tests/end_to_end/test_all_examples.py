@@ -86,6 +86,13 @@ def test_no_environment_is_left_out(agents):
     assert set(agents.values()) == FOLDERS
 
 
+def test_sql_is_asked_for_in_one_step_and_in_several(agents):
+    assert {agent for agent, folder in agents.items() if folder == "text_to_sql"} == {
+        "text_to_sql_simple_agent",
+        "text_to_sql_multi_step_simple_agent",
+    }
+
+
 def test_what_was_planned_was_scored_or_has_failed(finished, agents):
     planned = len(agents) * EXAMPLES * REPEATS
     failed = lines_of(finished.folder / f"{finished.placement}_failures.jsonl")
