@@ -25,6 +25,7 @@ from nemo_gym.grading import (
     DatabaseFailed,
     Judge,
     JudgeConfig,
+    PromptFile,
     QueryFailed,
     QueryResult,
     SqlLimits,
@@ -54,7 +55,7 @@ class TextToSqlConfig(BaseResourcesServerConfig):
     )
     judge_endpoint_max_concurrency: int | None = Field(64, ge=1)
     judge_system_message: str | None = None
-    judge_prompt_template_fpath: Path = Path(__file__).parent / "prompts" / "judge.md"
+    judge_prompt_template_fpath: PromptFile = Path(__file__).parent / "prompts" / "judge.md"
     judge_equal_label: str = "[[A=B]]"
     judge_not_equal_label: str = "[[A!=B]]"
     check_twice_swap: bool = False

@@ -175,6 +175,12 @@ async def test_a_judge_decides_where_the_reference_cannot_be_run(replies, settin
         assert part in asked
 
 
+def test_a_prompt_is_looked_for_in_the_servers_own_folder_first(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    server = make_server(TextToSqlServer, judge_model_server=JUDGE, judge_prompt_template_fpath="prompts/judge.md")
+    assert server.judge is not None
+
+
 async def test_a_judge_is_asked_only_where_results_do_not_decide():
     model = FakeModel(["[[A!=B]]"])
     server = make_server(TextToSqlServer, model=model, judge_model_server=JUDGE)
