@@ -9,8 +9,9 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
+from nemo_gym.errors import EnvironmentFailed
 from nemo_gym.grading.code import last_code_block
-from nemo_gym.grading.workers import WorkerFailed, WorkerPool, WorkerTimedOut
+from nemo_gym.grading.workers import WorkerCrashed, WorkerFailed, WorkerPool, WorkerTimedOut
 
 STEPS_BETWEEN_LOOKS = 10_000
 VALUE_BYTES = 1_000_000
@@ -62,6 +63,7 @@ class SqlRunner:
     """Runs queries in `size` processes that can be given up; each builds its database afresh, in memory.
 
     A query may only read. Of a query that costs more than the limits `QueryFailed` says so, and no other suffers.
+    Where no process can be had for it, that is no query's fault: `EnvironmentFailed`.
     """
 
     def __init__(self, size: int, limits: SqlLimits | None = None) -> None:
@@ -85,8 +87,10 @@ class SqlRunner:
             return await self._pool.run(function, *arguments)
         except WorkerTimedOut as error:
             raise QueryFailed(f"not done after {self.limits.deadline_s:g} s") from error
-        except WorkerFailed as error:
+        except WorkerCrashed as error:
             raise QueryFailed(f"the process that ran it ended: {error}") from error
+        except WorkerFailed as error:
+            raise EnvironmentFailed(f"no query could be run, whatever it was: {error}") from error
 
 
 def run_query(database: str, sql: str, limits: SqlLimits) -> QueryResult:

@@ -1,8 +1,11 @@
 """Reading a query, and telling what it found."""
 
+import sys
+
 import pytest
 
-from nemo_gym.grading.sql import QueryResult, as_table, is_ordered, last_sql
+from nemo_gym import EnvironmentFailed
+from nemo_gym.grading.sql import QueryResult, SqlRunner, as_table, is_ordered, last_sql
 
 
 @pytest.mark.parametrize(
@@ -35,3 +38,9 @@ def test_a_query_is_a_block_or_the_whole_text(text, sql):
 def test_a_table_is_cut_where_it_is_long():
     result = QueryResult(["a", "b"], [(None, b"\x01"), ("x" * 9, "two\nlines"), (1.5, 2)], frozenset())
     assert as_table(result, rows=2, width=5) == "a | b\nNULL | 01\nxxxxx… | two l…\n(1 more rows)\n(3 rows in all)"
+
+
+async def test_that_no_process_can_be_had_is_no_querys_fault(monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(EnvironmentFailed, match="no query could be run"):
+        await SqlRunner(1).query("", "SELECT 1")
