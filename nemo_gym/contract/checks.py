@@ -211,6 +211,8 @@ async def _odd_answers_are_graded(checkup: Checkup) -> str:
 
 
 async def _verify_is_quick(checkup: Checkup) -> str:
+    if not checkup.verify_s:
+        raise Broken("no answer could be graded, so nothing is known of what it costs")
     middle, worst = statistics.median(checkup.verify_s), max(checkup.verify_s)
     if worst > VERIFY_LIMIT_S:
         raise Broken(f"grading one answer took {worst:.1f} s")

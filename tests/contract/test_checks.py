@@ -170,6 +170,11 @@ def test_each_broken_promise_is_found(folder, file, old, new, promise, detail):
     assert detail in broken_promises(folder)[promise]
 
 
+def test_where_nothing_can_be_graded_its_cost_is_not_known(folder):
+    change(folder / "app.py", "return float(state.total == body.wanted)", "return float('nan')")
+    assert "no answer could be graded" in broken_promises(folder)["grading is quick"]
+
+
 def test_without_an_oracle_the_promises_that_need_one_are_broken(folder):
     (folder / "oracle.py").unlink()
     found = broken_promises(folder)
