@@ -21,6 +21,7 @@ from nemo_gym.contract.play import Played, act, grade, play
 from nemo_gym.errors import NemoGymError
 from nemo_gym.schemas.responses import ResponseCreateParams
 from nemo_gym.servers.base import SimpleServer
+from nemo_gym.servers.giving_way import listed_tools
 from nemo_gym.servers.resources import SimpleResourcesServer
 from nemo_gym.testing import rollout, serving
 
@@ -107,7 +108,7 @@ async def _readme_and_tests(checkup: Checkup) -> str:
 
 async def _tools_are_described(checkup: Checkup) -> str:
     server = checkup.environment.server()
-    tools = server.tools() if isinstance(server, SimpleResourcesServer) else []
+    tools = listed_tools(server) if isinstance(server, SimpleResourcesServer) else []
     bare = [tool.name for tool in tools if not tool.description]
     if bare:
         raise Broken(f"without a docstring: {', '.join(bare)}")

@@ -19,10 +19,11 @@ from nemo_gym.schemas.mcp import SESSION_TOKEN_HEADER
 from nemo_gym.schemas.rollout import ROLLOUT_HEADER
 from nemo_gym.servers.base import SimpleServer
 from nemo_gym.servers.faults import ROLLOUT_ID_SCOPE_KEY
+from nemo_gym.servers.giving_way import listed_tools
 from nemo_gym.servers.in_process import Answer, answer_of, post_scope
 from nemo_gym.servers.mcp_session import McpSession, McpSessionMiddleware, SessionTokens
 from nemo_gym.servers.mcp_tools import McpTool, by_name, harvest
-from nemo_gym.servers.resources import SimpleResourcesServer
+from nemo_gym.servers.resources import SimpleResourcesServer, store_of
 from nemo_gym.servers.session_cookies import lost_with_earlier_life, session_cookie
 from nemo_gym.version import __version__
 
@@ -49,7 +50,7 @@ def expose_if_asked(server: SimpleServer, app: FastAPI) -> None:
     if any(getattr(route, "path", None) == MCP_PATH for route in app.routes):
         raise SignatureError(f"expose_tools_over_mcp: {cls} has a route {MCP_PATH} of its own; give it another path")
     app.state.has_mcp = True
-    found = harvest(app, server.tools(), not_tools=server.NOT_TOOLS)
+    found = harvest(app, listed_tools(server), not_tools=server.NOT_TOOLS)
     tools = by_name(server.mcp_tools(found.tools, found.catch_all), cls)
     # All servers of a run sign with the same secret; a token is good for one of them.
     tokens = SessionTokens(f"{server.get_session_middleware_key()} {server._cookie_secret}", server._life)
@@ -133,7 +134,7 @@ class _McpEndpoint:
         failure = failure_of_reply(
             answer.status, answer.body, server=name, during=f"tool '{tool.name}'", otherwise=EnvironmentFailed
         )
-        self.server.sessions.fail(session.session_id, failure)
+        store_of(self.server).fail(session.session_id, failure)
         return _failed(tool, failure)
 
     async def _called(self, tool: McpTool, arguments: dict[str, Any], session: McpSession, request: Request) -> Answer:

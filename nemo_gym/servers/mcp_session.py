@@ -17,7 +17,7 @@ from nemo_gym.errors import EnvironmentFailed
 from nemo_gym.schemas.mcp import MCP_METADATA_KEY, SESSION_TOKEN_HEADER, MCPServerMetadata
 from nemo_gym.servers.binding import Handler
 from nemo_gym.servers.in_process import Answer, answer_of, whole_body
-from nemo_gym.servers.resources import SimpleResourcesServer
+from nemo_gym.servers.resources import SimpleResourcesServer, store_of
 from nemo_gym.servers.session_cookies import SESSION_ID_KEY, is_of_earlier_life
 
 TOKEN_SALT = "nemo-gym-mcp-session-token"
@@ -104,14 +104,14 @@ class McpSessionMiddleware:
             return answer.with_body(orjson.dumps({**told, MCP_METADATA_KEY: metadata.model_dump()}))
         except BaseException:
             # The agent is not told of a session that failed to begin, so it cannot close it.
-            await self.server.sessions.drop(session_id)
+            await store_of(self.server).drop(session_id)
             raise
 
     async def _verified(self, scope: Scope, body: bytes) -> Answer:
         session_id = scope["session"][SESSION_ID_KEY]
-        failure = self.server.sessions.failure_of(session_id)
+        failure = store_of(self.server).failure_of(session_id)
         if failure is not None:
-            await self.server.sessions.drop(session_id)
+            await store_of(self.server).drop(session_id)
             raise failure
         asked = _json_object(body)
         renamed = _rename_calls(asked, self.server.normalize_tool_name)

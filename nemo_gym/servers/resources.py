@@ -6,7 +6,8 @@ import math
 import re
 from abc import abstractmethod
 from collections.abc import Iterable
-from functools import wraps
+from functools import cached_property, wraps
+from types import MethodType
 from typing import Any, ClassVar, SupportsFloat
 
 from fastapi import FastAPI
@@ -30,6 +31,7 @@ from nemo_gym.schemas.rollout import (
 )
 from nemo_gym.servers.base import SimpleServer
 from nemo_gym.servers.binding import REQUEST_PARAMETER, Handler, endpoint_of, with_optional_body
+from nemo_gym.servers.giving_way import RoutesThatGiveWay, can_end_a_session, listed_tools
 from nemo_gym.servers.judging import told_of_judge
 from nemo_gym.servers.mcp_tools import CatchAll, McpTool
 from nemo_gym.servers.session_cookies import SESSION_ID_KEY
@@ -38,6 +40,8 @@ from nemo_gym.servers.tools import RESERVED_NAMES, Tool, add_tool_routes, tools_
 
 NOT_EMPTY = re.compile(rb'\{\s*"')
 BEGINNINGS = frozenset({"/seed_session", "/reset"})
+NEWER = frozenset({"/tools", "/close_session"})
+"""Paths that published folders may have given to tools of their own."""
 
 
 class BaseResourcesServer(SimpleServer):
@@ -59,14 +63,13 @@ class SimpleResourcesServer(AggregateMetricsMixin, BaseResourcesServer):
     NOT_TOOLS: ClassVar[frozenset[str]] = RESERVED_NAMES
     """POST routes that are an agent's, not the model's, by their names."""
 
-    _sessions: SessionStore | None = PrivateAttr(default=None)
+    # Published folders keep their own in `_sessions`.
+    _nemo_gym_sessions: SessionStore | None = PrivateAttr(default=None)
 
-    @property
+    @cached_property
     def sessions(self) -> SessionStore:
         """The states of the rollouts that are under way."""
-        if self._sessions is None:
-            self._sessions = SessionStore(getattr(self.config, "session_idle_s", 3600.0))
-        return self._sessions
+        return store_of(self)
 
     @abstractmethod
     async def verify(self, body: Any) -> Any:
@@ -116,7 +119,8 @@ class SimpleResourcesServer(AggregateMetricsMixin, BaseResourcesServer):
         app.post("/aggregate_metrics")(self.aggregate_metrics)
         app.get("/reverify_mode")(self._reverify_mode)
         app.post("/close_session")(self._close_endpoint())
-        add_tool_routes(app, self.tools(), self.sessions)
+        add_tool_routes(app, listed_tools(self), store_of(self))
+        app.router.routes = RoutesThatGiveWay(app.routes, may_go=lambda route: getattr(route, "path", None) in NEWER)
         return app
 
     def session_beginnings(self) -> frozenset[str]:
@@ -125,30 +129,33 @@ class SimpleResourcesServer(AggregateMetricsMixin, BaseResourcesServer):
 
     def background_tasks(self) -> list[Any]:
         """Dropping idle sessions."""
-        return [*super().background_tasks(), self.sessions.reap()]
+        return [*super().background_tasks(), store_of(self).reap()]
 
     async def close_owned(self) -> None:
         """Drop the states of rollouts that never came to their end."""
-        await self.sessions.drop_all()
+        await store_of(self).drop_all()
 
     async def _reverify_mode(self) -> ReverifyMode:
         """Whether stored rollouts can be graded again without their session."""
         return getattr(type(self.config), "REVERIFY_MODE", ReverifyMode.UNKNOWN)
 
-    async def _close_session(self, request: Request) -> ResourcesCloseSessionResponse:
+    async def _forget_rollout(self, request: Request) -> ResourcesCloseSessionResponse:
         """Drop what is kept of this rollout; agents call it when they give one up."""
-        return ResourcesCloseSessionResponse(closed=await self.sessions.drop(request.session[SESSION_ID_KEY]))
+        return ResourcesCloseSessionResponse(closed=await store_of(self).drop(request.session[SESSION_ID_KEY]))
 
     def _close_endpoint(self) -> Any:
-        handler = Handler.of(self.close_session)
-        close = endpoint_of(with_optional_body(handler), self.sessions, returns=Any)
+        method: Any = self.close_session
+        if not can_end_a_session(method):
+            method = MethodType(SimpleResourcesServer.close_session, self)
+        handler = Handler.of(method)
+        close = endpoint_of(with_optional_body(handler), store_of(self), returns=Any)
 
         @wraps(close)
         async def end(**arguments: Any) -> Any:
             try:
                 told = await close(**arguments)
             finally:
-                dropped = await self._close_session(arguments[handler.request_parameter or REQUEST_PARAMETER])
+                dropped = await self._forget_rollout(arguments[handler.request_parameter or REQUEST_PARAMETER])
             return dropped if told is None else told
 
         return end
@@ -160,9 +167,9 @@ class SimpleResourcesServer(AggregateMetricsMixin, BaseResourcesServer):
         handler = Handler.of(self.seed_session)
         returns = handler.signature.return_annotation
         is_silent = returns in (None, handler.signature.empty)
-        seed = endpoint_of(handler, self.sessions, finish=finish, returns=Any if is_silent else returns)
+        seed = endpoint_of(handler, store_of(self), finish=finish, returns=Any if is_silent else returns)
 
-        sessions = self.sessions
+        sessions = store_of(self)
 
         @wraps(seed)
         async def begin(**arguments: Any) -> Any:
@@ -180,7 +187,7 @@ class SimpleResourcesServer(AggregateMetricsMixin, BaseResourcesServer):
         return begin
 
     def _verify_endpoint(self) -> Any:
-        sessions = self.sessions
+        sessions = store_of(self)
 
         async def finish(request: Request, result: Any) -> Any:
             await sessions.drop(request.session[SESSION_ID_KEY])
@@ -206,7 +213,7 @@ class SimpleResourcesServer(AggregateMetricsMixin, BaseResourcesServer):
             returns = BaseVerifyResponse
         elif returns in (None, handler.signature.empty):
             returns = Any
-        verify = endpoint_of(handler, self.sessions, finish=finish, returns=returns)
+        verify = endpoint_of(handler, store_of(self), finish=finish, returns=returns)
 
         @wraps(verify)
         async def graded(**arguments: Any) -> Any:
@@ -214,7 +221,7 @@ class SimpleResourcesServer(AggregateMetricsMixin, BaseResourcesServer):
                 return await verify(**arguments)
             except JudgeFailed as error:
                 request = arguments[handler.request_parameter or REQUEST_PARAMETER]
-                await self.sessions.drop(request.session[SESSION_ID_KEY])
+                await store_of(self).drop(request.session[SESSION_ID_KEY])
                 answer = await _echo(request, told_of_judge(error))
                 answer.headers[FAILURE_HEADER] = error.failure_class
                 return answer
@@ -228,6 +235,13 @@ class SimpleResourcesServer(AggregateMetricsMixin, BaseResourcesServer):
                 f"{self.config.name}: verify gave the reward {number}, which is not finite", server=self.config.name
             )
         return number
+
+
+def store_of(server: SimpleResourcesServer) -> SessionStore:
+    """The states of a server's rollouts, whatever the server itself calls `sessions`."""
+    if server._nemo_gym_sessions is None:
+        server._nemo_gym_sessions = SessionStore(getattr(server.config, "session_idle_s", 3600.0))
+    return server._nemo_gym_sessions
 
 
 async def _echo(request: Request, added: dict[str, Any]) -> Response:

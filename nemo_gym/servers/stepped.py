@@ -28,7 +28,7 @@ from nemo_gym.schemas.stepped import (
     BaseStepResponse,
 )
 from nemo_gym.servers.binding import REQUEST_PARAMETER, Handler, Method, endpoint_of
-from nemo_gym.servers.resources import SimpleResourcesServer
+from nemo_gym.servers.resources import SimpleResourcesServer, store_of
 from nemo_gym.servers.session_cookies import SESSION_ID_KEY
 from nemo_gym.servers.sessions import SessionState
 
@@ -95,7 +95,7 @@ class SteppedResourcesServer(SimpleResourcesServer):
         reset, step = (Handler.of(method) for method in self.game_methods())
         app.post("/reset")(self._reset_endpoint(reset))
         app.post("/step")(self._step_endpoint(step))
-        app.post("/close")(self._close_session)
+        app.post("/close")(self._forget_rollout)
         return app
 
     async def verify(self, body: PlayedRequest) -> Any:
@@ -105,16 +105,16 @@ class SteppedResourcesServer(SimpleResourcesServer):
         session_id = f"replay-{uuid4().hex}"
         reward, steps, last = 0.0, 0, BaseStepResponse()
         try:
-            await reset.call(_replayed("/reset", session_id, row), self.sessions, self._arguments(reset, row))
+            await reset.call(_replayed("/reset", session_id, row), store_of(self), self._arguments(reset, row))
             for turn in turns_of(body.response.output):
                 fields = {**row, "response": body.response.model_copy(update={"output": turn})}
                 request = _replayed("/step", session_id, fields)
-                last = self._step_answer(await step.call(request, self.sessions, self._arguments(step, fields)))
+                last = self._step_answer(await step.call(request, store_of(self), self._arguments(step, fields)))
                 reward, steps = reward + last.reward, steps + 1
                 if last.terminated or last.truncated:
                     break
         finally:
-            await self.sessions.drop(session_id)
+            await store_of(self).drop(session_id)
         return BaseVerifyResponse.grade(
             body, reward=reward, steps=steps, terminated=last.terminated, truncated=last.truncated
         )
@@ -130,17 +130,17 @@ class SteppedResourcesServer(SimpleResourcesServer):
             self._progress(request).has_begun = True
             return _json(answer)
 
-        reset = endpoint_of(handler, self.sessions, finish=finish, returns=BaseResetResponse)
+        reset = endpoint_of(handler, store_of(self), finish=finish, returns=BaseResetResponse)
 
         @wraps(reset)
         async def begin(**arguments: Any) -> Any:
             session_id = arguments[handler.request_parameter or REQUEST_PARAMETER].session[SESSION_ID_KEY]
             # What an agent left unfinished in this session makes room for the new game.
-            await self.sessions.drop(session_id)
+            await store_of(self).drop(session_id)
             try:
                 return await reset(**arguments)
             except BaseException:
-                await self.sessions.drop(session_id)
+                await store_of(self).drop(session_id)
                 raise
 
         return begin
@@ -149,7 +149,7 @@ class SteppedResourcesServer(SimpleResourcesServer):
         async def finish(request: Request, result: Any) -> BaseStepResponse:
             return self._step_answer(result)
 
-        step = endpoint_of(handler, self.sessions, finish=finish, returns=BaseStepResponse)
+        step = endpoint_of(handler, store_of(self), finish=finish, returns=BaseStepResponse)
 
         @wraps(step)
         async def take_turn(**arguments: Any) -> Response:
@@ -169,7 +169,7 @@ class SteppedResourcesServer(SimpleResourcesServer):
         return take_turn
 
     def _progress(self, request: Request) -> _Progress:
-        return self.sessions.get(request.session[SESSION_ID_KEY], _Progress)
+        return store_of(self).get(request.session[SESSION_ID_KEY], _Progress)
 
     def _check_under_way(self, progress: _Progress) -> None:
         if not progress.has_begun:

@@ -1,0 +1,54 @@
+"""Names that are newer than a published folder: where it uses one for a thing of its own, that is what it means.
+
+A folder may keep a dict in `sessions`, have a list of `tools`, a helper called `close_session`, a route `/tools`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any, get_origin
+
+from pydantic import BaseModel
+from starlette.routing import BaseRoute
+
+from nemo_gym.servers.binding import Handler
+from nemo_gym.servers.tools import Tool, tools_of
+
+
+def listed_tools(server: Any) -> list[Tool]:
+    """What `server.tools()` lists; the `@tool` methods where the folder calls something else so."""
+    method = server.tools
+    if not inspect.ismethod(method) or inspect.iscoroutinefunction(method) or inspect.signature(method).parameters:
+        return tools_of(server)
+    listed: list[Tool] = method()
+    return listed if isinstance(listed, list) and all(isinstance(each, Tool) for each in listed) else tools_of(server)
+
+
+def can_end_a_session(method: Any) -> bool:
+    """Whether a `close_session` is the hook of that name, which takes a body, the request or a rollout's state."""
+    return inspect.ismethod(method) and all(_is_a_body(each) for each in Handler.of(method).open_parameters)
+
+
+def _is_a_body(parameter: inspect.Parameter) -> bool:
+    kind = parameter.annotation
+    return kind is Any or get_origin(kind) is dict or (inspect.isclass(kind) and issubclass(kind, (BaseModel, dict)))
+
+
+class RoutesThatGiveWay(list[BaseRoute]):
+    """An app's routes, of which some make room for a later one with their path and one of their methods."""
+
+    def __init__(self, routes: Iterable[BaseRoute], *, may_go: Callable[[BaseRoute], bool]) -> None:
+        super().__init__(routes)
+        self._may_go = [route for route in self if may_go(route)]
+
+    def append(self, route: BaseRoute, /) -> None:
+        """Add a route in the place of ours."""
+        for ours in [each for each in self._may_go if each in self and _is_for_the_same(route, each)]:
+            self.remove(ours)
+        super().append(route)
+
+
+def _is_for_the_same(route: BaseRoute, ours: Any) -> bool:
+    methods = getattr(route, "methods", None) or ()
+    return getattr(route, "path", None) == ours.path and not ours.methods.isdisjoint(methods)
