@@ -1,6 +1,5 @@
 """The plain agent: model and tools in turn until the model answers, then the reward."""
 
-from http.cookies import SimpleCookie
 from typing import Any
 
 from fastapi import Request, Response
@@ -16,6 +15,7 @@ from nemo_gym import (
     NeMoGymResponse,
     NeMoGymResponseCreateParamsNonStreaming,
 )
+from responses_api_agents.simple_agent.overridden import answer_of, asking_for
 
 
 class SimpleAgentConfig(ConversingAgentConfig):
@@ -55,9 +55,13 @@ class SimpleAgent(ConversingAgent):
             response.set_cookie(name, value)
         return NeMoGymResponse.model_validate(conversation.plain_response())
 
-    async def run(self, request: Request, body: SimpleAgentRunRequest) -> Response:
+    async def run(self, request: Request, body: SimpleAgentRunRequest) -> Any:
         """Run one rollout from its row to its reward and answer what the verifier answered."""
-        return await super().run(request, body)
+        if type(self).run is SimpleAgent.run:
+            return await super().run(request, body)
+        # A subclass hands on the row as it has changed it, and looks at what was answered.
+        answer = await super().run(asking_for(body, request), body)
+        return SimpleAgentVerifyResponse.model_validate_json(answer.body)
 
     async def converse(
         self, request: Request, body: SimpleAgentRunRequest, row: dict[str, Any], session: dict[str, str]
@@ -66,16 +70,8 @@ class SimpleAgent(ConversingAgent):
         if type(self).responses is SimpleAgent.responses:
             return await self._answered(row["responses_create_params"], session)
         # A subclass has its own way to answer: it is called as its route would be, without the detour over HTTP.
-        inner = Request(
-            {**request.scope, "headers": [(b"cookie", "; ".join(map("=".join, session.items())).encode())]}
-        )
-        told = Response()
-        answered = await self.responses(inner, told, body.responses_create_params)
-        jar: SimpleCookie = SimpleCookie(
-            "; ".join(value.split(";")[0] for value in told.headers.getlist("set-cookie"))
-        )
-        set_by_it = {name: morsel.coded_value for name, morsel in jar.items()}
-        return Conversation(response=answered.model_dump(mode="json"), session=session | set_by_it)
+        response, set_by_it = await answer_of(self.responses, body.responses_create_params, request, session)
+        return Conversation(response=response, session=session | set_by_it)
 
     async def _answered(self, params: dict[str, Any], session: dict[str, str]) -> Conversation:
         conversation = await self.begin(params, session)

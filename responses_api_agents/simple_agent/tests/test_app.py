@@ -23,7 +23,12 @@ from nemo_gym import (
     tool,
 )
 from nemo_gym.testing import FakeModel, call, make_server, reply, run, serving
-from responses_api_agents.simple_agent.app import SimpleAgent, SimpleAgentConfig
+from responses_api_agents.simple_agent.app import (
+    SimpleAgent,
+    SimpleAgentConfig,
+    SimpleAgentRunRequest,
+    SimpleAgentVerifyResponse,
+)
 
 ARENA = {"type": "resources_servers", "name": "arena"}
 
@@ -303,6 +308,42 @@ class MovedSession(Polite):
 async def test_the_cookies_that_a_subclass_sets_reach_verify(arena):
     agent = agent_on(arena, cls=MovedSession, model_server=POLICY)
     assert (await run(agent)).reward == 5.0
+
+
+class OfBodyAlone(SimpleAgent):
+    async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming) -> dict[str, Any]:
+        return reply(f"To {len(body.input)} items").model_dump()
+
+
+class OfRequestAndBody(SimpleAgent):
+    async def responses(self, request: Request, body: NeMoGymResponseCreateParamsNonStreaming) -> Response:
+        answer = Response(reply(f"To {len(body.input)} items").model_dump_json())
+        answer.set_cookie("seen", ",".join(request.cookies))
+        return answer
+
+
+@pytest.mark.parametrize("kind", [OfBodyAlone, OfRequestAndBody])
+async def test_a_subclass_asks_for_as_much_as_it_needs_and_answers_in_any_form(arena, kind):
+    graded = await run(agent_on(arena, cls=kind, model_server=POLICY))
+    assert graded.response.output_text == "To 0 items"
+
+
+class SecondThoughts(SimpleAgent):
+    """Changes the row before the rollout, and the reward after it."""
+
+    async def run(self, request: Request, body: SimpleAgentRunRequest) -> SimpleAgentVerifyResponse:
+        params = body.responses_create_params.model_copy(update={"instructions": "Think twice."})
+        graded = await super().run(request, body.model_copy(update={"responses_create_params": params}))
+        assert isinstance(graded, SimpleAgentVerifyResponse)
+        graded.reward /= 2
+        return graded
+
+
+async def test_a_subclass_changes_the_row_and_what_was_answered(arena):
+    agent = agent_on(arena, call("score", points=3), "Done.", cls=SecondThoughts, model_server=POLICY)
+    graded = await run(agent)
+    assert (graded.reward, graded.response.output_text) == (1.5, "Done.")
+    assert agent.server_client._connections.model.requests[0]["instructions"] == "Think twice."
 
 
 POLICY = {"type": "responses_api_models", "name": "policy_model"}
