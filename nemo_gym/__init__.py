@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from nemo_gym.version import __version__
+from nemo_gym.version import __package_name__, __version__
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -138,7 +138,7 @@ _RENAMED = {
 _PLACES = {name: (home, name) for home, names in _HOMES.items() for name in names} | _RENAMED
 _PATHS = ("CACHE_DIR", "PARENT_DIR", "RESULTS_DIR", "ROOT_DIR", "WORKING_DIR")
 
-__all__ = ["__version__", *sorted([*_PLACES, *_PATHS])]  # noqa: PLE0604 - all of them are strings
+__all__ = ["__package_name__", "__version__", *sorted([*_PLACES, *_PATHS])]  # noqa: PLE0604 - all of them are strings
 
 
 def __getattr__(name: str) -> Any:

@@ -17,6 +17,7 @@ from nemo_gym.config.settings import (
 from nemo_gym.data.hub_settings import DeleteFromGitLab as DeleteJsonlDatasetGitlabConfig
 from nemo_gym.data.hub_settings import DownloadFromGitLab as DownloadJsonlDatasetGitlabConfig
 from nemo_gym.data.hub_settings import DownloadFromHuggingFace as DownloadJsonlDatasetHuggingFaceConfig
+from nemo_gym.data.hub_settings import MigrateToHuggingFace as BaseUploadJsonlDatasetHuggingFaceConfig
 from nemo_gym.data.hub_settings import MigrateToHuggingFace as UploadJsonlDatasetHuggingFaceConfig
 from nemo_gym.data.hub_settings import UploadToGitLab as UploadJsonlDatasetGitlabConfig
 from nemo_gym.data.hub_settings import UploadToHuggingFace as UploadJsonlDatasetHuggingFaceMaybeDeleteConfig
@@ -42,6 +43,7 @@ __all__ = [
     "BaseRunServerConfig",
     "BaseRunServerInstanceConfig",
     "BaseServerConfig",
+    "BaseUploadJsonlDatasetHuggingFaceConfig",
     "BenchmarkDatasetConfig",
     "ConfigError",
     "ConfigInterpolationError",

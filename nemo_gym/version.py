@@ -1,3 +1,4 @@
-"""The version, alone in its file so that asking for it costs nothing."""
+"""The version and the package's name, alone in their file so that asking for them costs nothing."""
 
+__package_name__ = "nemo_gym"
 __version__ = "0.1.0"

@@ -36,6 +36,7 @@ ALIASES = {
     "judge",
     "mcp_auto_exposure",
     "openai_utils",
+    "package_info",
     "path_utils",
     "profiling",
     "prompt",

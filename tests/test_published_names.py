@@ -32,6 +32,7 @@ IMPORTED = {
         ModelServerRef ResourcesServerRef AgentServerRef ServerRef AggregateMetricsRequest AggregateMetrics
         BaseServerConfig BaseRunServerConfig BaseRunServerInstanceConfig Domain DatasetConfig ConfigError OmegaConf
         ConfigPathNotFoundError MalformedConfigPathsError NoServerInstancesError ConfigMissingValuesError
+        BaseUploadJsonlDatasetHuggingFaceConfig
         ConfigInterpolationError ServerRefNotFoundError InheritPathNotFoundError AlmostServerError
     """,
     "openai_utils": """
@@ -64,6 +65,7 @@ IMPORTED = {
     """,
     "benchmarks": "BenchmarkConfig",
     "judge": "call_judge JudgeError reraise_judge_errors judge_failsafe",
+    "package_info": "__package_name__ __version__",
     "path_utils": "failures_path_for",
     "profiling": "Profiler",
     "prompt": """
@@ -86,6 +88,13 @@ def test_every_name_that_published_folders_import_is_there(module):
     there = vars(importlib.import_module(f"nemo_gym.{module}"))
     assert [name for name in IMPORTED[module].split() if name not in there] == []
     assert set(IMPORTED[module].split()) <= set(there["__all__"])
+
+
+@pytest.mark.parametrize("name", ["RunHelper", "RunConfig", "TestConfig", "TestAllConfig", "PipListConfig"])
+def test_a_name_that_moved_is_found_at_its_old_place_and_at_its_new_one(name):
+    old, new = (importlib.import_module(module) for module in ("nemo_gym.cli", "nemo_gym.cli.env"))
+    assert getattr(new, name) is getattr(old, name)
+    assert not hasattr(new, "Nonsense")
 
 
 def test_constants_have_their_published_values():
