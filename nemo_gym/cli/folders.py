@@ -21,6 +21,9 @@ from nemo_gym.config.suggestions import closest
 from nemo_gym.errors import ConfigError, DataError
 from nemo_gym.launcher.folder_tests import Tested, run_tests, server_folders
 
+MARKS = ("app.py", "requirements.txt", "pyproject.toml")
+"""What makes a folder a server's; the file that is served may have any name."""
+
 
 def init(words: list[str]) -> int:
     """Write the folder of a new environment: it lints, passes its own test and scores rollouts as it stands."""
@@ -141,13 +144,18 @@ def packages(words: list[str]) -> int:
 
 
 def _folder_of(entrypoint: str) -> Path:
-    folder = paths.find(entrypoint, lambda path: (path / "app.py").is_file())
+    folder = paths.find(entrypoint, lambda path: any((path / each).is_file() for each in MARKS))
     if folder is None:
         places = ", ".join(str(root) for root in paths.search_roots())
         tier, _, name = f"resources_servers/{entrypoint}".removesuffix("/").rpartition("/")
         tier = Path(tier).name
-        known = {file.parent.name for root in paths.search_roots() for file in (root / tier).glob("*/app.py")}
+        known = {
+            file.parent.name
+            for root in paths.search_roots()
+            for each in MARKS
+            for file in (root / tier).glob(f"*/{each}")
+        }
         guess = closest(name, known)
         hint = f"Did you mean '{tier}/{guess}'?" if guess else f"In {tier} there are: {', '.join(sorted(known))}."
-        raise DataError(f"entrypoint={entrypoint}: no folder with an app.py in {places}. {hint}")
+        raise DataError(f"entrypoint={entrypoint}: no folder with an app.py or a requirements.txt in {places}. {hint}")
     return folder

@@ -30,4 +30,6 @@ def test_rows_that_the_oracle_cannot_solve_are_a_broken_promise(tmp_path: Path) 
 def test_an_unknown_folder_is_told() -> None:
     done = check("+entrypoint=resources_servers/nowhere")
     assert done.returncode == 1
-    assert done.stderr.startswith("Error: entrypoint=resources_servers/nowhere: no folder with an app.py in ")
+    assert done.stderr.startswith(
+        "Error: entrypoint=resources_servers/nowhere: no folder with an app.py or a requirements.txt in "
+    )

@@ -46,6 +46,14 @@ IDIOMS = {
     "skip-verification": "tool_loop_agent::TestApp::test_skip_verification",
     "aggregate-metrics-proxied": "tool_loop_agent::TestApp::test_metrics_are_those_of_the_environment",
     "subclass-of-simple-agent": "second_look_agent::test_two_answers_of_the_simple_agent",
+    "subclass-that-answers-a-body-alone": "halved_agent::test_an_answer_of_the_body_alone",
+    "subclass-whose-metrics-are-its-own": "halved_agent::test_metrics",
+    "run-answers-a-json-response": "debate_agent::TestApp::test_run",
+    "run-with-a-mocked-request": "debate_agent::TestApp::test_run_needs_no_real_request",
+    "a-middleware-of-an-agent": "debate_agent::TestApp::test_run",
+    "http-exception-of-a-run": "debate_agent::TestApp::test_a_failed_answer",
+    "one-model-in-front-of-another": "memo_model::TestMemo::test_memo",
+    "chat-by-way-of-responses": "memo_model::TestMemo::test_chat",
     "subclass-of-openai-model": "tempered_openai_model::test_the_temperature_is_bounded",
     "subclass-of-vllm-model": "counted_vllm_model::TestApp::test_chat_completions",
     "model-responses-with-a-request": "scripted_model::TestApp::test_a_session_of_its_own",
@@ -95,6 +103,8 @@ ROWS = {
     "jar": row_of("jar_agent", initial_count=2, expected_count=5, step=3),
     "observed": row_of("observed_agent", tools=True, initial_count=0, expected_count=3, task_id="t-1"),
     "address": row_of("address_agent", initial_count=2, expected_count=5, step=3),
+    "halved": row_of("halved_agent", initial_count=7, expected_count=7, uuid="u-2"),
+    "debate": row_of("debate_agent", initial_count=7, expected_count=7),
     "second_look": row_of("second_look_agent", tools=True, initial_count=0, expected_count=6),
     "sandboxed": row_of(
         "sandboxed_agent",
@@ -281,6 +291,19 @@ def test_an_agent_built_on_the_simple_agent_runs_with_its_own_answers(collected)
     output = rollout["response"]["output"]
     assert [item["content"] for item in output if item.get("role") == "user"] == ["Look again."]
     assert rollout["response"]["usage"]["total_tokens"] == 72
+
+
+def test_a_subclass_of_the_simple_agent_changes_the_row_and_the_reward(collected):
+    rollout = collected[2]["halved"]
+    assert (rollout["reward"], rollout["whole_reward"], rollout["uuid"]) == (0.25, 1.0, "u-2")
+    assert rollout["responses_create_params"]["input"][0]["content"] == "You are brief."
+
+
+def test_two_models_speak_in_turn_and_one_of_them_by_way_of_another(collected):
+    rollout = collected[2]["debate"]
+    assert (rollout["reward"], rollout["runs"]) == (1.0, 1)
+    heard = [item["content"] for item in rollout["response"]["output"] if item.get("role") == "user"]
+    assert heard == ["policy_model has spoken.", "memo_model has spoken."]
 
 
 def test_commands_of_an_agent_run_in_a_sandbox_of_the_configuration(collected):

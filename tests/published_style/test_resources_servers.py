@@ -25,6 +25,12 @@
 | `failed_rows`     | `NG_FAILURE_CLASS_KEY`, `mask_sample`, verifiers and tools that raise, aliases of row keys |
 | `marked_rollouts` | middleware and exception handlers of its own, `RolloutContextMiddleware`, another server's session |
 | `summed_metrics`  | `aggregate_metrics` overridden with `super()`, `isinstance` of output items |
+| `note_pad`        | `from __future__ import annotations`, names of its own that ours have too (`sessions`, `_sessions`, `tools`, `/close_session`, `_close_session`), a lock for each session, a clean-up task, `IsolatedAsyncioTestCase` |
+| `shop_tools`      | routes made in a loop, of partials and of marked methods, `response_model`, status codes, `APIRouter`, `Depends`, aliases, `RootModel`, `computed_field`, `verify(body, request)`, `conftest.py` |
+| `cohort_rank`     | rewards by comparing a task's rollouts, which wait for each other; `model_extra`, `aggregate_metrics` replaced |
+| `spawned_pool`    | a spawned process pool that finds the folder's modules and files, `app.router.on_startup` |
+| `asked_user`      | a second model as the user, a conversation kept in `request.session`, `super().seed_session` |
+| `packaged_env`    | `pyproject.toml`, an entrypoint called otherwise, `config_paths` in a config, `_inherit_from`, `???`, `model_construct` of rows |
 | `noted_over_mcp`  | `expose_tools_over_mcp`, `mcp_tools`, `mcp_allowed_tools_for_session`, `maybe_auto_expose` |
 """  # noqa: E501
 
@@ -44,7 +50,7 @@ import pytest
 
 HERE = Path(__file__).parent
 ROOT = HERE / "environments"
-NAMES = sorted(path.parent.name for path in ROOT.glob("resources_servers/*/app.py"))
+NAMES = sorted(path.parent.name for path in ROOT.glob("resources_servers/*/configs"))
 FOLDERS = [f"resources_servers/{name}" for name in NAMES]
 WITH_HTTPX_ALONE = [
     f"resources_servers/{name}"
@@ -94,6 +100,7 @@ class ScriptedModel(SimpleResponsesAPIModel):
 MODELS = """
 shared_word: plum
 judge_concurrency: 2
+user_temperature: 0.5
 policy_model:
   responses_api_models:
     scripted_model: {entrypoint: app.py}
@@ -126,6 +133,12 @@ SCRIPTS = {
     "failed_rows": [["1"], ["2"], ["3"], [[["break_it", {"how": "brutally"}]], "4"]],
     "marked_rollouts": [["Hello"]],
     "summed_metrics": [["Hello"]],
+    "note_pad": [[[["write", {"line": "b"}]], [["read", {}]], "Done."]],
+    "shop_tools": [[[["order", {"item": "apple", "quantity": 2}]], [["buy_pear", {}], ["basket", {}]], "Done."]],
+    "cohort_rank": [["Hello"]],
+    "spawned_pool": [["abcxx"]],
+    "asked_user": [[[["ask", {"question": each}]] for each in ("Who?", "Where?", "Why?")] + ["I know."]],
+    "packaged_env": [["lutetia"], ["Rome"]],
     "noted_over_mcp": [[[["add_note", {"text": "milk", "tags": ["food"]}]], "Noted."]],
 }
 """What the policy says to each row of a folder's examples."""
@@ -271,6 +284,10 @@ def test_the_table_and_the_scripts_name_every_folder():
         ("marked_rollouts", 1.0, {"total_of_other": 7}),
         ("summed_metrics", 1.0, {"num_messages": 1, "num_calls": 0}),
         ("noted_over_mcp", 1.0, {}),
+        ("note_pad", 1.0, {"lines": ["a", "b"]}),
+        ("shop_tools", 1.0, {"basket": {"apple": 2, "pear": 1}, "currency": "eur", "mode": "exact"}),
+        ("spawned_pool", 1.0, {"is_other_process": True}),
+        ("asked_user", 1.0, {"asked": ["Who?", "Where?"]}),
     ],
 )
 def test_a_folder_is_served_and_its_rollouts_earn_what_they_should(rollouts, name, reward, fields):
@@ -280,10 +297,21 @@ def test_a_folder_is_served_and_its_rollouts_earn_what_they_should(rollouts, nam
         assert {field: row.get(field) for field in fields} == fields
 
 
+def test_rollouts_of_a_task_may_wait_for_each_other(rollouts, metrics):
+    assert [(row["reward"], row["group_size"]) for row in rollouts["cohort_rank"]] == [(0.0, 2), (1.0, 2)]
+    assert metrics["cohort_rank_simple_agent"]["agent_metrics"] == {"sum/reward": 1.0}
+
+
+def test_a_folder_may_be_a_package_whose_config_goes_on_from_another(rollouts, metrics):
+    told = [(row["reward"], row["answer"], row["from_global"]) for row in rollouts["packaged_env"]]
+    assert told == [(1.0, "lutetia", ["Paris", "Lutetia"])] * 2 + [(1.0, "rome", ["Rome"])] * 2
+    assert metrics["packaged_env_simple_agent"]["key_metrics"] == {"pass@2/accuracy": 100.0}
+
+
 def test_tools_answer_what_their_handlers_return(rollouts):
     told = {
         name: [item["output"] for item in rollouts[name][0]["response"]["output"] if "output" in item]
-        for name in ("running_sum", "any_tool", "opened_library", "phone_book", "task_box")
+        for name in ("running_sum", "any_tool", "opened_library", "phone_book", "task_box", "shop_tools")
     }
     assert told == {
         "running_sum": ['{"success":true,"total":5}', '{"success":true,"total":9}'],
@@ -291,6 +319,11 @@ def test_tools_answer_what_their_handlers_return(rollouts):
         "opened_library": ['{"title":"Emma"}'],
         "phone_book": ['{"number":"555-0101"}'],
         "task_box": ['{"told":"The red box holds hat."}'],
+        "shop_tools": [
+            '{"item":"apple","count":2,"price":2.0,"total":4.0}',
+            "bought one pear",
+            '{"apple":2,"pear":1}',
+        ],
     }
 
 
@@ -374,8 +407,9 @@ def test_the_folders_own_tests_pass_where_httpx_is_the_only_client(own_tests_wit
     assert outcome["code"] == 0, outcome["said"]
 
 
-def test_ng_test_finds_the_folders_own_modules(project):
-    finished = project.run("ng_test", "+entrypoint=resources_servers/any_tool", timeout_s=60)
+@pytest.mark.parametrize("name", ["any_tool", "packaged_env"])
+def test_ng_test_finds_the_folders_own_modules(project, name):
+    finished = project.run("ng_test", f"+entrypoint=resources_servers/{name}", timeout_s=60)
     assert finished.code == 0, finished.out + finished.err
 
 

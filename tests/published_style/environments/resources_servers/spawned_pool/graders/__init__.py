@@ -1,0 +1,3 @@
+from .count import count_letters
+
+__all__ = ["count_letters"]
