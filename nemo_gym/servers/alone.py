@@ -14,9 +14,11 @@ import yaml
 
 from nemo_gym.config import RunConfig, ServerConfig, bind, load
 from nemo_gym.config.access import RUN_TOKEN_KEY, configured_token, is_loopback
+from nemo_gym.config.environment import CONFIG_DICT_ENV_VAR
 from nemo_gym.config.process import ProcessSettings
 from nemo_gym.config.published import CONFIG_PATH_ENV_VAR
 from nemo_gym.errors import ConfigError, UserError
+from nemo_gym.paths import PROJECT_ROOTS_ENV_VAR
 from nemo_gym.schemas.rollout import RUN_TOKEN_HEADER
 from nemo_gym.servers.base import SimpleServer
 from nemo_gym.servers.serve import Report, serve
@@ -26,6 +28,8 @@ logger = logging.getLogger(__name__)
 
 def serve_alone(cls: type[SimpleServer]) -> None:
     """Serve the class's folder from its own config, or from `+config_paths=[…]` on the command line.
+
+    Where the variable `NEMO_GYM_CONFIG_DICT` holds a whole configuration, that one counts and no file is read.
 
     Never returns: the process ends with the server, with code 1 and a message where it cannot start.
     """
@@ -40,7 +44,12 @@ def serve_alone(cls: type[SimpleServer]) -> None:
 
 def _serve(folder: Path) -> int:
     words = sys.argv[1:]
-    if any("config_paths=" in word for word in words):
+    # Started from within its folder, it is of the project that the folder lies in.
+    os.environ[PROJECT_ROOTS_ENV_VAR] = os.pathsep.join([os.getcwd(), str(folder.parent.parent)])
+    handed = os.environ.get(CONFIG_DICT_ENV_VAR)
+    if handed:
+        run = load((), words, initial=_read(handed), skip_dotenv=True)
+    elif any("config_paths=" in word for word in words):
         run = load((), words)
     else:
         own = _config_with_block_for(folder)
@@ -55,6 +64,17 @@ def _serve(folder: Path) -> int:
     bound = server.model_copy(update={"port": port})
     settings = ProcessSettings.of(_with_token(run, server), bound, cookie_secret=secrets.token_hex(32))
     return serve(settings, [listener], Report(None))
+
+
+def _read(handed: str) -> dict[str, Any]:
+    try:
+        plain = yaml.safe_load(handed)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{CONFIG_DICT_ENV_VAR}: this is not YAML: {error}") from error
+    if not isinstance(plain, dict):
+        raise ConfigError(f"{CONFIG_DICT_ENV_VAR}: it holds a whole configuration, and this is no mapping.")
+    # What it was read from is in it already.
+    return {key: value for key, value in plain.items() if key != "config_paths"}
 
 
 def _with_token(run: RunConfig, server: ServerConfig) -> RunConfig:

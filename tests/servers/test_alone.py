@@ -1,0 +1,92 @@
+"""A server's file that is started by itself finds its project, and takes the configuration it is handed."""
+
+import re
+import subprocess
+
+import httpx
+import orjson
+import pytest
+
+APP = """
+from nemo_gym.base_resources_server import (
+    BaseResourcesServerConfig, BaseVerifyRequest, BaseVerifyResponse, SimpleResourcesServer,
+)
+from nemo_gym.global_config import get_global_config_dict
+from nemo_gym.server_utils import get_server_url
+
+
+class WordConfig(BaseResourcesServerConfig):
+    word: str
+
+
+class Word(SimpleResourcesServer):
+    config: WordConfig
+
+    def setup_webserver(self):
+        app = super().setup_webserver()
+        app.get("/told")(self.told)
+        return app
+
+    async def told(self) -> dict:
+        return {"name": self.config.name, "word": self.config.word, "policy": self.policy()}
+
+    def policy(self):
+        return get_server_url("policy_model") if "policy_model" in get_global_config_dict() else None
+
+    async def verify(self, body: BaseVerifyRequest) -> BaseVerifyResponse:
+        return BaseVerifyResponse(**body.model_dump(), reward=1.0)
+
+
+if __name__ == "__main__":
+    Word.run_webserver()
+"""
+POLICY = {"responses_api_models": {"sample_model": {"entrypoint": "app.py", "host": "127.0.0.1", "port": 9}}}
+
+
+def block(word):
+    return {"resources_servers": {"word": {"entrypoint": "app.py", "domain": "other", "word": word}}}
+
+
+def told_by(workplace, **env):
+    """What the server says of itself, started in its folder as `python app.py`."""
+    folder = workplace.folder / "resources_servers/word"
+    process = subprocess.Popen(
+        ["python", "app.py"], cwd=folder, env=workplace.env | env, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        line = next((line for line in process.stderr if "listens on" in line), "nothing")
+        address = re.search(r"http://\S+", line).group()
+        # The line comes when its port is bound, and a moment before it listens.
+        with httpx.Client(trust_env=False, transport=httpx.HTTPTransport(retries=5)) as client:
+            return client.get(f"{address}/told").json()
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def word(workplace):
+    workplace.write("resources_servers/word/app.py", APP)
+    config = {"word_of_file": block("plum"), "policy_model": POLICY}
+    workplace.write("resources_servers/word/configs/word.yaml", orjson.dumps(config).decode())
+    return workplace
+
+
+def test_a_file_that_is_started_in_its_folder_takes_the_configuration_beside_it(word):
+    assert told_by(word) == {"name": "word_of_file", "word": "plum", "policy": None}
+
+
+def test_a_configuration_that_is_handed_over_counts_before_every_file(word):
+    handed = {"config_paths": ["gone.yaml"], "one": block("pear"), "two": block("fig"), "policy_model": POLICY}
+    told = told_by(word, NEMO_GYM_CONFIG_DICT=orjson.dumps(handed).decode(), NEMO_GYM_CONFIG_PATH="two")
+    assert told == {"name": "two", "word": "fig", "policy": "http://127.0.0.1:9"}
+
+
+@pytest.mark.parametrize(("handed", "problem"), [("[1]", "this is no mapping"), ("{", "this is not YAML")])
+def test_a_configuration_that_is_none_is_refused(word, handed, problem):
+    folder = word.folder / "resources_servers/word"
+    env = word.env | {"NEMO_GYM_CONFIG_DICT": handed}
+    done = subprocess.run(["python", "app.py"], cwd=folder, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("Error: NEMO_GYM_CONFIG_DICT: ")
+    assert problem in done.stderr
