@@ -925,6 +925,18 @@ def test_an_items_type_is_sent_even_where_nobody_set_it(kind):
         kind.model_validate({**sent, "type": "something_else"})
 
 
+def test_the_settings_that_a_response_repeats_are_read_by_attribute():
+    sent = {
+        "id": "r", "created_at": 0.0, "model": "m", "object": "response", "output": [], "parallel_tool_calls": True,
+        "tool_choice": "auto", "tools": [], "reasoning": {"effort": "low", "new": {"a": 1}},
+        "text": {"format": {"type": "text"}, "verbosity": "low"},
+    }  # fmt: skip
+    response = openai_utils.NeMoGymResponse.model_validate(sent)
+    assert (response.reasoning.effort, response.text.verbosity) == ("low", "low")
+    assert response.model_dump(exclude_unset=True) == sent
+    assert openai_utils.NeMoGymResponse.model_validate_json(response.model_dump_json()).reasoning == response.reasoning
+
+
 def test_a_status_of_reasoning_is_ignored():
     item = openai_utils.NeMoGymResponseReasoningItem(id="rs", summary=[], status="completed")
     assert "status" not in item.model_dump()

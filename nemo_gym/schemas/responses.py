@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from nemo_gym.schemas.base import WireModel
 from nemo_gym.schemas.items import FunctionToolCall, InputItem, OutputItem, OutputMessage, last_text
@@ -133,6 +133,14 @@ class IncompleteDetails(WireModel):
     reason: str | None = None
 
 
+def _by_attribute(value: Any) -> Any:
+    return WireModel.model_validate(value) if isinstance(value, dict) else value
+
+
+Settings = Annotated[Any, BeforeValidator(_by_attribute)]
+"""Settings that a response repeats: read by attribute, `response.reasoning.effort`."""
+
+
 class Response(WireModel):
     """What a model server answers, or an agent: everything that was said and called, in order."""
 
@@ -157,11 +165,11 @@ class Response(WireModel):
     previous_response_id: str | None = None
     prompt: Any = None
     prompt_cache_key: str | None = None
-    reasoning: Any = None
+    reasoning: Settings = None
     safety_identifier: str | None = None
     service_tier: str | None = None
     status: str | None = None
-    text: Any = None
+    text: Settings = None
     top_logprobs: int | None = None
     truncation: str | None = None
     usage: ResponseUsage | None = None
