@@ -937,6 +937,20 @@ def test_the_settings_that_a_response_repeats_are_read_by_attribute():
     assert openai_utils.NeMoGymResponse.model_validate_json(response.model_dump_json()).reasoning == response.reasoning
 
 
+def test_a_response_takes_parts_that_the_openai_package_has_made():
+    responses = pytest.importorskip("openai.types.responses")
+    response = openai_utils.NeMoGymResponse(
+        **{
+            **RESPONSE,
+            "tools": [responses.FunctionTool(name="add", type="function", parameters={}, strict=True)],
+            "incomplete_details": responses.response.IncompleteDetails(reason="max_output_tokens"),
+            "error": responses.ResponseError(code="server_error", message="gone"),
+        }
+    )
+    assert (response.tools[0].name, response.error.message) == ("add", "gone")
+    assert response.incomplete_details.reason == "max_output_tokens"
+
+
 def test_a_status_of_reasoning_is_ignored():
     item = openai_utils.NeMoGymResponseReasoningItem(id="rs", summary=[], status="completed")
     assert "status" not in item.model_dump()

@@ -137,6 +137,14 @@ def _by_attribute(value: Any) -> Any:
     return WireModel.model_validate(value) if isinstance(value, dict) else value
 
 
+def _of_any_model(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_of_any_model(each) for each in value]
+    return value.model_dump() if isinstance(value, BaseModel) and not isinstance(value, WireModel) else value
+
+
+FromAnyModel = BeforeValidator(_of_any_model)
+"""Takes what the `openai` package has made, too."""
 Settings = Annotated[Any, BeforeValidator(_by_attribute)]
 """Settings that a response repeats: read by attribute, `response.reasoning.effort`."""
 
@@ -151,9 +159,9 @@ class Response(WireModel):
     output: list[OutputItem]
     parallel_tool_calls: bool = True
     tool_choice: Any = "auto"
-    tools: list[WireModel] = Field(default_factory=list)
-    error: WireModel | None = None
-    incomplete_details: IncompleteDetails | None = None
+    tools: Annotated[list[WireModel], FromAnyModel] = Field(default_factory=list)
+    error: Annotated[WireModel | None, FromAnyModel] = None
+    incomplete_details: Annotated[IncompleteDetails | None, FromAnyModel] = None
     instructions: str | list[Any] | None = None
     metadata: dict[str, str] | None = None
     temperature: float | None = None

@@ -89,7 +89,6 @@ class FieldThatCloses(Graded):
         ToolsOfAnotherKind, HelperThatCloses, FieldThatCloses,
     ],
 )  # fmt: skip
-@pytest.mark.filterwarnings("ignore:Field name")
 def test_a_rollout_takes_its_course_beside_a_name_that_the_folder_uses_itself(kind):
     server = kind(config=CONFIG, server_client=MagicMock(spec=ServerClient))
     with TestClient(server.setup_webserver()) as client:
