@@ -74,7 +74,7 @@ class ConversingAgent(SimpleResponsesAPIAgent):
             answered = {**row, **conversation.added, "response": conversation.response}
             if not self.config.skip_verification:
                 verified = await self._verified(answered, conversation)
-                return Response(_with(conversation.added, verified.body), media_type="application/json")
+                return Response(_with(conversation.added, await verified.read()), media_type="application/json")
             check_response(conversation.plain_response(), self.config.model_server.name)
         except BaseException:
             await self._close_surely(session)
