@@ -19,10 +19,7 @@ from nemo_gym.cli.settings import (
 )
 from nemo_gym.config.suggestions import closest
 from nemo_gym.errors import ConfigError, DataError
-from nemo_gym.launcher.folder_tests import Tested, run_tests, server_folders
-
-MARKS = ("app.py", "requirements.txt", "pyproject.toml")
-"""What makes a folder a server's; the file that is served may have any name."""
+from nemo_gym.launcher.folder_tests import Tested, is_server_folder, run_tests, server_folders
 
 
 def init(words: list[str]) -> int:
@@ -144,16 +141,13 @@ def packages(words: list[str]) -> int:
 
 
 def _folder_of(entrypoint: str) -> Path:
-    folder = paths.find(entrypoint, lambda path: any((path / each).is_file() for each in MARKS))
+    folder = paths.find(entrypoint, is_server_folder)
     if folder is None:
         places = ", ".join(str(root) for root in paths.search_roots())
         tier, _, name = f"resources_servers/{entrypoint}".removesuffix("/").rpartition("/")
         tier = Path(tier).name
         known = {
-            file.parent.name
-            for root in paths.search_roots()
-            for each in MARKS
-            for file in (root / tier).glob(f"*/{each}")
+            path.name for root in paths.search_roots() for path in (root / tier).glob("*/") if is_server_folder(path)
         }
         guess = closest(name, known)
         hint = f"Did you mean '{tier}/{guess}'?" if guess else f"In {tier} there are: {', '.join(sorted(known))}."

@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 
 from nemo_gym import paths
 from nemo_gym.config.settings import SERVER_TYPES
+from nemo_gym.paths import PROJECT_ROOTS_ENV_VAR
 
 # As in our own repository: a folder's tests pass or fail alike wherever it lies.
 PYTEST = ("-m", "pytest", "--import-mode=importlib", "-o", "asyncio_mode=auto",
@@ -22,6 +23,13 @@ NONE_COLLECTED = 5
 """pytest's exit code where there was nothing to run."""
 JUNIT_DIR = "GYM_CI_JUNIT_DIR"
 """Where this environment variable names a folder, a report of every folder's tests is left there."""
+MARKS = ("app.py", "requirements.txt", "pyproject.toml")
+"""What makes a folder a server's; the file that is served may have any name."""
+
+
+def is_server_folder(path: Path) -> bool:
+    """Whether a server's code lies here."""
+    return any((path / each).is_file() for each in MARKS)
 
 
 class Tested(NamedTuple):
@@ -52,7 +60,7 @@ class Tested(NamedTuple):
 
 
 def server_folders() -> list[Path]:
-    """Every folder with an `app.py` in the search roots; the shipped ones only where the other roots have none.
+    """Every server's folder in the search roots; the shipped ones only where the other roots have none.
 
     Of one name the first root's counts. In the order of tiers and names.
     """
@@ -64,11 +72,9 @@ def server_folders() -> list[Path]:
 def _folders_in(roots: Sequence[Path]) -> list[Path]:
     found: dict[str, Path] = {}
     for tier in SERVER_TYPES:
-        names = {app.parent.name for root in roots for app in (root / tier).glob("*/app.py")}
-        for name in sorted(names):
-            found[f"{tier}/{name}"] = next(
-                root / tier / name for root in roots if (root / tier / name / "app.py").is_file()
-            )
+        folders = [path for root in roots for path in (root / tier).glob("*/") if is_server_folder(path)]
+        for name in sorted({path.name for path in folders}):
+            found[f"{tier}/{name}"] = next(path for path in folders if path.name == name)
     return list(found.values())
 
 
@@ -78,12 +84,20 @@ def run_tests(folder: Path) -> Tested:
         return Tested(folder, NONE_COLLECTED)
     # Its tests import it by name, `resources_servers.<name>.app`, from whichever root it was found in.
     # Published ones import its modules by their bare names: `from app import …`.
-    roots = os.pathsep.join(filter(None, [str(folder), str(folder.parent.parent), os.environ.get("PYTHONPATH")]))
+    root = folder.parent.parent
+    given = [str(Path(place).absolute()) for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place]
+    # And what lies beside its tests as `from helpers import …`, which pytest's own way of importing would find.
+    env = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(folder), str(root), *given, str(folder / "tests")]),
+        PROJECT_ROOTS_ENV_VAR: os.pathsep.join([os.getcwd(), str(root)]),
+    }
     started_at = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="nemo_gym_tests_") as work:
         report = Path(os.environ.get(JUNIT_DIR) or work).resolve() / f"{folder.parent.name}_{folder.name}.xml"
         command = [sys.executable, *PYTEST, f"--junitxml={report}", str(folder / "tests")]
-        code = subprocess.run(command, env={**os.environ, "PYTHONPATH": roots}, check=False).returncode
+        # In the folder, as its server works: paths such as data/words.txt lead from there.
+        code = subprocess.run(command, cwd=folder, env=env, check=False).returncode
         counts = _counted(report)
     return Tested(folder, code, **counts, took_s=time.monotonic() - started_at)
 

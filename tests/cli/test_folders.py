@@ -46,6 +46,31 @@ def test_the_tests_of_all_folders_are_run_and_counted(workplace):
     )
 
 
+BY_PLACE = """
+from pathlib import Path
+
+from helpers import WORD
+from nemo_gym.prompt import load_prompt_config
+
+
+def test_it():
+    assert Path("data/words.txt").read_text() == WORD
+    assert load_prompt_config("prompts/p.yaml").user == "Hi"
+"""
+
+
+def test_a_folders_tests_work_in_it_and_find_what_lies_beside_them(workplace):
+    folder(workplace, "placed", BY_PLACE)
+    workplace.write("resources_servers/placed/tests/helpers.py", "WORD = 'plum'")
+    workplace.write("resources_servers/placed/data/words.txt", "plum")
+    workplace.write("prompts/p.yaml", "user: Hi")
+    (workplace.folder / "resources_servers/placed/app.py").rename(
+        workplace.folder / "resources_servers/placed/pyproject.toml"
+    )
+    assert workplace.run("ng_test", "+entrypoint=resources_servers/placed").code == 0
+    assert table_of(workplace.run("ng_test_all"))[0] == [["✓", "resources_servers/placed", "1", "0", "0"]]
+
+
 def test_folders_are_dealt_out_to_shards(workplace):
     for name in "abc":
         folder(workplace, name, GOOD)
