@@ -55,8 +55,10 @@ class ServerClient(BaseModel):
     _caller: Caller = PrivateAttr()
 
     def model_post_init(self, context: Any, /) -> None:
+        # Tests construct one without any configuration.
+        config = self.__dict__.get("global_config_dict")
         # Where model calls are recorded, paths say for which rollout a call is.
-        tier_of = partial(_tier_of, self.global_config_dict) if is_enabled(self.global_config_dict) else None
+        tier_of = partial(_tier_of, config) if config is not None and is_enabled(config) else None
         self._caller = Caller(self._open_connections(), self.address_of, tier_of)
 
     def _open_connections(self) -> InternalClient:

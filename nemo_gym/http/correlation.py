@@ -13,6 +13,7 @@ from nemo_gym.http.work import Work, begin_work, current_work, end_work
 from nemo_gym.schemas.rollout import ROLLOUT_ID_PATTERN, rollout_id_of_row
 
 ROLLOUT_PREFIX = "/ng-rollout/"
+ROLLOUT_PARAMETER = "rollout_id"
 TOKEN_CAPTURE_SEGMENT = "/training-token-capture"
 
 
@@ -73,7 +74,10 @@ def apply_rollout_prefix(base_url: str, rollout_id: str | None, *, token_capture
 
 
 def strip_rollout_prefix(scope: MutableMapping[str, Any]) -> str | None:
-    """Take `/ng-rollout/<id>` off a request's path and give the id; None where there is none, the path as it was."""
+    """Take `/ng-rollout/<id>` off a request's path and give the id; None where there is none, the path as it was.
+
+    Handlers find the id in `request.path_params["rollout_id"]`, too.
+    """
     path: str = scope["path"]
     if not path.startswith(ROLLOUT_PREFIX):
         return None
@@ -83,6 +87,8 @@ def strip_rollout_prefix(scope: MutableMapping[str, Any]) -> str | None:
     rest = f"/{rest}"
     if rest == TOKEN_CAPTURE_SEGMENT or rest.startswith(f"{TOKEN_CAPTURE_SEGMENT}/"):
         rest = rest.removeprefix(TOKEN_CAPTURE_SEGMENT) or "/"
+    # As a route's own pattern would have found it.
+    scope["path_params"] = {**scope.get("path_params", {}), ROLLOUT_PARAMETER: rollout_id}
     scope["path"] = rest
     scope["raw_path"] = quote(rest).encode()
     return rollout_id

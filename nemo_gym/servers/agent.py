@@ -22,6 +22,9 @@ from nemo_gym.config.published import get_first_server_config_dict
 from nemo_gym.config.settings import BaseResponsesAPIAgentConfig
 from nemo_gym.errors import AgentFailed, InvalidTask
 from nemo_gym.http.correlation import (
+    ROLLOUT_PARAMETER,
+    ROLLOUT_PREFIX,
+    TOKEN_CAPTURE_SEGMENT,
     apply_rollout_prefix,
     current_rollout_id,
     maybe_rollout_id_from_run_body,
@@ -44,6 +47,7 @@ from nemo_gym.schemas.rollout import (
 from nemo_gym.servers.base import SimpleServer
 from nemo_gym.servers.binding import Handler
 from nemo_gym.servers.faults import ROLLOUT_ID_SCOPE_KEY
+from nemo_gym.servers.giving_way import hook_of
 
 __all__ = ["BaseResponsesAPIAgent", "Body", "SimpleResponsesAPIAgent"]
 
@@ -86,8 +90,12 @@ class SimpleResponsesAPIAgent(BaseResponsesAPIAgent):
 
     def setup_webserver(self) -> FastAPI:
         """The app with the routes of an agent server."""
-        app = self.new_app()
+        app: FastAPI = hook_of(self, "new_app")()
         app.post("/v1/responses")(self.responses)
+        for segment in ("", TOKEN_CAPTURE_SEGMENT):
+            # The prefix is taken away before a route is looked for; these are for whoever lists the routes.
+            prefixed = f"{ROLLOUT_PREFIX}{{{ROLLOUT_PARAMETER}}}{segment}/v1/responses"
+            app.post(prefixed, include_in_schema=False)(self.responses)
         app.post("/run")(_for_its_rollout(self.run))
         app.post("/aggregate_metrics")(self.aggregate_metrics)
         app.post("/v1/agent_sessions")(self.seed_agent_session)
@@ -144,7 +152,7 @@ class SimpleResponsesAPIAgent(BaseResponsesAPIAgent):
 
 def _rollout_id_of(request: Request) -> str | None:
     """By a route of its own, or as the middleware found it."""
-    for told in (request.path_params.get("rollout_id"), request.scope.get(ROLLOUT_ID_SCOPE_KEY)):
+    for told in (request.path_params.get(ROLLOUT_PARAMETER), request.scope.get(ROLLOUT_ID_SCOPE_KEY)):
         if isinstance(told, str):
             return told
     return None

@@ -6,7 +6,6 @@ import asyncio
 import inspect
 import logging
 import os
-import secrets
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable, Container, Iterable
 from contextlib import asynccontextmanager
@@ -18,7 +17,6 @@ from omegaconf import OmegaConf
 from pydantic import BaseModel, PrivateAttr
 
 from nemo_gym.config.published import CONFIG_PATH_ENV_VAR, get_first_server_config_dict, told_by
-from nemo_gym.config.secret_values import SecretValues
 from nemo_gym.config.settings import BaseServerConfig
 from nemo_gym.errors import RolloutError
 from nemo_gym.http.client import PUBLISHED_NAME, ServerClient
@@ -26,12 +24,13 @@ from nemo_gym.http.external import external_session
 from nemo_gym.servers.faults import Faults
 from nemo_gym.servers.front import Front
 from nemo_gym.servers.gate import CallLimits, Gate
+from nemo_gym.servers.giving_way import hook_of
 from nemo_gym.servers.limits import OPEN_FILES, raise_open_files_limit
 from nemo_gym.servers.plain_path import ServerApp
 from nemo_gym.servers.profiling import ProfilingMiddlewareConfig, add_profiling
 from nemo_gym.servers.refusals import told_of_invalid
 from nemo_gym.servers.session_cookies import Sessions
-from nemo_gym.servers.siblings import Siblings
+from nemo_gym.servers.standing import Standing
 from nemo_gym.servers.telemetry import Telemetry
 from nemo_gym.servers.threads import blocking_pool
 
@@ -80,29 +79,8 @@ class SimpleServer(BaseServer):
     ray_enabled: ClassVar[bool] = False
     """Published folders that use Ray say so; it is theirs to start, so nothing here asks."""
 
-    _telemetry: Telemetry | None = PrivateAttr(default=None)
-
-    _cookie_secret: str = PrivateAttr(default_factory=lambda: secrets.token_hex(32))
-    """Signs the session cookie; the launcher gives all workers of an instance the same one."""
-
-    _secret_values: SecretValues = PrivateAttr(default_factory=SecretValues)
-    """What is hidden in what this server tells of failures."""
-
-    _processes: int = PrivateAttr(default=1)
-    """How many processes serve this server."""
-
-    _siblings: Siblings | None = PrivateAttr(default=None)
-    """The other processes that serve this server, where there are any and sessions are kept."""
-
-    _life: str | None = PrivateAttr(default=None)
-    """Marks the sessions that this life of the process begins; None where it does not matter which life it was."""
-
-    @property
-    def call_telemetry(self) -> Telemetry:
-        """What this process counts of its calls."""
-        if self._telemetry is None:
-            self._telemetry = Telemetry(getattr(self.config, "name", type(self).__name__))
-        return self._telemetry
+    # The one private name of ours: published folders have all kinds of their own.
+    _nemo_gym_standing: Standing | None = PrivateAttr(default=None)
 
     @abstractmethod
     def setup_webserver(self) -> FastAPI:
@@ -132,12 +110,13 @@ class SimpleServer(BaseServer):
         if getattr(app.state, "has_sessions", False):
             return
         app.state.has_sessions = True
+        standing = standing_of(self)
         sessions = Sessions(
             cookie=self.get_session_middleware_key(),
-            secret=self._cookie_secret,
-            life=self._life,
-            beginnings=self.session_beginnings(),
-            siblings=self._siblings,
+            secret=standing.cookie_secret,
+            life=standing.life,
+            beginnings=hook_of(self, "session_beginnings")(),
+            siblings=standing.siblings,
         )
         app.add_middleware(Front, sessions=sessions)
 
@@ -150,22 +129,22 @@ class SimpleServer(BaseServer):
         """Bound how many calls are at work and for how long, count them, and turn strangers away; outermost of all."""
         given = {key: getattr(self.config, key, None) for key in LIMITS}
         limits = CallLimits(**{LIMITS[key]: value for key, value in given.items() if value is not None})
-        counts = self.call_telemetry
+        standing = standing_of(self)
         gate = Gate(
-            server=counts.server,
-            telemetry=counts,
+            server=standing.telemetry.server,
+            telemetry=standing.telemetry,
             limits=limits,
             run_token=run_token,
             run_id=run_id,
             admits=getattr(app.state, "admits", None),
-            secrets=self._secret_values,
+            secrets=standing.secret_values,
         )
         app.add_middleware(Front, gate=gate)
 
     def setup_profiling(self, app: FastAPI, profiling_config: ProfilingMiddlewareConfig) -> None:
         """Profile this process if that is wanted; `GET /stats` and the server's end write the profile."""
         name = getattr(self.config, "name", type(self).__name__)
-        add_profiling(app, name if self._processes == 1 else f"{name}_{os.getpid()}", profiling_config)
+        add_profiling(app, name if standing_of(self).processes == 1 else f"{name}_{os.getpid()}", profiling_config)
 
     @staticmethod
     def set_ulimit(target_soft_limit: int = OPEN_FILES) -> None:
@@ -177,26 +156,27 @@ class SimpleServer(BaseServer):
 
         @asynccontextmanager
         async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-            tasks = [asyncio.create_task(task) for task in self.background_tasks()]
+            tasks = [asyncio.create_task(task) for task in hook_of(self, "background_tasks")()]
             blocking_pool(getattr(self.config, "blocking_threads", None))
             outside = external_session()
             outside.join(self)
             try:
-                await self.startup()
                 # FastAPI leaves `on_event` handlers to its own lifespan, which this one replaces.
-                await _call_each(app.router.on_startup)
+                await _call_each(_with(hook_of(self, "startup"), app.router.on_startup))
                 yield
                 await _call_each(app.router.on_shutdown)
             finally:
                 await _stop(tasks)
                 try:
                     # Before what the author opened: a rollout's state may be made of it.
-                    await self.close_owned()
-                    await self.aclose()
+                    await hook_of(self, "close_owned")()
+                    closing = hook_of(self, "aclose")
+                    if closing not in app.router.on_shutdown:
+                        await _call_each([closing])
                 finally:
                     await outside.leave(self)
-                    if self._siblings is not None:
-                        await self._siblings.aclose()
+                    if (siblings := standing_of(self).siblings) is not None:
+                        await siblings.aclose()
 
         app = ServerApp(title=self.get_session_middleware_key(), lifespan=lifespan)
         self.setup_session_middleware(app)
@@ -206,7 +186,7 @@ class SimpleServer(BaseServer):
 
     def background_tasks(self) -> list[Any]:
         """Coroutines that run for as long as the server does."""
-        return [self.call_telemetry.watch_loop()]
+        return [standing_of(self).telemetry.watch_loop()]
 
     async def startup(self) -> None:
         """Called before the first request; override it to open what the server needs."""
@@ -216,6 +196,19 @@ class SimpleServer(BaseServer):
 
     async def close_owned(self) -> None:
         """Close what the base classes opened; an `aclose` of the author's own need not know of it."""
+
+
+def standing_of(server: SimpleServer) -> Standing:
+    """Where a server stands in its run: by itself, until its process says more."""
+    if server._nemo_gym_standing is None:
+        name = getattr(server.config, "name", type(server).__name__)
+        server._nemo_gym_standing = Standing(Telemetry(name))
+    return server._nemo_gym_standing
+
+
+def _with(hook: Callable[[], Any], registered: Iterable[Callable[[], Any]]) -> list[Callable[[], Any]]:
+    """The hooks in their order, each once: folders may register one that is called anyway."""
+    return [*({} if hook in registered else {hook: None}), *registered]
 
 
 async def _call_each(hooks: Iterable[Callable[[], Any]]) -> None:

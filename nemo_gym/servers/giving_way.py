@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable
+from types import MethodType
 from typing import Any, get_origin
 
 from pydantic import BaseModel
@@ -14,6 +15,8 @@ from starlette.routing import BaseRoute
 
 from nemo_gym.servers.binding import Handler
 from nemo_gym.servers.tools import Tool, tools_of
+
+PACKAGE = "nemo_gym."
 
 
 def listed_tools(server: Any) -> list[Tool]:
@@ -23,6 +26,23 @@ def listed_tools(server: Any) -> list[Tool]:
         return tools_of(server)
     listed: list[Tool] = method()
     return listed if isinstance(listed, list) and all(isinstance(each, Tool) for each in listed) else tools_of(server)
+
+
+def hook_of(server: Any, name: str) -> Callable[[], Any]:
+    """A server's hook of this name; where the folder calls something else so, that of the base classes.
+
+    A hook is a method that asks for nothing.
+    """
+    method = getattr(server, name)
+    if inspect.ismethod(method) and not any(map(_is_required, inspect.signature(method).parameters.values())):
+        return method
+    ours = next(cls for cls in type(server).__mro__ if cls.__module__.startswith(PACKAGE) and name in vars(cls))
+    return MethodType(vars(ours)[name], server)
+
+
+def _is_required(parameter: inspect.Parameter) -> bool:
+    is_open = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    return parameter.default is parameter.empty and not is_open
 
 
 def can_end_a_session(method: Any) -> bool:

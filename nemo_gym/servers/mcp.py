@@ -17,7 +17,7 @@ from nemo_gym.errors import ConfigError, EnvironmentFailed, RolloutError, Signat
 from nemo_gym.http.problems import Problem, failure_of_reply
 from nemo_gym.schemas.mcp import SESSION_TOKEN_HEADER
 from nemo_gym.schemas.rollout import ROLLOUT_HEADER
-from nemo_gym.servers.base import SimpleServer
+from nemo_gym.servers.base import SimpleServer, standing_of
 from nemo_gym.servers.faults import ROLLOUT_ID_SCOPE_KEY
 from nemo_gym.servers.giving_way import listed_tools
 from nemo_gym.servers.in_process import Answer, answer_of, post_scope
@@ -53,7 +53,8 @@ def expose_if_asked(server: SimpleServer, app: FastAPI) -> None:
     found = harvest(app, listed_tools(server), not_tools=server.NOT_TOOLS)
     tools = by_name(server.mcp_tools(found.tools, found.catch_all), cls)
     # All servers of a run sign with the same secret; a token is good for one of them.
-    tokens = SessionTokens(f"{server.get_session_middleware_key()} {server._cookie_secret}", server._life)
+    standing = standing_of(server)
+    tokens = SessionTokens(f"{server.get_session_middleware_key()} {standing.cookie_secret}", standing.life)
     app.state.admits = partial(_admits, tokens)
     app.router.routes.insert(0, Route(MCP_PATH, _McpEndpoint(server, app, tools, tokens), methods=["POST"]))
     # The innermost layer: sessions are read already, and a rollout's prefix is gone from the path.
@@ -140,7 +141,7 @@ class _McpEndpoint:
     async def _called(self, tool: McpTool, arguments: dict[str, Any], session: McpSession, request: Request) -> Answer:
         """What the tool's own route answers to this session, through all that stands before it."""
         cookie = session_cookie(
-            self.server.get_session_middleware_key(), self.server._cookie_secret, session.session_id
+            self.server.get_session_middleware_key(), standing_of(self.server).cookie_secret, session.session_id
         )
         headers = [(b"cookie", cookie.encode())]
         rollout_id = request.scope.get(ROLLOUT_ID_SCOPE_KEY)

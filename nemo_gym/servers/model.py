@@ -13,6 +13,7 @@ from nemo_gym.config.observability import ModelCallCaptureConfig
 from nemo_gym.config.settings import BaseResponsesAPIModelConfig, ModelServerRef
 from nemo_gym.errors import ModelFailed
 from nemo_gym.servers.base import SimpleServer
+from nemo_gym.servers.giving_way import hook_of
 from nemo_gym.servers.model_routes import add_model_routes
 
 __all__ = ["BaseResponsesAPIModel", "Body", "SimpleResponsesAPIModel"]
@@ -49,7 +50,7 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel):
 
     def setup_webserver(self) -> FastAPI:
         """The app with the routes of a model server."""
-        app = self.new_app()
+        app: FastAPI = hook_of(self, "new_app")()
         add_model_routes(
             app,
             responses=self.responses,

@@ -104,7 +104,8 @@ class PlainPath:
         if call is None:
             await self.app(scope, receive, send)
             return
-        scope["route"], scope["endpoint"], scope["path_params"] = call.route, call.endpoint, {}
+        scope["route"], scope["endpoint"] = call.route, call.endpoint
+        scope.setdefault("path_params", {})
         received: list[Message] = []
         try:
             body = await _body(receive, received)

@@ -31,7 +31,7 @@ from nemo_gym.schemas.rollout import (
 )
 from nemo_gym.servers.base import SimpleServer
 from nemo_gym.servers.binding import REQUEST_PARAMETER, Handler, endpoint_of, with_optional_body
-from nemo_gym.servers.giving_way import RoutesThatGiveWay, can_end_a_session, listed_tools
+from nemo_gym.servers.giving_way import RoutesThatGiveWay, can_end_a_session, hook_of, listed_tools
 from nemo_gym.servers.judging import told_of_judge
 from nemo_gym.servers.mcp_tools import CatchAll, McpTool
 from nemo_gym.servers.session_cookies import SESSION_ID_KEY
@@ -113,7 +113,7 @@ class SimpleResourcesServer(AggregateMetricsMixin, BaseResourcesServer):
 
     def setup_webserver(self) -> FastAPI:
         """The app with the routes of a resources server and one for each tool."""
-        app = self.new_app()
+        app: FastAPI = hook_of(self, "new_app")()
         app.post("/seed_session")(self._seed_endpoint())
         app.post(self.VERIFY_PATH)(self._verify_endpoint())
         app.post("/aggregate_metrics")(self.aggregate_metrics)

@@ -32,7 +32,8 @@ from nemo_gym.errors import ConfigError, LaunchError, SignatureError, UserError
 from nemo_gym.http.client import ServerClient
 from nemo_gym.memory import settle_memory, tend_memory
 from nemo_gym.paths import PROJECT_ROOTS_ENV_VAR
-from nemo_gym.servers.base import SimpleServer
+from nemo_gym.servers.base import SimpleServer, standing_of
+from nemo_gym.servers.giving_way import hook_of
 from nemo_gym.servers.mcp import expose_if_asked
 from nemo_gym.servers.profiling import ProfilingMiddlewareConfig
 from nemo_gym.servers.siblings import Siblings
@@ -123,14 +124,15 @@ def build_server(settings: ProcessSettings) -> SimpleServer:
             head_server_config=settings.head, global_config_dict=config_view(settings)
         ).of_this_run(settings.run_token, settings.run_id),
     )
-    server._cookie_secret = settings.cookie_secret
-    server._secret_values = settings.secrets()
-    server._processes = settings.num_workers
+    standing = standing_of(server)
+    standing.cookie_secret = settings.cookie_secret
+    standing.secret_values = settings.secrets()
+    standing.processes = settings.num_workers
     if settings.num_workers == 1:
-        server._life = secrets.token_hex(8)
-    elif server.session_beginnings() is not None:
-        server._siblings = Siblings(settings.name, settings.number, settings.sockets, settings.run_token)
-        server._life = server._siblings.mark(secrets.token_hex(8))
+        standing.life = secrets.token_hex(8)
+    elif hook_of(server, "session_beginnings")() is not None:
+        standing.siblings = Siblings(settings.name, settings.number, settings.sockets, settings.run_token)
+        standing.life = standing.siblings.mark(secrets.token_hex(8))
         _check_reaches_sessions(server, settings)
     # Else nothing is kept of sessions, and each process answers for any of them.
     return server

@@ -187,7 +187,9 @@ def test_the_folder_of_an_unknown_environment_is_told_with_what_may_be_meant(sha
     shared_workplace.environment()
     finished = shared_workplace.run("ng_test", f"+entrypoint={entrypoint}")
     assert finished.code == 1
-    assert finished.err.startswith(f"Error: entrypoint={entrypoint}: no folder with an app.py in ")
+    assert finished.err.startswith(
+        f"Error: entrypoint={entrypoint}: no folder with an app.py or a requirements.txt in "
+    )
     assert told in finished.err
 
 

@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+import sys
 
 import httpx
 import orjson
@@ -51,7 +52,7 @@ def told_by(workplace, **env):
     """What the server says of itself, started in its folder as `python app.py`."""
     folder = workplace.folder / "resources_servers/word"
     process = subprocess.Popen(
-        ["python", "app.py"], cwd=folder, env=workplace.env | env, stderr=subprocess.PIPE, text=True
+        [sys.executable, "app.py"], cwd=folder, env=workplace.env | env, stderr=subprocess.PIPE, text=True
     )
     try:
         line = next((line for line in process.stderr if "listens on" in line), "nothing")
@@ -86,7 +87,7 @@ def test_a_configuration_that_is_handed_over_counts_before_every_file(word):
 def test_a_configuration_that_is_none_is_refused(word, handed, problem):
     folder = word.folder / "resources_servers/word"
     env = word.env | {"NEMO_GYM_CONFIG_DICT": handed}
-    done = subprocess.run(["python", "app.py"], cwd=folder, env=env, capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "app.py"], cwd=folder, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr.startswith("Error: NEMO_GYM_CONFIG_DICT: ")
     assert problem in done.stderr

@@ -22,6 +22,7 @@ from nemo_gym import (
 )
 from nemo_gym.http.deadline import deadline_in, grace_period, time_left_s
 from nemo_gym.schemas.rollout import NOT_BEGUN_HEADER, RUN_ID_HEADER, TIME_LEFT_HEADER
+from nemo_gym.servers.base import standing_of
 from nemo_gym.servers.front import Front
 from nemo_gym.servers.gate import CallLimits, Gate
 from nemo_gym.servers.telemetry import Telemetry, load_of
@@ -139,8 +140,8 @@ async def test_a_call_is_given_up_when_its_caller_has_gone(slow):
             with pytest.raises(httpx.ReadTimeout):
                 await client.post("/wait", json={}, timeout=0.2)
         await eventually(lambda: slow.given_up == ["x"])
-        assert slow.call_telemetry.abandoned == 1
-        assert slow.call_telemetry.in_flight == 0
+        assert standing_of(slow).telemetry.abandoned == 1
+        assert standing_of(slow).telemetry.in_flight == 0
 
 
 async def test_callers_that_leave_take_the_whole_chain_of_calls_with_them(slow):
@@ -179,8 +180,8 @@ async def test_calls_beyond_the_limit_wait_and_those_beyond_the_queue_may_come_a
     assert refused[0].json()["failure_class"] == "overloaded"
     assert len(server.begun) == 5
     assert 'nemo_gym_requests_refused_total{server="slow"} 2' in counts
-    assert server.call_telemetry.in_flight == server.call_telemetry.queued == 0
-    assert 1.0 < server.call_telemetry.queue_seconds < 10.0
+    assert standing_of(server).telemetry.in_flight == standing_of(server).telemetry.queued == 0
+    assert 1.0 < standing_of(server).telemetry.queue_seconds < 10.0
 
 
 async def test_one_of_our_own_callers_comes_again_until_there_is_room():
@@ -190,7 +191,7 @@ async def test_one_of_our_own_callers_comes_again_until_there_is_room():
         calls = [agent.server_client.post("slow", "/wait", json={"seconds": 0.1}) for _ in range(4)]
         answers = await asyncio.gather(*calls)
     assert [answer.status for answer in answers] == [200] * 4
-    assert server.call_telemetry.refused > 0
+    assert standing_of(server).telemetry.refused > 0
 
 
 async def test_a_call_whose_time_is_over_in_the_queue_was_never_begun():
@@ -302,7 +303,7 @@ async def test_how_busy_a_server_is_can_be_read_off_its_metrics():
     server = limited(max_requests_in_flight=1)
     async with on_a_port(server) as url, httpx.AsyncClient(base_url=url, timeout=30.0) as client:
         calls = [asyncio.create_task(client.post("/wait", json={"seconds": 0.4})) for _ in range(3)]
-        await eventually(lambda: server.call_telemetry.queued == 2)
+        await eventually(lambda: standing_of(server).telemetry.queued == 2)
         load = load_of((await client.get("/metrics")).text)
         await asyncio.gather(*calls)
     assert (load.in_flight, load.queued) == (1, 2)

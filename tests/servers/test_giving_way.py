@@ -1,5 +1,6 @@
 """A published folder may use our newer names for things of its own."""
 
+import warnings
 from typing import Any
 from unittest.mock import MagicMock
 
@@ -14,6 +15,7 @@ from nemo_gym.base_resources_server import (
     BaseVerifyResponse,
     SimpleResourcesServer,
 )
+from nemo_gym.base_responses_api_agent import BaseResponsesAPIAgentConfig, SimpleResponsesAPIAgent
 from nemo_gym.server_utils import SESSION_ID_KEY, ServerClient
 from nemo_gym.testing import reply
 
@@ -24,6 +26,10 @@ ROW = {"responses_create_params": {"input": "a"}, "response": reply("b").model_d
 class Graded(SimpleResourcesServer):
     async def verify(self, body: BaseVerifyRequest) -> BaseVerifyResponse:
         return BaseVerifyResponse(**body.model_dump(), reward=1.0)
+
+
+# As pydantic tells authors of such folders.
+warnings.filterwarnings("ignore", message="Field name .* shadows an attribute in parent")
 
 
 class FieldCalledSessions(Graded):
@@ -122,3 +128,94 @@ def test_a_folders_own_route_takes_the_place_of_ours_but_not_of_a_published_one(
     assert client.get("/tools").json() == ["hammer"]
     assert client.post("/close_session", json={"why": "late"}).json() == "closed: late"
     assert client.post("/verify", json=ROW).json()["reward"] == 1.0
+
+
+def with_annotated(name: str, default: Any) -> type[Graded]:
+    return type(
+        "Annotated", (Graded,), {"__annotations__": {name: dict[str, Any]}, name: default, "__module__": __name__}
+    )
+
+
+def graded_by(kind: type[Graded]) -> Graded:
+    server = kind(config=CONFIG, server_client=MagicMock(spec=ServerClient))
+    with TestClient(server.setup_webserver()) as client:
+        assert client.post("/verify", json=ROW).json()["reward"] == 1.0
+    return server
+
+
+PRIVATE = ["_telemetry", "_siblings", "_life", "_processes", "_cookie_secret", "_secret_values"]
+HOOKS = ["startup", "aclose", "background_tasks", "close_owned", "session_beginnings", "new_app"]
+
+
+@pytest.mark.parametrize("name", PRIVATE)
+def test_private_attributes_are_the_folders_own(name):
+    assert getattr(graded_by(with_annotated(name, PrivateAttr(default_factory=dict))), name) == {}
+
+
+@pytest.mark.parametrize("name", HOOKS)
+@pytest.mark.filterwarnings("ignore:Field name")
+def test_a_field_that_is_called_as_a_hook_of_ours_is_no_hook(name):
+    assert getattr(graded_by(with_annotated(name, Field(default_factory=dict))), name) == {}
+
+
+class ToolsCalledAsHooks(Graded):
+    async def startup(self, request: Request, body: dict[str, Any]) -> str:
+        return "started"
+
+    async def aclose(self, request: Request) -> str:
+        return "closed"
+
+    def setup_webserver(self) -> FastAPI:
+        app = super().setup_webserver()
+        app.post("/startup")(self.startup)
+        app.post("/aclose")(self.aclose)
+        return app
+
+
+def test_tools_may_be_called_as_our_hooks_are():
+    client = TestClient(
+        ToolsCalledAsHooks(config=CONFIG, server_client=MagicMock(spec=ServerClient)).setup_webserver()
+    )
+    with client:
+        assert (client.post("/startup", json={}).json(), client.post("/aclose").json()) == ("started", "closed")
+
+
+class RegistersItself(Graded):
+    calls: list[str] = Field(default_factory=list)
+
+    async def startup(self) -> None:
+        self.calls.append("startup")
+
+    def aclose(self) -> None:
+        self.calls.append("aclose")
+
+    def setup_webserver(self) -> FastAPI:
+        app = super().setup_webserver()
+        app.router.on_startup.append(self.startup)
+        app.router.on_shutdown.append(self.aclose)
+        return app
+
+
+def test_a_hook_that_the_folder_registers_itself_is_called_once():
+    assert graded_by(RegistersItself).calls == ["startup", "aclose"]
+
+
+def test_a_client_may_be_constructed_without_anything():
+    assert isinstance(ServerClient.model_construct(), ServerClient)
+
+
+class Echo(SimpleResponsesAPIAgent):
+    async def responses(self, request: Request, body: dict[str, Any]) -> dict[str, Any]:
+        return dict(request.path_params)
+
+    async def run(self, body: dict[str, Any]) -> dict[str, Any]:
+        return {}
+
+
+@pytest.mark.parametrize("segment", ["", "/training-token-capture"])
+def test_an_agents_prefixed_route_is_there_and_has_the_rollouts_id_as_a_path_parameter(segment):
+    config = BaseResponsesAPIAgentConfig(host="0.0.0.0", port=8080, entrypoint="", name="")
+    app = Echo(config=config, server_client=MagicMock(spec=ServerClient)).setup_webserver()
+    answer = TestClient(app).post(f"/ng-rollout/1-0{segment}/v1/responses", json={})
+    assert answer.json() == {"rollout_id": "1-0"}
+    assert f"/ng-rollout/{{rollout_id}}{segment}/v1/responses" in [getattr(route, "path", "") for route in app.routes]

@@ -22,6 +22,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, StreamingRespon
 from starlette.routing import BaseRoute, Host, Match, Route
 
 from nemo_gym import BaseVerifyRequest, SessionState, SimpleResourcesServer, tool
+from nemo_gym.servers.base import standing_of
 from nemo_gym.servers.faults import Faults
 from nemo_gym.servers.front import Front
 from nemo_gym.servers.plain_path import ServerApp
@@ -1192,7 +1193,10 @@ async def test_calls_are_counted_by_their_routes_whichever_way_they_go():
 
 class OwnSessions(Plain):
     def setup_session_middleware(self, app):
-        app.add_middleware(Front, sessions=Sessions(cookie="mine", secret=self._cookie_secret, life=self._life))
+        app.add_middleware(
+            Front,
+            sessions=Sessions(cookie="mine", secret=standing_of(self).cookie_secret, life=standing_of(self).life),
+        )
 
 
 async def test_sessions_of_an_authors_own_are_the_ones_that_are_used():

@@ -20,6 +20,7 @@ from nemo_gym.http.deadline import time_left_s
 from nemo_gym.http.internal import InternalClient
 from nemo_gym.http.reply import Reply
 from nemo_gym.schemas.rollout import ROLLOUT_HEADER, RUN_TOKEN_HEADER, TIME_LEFT_HEADER
+from nemo_gym.servers.base import standing_of
 from nemo_gym.servers.serve import uvicorn_config
 from nemo_gym.servers.siblings import Siblings
 from nemo_gym.testing import make_server, reply
@@ -62,7 +63,7 @@ class Counting(SimpleResourcesServer):
         @app.api_route("/told/{rest:path}", methods=["GET", "POST", "DELETE"])
         async def told(request: Request) -> dict[str, Any]:
             return {
-                "by": self._siblings.number, "method": request.method, "path": request.url.path,
+                "by": standing_of(self).siblings.number, "method": request.method, "path": request.url.path,
                 "query": request.url.query, "body": (await request.body()).hex(),
                 "mine": request.headers.getlist("x-mine"), "rollout": current_rollout_id(),
                 "is_bounded": time_left_s() is not None, "session": request.session[SESSION_ID_KEY],
@@ -85,9 +86,10 @@ class Process:
     def __init__(self, number: int, sockets: list[str], *, life: str = "life", token: str | None = None) -> None:
         self.socket = sockets[number]
         server = make_server(Counting, name="counting")
-        server._cookie_secret = "s" * 64
-        server._siblings = Siblings("counting", number, sockets, token)
-        server._life = server._siblings.mark(life)
+        standing = standing_of(server)
+        standing.cookie_secret = "s" * 64
+        standing.siblings = Siblings("counting", number, sockets, token)
+        standing.life = standing.siblings.mark(life)
         app = server.setup_webserver()
         server.setup_exception_middleware(app)
         server.setup_call_layer(app, token)
