@@ -45,6 +45,7 @@ from nemo_gym.servers.faults import Faults
 from nemo_gym.servers.front import Front
 from nemo_gym.servers.mcp import expose_if_asked
 from nemo_gym.servers.model import SimpleResponsesAPIModel
+from nemo_gym.servers.protocol import HttpProtocol
 
 ServerT = TypeVar("ServerT", bound=SimpleServer)
 
@@ -261,7 +262,9 @@ async def on_a_port(server: SimpleServer) -> AsyncIterator[str]:
             # Whoever calls before the server has begun waits, instead of being refused.
             listener.listen()
             # The app has been started already, together with the servers that it calls.
-            config = uvicorn.Config(app, lifespan="off", log_config=None, timeout_graceful_shutdown=1)
+            config = uvicorn.Config(
+                app, http=HttpProtocol, lifespan="off", log_config=None, timeout_graceful_shutdown=1
+            )
             process = uvicorn.Server(config)
             task = asyncio.create_task(process.serve(sockets=[listener]))
             try:

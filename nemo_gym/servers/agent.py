@@ -48,6 +48,7 @@ from nemo_gym.servers.base import SimpleServer
 from nemo_gym.servers.binding import Handler
 from nemo_gym.servers.faults import ROLLOUT_ID_SCOPE_KEY
 from nemo_gym.servers.giving_way import hook_of
+from nemo_gym.servers.plain_path import ListedRoute
 
 __all__ = ["BaseResponsesAPIAgent", "Body", "SimpleResponsesAPIAgent"]
 
@@ -95,7 +96,9 @@ class SimpleResponsesAPIAgent(BaseResponsesAPIAgent):
         for segment in ("", TOKEN_CAPTURE_SEGMENT):
             # The prefix is taken away before a route is looked for; these are for whoever lists the routes.
             prefixed = f"{ROLLOUT_PREFIX}{{{ROLLOUT_PARAMETER}}}{segment}/v1/responses"
-            app.post(prefixed, include_in_schema=False)(self.responses)
+            app.router.add_api_route(
+                prefixed, self.responses, methods=["POST"], include_in_schema=False, route_class_override=ListedRoute
+            )
         app.post("/run")(_for_its_rollout(self.run))
         app.post("/aggregate_metrics")(self.aggregate_metrics)
         app.post("/v1/agent_sessions")(self.seed_agent_session)

@@ -83,7 +83,15 @@ class PlainRoute(APIRoute):
         return self.app is not self._built
 
 
-LOOK_AT_THE_PATH = frozenset({PlainRoute, APIRoute, Route, Mount})
+class ListedRoute(APIRoute):
+    """A route that is there for whoever lists the routes, and answers nothing."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Never."""
+        return Match.NONE, {}
+
+
+LOOK_AT_THE_PATH = frozenset({PlainRoute, ListedRoute, APIRoute, Route, Mount})
 """Routes that match by path and method, so that what they do with one request they do with the next."""
 
 

@@ -36,6 +36,7 @@ from nemo_gym.servers.base import SimpleServer, standing_of
 from nemo_gym.servers.giving_way import hook_of
 from nemo_gym.servers.mcp import expose_if_asked
 from nemo_gym.servers.profiling import ProfilingMiddlewareConfig
+from nemo_gym.servers.protocol import HttpProtocol
 from nemo_gym.servers.siblings import Siblings
 
 logger = logging.getLogger(__name__)
@@ -296,7 +297,7 @@ def uvicorn_config(app: ASGIApp, *, logs_requests: bool = False) -> uvicorn.Conf
     config = uvicorn.Config(
         app,
         loop="uvloop" if sys.platform != "win32" else "asyncio",
-        http="httptools",
+        http=HttpProtocol,
         ws="none",
         lifespan="on",
         access_log=logs_requests,
