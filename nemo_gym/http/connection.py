@@ -24,8 +24,10 @@ if TYPE_CHECKING:
 ONE_WRITE_BYTES = 64 * 1024
 # What a chunk's own framing may take; anything beyond counts as header.
 CHUNK_FRAMING_BYTES = 32
-# Timers are re-armed at least this often, since uvloop cannot count to infinity.
+# Timers cannot count to infinity in uvloop.
 LONGEST_ALARM_S = 86_400.0
+# A limit that is farther away needs no timer yet; most requests end long before.
+NEAR_S = 10.0
 # uvloop's timers have whole milliseconds, so one may ring that much early.
 ALARM_SLACK_S = 0.002
 
@@ -76,7 +78,7 @@ class Connection(asyncio.Protocol):
         self._loop = origin.pool.loop
         self._limits = origin.pool.limits
         self._parser: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
-        self._poller = select.poll()
+        self._poller: select.poll | None = None
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at = 0.0
         self._is_made = False
@@ -97,7 +99,13 @@ class Connection(asyncio.Protocol):
 
         The socket itself is asked, since the event loop may not have come round to read that good-bye.
         """
-        return not self.is_lost and not self.transport.is_closing() and not self._poller.poll(0)
+        if self.is_lost or self.transport.is_closing():
+            return False
+        if self._poller is None:
+            # Made with the second request: thousands of connections may wait for the answer to their first.
+            self._poller = select.poll()
+            self._poller.register(self.transport.get_extra_info("socket").fileno(), select.POLLIN)
+        return not self._poller.poll(0)
 
     def send(self, request: Request, head: bytes, body: bytes) -> None:
         """Write a request; its waiter hears how it ends."""
@@ -114,9 +122,16 @@ class Connection(asyncio.Protocol):
             self.transport.write(head)
             self.transport.write(body)
         request.sent_at = self._heard_at = now = self._loop.time()
+        self.look_ahead(now)
+
+    def look_ahead(self, now: float) -> None:
+        """Set an alarm where a limit of the request is near; the pool calls this again before others can be."""
+        request = self.request
+        if request is None:
+            return
+        due = min(self._heard_at + request.timeouts.read_s, request.ends_at)
         # One timer outlives many requests: it is moved back only when it rings too early, which is rare.
-        due = min(now + request.timeouts.read_s, request.ends_at, now + LONGEST_ALARM_S)
-        if self._alarm is None or due < self._alarm_at:
+        if due < now + NEAR_S and (self._alarm is None or due < self._alarm_at):
             self._set_alarm(due)
 
     def drop(self) -> None:
@@ -139,7 +154,6 @@ class Connection(asyncio.Protocol):
             self.transport.abort()
             return
         self._is_made = True
-        self._poller.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
         self._origin.connection_made(self)
 
     def data_received(self, data: bytes) -> None:
@@ -294,7 +308,7 @@ class Connection(asyncio.Protocol):
             silence = f"no byte for {request.timeouts.read_s:.3g} s (read_s)"
             self.fail(ReplyTimedOut, f"{silence} while waiting for {waiting_for}, {request.took_s:.2f} s in all")
         else:
-            self._set_alarm(min(silent_until, request.ends_at, now + LONGEST_ALARM_S))
+            self.look_ahead(now)
 
 
 def _has_end_of_its_own(headers: RawHeaders) -> bool:

@@ -8,7 +8,7 @@ import socket
 from collections import deque
 from contextlib import suppress
 
-from nemo_gym.http.connection import LONGEST_ALARM_S, Connection, Limits, Request
+from nemo_gym.http.connection import LONGEST_ALARM_S, NEAR_S, Connection, Limits, Request
 from nemo_gym.http.reply import BrokenReply, NotConnected
 
 BACKLOG_PAUSE_S = 0.005
@@ -25,10 +25,23 @@ class Pool:
         self.emptied = asyncio.Event()
         self._origins: dict[tuple[str, int, str | None], Origin] = {}
         self._sweep: asyncio.TimerHandle | None = None
+        self._watch: asyncio.TimerHandle | None = None
 
     def origin(self, host: str, port: int, uds: str | None) -> Origin:
         key = (host, port, uds)
         return self._origins.get(key) or self._origins.setdefault(key, Origin(self, host, port, uds))
+
+    def watch(self) -> None:
+        """Have all connections look ahead, for as long as there are any."""
+        if self._watch is None and self.connections:
+            self._watch = self.loop.call_later(NEAR_S / 2, self._look_ahead)
+
+    def _look_ahead(self) -> None:
+        self._watch = None
+        now = self.loop.time()
+        for connection in self.connections:
+            connection.look_ahead(now)
+        self.watch()
 
     def expect_idle(self) -> None:
         if self._sweep is None and not self.is_closed:
@@ -42,8 +55,9 @@ class Pool:
 
     def close(self) -> None:
         self.is_closed = True
-        if self._sweep is not None:
-            self._sweep.cancel()
+        for timer in (self._sweep, self._watch):
+            if timer is not None:
+                timer.cancel()
         for origin in self._origins.values():
             origin.turn_away("the client was closed while this waited for a free connection")
         for connection in list(self.connections):
@@ -112,6 +126,7 @@ class Origin:
     def connection_made(self, connection: Connection) -> None:
         self._open += 1
         self.pool.connections.add(connection)
+        self.pool.watch()
 
     def connection_lost(self, connection: Connection) -> None:
         self._open -= 1

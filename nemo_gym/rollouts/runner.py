@@ -93,15 +93,15 @@ class Runner:
     async def result_of(self, row: dict[str, Any]) -> dict[str, Any]:
         """What the agent answers for a row, with the row's own keys; raises the `RolloutError` of a failure."""
         if self._capture is None:
-            return await self._result(row)
+            return await self._answer(row)
         captured = await asyncio.to_thread(self._capture, row)
-        result = await self._result(row)
+        result = await self._answer(row)
         await asyncio.to_thread(captured.attach, result)
         return result
 
     async def _ended(self, row: dict[str, Any], loads: Loads = orjson.loads) -> Record:
         try:
-            result = await self._result(row, loads)
+            result = await self._answer(row, loads)
         except RolloutError as error:
             return failed(row, error)
         except Exception as error:
@@ -112,11 +112,7 @@ class Runner:
             return failed(row, AgentFailed(repr(error)))
         return _record(row, result)
 
-    async def _result(self, row: dict[str, Any], loads: Loads = orjson.loads) -> dict[str, Any]:
-        result = await self._answer(row, loads)
-        return result | {key: row[key] for key in CARRIED_KEYS if key in row}
-
-    async def _answer(self, row: dict[str, Any], loads: Loads) -> dict[str, Any]:
+    async def _answer(self, row: dict[str, Any], loads: Loads = orjson.loads) -> dict[str, Any]:
         agent = str(row[AGENT_REF_KEY]["name"])
         reply = await self._reply(agent, row)
         body = await reply.read()
@@ -133,7 +129,7 @@ class Runner:
             ) from error
         if not isinstance(result, dict):
             raise AgentFailed(f"{agent}: /run answered a {type(result).__name__}, not an object", server=agent)
-        return result
+        return result | {key: row[key] for key in CARRIED_KEYS if key in row}
 
     async def _reply(self, agent: str, row: dict[str, Any]) -> Reply:
         try:

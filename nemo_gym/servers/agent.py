@@ -194,7 +194,9 @@ def _for_its_rollout(run: Callable[..., Any]) -> Callable[..., Any]:
             del arguments[request_name]
         rollout_id = current_rollout_id() or _rollout_id_in(await request.json())
         with rollout_context(rollout_id), noting_failures() as noted:
-            result = await run(**arguments)
+            running = run(**arguments)
+            arguments.clear()
+            result = await running
         return _telling(noted[-1], result) if noted else result
 
     parameters = [

@@ -21,6 +21,7 @@ from nemo_gym.schemas.rollout import TIME_LEFT_HEADER
 from nemo_gym.servers.nesting import nests_deeper
 
 if TYPE_CHECKING:
+    from nemo_gym.servers.alarms import Alarms
     from nemo_gym.servers.gate import CallLimits
     from nemo_gym.servers.session_cookies import OpenSession
 
@@ -54,7 +55,7 @@ class Call:
 
     The call is cancelled when its time is over, and, where it takes long, once its caller has hung up. Of what the
     caller sends, only what the app has not asked for is looked at: the end of the request is awaited in its place.
-    One timer serves both ends, since most calls need neither.
+    One alarm serves both ends, since most calls need neither.
     """
 
     # What few calls have stands here, and costs the others nothing.
@@ -68,7 +69,7 @@ class Call:
     status = 0
     """Of the answer; 0 until it has begun."""
     _task: asyncio.Task[object] | None = None
-    _timer: asyncio.TimerHandle | None = None
+    _alarm: int | None = None
     _listener: asyncio.Task[Message] | None = None
     _chunks: list[bytes] | None = None
     _held: list[Message] | None = None
@@ -109,34 +110,36 @@ class Call:
 
     # Until when it may take
 
-    def watch(self, limits: CallLimits, ends_at: float | None) -> None:
+    def watch(self, limits: CallLimits, alarms: Alarms, ends_at: float | None) -> None:
         """Let the running task be cancelled when its time is over or its caller has gone, and bound the body."""
         self._limits = limits
         self._bytes_left = limits.body_bytes
         if not self.headers.get(b"content-type", b"").lower().startswith(NEVER_JSON):
             self._chunks = []
         self._task = asyncio.current_task()
-        self._loop = asyncio.get_running_loop()
+        self._alarms = alarms
         self._ends_at = math.inf if ends_at is None else ends_at
-        self._look_again()
+        self._sleep()
 
-    def _look(self) -> None:
-        self._timer = None
+    def wake(self) -> None:
+        """See whether it is time to end, and whether the caller is still there."""
+        self._alarm = None
         if self._ends_at - time.monotonic() <= CLOCK_SLACK_S:
             self._cancel()
             return
         # While the app receives, it will hear itself that the caller has gone.
-        if self._listener is None and self._body_has_ended and not self._is_receiving and not self._is_local:
+        is_late = not self._is_local and time.monotonic() - self.began_at >= GONE_CHECK_S - CLOCK_SLACK_S
+        if is_late and self._listener is None and self._body_has_ended and not self._is_receiving:
             self._listener = asyncio.ensure_future(self._receive())
             self._listener.add_done_callback(self._heard)
-        self._look_again()
+        self._sleep()
 
-    def _look_again(self) -> None:
+    def _sleep(self) -> None:
         left_s = self._ends_at - time.monotonic()
         if left_s > GONE_CHECK_S and self._listener is None and not self._is_local:
             left_s = GONE_CHECK_S
         if left_s != math.inf:
-            self._timer = self._loop.call_later(max(0.0, left_s), self._look)
+            self._alarm = self._alarms.set(self, left_s)
 
     @property
     def _is_local(self) -> bool:
@@ -166,8 +169,8 @@ class Call:
             # The app ended in its own way all the same.
             self.take_back()
         self._task = None
-        if self._timer is not None:
-            self._timer.cancel()
+        if self._alarm is not None:
+            self._alarms.clear(self, self._alarm)
         if self._listener is not None:
             self._listener.cancel()
 

@@ -70,7 +70,10 @@ class ConversingAgent(SimpleResponsesAPIAgent):
         seeded = await self._call("/seed_session", row, dict(request.cookies))
         session = cookies_of(seeded) or dict(request.cookies)
         try:
-            conversation = await self.converse(request, body, row, session)
+            conversing = self.converse(request, body, row, session)
+            # A conversation may take long, and thousands are held at once; the row says all that this does.
+            del body
+            conversation = await conversing
             answered = {**row, **conversation.added, "response": conversation.response}
             if not self.config.skip_verification:
                 verified = await self._verified(answered, conversation)

@@ -87,7 +87,7 @@ class Front:
         if gate is None:
             return Work(rollout_id, known.ends_at, known.waits, known.failures)
         ends_at = call.ends_at()
-        call.watch(gate.limits, ends_at)
+        gate.watch(call, ends_at)
         if ends_at is None or (known.ends_at is not None and known.ends_at < ends_at):
             ends_at = known.ends_at
         return Work(rollout_id, ends_at, waits, known.failures)

@@ -17,6 +17,7 @@ from nemo_gym.config.secret_values import SecretValues
 from nemo_gym.errors import Overloaded, RolloutTimedOut, ServerLost
 from nemo_gym.http.deadline import Wait
 from nemo_gym.schemas.rollout import NOT_BEGUN_HEADER, RUN_ID_HEADER, RUN_TOKEN_HEADER
+from nemo_gym.servers.alarms import Alarms
 from nemo_gym.servers.call import Call, too_large
 from nemo_gym.servers.in_process import OWN_CALL_SCOPE_KEY
 from nemo_gym.servers.telemetry import MEDIA_TYPE as METRICS_MEDIA_TYPE
@@ -69,6 +70,7 @@ class Gate:
         self.admits = admits
         self.secrets = secrets or SecretValues()
         self._waiting: deque[asyncio.Future[None]] = deque()
+        self._alarms: Alarms | None = None
 
     def is_open_to(self, scope: Scope) -> bool:
         """Whether a call needs no place: a question for liveness, or a part of a call that has one."""
@@ -97,6 +99,13 @@ class Gate:
             self.telemetry.in_flight += 1
             return True
         return await self._got_place(call)
+
+    def watch(self, call: Call, ends_at: float | None) -> None:
+        """Let the call be cancelled when its time is over or its caller has gone."""
+        loop = asyncio.get_running_loop()
+        if self._alarms is None or self._alarms.loop is not loop:
+            self._alarms = Alarms(loop)
+        call.watch(self.limits, self._alarms, ends_at)
 
     def leave(self, call: Call) -> None:
         """Count a call that has ended, and hand its place to the next one that waits."""

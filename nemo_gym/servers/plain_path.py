@@ -209,7 +209,10 @@ class _PlainCall:
                 request._json = given
             # It may be large, and thousands of calls wait for their handlers at once.
             del given
-        result = await self.endpoint(**values)
+        answering = self.endpoint(**values)
+        # Thousands of calls wait for their endpoints at once: what these let go of shall not be kept here.
+        values.clear()
+        result = await answering
         return result if isinstance(result, Response) else await self._written(result)
 
     async def _written(self, result: Any) -> Answer:

@@ -58,7 +58,10 @@ class SimpleAgent(ConversingAgent):
     async def run(self, request: Request, body: SimpleAgentRunRequest) -> Any:
         """Run one rollout from its row to its reward and answer what the verifier answered."""
         if type(self).run is SimpleAgent.run:
-            return await super().run(request, body)
+            running = super().run(request, body)
+            # Thousands of rollouts are under way at once, and this one needs no more than its row.
+            del body
+            return await running
         # A subclass hands on the row as it has changed it, and looks at what was answered.
         answer = await super().run(asking_for(body, request), body)
         return SimpleAgentVerifyResponse.model_validate_json(answer.body)
@@ -68,6 +71,7 @@ class SimpleAgent(ConversingAgent):
     ) -> Conversation:
         """One answer, with all the calls that lead to it."""
         if type(self).responses is SimpleAgent.responses:
+            del body
             return await self._answered(row["responses_create_params"], session)
         # A subclass has its own way to answer: it is called as its route would be, without the detour over HTTP.
         response, set_by_it = await answer_of(self.responses, body.responses_create_params, request, session)
