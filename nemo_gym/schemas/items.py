@@ -248,6 +248,7 @@ _TAG_OF_CLASS: dict[type, str] = {
     FunctionToolCallForTraining: "function_call_tokens",
     ReasoningItemForTraining: "reasoning_tokens",
 }
+_TOKEN_FIELDS = frozenset(REQUIRED_TOKEN_METADATA_FIELDS)
 _CALLS_AND_REASONING = frozenset({"function_call", "function_call_output", "reasoning"})
 
 
@@ -264,7 +265,7 @@ def _tag(item: Any, *, type_is_required: bool) -> str | None:
         tag = kind
     else:
         return "hosted"
-    carries_tokens = any(field in item for field in REQUIRED_TOKEN_METADATA_FIELDS)
+    carries_tokens = not _TOKEN_FIELDS.isdisjoint(item)
     return f"{tag}_tokens" if carries_tokens and tag != "function_call_output" else tag
 
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, SupportsFloat
 from fastapi import FastAPI
 from pydantic import PrivateAttr
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from nemo_gym.config.settings import BaseResourcesServerConfig
 from nemo_gym.errors import EnvironmentFailed, JudgeFailed, SignatureError
@@ -162,7 +162,8 @@ class SimpleResourcesServer(AggregateMetricsMixin, BaseResourcesServer):
 
     def _seed_endpoint(self) -> Any:
         async def finish(_: Request, result: Any) -> Any:
-            return JSONResponse({}) if result is None else result
+            says_nothing = result is None or (type(result) is BaseSeedSessionResponse and not result.model_extra)
+            return Response(b"{}", media_type="application/json") if says_nothing else result
 
         handler = Handler.of(self.seed_session)
         returns = handler.signature.return_annotation
