@@ -4,8 +4,9 @@
 
 The job of `bench rollouts`, with 64 rollouts in flight. Counted are the JSON that is parsed, pydantic's validations
 and the tasks of event loops, each per rollout; and the connections that a process opens in its whole life (how, says
-counting.py). `--check` fails where a count is above its ceiling in counts.json, `--write` makes the ceilings anew, 3 %
-above what is counted.
+counting.py). Some rollouts carry token ids and log-probabilities: how often these are parsed is what the JSON grows by.
+`--check` fails where a count is above its ceiling in counts.json, `--write` makes the ceilings anew, 3 % above what is
+counted.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from bench import counting
 from bench.job import LAUNCHER, Servers, collect, endpoint, servers
@@ -29,13 +31,14 @@ from bench.processes import tree_of
 CEILINGS = Path(__file__).with_name("counts.json")
 ROLES = ("agent", "resources", "model", "collector")
 IN_FLIGHT = 64
-FEW, ROLLOUTS = 100, 500
+TOKEN_BYTES = 1_000_000
 TITLES = {
     "json_parses": "texts parsed as JSON, per rollout",
     "json_bytes": "bytes parsed as JSON, per rollout",
     "validations": "pydantic validations, per rollout",
     "tasks": "event loop tasks, per rollout",
     "connections": "connections opened, in all",
+    "token_parses": "times that token ids are parsed",
 }
 MARGIN = 1.03
 LEAST_MARGIN = 0.05
@@ -47,17 +50,37 @@ Counts = Mapping[str, Mapping[str, float]]
 """By role, by name."""
 
 
-def count(words: Sequence[str] = ()) -> Counts:
+class Load(NamedTuple):
+    """Two collections; what is counted is what the second does with its further rollouts."""
+
+    few: int = 100
+    rollouts: int = 500
+    token_bytes: int = 0
+
+
+TOKENS = Load(few=4, rollouts=12, token_bytes=TOKEN_BYTES)
+
+
+def counts_of(words: Sequence[str] = ()) -> Counts:
+    """All counts, those of token ids among them."""
+    plain, tokens = count(Load(), words), count(TOKENS, words)
+    return {
+        role: {**told, "token_parses": max(0.0, tokens[role]["json_bytes"] - told["json_bytes"]) / TOKEN_BYTES}
+        for role, told in plain.items()
+    }
+
+
+def count(load: Load, words: Sequence[str] = ()) -> Counts:
     """Start servers that count, and collect from them."""
     with (
         tempfile.TemporaryDirectory() as folder,
-        endpoint(0.0, 1) as url,
+        endpoint(0.0, 1, ("--token-bytes", str(load.token_bytes))) as url,
         counting_processes(folder) as cells,
         servers(url, "responses", folder, words) as up,
     ):
-        few = _collected(up, folder, cells, FEW)
+        few = _collected(up, folder, cells, load.few)
         before = counting.read(cells)
-        many = _collected(up, folder, cells, FEW + ROLLOUTS)
+        many = _collected(up, folder, cells, load.few + load.rollouts)
         after = counting.read(cells)
         roles = {pid: role for role, pids in up.pids.items() for pid in pids if role != LAUNCHER}
     counts: dict[str, dict[str, float]] = {}
@@ -66,9 +89,9 @@ def count(words: Sequence[str] = ()) -> Counts:
         for name in counting.NAMES:
             # A connection outlives the rollout that it was opened for.
             spent = after[pid][name] if name == "connections" else after[pid][name] - before[pid][name]
-            told[name] += spent if name == "connections" else spent / (FEW + ROLLOUTS)
+            told[name] += spent if name == "connections" else spent / (load.few + load.rollouts)
     # What a collector does once is in both collections.
-    counts["collector"] = {name: (many[name] - few[name]) / ROLLOUTS for name in counting.NAMES}
+    counts["collector"] = {name: (many[name] - few[name]) / load.rollouts for name in counting.NAMES}
     counts["collector"]["connections"] = many["connections"]
     return counts
 
@@ -161,14 +184,14 @@ def main(words: Sequence[str]) -> int:
     doing.add_argument("--write", action="store_true", help="make the ceilings anew")
     parser.add_argument("settings", nargs="*", help="overrides for ng_run, such as +placement=together")
     given = parser.parse_args(words)
-    counts = count(given.settings)
+    counts = counts_of(given.settings)
     counts = {role: counts[role] for role in sorted(counts, key=(*ROLES, *counts).index)}
     if given.write:
         made = {role: {name: ceiling(name, each) for name, each in told.items()} for role, told in counts.items()}
         CEILINGS.write_text(json.dumps(made, indent=2) + "\n")
     ceilings: Counts = {} if given.settings else json.loads(CEILINGS.read_text())
     print_table(counts, ceilings)
-    print(json.dumps({"bench": "counts", "in_flight": IN_FLIGHT, "rollouts": ROLLOUTS, "counts": counts}))
+    print(json.dumps({"bench": "counts", "in_flight": IN_FLIGHT, "rollouts": Load().rollouts, "counts": counts}))
     if not given.check:
         return 0
     found = complaints(counts, ceilings)
