@@ -4,7 +4,7 @@
 
 The job of `bench rollouts`, with 64 rollouts in flight. Counted are the JSON that is parsed, pydantic's validations
 and the tasks of event loops, each per rollout; and the connections that a process opens in its whole life (how, says
-counting.py). Some rollouts carry token ids and log-probabilities: how often these are parsed is what the JSON grows by.
+counting.py). Some rollouts carry token ids: how often these are parsed is what the JSON of all grows by.
 `--check` fails where a count is above its ceiling in counts.json, `--write` makes the ceilings anew, 3 % above what is
 counted.
 """
