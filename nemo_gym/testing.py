@@ -15,8 +15,8 @@ import asyncio
 import inspect
 import itertools
 import socket
-from collections.abc import AsyncIterator, Iterable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -265,13 +265,53 @@ async def on_a_port(server: SimpleServer) -> AsyncIterator[str]:
             config = uvicorn.Config(
                 app, http=HttpProtocol, lifespan="off", log_config=None, timeout_graceful_shutdown=1
             )
-            process = uvicorn.Server(config)
-            task = asyncio.create_task(process.serve(sockets=[listener]))
-            try:
+            async with answering(config, listener):
                 yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-            finally:
-                process.should_exit = True
-                await task
+
+
+@asynccontextmanager
+async def answering(config: uvicorn.Config, listener: socket.socket) -> AsyncIterator[None]:
+    """Whoever calls at this socket is answered by an app, until the block ends: at once, where no call is at work."""
+    process = _ToldToEnd(config)
+    task = asyncio.create_task(process.serve(sockets=[listener]))
+    try:
+        yield
+    finally:
+        process.told.set()
+        await task
+
+
+class _ToldToEnd(uvicorn.Server):
+    """Ends when it is told; uvicorn's own looks every tenth of a second, and twice."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.told = asyncio.Event()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """None of them: they are for whoever runs the test."""
+        yield
+
+    async def main_loop(self) -> None:
+        await self.on_tick(0)
+        await self.told.wait()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        state = self.server_state
+        for server in self.servers:
+            server.close()
+        for listener in sockets or []:
+            listener.close()
+        for connection in list(state.connections):
+            connection.shutdown()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.config.timeout_graceful_shutdown):
+                while state.connections or state.tasks:  # noqa: ASYNC110 - uvicorn sets no event
+                    await asyncio.sleep(0.005)
+        for task in state.tasks:
+            task.cancel()
+        await self.lifespan.shutdown()
 
 
 @asynccontextmanager

@@ -24,6 +24,7 @@ import uvloop
 from nemo_gym.errors import ServerCallError
 from nemo_gym.http.internal import InternalClient
 from nemo_gym.http.reply import BrokenReply, HungUp, NotConnected, Reply, ReplyTimedOut, ServerReplied, Timeouts
+from nemo_gym.testing import answering
 
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 
@@ -199,19 +200,14 @@ async def test_uvicorn_and_the_client_agree():
             await send({"type": "http.response.body", "body": part, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
 
-    config = uvicorn.Config(app, port=0, log_level="error", lifespan="off", timeout_keep_alive=75)
-    server = uvicorn.Server(config)
-    serving = asyncio.create_task(server.serve())
-    while not server.started:  # noqa: ASYNC110 - uvicorn offers no event
-        await asyncio.sleep(0.01)
-    port = server.servers[0].sockets[0].getsockname()[1]
-    async with InternalClient() as client:
+    config = uvicorn.Config(app, log_level="error", lifespan="off", timeout_keep_alive=75)
+    listener = socket.create_server(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+    async with answering(config, listener), InternalClient() as client:
         for _ in range(3):
             reply = await client.request("POST", "127.0.0.1", port, "/verify", body=b"answer")
             assert reply.body == b"/verify answer"
             assert reply.headers["transfer-encoding"] == "chunked"
-    server.should_exit = True
-    await serving
 
 
 # Headers and cookies

@@ -6,11 +6,10 @@ import asyncio
 import socket
 from collections import Counter as Counted
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, Self
 
 import orjson
 import pytest
-import uvicorn
 from fastapi import Request
 from starlette.responses import PlainTextResponse
 
@@ -23,7 +22,7 @@ from nemo_gym.schemas.rollout import ROLLOUT_HEADER, RUN_TOKEN_HEADER, TIME_LEFT
 from nemo_gym.servers.base import standing_of
 from nemo_gym.servers.serve import uvicorn_config
 from nemo_gym.servers.siblings import Siblings
-from nemo_gym.testing import make_server, reply
+from nemo_gym.testing import answering, make_server, reply
 
 ROW = {"responses_create_params": {"input": []}}
 ANSWERED = {**ROW, "response": reply("Done.").model_dump(mode="json")}
@@ -93,16 +92,17 @@ class Process:
         app = server.setup_webserver()
         server.setup_exception_middleware(app)
         server.setup_call_layer(app, token)
-        self._listener = socket.socket(socket.AF_UNIX)
-        self._listener.bind(self.socket)
-        self._listener.listen()
-        self._uvicorn = uvicorn.Server(uvicorn_config(app))
-        self._serving = asyncio.create_task(self._uvicorn.serve([self._listener]))
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(self.socket)
+        listener.listen()
+        self._answering = answering(uvicorn_config(app), listener)
+
+    async def start(self) -> Self:
+        await self._answering.__aenter__()
+        return self
 
     async def stop(self) -> None:
-        self._uvicorn.should_exit = True
-        await self._serving
-        self._listener.close()
+        await self._answering.__aexit__(None, None, None)
 
 
 class Run:
@@ -135,6 +135,10 @@ class Run:
         ((name, value),) = answer.cookie_values.items()
         return f"{name}={value}"
 
+    async def start(self) -> Self:
+        await asyncio.gather(*(process.start() for process in self.processes))
+        return self
+
     async def close(self) -> None:
         await self.client.close()
         await asyncio.gather(*(process.stop() for process in self.processes))
@@ -143,7 +147,7 @@ class Run:
 @pytest.fixture(params=[None, TOKEN], ids=["open to all", "with a token"])
 async def run(request, tmp_path) -> AsyncIterator[Run]:
     noted.clear()
-    running = Run([str(tmp_path / f"{number}.sock") for number in range(2)], request.param)
+    running = await Run([str(tmp_path / f"{number}.sock") for number in range(2)], request.param).start()
     yield running
     await running.close()
 
@@ -256,7 +260,7 @@ async def test_what_a_process_held_is_lost_when_it_was_started_again(run, tmp_pa
     await run.processes[1].stop()
     (tmp_path / "1.sock").unlink(missing_ok=True)
     token = TOKEN if run.headers else None
-    run.processes[1] = Process(1, run.sockets, life="another life", token=token)
+    run.processes[1] = await Process(1, run.sockets, life="another life", token=token).start()
     answer = await run.ask(0, "/add", {"by": 1}, cookie)
     assert (answer.status, (await answer.json())["failure_class"]) == (503, "lost")
     # A rollout that begins anew is as good as any.
