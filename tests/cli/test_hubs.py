@@ -54,7 +54,7 @@ class Hub(BaseHTTPRequestHandler):
 def serving(handle_call):
     server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
     server.handle_call = handle_call
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_port}"

@@ -75,7 +75,7 @@ def test_the_run_goes_on_once_the_endpoint_answers_whatever_it_answers(workplace
         command.wait_for("waiting for the model endpoint")
         assert "servers ready" not in command.out
         endpoint.server_activate()
-        answering = threading.Thread(target=endpoint.serve_forever)
+        answering = threading.Thread(target=endpoint.serve_forever, kwargs={"poll_interval": 0.01})
         answering.start()
         command.wait_for("1 / 1 servers ready")
         endpoint.shutdown()
