@@ -200,7 +200,7 @@ async def test_a_judge_that_does_not_answer_fails_the_rollout_and_earns_nothing(
 async def test_over_http_the_failure_keeps_its_class(prompt):
     server = judged_by(make_server(BrokenModel, name="judge_model"), prompt)
     body = {"responses_create_params": {"input": []}, "response": reply("Paris").model_dump(mode="json")}
-    async with on_a_port(server) as url, httpx.AsyncClient() as client:
+    async with on_a_port(server) as url, httpx.AsyncClient(verify=False) as client:
         answer = await client.post(f"{url}/verify", json=body)
     row = answer.json()
     assert answer.status_code == 200

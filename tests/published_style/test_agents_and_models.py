@@ -279,7 +279,7 @@ def test_an_agent_may_call_by_address_whatever_proxy_is_set(collected, observed)
 def test_an_agent_may_keep_one_jar_for_all_servers_and_hand_it_back(collected, servers):
     assert collected[2]["jar"]["reward"] == 1.0
     url = servers.servers["jar_agent"]["url"]
-    answer = httpx.post(f"{url}/run", json=ROWS["jar"], trust_env=False)
+    answer = httpx.post(f"{url}/run", json=ROWS["jar"], trust_env=False, verify=False)
     classes = {name.partition("___")[0] for name in answer.cookies}
     assert {"CounterServer", "ScriptedModel", "JarAgent"} >= classes >= {"CounterServer", "JarAgent"}
     assert answer.headers["x-counted"] == "2"
@@ -357,7 +357,10 @@ def test_the_paths_of_a_loop_say_for_which_rollout_it_calls(observed, capture_di
 
 def test_a_session_stays_with_one_of_several_endpoints(servers, endpoint, seen):
     url = servers.servers["pinned_model"]["url"]
-    with httpx.Client(base_url=url, trust_env=False) as one, httpx.Client(base_url=url, trust_env=False) as two:
+    with (
+        httpx.Client(base_url=url, trust_env=False, verify=False) as one,
+        httpx.Client(base_url=url, trust_env=False, verify=False) as two,
+    ):
         for client in (one, two, one, two, two):
             answer = client.post("/v1/responses", json={"input": "hi"})
             assert answer.json()["output"][1]["content"][0]["text"] == "echo: hi"
@@ -371,14 +374,16 @@ def test_a_session_stays_with_one_of_several_endpoints(servers, endpoint, seen):
 def test_a_model_built_on_the_openai_model_changes_what_is_asked(servers, endpoint, seen):
     url = servers.servers["tempered_openai_model"]["url"]
     for temperature in (1.5, 0.25):
-        answer = httpx.post(f"{url}/v1/responses", json={"input": "hi", "temperature": temperature}, trust_env=False)
+        answer = httpx.post(
+            f"{url}/v1/responses", json={"input": "hi", "temperature": temperature}, trust_env=False, verify=False
+        )
         assert answer.status_code == 200
     assert [request["body"]["temperature"] for request in seen()] == [0.5, 0.25]
 
 
 def test_a_model_built_on_the_vllm_model_answers_with_its_tokens(servers):
     url = servers.servers["counted_vllm_model"]["url"]
-    with httpx.Client(base_url=url, trust_env=False) as client:
+    with httpx.Client(base_url=url, trust_env=False, verify=False) as client:
         answers = [client.post("/v1/responses", json={"input": "hi"}).json() for _ in range(2)]
     assert [answer["metadata"]["calls"] for answer in answers] == ["1", "2"]
     (message,) = answers[0]["output"]
@@ -394,7 +399,7 @@ def test_a_model_of_chat_completions_answers_in_all_three_dialects(servers):
         "/v1/messages": {"model": "m", "max_tokens": 5, "messages": [{"role": "user", "content": "hi"}]},
     }
     for path, body in bodies.items():
-        answer = httpx.post(f"{url}{path}", json=body, trust_env=False)
+        answer = httpx.post(f"{url}{path}", json=body, trust_env=False, verify=False)
         assert answer.status_code == 200
         assert "1 messages" in answer.text
 
@@ -402,7 +407,7 @@ def test_a_model_of_chat_completions_answers_in_all_three_dialects(servers):
 def test_a_rollouts_prefix_leads_to_an_agents_answers(servers):
     url = servers.servers["jar_agent"]["url"]
     for prefix in ("", "/ng-rollout/3-1", "/ng-rollout/3-1/training-token-capture"):
-        answer = httpx.post(f"{url}{prefix}/v1/responses", json={"input": "hi"}, trust_env=False)
+        answer = httpx.post(f"{url}{prefix}/v1/responses", json={"input": "hi"}, trust_env=False, verify=False)
         assert answer.json()["object"] == "response"
 
 

@@ -36,7 +36,7 @@ class RowAgent:
         self.process = subprocess.Popen([sys.executable, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert self.process.stdout is not None
         self.port = int(self.process.stdout.readline())
-        self._http = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=10.0)
+        self._http = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=10.0, verify=False)
 
     def __enter__(self) -> Self:
         return self

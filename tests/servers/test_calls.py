@@ -91,7 +91,7 @@ def slow():
 
 
 async def test_a_call_ends_when_its_rollouts_time_is_over(slow):
-    async with on_a_port(slow) as url, httpx.AsyncClient(base_url=url) as client:
+    async with on_a_port(slow) as url, httpx.AsyncClient(base_url=url, verify=False) as client:
         began = time.monotonic()
         answer = await client.post("/wait", json={}, headers={TIME_LEFT_HEADER: "0.3"})
         assert 0.25 < time.monotonic() - began < 3.0
@@ -102,7 +102,7 @@ async def test_a_call_ends_when_its_rollouts_time_is_over(slow):
 
 @pytest.mark.parametrize("value", ["soon", "nan", "inf", ""])
 async def test_a_time_that_cannot_be_read_bounds_nothing(slow, value):
-    async with on_a_port(slow) as url, httpx.AsyncClient(base_url=url) as client:
+    async with on_a_port(slow) as url, httpx.AsyncClient(base_url=url, verify=False) as client:
         answer = await client.post("/wait", json={"seconds": 0}, headers={TIME_LEFT_HEADER: value})
     assert answer.text == "unbounded"
 
@@ -119,7 +119,7 @@ async def test_what_is_left_travels_along_and_shrinks(slow):
 
 async def test_the_innermost_server_says_where_the_time_went_and_the_session_is_closed_all_the_same(slow):
     agent = make_server(Caller, name="caller", servers=[slow])
-    async with on_a_port(agent) as url, httpx.AsyncClient(base_url=url) as client:
+    async with on_a_port(agent) as url, httpx.AsyncClient(base_url=url, verify=False) as client:
         answer = await client.post("/run", json={**ROW, "seconds": 30}, headers={TIME_LEFT_HEADER: "1"})
     assert answer.status_code == 200
     assert "slow worked on /wait" in answer.json()["told"]
@@ -136,7 +136,7 @@ async def test_a_rollout_whose_time_is_over_calls_nobody(slow):
 
 async def test_a_call_is_given_up_when_its_caller_has_gone(slow):
     async with on_a_port(slow) as url:
-        async with httpx.AsyncClient(base_url=url) as client:
+        async with httpx.AsyncClient(base_url=url, verify=False) as client:
             with pytest.raises(httpx.ReadTimeout):
                 await client.post("/wait", json={}, timeout=0.2)
         await eventually(lambda: slow.given_up == ["x"])
@@ -147,7 +147,7 @@ async def test_a_call_is_given_up_when_its_caller_has_gone(slow):
 async def test_callers_that_leave_take_the_whole_chain_of_calls_with_them(slow):
     agent = make_server(Caller, name="caller", servers=[slow])
     async with on_a_port(agent) as url:
-        async with httpx.AsyncClient(base_url=url) as client:
+        async with httpx.AsyncClient(base_url=url, verify=False) as client:
             with pytest.raises(httpx.ReadTimeout):
                 await client.post("/run", json={**ROW, "seconds": 30}, timeout=0.2)
         await eventually(lambda: agent.closed == ["closed"])
@@ -155,7 +155,7 @@ async def test_callers_that_leave_take_the_whole_chain_of_calls_with_them(slow):
 
 
 async def test_a_caller_that_waits_long_is_answered(slow):
-    async with on_a_port(slow) as url, httpx.AsyncClient(base_url=url) as client:
+    async with on_a_port(slow) as url, httpx.AsyncClient(base_url=url, verify=False) as client:
         answer = await client.post("/wait", json={"seconds": 1.2}, timeout=10.0)
     assert (answer.status_code, slow.given_up) == (200, [])
 
@@ -166,7 +166,7 @@ def limited(**settings):
 
 async def test_calls_beyond_the_limit_wait_and_those_beyond_the_queue_may_come_again():
     server = limited(max_requests_in_flight=2, max_requests_queued=3)
-    async with on_a_port(server) as url, httpx.AsyncClient(base_url=url, timeout=30.0) as client:
+    async with on_a_port(server) as url, httpx.AsyncClient(base_url=url, timeout=30.0, verify=False) as client:
         calls = [
             asyncio.create_task(client.post("/wait", json={"name": str(number), "seconds": 0.5}))
             for number in range(7)
@@ -196,7 +196,7 @@ async def test_one_of_our_own_callers_comes_again_until_there_is_room():
 
 async def test_a_call_whose_time_is_over_in_the_queue_was_never_begun():
     server = limited(max_requests_in_flight=1)
-    async with on_a_port(server) as url, httpx.AsyncClient(base_url=url, timeout=30.0) as client:
+    async with on_a_port(server) as url, httpx.AsyncClient(base_url=url, timeout=30.0, verify=False) as client:
         first = asyncio.create_task(client.post("/wait", json={"name": "first", "seconds": 1.0}))
         await eventually(lambda: server.begun == ["first"])
         second = await client.post("/wait", json={"name": "second"}, headers={TIME_LEFT_HEADER: "0.2"})
@@ -211,7 +211,7 @@ async def test_a_call_whose_time_is_over_in_the_queue_was_never_begun():
 
 async def test_a_server_that_is_full_still_says_that_it_lives():
     server = limited(max_requests_in_flight=1, max_requests_queued=0)
-    async with on_a_port(server) as url, httpx.AsyncClient(base_url=url, timeout=30.0) as client:
+    async with on_a_port(server) as url, httpx.AsyncClient(base_url=url, timeout=30.0, verify=False) as client:
         first = asyncio.create_task(client.post("/wait", json={"seconds": 0.5}))
         await eventually(lambda: server.begun == ["x"])
         assert (await client.get("/metrics")).status_code == 200
@@ -225,14 +225,14 @@ async def test_a_body_that_is_too_long_is_refused(is_chunked):
             yield b'{"name": "' + b"x" * 100 + b'"}'
 
     server = limited(max_request_bytes=1000)
-    async with on_a_port(server) as url, httpx.AsyncClient(base_url=url) as client:
+    async with on_a_port(server) as url, httpx.AsyncClient(base_url=url, verify=False) as client:
         answer = await client.post("/wait", content=parts() if is_chunked else b"x" * 1001)
     assert answer.status_code == 413
     assert "1000 bytes here (max_request_bytes)" in answer.text
 
 
 async def test_metrics_are_counted_by_route_and_status(slow):
-    async with on_a_port(slow) as url, httpx.AsyncClient(base_url=url) as client:
+    async with on_a_port(slow) as url, httpx.AsyncClient(base_url=url, verify=False) as client:
         for _ in range(3):
             await client.post("/wait", json={"seconds": 0})
         await client.post("/wait", json={"seconds": "long"})
@@ -267,7 +267,7 @@ async def test_strangers_are_turned_away_where_the_run_has_a_token(slow, path, h
 
 async def test_plain_functions_run_side_by_side_up_to_the_limit_and_do_not_hold_up_the_others():
     server = limited(blocking_threads=2)
-    async with on_a_port(server) as url, httpx.AsyncClient(base_url=url, timeout=30.0) as client:
+    async with on_a_port(server) as url, httpx.AsyncClient(base_url=url, timeout=30.0, verify=False) as client:
         began = time.monotonic()
         blocked = [asyncio.create_task(client.post("/block", json={"seconds": 0.5})) for _ in range(4)]
         await asyncio.sleep(0.1)
@@ -301,7 +301,7 @@ async def test_a_pool_full_of_functions_that_never_end_says_so():
 
 async def test_how_busy_a_server_is_can_be_read_off_its_metrics():
     server = limited(max_requests_in_flight=1)
-    async with on_a_port(server) as url, httpx.AsyncClient(base_url=url, timeout=30.0) as client:
+    async with on_a_port(server) as url, httpx.AsyncClient(base_url=url, timeout=30.0, verify=False) as client:
         calls = [asyncio.create_task(client.post("/wait", json={"seconds": 0.4})) for _ in range(3)]
         await eventually(lambda: standing_of(server).telemetry.queued == 2)
         load = load_of((await client.get("/metrics")).text)

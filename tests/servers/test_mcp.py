@@ -204,7 +204,7 @@ async def mcp_client(url, headers, mode="auto"):
 
 @asynccontextmanager
 async def rollout(url, mode="auto", **row):
-    async with httpx.AsyncClient(base_url=url) as http:
+    async with httpx.AsyncClient(base_url=url, verify=False) as http:
         answer = await http.post("/seed_session", json={**ROW, **row})
         assert answer.status_code == 200, answer.text
         seeded = answer.json()
@@ -327,7 +327,7 @@ async def test_a_session_may_be_held_to_none_of_the_tools(counting):
 
 
 async def test_a_restriction_to_a_tool_that_is_not_there_fails_the_seed(counting):
-    async with httpx.AsyncClient() as http:
+    async with httpx.AsyncClient(verify=False) as http:
         answer = await http.post(f"{counting}/seed_session", json={**ROW, "allowed": ["read", "fly"]})
     assert (answer.status_code, answer.json()["failure_class"]) == (500, "environment_failed")
     assert "mcp_allowed_tools_for_session names 'fly'; the tools are add, read" in answer.json()["detail"]
@@ -411,7 +411,7 @@ async def test_a_call_counts_for_the_rollout_whose_prefix_or_header_it_has(count
 
 @pytest.mark.parametrize("method", ["GET", "DELETE", "PUT"])
 async def test_there_is_no_stream_to_wait_on(counting, method):
-    async with httpx.AsyncClient(base_url=counting) as http:
+    async with httpx.AsyncClient(base_url=counting, verify=False) as http:
         assert (await http.request(method, "/mcp")).status_code == 405
 
 

@@ -210,7 +210,7 @@ async def test_two_calls_of_one_id_are_both_answered():
 
 @pytest.mark.parametrize("fails", ["reset", "step"])
 async def test_an_environment_that_raises_fails_the_rollout_under_its_name(fails):
-    async with on_a_port(server_of(fails=fails)) as url, httpx.AsyncClient(base_url=url) as client:
+    async with on_a_port(server_of(fails=fails)) as url, httpx.AsyncClient(base_url=url, verify=False) as client:
         answer = await client.post("/seed_session", json=ROW)
         if fails == "step":
             action = {"env_id": answer.json()["env_id"], "action": [function_call()]}
