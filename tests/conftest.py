@@ -24,6 +24,8 @@ import pytest
 PATIENCE_S = 30.0
 """How long a busy machine may take for what is otherwise a matter of one second."""
 SCRIPTS = Path(sysconfig.get_path("scripts"))
+SEARCHES = 10_000, 10, 5
+"""After how many new objects garbage is searched for, and every which time among the older ones too."""
 WARM_COMMANDS = Path(__file__).with_name("warm_commands.py")
 PLAIN_SERVER = """
 from nemo_gym import BaseVerifyRequest, SimpleResourcesServer
@@ -39,7 +41,16 @@ def pytest_collection_finish() -> None:
     """Set aside what is imported and collected by now: it stays, and there is much of it to search for garbage."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(10_000, 10, 5)
+    # A full search comes once what is new is a quarter of what the last one found: that is to be none of this.
+    gc.collect()
+    gc.set_threshold(*SEARCHES)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def garbage_is_searched_for() -> Iterator[None]:
+    """Whatever a launcher that a test has started in this process thinks of the matter."""
+    yield
+    gc.set_threshold(*SEARCHES)
 
 
 class Finished(NamedTuple):
