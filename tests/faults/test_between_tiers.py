@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-TIMEOUT_S = 5.0
+TIMEOUT_S = 8.0
 SLACK_S = 3.0
 """What a busy machine may take beside."""
 SOUND = 25
