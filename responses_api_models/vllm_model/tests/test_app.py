@@ -1,5 +1,6 @@
 """The server of Chat Completions endpoints, over real HTTP in front of a real endpoint."""
 
+import asyncio
 import json
 import re
 from contextlib import asynccontextmanager, contextmanager
@@ -122,9 +123,11 @@ async def test_a_conversation_that_outgrows_the_context_ends_with_an_empty_incom
     ],
 )
 async def test_a_failure_of_the_endpoint_is_a_failure_of_the_model(endpoint, model, told):
-    for call in (respond, complete):
+    async def fails(call):
         with model_fails(told):
             await call(endpoint, model)
+
+    await asyncio.gather(fails(respond), fails(complete))
 
 
 async def test_a_tool_that_only_other_endpoints_have_is_told(endpoint, bodies):
