@@ -28,7 +28,10 @@ THEIRS = (
     "fastapi", "hypothesis", "matplotlib", "omegaconf", "pydantic", "reasoning_gym", "rich", "starlette", "uvicorn"
 )  # fmt: skip
 """What the processes that tests start import: folders of the repository, and packages."""
-SLOW = ("tests/end_to_end", "tests/launcher", "tests/faults", "tests/published_style", "tests/rollouts", "tests/cli")
+SLOW = (
+    "tests/end_to_end", "tests/launcher", "tests/faults", "tests/published_style", "tests/rollouts", "tests/cli",
+    "tests/frameworks", "tests/sandbox", "tests/scaffold", "tests/security",
+)  # fmt: skip
 """Folders of tests that start many processes and wait for them."""
 
 
