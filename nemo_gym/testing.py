@@ -16,7 +16,7 @@ import inspect
 import itertools
 import socket
 from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -45,6 +45,7 @@ from nemo_gym.servers.faults import Faults
 from nemo_gym.servers.front import Front
 from nemo_gym.servers.mcp import expose_if_asked
 from nemo_gym.servers.model import SimpleResponsesAPIModel
+from nemo_gym.servers.prompt_end import PromptServer
 from nemo_gym.servers.protocol import HttpProtocol
 
 ServerT = TypeVar("ServerT", bound=SimpleServer)
@@ -272,46 +273,21 @@ async def on_a_port(server: SimpleServer) -> AsyncIterator[str]:
 @asynccontextmanager
 async def answering(config: uvicorn.Config, listener: socket.socket) -> AsyncIterator[None]:
     """Whoever calls at this socket is answered by an app, until the block ends: at once, where no call is at work."""
-    process = _ToldToEnd(config)
+    process = _InThisProcess(config)
     task = asyncio.create_task(process.serve(sockets=[listener]))
     try:
         yield
     finally:
-        process.told.set()
+        process.tell_to_end()
         await task
 
 
-class _ToldToEnd(uvicorn.Server):
-    """Ends when it is told; uvicorn's own looks every tenth of a second, and twice."""
-
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.told = asyncio.Event()
+class _InThisProcess(PromptServer):
+    """Signals are for whoever runs the test."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """None of them: they are for whoever runs the test."""
         yield
-
-    async def main_loop(self) -> None:
-        await self.on_tick(0)
-        await self.told.wait()
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        state = self.server_state
-        for server in self.servers:
-            server.close()
-        for listener in sockets or []:
-            listener.close()
-        for connection in list(state.connections):
-            connection.shutdown()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self.config.timeout_graceful_shutdown):
-                while state.connections or state.tasks:  # noqa: ASYNC110 - uvicorn sets no event
-                    await asyncio.sleep(0.005)
-        for task in state.tasks:
-            task.cancel()
-        await self.lifespan.shutdown()
 
 
 @asynccontextmanager

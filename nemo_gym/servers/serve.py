@@ -36,6 +36,7 @@ from nemo_gym.servers.base import SimpleServer, standing_of
 from nemo_gym.servers.giving_way import hook_of
 from nemo_gym.servers.mcp import expose_if_asked
 from nemo_gym.servers.profiling import ProfilingMiddlewareConfig
+from nemo_gym.servers.prompt_end import PromptServer
 from nemo_gym.servers.protocol import HttpProtocol
 from nemo_gym.servers.siblings import Siblings
 
@@ -315,7 +316,7 @@ def uvicorn_config(app: ASGIApp, *, logs_requests: bool = False) -> uvicorn.Conf
     return config
 
 
-class ReportingServer(uvicorn.Server):
+class ReportingServer(PromptServer):
     """Tells the launcher when requests are accepted."""
 
     def __init__(self, config: uvicorn.Config, report: Report) -> None:
