@@ -12,8 +12,9 @@ demo: $(VENV)/.installed
 	$(BIN)/ng_e2e_collect_rollouts "+config_paths=[$(DEMO_CONFIGS)]" +split=example +num_repeats=4 \
 	    +output_jsonl_fpath=results/demo.jsonl +overwrite=true
 
+# Three at once on two cores: a third of what tests do is to wait.
 test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 3 --dist loadfile
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check
