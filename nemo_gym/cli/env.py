@@ -17,32 +17,47 @@ from nemo_gym.cli.options import Options, settings_from
 from nemo_gym.cli.settings import NoSettings, StartSettings, StatusSettings
 from nemo_gym.config.access import configured_token
 from nemo_gym.launcher.warm import WarmStarter, is_supported
+from nemo_gym.memory import settle_memory
+
+LOOK_AGAIN_S = 1.0
 
 
-class _Stopped(Exception):
-    """SIGTERM or SIGHUP was received."""
+class _Stopped(BaseException):
+    """This is to end."""
+
+
+class _Ending:
+    """Notes that this is to end: what a signal's handler raises may get lost, in the midst of an import for one."""
+
+    def __init__(self) -> None:
+        self.is_due = False
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            # What nohup ignores stays ignored.
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, self._note)
+
+    def _note(self, number: int, frame: FrameType | None) -> Any:
+        self.is_due = True
+        raise _Stopped
 
 
 def start(words: list[str]) -> int:
     """Start the servers of a config and keep them up until Ctrl-C, SIGTERM, or until one of them cannot be."""
     options = Options("ng_run", "Start the servers of a config and keep them up.", StartSettings, takes_model=True)
     line = options.read(words)
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        # What nohup ignores stays ignored.
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, _stop)
+    ending = _Ending()
     # Started before the YAML is read: its imports take longer than everything else together.
     starter = WarmStarter() if is_supported() else None
     try:
-        return _keep_up(line.paths, line.overrides, starter)
-    except (KeyboardInterrupt, _Stopped):
+        return _keep_up(line.paths, line.overrides, starter, ending)
+    except _Stopped:
         return 0
     finally:
         if starter is not None:
             starter.close()
 
 
-def _keep_up(files: list[str], overrides: list[str], starter: WarmStarter | None) -> int:
+def _keep_up(files: list[str], overrides: list[str], starter: WarmStarter | None, ending: _Ending) -> int:
     from nemo_gym import config
 
     run = config.load(files, overrides, require_servers=True)
@@ -54,9 +69,12 @@ def _keep_up(files: list[str], overrides: list[str], starter: WarmStarter | None
         running.await_model_endpoints(servers, settings.model_endpoint_readiness_timeout_seconds)
         running.say(f"{len(run.servers)} / {len(run.servers)} servers ready")
         running.show_instances(servers.instances)
+        # What is left to do is to wait; a program that starts servers and goes on keeps its own ways with memory.
+        settle_memory()
         running.say(f"head server: http://{servers.run.head.host}:{servers.run.head.port}   (Ctrl-C stops all)")
-        while True:
-            servers.watch(timeout_s=3600.0)
+        while not ending.is_due:
+            servers.watch(timeout_s=LOOK_AGAIN_S)
+        return 0
 
 
 def status(words: list[str]) -> int:
@@ -120,10 +138,6 @@ def prefetch(words: list[str]) -> int:
         running.say(f"{name}: {python}")
     running.say(f"{len(built)} of {running.servers_counted(len(run.servers))} with an environment of their own")
     return 0
-
-
-def _stop(number: int, frame: FrameType | None) -> Any:
-    raise _Stopped
 
 
 def __getattr__(name: str) -> Any:

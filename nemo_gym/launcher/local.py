@@ -29,7 +29,6 @@ from nemo_gym.launcher.sockets import HEAD, Doors, PrivateSockets, bind_head, li
 from nemo_gym.launcher.spawn import SpawnStarter
 from nemo_gym.launcher.warm import WarmStarter, is_supported
 from nemo_gym.launcher.watch import LineSink, Watcher
-from nemo_gym.memory import settle_memory
 
 READY_TIMEOUT_S = 120.0
 REMINDER_S = 5.0
@@ -67,7 +66,6 @@ def launch(
         if not dry_run:
             running.keep_up(RestartPolicy(restart_limit, ready_timeout_s))
             running.record = write_record(running.run)
-            settle_memory()
     except BaseException:
         running.stop()
         raise
