@@ -43,9 +43,12 @@ def serve_together(group: GroupSettings, listeners: Sequence[socket.socket], rep
     os.chdir(home)
     roots = [home, *(each.settings.folder.parent.parent for each in members)]
     os.environ[PROJECT_ROOTS_ENV_VAR] = os.pathsep.join(dict.fromkeys(map(str, roots)))
-    tell_process(_view_of([each.settings for each in members]))
+    view = _view_of([each.settings for each in members])
+    tell_process(view)
     apps = {(each.settings.host, each.settings.port): each.local for each in members}
     for member in members:
+        # What a server's client knows is what its process knows, also where that is more.
+        member.server.server_client.global_config_dict = view
         member.server.server_client.call_here(LocalClient(apps))
     doors = {_door(listener): member.local for listener, member in zip(listeners, _owners(members), strict=True)}
     first = members[0]

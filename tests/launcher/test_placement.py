@@ -77,6 +77,7 @@ class Remembering(SimpleResourcesServer):
             return {
                 "pid": os.getpid(), "read": self._read, "word": self.config.word,
                 "names": sorted(str(name) for name in known if name in NAMES),
+                "client_knows_all": known == self.server_client.global_config_dict,
                 "own": str(known[self.config.name]["resources_servers"][self.config.name].get("word")),
             }
 
@@ -215,6 +216,7 @@ def test_a_process_knows_the_configuration_that_its_servers_may_know(together, g
         ("agent", "head_server", "other", "policy_model", "remembering")
     }
     assert [told[name]["own"] for name in ("remembering", "other")] == ["plum", "None"]
+    assert [told[name]["client_knows_all"] for name in ("remembering", "other")] == [True, True]
 
 
 def test_sessions_of_two_servers_in_a_process_are_apart(together):
