@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 UV := $(shell command -v uv 2>/dev/null)
 DEMO_CONFIGS := configs/demo.yaml
 
-.PHONY: demo test lint lock clean
+.PHONY: demo test test-placements lint lock clean
 
 demo: $(VENV)/.installed
 	$(BIN)/ng_e2e_collect_rollouts "+config_paths=[$(DEMO_CONFIGS)]" +split=example +num_repeats=4 \
@@ -15,6 +15,11 @@ demo: $(VENV)/.installed
 # Three at once on two cores: a third of what tests do is to wait.
 test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n 3 --dist loadfile
+
+# The tests that start servers, once more with all servers of a run in one process, or in two: PLACEMENT=replicas.
+PLACEMENT ?= together
+test-placements: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -n 3 --dist loadfile --placement $(PLACEMENT) tests
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check

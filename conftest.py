@@ -28,11 +28,27 @@ THEIRS = (
     "fastapi", "hypothesis", "matplotlib", "omegaconf", "pydantic", "reasoning_gym", "rich", "starlette", "uvicorn"
 )  # fmt: skip
 """What the processes that tests start import: folders of the repository, and packages."""
+PLACEMENTS = {"separate": [], "together": ["+placement=together"], "replicas": ["+replicas=2"]}
+"""What the commands that start servers are told, by the value of `--placement`."""
+NO_SERVERS = ("benchmarks", "catalog", "datasets", "folders", "help", "hubs", "spelling")
+UNPLACED = (
+    "tests/launcher/test_placement.py",
+    "tests/end_to_end/test_all_examples.py",
+    *(f"tests/cli/test_{noun}.py" for noun in NO_SERVERS),
+)
+"""Files of tests that place their servers themselves, or run commands that start none."""
+UNREPLICATED = (*UNPLACED, "tests/launcher")
+"""The same where each server has several processes: how these are launched, `test_placement.py` has seen."""
 SLOW = (
     "tests/end_to_end", "tests/launcher", "tests/faults", "tests/published_style", "tests/rollouts", "tests/cli",
     "tests/frameworks", "tests/sandbox", "tests/scaffold", "tests/security",
 )  # fmt: skip
 """Folders of tests that start many processes and wait for them."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    told = "where the servers live that tests start, unless a test says so itself"
+    parser.addoption("--placement", choices=PLACEMENTS, default="separate", help=told)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -51,15 +67,39 @@ def pytest_configure(config: pytest.Config) -> None:
     config.option.loadscopereorder = False
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the files that last: what several workers do at once then ends for all of them at the same time."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Begin with the files that last: what several workers do at once then ends for all of them at the same time.
+
+    In another placement than the usual one, only those run that start servers.
+    """
+    placement = config.option.placement
+    if placement != "separate":
+        placed = [item for item in items if _is_placed(item, placement)]
+        config.hook.pytest_deselected(items=list(set(items).difference(placed)))
+        items[:] = placed
+        for item in items:
+            mark = item.get_closest_marker("separate_only")
+            if mark and mark.kwargs.get("under", placement) == placement:
+                item.add_marker(pytest.mark.skip(reason=mark.args[0]))
     tests = Counter(item.path for item in items)
     is_slow = {path: any(path.is_relative_to(REPOSITORY / folder) for folder in SLOW) for path in tests}
     items.sort(key=lambda item: (not is_slow[item.path], -tests[item.path]))
 
 
+def _is_placed(item: pytest.Item, placement: str) -> bool:
+    elsewhere = UNREPLICATED if placement == "replicas" else UNPLACED
+    is_unplaced = any(item.path.is_relative_to(REPOSITORY / path) for path in elsewhere)
+    return "placement" in getattr(item, "fixturenames", ()) and not is_unplaced
+
+
 def pytest_collection_finish() -> None:
     sys.dont_write_bytecode = bool(os.environ.get("PYTHONDONTWRITEBYTECODE"))
+
+
+@pytest.fixture(scope="session")
+def placement(pytestconfig: pytest.Config) -> list[str]:
+    """The words that put the servers of a run where this run of the tests wants them."""
+    return PLACEMENTS[pytestconfig.option.placement]
 
 
 @contextmanager

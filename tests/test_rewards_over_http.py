@@ -158,12 +158,18 @@ def endpoint():
 
 
 @pytest.fixture(scope="module")
-def servers(endpoint, tmp_path_factory):
-    """The four environments, their agents and the model, each in its own process."""
+def servers(endpoint, placement, tmp_path_factory):
+    """The four environments, their agents and the model."""
     files = [f"resources_servers/{name}/configs/{name}.yaml" for name in SERVERS]
     run = config.load(
         [*files, "responses_api_models/openai_model/configs/openai_model.yaml"],
-        [f"+policy_base_url={endpoint}", "+policy_api_key=none", "+policy_model_name=scripted", "+head_server.port=0"],
+        [
+            *placement,
+            f"+policy_base_url={endpoint}",
+            "+policy_api_key=none",
+            "+policy_model_name=scripted",
+            "+head_server.port=0",
+        ],
         skip_dotenv=True,
     )
     with pytest.MonkeyPatch.context() as environment:

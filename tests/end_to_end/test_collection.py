@@ -58,7 +58,9 @@ def test_the_files_of_a_run_stand_beside_its_output(first, shared_workplace):
     assert (results / "first/preprocessed_datasets/example.jsonl").is_file()
     assert (results / "first_failures.jsonl").read_bytes() == b""
     logs = {path.name for path in (results / "first_logs").iterdir()}
-    assert logs == {"example_multi_step.log", f"{AGENT['name']}.log", "policy_model.log", "head_server.log"}
+    servers = ("example_multi_step", AGENT["name"], "policy_model")
+    processes = {process for name in servers for process in shared_workplace.processes_of(name)}
+    assert logs == {f"{process}.log" for process in ("head_server", *processes)}
 
 
 def test_every_task_has_each_of_its_repeats_once(first, shared_workplace):

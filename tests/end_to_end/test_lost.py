@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import orjson
+import psutil
 import pytest
 
 REMEMBERING_SERVER = """
@@ -111,7 +112,7 @@ def test_a_collection_survives_the_death_of_each_of_its_servers(workplace, words
             assert command.process.poll() is None, command.err
             time.sleep(0.005)
         server = next(each for each in get_json(f"{head}/server_instances") if each["config_path"] == name)
-        os.kill(server["pid"], signal.SIGKILL)
+        os.kill(next(pid for pid in server["pids"] if psutil.pid_exists(pid)), signal.SIGKILL)
     finished = command.wait(timeout_s=60)
     assert finished.code == 0, finished.err
 
@@ -131,8 +132,9 @@ def test_a_collection_survives_the_death_of_each_of_its_servers(workplace, words
     assert len(lost_for_good) < 20
 
     for name in KILLED:
-        assert f"server '{name}' was ended by SIGKILL; its rollouts under way are lost." in finished.err
-        assert f"server '{name}' is up again" in finished.err
+        process = workplace.process_of(name)
+        assert f"server '{process}' was ended by SIGKILL; its rollouts under way are lost." in finished.err
+        assert f"server '{process}' is up again" in finished.err
     assert workplace.left_over(within_s=1) == []
 
 
@@ -145,6 +147,7 @@ def test_a_collection_ends_with_a_server_that_may_not_be_started_again(workplace
     os.kill(server["pid"], signal.SIGKILL)
     finished = command.wait(timeout_s=10)
     assert finished.code == 1
-    assert "Error: server 'policy_model' was ended by SIGKILL, so the others are stopped too." in finished.err
+    process = workplace.process_of("policy_model")
+    assert f"Error: server '{process}' was ended by SIGKILL, so the others are stopped too." in finished.err
     assert "+resume_from_cache=true goes on with out.jsonl" in finished.err
     assert workplace.left_over(within_s=1) == []

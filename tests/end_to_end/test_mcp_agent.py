@@ -12,7 +12,10 @@ CONFIG = WEATHER / "configs" / "example_mcp_weather.yaml"
 SAMPLE_MODEL = REPOSITORY / "responses_api_models" / "sample_model" / "configs" / "sample_model.yaml"
 PREFIX = "mcp__example_mcp_weather__"
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [
+    pytest.mark.timeout(120),
+    pytest.mark.separate_only("several processes do not answer over MCP", under="replicas"),
+]
 
 DILIGENT = '''
 """Calls the only tool for the city it is asked for, then repeats what it was told."""

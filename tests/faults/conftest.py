@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx
 import orjson
@@ -71,12 +72,24 @@ PLACES = {
     "to-endpoint": "endpoint",
 }
 """Each place of the proxy, and the server that stands behind it."""
+TOGETHER = "together"
 
 
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-    return port
+    """One below those that the system gives to whoever asks for any: nobody else gets it meanwhile."""
+    while True:
+        port = random.randrange(15_000, 30_000)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+
+
+class Started(NamedTuple):
+    """A process, and where it writes what it prints."""
+
+    process: subprocess.Popen[bytes]
+    log: Path
+    code: int
+    """With which it ends, once it is told to."""
 
 
 @dataclass
@@ -86,9 +99,14 @@ class Tiers:
     ports: dict[str, int]
     """Of the servers themselves."""
     proxied: dict[str, int]
-    logs: Path
     proxy: subprocess.Popen[str]
-    servers: dict[str, subprocess.Popen[bytes]]
+    processes: dict[str, Started]
+    """Whatever was started for them: a process for each of them, or the command that has them together."""
+
+    @property
+    def of(self) -> dict[str, Started]:
+        """The process of each server."""
+        return {name: self.processes.get(name) or self.processes[TOGETHER] for name in FOLDERS}
 
     def client(self) -> ServerClient:
         agents = {name: simple_agent(self.proxied[name]) for name in ("agent", "telling_agent")}
@@ -96,7 +114,7 @@ class Tiers:
         return ServerClient(head_server_config=head, global_config_dict=OmegaConf.create(agents))
 
     def log_of(self, server: str) -> str:
-        return (self.logs / f"{server}.log").read_text()
+        return self.of[server].log.read_text()
 
     def command(self, word: str, place: str) -> None:
         """`refuse` or `accept` connections at a place."""
@@ -109,7 +127,7 @@ class Tiers:
     def at_work(self, within_s: float = 10.0) -> dict[str, float]:
         """How many calls each server is at work on, once that is none or this time is over."""
         deadline = time.monotonic() + within_s
-        ports = {name: self.ports[name] for name in self.servers}
+        ports = {name: self.ports[name] for name in FOLDERS}
         while True:
             busy = {name: metric(port, "requests_in_flight") for name, port in ports.items()}
             if not any(busy.values()) or time.monotonic() > deadline:
@@ -132,7 +150,7 @@ def process(words: list[Any], **settings: Any) -> Iterator[subprocess.Popen[Any]
 
 
 @pytest.fixture(scope="session")
-def tiers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tiers]:
+def tiers(tmp_path_factory: pytest.TempPathFactory, placement: list[str]) -> Iterator[Tiers]:
     folder = tmp_path_factory.mktemp("tiers")
     env = {key: value for key, value in os.environ.items() if not key.startswith("NEMO_GYM")}
     env["XDG_RUNTIME_DIR"] = str(folder)
@@ -144,21 +162,16 @@ def tiers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tiers]:
         proxy = stack.enter_context(process([HERE / "proxy.py", *words], stdout=subprocess.PIPE, text=True))
         listening = map(int, proxy.stdout.readline().split())
         proxied = dict(zip(PLACES.values(), listening, strict=True))
-        servers = {}
-        for name, server_folder in FOLDERS.items():
-            config = folder / f"{name}.yaml"
-            config.write_text(yaml.safe_dump(config_for(name, ports[name], proxied)))
+        orders = together(folder, ports, proxied, placement) if placement else one_by_one(folder, ports, proxied)
+        processes = {}
+        for name, (words, code) in orders.items():
             log = stack.enter_context((folder / f"{name}.log").open("wb"))
-            servers[name] = stack.enter_context(
-                process(
-                    [server_folder / "app.py", f"+config_paths=[{config}]"],
-                    cwd=HERE / "environment",
-                    env={**env, "NEMO_GYM_CONFIG_PATH": name},
-                    stderr=log,
-                    stdout=log,
-                )
+            process_env = {**env, "NEMO_GYM_CONFIG_PATH": name}
+            started = stack.enter_context(
+                process(words, cwd=HERE / "environment", env=process_env, stderr=log, stdout=log)
             )
-        tiers = Tiers(ports, proxied, folder, proxy, servers)
+            processes[name] = Started(started, Path(log.name), code)
+        tiers = Tiers(ports, proxied, proxy, processes)
         wait_until_ready(tiers)
         yield tiers
         end(tiers)
@@ -166,16 +179,37 @@ def tiers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tiers]:
 
 def end(tiers: Tiers) -> None:
     """Whatever it is still at work on, a server that is told to end does so."""
-    for server in tiers.servers.values():
-        server.terminate()
-    codes = {name: server.wait(ENDED_WITHIN_S) for name, server in tiers.servers.items()}
-    assert codes == dict.fromkeys(FOLDERS, -signal.SIGTERM)
+    for started in tiers.processes.values():
+        started.process.terminate()
+    codes = {name: started.process.wait(ENDED_WITHIN_S) for name, started in tiers.processes.items()}
+    assert codes == {name: started.code for name, started in tiers.processes.items()}
 
 
-def config_for(name: str, port: int, proxied: dict[str, int]) -> dict[str, Any]:
-    """What one server knows: itself as it is, the others as the proxies before them."""
-    to = {**proxied, name: port}
-    url = f"http://127.0.0.1:{proxied['endpoint']}/v1"
+Orders = dict[str, tuple[list[Any], int]]
+"""By name: the words of a Python process, and the code with which it ends when it is told to."""
+
+
+def one_by_one(folder: Path, ports: dict[str, int], proxied: dict[str, int]) -> Orders:
+    """A process for each server, in which the others are known as the proxies before them."""
+    orders: Orders = {}
+    for name, server_folder in FOLDERS.items():
+        config = folder / f"{name}.yaml"
+        config.write_text(yaml.safe_dump(config_for({**proxied, name: ports[name]}, proxied["endpoint"])))
+        orders[name] = ([server_folder / "app.py", f"+config_paths=[{config}]"], -signal.SIGTERM)
+    return orders
+
+
+def together(folder: Path, ports: dict[str, int], proxied: dict[str, int], placement: list[str]) -> Orders:
+    """The command that has all servers together: a proxy is only where no other server of theirs calls."""
+    config = folder / "together.yaml"
+    config.write_text(yaml.safe_dump(config_for(ports, proxied["endpoint"])))
+    words = ["-m", "nemo_gym.cli.main", "env", "start", f"+config_paths=[{config}]", "+head_server.port=0", *placement]
+    return {TOGETHER: (words, 0)}
+
+
+def config_for(to: dict[str, int], endpoint: int) -> dict[str, Any]:
+    """The configuration of a process that finds each server, itself included, at these ports."""
+    url = f"http://127.0.0.1:{endpoint}/v1"
     judge = {"judge": {"type": "responses_api_models", "name": "judge_model"}}
     return {
         "policy_model": openai_model(url, to["policy_model"]),
@@ -188,13 +222,13 @@ def config_for(name: str, port: int, proxied: dict[str, int]) -> dict[str, Any]:
 
 def wait_until_ready(tiers: Tiers) -> None:
     deadline = time.monotonic() + READY_WITHIN_S
-    for name, started in tiers.servers.items():
+    for name, started in tiers.of.items():
         while True:
             try:
                 httpx.get(f"http://127.0.0.1:{tiers.ports[name]}/", verify=False)
                 break
             except httpx.TransportError:
-                assert started.poll() is None, tiers.log_of(name)
+                assert started.process.poll() is None, tiers.log_of(name)
                 assert time.monotonic() < deadline, tiers.log_of(name)
                 time.sleep(0.05)
 

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 
 import pytest
 
+NO_CONNECTION = pytest.mark.separate_only("servers of one process have no connection between them to be refused")
+
 
 @contextmanager
 def refusing(tiers, place, for_s):
@@ -20,7 +22,13 @@ def refusing(tiers, place, for_s):
 
 @pytest.mark.parametrize(
     ("place", "for_s"),
-    [("to-agent", 1.0), ("to-policy", 1.0), ("to-resources", 1.0), ("to-judge", 1.0), ("to-endpoint", 0.4)],
+    [
+        ("to-agent", 1.0),
+        pytest.param("to-policy", 1.0, marks=NO_CONNECTION),
+        pytest.param("to-resources", 1.0, marks=NO_CONNECTION),
+        pytest.param("to-judge", 1.0, marks=NO_CONNECTION),
+        ("to-endpoint", 0.4),
+    ],
 )
 def test_a_server_that_refuses_for_a_moment_costs_no_rollout(tiers, collect_rows, row_of, place, for_s):
     rows = [row_of(f"{place}-{number}", grade="judge") for number in range(5)]
@@ -34,19 +42,21 @@ def test_a_server_that_refuses_for_a_moment_costs_no_rollout(tiers, collect_rows
     ("place", "cause", "tier", "told"),
     [
         ("to-agent", "timeout", "collector", "rollout_timeout_s=2"),
-        (
+        pytest.param(
             "to-policy",
             "timeout",
             "collector",
             r"(over at|waiting for) /v1/responses of policy_model \(.*refused",
+            marks=NO_CONNECTION,
         ),
-        (
+        pytest.param(
             "to-resources",
             "timeout",
             "collector",
             r"(over at|waiting for) /seed_session of faulty \(.*refused",
+            marks=NO_CONNECTION,
         ),
-        ("to-judge", "judge_failed", "judge", "Connection refused"),
+        pytest.param("to-judge", "judge_failed", "judge", "Connection refused", marks=NO_CONNECTION),
         ("to-endpoint", "model_failed", "model", r"could not connect.*\(tried 3 times\)"),
     ],
 )

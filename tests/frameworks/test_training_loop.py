@@ -44,7 +44,7 @@ import asyncio
 import json
 import sys
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from nemo_gym.cli import GlobalConfigDictParserConfig, RunHelper
 from nemo_gym.global_config import get_global_config_dict
@@ -69,6 +69,7 @@ config = {
     "port_range_high": 40000,
     "uv_cache_dir": "cache",
     "uv_venv_dir": "environments",
+    **OmegaConf.from_dotlist([word.removeprefix("+") for word in sys.argv[3:]]),
 }
 rows = [
     {
@@ -140,7 +141,7 @@ print("TOLD " + json.dumps(told))
 
 
 @pytest.fixture
-def script(workplace, endpoint):
+def script(workplace, endpoint, placement):
     """Runs a program in the workplace; what it printed behind TOLD, and the whole of it."""
     workplace.write("resources_servers/shouting/app.py", ENVIRONMENT)
     workplace.write("resources_servers/shouting/configs/shouting.yaml", CONFIG)
@@ -149,7 +150,7 @@ def script(workplace, endpoint):
         path = workplace.write("train.py", source)
         port = find_open_port()
         finished = subprocess.run(
-            [sys.executable, path, endpoint, str(port)],
+            [sys.executable, path, endpoint, str(port), *placement],
             cwd=workplace.folder, env=workplace.env, capture_output=True, text=True, timeout=60, check=False,
         )  # fmt: skip
         lines = [line.removeprefix("TOLD ") for line in finished.stdout.splitlines() if line.startswith("TOLD ")]
@@ -214,7 +215,7 @@ def test_a_server_that_dies_is_told_by_poll(script, workplace):
         "    helper.poll()\n",
     )
     _, finished = script(source)
-    assert "server 'shouting' was ended by SIGKILL" in finished.stderr
+    assert f"server '{workplace.process_of('shouting')}' was ended by SIGKILL" in finished.stderr
     assert workplace.left_over(5.0) == []
 
 

@@ -355,6 +355,7 @@ def test_the_paths_of_a_loop_say_for_which_rollout_it_calls(observed, capture_di
     assert observed["loop"]["reward"] == 1.0
 
 
+@pytest.mark.separate_only("any process of a model answers, and this one notes sessions in memory", under="replicas")
 def test_a_session_stays_with_one_of_several_endpoints(servers, endpoint, seen):
     url = servers.servers["pinned_model"]["url"]
     with (

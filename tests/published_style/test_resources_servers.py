@@ -142,6 +142,10 @@ SCRIPTS = {
     "noted_over_mcp": [[[["add_note", {"text": "milk", "tags": ["food"]}]], "Noted."]],
 }
 """What the policy says to each row of a folder's examples."""
+SERVE_FROM_THEIR_FOLDERS = ("address_book", "sibling_modules", "spawned_pool")
+"""These open files relative to their folders while they serve, and so have to be alone in their processes."""
+IN_ONE_PROCESS = ("noted_over_mcp", "cohort_rank")
+"""These may not have several: one is called over MCP, and in the other rollouts of a task wait for each other."""
 
 
 @pytest.fixture(scope="module")
@@ -183,9 +187,11 @@ def own_tests_with_httpx_alone(project):
 
 
 @pytest.fixture(scope="module")
-def servers(project, own_tests, own_tests_with_httpx_alone):
+def servers(project, own_tests, own_tests_with_httpx_alone, placement):
+    alone = (*SERVE_FROM_THEIR_FOLDERS, *([] if "+placement=together" in placement else IN_ONE_PROCESS))
+    apart = [f"+{name}.resources_servers.{name}.placement=separate" for name in alone if placement]
     configs = ",".join(f"{folder}/configs/{folder.split('/')[1]}.yaml" for folder in FOLDERS)
-    command = project.start_servers(f"+config_paths=[models.yaml,{configs}]", "+results_dir=/somewhere")
+    command = project.start_servers(f"+config_paths=[models.yaml,{configs}]", "+results_dir=/somewhere", *apart)
     yield command
     command.end()
 

@@ -179,6 +179,11 @@ def texts(place, output):
                 yield path, path.read_text(errors="replace")
 
 
+def log_beside(output, place):
+    names = place.processes_of("leaking")
+    return "".join((output.parent / "out_logs" / f"{name}.log").read_text() for name in names)
+
+
 def test_the_run_did_what_would_show_its_keys(collected, shared_workplace):
     finished, output, visible = collected
     assert finished.code == 0, finished.err
@@ -186,10 +191,10 @@ def test_the_run_did_what_would_show_its_keys(collected, shared_workplace):
     failed = list(map(json.loads, output.with_name("out_failures.jsonl").read_text().splitlines()))
     assert scored["reward"] == 1.0
     assert {each["_ng_failure_class"] for each in failed} == {"environment_failed", "model_failed"}
-    log = (output.parent / "out_logs" / "leaking.log").read_text()
+    log = log_beside(output, shared_workplace)
     assert "Traceback" in log
     assert "plainly **** " in log
-    assert len(visible) >= 5
+    assert len(visible) >= (5 if shared_workplace.process_of("leaking") == "leaking" else 2)
 
 
 def test_no_file_and_no_output_holds_a_key(collected, shared_workplace):
@@ -203,12 +208,12 @@ def test_no_process_shows_a_key_on_its_command_line_or_in_its_environment(collec
     assert [(pid, key) for pid, text in collected[2].items() for key in FORMS if key in text] == []
 
 
-def test_what_only_looks_like_a_secret_stays(collected):
+def test_what_only_looks_like_a_secret_stays(collected, shared_workplace):
     _, output, _ = collected
     (scored,) = map(json.loads, output.read_text().splitlines())
     assert scored["responses_create_params"]["max_output_tokens"] == 64
     assert scored["response"]["usage"]["output_tokens"] == 5
-    assert "max_tokens=2048" in (output.parent / "out_logs" / "leaking.log").read_text()
+    assert "max_tokens=2048" in log_beside(output, shared_workplace)
     assert scored["response"]["output"][0]["content"][0]["text"] == "You sent Bearer ****"
 
 

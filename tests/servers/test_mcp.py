@@ -173,7 +173,10 @@ ROW: dict[str, Any] = {"responses_create_params": {"input": []}}
 GENERATIONS = ("auto", "legacy")
 """The protocol without a handshake, and the one with it that older agents speak."""
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = [
+    pytest.mark.timeout(60),
+    pytest.mark.separate_only("several processes do not answer over MCP", under="replicas"),
+]
 
 
 class Under(NamedTuple):
