@@ -144,8 +144,8 @@ def _check_reaches_sessions(server: SimpleServer, settings: ProcessSettings) -> 
     if getattr(server.config, "expose_tools_over_mcp", False):
         raise ConfigError(
             f"{_origin(settings, 'expose_tools_over_mcp')}{settings.name}: {settings.num_workers} processes serve it, "
-            "and calls over MCP do not find the one that has their session. Leave out num_workers, workers and "
-            "replicas for it, or expose_tools_over_mcp."
+            "and calls over MCP do not find the one that has their session. Leave out num_workers and workers, say "
+            "placement: separate in its block where the run has replicas, or leave out expose_tools_over_mcp."
         )
 
 
