@@ -21,10 +21,8 @@ HELD_BYTES = 256 * 1024
 ONE_PIECE_BYTES = 64 * 1024
 """Below this, copying a body behind its head is cheaper than a second piece."""
 WITHOUT_BODY = frozenset({204, 304})
-STATUS_LINES = {
-    status: f"HTTP/1.1 {status} {HTTPStatus(status).phrase if status in set(HTTPStatus) else ''}\r\n".encode()
-    for status in range(100, 600)
-}
+PHRASES = {status.value: status.phrase for status in HTTPStatus}
+STATUS_LINES = {status: f"HTTP/1.1 {status} {PHRASES.get(status, '')}\r\n".encode() for status in range(100, 600)}
 FAILED = b"Internal Server Error"
 
 
@@ -33,10 +31,12 @@ class Exchange:
 
     __slots__ = (
         "_chunks", "_expects_continue", "_has_body_ended", "_head", "_held_bytes", "_is_chunked", "_is_news",
-        "_is_over", "_left_bytes", "_protocol", "_waiter", "is_lost", "keep_alive", "scope",
+        "_is_over", "_left_bytes", "_protocol", "_waiters", "is_lost", "keep_alive", "scope",
     )  # fmt: skip
 
-    def __init__(self, protocol: HttpProtocol, scope: dict[str, Any], *, keep_alive: bool) -> None:
+    def __init__(
+        self, protocol: HttpProtocol, scope: dict[str, Any], *, keep_alive: bool, expects_continue: bool
+    ) -> None:
         self.scope = scope
         self.keep_alive = keep_alive
         """Whether the connection stays open behind the answer."""
@@ -48,13 +48,19 @@ class Exchange:
         self._has_body_ended = False
         self._is_news = False
         """Whether there is something that the app has not received."""
-        self._waiter: asyncio.Future[None] | None = None
-        self._expects_continue = (b"expect", b"100-continue") in scope["headers"]
+        self._waiters: tuple[asyncio.Future[None], ...] = ()
+        """One for each part of the app that waits for something to receive."""
+        self._expects_continue = expects_continue
         self._head: bytes | None = None
         """Of the answer, until its body begins; empty afterwards."""
         self._is_chunked = False
         self._left_bytes = 0
         self._is_over = False
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether something of the answer has been sent."""
+        return self._head == b""
 
     # What the connection tells
 
@@ -80,8 +86,11 @@ class Exchange:
 
     def _tell(self) -> None:
         self._is_news = True
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        if self._waiters:
+            waiters, self._waiters = self._waiters, ()
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
 
     # What the app asks
 
@@ -104,9 +113,10 @@ class Exchange:
             self._expects_continue = False
             if not transport.is_closing():
                 transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        while not (self._is_news or self._is_over):
-            self._waiter = asyncio.get_running_loop().create_future()
-            await self._waiter
+        while not (self._is_news or self._is_over or self.is_lost):
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters = (*(other for other in self._waiters if not other.done()), waiter)
+            await waiter
         self._is_news = False
         if self.is_lost or self._is_over:
             return {"type": "http.disconnect"}
@@ -127,6 +137,7 @@ class Exchange:
         if self._head is None:
             if kind != "http.response.start":
                 raise RuntimeError(f"an answer begins with 'http.response.start', not with '{kind}'")
+            self._expects_continue = False
             # It leaves with the beginning of the body.
             self._head = self._headed(message["status"], message.get("headers", ()))
             if protocol.config.access_log:
@@ -160,7 +171,7 @@ class Exchange:
 
     def _headed(self, status: int, headers: Any) -> bytes:
         lines = [STATUS_LINES[status]]
-        has_length = says_close = False
+        self._is_chunked = has_length = says_close = False
         for name, value in (*self._protocol.default_headers, *headers):
             lowered = name.lower()
             lines.append(b"%b: %b\r\n" % (lowered, value))
@@ -183,7 +194,7 @@ class Exchange:
         return head
 
     async def _fail(self) -> None:
-        if self.is_lost:
+        if self.is_lost or self._is_over:
             return
         if self._head is None:
             headers = [

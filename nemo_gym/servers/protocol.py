@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextvars import Context, copy_context
 from typing import Any, cast
 from urllib.parse import unquote
 
@@ -31,6 +32,8 @@ NAMES = {
     )
 }  # fmt: skip
 """Names that come with thousands of requests, each kept once."""
+HELD_REQUESTS = 16
+"""More are not taken in while one is under way; while fewer wait, the caller's leaving is noticed."""
 NOT_HTTP = b"Invalid HTTP request received."
 
 
@@ -38,8 +41,8 @@ class HttpProtocol(asyncio.Protocol):
     """One connection of one caller; the `on_` methods are called by the parser."""
 
     __slots__ = (
-        "_app_state", "_client", "_config", "_exchange", "_headers", "_idle_since", "_keep_alive_timer", "_later",
-        "_local", "_loop", "_parser", "_state", "_url", "_writable", "transport",
+        "_app_state", "_client", "_config", "_exchange", "_expects_continue", "_headers", "_idle_since",
+        "_keep_alive_timer", "_later", "_local", "_loop", "_parser", "_state", "_url", "_writable", "transport",
     )  # fmt: skip
 
     transport: asyncio.Transport
@@ -59,9 +62,10 @@ class HttpProtocol(asyncio.Protocol):
         self._parser.set_dangerous_leniencies(lenient_data_after_close=True)
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
+        self._expects_continue = False
         self._exchange: Exchange | None = None
-        self._later: list[Exchange] | None = None
-        """Requests that came before an earlier one was answered."""
+        self._later: list[tuple[Exchange, Context]] | None = None
+        """Requests that came before an earlier one was answered, and where each is to run."""
         self._writable: asyncio.Future[None] | None = None
         self._idle_since = 0.0
         self._keep_alive_timer: asyncio.TimerHandle | None = None
@@ -85,10 +89,7 @@ class HttpProtocol(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._state.connections.discard(self)
-        for exchange in (self._exchange, *(self._later or ())):
-            if exchange is not None:
-                exchange.lose_caller()
-        self._later = None
+        self._lose_caller()
         self.resume_writing()
         if self._keep_alive_timer is not None:
             self._keep_alive_timer.cancel()
@@ -106,8 +107,9 @@ class HttpProtocol(asyncio.Protocol):
         except httptools.HttpParserUpgrade:
             # The request itself is answered; what follows would be of another protocol.
             logger.warning("%s asked for another protocol, and there is none", self._client)
-            if self._exchange is not None:
-                self._exchange.keep_alive = False
+            exchange = self._later[-1][0] if self._later else self._exchange
+            if exchange is not None:
+                exchange.keep_alive = False
 
     def pause_writing(self) -> None:
         self._writable = self._loop.create_future()
@@ -119,15 +121,16 @@ class HttpProtocol(asyncio.Protocol):
 
     # What the parser tells
 
-    def on_message_begin(self) -> None:
-        self._url = b""
-        self._headers = []
-
     def on_url(self, url: bytes) -> None:
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._headers.append((NAMES.get(name) or name.lower(), value))
+        known = NAMES.get(name)
+        if known is None:
+            known = name.lower()
+            if known == b"expect":
+                self._expects_continue = value.lower() == b"100-continue"
+        self._headers.append((known, value))
 
     def on_headers_complete(self) -> None:
         parser = self._parser
@@ -151,20 +154,31 @@ class HttpProtocol(asyncio.Protocol):
             "headers": self._headers,
             "state": self._app_state.copy(),
         }
-        exchange = Exchange(self, scope, keep_alive=version != "1.0" and parser.should_keep_alive())
+        exchange = Exchange(
+            self,
+            scope,
+            keep_alive=version != "1.0" and parser.should_keep_alive(),
+            expects_continue=self._expects_continue,
+        )
         if self._exchange is None:
             self._begin(exchange)
-        else:
-            self._later = [*(self._later or ()), exchange]
+            return
+        # It begins when an earlier one ends, and sees nothing of that one's context.
+        self._later = [*(self._later or ()), (exchange, copy_context())]
+        if len(self._later) >= HELD_REQUESTS:
             self.transport.pause_reading()
 
     def on_body(self, body: bytes) -> None:
-        exchange = self._later[-1] if self._later else self._exchange
+        exchange = self._later[-1][0] if self._later else self._exchange
         if exchange is not None:
             exchange.add_body(body)
 
     def on_message_complete(self) -> None:
-        exchange = self._later[-1] if self._later else self._exchange
+        # The next request begins with nothing of this one, however early its first bytes come.
+        self._url = b""
+        self._headers = []
+        self._expects_continue = False
+        exchange = self._later[-1][0] if self._later else self._exchange
         if exchange is not None:
             exchange.end_body()
 
@@ -195,8 +209,6 @@ class HttpProtocol(asyncio.Protocol):
         if exchange is not self._exchange:
             return
         self._exchange = None
-        self._headers = []
-        self._url = b""
         if self.transport.is_closing():
             return
         if not exchange.keep_alive:
@@ -204,8 +216,8 @@ class HttpProtocol(asyncio.Protocol):
             return
         self.transport.resume_reading()
         if self._later:
-            following, *self._later = self._later
-            self._begin(following)
+            (following, context), *self._later = self._later
+            context.run(self._begin, following)
             return
         self._idle_since = self._loop.time()
         if self._keep_alive_timer is None:
@@ -227,17 +239,31 @@ class HttpProtocol(asyncio.Protocol):
         if self._exchange is not None or self.transport.is_closing():
             return
         left_s = self._idle_since + self._config.timeout_keep_alive - self._loop.time()
+        if self._url:
+            # Part of a request has come.
+            left_s = self._config.timeout_keep_alive
         if left_s > 0:
             self._look_again_in(left_s)
         else:
             self.transport.close()
 
     def _refuse(self) -> None:
+        has_begun_answer = self._exchange is not None and self._exchange.has_begun
+        self._lose_caller()
+        if has_begun_answer:
+            # A second answer in the midst of the first would be taken for a part of it.
+            self.transport.close()
+            return
         head = [STATUS_LINES[400], *(b"%b: %b\r\n" % header for header in self.default_headers)]
         head.append(b"content-type: text/plain; charset=utf-8\r\n")
         head.append(b"content-length: %d\r\nconnection: close\r\n\r\n" % len(NOT_HTTP))
         self.transport.write(b"".join((*head, NOT_HTTP)))
         self.transport.close()
+
+    def _lose_caller(self) -> None:
+        if self._exchange is not None:
+            self._exchange.lose_caller()
+        self._exchange = self._later = None
 
 
 def _split(url: bytes) -> tuple[bytes, bytes]:
@@ -246,4 +272,4 @@ def _split(url: bytes) -> tuple[bytes, bytes]:
         path, _, query = url.partition(b"?")
         return path, query
     parsed = httptools.parse_url(url)
-    return parsed.path or b"", parsed.query or b""
+    return parsed.path or b"/", parsed.query or b""
