@@ -144,7 +144,10 @@ class Appender:
 
     def write(self, row: Any) -> None:
         """Add one row."""
-        line = dump_line(row)
+        self.write_line(dump_line(row))
+
+    def write_line(self, line: bytes) -> None:
+        """Add a row that is a line already, newline included."""
         if self._hide is not None:
             line = self._hide(line)
         left = memoryview(line)
