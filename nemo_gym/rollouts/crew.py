@@ -30,6 +30,8 @@ logger = logging.getLogger(__name__)
 MEMBER_MODULE = "nemo_gym.rollouts.crew_member"
 WORTH_A_PROCESS = 1024
 """With `auto`, so many rollouts at once are one process's share."""
+START_S = 60.0
+"""A process that is not ready so long after it was started is killed."""
 ENDING_S = 5.0
 """A process that has not ended so long after it was asked to is killed."""
 LOOK_EVERY_S = 0.5
@@ -91,7 +93,13 @@ class Crew:
             member = Member(process, self._leaves)
             self._members.append(member)
             await member.greet(ours, told)
-        await asyncio.gather(*(member.is_ready.wait() for member in self._members))
+        try:
+            async with asyncio.timeout(START_S):
+                await asyncio.gather(*(member.is_ready.wait() for member in self._members))
+        except TimeoutError:
+            # The others do what it would have done, and its end is told of.
+            for member in [each for each in self._members if not each.is_ready.is_set()]:
+                member.process.kill()
         self._watching = asyncio.create_task(self._watch())
 
     async def run(self, row: dict[str, Any]) -> Record:
