@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
+from functools import lru_cache
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +26,10 @@ WITHOUT_BODY = frozenset({204, 304})
 PHRASES = {status.value: status.phrase for status in HTTPStatus}
 STATUS_LINES = {status: f"HTTP/1.1 {status} {PHRASES.get(status, '')}\r\n".encode() for status in range(100, 600)}
 FAILED = b"Internal Server Error"
+CONTROLS = bytes(sorted({*range(32), 127} - set(b"\t\r\n")))
+"""What no header's value may hold."""
+NAME = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+"""RFC 9110, section 5.1."""
 
 
 class Exchange:
@@ -173,7 +179,7 @@ class Exchange:
         lines = [STATUS_LINES[status]]
         self._is_chunked = has_length = says_close = False
         for name, value in (*self._protocol.default_headers, *headers):
-            lowered = name.lower()
+            lowered = _name_of(name)
             lines.append(b"%b: %b\r\n" % (lowered, value))
             if lowered == b"content-length":
                 has_length, self._left_bytes = True, int(value)
@@ -191,6 +197,8 @@ class Exchange:
         # Each line brings one of either; one more would be a header, or an answer, that somebody smuggled in.
         if head.count(b"\n") != len(lines) or head.count(b"\r") != len(lines):
             raise RuntimeError(f"a header of the answer holds a line break: {list(headers)!r}")
+        if len(head.translate(None, CONTROLS)) != len(head):
+            raise RuntimeError(f"a header of the answer holds a control character: {list(headers)!r}")
         return head
 
     async def _fail(self) -> None:
@@ -218,3 +226,10 @@ class Exchange:
             self.scope["http_version"],
             status,
         )
+
+
+@lru_cache(maxsize=1024)
+def _name_of(name: bytes) -> bytes:
+    if not NAME.fullmatch(name):
+        raise RuntimeError(f"a header of the answer has a name that is none: {name!r}")
+    return name.lower()

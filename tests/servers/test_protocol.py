@@ -996,9 +996,10 @@ def test_of_an_answer_that_is_wrong_ours_sends_no_part_that_is_wrong_where_uvico
     [
         (b"x-a", b"b\r\nx-evil: 1"), (b"x-a", b"b\nx-evil: 1"), (b"x-a", b"b\rx-evil: 1"), (b"x-a", b"b\r\n"),
         (b"x-a\r\nx-evil", b"1"), (b"x-a", b"\r\n\r\nHTTP/1.1 200 OK\r\nx-evil: 1"), (b"x-a", b"b\n\r"),
+        (b"x-a", b"evil\0"), (b"x-a", b"evil\x7f"), (b"x evil", b"1"), (b"x-evil:", b"1"), (b"", b"evil"),
     ],
 )  # fmt: skip
-def test_a_line_break_in_a_header_never_leaves_and_ours_says_that_it_failed(ours, lengths, header):
+def test_a_header_that_is_none_never_leaves_and_ours_says_that_it_failed(ours, lengths, header):
     ours.says([start(200, *lengths, header), part(b"abc", more=False)])
     with Caller(ours) as caller:
         caller.send(GET)
