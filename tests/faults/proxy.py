@@ -94,14 +94,17 @@ class Place:
     def __init__(self, name: str, target: int) -> None:
         self.name = name
         self.target = target
-        self.port = 0
+        # Bound for as long as this lives, and never listening: while it refuses, nobody else gets its port.
+        self._holder = socket.socket()
+        self._holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        self._holder.bind(("127.0.0.1", 0))
+        self.port: int = self._holder.getsockname()[1]
         self._struck: Counter[str] = Counter()
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
 
     async def accept(self) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, backlog=4096)
-        self.port = self._server.sockets[0].getsockname()[1]
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, backlog=4096, reuse_port=True)
 
     async def refuse(self) -> None:
         if self._server is not None:
