@@ -75,13 +75,9 @@ def _built(settings: ProcessSettings, home: Path, folders: Container[Path]) -> _
     os.chdir(home)
     prepare_process(settings)
     known = set(sys.modules)
-    try:
-        server = build_server(settings)
-        _check_modules(settings, known, folders)
-        return _Member(settings, server, LocalApp(build_app(server, settings)))
-    except SystemExit as error:
-        # The process has several servers, and its end would not tell whose doing it was.
-        raise LaunchError(f"{settings.name}: its code ended the process while it started: {error.code!r}") from error
+    server = build_server(settings)
+    _check_modules(settings, known, folders)
+    return _Member(settings, server, LocalApp(build_app(server, settings)))
 
 
 def _check_modules(settings: ProcessSettings, known: Container[str], folders: Container[Path]) -> None:

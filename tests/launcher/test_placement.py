@@ -536,14 +536,6 @@ def test_a_setting_of_a_server_that_comes_to_nothing_is_told_with_its_line(workp
     assert "Traceback" not in finished.err
 
 
-def test_a_server_that_ends_its_process_as_it_starts_is_named(workplace):
-    words = [workplace.environment(), workplace.environment("unwilling", "import sys; sys.exit('I will not')")]
-    finished = workplace.run("ng_run", *words, "+head_server.port=0", "+placement=together")
-    assert finished.code == 1
-    assert finished.err == "Error: unwilling: its code ended the process while it started: 'I will not'\n"
-    assert workplace.left_over(within_s=1) == []
-
-
 @pytest.mark.parametrize("command", [("ng_run", "+head_server.port=0"), ("ng_validate",)])
 @pytest.mark.parametrize(("settings", "words"), [("", ("+replicas=2",)), ("\nworkers: 2", ())])
 def test_tools_over_mcp_are_refused_to_several_processes(workplace, command, settings, words):
