@@ -26,6 +26,9 @@ from bench.processes import MachineTime, cpu_s, machine_time, pss_mb, tree_of
 from bench.quick_agent import collect, quick_agent
 from bench.tree import NG, TREE, product_environment
 
+LAST_LINE = "Ctrl-C stops all"
+"""What `ng_run` says before it only waits."""
+SETTLING_S = 0.5
 READY_TIMEOUT_S = 60.0
 SAMPLE_MODEL = "responses_api_models/sample_model/configs/sample_model.yaml"
 COLLECTOR = "collector"
@@ -71,6 +74,7 @@ def start_servers(config: Path) -> Start:
             machine_after = machine_time()
             pids = tree_of(process.pid)
             own_cpu_s = cpu_s(pids)
+            _wait_until_idle(process)
             return Start(ready_s, pss_mb(pids), own_cpu_s, _others_share(machine_before, machine_after, own_cpu_s))
         finally:
             process.send_signal(signal.SIGTERM)
@@ -85,6 +89,14 @@ def _time_until_ready(process: subprocess.Popen[str], started_at: float) -> floa
         if time.perf_counter() - started_at > READY_TIMEOUT_S:
             break
     raise RuntimeError(f"ng_run was not ready within {READY_TIMEOUT_S} s")
+
+
+def _wait_until_idle(process: subprocess.Popen[str]) -> None:
+    assert process.stdout is not None
+    for line in process.stdout:
+        if LAST_LINE in line:
+            break
+    time.sleep(SETTLING_S)
 
 
 def _others_share(before: MachineTime, after: MachineTime, own_cpu_s: float) -> float:

@@ -185,10 +185,12 @@ async def _ask(head: HeadConfig, path: str, run_token: str | None) -> Reply:
 
 
 def show_instances(instances: Iterable[ServerInstance]) -> None:
-    """Draw the table of servers."""
-    from nemo_gym.cli import tables
-
-    tables.console().print(tables.instances(instances))
+    """One line per server, in columns: without what draws other tables, which would stay in memory with the run."""
+    told = [(each.config_path, each.server_type, each.name, each.url, each.where) for each in instances]
+    lines = [("server", "tier", "implementation", "address", "pid"), *told]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        say("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
 
 
 def _restarted(times: int) -> str:

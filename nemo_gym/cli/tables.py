@@ -10,7 +10,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from nemo_gym.config.process import ServerInstance
 from nemo_gym.rollouts.outcome import Summary
 
 if TYPE_CHECKING:
@@ -31,17 +30,6 @@ def console(*, stderr: bool = False) -> Console:
     """Where tables are drawn."""
     made = Console(stderr=stderr, highlight=False)
     return made if made.is_terminal else Console(stderr=stderr, highlight=False, width=PIPED_WIDTH)
-
-
-def instances(rows: Iterable[ServerInstance]) -> Table:
-    """One line per server."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("server", "tier", "implementation", "address", "pid"):
-        table.add_column(heading, overflow="fold")
-    for row in rows:
-        cells = (row.config_path, row.server_type, row.name, row.url, row.where)
-        table.add_row(*(Text(each) for each in cells))
-    return table
 
 
 def findings(found: Iterable[Finding]) -> Table:
