@@ -99,6 +99,12 @@ def dump_json(value: Any, default: Callable[[Any], Any] | None = None) -> bytes:
         return json.dumps(value, default=default).encode()
 
 
+def dump_up_to(name: str, fields: dict[str, Any]) -> bytes:
+    """A JSON object of these fields up to the value of one more; that and a closing bracket are still to come."""
+    written = dump_json(fields)
+    return b'%b%b"%b":' % (written[:-1], b"," if fields else b"", name.encode())
+
+
 def fitted(written: bytes) -> bytes:
     """The same bytes in as much memory as they need: orjson leaves up to ten times that, for as long as they live."""
     return bytes(memoryview(written)) if len(written) < FITTED_BYTES else written

@@ -19,7 +19,7 @@ from nemo_gym.http.external import (
     external_session,
     parsed,
 )
-from nemo_gym.jsonl import dump_json
+from nemo_gym.jsonl import dump_json, dump_up_to
 
 __all__ = ["RATE_LIMIT_ERROR_CODES", "RETRY_ERROR_CODES", "NeMoGymAsyncOpenAI"]
 
@@ -61,9 +61,10 @@ class NeMoGymAsyncOpenAI(BaseModel):
         """`POST /responses`."""
         return await self._call("POST", self._url("responses"), kwargs)
 
-    async def ask(self, path: str, asked: dict[str, Any]) -> bytes:
-        """`POST /<path>`; the JSON object that the endpoint answers, as it is written."""
-        return await self._answer("POST", self._url(path), asked, as_written)
+    async def ask(self, path: str, asked: dict[str, Any], items: bytes | memoryview) -> bytes:
+        """`POST /<path>` with the JSON of its `input`; the JSON object that the endpoint answers, as it is written."""
+        body = b"".join((dump_up_to("input", asked), items, b"}"))
+        return await self._answer("POST", self._url(path), body, as_written)
 
     async def create_tokenize(self, **kwargs: Any) -> dict[str, Any]:
         """`POST /tokenize`, which vLLM serves beside `/v1`, not under it."""
@@ -80,16 +81,16 @@ class NeMoGymAsyncOpenAI(BaseModel):
         return f"{self.base_url.rstrip('/')}/{path}"
 
     async def _call(self, method: str, url: str, asked: dict[str, Any] | None) -> dict[str, Any]:
-        return await self._answer(method, url, asked, parsed)
-
-    async def _answer(
-        self, method: str, url: str, asked: dict[str, Any] | None, read: Callable[[bytes], AnswerT | None]
-    ) -> AnswerT:
         body = None
         if asked is not None:
             body = dump_json(asked)
             # The keywords of one call: thousands may wait for their answers, and need not hold what they asked.
             asked.clear()
+        return await self._answer(method, url, body, parsed)
+
+    async def _answer(
+        self, method: str, url: str, body: bytes | None, read: Callable[[bytes], AnswerT | None]
+    ) -> AnswerT:
         session = external_session()
         if session is not self._session:
             self._session = session

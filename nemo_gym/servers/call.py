@@ -17,7 +17,7 @@ from nemo_gym.errors import RolloutError
 from nemo_gym.http.deadline import CLOCK_SLACK_S, read_time_left
 from nemo_gym.http.local import LOCAL_SCOPE_KEY
 from nemo_gym.http.problems import MEDIA_TYPE, Problem
-from nemo_gym.schemas.rollout import TIME_LEFT_HEADER
+from nemo_gym.schemas.rollout import INPUT_AT_HEADER, TIME_LEFT_HEADER
 from nemo_gym.servers.nesting import nests_deeper
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ GONE_CHECK_S = 2.0
 SET_COOKIE_SCOPE_KEY = "nemo_gym.set_cookie"
 """Where the scope holds a function that gives the `Set-Cookie` value, for answers made outside of the session."""
 _TIME_LEFT = TIME_LEFT_HEADER.encode()
+RESPONSES_PATH = "/v1/responses"
+_INPUT_AT = INPUT_AT_HEADER.encode()
 
 
 class Refusal(NamedTuple):
@@ -114,7 +116,7 @@ class Call:
         """Let the running task be cancelled when its time is over or its caller has gone, and bound the body."""
         self._limits = limits
         self._bytes_left = limits.body_bytes
-        if not self.headers.get(b"content-type", b"").lower().startswith(NEVER_JSON):
+        if not self._is_unread and not self.headers.get(b"content-type", b"").lower().startswith(NEVER_JSON):
             self._chunks = []
         self._task = asyncio.current_task()
         self._alarms = alarms
@@ -152,6 +154,11 @@ class Call:
         if listener.result()["type"] == "http.disconnect" and not self.has_begun_answer:
             self.caller_has_gone = True
             self._cancel()
+
+    @property
+    def _is_unread(self) -> bool:
+        # A long conversation, of which its caller has read everything before, and most model servers read nothing.
+        return _INPUT_AT in self.headers and str(self.scope["path"]).endswith(RESPONSES_PATH)
 
     def _cancel(self) -> None:
         if self._task is not None and not self._was_cancelled:

@@ -16,7 +16,7 @@ from nemo_gym.http.caller import WrittenRequest
 from nemo_gym.http.client import ServerClient
 from nemo_gym.http.problems import failure_of_call, failure_of_reply, reply_to
 from nemo_gym.http.reply import Reply
-from nemo_gym.jsonl import dump_json
+from nemo_gym.jsonl import dump_json, dump_up_to
 from nemo_gym.opaque import loads_opaque, plain
 from nemo_gym.schemas.responses import Response, sum_of_counts
 from nemo_gym.servers.tools import is_callable_name
@@ -55,17 +55,16 @@ class _WrittenItems:
 
     def request(self, params: dict[str, Any], items: list[Item]) -> WrittenRequest:
         """The request for the next turn."""
-        # An agent may shorten what was said before, or put something else in its place.
-        pairs = zip(self._items, items, strict=False)
-        known = next(
-            (at for at, (before, now) in enumerate(pairs) if before != now), min(len(self._items), len(items))
-        )
-        del self._texts[known:], self._items[known:]
+        known = len(self._items)
+        # An agent may shorten what was said before, or put something else in its place. Most never do, and a list is
+        # compared at the speed of C.
+        if self._items != items[:known]:
+            known = _in_common(self._items, items)
+            del self._texts[known:], self._items[known:]
         for item in items[known:]:
             self._texts.append(dump_json(_without_empty(item)))
-            self._items.append({**item} if isinstance(item, dict) else item)
-        others = dump_json({name: value for name, value in params.items() if name != "input"})
-        beginning = others[:-1] + (b',"input":' if len(others) > 2 else b'"input":')
+            self._items.append(_copied(item))
+        beginning = dump_up_to("input", {name: value for name, value in params.items() if name != "input"})
         request = WrittenRequest(params, input=items)
         request.text = b"".join((beginning, b"[", b",".join(self._texts), b"]}"))
         request.input_at = len(beginning)
@@ -188,6 +187,21 @@ class Conversation:
         if not tells_faults or isinstance(failure, ENDS_THE_ROLLOUT):
             raise failure
         return f"Error: {failure}"
+
+
+def _in_common(before: list[Item], now: list[Item]) -> int:
+    """With how many equal items both begin."""
+    pairs = enumerate(zip(before, now, strict=False))
+    return next((at for at, (known, item) in pairs if known != item), min(len(before), len(now)))
+
+
+def _copied(item: Any) -> Any:
+    """An item that stays as it is when the other one, or a part of its content, is changed."""
+    if not isinstance(item, dict):
+        return item
+    return {
+        name: [_copied(part) for part in value] if isinstance(value, list) else value for name, value in item.items()
+    }
 
 
 def _without_empty(item: Any) -> Any:

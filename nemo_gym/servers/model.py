@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from fastapi import Body, FastAPI
-from orjson import Fragment
 
 from nemo_gym.config.observability import ModelCallCaptureConfig
 from nemo_gym.config.settings import BaseResponsesAPIModelConfig, ModelServerRef
@@ -41,10 +40,11 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel):
     async def chat_completions(self, *arguments: Any, **named: Any) -> Any:
         """Answer a `ChatCompletionCreateParams` with a `ChatCompletion`: `(body)` or `(request, body)`."""
 
-    async def pass_on(self, params: Mapping[str, Any], items: Fragment) -> bytes:
+    async def pass_on(self, params: Mapping[str, Any], items: memoryview) -> bytes:
         """The JSON of the response to a request of one of our own agents, which reads the answer itself.
 
-        `params` are the checked ones that were set, not to be changed; `items` is the JSON of the input.
+        `params` are the checked ones that were set, not to be changed; `items` is the JSON of the input, a
+        view of what came, since it may be long.
         """
         raise NotImplementedError
 

@@ -60,7 +60,7 @@ ERROR_TYPES = {
 }
 """What Anthropic calls an error of this status; else it is `invalid_request_error` or `api_error`."""
 
-PassOn = Callable[[Mapping[str, Any], orjson.Fragment], Awaitable[bytes]]
+PassOn = Callable[[Mapping[str, Any], memoryview], Awaitable[bytes]]
 """Answers checked params and unread items with the JSON of a response."""
 Ask = Callable[[BaseModel], Awaitable[Any]]
 """Calls the author's method with a body; whatever else its signature asks for has been filled in."""
@@ -157,7 +157,7 @@ def _passed_on(kind: type[BaseModel], pass_on: PassOn, scope: Scope, body: bytes
     if body[begin - len(INPUT_KEY) : begin] != INPUT_KEY or body[begin : begin + 1] != b"[" or body[-2:] != b"]}":
         return None
     params = (_remembered_params if begin <= REMEMBERED_BYTES else _params)(kind, body[:begin])
-    return None if params is None else pass_on(params, orjson.Fragment(body[begin:-1]))
+    return None if params is None else pass_on(params, memoryview(body)[begin:-1])
 
 
 def _params(kind: type[BaseModel], text: bytes) -> dict[str, Any] | None:

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
-from orjson import Fragment
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from nemo_gym import (
@@ -60,10 +59,10 @@ class SimpleModelServer(SimpleResponsesAPIModel):
         except ValidationError as error:
             raise ModelFailed(f"{self.config.name}: {error}", server=self.config.name) from error
 
-    async def pass_on(self, params: Mapping[str, Any], items: Fragment) -> bytes:
+    async def pass_on(self, params: Mapping[str, Any], items: memoryview) -> bytes:
         """Ask the endpoint's `/responses`, and leave the items and the answer as they are written."""
         fixed = {**self.config.extra_body, "model": self.config.openai_model}
-        return await self.endpoint.ask("responses", {**params, "input": items, **fixed})
+        return await self.endpoint.ask("responses", {**params, **fixed}, items)
 
     async def chat_completions(self, body: NeMoGymChatCompletionCreateParamsNonStreaming) -> NeMoGymChatCompletion:
         """Ask the endpoint's `/chat/completions`."""

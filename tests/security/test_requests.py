@@ -83,6 +83,17 @@ def test_a_deeply_nested_body_is_refused_on_every_route(server, address_of):
 
 
 @pytest.mark.parametrize("server", SERVERS)
+def test_a_deeply_nested_body_whose_caller_says_that_it_was_read_hurts_nobody_else(server, address_of):
+    url = address_of(server)
+    for path in posts(url):
+        for what, body in BODIES.items():
+            whole = b'{"input":' + body + b"}" if path.endswith("/v1/responses") else body
+            status, told = send(url, path, whole, {**JSON, "x-nemo-gym-input-at": "9"})
+            assert status, (path, what, told[:300])
+    assert httpx.get(f"{url}/openapi.json", verify=False).status_code == 200
+
+
+@pytest.mark.parametrize("server", SERVERS)
 def test_a_malformed_body_is_never_the_servers_own_failure(server, address_of):
     url = address_of(server)
     for path in posts(url):

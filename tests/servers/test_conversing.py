@@ -48,12 +48,12 @@ class Insisting(ConversingAgent):
         return conversation
 
 
-def agent_on(shop: Shop, *replies: Any, **settings: Any) -> Insisting:
+def agent_on(shop: Shop, *replies: Any, cls: type[ConversingAgent] = Insisting, **settings: Any) -> Any:
     refs = {
         "resources_server": {"type": "resources_servers", "name": "shop"},
         "model_server": {"type": "responses_api_models", "name": "policy_model"},
     }
-    return make_server(Insisting, name="agent", model=FakeModel(replies), servers=[shop], **refs, **settings)
+    return make_server(cls, name="agent", model=FakeModel(replies), servers=[shop], **refs, **settings)
 
 
 @pytest.fixture
@@ -75,6 +75,39 @@ async def test_what_is_heard_stands_between_the_answers_and_reaches_model_and_ve
     assert [len(request["input"]) for request in asked] == [1, 3, 5, 7]
     assert asked[1]["input"][2]["content"] == "Are you sure?"
     assert [each["name"] for each in asked[0]["tools"]] == ["price"]
+
+
+class Rewriting(Insisting):
+    """Writes something else into what was said before, or puts something else in its place."""
+
+    def rewrite(self, conversation: Conversation) -> None:
+        conversation.params["input"][0]["content"][0]["text"] = "Coffee?"
+        conversation.said[0]["content"][0]["text"] = "No."
+        conversation.said[1:2] = []
+
+    async def converse(self, request: Any, body: Any, row: dict[str, Any], session: dict[str, str]) -> Conversation:
+        conversation = await self.begin(row["responses_create_params"], session)
+        await self.answer(conversation)
+        conversation.hear("Are you sure?")
+        await self.answer(conversation)
+        self.rewrite(conversation)
+        await self.answer(conversation)
+        return conversation
+
+
+async def test_a_conversation_may_be_rewritten_to_its_smallest_part(shop):
+    agent = agent_on(shop, "Yes?", "Quite.", "Bye.", cls=Rewriting)
+    tea = {"role": "user", "content": [{"type": "input_text", "text": "Tea?"}]}
+    await run(agent, responses_create_params={"input": [tea]})
+    texts = [
+        [_text_of(item) for item in request["input"]] for request in agent.server_client._connections.model.requests
+    ]
+    assert texts == [["Tea?"], ["Tea?", "Yes?", "Are you sure?"], ["Coffee?", "No.", "Quite."]]
+
+
+def _text_of(item: dict[str, Any]) -> str:
+    content = item["content"]
+    return content if isinstance(content, str) else content[0]["text"]
 
 
 async def test_max_steps_bound_the_whole_conversation(shop):
