@@ -19,14 +19,16 @@ from typing import Any
 
 from nemo_gym.memory import settle_memory
 from nemo_gym.servers.child import Descriptors, die_with_forker, leave, run_child
+from nemo_gym.servers.plain_path import ServerApp
 
 PRELOADED = (
     "nemo_gym.servers.agent",
     "nemo_gym.servers.model",
     "nemo_gym.servers.resources",
     "uvicorn.loops.uvloop",
-    "uvicorn.protocols.http.httptools_impl",
     "uvicorn.lifespan.on",
+    "nemo_gym.servers.conversing",
+    "nemo_gym.http.endpoint",
 )
 DESCRIPTORS = 253
 """Settings, report and log come with every order, and its listeners: as many as one message may bring."""
@@ -48,6 +50,7 @@ class _WarmProcess:
         self.control.settimeout(REAP_EVERY_S)
         for module in PRELOADED:
             importlib.import_module(module)
+        _make_an_app()
         settle_memory()
         try:
             # A launcher that is interrupted leaves before it has heard the answer to its last question.
@@ -114,6 +117,15 @@ class _WarmProcess:
                     self.exit_codes[pid] = os.waitstatus_to_exitcode(status)
                     # What the server itself started must not outlive it.
                     _signal_group(pid, signal.SIGKILL)
+
+
+def _make_an_app() -> None:
+    """FastAPI imports a good part of what it needs with the first route of the first app: megabytes, to be shared."""
+
+    async def route(body: dict[str, Any]) -> dict[str, Any]:
+        return body
+
+    ServerApp().post("/")(route)
 
 
 def _signal_group(pid: int, number: signal.Signals) -> None:
