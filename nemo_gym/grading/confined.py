@@ -14,13 +14,14 @@ import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from nemo_gym.confinement.bubblewrap import Interpreter, joining, sandboxed
 from nemo_gym.confinement.cgroups import ControlGroup, remove_left_behind
 from nemo_gym.confinement.level import NOT_INSTALLED, OWN_PROCESSES, SPARE_UIDS, Level, cannot_start, refusal
 from nemo_gym.errors import EnvironmentFailed
-from nemo_gym.grading import trials
+from nemo_gym.grading import check_calls, trials
 
 logger = logging.getLogger(__name__)
 
@@ -225,7 +226,8 @@ class ConfinedPython:
         python = Interpreter.base()
         if not level.is_confined:
             return python.script(str(trials.__file__))
-        command = sandboxed(str(trials.__file__), python, scratch_mb=self.limits.scratch_mb)
+        beside = ["--ro-bind", str(check_calls.__file__), f"/{Path(check_calls.__file__).name}"]
+        command = sandboxed(str(trials.__file__), python, scratch_mb=self.limits.scratch_mb, mounts=beside)
         return joining(slot.group.join_files, command) if slot.group else command
 
 
@@ -268,7 +270,7 @@ async def _last_words(process: asyncio.subprocess.Process) -> str:
     assert process.stderr is not None
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(0.2):
-            return (await process.stderr.read(trials.ERROR_TAIL)).decode(errors="replace")
+            return (await process.stderr.read(check_calls.ERROR_TAIL)).decode(errors="replace")
     return ""
 
 

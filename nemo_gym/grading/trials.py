@@ -1,8 +1,9 @@
 """What runs inside the sandbox of `ConfinedPython`: a program, tried in processes of its own, and nothing of ours.
 
-It is run as a script with the standard library only. One framed job comes in on descriptor 0, one framed report per
-trial goes out on descriptor 1; a check follows the job in a frame of its own, which is read only after the program
-has been forked off, so the program holds neither the check nor a way to the reports.
+It is run as a script with the standard library only, and one file of ours at its side. One framed job comes in on
+descriptor 0, one framed report per trial goes out on descriptor 1; a check follows the job in a frame of its own,
+which is read only after the program has been forked off, so the program holds neither the check nor a way to the
+reports.
 """
 
 from __future__ import annotations
@@ -22,9 +23,17 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, NoReturn
 
+if __name__ == "__main__":
+    # Alone in the sandbox; what is tried shall find nothing of ours on its path.
+    sys.path.append(os.path.dirname(os.path.abspath(__file__)))
+    from check_calls import ERROR_TAIL, Pipes, answer_calls, verdict  # type: ignore[import-not-found]
+
+    sys.path.pop()
+else:
+    from nemo_gym.grading.check_calls import ERROR_TAIL, Pipes, answer_calls, verdict
+
 MEBIBYTE = 2**20
 HEADER_BYTES = 8
-ERROR_TAIL = 2_000
 PIPE_CHUNK = 65_536
 POLL_S = 0.005
 OPEN_FILES = 64
@@ -52,15 +61,6 @@ class Child(NamedTuple):
     pid: int
     output: int
     errors: int
-
-
-class Pipes(NamedTuple):
-    """The ends of the two pipes between a check and the function it calls."""
-
-    calls_read: int
-    calls_write: int
-    answers_read: int
-    answers_write: int
 
 
 def main() -> None:
@@ -109,7 +109,7 @@ def _checked(job: dict[str, Any]) -> dict[str, Any]:
 
     def candidate(_: int) -> None:
         _keep_only(pipes.calls_read, pipes.answers_write)
-        _answer_calls(lambda: _function(job), pipes.calls_read, pipes.answers_write)
+        answer_calls(lambda: _function(job), pipes.calls_read, pipes.answers_write)
 
     player = _start(job, "candidate", candidate, keep=pipes)
     check = json.loads(_read_frame())
@@ -117,7 +117,7 @@ def _checked(job: dict[str, Any]) -> dict[str, Any]:
     def checker(output: int) -> None:
         os.dup2(1, 2)
         _keep_only(output, pipes.calls_write, pipes.answers_read)
-        _write_all(output, json.dumps(_verdict(check, pipes)).encode())
+        _write_all(output, json.dumps(verdict(check, pipes)).encode())
 
     # What checks is trusted more than what is checked: it stays closed to the other.
     judge = _start(job, "check", checker, keep=pipes, dumpable=0)
@@ -235,80 +235,6 @@ def _function(job: dict[str, Any]) -> Callable[..., Any]:
         raise NameError(f"the program defines no function '{wanted}'")
     function: Callable[..., Any] = found
     return function
-
-
-def _answer_calls(function_of: Callable[[], Callable[..., Any]], calls: int, answers: int) -> None:
-    function = function_of()
-    with open(calls, "rb") as asked, open(answers, "wb") as told:
-        for line in asked:
-            try:
-                positional, named = _plain(json.loads(line))
-                answer: list[Any] = ["value", _tagged(function(*positional, **named))]
-            except BaseException as error:  # noqa: BLE001 - the check may expect it
-                answer = ["raised", type(error).__name__, str(error)[:ERROR_TAIL]]
-            told.write(json.dumps(answer).encode() + b"\n")
-            told.flush()
-
-
-def _verdict(check: dict[str, str], pipes: Pipes) -> dict[str, str]:
-    asked = open(pipes.calls_write, "wb")  # noqa: SIM115 - for the process's life
-    told = open(pipes.answers_read, "rb")  # noqa: SIM115
-
-    def proxy(*positional: Any, **named: Any) -> Any:
-        asked.write(json.dumps(_tagged((positional, named))).encode() + b"\n")
-        asked.flush()
-        answer = json.loads(told.readline() or b'["raised", "RuntimeError", "the program ended"]')
-        if answer[0] == "value":
-            return _plain(answer[1])
-        kind: Any = getattr(builtins, answer[1], None)
-        is_error = isinstance(kind, type) and issubclass(kind, Exception)
-        raise (kind if is_error else RuntimeError)(answer[2])
-
-    names: dict[str, Any] = {"__name__": "check", "__builtins__": builtins}
-    try:
-        exec(compile(check["preamble"], "<preamble>", "exec", dont_inherit=True), names)
-        names[check["function"]] = proxy
-        exec(compile(check["check"], "<check>", "exec", dont_inherit=True), names)
-        whole = names.get("check")
-        if callable(whole):
-            whole(proxy)
-    except AssertionError as error:
-        return {"verdict": "wrong", "why": f"AssertionError: {error}"[:ERROR_TAIL]}
-    except Exception as error:  # noqa: BLE001 - whatever the answer made the check raise
-        return {"verdict": "error", "why": f"{type(error).__name__}: {error}"[:ERROR_TAIL]}
-    return {"verdict": "passed", "why": ""}
-
-
-def _tagged(value: Any) -> Any:
-    """A value as JSON that keeps what kind it is; only plain data can be passed on."""
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, list):
-        return [_tagged(each) for each in value]
-    if isinstance(value, dict):
-        return {"dict": [[_tagged(key), _tagged(each)] for key, each in value.items()]}
-    for name, kind in _SEQUENCES.items():
-        if isinstance(value, kind):
-            return {name: [_tagged(each) for each in value]}
-    if isinstance(value, complex):
-        return {"complex": [value.real, value.imag]}
-    raise TypeError(f"a value of type {type(value).__name__} cannot be passed to or from the check")
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_plain(each) for each in value]
-    if not isinstance(value, dict):
-        return value
-    ((name, parts),) = value.items()
-    if name == "dict":
-        return {_plain(key): _plain(each) for key, each in parts}
-    if name == "complex":
-        return complex(*parts)
-    return _SEQUENCES[name](_plain(each) for each in parts)
-
-
-_SEQUENCES: dict[str, type[Any]] = {"tuple": tuple, "set": set, "frozenset": frozenset, "bytes": bytes}
 
 
 def _watched(job: dict[str, Any], pids: list[int], child: Child, output_bytes: int, began: float) -> dict[str, Any]:
