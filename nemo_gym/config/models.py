@@ -207,6 +207,8 @@ class WrittenAddress(NamedTuple):
 
 RUN_ID_KEY = "_ng_run_id"
 """Where the configuration that the head server tells has the run's id."""
+SHORTCUTS_KEY = "_ng_shortcuts"
+"""Where it has the shortcuts to the run's servers."""
 WRITTEN_ADDRESSES = ("default_host", "head_server.host", "head_server.port")
 
 
@@ -232,6 +234,9 @@ class RunConfig(Frozen):
     """What its servers ask for, once they have been started; None where they ask for nothing."""
     run_id: str = ""
     """Tells the started run from all others; empty before."""
+    shortcuts: Mapping[str, str] = Field(default_factory=dict)
+    """Unix sockets at which servers, by any of their names, listen too: callers on this machine save half of what a
+    call costs over TCP. Those of which several processes, or one with others, are served have none."""
 
     def servers_of(self, type_: ServerType) -> list[ServerConfig]:
         """The servers of one tier, in the order of the configuration."""

@@ -40,6 +40,8 @@ class ProcessSettings(BaseModel):
     plain: dict[str, Any] = Field(default_factory=dict)
     addresses: dict[str, OtherServer] = Field(default_factory=dict)
     """The other servers, by each name that they have."""
+    shortcuts: dict[str, str] = Field(default_factory=dict)
+    """Unix sockets at which some of them listen too."""
     head: BaseServerConfig
     cookie_secret: str
     """Signs the session cookies; the same for all workers of a run."""
@@ -76,6 +78,7 @@ class ProcessSettings(BaseModel):
                 for name, other in run.by_any_name()
                 if name != server.name
             },
+            shortcuts=dict(run.shortcuts),
             head=BaseServerConfig(host=run.head.host, port=run.head.port),
             cookie_secret=cookie_secret,
             run_token=run.run_token,

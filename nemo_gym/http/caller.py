@@ -84,6 +84,8 @@ class Caller:
         self.tier_of = tier_of
         self.run_headers: list[tuple[bytes, bytes]] = []
         """What goes with every call to show that it belongs to the run."""
+        self.shortcuts: dict[str, str] = {}
+        """Unix sockets at which servers listen too, by their names; on another machine they lead nowhere."""
         self._addresses: dict[str, Address] = {}
 
     async def call(
@@ -129,6 +131,7 @@ class Caller:
             address = self._addresses[call.server] = self.address_of(call.server)
         host, port = address
         while True:
+            shortcut = self.shortcuts.get(call.server)
             told, within = head, timeouts
             left_s = call.time_left_s()
             if left_s is not None:
@@ -136,12 +139,16 @@ class Caller:
                 within = _within(timeouts or DEFAULTS, left_s)
             try:
                 reply = await self.connections.request(
-                    method, host, port, path, body=body, headers=told, timeouts=within
+                    method, host, port, path, body=body, headers=told, timeouts=within, uds=shortcut
                 )
             except ReplyTimedOut as error:
                 call.time_left_s()
                 raise error.of_server(call.server) from error.__cause__
             except ServerCallError as error:
+                if shortcut is not None and not error.was_sent:
+                    # It leads nowhere, from another machine or where somebody has swept its folder.
+                    self.shortcuts.pop(call.server, None)
+                    continue
                 if error.was_sent or call.took_s > REFUSED_PATIENCE_S:
                     raise error.of_server(call.server) from error.__cause__
                 call.trouble = str(error)

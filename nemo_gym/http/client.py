@@ -14,7 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 
 from nemo_gym.config.access import RUN_TOKEN_ENV_VAR, RUN_TOKEN_KEY, configured_token
-from nemo_gym.config.models import RUN_ID_KEY, RunConfig
+from nemo_gym.config.models import RUN_ID_KEY, SHORTCUTS_KEY, RunConfig
 from nemo_gym.config.observability import CAPTURE_KEYS, is_enabled
 from nemo_gym.config.published import maybe_get_global_config_dict, told_by
 from nemo_gym.config.settings import AGENT_TIER, ENVIRONMENT_SERVERS, SERVER_TYPES, BaseServerConfig
@@ -96,7 +96,9 @@ class ServerClient(BaseModel):
                 f"no head server answers at {url} ({str(error).strip()}). Start the servers with ng_run, or name the "
                 "run with +head_server.host=… +head_server.port=…"
             ) from error
-        return cls._to(head_server_config, config).of_this_run(run_token, str(config.get(RUN_ID_KEY) or ""))
+        client = cls._to(head_server_config, config)
+        shortcuts = {str(name): str(path) for name, path in _block(config, SHORTCUTS_KEY).items()}
+        return client.of_this_run(run_token, str(config.get(RUN_ID_KEY) or ""), shortcuts)
 
     @classmethod
     def of_run(cls, run: RunConfig) -> Self:
@@ -106,14 +108,19 @@ class ServerClient(BaseModel):
             for name, server in run.by_any_name()
         }
         captures = {key: run.plain[key] for key in CAPTURE_KEYS if key in run.plain}
-        return cls._to(run.head, OmegaConf.create({**captures, **blocks})).of_this_run(run.run_token, run.run_id)
+        client = cls._to(run.head, OmegaConf.create({**captures, **blocks}))
+        return client.of_this_run(run.run_token, run.run_id, run.shortcuts)
 
     @classmethod
     def _to(cls, head: Any, config: DictConfig) -> Self:
         return cls(head_server_config=BaseServerConfig(host=head.host, port=head.port), global_config_dict=config)
 
-    def of_this_run(self, run_token: str | None, run_id: str) -> Self:
-        """This client, which from now on tells with every call which run it is meant for, and the run's token."""
+    def of_this_run(self, run_token: str | None, run_id: str, shortcuts: Mapping[str, str] | None = None) -> Self:
+        """This client, which from now on tells with every call which run it is meant for, and the run's token.
+
+        `shortcuts` are unix sockets at which servers, by their names, listen too.
+        """
+        self._caller.shortcuts = dict(shortcuts or {})
         told = {RUN_ID_HEADER: run_id, RUN_TOKEN_HEADER: run_token}
         self._caller.run_headers = [(name.encode(), value.encode()) for name, value in told.items() if value]
         return self
@@ -124,6 +131,7 @@ class ServerClient(BaseModel):
             "head": self.head_server_config.model_dump(include={"host", "port"}),
             "config": OmegaConf.to_container(self.global_config_dict),
             "run_headers": [[name.decode(), value.decode()] for name, value in self._caller.run_headers],
+            "shortcuts": self._caller.shortcuts,
         }
 
     @classmethod
@@ -133,7 +141,8 @@ class ServerClient(BaseModel):
         client = cls(
             head_server_config=BaseServerConfig(**told["head"]), global_config_dict=OmegaConf.create(told["config"])
         )
-        return client.of_this_run(headers.get(RUN_TOKEN_HEADER), headers.get(RUN_ID_HEADER, ""))
+        run_token, run_id = headers.get(RUN_TOKEN_HEADER), headers.get(RUN_ID_HEADER, "")
+        return client.of_this_run(run_token, run_id, told["shortcuts"])
 
     def address_of(self, server_name: str) -> Address:
         """Where an instance listens; `ServerCallError` names the instances there are."""

@@ -79,7 +79,8 @@ class Origin:
         self.uds = uds
         authority = f"[{self.host}]:{port}" if ":" in self.host else f"{self.host}:{port}"
         self.authority = authority
-        self.url = f"http+unix:{uds}:" if uds else f"http://{authority}"
+        # A socket may be just another way to a server, which is known by its address.
+        self.url = f"http+unix:{uds}:" if uds and not port else f"http://{authority}"
         self._idle: deque[Connection] = deque()
         self._open = 0
         self._opening = 0

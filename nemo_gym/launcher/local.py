@@ -6,6 +6,7 @@ import http.client
 import queue
 import secrets
 import signal
+import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Self
 
 from nemo_gym.config import RunConfig, ServerConfig, masked_yaml, raw_yaml
 from nemo_gym.config.access import is_loopback, token_of_run
-from nemo_gym.config.models import RUN_ID_KEY
+from nemo_gym.config.models import RUN_ID_KEY, SHORTCUTS_KEY
 from nemo_gym.config.process import GroupSettings, HeadSettings, ProcessSettings, ServerInstance
 from nemo_gym.config.secret_values import secrets_of
 from nemo_gym.errors import LaunchError
@@ -119,9 +120,9 @@ class RunningServers:
         own = {name: SpawnStarter(str(python)) for name, python in (pythons or {}).items()}
         self._starters += own.values()
         arranged = arrange(self.run, apart=own, one_by_one=dry_run)
-        sizes = {name: process.of for process in arranged for name in process.servers}
+        processes = {name: process for process in arranged for name in process.servers}
         for server in self.run.servers.values():
-            self._doors[server.name] = self._open_doors(server, sizes[server.name])
+            self._doors[server.name] = self._open_doors(server, processes[server.name])
         if not dry_run:
             head = bind_head(self.run.head, self.notice, self.run.written_address(None))
             self._doors[HEAD] = Doors([head], [])
@@ -206,14 +207,24 @@ class RunningServers:
     def _processes(self) -> list[ServerProcess]:
         return [place.process for place in self._places]
 
-    def _open_doors(self, server: ServerConfig, number: int) -> Doors:
-        """The sockets of a server that so many processes serve: one for each at its address, and one of its own."""
+    def _open_doors(self, server: ServerConfig, process: Arranged) -> Doors:
+        """The sockets of a server that such processes serve: one for each at its address, and one of its own."""
+        number = process.of
         written = self.run.written_address(server)
         first = listen(
             server.host, server.port, server.name, self.run.port_range, written=written, is_shared=number > 1
         )
         others = [listen_too(first) for _ in range(number - 1)]
-        return Doors([first, *others], [self._private.listen() for _ in range(number)] if others else [])
+        if others:
+            return Doors([first, *others], [self._private.listen() for _ in range(number)])
+        return Doors([first], [], self._shortcut() if len(process.servers) == 1 else None)
+
+    def _shortcut(self) -> socket.socket | None:
+        # Without it everything works, for somewhat more.
+        try:
+            return self._private.listen()
+        except OSError:
+            return None
 
     def _start_one(self, process: Arranged, own: Mapping[str, Starter], *, cookie_secret: str, dry_run: bool) -> None:
         doors = [self._doors[name] for name in process.servers]
@@ -273,7 +284,13 @@ class RunningServers:
         head_port = self._doors[HEAD].port if HEAD in self._doors else self.run.head.port
         head_config = self.run.head.model_copy(update={"port": head_port})
         run_id = secrets.token_hex(8)
-        raw = {**self.run.raw, "head_server": {"host": head_config.host, "port": head_port}, RUN_ID_KEY: run_id}
+        shortcuts = {
+            name: str(listener.getsockname())
+            for name, server in self.run.by_any_name()
+            if (listener := self._doors[server.name].shortcut) is not None
+        }
+        told = {"head_server": {"host": head_config.host, "port": head_port}, RUN_ID_KEY: run_id}
+        raw = {**self.run.raw, **told, SHORTCUTS_KEY: shortcuts}
         for server in servers.values():
             settings = {
                 **raw[server.name][server.type][server.implementation],
@@ -283,6 +300,7 @@ class RunningServers:
             raw[server.name] = {server.type: {server.implementation: settings}}
         known = {
             "servers": servers, "head": head_config, "raw": raw, "run_token": token_of_run(self.run), "run_id": run_id,
+            "shortcuts": shortcuts,
         }  # fmt: skip
         self.run = self.run.model_copy(update=known)
 

@@ -114,6 +114,8 @@ class Doors(NamedTuple):
     """All at the same address."""
     private: list[socket.socket]
     """At each, one process and no other is reached; none where there is but one."""
+    shortcut: socket.socket | None = None
+    """For callers on this machine; None where several processes serve it, or one with other servers."""
 
     @property
     def port(self) -> int:
@@ -128,16 +130,17 @@ class Doors(NamedTuple):
 
     def of_process(self, number: int) -> list[socket.socket]:
         """What one of the processes listens at."""
-        return [self.public[number], *self.private[number : number + 1]]
+        own = [self.public[number], *self.private[number : number + 1]]
+        return own if self.shortcut is None else [*own, self.shortcut]
 
     def close(self) -> None:
         """Let nobody in any more."""
-        for listener in (*self.public, *self.private):
+        for listener in (*self.public, *self.private, *([self.shortcut] if self.shortcut else [])):
             listener.close()
 
 
 class PrivateSockets:
-    """Unix sockets, in a folder of this user's own, at which one of several processes is reached and no other."""
+    """Unix sockets, in a folder of this user's own, at each of which one process is reached and no other."""
 
     def __init__(self) -> None:
         self._folder: Path | None = None

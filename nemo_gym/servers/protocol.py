@@ -21,6 +21,7 @@ from nemo_gym.servers.exchange import STATUS_LINES, Exchange
 
 logger = logging.getLogger(__name__)
 
+THIS_MACHINE = ("127.0.0.1", 0)
 ASGI = {"version": "3.0", "spec_version": "2.3"}
 METHODS = {method.encode(): method for method in ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")}
 NAMES = {
@@ -86,6 +87,9 @@ class HttpProtocol(asyncio.Protocol):
         self._state.connections.add(self)  # type: ignore[arg-type]
         self._local = get_local_addr(self.transport)
         self._client = get_remote_addr(self.transport)
+        if self._client is None and self._local is not None and self._local[1] is None:
+            # Over a unix socket; an author's code may well ask where a caller is.
+            self._client = THIS_MACHINE
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._state.connections.discard(self)

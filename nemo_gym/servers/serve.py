@@ -124,7 +124,7 @@ def build_server(settings: ProcessSettings) -> SimpleServer:
         config=typed_config(cls, settings),
         server_client=ServerClient(
             head_server_config=settings.head, global_config_dict=config_view(settings)
-        ).of_this_run(settings.run_token, settings.run_id),
+        ).of_this_run(settings.run_token, settings.run_id, settings.shortcuts),
     )
     standing = standing_of(server)
     standing.cookie_secret = settings.cookie_secret

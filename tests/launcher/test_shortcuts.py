@@ -1,0 +1,95 @@
+"""Servers that have a process of their own are called over unix sockets by their neighbours on this machine."""
+
+from __future__ import annotations
+
+import shutil
+from functools import partial
+from pathlib import Path
+
+import httpx
+import pytest
+import yaml
+
+from nemo_gym.http.client import ServerClient
+
+# To read certificates, which no call needs, would take longer than the calls.
+get, post = partial(httpx.get, verify=False, timeout=20), partial(httpx.post, verify=False, timeout=20)
+
+SERVER = """
+from fastapi import Request
+
+from nemo_gym import BaseVerifyRequest, SimpleResourcesServer
+
+
+class Asked(SimpleResourcesServer):
+    def setup_webserver(self):
+        app = super().setup_webserver()
+        app.post("/where")(self.where)
+        app.post("/ask")(self.ask)
+        return app
+
+    async def where(self, request: Request) -> dict:
+        return {"server": list(request.scope["server"]), "client": request.client.host, "url": str(request.url)}
+
+    async def ask(self, request: Request) -> dict:
+        reply = await self.server_client.post("other", "/where", json={})
+        return await reply.json()
+
+    async def verify(self, body: BaseVerifyRequest) -> float:
+        return 0.0
+"""
+pytestmark = pytest.mark.separate_only("servers that share a process need no way between them")
+
+
+@pytest.fixture
+def two(workplace):
+    """A run of two servers, of which one asks the other."""
+    words = [workplace.environment(name, SERVER) for name in ("asking", "other")]
+    paths = ",".join(word.removeprefix("+config_paths=[").removesuffix("]") for word in words)
+    command = workplace.start_servers(f"+config_paths=[{paths}]")
+    yield command
+    assert command.end().code == 0
+
+
+def shortcuts_of(command):
+    told = yaml.safe_load(get(f"{command.head}/global_config_dict_yaml").json())
+    return {name: Path(path) for name, path in told["_ng_shortcuts"].items()}
+
+
+def asked(command):
+    return post(f"{command.servers['asking']['url']}/ask", json={}).json()
+
+
+def test_a_neighbour_is_asked_over_its_unix_socket_and_answers_as_at_its_address(two):
+    shortcuts = shortcuts_of(two)
+    assert set(shortcuts) == {"asking", "other"}
+    url = two.servers["other"]["url"]
+    assert asked(two) == {"server": [str(shortcuts["other"]), None], "client": "127.0.0.1", "url": f"{url}/where"}
+    # Whoever knows but the address is answered there.
+    assert post(f"{url}/where", json={}).json()["server"] == [
+        two.servers["other"]["host"],
+        two.servers["other"]["port"],
+    ]
+
+
+def test_a_client_that_asks_the_head_server_knows_the_sockets_too(two):
+    host, _, port = two.head.removeprefix("http://").partition(":")
+    client = ServerClient.load_from_global_config(type("Head", (), {"host": host, "port": int(port)}))
+    assert client._caller.shortcuts == {name: str(path) for name, path in shortcuts_of(two).items()}
+    assert ServerClient.of_told(client.told())._caller.shortcuts == client._caller.shortcuts
+
+
+def test_a_socket_that_somebody_has_swept_away_is_done_without(two):
+    (folder,) = {path.parent for path in shortcuts_of(two).values()}
+    shutil.rmtree(folder)
+    other = two.servers["other"]
+    for _ in range(2):
+        assert asked(two)["server"] == [other["host"], other["port"]]
+
+
+def test_the_sockets_are_gone_with_the_run(workplace):
+    command = workplace.start_servers(workplace.environment())
+    (folder,) = {path.parent for path in shortcuts_of(command).values()}
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert command.end().code == 0
+    assert not folder.exists()
