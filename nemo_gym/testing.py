@@ -15,7 +15,7 @@ import asyncio
 import inspect
 import itertools
 import socket
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -149,17 +149,28 @@ def make_server(
     It reaches `servers` by their names, and `model` by any other (a text is no model, but the setting of that name).
     Raises `DataError` where the folder has no config with a block for it and `settings` do not suffice.
     """
-    folder = Path(inspect.getfile(cls)).parent
-    name, block = _block_of(folder)
+    name, block = _block_of(_folder_of(cls))
+    return build_server(cls, {**block, **TEST_ADDRESS, "name": name, **settings}, model=model, servers=servers)
+
+
+def build_server(
+    cls: type[ServerT],
+    settings: Mapping[str, Any],
+    *,
+    model: FakeModel | str | None = None,
+    servers: Iterable[SimpleServer] = (),
+) -> ServerT:
+    """`make_server` with these settings and no others."""
+    values = {"entrypoint": "app.py", **TEST_ADDRESS, **settings}
+    folder = _folder_of(cls)
     client = FakeClient(head_server_config=BaseServerConfig(**TEST_ADDRESS), global_config_dict=OmegaConf.create({}))
     if isinstance(model, str):
-        settings["model"], model = model, None
+        values["model"], model = model, None
     client._connections.model = model
     client._servers = {_name_of(server): server for server in servers}
     kind = cls.model_fields["config"].annotation
     assert kind is not None
     try:
-        values = {"entrypoint": "app.py", **block, **TEST_ADDRESS, "name": name, **settings}
         config = kind.model_validate(values, context={"folder": folder})
     except ValidationError as error:
         problems = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
@@ -168,6 +179,10 @@ def make_server(
             "Give make_server what is missing."
         ) from error
     return cls(config=config, server_client=client)
+
+
+def _folder_of(cls: type[SimpleServer]) -> Path:
+    return Path(inspect.getfile(cls)).parent
 
 
 def _name_of(server: SimpleServer) -> str:

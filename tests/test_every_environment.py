@@ -101,9 +101,9 @@ def arguments_for(tool, seed):
 NO_TOOLS = ["no_such_tool", "", "../verify"]
 
 
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
-async def test_every_promise_is_kept(folder):
-    with open_environment(folder) as environment:
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+async def test_every_promise_is_kept(path):
+    with open_environment(path.parents[1], [f"+config_paths=[{path}]"]) as environment:
         findings = await check_environment(environment)
     assert [finding for finding in findings if not finding.is_kept] == []
 

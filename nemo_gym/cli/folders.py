@@ -99,7 +99,9 @@ def check(words: list[str]) -> int:
     """Check what an environment's folder promises, by acting in it; exit code 1 if a promise is broken."""
     options = Options(
         "ng_check",
-        "Check an environment by acting in it: oracle, no-op, odd answers.",
+        "Check an environment by acting in it: oracle, no-op, odd answers. It is the one of the config that bears the "
+        "folder's name; +config_paths=[…] names another of its configs, ++<server>.resources_servers.<folder>.<key>=… "
+        "changes a setting.",
         CheckSettings,
         takes_config=False,
     )
@@ -109,8 +111,15 @@ def check(words: list[str]) -> int:
     from nemo_gym.jsonl import read_rows
 
     line = options.read(words)
-    settings = settings_from(CheckSettings, config.load(line.paths, line.overrides, skip_dotenv=True).plain)
-    with open_environment(_folder_of(settings.entrypoint)) as environment:
+    # A config, and what is changed in it, make sense only beside the model that the check adds.
+    own = [word for word in line.overrides if "." not in (key := word.partition("=")[0]) and "config_paths" not in key]
+    settings = settings_from(CheckSettings, config.load(line.paths, own, skip_dotenv=True).plain)
+    if settings.write_examples and own != line.overrides:
+        raise ConfigError(
+            f"write_examples: the example rollouts are those of {settings.entrypoint}'s own config as it stands; "
+            f"leave out {', '.join(word for word in line.overrides if word not in own)}."
+        )
+    with open_environment(_folder_of(settings.entrypoint), line.overrides) as environment:
         further = list(read_rows(settings.rows_jsonl_fpath)) if settings.rows_jsonl_fpath else []
         findings = asyncio.run(check_environment(environment, further))
         tables.console().print(tables.findings(findings))

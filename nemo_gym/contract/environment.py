@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,7 @@ from nemo_gym.jsonl import read_rows
 from nemo_gym.schemas.items import EasyInputMessage, FunctionToolCall
 from nemo_gym.servers.base import SimpleServer
 from nemo_gym.servers.serve import load_module, server_class
-from nemo_gym.testing import FakeModel, make_server
+from nemo_gym.testing import FakeModel, build_server
 
 Row = dict[str, Any]
 Solution = list["str | FunctionToolCall | EasyInputMessage"]
@@ -28,6 +29,7 @@ Solution = list["str | FunctionToolCall | EasyInputMessage"]
 
 SAMPLE_MODEL = "responses_api_models/sample_model/configs/sample_model.yaml"
 ORACLE_FILE = "oracle.py"
+CONFIG_PATHS = re.compile(r"\+{0,2}config_paths=")
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,8 @@ class Environment:
     """A folder's server as its own config describes it."""
 
     folder: Path
+    name: str
+    """The server's, in the config."""
     server_class: type[SimpleServer]
     settings: Mapping[str, Any]
     rows: tuple[Row, ...]
@@ -55,23 +59,33 @@ class Environment:
     def server(self, *, judge_agrees: bool = True) -> SimpleServer:
         """A fresh one; its judge, should it have one, always gives the first of its labels, or always the last."""
         labels = labels_in(self.settings) or ["yes", "no"]
-        return make_server(self.server_class, model=FakeModel([labels[0 if judge_agrees else -1]]), **self.settings)
+        model = FakeModel([labels[0 if judge_agrees else -1]])
+        return build_server(self.server_class, {"name": self.name, **self.settings}, model=model)
 
 
 @contextmanager
-def open_environment(folder: Path) -> Iterator[Environment]:
+def open_environment(folder: Path, overrides: Sequence[str] = ()) -> Iterator[Environment]:
     """The environment of a folder; its modules are imported from there for as long as the block lasts.
 
-    Raises `ConfigError`, `LaunchError` or `DataError` where it cannot be opened.
+    `overrides` are words of the command line: `++name.resources_servers.….key=value` changes its config,
+    `+config_paths=[…]` names another one. Raises `ConfigError`, `LaunchError` or `DataError` where it cannot be
+    opened.
     """
-    run = load([own_config(folder), SAMPLE_MODEL], skip_dotenv=True, require_servers=True)
+    names_config = any(CONFIG_PATHS.match(word) for word in overrides)
+    configs = [] if names_config else [own_config(folder)]
+    run = load([*configs, SAMPLE_MODEL], overrides, skip_dotenv=True, require_servers=True)
     server = own_servers(run, folder)[0]
     search_path = list(sys.path)
     try:
         settings = ProcessSettings.of(run, server, cookie_secret="of no importance: nothing is served")
         module = load_module(settings)
         yield Environment(
-            folder, server_class(module, settings), server.settings, tuple(example_rows(run)), _oracle_of(folder)
+            folder,
+            server.name,
+            server_class(module, settings),
+            server.settings,
+            tuple(example_rows(run, server.name)),
+            _oracle_of(folder),
         )
     finally:
         # A server's process looks into its own folder first; this one may look into many folders.
@@ -91,13 +105,16 @@ def own_servers(run: RunConfig, folder: Path) -> list[ServerConfig]:
     """The resources servers of a run that are started from this folder."""
     found = [server for server in run.servers_of("resources_servers") if server.folder.resolve() == folder.resolve()]
     if not found:
-        raise DataError(f"{own_config(folder)}: no resources server of the config is started from {folder}.")
+        files = ", ".join(map(str, run.config_paths))
+        raise DataError(f"{files}: no resources server of the config is started from {folder}.")
     return found
 
 
-def example_rows(run: RunConfig) -> Iterator[Row]:
-    """The rows of all example datasets of a run, as they are sent."""
+def example_rows(run: RunConfig, server_name: str) -> Iterator[Row]:
+    """The rows of the example datasets of all agents that play on this server, as they are sent."""
     for agent in run.servers_of("responses_api_agents"):
+        if (agent.settings.get("resources_server") or {}).get("name") != server_name:
+            continue
         for dataset in agent.datasets:
             if dataset.type != "example":
                 continue

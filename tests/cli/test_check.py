@@ -27,6 +27,28 @@ def test_rows_that_the_oracle_cannot_solve_are_a_broken_promise(tmp_path: Path) 
     assert "KeyError: 'expected_count'" in done.stdout
 
 
+def test_another_config_of_the_folder_is_checked_with_its_own_rows() -> None:
+    folder = "resources_servers/text_to_sql"
+    done = check(f"+entrypoint={folder}", f"+config_paths=[{folder}/configs/text_to_sql_multi_step.yaml]")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "✓  tools are described and typed           1 tools" in done.stdout
+
+
+def test_a_setting_of_the_server_can_be_changed(tmp_path: Path) -> None:
+    server = "workplace_assistant.resources_servers.workplace_assistant"
+    done = check("+entrypoint=resources_servers/workplace_assistant", f"++{server}.database_dir={tmp_path}")
+    assert done.returncode == 1
+    assert str(tmp_path) in done.stdout.replace("\n", "").replace(" ", "")
+
+
+def test_the_example_rollouts_are_written_of_no_other_config() -> None:
+    folder = "resources_servers/text_to_sql"
+    path = f"+config_paths=[{folder}/configs/text_to_sql_multi_step.yaml]"
+    done = check(f"+entrypoint={folder}", path, "+write_examples=true")
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"Error: write_examples: the example rollouts are those of {folder}'s own config")
+
+
 def test_an_unknown_folder_is_told() -> None:
     done = check("+entrypoint=resources_servers/nowhere")
     assert done.returncode == 1
