@@ -22,8 +22,9 @@ from nemo_gym.schemas.items import EasyInputMessage
 from nemo_gym.schemas.responses import Response, ResponseCreateParams
 
 RESPONSES_PATH = "/v1/responses"
-DRESS = r"[\s*_`\"'.:!]*"
-"""What may stand round a verdict that stands alone."""
+MARKS = "[*_`\"'.:!]"
+DRESS, DRESS_IN_LINE = rf"(?:\s|{MARKS})*", rf"(?:[^\S\n]|{MARKS})*"
+"""What may stand round a verdict; with line ends in it, the search of all lines would take the square of the text."""
 
 Outcome = Literal["agreed", "unparsable", "tied", "order_decides"]
 
@@ -177,7 +178,7 @@ class _LabelReader:
         # A label within another word, or within a longer label, is not that label.
         by_length = sorted(labels, key=len, reverse=True)
         label = "|".join(rf"{_edge(each[0])}{re.escape(each)}{_edge(each[-1])}" for each in by_length)
-        self._alone = re.compile(rf"^{DRESS}({label}){DRESS}$", re.IGNORECASE | re.MULTILINE)
+        self._alone = re.compile(rf"^{DRESS_IN_LINE}({label}){DRESS_IN_LINE}$", re.IGNORECASE | re.MULTILINE)
         self._first = re.compile(rf"\A{DRESS}({label})", re.IGNORECASE)
         self._any = re.compile(f"({label})", re.IGNORECASE)
 

@@ -1,6 +1,7 @@
 """The judge: what it is asked, how its answers are read, and what happens when it gives none."""
 
 import asyncio
+import time
 from pathlib import Path
 
 import httpx
@@ -100,6 +101,14 @@ async def test_the_label_that_an_answer_settles_on_is_read(prompt, labels, text,
     verdict = await judge.ask(**FIELDS)
     assert verdict.label == label
     assert verdict.outcome == ("agreed" if label else "unparsable")
+
+
+@pytest.mark.parametrize("filling", ["\n", " ", "*", "\n*", "[[A=B]", "yes"], ids=repr)
+async def test_a_long_answer_of_the_judge_is_read_at_once(prompt, filling):
+    judge, _ = judge_of(prompt, f"no\nI think{filling * 100_000}of course")
+    started_at = time.perf_counter()
+    assert (await judge.ask(**FIELDS)).label == "no"
+    assert time.perf_counter() - started_at < 3
 
 
 @pytest.mark.parametrize(
