@@ -24,6 +24,8 @@ class Moved(NamedTuple):
 
 def make_env(env_id: str, env_kwargs: Mapping[str, Any]) -> Any:
     """The environment, drawing in letters where it can. Raises `InvalidTask` where there is no such one."""
+    if "render_mode" in env_kwargs:
+        raise InvalidTask(f"env_kwargs: '{env_id}' is shown in text; leave out render_mode")
     try:
         # Only here: it comes with the extra `gymnasium`, and takes half a second.
         import gymnasium
@@ -34,7 +36,15 @@ def make_env(env_id: str, env_kwargs: Mapping[str, Any]) -> Any:
         if DRAWN_IN_LETTERS in env.metadata.get("render_modes", ()):
             env.close()
             env = gymnasium.make(env_id, disable_env_checker=True, render_mode=DRAWN_IN_LETTERS, **env_kwargs)
-    except (gymnasium.error.Error, ImportError, TypeError, ValueError, KeyError, AssertionError) as error:
+    except (
+        gymnasium.error.Error,
+        ImportError,
+        TypeError,
+        ValueError,
+        LookupError,
+        AttributeError,
+        AssertionError,
+    ) as error:
         told = f"{type(error).__name__}: {error}"
         raise InvalidTask(f"env_id, env_kwargs: '{env_id}' cannot be made ({told})") from error
     return env

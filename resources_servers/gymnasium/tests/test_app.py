@@ -152,6 +152,8 @@ async def test_the_config_names_the_environment_where_the_row_does_not():
     [
         ({"env_id": "NoSuch-v0"}, "'NoSuch-v0' cannot be made"),
         ({"env_kwargs": {"no_such": 1}}, "'FrozenLake-v1' cannot be made"),
+        ({"env_id": "CartPole-v1", "env_kwargs": {"render_mode": "human"}}, "leave out render_mode"),
+        ({"env_kwargs": {"render_mode": [1]}}, "leave out render_mode"),
         ({"env_id": "CartPole-v1", "action_names": ["push"]}, "cannot be played in text: there are 2 actions, but 1"),
     ],
 )
