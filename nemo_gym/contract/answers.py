@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
+from nemo_gym.schemas.items import FunctionToolCall
 from nemo_gym.schemas.responses import Response
-from nemo_gym.testing import reply
+from nemo_gym.testing import call, reply
 
 HUGE = 300_000
 """Characters: more than a model says, so that whatever grows faster than the text is noticed."""
+
+NO_TOOL = "no_such_tool"
+ODD_ARGUMENTS = (
+    "", "{", "null", "[]", '"text"', "{}", '{"no_such_argument": 1}', '{"number": 1e999}', "9" * 5000, "[" * HUGE,
+)  # fmt: skip
+"""What a call's arguments should not look like."""
 
 
 def _answer_of(*items: dict[str, Any]) -> Response:
@@ -19,9 +27,18 @@ def _message_of(*parts: dict[str, Any]) -> dict[str, Any]:
     return {"type": "message", "id": "message", "role": "assistant", "status": "completed", "content": list(parts)}
 
 
-def odd_answers() -> dict[str, Response]:
-    """The answers, by what is odd about them."""
-    return {
+def _call_of(name: str, arguments: str) -> FunctionToolCall:
+    return call(name).model_copy(update={"arguments": arguments})
+
+
+def odd_answers(tool_names: Iterable[str] = ()) -> dict[str, Response]:
+    """The answers, by what is odd about them; some call each of the tools."""
+    names = [NO_TOOL, *tool_names]
+    calls = {
+        f"calls with the arguments {arguments[:30]!r}": reply(*(_call_of(name, arguments) for name in names))
+        for arguments in ODD_ARGUMENTS
+    }
+    answers = {
         "no output": _answer_of(),
         "a message without parts": _answer_of(_message_of()),
         "a refusal": _answer_of(_message_of({"type": "refusal", "refusal": "I will not."})),
@@ -41,9 +58,4 @@ def odd_answers() -> dict[str, Response]:
         "what is nearly a fence": reply(f"{'~' * HUGE}`"),
         "a letter under thousands of marks": reply(r"\boxed{A" + "\u0301\u0323" * 20_000 + "}"),
     }
-
-
-ODD_ARGUMENTS = (
-    "", "{", "null", "[]", '"text"', "{}", '{"no_such_argument": 1}', '{"number": 1e999}', "9" * 5000, "[" * HUGE,
-)  # fmt: skip
-"""What a call's arguments should not look like."""
+    return answers | calls

@@ -196,8 +196,8 @@ async def _sessions_are_apart(checkup: Checkup) -> str:
 
 
 async def _odd_answers_are_graded(checkup: Checkup) -> str:
-    answers = odd_answers()
     async with checkup.server() as server:
+        answers = odd_answers(_tool_names(server, checkup.environment.rows))
         for name, answer in answers.items():
             for number, row in enumerate(checkup.environment.rows, start=1):
                 async with rollout(server, **row) as attempt:
@@ -209,6 +209,12 @@ async def _odd_answers_are_graded(checkup: Checkup) -> str:
                 if not math.isfinite(played.reward):
                     raise Broken(f"row {number}, {name}: the reward is {played.reward}")
     return f"{len(answers)} kinds"
+
+
+def _tool_names(server: SimpleServer, rows: Sequence[Row]) -> list[str]:
+    offered = listed_tools(server) if isinstance(server, SimpleResourcesServer) else []
+    named = [tool.get("name") for row in rows for tool in row.get("responses_create_params", {}).get("tools") or []]
+    return list(dict.fromkeys([*(tool.name for tool in offered), *filter(None, named)]))
 
 
 async def _verify_is_quick(checkup: Checkup) -> str:

@@ -194,6 +194,18 @@ def test_the_examples_are_played_by_the_oracle(folder):
     assert orjson.loads((folder / "data/example_metrics.json").read_bytes())["Number of examples"] == 5
 
 
+def test_a_verifier_that_takes_all_arguments_for_json_is_found_out(folder):
+    change(
+        folder / "app.py",
+        "return float(",
+        "[json.loads(call.arguments) for call in body.response.tool_calls]\n        return float(",
+    )
+    change(folder / "app.py", "import random\n", "import json\nimport random\n")
+    found = broken_promises(folder)
+    assert list(found) == ["odd answers are graded"]
+    assert "calls with the arguments ''" in found["odd answers are graded"]
+
+
 def test_a_folder_without_a_config_of_its_own_is_told(folder):
     (folder / "configs/sums.yaml").unlink()
     with pytest.raises(DataError, match=r"configs: expected sums.yaml"), open_environment(folder):
