@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from inspect import isawaitable
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from nemo_gym.errors import JudgeFailed, RolloutTimedOut, ServerCallError
-from nemo_gym.http.client import ServerClient, get_response_json
+from nemo_gym.http.client import ServerClient, get_response_json, raise_for_status
 from nemo_gym.http.deadline import deadline_in, time_left_s, told_to_callee
 from nemo_gym.http.problems import problem_of_body, readable
 
@@ -29,7 +30,11 @@ async def call_judge(
         with deadline_in(None if left_s is None else told_to_callee(left_s)):
             reply = await server_client.post(server_name=server_name, url_path=url_path, json=json)
         if not reply.ok:
-            body = await reply.read()
+            reading = reply.read()
+            if not isawaitable(reading):
+                # A stand-in that knows what `raise_for_status` asks of a reply, and no more.
+                await raise_for_status(reply)
+            body = await reading
             problem = problem_of_body(body)
             told = problem.detail if problem else readable(body)
             # Tests of published folders hand in replies that have no more than `ok`, `cookies` and `read`.

@@ -87,6 +87,21 @@ async def test_whatever_fails_is_the_judges_failure(client, told):
     assert "the judge 'judge'" in str(failure.value)
 
 
+async def test_a_stand_in_that_only_raises_for_its_status_tells_why():
+    refusal = ConnectionRefusedError("503, try again")
+    response = MagicMock(ok=False)
+    response.content.read = AsyncMock(return_value=b"busy")
+    response.raise_for_status = MagicMock(side_effect=refusal)
+    client = MagicMock(spec=ServerClient)
+    client.post = AsyncMock(return_value=response)
+    with pytest.raises(JudgeError, match="503, try again") as failure:
+        await call_judge(
+            client, server_name="judge", url_path="/v1/responses", json={"input": "?"}, response_model=NeMoGymResponse
+        )
+    assert failure.value.__cause__ is refusal
+    assert refusal.response_content == b"busy"
+
+
 async def test_an_error_that_a_folder_raises_is_the_taxonomys_own():
     error = JudgeError("no verdict")
     assert isinstance(error, JudgeFailed)
