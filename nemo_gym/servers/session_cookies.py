@@ -5,11 +5,11 @@ from __future__ import annotations
 import base64
 import hmac
 import json
-import secrets
 import time
 from collections.abc import Container
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import uuid4
 
 import itsdangerous
 import orjson
@@ -122,7 +122,7 @@ class Sessions:
             known = self._outlived(known, scope)
         values: dict[str, Any] = {} if known is None else known.copy()
         if SESSION_ID_KEY not in values:
-            values[SESSION_ID_KEY] = secrets.token_hex(16)
+            values[SESSION_ID_KEY] = str(uuid4())
             if self.life is not None:
                 values[LIFE_KEY] = self.life
         scope["session"] = values

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import threading
 import time
+from uuid import UUID
 
 import itsdangerous
 import pytest
@@ -273,6 +274,11 @@ def test_every_response_carries_the_cookie(plain):
         assert cookie.endswith("; httponly; samesite=lax")
 
 
+def test_a_sessions_id_is_a_uuid_as_published_folders_know_it(plain):
+    session_id = plain.post("/session").json()[SESSION_ID_KEY]
+    assert (str(UUID(session_id)), UUID(session_id).version) == (session_id, 4)
+
+
 def test_the_session_follows_the_cookie(plain):
     first = plain.post("/session").json()[SESSION_ID_KEY]
     assert plain.post("/session").json()[SESSION_ID_KEY] == first
@@ -329,7 +335,7 @@ def signed_with(secret, data):
 def test_a_forged_cookie_gives_a_fresh_session(plain, cookie):
     answer = plain.post("/session", headers={"cookie": f"{COOKIE}={cookie}".encode("latin-1")})
     assert answer.status_code == 200
-    assert len(answer.json()[SESSION_ID_KEY]) == 32
+    assert UUID(answer.json()[SESSION_ID_KEY])
     assert answer.cookies[COOKIE]
 
 
@@ -345,7 +351,7 @@ def test_a_rightly_signed_cookie_that_is_no_session_gives_a_fresh_one(data):
     client = TestClient(
         server.setup_webserver(), cookies={COOKIE: signed_with(standing_of(server).cookie_secret, data)}
     )
-    assert len(client.post("/session").json()[SESSION_ID_KEY]) == 32
+    assert UUID(client.post("/session").json()[SESSION_ID_KEY])
 
 
 @pytest.mark.parametrize("other", ['odd={"a": 1}', "x=[1, 2]", "nothing", "XPlainServer___servers=1", "=", "a=b=c"])
