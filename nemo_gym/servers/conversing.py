@@ -67,7 +67,7 @@ class ConversingAgent(SimpleResponsesAPIAgent):
     async def run(self, request: Request, body: ConversingRunRequest) -> Response:
         """Run one rollout from its row to its reward and answer what the verifier answered."""
         row: dict[str, Any] = await request.json()
-        seeded = await self._call("/seed_session", row, dict(request.cookies))
+        seeded = await _call(self, "/seed_session", row, dict(request.cookies))
         session = cookies_of(seeded) or dict(request.cookies)
         try:
             conversing = self.converse(request, body, row, session)
@@ -76,13 +76,13 @@ class ConversingAgent(SimpleResponsesAPIAgent):
             conversation = await conversing
             answered = {**row, **conversation.added, "response": conversation.response}
             if not self.config.skip_verification:
-                verified = await self._verified(answered, conversation)
+                verified = await _verified(self, answered, conversation)
                 return Response(_with(conversation.added, await verified.read()), media_type="application/json")
             check_response(conversation.plain_response(), self.config.model_server.name)
         except BaseException:
-            await self._close_surely(session)
+            await _close_surely(self, session)
             raise
-        await self._close(conversation.session)
+        await _close(self, conversation.session)
         graded = {"reward": self.config.skip_verification_reward, "verification_skipped": True}
         return Response(orjson.dumps({**answered, **graded}), media_type="application/json")
 
@@ -90,12 +90,12 @@ class ConversingAgent(SimpleResponsesAPIAgent):
         """What the resources server makes of all graded rollouts."""
         if self.config.skip_verification:
             return await super().aggregate_metrics(body)
-        reply = await self._call("/aggregate_metrics", body.model_dump(), {})
+        reply = await _call(self, "/aggregate_metrics", body.model_dump(), {})
         return AggregateMetrics.model_validate(await get_response_json(reply))
 
     async def begin(self, params: dict[str, Any], session: Cookies) -> Conversation:
         """A conversation in which nothing was said yet; without tools of its own it gets the server's."""
-        server_tools = await self._tools_of_server()
+        server_tools = await _tools_of_server(self)
         tools = params.get("tools") or server_tools.definitions
         return Conversation(
             params={**params, "tools": tools}, session=session, independent_tools=server_tools.independent
@@ -118,48 +118,57 @@ class ConversingAgent(SimpleResponsesAPIAgent):
         """Whether the model has had all of its turns."""
         return self.config.max_steps is not None and conversation.turns >= self.config.max_steps
 
-    async def _tools_of_server(self) -> ServerTools:
-        if self._server_tools is None:
-            server = self.config.resources_server.name
-            reply = await self._answer(self.server_client.get(server, "/tools"), "/tools", tolerates=NO_SUCH_ROUTE)
-            # A server that is not built on the base class has no such list; its rows carry the tools.
-            self._server_tools = await _tools_in(reply) if reply.ok else NO_TOOLS
-        return self._server_tools
 
-    async def _verified(self, answered: dict[str, Any], conversation: Conversation) -> Any:
-        try:
-            return await self._call("/verify", answered, conversation.session)
-        except EnvironmentFailed:
-            # What cannot be graded may be the model server's fault.
-            check_response(conversation.plain_response(), self.config.model_server.name)
-            raise
+# Functions, not methods: subclasses of published folders have helpers of their own called `_call` or `_answer`.
 
-    async def _call(self, path: str, body: dict[str, Any], cookies: Cookies) -> Any:
-        server = self.config.resources_server.name
-        return await self._answer(
-            self.server_client.post(server_name=server, url_path=path, json=body, cookies=cookies), path
-        )
 
-    async def _answer(self, call: Awaitable[Any], path: str, tolerates: Container[int] = ()) -> Any:
-        server = self.config.resources_server.name
-        return await reply_to(call, server=server, during=path, otherwise=EnvironmentFailed, tolerates=tolerates)
+async def _tools_of_server(agent: ConversingAgent) -> ServerTools:
+    if agent._server_tools is None:
+        server = agent.config.resources_server.name
+        reply = await _answer(agent, agent.server_client.get(server, "/tools"), "/tools", tolerates=NO_SUCH_ROUTE)
+        # A server that is not built on the base class has no such list; its rows carry the tools.
+        agent._server_tools = await _tools_in(reply) if reply.ok else NO_TOOLS
+    return agent._server_tools
 
-    async def _close_surely(self, session: Cookies) -> None:
-        """Close the session even where the rollout's time is over just now, and this task cancelled for it."""
-        closing = asyncio.ensure_future(self._close(session))
-        try:
-            await asyncio.shield(closing)
-        except asyncio.CancelledError:
-            await closing
-            raise
 
-    async def _close(self, session: Cookies) -> None:
-        try:
-            with grace_period():
-                await self.server_client.post(self.config.resources_server.name, "/close_session", cookies=session)
-        except (ServerCallError, RolloutError):
-            # The server forgets an idle session by itself; what failed the rollout is the news.
-            return
+async def _verified(agent: ConversingAgent, answered: dict[str, Any], conversation: Conversation) -> Any:
+    try:
+        return await _call(agent, "/verify", answered, conversation.session)
+    except EnvironmentFailed:
+        # What cannot be graded may be the model server's fault.
+        check_response(conversation.plain_response(), agent.config.model_server.name)
+        raise
+
+
+async def _call(agent: ConversingAgent, path: str, body: dict[str, Any], cookies: Cookies) -> Any:
+    server = agent.config.resources_server.name
+    return await _answer(
+        agent, agent.server_client.post(server_name=server, url_path=path, json=body, cookies=cookies), path
+    )
+
+
+async def _answer(agent: ConversingAgent, call: Awaitable[Any], path: str, tolerates: Container[int] = ()) -> Any:
+    server = agent.config.resources_server.name
+    return await reply_to(call, server=server, during=path, otherwise=EnvironmentFailed, tolerates=tolerates)
+
+
+async def _close_surely(agent: ConversingAgent, session: Cookies) -> None:
+    """Close the session even where the rollout's time is over just now, and this task cancelled for it."""
+    closing = asyncio.ensure_future(_close(agent, session))
+    try:
+        await asyncio.shield(closing)
+    except asyncio.CancelledError:
+        await closing
+        raise
+
+
+async def _close(agent: ConversingAgent, session: Cookies) -> None:
+    try:
+        with grace_period():
+            await agent.server_client.post(agent.config.resources_server.name, "/close_session", cookies=session)
+    except (ServerCallError, RolloutError):
+        # The server forgets an idle session by itself; what failed the rollout is the news.
+        return
 
 
 async def _tools_in(reply: Any) -> ServerTools:

@@ -50,7 +50,7 @@ class SimpleAgent(ConversingAgent):
     ) -> NeMoGymResponse:
         """Answer a conversation, tools called; the cookies of the resources server's session come back."""
         params = body.model_dump(mode="json", exclude_unset=True)
-        conversation = await self._answered(params, dict(request.cookies))
+        conversation = await _answered(self, params, dict(request.cookies))
         for name, value in conversation.session.items():
             response.set_cookie(name, value)
         return NeMoGymResponse.model_validate(conversation.plain_response())
@@ -72,15 +72,16 @@ class SimpleAgent(ConversingAgent):
         """One answer, with all the calls that lead to it."""
         if type(self).responses is SimpleAgent.responses:
             del body
-            return await self._answered(row["responses_create_params"], session)
+            return await _answered(self, row["responses_create_params"], session)
         # A subclass has its own way to answer: it is called as its route would be, without the detour over HTTP.
         response, set_by_it = await answer_of(self.responses, body.responses_create_params, request, session)
         return Conversation(response=response, session=session | set_by_it)
 
-    async def _answered(self, params: dict[str, Any], session: dict[str, str]) -> Conversation:
-        conversation = await self.begin(params, session)
-        await self.answer(conversation)
-        return conversation
+
+async def _answered(agent: SimpleAgent, params: dict[str, Any], session: dict[str, str]) -> Conversation:
+    conversation = await agent.begin(params, session)
+    await agent.answer(conversation)
+    return conversation
 
 
 if __name__ == "__main__":

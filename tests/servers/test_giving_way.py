@@ -17,7 +17,8 @@ from nemo_gym.base_resources_server import (
 )
 from nemo_gym.base_responses_api_agent import BaseResponsesAPIAgentConfig, SimpleResponsesAPIAgent
 from nemo_gym.server_utils import SESSION_ID_KEY, ServerClient
-from nemo_gym.testing import reply
+from nemo_gym.testing import FakeModel, make_server, reply, run
+from responses_api_agents.simple_agent.app import SimpleAgent
 
 CONFIG = BaseResourcesServerConfig(host="0.0.0.0", port=8080, entrypoint="", name="")
 ROW = {"responses_create_params": {"input": "a"}, "response": reply("b").model_dump()}
@@ -219,3 +220,22 @@ def test_an_agents_prefixed_route_is_there_and_has_the_rollouts_id_as_a_path_par
     answer = TestClient(app).post(f"/ng-rollout/1-0{segment}/v1/responses", json={})
     assert answer.json() == {"rollout_id": "1-0"}
     assert f"/ng-rollout/{{rollout_id}}{segment}/v1/responses" in [getattr(route, "path", "") for route in app.routes]
+
+
+class HelpersOfItsOwn(SimpleAgent):
+    """Has helpers called as functions of ours are."""
+
+    def refuse(self) -> None:
+        raise AssertionError("this is the folder's, and nobody else calls it")
+
+    _answer = _answered = _call = _close = _close_surely = _tools_of_server = _verified = refuse
+
+
+async def test_a_subclass_of_the_plain_agent_may_have_helpers_of_any_name():
+    refs = {
+        "resources_server": {"type": "resources_servers", "name": "graded"},
+        "model_server": {"type": "responses_api_models", "name": "policy_model"},
+    }
+    servers = [make_server(Graded, name="graded")]
+    agent = make_server(HelpersOfItsOwn, name="agent", model=FakeModel(["Hello."]), servers=servers, **refs)
+    assert (await run(agent, responses_create_params={"input": "Hi."})).reward == 1.0
