@@ -105,11 +105,11 @@ class SteppedResourcesServer(SimpleResourcesServer):
         session_id = f"replay-{uuid4().hex}"
         reward, steps, last = 0.0, 0, BaseStepResponse()
         try:
-            await reset.call(_replayed("/reset", session_id, row), store_of(self), self._arguments(reset, row))
+            await reset.call(_replayed("/reset", session_id, row), store_of(self), _arguments(self, reset, row))
             for turn in turns_of(body.response.output):
                 fields = {**row, "response": body.response.model_copy(update={"output": turn})}
                 request = _replayed("/step", session_id, fields)
-                last = self._step_answer(await step.call(request, store_of(self), self._arguments(step, fields)))
+                last = _step_answer(self, await step.call(request, store_of(self), _arguments(self, step, fields)))
                 reward, steps = reward + last.reward, steps + 1
                 if last.terminated or last.truncated:
                     break
@@ -125,9 +125,9 @@ class SteppedResourcesServer(SimpleResourcesServer):
 
     def _reset_endpoint(self, handler: Handler) -> Any:
         async def finish(request: Request, result: Any) -> Response:
-            answer = self._reset_answer(result)
+            answer = _reset_answer(self, result)
             answer.info = {**OFFERS, **answer.info}
-            self._progress(request).has_begun = True
+            _progress(self, request).has_begun = True
             return _json(answer)
 
         reset = endpoint_of(handler, store_of(self), finish=finish, returns=BaseResetResponse)
@@ -147,19 +147,19 @@ class SteppedResourcesServer(SimpleResourcesServer):
 
     def _step_endpoint(self, handler: Handler) -> Any:
         async def finish(request: Request, result: Any) -> BaseStepResponse:
-            return self._step_answer(result)
+            return _step_answer(self, result)
 
         step = endpoint_of(handler, store_of(self), finish=finish, returns=BaseStepResponse)
 
         @wraps(step)
         async def take_turn(**arguments: Any) -> Response:
             request = arguments[handler.request_parameter or REQUEST_PARAMETER]
-            progress = self._progress(request)
+            progress = _progress(self, request)
             request_id = (await request.json()).get(STEP_REQUEST_ID_KEY)
             async with progress.turn:
                 if request_id is not None and request_id == progress.step_request_id:
                     return Response(progress.step_answer, media_type="application/json")
-                self._check_under_way(progress)
+                _check_under_way(self, progress)
                 answer = await step(**arguments)
                 told = _json(answer)
                 progress.has_ended = answer.terminated or answer.truncated
@@ -168,61 +168,70 @@ class SteppedResourcesServer(SimpleResourcesServer):
 
         return take_turn
 
-    def _progress(self, request: Request) -> _Progress:
-        return store_of(self).get(request.session[SESSION_ID_KEY], _Progress)
 
-    def _check_under_way(self, progress: _Progress) -> None:
-        if not progress.has_begun:
-            problem = "no game is under way in this session; POST /reset first, and send its cookie with every step"
-        elif progress.has_ended:
-            problem = "the game has ended; POST /reset for another one"
-        else:
-            return
-        raise EnvironmentFailed(f"{self.config.name}: {problem}", server=self.config.name)
+# Functions, not methods: published games have helpers of their own called `_progress` or `_answer`.
 
-    def _reset_answer(self, result: Any) -> BaseResetResponse:
-        if result is None or isinstance(result, str):
-            return BaseResetResponse(observation=result)
-        return self._answer(result, BaseResetResponse, "reset", "a text, a BaseResetResponse or (observation, info)")
 
-    def _step_answer(self, result: Any) -> BaseStepResponse:
-        expected = "a BaseStepResponse or (observation, reward, terminated, truncated, info)"
-        answer = self._answer(result, BaseStepResponse, "step", expected)
-        if not math.isfinite(answer.reward):
-            raise EnvironmentFailed(
-                f"{self.config.name}: step gave the reward {answer.reward}, which is not finite",
-                server=self.config.name,
-            )
-        return answer
+def _progress(server: SteppedResourcesServer, request: Request) -> _Progress:
+    return store_of(server).get(request.session[SESSION_ID_KEY], _Progress)
 
-    def _answer(self, result: Any, kind: type[AnswerT], method: str, expected: str) -> AnswerT:
-        if isinstance(result, kind):
-            return result
-        names = list(kind.model_fields)
-        if isinstance(result, tuple) and len(result) == len(names):
-            try:
-                return kind.model_validate(dict(zip(names, result, strict=True)))
-            except ValidationError as error:
-                result = f"{type(result).__name__} ({_first_problem(error)})"
-        told = result if isinstance(result, str) else type(result).__name__
+
+def _check_under_way(server: SteppedResourcesServer, progress: _Progress) -> None:
+    if not progress.has_begun:
+        problem = "no game is under way in this session; POST /reset first, and send its cookie with every step"
+    elif progress.has_ended:
+        problem = "the game has ended; POST /reset for another one"
+    else:
+        return
+    raise EnvironmentFailed(f"{server.config.name}: {problem}", server=server.config.name)
+
+
+def _reset_answer(server: SteppedResourcesServer, result: Any) -> BaseResetResponse:
+    if result is None or isinstance(result, str):
+        return BaseResetResponse(observation=result)
+    return _answer(server, result, BaseResetResponse, "reset", "a text, a BaseResetResponse or (observation, info)")
+
+
+def _step_answer(server: SteppedResourcesServer, result: Any) -> BaseStepResponse:
+    expected = "a BaseStepResponse or (observation, reward, terminated, truncated, info)"
+    answer = _answer(server, result, BaseStepResponse, "step", expected)
+    if not math.isfinite(answer.reward):
         raise EnvironmentFailed(
-            f"{self.config.name}: {method} returned a {told}; it returns {expected}", server=self.config.name
+            f"{server.config.name}: step gave the reward {answer.reward}, which is not finite",
+            server=server.config.name,
         )
+    return answer
 
-    def _arguments(self, handler: Handler, fields: dict[str, Any]) -> dict[str, Any]:
-        """The body that the method asks for, as FastAPI would read it from a request."""
-        bodies = [each for each in handler.open_parameters if _is_model(each.annotation)]
-        if not bodies:
-            return {}
-        if len(bodies) > 1:
-            raise SignatureError(f"{handler.method.__qualname__}: give it one parameter for the row, such as `body`")
-        name, kind = bodies[0].name, bodies[0].annotation
+
+def _answer(server: SteppedResourcesServer, result: Any, kind: type[AnswerT], method: str, expected: str) -> AnswerT:
+    if isinstance(result, kind):
+        return result
+    names = list(kind.model_fields)
+    if isinstance(result, tuple) and len(result) == len(names):
         try:
-            return {name: kind.model_validate(fields)}
+            return kind.model_validate(dict(zip(names, result, strict=True)))
         except ValidationError as error:
-            raise InvalidTask(
-                f"{self.config.name}: the row cannot be played: {_first_problem(error)}", server=self.config.name
-            ) from error
+            result = f"{type(result).__name__} ({_first_problem(error)})"
+    told = result if isinstance(result, str) else type(result).__name__
+    raise EnvironmentFailed(
+        f"{server.config.name}: {method} returned a {told}; it returns {expected}", server=server.config.name
+    )
+
+
+def _arguments(server: SteppedResourcesServer, handler: Handler, fields: dict[str, Any]) -> dict[str, Any]:
+    """The body that the method asks for, as FastAPI would read it from a request."""
+    bodies = [each for each in handler.open_parameters if _is_model(each.annotation)]
+    if not bodies:
+        return {}
+    if len(bodies) > 1:
+        raise SignatureError(f"{handler.method.__qualname__}: give it one parameter for the row, such as `body`")
+    name, kind = bodies[0].name, bodies[0].annotation
+    try:
+        return {name: kind.model_validate(fields)}
+    except ValidationError as error:
+        raise InvalidTask(
+            f"{server.config.name}: the row cannot be played: {_first_problem(error)}", server=server.config.name
+        ) from error
 
 
 def turns_of(output: Sequence[OutputItem]) -> Iterator[list[OutputItem]]:

@@ -18,6 +18,7 @@ from nemo_gym.base_resources_server import (
 from nemo_gym.base_responses_api_agent import BaseResponsesAPIAgentConfig, SimpleResponsesAPIAgent
 from nemo_gym.server_utils import SESSION_ID_KEY, ServerClient
 from nemo_gym.testing import FakeModel, make_server, reply, run
+from resources_servers.gymnasium import GymnasiumServer
 from responses_api_agents.simple_agent.app import SimpleAgent
 
 CONFIG = BaseResourcesServerConfig(host="0.0.0.0", port=8080, entrypoint="", name="")
@@ -239,3 +240,25 @@ async def test_a_subclass_of_the_plain_agent_may_have_helpers_of_any_name():
     servers = [make_server(Graded, name="graded")]
     agent = make_server(HelpersOfItsOwn, name="agent", model=FakeModel(["Hello."]), servers=servers, **refs)
     assert (await run(agent, responses_create_params={"input": "Hi."})).reward == 1.0
+
+
+class GameWithHelpersOfItsOwn(GymnasiumServer):
+    """The same in a game."""
+
+    async def reset(self, metadata: dict[str, Any], session_id: str) -> tuple[str, dict[str, Any]]:
+        return "Say anything.", {}
+
+    async def step(self, action: Any, metadata: dict[str, Any], session_id: str) -> tuple[Any, ...]:
+        return "Thanks.", 1.0, True, False, {}
+
+    def refuse(self) -> None:
+        raise AssertionError("this is the folder's, and nobody else calls it")
+
+    _answer = _arguments = _check_under_way = _progress = _reset_answer = _step_answer = refuse
+
+
+def test_a_published_game_may_have_helpers_of_any_name():
+    server = GameWithHelpersOfItsOwn(config=CONFIG, server_client=MagicMock(spec=ServerClient))
+    with TestClient(server.setup_webserver()) as client:
+        answers = [client.post(path, json=ROW).json() for path in ("/reset", "/step", "/verify")]
+    assert (answers[0]["observation"], answers[1]["reward"], answers[2]["reward"]) == ("Say anything.", 1.0, 1.0)
