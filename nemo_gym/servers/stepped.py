@@ -28,7 +28,8 @@ from nemo_gym.schemas.stepped import (
     BaseStepResponse,
 )
 from nemo_gym.servers.binding import REQUEST_PARAMETER, Handler, Method, endpoint_of
-from nemo_gym.servers.resources import SimpleResourcesServer, store_of
+from nemo_gym.servers.giving_way import RoutesThatGiveWay
+from nemo_gym.servers.resources import NEWER, SimpleResourcesServer, store_of
 from nemo_gym.servers.session_cookies import SESSION_ID_KEY
 from nemo_gym.servers.sessions import SessionState
 
@@ -36,6 +37,9 @@ AnswerT = TypeVar("AnswerT", bound=BaseModel)
 
 OFFERS = {"supports_explicit_close": True, "supports_step_idempotency": True}
 """What every reset tells the agent that it may rely on."""
+
+NOT_A_GAMES = NEWER | {"/close", "/seed_session", "/verify"}
+"""Paths that a published game has only where it adds them itself."""
 
 KEY_METRICS = (
     "mean/reward",
@@ -96,6 +100,9 @@ class SteppedResourcesServer(SimpleResourcesServer):
         app.post("/reset")(self._reset_endpoint(reset))
         app.post("/step")(self._step_endpoint(step))
         app.post("/close")(self._forget_rollout)
+        app.router.routes = RoutesThatGiveWay(
+            app.routes, may_go=lambda route: getattr(route, "path", None) in NOT_A_GAMES
+        )
         return app
 
     async def verify(self, body: PlayedRequest) -> Any:

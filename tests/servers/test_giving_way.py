@@ -262,3 +262,21 @@ def test_a_published_game_may_have_helpers_of_any_name():
     with TestClient(server.setup_webserver()) as client:
         answers = [client.post(path, json=ROW).json() for path in ("/reset", "/step", "/verify")]
     assert (answers[0]["observation"], answers[1]["reward"], answers[2]["reward"]) == ("Say anything.", 1.0, 1.0)
+
+
+class GameWithRoutesOfItsOwn(GameWithHelpersOfItsOwn):
+    def setup_webserver(self) -> FastAPI:
+        app = super().setup_webserver()
+        for path in ("/close", "/verify", "/seed_session"):
+            app.post(path)(self.tell)
+        return app
+
+    async def tell(self, request: Request) -> dict[str, str]:
+        return {"told by": f"the folder's own {request.url.path}"}
+
+
+@pytest.mark.parametrize("path", ["/close", "/verify", "/seed_session"])
+def test_a_published_game_may_have_routes_that_ours_have_by_themselves(path):
+    server = GameWithRoutesOfItsOwn(config=CONFIG, server_client=MagicMock(spec=ServerClient))
+    with TestClient(server.setup_webserver()) as client:
+        assert client.post(path, json=ROW).json() == {"told by": f"the folder's own {path}"}
