@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from nemo_gym.config import explain_input, load
 from nemo_gym.contract.answers import odd_answers
-from nemo_gym.contract.environment import SAMPLE_MODEL, Environment, Oracle, Row, Solution, own_servers
+from nemo_gym.contract.environment import SAMPLE_MODEL, Environment, Oracle, Row, Solution, fault_in, own_servers
 from nemo_gym.contract.play import Played, act, grade, play
 from nemo_gym.errors import NemoGymError
 from nemo_gym.schemas.responses import ResponseCreateParams
@@ -204,7 +204,7 @@ async def _odd_answers_are_graded(checkup: Checkup) -> str:
                     try:
                         played = await grade(attempt, answer)
                     except Exception as error:
-                        raise Broken(f"row {number}, {name}: {type(error).__name__}: {error}") from error
+                        raise Broken(f"row {number}, {name}: {fault_in(checkup.environment.folder, error)}") from error
                 checkup.verify_s.append(played.verify_s)
                 if not math.isfinite(played.reward):
                     raise Broken(f"row {number}, {name}: the reward is {played.reward}")
@@ -250,7 +250,7 @@ async def check_environment(environment: Environment, rows: Sequence[Row] = ()) 
         except NemoGymError as error:
             findings.append(Finding(promise, False, str(error)))
         except Exception as error:  # noqa: BLE001 - whatever an author's code raises is a finding, not our end
-            findings.append(Finding(promise, False, f"{type(error).__name__}: {error}"))
+            findings.append(Finding(promise, False, fault_in(environment.folder, error)))
     return findings
 
 

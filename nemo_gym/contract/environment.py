@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import re
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,11 +17,11 @@ from nemo_gym import paths
 from nemo_gym.config import RunConfig, ServerConfig, load
 from nemo_gym.config.process import ProcessSettings
 from nemo_gym.data.prompts import apply_prompt_to_row, load_prompt_config
-from nemo_gym.errors import DataError
+from nemo_gym.errors import DataError, LaunchError, UserError
 from nemo_gym.jsonl import read_rows
 from nemo_gym.schemas.items import EasyInputMessage, FunctionToolCall
 from nemo_gym.servers.base import SimpleServer
-from nemo_gym.servers.serve import load_module, server_class
+from nemo_gym.servers.serve import complete_server_class, load_module
 from nemo_gym.testing import FakeModel, build_server
 
 Row = dict[str, Any]
@@ -78,18 +79,35 @@ def open_environment(folder: Path, overrides: Sequence[str] = ()) -> Iterator[En
     search_path = list(sys.path)
     try:
         settings = ProcessSettings.of(run, server, cookie_secret="of no importance: nothing is served")
-        module = load_module(settings)
-        yield Environment(
-            folder,
-            server.name,
-            server_class(module, settings),
-            server.settings,
-            tuple(example_rows(run, server.name)),
-            _oracle_of(folder),
-        )
+        with _told_by_place(folder):
+            server_class = complete_server_class(load_module(settings), settings)
+            oracle = _oracle_of(folder)
+        rows = tuple(example_rows(run, server.name))
+        yield Environment(folder, server.name, server_class, server.settings, rows, oracle)
     finally:
         # A server's process looks into its own folder first; this one may look into many folders.
         sys.path[:] = search_path
+
+
+def fault_in(folder: Path, error: Exception) -> str:
+    """What code of this folder raised, behind the last of its lines that led there: `app.py:12: KeyError: 'count'`."""
+    frames = [(Path(frame.filename), frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
+    said = f"{type(error).__name__}: {error}"
+    if isinstance(error, SyntaxError) and error.filename:
+        frames.append((Path(error.filename), error.lineno))
+        said = f"{type(error).__name__}: {error.msg}"
+    own = [(path, line) for path, line in frames if folder.resolve() in path.resolve().parents]
+    return f"{own[-1][0].resolve().relative_to(folder.resolve())}:{own[-1][1]}: {said}" if own else said
+
+
+@contextmanager
+def _told_by_place(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        raise LaunchError(f"{folder}: cannot be imported. {fault_in(folder, error)}") from error
 
 
 def own_config(folder: Path) -> Path:

@@ -116,10 +116,7 @@ def serve_app(app: ASGIApp, listeners: Sequence[socket.socket], report: Report, 
 
 def build_server(settings: ProcessSettings) -> SimpleServer:
     """The server of a folder, with its typed settings and a client that knows the others."""
-    cls = server_class(load_module(settings), settings)
-    if cls.__abstractmethods__:
-        missing = ", ".join(sorted(cls.__abstractmethods__))
-        raise LaunchError(f"{settings.folder / settings.entrypoint}: {cls.__name__} has to define {missing}.")
+    cls = complete_server_class(load_module(settings), settings)
     server = cls(
         config=typed_config(cls, settings),
         server_client=ServerClient(
@@ -206,6 +203,15 @@ def _imported(entrypoint: Path, settings: ProcessSettings) -> ModuleType:
     sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
+
+
+def complete_server_class(module: ModuleType, settings: ProcessSettings) -> type[SimpleServer]:
+    """The class that the entrypoint serves, with all that its base asks for."""
+    cls = server_class(module, settings)
+    if cls.__abstractmethods__:
+        missing = ", ".join(sorted(cls.__abstractmethods__))
+        raise LaunchError(f"{settings.folder / settings.entrypoint}: {cls.__name__} has to define {missing}.")
+    return cls
 
 
 def server_class(module: ModuleType, settings: ProcessSettings) -> type[SimpleServer]:

@@ -7,7 +7,7 @@ import orjson
 import pytest
 
 from nemo_gym.contract import check_environment, open_environment, write_examples
-from nemo_gym.errors import DataError
+from nemo_gym.errors import DataError, LaunchError
 from nemo_gym.jsonl import read_rows
 
 APP = '''
@@ -137,7 +137,7 @@ def test_a_sound_environment_keeps_all_promises(folder):
             "return float(",
             "len(body.response.output[0].content); return float(",
             "odd answers are graded",
-            "no output: IndexError",
+            "row 1, no output: app.py:25: IndexError",
         ),
         ("app.py", '        """Add to the sum."""\n', "", "tools are described and typed", "without a docstring: add"),
         (
@@ -240,3 +240,30 @@ def test_examples_that_come_out_differently_each_time_are_not_written(folder, ol
     with open_environment(folder) as environment, pytest.raises(DataError, match=f"row 1: {differing}: another value"):
         asyncio.run(write_examples(environment))
     assert not (folder / "data/example_rollouts.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "told"),
+    [
+        ("app.py", "class SumServer(Simple", "class SumServer(Smple", r"app\.py:16: NameError: name 'Smple"),
+        ("app.py", "-> float:", "-> float", r"app\.py:24: SyntaxError: expected ':'"),
+        ("app.py", "def verify", "def verfy", r"app\.py: SumServer has to define verify\."),
+        ("oracle.py", "import call", "import cal", r"oracle\.py:2: ImportError: cannot import name 'cal'"),
+    ],
+)
+def test_code_that_cannot_be_imported_is_told_with_its_line(folder, file, old, new, told):
+    change(folder / file, old, new)
+    with pytest.raises(LaunchError, match=told), open_environment(folder):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "told"),
+    [
+        ("oracle.py", 'row["wanted"] - 1', 'row["wnted"] - 1', "oracle.py:5: KeyError: 'wnted'"),
+        ("app.py", "+= number", "+= nmber", "app.py:21: NameError: name 'nmber' is not defined"),
+    ],
+)
+def test_what_code_raises_is_told_with_its_line(folder, file, old, new, told):
+    change(folder / file, old, new)
+    assert broken_promises(folder)["the oracle earns the full reward"] == told
