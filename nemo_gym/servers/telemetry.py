@@ -87,7 +87,7 @@ class Telemetry:
         ):
             yield f"# HELP nemo_gym_{name} {told}"
             yield f"# TYPE nemo_gym_{name} {kind}"
-            yield f"nemo_gym_{name}{{{server}}} {value:g}"
+            yield f"nemo_gym_{name}{{{server}}} {_number(value)}"
         yield "# HELP nemo_gym_requests_total Requests answered, by route and status."
         yield "# TYPE nemo_gym_requests_total counter"
         for route, counts in self._routes.items():
@@ -101,7 +101,7 @@ class Telemetry:
             for bound, number in zip((*BUCKETS_S, "+Inf"), counts.buckets, strict=True):
                 below += number
                 yield f'nemo_gym_request_seconds_bucket{{{labels},le="{bound}"}} {below}'
-            yield f"nemo_gym_request_seconds_sum{{{labels}}} {counts.seconds:g}"
+            yield f"nemo_gym_request_seconds_sum{{{labels}}} {_number(counts.seconds)}"
             yield f"nemo_gym_request_seconds_count{{{labels}}} {below}"
 
 
@@ -139,6 +139,11 @@ def load_of(text: str) -> Load | None:
         )
     except KeyError:
         return None
+
+
+def _number(value: float) -> str:
+    # Six digits, as `g` has them, would let a long counter stand still and a time be hours off.
+    return f"{value:.15g}"
 
 
 def _escaped(label: str) -> str:

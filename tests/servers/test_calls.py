@@ -299,6 +299,15 @@ async def test_a_pool_full_of_functions_that_never_end_says_so():
         await pool.run(lambda: None)
 
 
+def test_a_large_count_goes_on_counting_and_a_time_is_told_to_the_second():
+    telemetry = Telemetry("slow")
+    telemetry.refused = 1_234_567
+    text = telemetry.text()
+    assert 'nemo_gym_requests_refused_total{server="slow"} 1234567\n' in text
+    (started_at,) = re.findall(r"process_start_time_seconds{.*} (.*)", text)
+    assert abs(float(started_at) - time.time()) < 10
+
+
 async def test_how_busy_a_server_is_can_be_read_off_its_metrics():
     server = limited(max_requests_in_flight=1)
     async with on_a_port(server) as url, httpx.AsyncClient(base_url=url, timeout=30.0, verify=False) as client:
