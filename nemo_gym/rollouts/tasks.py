@@ -17,7 +17,7 @@ from nemo_gym import paths
 from nemo_gym.config import explain_input
 from nemo_gym.data.prompts import PromptConfig, apply_prompt_to_row, load_prompt_config
 from nemo_gym.data.skills import load_skill_directory
-from nemo_gym.errors import DataError
+from nemo_gym.errors import ConfigError, DataError
 from nemo_gym.jsonl import Line, parse_row, read_lines, read_raw_lines
 from nemo_gym.rollouts.job import CollectionSettings
 from nemo_gym.rollouts.numbering import TaskNumbers, digest_of
@@ -143,12 +143,21 @@ class TaskPlan:
         problems: list[str] = []
         count = 0
         prompt = self._prompt()
+        # Said once, not of each row: it is the setting that is wrong.
+        no_such_agent = self._unknown_agent(self.settings.agent_name) if self.settings.agent_name else None
         for number, raw in islice(read_raw_lines(self.input), self.settings.limit):
             try:
                 row = parse_row(raw, self.input, number)
+                if no_such_agent and agent_of(row) is None:
+                    raise ConfigError(f"agent_name: {no_such_agent}")
                 if problem := self._problem(row, prompt):
                     raise DataError(f"{self.input}:{number}: {problem}")
             except DataError as error:
+                if raw.strip() in (b"[", b"{"):
+                    raise DataError(
+                        f"{self.input}:{number}: a JSON document over several lines begins here, and each line must "
+                        "hold one JSON object. Put each row on a line of its own (jq -c '.[]' does it for a list)."
+                    ) from error
                 count += 1
                 if count <= PROBLEMS_SHOWN:
                     problems.append(str(error))
@@ -191,14 +200,19 @@ class TaskPlan:
         name = agent_of(row)
         if name is None:
             return f"the row names no agent. Add +agent_name=… (one of: {', '.join(sorted(self.agents))})."
-        if name not in self.agents:
-            close = get_close_matches(name, self.agents, n=1)
-            hint = f" Did you mean '{close[0]}'?" if close else f" There are: {', '.join(sorted(self.agents))}."
-            return f"no agent '{name}' is up.{hint}"
+        if unknown := self._unknown_agent(name):
+            return unknown
         repeats = self.settings.num_repeats
         if isinstance(repeats, dict) and name not in repeats and DEFAULT_AGENT_KEY not in repeats:
             return f"num_repeats says nothing of agent '{name}'. Add it, or _default."
         return None
+
+    def _unknown_agent(self, name: str) -> str | None:
+        if name in self.agents:
+            return None
+        close = get_close_matches(name, self.agents, n=1)
+        hint = f" Did you mean '{close[0]}'?" if close else f" There are: {', '.join(sorted(self.agents))}."
+        return f"no agent '{name}' is up.{hint}"
 
     def _prepared(self, row: dict[str, Any], prompt: PromptConfig | None) -> dict[str, Any]:
         prepared = apply_prompt_to_row(row, prompt) if prompt else dict(row)

@@ -12,7 +12,7 @@ import orjson
 import pytest
 
 from nemo_gym import jsonl
-from nemo_gym.errors import DataError
+from nemo_gym.errors import ConfigError, DataError
 from nemo_gym.rollouts.job import CollectionSettings
 from nemo_gym.rollouts.tasks import TaskPlan
 
@@ -247,6 +247,22 @@ def test_an_agent_that_num_repeats_leaves_out_is_told(refusal_of):
 def test_an_agent_that_is_not_up_is_told_with_those_that_are(refusal_of):
     told = refusal_of(row(agent_ref={"name": "zzz"}))
     assert told == "in.jsonl:1: no agent 'zzz' is up. There are: code_agent, math_agent."
+
+
+def test_a_setting_that_names_an_agent_that_is_not_up_is_told_once_and_not_of_each_row(plan_of):
+    plan = plan_of(row(agent_ref=None), row(agent_ref=None), agent_name="math_agnt")
+    with pytest.raises(ConfigError) as told:
+        plan.check()
+    assert str(told.value) == "agent_name: no agent 'math_agnt' is up. Did you mean 'math_agent'?"
+    plan_of(row(), agent_name="math_agnt").check()
+
+
+@pytest.mark.parametrize("opening", ["[", "{"])
+def test_a_document_over_several_lines_is_told_once_with_what_to_do(refusal_of, opening):
+    told = refusal_of(opening.encode(), b'  {"responses_create_params": {', b"]")
+    assert told.startswith("in.jsonl:1: a JSON document over several lines begins here")
+    assert "jq -c" in told
+    assert "\n" not in told
 
 
 def test_overrides_that_make_a_request_unreadable_are_told(refusal_of):
