@@ -167,10 +167,12 @@ def _full_stop(hint: str) -> str:
 
 
 def _shown(given: Any, path: tuple[str, ...]) -> str:
-    if any(is_secret_key(part) for part in path):
-        return MASK
+    if given is None:
+        return "empty"
     if isinstance(given, Mapping | list | BaseModel):
         return "a list" if isinstance(given, list) else "a mapping"
+    if any(is_secret_key(part) for part in path):
+        return MASK if isinstance(given, str) else f"{MASK} without quotes round it"
     text = mask_text(repr(given))
     return text if len(text) <= 80 else text[:77] + "..."
 

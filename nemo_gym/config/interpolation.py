@@ -13,8 +13,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nemo_gym.config.masking import mask_text
+from nemo_gym.config.models import Origin
 from nemo_gym.config.suggestions import closest, did_you_mean
-from nemo_gym.config.tree import Node, Path, at, dotted, find, locate, plain, split_key, walk
+from nemo_gym.config.tree import Node, Path, at, dotted, find, locate, origins, plain, split_key, walk
 from nemo_gym.errors import ConfigInterpolationError
 
 if TYPE_CHECKING:
@@ -72,6 +73,10 @@ class Resolver:
         """The plain value at a path, and all that could not be resolved in it (None stands in its place)."""
         unresolved: list[Unresolved] = []
         return self._plain(at(self._tree, path), path, unresolved), unresolved
+
+    def origins(self, path: Path) -> dict[str, Origin]:
+        """Where each value below a path was written; of a reference, where that was to which it leads."""
+        return origins(at(self._tree, path), self._tree)
 
     def _plain(self, node: Node, path: Path, unresolved: list[Unresolved]) -> Any:
         if isinstance(node.value, dict):

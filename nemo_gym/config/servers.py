@@ -17,7 +17,7 @@ from nemo_gym.config.models import DatasetConfig, Origin, PlacementKind, ServerC
 from nemo_gym.config.reserved import RESERVED_KEYS
 from nemo_gym.config.settings import ENVIRONMENT_SERVERS, SERVER_TYPES, Domain, ServerType
 from nemo_gym.config.suggestions import did_you_mean_or_all
-from nemo_gym.config.tree import Node, dotted, merge, origins
+from nemo_gym.config.tree import Node, dotted, merge
 from nemo_gym.errors import AlmostServerError, ConfigError, DuplicateServerError, UnknownImplementationError
 from nemo_gym.paths import find, search_roots
 
@@ -191,7 +191,7 @@ def build_server(
 
     Raises UnknownImplementationError where no folder holds the code.
     """
-    places = origins(block.node)
+    places = resolver.origins(block.path)
     settings, unresolved = resolver.resolve(block.path)
     if not isinstance(settings, dict):
         what = "it is empty" if settings is None else "it is not a mapping"

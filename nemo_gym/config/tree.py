@@ -171,6 +171,21 @@ def merge(base: Node, over: Node, root: Node | None = None) -> Node:
     return Node(entries, base.origin)
 
 
-def origins(node: Node) -> dict[str, Origin]:
-    """Where each dotted key below a node was written; "" is the node itself."""
-    return {dotted(path): found.origin for path, found in walk(node)}
+def origins(node: Node, root: Node | None = None) -> dict[str, Origin]:
+    """Where each dotted key below a node was written; "" is the node itself.
+
+    With the `root` that references lead from, a value that is nothing but `${a.b}` is told where `a.b` was written:
+    that is the place to mend it.
+    """
+    return {dotted(path): (referred(found, root) if root else found).origin for path, found in walk(node)}
+
+
+def referred(node: Node, root: Node) -> Node:
+    """What a value that is nothing but `${a.b}` leads to in the end; the value itself where it leads nowhere."""
+    seen = [node]
+    while isinstance(seen[-1].value, str) and (reference := REFERENCE.match(seen[-1].value)):
+        target = None if reference[1].startswith(".") else find(root, split_key(reference[1]))
+        if target is None or target in seen:
+            return node
+        seen.append(target)
+    return seen[-1]

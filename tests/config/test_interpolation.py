@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from nemo_gym import PARENT_DIR
 from nemo_gym.errors import ConfigInterpolationError
 
 MODEL = """
@@ -55,6 +56,7 @@ def test_the_raw_form_keeps_interpolations_and_what_points_nowhere_outside_of_se
     assert (run.plain["b"], "a" in run.plain) == (1, False)
 
 
+@pytest.mark.skipif((PARENT_DIR / "env.yaml").exists(), reason="the repository's own env.yaml says it")
 def test_all_that_env_yaml_should_say_is_told_at_once(project, tmp_path):
     message = project.refusal(ConfigInterpolationError, MODEL, skip_dotenv=False)
     block = "policy_model.responses_api_models.openai_model"
@@ -64,6 +66,13 @@ def test_all_that_env_yaml_should_say_is_told_at_once(project, tmp_path):
     assert "`policy_base_url: http://127.0.0.1:8000/v1` and `policy_api_key: EMPTY`" in message
     assert "+policy_base_url=VALUE +policy_api_key=VALUE" in message
     assert "Did you mean" not in message
+
+
+def test_a_setting_that_refers_to_env_yaml_is_told_where_env_yaml_gives_it(project):
+    project.write(env="policy_base_url: http://x\npolicy_key: y\npolicy_api_key: ${policy_key}")
+    origins = project.load_text(MODEL, skip_dotenv=False).servers["policy_model"].origins
+    places = {key: str(origins[key]) for key in ("entrypoint", "openai_base_url", "openai_api_key")}
+    assert places == {"entrypoint": "main.yaml:4", "openai_base_url": "env.yaml:1", "openai_api_key": "env.yaml:2"}
 
 
 def test_an_env_yaml_that_lacks_the_key_is_told_with_a_suggestion(project, tmp_path):
