@@ -21,6 +21,10 @@ UNSUPPORTED = {errno.ENOTSUP, errno.ENOLCK, errno.ENOSYS}
 @contextmanager
 def locked(files: RunFiles) -> Iterator[None]:
     """Be the only run that writes these files; `DataError` names the process that does so already."""
+    if files.results.is_dir():
+        raise DataError(
+            f"{files.results}: is a folder. Name a file in it, such as {files.results / 'rollouts.jsonl'}."
+        )
     try:
         files.lock.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

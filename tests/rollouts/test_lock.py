@@ -104,3 +104,12 @@ def test_a_place_where_nothing_can_be_written_is_told(tmp_path):
     files = RunFiles(results=tmp_path / "file" / "out.jsonl")
     with pytest.raises(DataError, match="its folder cannot be made"), locked(files):
         pass
+
+
+def test_an_output_that_is_a_folder_is_told_with_a_file_to_name(tmp_path):
+    (tmp_path / "out").mkdir()
+    with (
+        pytest.raises(DataError, match=r"out: is a folder\. Name a file in it, such as .*out/rollouts\.jsonl"),
+        locked(RunFiles(results=tmp_path / "out")),
+    ):
+        pass
