@@ -30,6 +30,7 @@ from responses_api_models.vllm_model.tokens import ASK_FOR_TOKENS, lacks_prompt_
 CONTEXT_OVERFLOW = re.compile(
     r"context[ _](length|window)|max_(completion_|new_)?tokens|max_model_len|maximum model length", re.IGNORECASE
 )
+NO_SUCH_ROUTE = (404, 405, 501)
 PER_REQUEST = ("extra_body", "chat_template_kwargs")
 """Keys of a request's `metadata` that hold JSON objects of settings."""
 
@@ -160,7 +161,12 @@ class VLLMModel(SimpleResponsesAPIModel):
         asked = {
             name: fields[name] for name in ("model", "messages", "tools", "chat_template_kwargs") if name in fields
         }
-        tokens: list[int] = (await endpoint.create_tokenize(**asked)).get("tokens") or []
+        try:
+            tokens: list[int] = (await endpoint.create_tokenize(**asked)).get("tokens") or []
+        except EndpointError as error:
+            if error.status in NO_SUCH_ROUTE:
+                return []
+            raise
         return tokens
 
     def _cut_off_at_once(self) -> dict[str, Any]:

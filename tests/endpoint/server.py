@@ -184,7 +184,10 @@ async def responses(request: Request) -> Response:
 
 
 async def tokenize(request: Request) -> Response:
-    tokens = tokens_of(last_text((await request.json())["messages"]))
+    body = await request.json()
+    if body.get("model") == "no-tokenize":
+        return Response("Not Found", status_code=404)
+    tokens = tokens_of(last_text(body["messages"]))
     return JSONResponse({"tokens": tokens, "count": len(tokens), "max_model_len": 4096})
 
 

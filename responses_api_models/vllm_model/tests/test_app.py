@@ -285,6 +285,11 @@ async def test_missing_tokens_are_told_not_made_up(endpoint):
         await respond(endpoint, "tokens-missing", return_token_id_information=True)
 
 
+async def test_an_endpoint_that_knows_nothing_of_tokens_is_told_as_such(endpoint):
+    with model_fails("return_token_id_information is on, but the endpoint answered 0 prompt tokens"):
+        await respond(endpoint, "no-tokenize", return_token_id_information=True)
+
+
 async def test_how_often_a_failing_endpoint_is_asked_is_a_setting(endpoint, bodies):
     async with policy(endpoint, "status:500", request_tries=1) as client:
         with pytest.raises(openai.InternalServerError, match="502"):
