@@ -1,4 +1,4 @@
-# `make demo` and `make test` are all that a fresh clone needs. uv is used where it is on the PATH, else pip.
+# `make demo`, `make dev` and `make test` are all that a fresh clone needs. uv is used where it is on the PATH, else pip.
 
 PYTHON ?= python3
 VENV := .venv
@@ -6,11 +6,14 @@ BIN := $(VENV)/bin
 UV := $(shell command -v uv 2>/dev/null)
 DEMO_CONFIGS := configs/demo.yaml
 
-.PHONY: demo test test-placements lint lock clean
+.PHONY: demo dev test test-placements lint lock clean
 
 demo: $(VENV)/.installed
 	$(BIN)/ng_e2e_collect_rollouts "+config_paths=[$(DEMO_CONFIGS)]" +split=example +num_repeats=4 \
 	    +output_jsonl_fpath=results/demo.jsonl +overwrite=true
+
+# What every environment needs, and the tests.
+dev: $(VENV)/.installed-dev
 
 # Three at once on two cores: a third of what tests do is to wait.
 test: $(VENV)/.installed-dev

@@ -13,6 +13,7 @@ from nemo_gym import config
 
 REPOSITORY = Path(__file__).parents[2]
 CONFIG = REPOSITORY / "configs" / "all_examples.yaml"
+SAMPLE_MODEL = REPOSITORY / "responses_api_models" / "sample_model" / "configs" / "sample_model.yaml"
 FOLDERS = {path.parent.name for path in (REPOSITORY / "resources_servers").glob("*/app.py")}
 EXAMPLES, REPEATS = 5, 2
 
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.timeout(120)
 @pytest.fixture(scope="module")
 def agents():
     """The agents with examples, by the folder of the environment in which each plays."""
-    run = config.load([CONFIG], skip_dotenv=True, require_servers=True)
+    run = config.load([CONFIG, SAMPLE_MODEL], skip_dotenv=True, require_servers=True)
     folders = {server.name: server.folder.name for server in run.servers_of("resources_servers")}
     return {
         agent.name: folders[agent.settings["resources_server"]["name"]]
@@ -40,6 +41,8 @@ def collect(shared_workplace):
         command = shared_workplace.run(
             "ng_e2e_collect_rollouts",
             f"+config_paths=[{CONFIG}]",
+            "--model-type",
+            "sample_model",
             "+split=example",
             f"+num_repeats={REPEATS}",
             f"+output_jsonl_fpath={placement}.jsonl",
