@@ -14,6 +14,7 @@ from nemo_gym.cli.main import HELP_WORDS
 from nemo_gym.cli.options import Options, settings_from
 from nemo_gym.cli.settings import ReinstallSettings
 from nemo_gym.errors import LaunchError
+from nemo_gym.launcher.folder_tests import check_pytest
 
 LOCKS = ("requirements.lock", "requirements-dev.lock")
 
@@ -30,6 +31,7 @@ def test(words: list[str]) -> int:
         )
         return 0
     root = _repository("tests")
+    check_pytest()
     has_coverage = importlib.util.find_spec("pytest_cov") is not None
     coverage = ["--cov=nemo_gym", "--cov-report=term"] if has_coverage else []
     return subprocess.run([sys.executable, "-m", "pytest", *coverage, *words], cwd=root, check=False).returncode

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -14,11 +15,14 @@ from xml.etree import ElementTree
 
 from nemo_gym import paths
 from nemo_gym.config.settings import SERVER_TYPES
+from nemo_gym.errors import LaunchError
 from nemo_gym.paths import PROJECT_ROOTS_ENV_VAR
 
 # As in our own repository: a folder's tests pass or fail alike wherever it lies.
 PYTEST = ("-m", "pytest", "--import-mode=importlib", "-o", "asyncio_mode=auto",
           "-o", "asyncio_default_fixture_loop_scope=function")  # fmt: skip
+NEEDED = {"pytest": "pytest", "pytest_asyncio": "pytest-asyncio"}
+"""What tests are run with: modules, and the packages that they come with."""
 NONE_COLLECTED = 5
 """pytest's exit code where there was nothing to run."""
 JUNIT_DIR = "GYM_CI_JUNIT_DIR"
@@ -78,10 +82,21 @@ def _folders_in(roots: Sequence[Path]) -> list[Path]:
     return list(found.values())
 
 
+def check_pytest() -> None:
+    """`LaunchError` where pytest is not there to run tests with, as after `make demo`."""
+    missing = [package for module, package in NEEDED.items() if importlib.util.find_spec(module) is None]
+    if missing:
+        raise LaunchError(
+            f"tests are run with {' and '.join(NEEDED.values())}, and {sys.executable} lacks {' and '.join(missing)}. "
+            f"Install what is missing: make dev in a clone of nemo_gym, else pip install {' '.join(missing)}."
+        )
+
+
 def run_tests(folder: Path) -> Tested:
     """Run a folder's tests with pytest, whose output goes where ours goes."""
     if not (folder / "tests").is_dir():
         return Tested(folder, NONE_COLLECTED)
+    check_pytest()
     # Its tests import it by name, `resources_servers.<name>.app`, from whichever root it was found in.
     # Published ones import its modules by their bare names: `from app import …`.
     root = folder.parent.parent

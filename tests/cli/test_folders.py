@@ -10,6 +10,9 @@ from pathlib import Path
 import orjson
 import pytest
 
+from nemo_gym.errors import LaunchError
+from nemo_gym.launcher.folder_tests import run_tests
+
 GOOD = "def test_it():\n    assert True\n"
 BAD = "import pytest\n\ndef test_it():\n    assert False\n\n@pytest.mark.skip\ndef test_other():\n    pass\n"
 
@@ -24,6 +27,14 @@ def table_of(finished):
     lines = finished.out.splitlines()
     start = next(number for number, line in enumerate(lines) if line.split()[:2] == ["folder", "passed"])
     return [line.split()[:5] for line in lines[start + 1 : -1]], lines[-1]
+
+
+def test_where_pytest_is_not_installed_it_is_told_what_to_install(workplace, monkeypatch):
+    folder(workplace, "good", GOOD)
+    # So it looks to Python after `make demo`.
+    monkeypatch.setitem(sys.modules, "pytest_asyncio", None)
+    with pytest.raises(LaunchError, match=r"lacks pytest-asyncio\. Install what is missing: make dev in a clone"):
+        run_tests(workplace.folder / "resources_servers" / "good")
 
 
 def test_the_tests_of_all_folders_are_run_and_counted(workplace):
