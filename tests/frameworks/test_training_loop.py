@@ -199,6 +199,8 @@ def test_the_configuration_says_how_long_a_rollout_may_take(script):
 
 
 def test_a_configuration_that_cannot_be_is_told_before_anything_starts(script, workplace):
+    # The first one that is found counts: the repository's own may name a model.
+    workplace.write("env.yaml", "unrelated: 1\n")
     told, finished = script(TRAINING.replace("RunHelper()\n", "RunHelper()\ndel config['policy_model_name']\n"))
     assert told is None
     assert "ConfigInterpolationError" in finished.stderr
