@@ -61,7 +61,12 @@ def _present_part(loc: tuple[int | str, ...], given: Any) -> Iterator[str]:
 
 
 def check_settings(
-    model_class: type[BaseModel], settings: Mapping[str, Any], *, block: str, origins: Mapping[str, Origin]
+    model_class: type[BaseModel],
+    settings: Mapping[str, Any],
+    *,
+    block: str,
+    origins: Mapping[str, Origin],
+    context: Mapping[str, Any] | None = None,
 ) -> list[str]:
     """What is wrong with a server's settings, one line for each mistake; empty where nothing is.
 
@@ -73,7 +78,7 @@ def check_settings(
     # What the class refuses comes first; a key reported there for its likely meaning is not told twice.
     problems: list[str] = []
     try:
-        model_class.model_validate(given)
+        model_class.model_validate(given, context=context)
     except ValidationError as error:
         problems = _explained(error, block, origins, ())
     near = [line for line, key in _near_misses(model_class, settings, (), block, origins) if not _told(key, problems)]
@@ -159,7 +164,8 @@ def _problem(detail: Any, path: tuple[str, ...], known: tuple[str, ...]) -> str:
         message = "Input should be a mapping"
     if kind.endswith("_parsing"):
         message = message.split(",", maxsplit=1)[0]
-    return f"{message.replace('Input should be', 'it has to be', 1)}, and is {_shown(given, path)}"
+    quoted = "; put it in quotes" if kind == "string_type" and isinstance(given, bool | int | float) else ""
+    return f"{message.replace('Input should be', 'it has to be', 1)}, and is {_shown(given, path)}{quoted}"
 
 
 def _full_stop(hint: str) -> str:
@@ -172,7 +178,7 @@ def _shown(given: Any, path: tuple[str, ...]) -> str:
     if isinstance(given, Mapping | list | BaseModel):
         return "a list" if isinstance(given, list) else "a mapping"
     if any(is_secret_key(part) for part in path):
-        return MASK if isinstance(given, str) else f"{MASK} without quotes round it"
+        return MASK
     text = mask_text(repr(given))
     return text if len(text) <= 80 else text[:77] + "..."
 

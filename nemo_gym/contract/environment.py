@@ -21,7 +21,7 @@ from nemo_gym.errors import DataError, LaunchError, UserError
 from nemo_gym.jsonl import read_rows
 from nemo_gym.schemas.items import EasyInputMessage, FunctionToolCall
 from nemo_gym.servers.base import SimpleServer
-from nemo_gym.servers.serve import complete_server_class, load_module
+from nemo_gym.servers.serve import complete_server_class, load_module, typed_config
 from nemo_gym.testing import FakeModel, build_server
 
 Row = dict[str, Any]
@@ -82,6 +82,7 @@ def open_environment(folder: Path, overrides: Sequence[str] = ()) -> Iterator[En
         with _told_by_place(folder):
             server_class = complete_server_class(load_module(settings), settings)
             oracle = _oracle_of(folder)
+        typed_config(server_class, settings)
         rows = tuple(example_rows(run, server.name))
         yield Environment(folder, server.name, server_class, server.settings, rows, oracle)
     finally:

@@ -10,7 +10,7 @@ from pathlib import Path
 from string import Formatter
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, Field, ValidationInfo, model_validator
+from pydantic import AfterValidator, BaseModel, Field, ValidationInfo, field_validator, model_validator
 
 from nemo_gym import paths
 from nemo_gym.config.settings import ModelServerRef
@@ -57,6 +57,16 @@ class JudgeConfig(BaseModel):
     swap: tuple[str, str] | None = None
     """Two fields. A judge that favours a position gives itself away when their values change places: the first label
     is a verdict only if it is given both ways."""
+
+    @field_validator("prompt")
+    @classmethod
+    def _is_there(cls, path: Path, info: ValidationInfo) -> Path:
+        # Told as the server starts, with its line, rather than by every answer that is to be judged.
+        context = info.context or {}
+        if context.get("checks_files") and paths.find(path, Path.is_file) is None:
+            places = ", ".join(dict.fromkeys(map(str, (context["folder"], *paths.search_roots()))))
+            raise ValueError(f"there is no file '{path}' in {places}")
+        return path
 
     @model_validator(mode="after")
     def _labels_differ(self) -> JudgeConfig:

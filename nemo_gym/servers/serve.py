@@ -263,10 +263,11 @@ def typed_config(cls: type[SimpleServer], settings: ProcessSettings) -> BaseServ
         "entrypoint": settings.entrypoint,
     }
     block = f"{settings.name}.{settings.type}.{settings.implementation}"
-    problems = check_settings(kind, values, block=block, origins=settings.origins)
+    context = {"folder": settings.folder, "checks_files": True}
+    problems = check_settings(kind, values, block=block, origins=settings.origins, context=context)
     if problems:
         raise ConfigError("\n".join(problems))
-    return kind.model_validate(values, context={"folder": settings.folder})
+    return kind.model_validate(values, context=context)
 
 
 def config_view(settings: ProcessSettings) -> Any:

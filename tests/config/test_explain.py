@@ -71,7 +71,7 @@ def test_settings_with_nothing_wrong_and_the_metadata_of_published_blocks_pass(s
         ({"sizes": [1, "x"]}, ["a.yaml:3: {}.sizes.1: it has to be a valid integer, and is 'x'."]),
         ({"temperature": [1]}, ["a.yaml:3: {}.temperature: it has to be a valid number, and is a list."]),
         ({"api_key": "s3cret"}, ["a.yaml:3: {}.api_key: it has to be a valid integer, and is ****."]),
-        ({"token": 123}, ["a.yaml:3: {}.token: it has to be a valid string, and is **** without quotes round it."]),
+        ({"token": 123}, ["a.yaml:3: {}.token: it has to be a valid string, and is ****; put it in quotes."]),
         ({"token": None}, ["a.yaml:3: {}.token: it has to be a valid string, and is empty."]),
         (
             {"ref": {"type": "model", "name": "x"}},

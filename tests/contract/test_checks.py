@@ -7,7 +7,7 @@ import orjson
 import pytest
 
 from nemo_gym.contract import check_environment, open_environment, write_examples
-from nemo_gym.errors import DataError, LaunchError
+from nemo_gym.errors import ConfigError, DataError, LaunchError
 from nemo_gym.jsonl import read_rows
 
 APP = '''
@@ -36,6 +36,13 @@ class SumServer(SimpleResourcesServer):
     async def verify(self, body: VerifyRequest, state: Sum) -> float:
         return float(state.total == body.wanted)
 '''
+JUDGED = """SHARED = []
+from nemo_gym import BaseResourcesServerConfig
+from nemo_gym.grading import JudgeConfig
+
+class Judged(BaseResourcesServerConfig):
+    judge: JudgeConfig
+"""
 ORACLE = """
 from nemo_gym.testing import call
 
@@ -267,3 +274,29 @@ def test_code_that_cannot_be_imported_is_told_with_its_line(folder, file, old, n
 def test_what_code_raises_is_told_with_its_line(folder, file, old, new, told):
     change(folder / file, old, new)
     assert broken_promises(folder)["the oracle earns the full reward"] == told
+
+
+@pytest.mark.parametrize(
+    ("setting", "told"),
+    [
+        ("jugde: {labels: [x]}", r"configs/sums\.yaml:4: sums.*\.judge: it is missing"),
+        (
+            "judge: {labels: [yes], %s}",
+            r"configs/sums\.yaml:4: .*judge\.labels\.0: .* and is True; put it in quotes\.",
+        ),
+        ("judge: {labels: [x], max_concurency: 1, %s}", r"max_concurency: there is no such setting\. Did you mean"),
+        ("judge: {labels: [x], prompt: prompts/jugde.md, %s}", r"judge\.prompt: there is no file 'prompts/jugde\.md'"),
+    ],
+)
+def test_settings_that_the_server_refuses_are_told_with_their_line(folder, setting, told):
+    model = "model_server: {type: responses_api_models, name: policy_model}"
+    model += "" if "prompt:" in setting else ", prompt: README.md"
+    change(
+        folder / "configs/sums.yaml",
+        "entrypoint: app.py}",
+        "entrypoint: app.py, " + setting.replace("%s", model) + "}",
+    )
+    change(folder / "app.py", "SHARED = []", JUDGED)
+    change(folder / "app.py", "Server(SimpleResourcesServer):", "Server(SimpleResourcesServer):\n    config: Judged\n")
+    with pytest.raises(ConfigError, match=told), open_environment(folder):
+        pass
