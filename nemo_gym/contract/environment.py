@@ -13,9 +13,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from nemo_gym import paths
 from nemo_gym.config import RunConfig, ServerConfig, load
 from nemo_gym.config.process import ProcessSettings
+from nemo_gym.data.gather import file_of
 from nemo_gym.data.prompts import apply_prompt_to_row, load_prompt_config
 from nemo_gym.errors import DataError, LaunchError, UserError
 from nemo_gym.jsonl import read_rows
@@ -137,9 +137,7 @@ def example_rows(run: RunConfig, server_name: str) -> Iterator[Row]:
         for dataset in agent.datasets:
             if dataset.type != "example":
                 continue
-            path = paths.find(dataset.jsonl_fpath, Path.is_file)
-            if path is None:
-                raise DataError(f"{agent.name}.datasets: there is no file '{dataset.jsonl_fpath}'.")
+            path = file_of(agent, dataset)
             prompt = load_prompt_config(dataset.prompt_config) if dataset.prompt_config else None
             for row in read_rows(path):
                 yield apply_prompt_to_row(row, prompt) if prompt else row

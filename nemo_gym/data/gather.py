@@ -25,7 +25,7 @@ class AgentDataset(NamedTuple):
 def datasets_of_split(run: RunConfig, split: str) -> list[AgentDataset]:
     """Every dataset of this type; `DataError` where there is none, or a file is missing."""
     found = [
-        AgentDataset(agent.name, dataset, _file_of(agent, dataset))
+        AgentDataset(agent.name, dataset, file_of(agent, dataset))
         for agent in run.servers_of("responses_api_agents")
         for dataset in agent.datasets
         if dataset.type == split
@@ -62,12 +62,15 @@ def rows_of(datasets: Iterable[AgentDataset], *, copies: bool) -> Iterator[dict[
                 yield prepared
 
 
-def _file_of(agent: ServerConfig, dataset: DatasetConfig) -> Path:
+def file_of(agent: ServerConfig, dataset: DatasetConfig) -> Path:
+    """Where a dataset's rows lie. Raises `DataError` with the line that names them, where they are not there."""
     found = paths.find(dataset.jsonl_fpath, Path.is_file)
     if found is not None:
         return found
     places = ", ".join(str(root) for root in paths.search_roots())
+    origin = agent.origins.get(f"datasets.{agent.datasets.index(dataset)}.jsonl_fpath")
+    place = f"{origin}: {agent.name}.datasets" if origin else f"{agent.name}.datasets"
     raise DataError(
-        f"{agent.name}.datasets: dataset '{dataset.name}' has no file '{dataset.jsonl_fpath}' in {places}. "
+        f"{place}: dataset '{dataset.name}' has no file '{dataset.jsonl_fpath}' in {places}. "
         + (f"Make it with {dataset.prepare_script}." if dataset.prepare_script else "Prepare or download it first.")
     )

@@ -300,3 +300,10 @@ def test_settings_that_the_server_refuses_are_told_with_their_line(folder, setti
     change(folder / "app.py", "Server(SimpleResourcesServer):", "Server(SimpleResourcesServer):\n    config: Judged\n")
     with pytest.raises(ConfigError, match=told), open_environment(folder):
         pass
+
+
+def test_example_rows_that_are_not_there_are_told_with_the_line_that_names_them(folder):
+    change(folder / "configs/sums.yaml", "data/example.jsonl", "data/exmple.jsonl")
+    told = r"configs/sums\.yaml:12: sums_simple_agent\.datasets: dataset 'example' has no file '.*exmple\.jsonl'"
+    with pytest.raises(DataError, match=told), open_environment(folder):
+        pass
