@@ -6,6 +6,7 @@ Frameworks import `RunHelper` from here, and what else `nemo_gym.cli` fetches fo
 from __future__ import annotations
 
 import signal
+import time
 from types import FrameType
 from typing import Any
 
@@ -20,6 +21,9 @@ from nemo_gym.launcher.warm import WarmStarter, is_supported
 from nemo_gym.memory import settle_memory
 
 LOOK_AGAIN_S = 1.0
+ECHO_S = 0.5
+"""One interrupt may come twice, from the terminal and from a program that passes it on; the second is an echo, which
+would hit the handling of the first."""
 
 
 class _Stopped(BaseException):
@@ -31,6 +35,7 @@ class _Ending:
 
     def __init__(self) -> None:
         self.is_due = False
+        self._noted_at = -ECHO_S
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             # What nohup ignores stays ignored.
             if signal.getsignal(number) is not signal.SIG_IGN:
@@ -38,7 +43,10 @@ class _Ending:
 
     def _note(self, number: int, frame: FrameType | None) -> Any:
         self.is_due = True
-        raise _Stopped
+        is_echo = time.monotonic() - self._noted_at < ECHO_S
+        self._noted_at = time.monotonic()
+        if not is_echo:
+            raise _Stopped
 
 
 def start(words: list[str]) -> int:

@@ -72,6 +72,14 @@ def ending_within_the_limit(workplace, command, number):
     return finished
 
 
+def test_an_interrupt_that_comes_twice_at_once_ends_all_as_one_does(workplace):
+    for _ in range(3):
+        command = workplace.start_servers(workplace.environment("breeding", BREEDING_SERVER))
+        command.send(signal.SIGINT)
+        finished = ending_within_the_limit(workplace, command, signal.SIGINT)
+        assert (finished.code, "Traceback" in finished.err) == (0, False), finished.err
+
+
 @pytest.mark.parametrize(
     ("method", "number", "code"),
     [
