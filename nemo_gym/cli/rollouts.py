@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 from collections.abc import Coroutine
 from pathlib import Path
@@ -216,8 +217,30 @@ def _summary_line(summary: Summary) -> str:
 
 
 def _in_a_loop(work: Coroutine[Any, Any, ResultT]) -> ResultT:
+    """Run the work to its end; an interrupt, and any after it, cancels it. Then `KeyboardInterrupt` is raised."""
     if sys.platform == "win32":
         return asyncio.run(work)
     import uvloop
 
-    return uvloop.run(work)
+    interrupts: list[int] = []
+
+    async def interruptible() -> ResultT:
+        task = asyncio.current_task()
+        assert task is not None
+
+        def interrupt() -> None:
+            interrupts.append(signal.SIGINT)
+            task.cancel()
+
+        # Raised in the midst of the event loop's own work, as a second one is by default, an interrupt may take away
+        # the very callback that something waits for. What nohup ignores stays ignored.
+        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+            asyncio.get_running_loop().add_signal_handler(signal.SIGINT, interrupt)
+        return await work
+
+    try:
+        return uvloop.run(interruptible())
+    except asyncio.CancelledError:
+        if interrupts:
+            raise KeyboardInterrupt from None
+        raise

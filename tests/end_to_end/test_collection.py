@@ -252,6 +252,30 @@ def test_an_interrupted_run_ends_its_servers_and_can_be_resumed(workplace, numbe
     assert f"8 planned = 8 scored ({kept} of them earlier)" in resumed.out
 
 
+@pytest.mark.parametrize("gap_s", [0.0, 0.02, 0.05, 0.1, 0.5])
+def test_an_impatient_ctrl_c_ends_a_run_as_a_single_one_does(workplace, gap_s):
+    workplace.environment("slow", SLOW_SERVER)
+    workplace.write("slow.yaml", yaml.safe_dump(SLOW_CONFIG))
+    workplace.write("examples.jsonl", '{"responses_create_params": {"input": "hello"}}\n')
+    command = workplace.start(
+        "ng_e2e_collect_rollouts",
+        "+config_paths=[slow.yaml,responses_api_models/sample_model/configs/sample_model.yaml]",
+        "+split=example",
+        "+output_jsonl_fpath=out.jsonl",
+        "+num_repeats=5000",
+        "+head_server.port=0",
+    )
+    command.wait_for("/5000 rollouts")
+    for _ in range(2):
+        command.send(signal.SIGINT)
+        time.sleep(gap_s)
+    finished = command.end()
+    assert finished.code == 130
+    assert "Traceback" not in finished.err
+    assert "+resume_from_cache=true goes on with out.jsonl" in finished.err
+    assert workplace.left_over(within_s=2) == []
+
+
 def test_a_server_that_dies_and_may_not_be_started_again_stops_the_run_which_says_so_and_can_be_resumed(workplace):
     workplace.environment("slow", SLOW_SERVER)
     words = (
