@@ -395,7 +395,7 @@ ROWS = [
         f"{RECORDS}test_observations.py::test_observations_that_cannot_be_read_are_a_gap"),
     Row(49, "sandbox", "SandboxResources", (
         signature("(cpu=None, memory_mib=None, disk_gib=None, gpu=None, gpu_type=None)"),
-    ), f"{S}test_bubblewrap.py::test_memory_is_bounded"),
+    ), f"{S}bubblewrap/test_confinement.py::test_memory_is_bounded"),
     Row(50, "prompt", "load_prompt_config", (signature("(path)"),),
         f"{P}test_prompt.py::test_a_prompt_is_found_by_its_path_from_the_root_or_by_the_whole_one"),
     Row(51, "base_resources_server", "ReverifyMode", (
@@ -497,7 +497,7 @@ ROWS = [
     Row(85, "rollout_collection", "NG_TERMINAL_KEY", (value("_ng_failure_terminal"),),
         f"{STYLE}test_sentinels_decide_in_which_file_a_rollout_is_kept"),
     Row(86, "sandbox", "SandboxExecResult", (signature("(stdout=None, stderr=None, return_code=0, error_type=None)"),),
-        f"{S}test_bubblewrap.py::test_what_cannot_be_run_and_what_is_killed_ends_as_in_a_shell"),
+        f"{S}bubblewrap/test_commands.py::test_what_cannot_be_run_and_what_is_killed_ends_as_in_a_shell"),
     Row(87, "sandbox", "SandboxStatus", (members(RUNNING="running", STOPPED="stopped", ERROR="error"),),
         f"{S}test_sandbox.py::test_it_starts_once_stops_once_and_can_start_again"),
     Row(88, "base_resources_server", "NEMO_GYM_MCP_METADATA_KEY", (value("mcp"),),
@@ -528,7 +528,7 @@ ROWS = [
         signature("(provider, spec=None)"), methods(exec=EXEC.removeprefix("async "), stop="(self)"),
     ), f"{S}test_sandbox.py::test_the_sync_twin_works_where_no_loop_runs"),
     Row(98, "sandbox", "SandboxCreateError", (kind_of(Exception),),
-        f"{S}test_bubblewrap.py::test_a_sandbox_that_cannot_be_is_refused_with_its_reason"),
+        f"{S}bubblewrap/test_lives.py::test_a_sandbox_that_cannot_be_is_refused_with_its_reason"),
     Row(99, "sandbox", "SandboxHandle", (signature("(sandbox_id)"),),
         f"{S}test_sandbox.py::test_each_call_reaches_the_provider_by_position_and_by_name"),
     Row(100, "sandbox", "register_provider", (signature("(name, provider)"),),

@@ -1,0 +1,91 @@
+"""What a sandbox of bubblewrap keeps out and keeps in."""
+
+import os
+import shutil
+import socket
+from pathlib import Path
+
+import pytest
+
+import nemo_gym
+from nemo_gym.sandbox import AsyncSandbox, SandboxError, SandboxSpec
+
+pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap (bwrap) is not installed")
+
+
+async def has_groups(provider):
+    return (await provider.level()).has_groups
+
+
+async def test_nothing_of_this_process_is_in_the_environment(sandbox):
+    os.environ["NEMO_GYM_TEST_SECRET"] = "told"
+    try:
+        assert "told" not in (await sandbox.exec("env; cat /proc/*/environ 2>/dev/null")).stdout
+    finally:
+        del os.environ["NEMO_GYM_TEST_SECRET"]
+
+
+async def test_no_file_outside_is_seen_and_the_system_is_read_only(sandbox, tmp_path):
+    (tmp_path / "secret").write_text("secret")
+    for path in (tmp_path / "secret", Path(nemo_gym.__file__), "/etc/shadow", "/proc/1/root/etc/shadow"):
+        assert (await sandbox.exec(["cat", str(path)])).return_code != 0
+    for path in ("/usr/new", "/etc/new", "/new", "/script.py", "/proc/sys/kernel/core_pattern"):
+        assert (await sandbox.exec(["sh", "-c", 'echo > "$1"', "sh", path])).return_code != 0
+
+
+async def test_there_is_no_network_but_its_own(sandbox):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        connect = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), 2)"
+        for host, number in (("127.0.0.1", port), ("192.0.2.1", 80)):
+            result = await sandbox.exec(["python3", "-c", connect, host, str(number)])
+            assert "Error" in result.stderr
+    serve = "python3 -m http.server 8000 --bind 127.0.0.1 >/dev/null 2>&1 &"
+    await sandbox.exec(serve)
+    ask = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:8000/').status)"
+    assert (await sandbox.exec(f'until python3 -c "{ask}" 2>/dev/null; do sleep 0.1; done')).stdout == "200\n"
+    with pytest.raises(SandboxError, match="has_network"):
+        await sandbox.endpoint(8000)
+
+
+async def test_commands_have_no_rights_and_see_no_process_of_this_machine(sandbox):
+    told = (await sandbox.exec("grep -E 'CapEff|NoNewPrivs' /proc/self/status; id -u")).stdout.split()
+    assert told[1] == "0" * 16
+    assert told[3] == "1"
+    assert told[4] != "0"
+    assert str(os.getpid()) not in (await sandbox.exec("ls /proc")).stdout.split()
+    # The first process and the one that watches a command are out of reach.
+    assert "Permission denied" in (await sandbox.exec("ls -l /proc/1/fd")).stderr
+    assert (await sandbox.exec("kill -9 -1; kill -9 1; echo alive")).stdout in ("alive\n", "")
+    assert (await sandbox.exec("echo alive")).stdout == "alive\n"
+
+
+async def test_a_fork_bomb_meets_the_limit_of_processes(provider):
+    async with AsyncSandbox(provider, SandboxSpec(resources={"pids": 16})) as sandbox:
+        bomb = "import os, time\nfor n in range(99):\n    if os.fork() == 0: time.sleep(60)"
+        assert "BlockingIOError" in (await sandbox.exec(["python3", "-c", bomb])).stderr
+        result = await sandbox.exec("f() { f | f & }; f; sleep 60", timeout_s=1)
+        assert result.error_type == "timeout"
+
+
+async def test_memory_is_bounded(provider):
+    async with AsyncSandbox(provider, SandboxSpec(resources={"memory_mib": 128})) as sandbox:
+        result = await sandbox.exec(["python3", "-c", "x = bytearray(b'x') * 2**30; print(len(x))"])
+        assert result.return_code != 0
+        assert not result.stdout
+        assert (await sandbox.exec("echo alive")).stdout == "alive\n"
+
+
+async def test_a_bounded_disk_fills_up(provider):
+    async with AsyncSandbox(provider, SandboxSpec(resources={"disk_gib": 4 / 1024})) as sandbox:
+        assert (
+            "No space left" in (await sandbox.exec("for n in 1 2 3; do head -c 3000000 /dev/zero > $n; done")).stderr
+        )
+
+
+async def test_processors_are_shared_out(provider):
+    if not await has_groups(provider):
+        pytest.skip("this process may not make control groups")
+    async with AsyncSandbox(provider, SandboxSpec(resources={"cpu": 0.1})) as sandbox:
+        busy = "import time; b = time.monotonic()\nwhile time.monotonic() - b < 1: pass\nprint(time.process_time())"
+        assert float((await sandbox.exec(["python3", "-c", busy])).stdout) < 0.5

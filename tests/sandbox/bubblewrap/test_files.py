@@ -1,0 +1,50 @@
+"""Files on their way into a sandbox of bubblewrap and out of it."""
+
+import os
+import shutil
+
+import pytest
+
+from nemo_gym.sandbox import SandboxError
+
+pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap (bwrap) is not installed")
+
+
+async def test_files_go_in_and_come_out(sandbox, tmp_path):
+    given = tmp_path / "given"
+    given.write_bytes(os.urandom(3_000_000))
+    given.chmod(0o755)
+    await sandbox.upload(given, "deep/er/file")
+    assert (await sandbox.exec("test -x deep/er/file && cp deep/er/file /tmp/copy")).return_code == 0
+    await sandbox.download("/tmp/copy", tmp_path / "new" / "copy")
+    assert (tmp_path / "new" / "copy").read_bytes() == given.read_bytes()
+    await sandbox.upload(str(given), "/workspace/absolute")
+    await sandbox.download("./deep/../absolute", str(tmp_path / "copy"))
+    assert (tmp_path / "copy").read_bytes() == given.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "path", ["../etc/passwd", "/etc/passwd", "/script.py", "link", "/proc/1/environ", "/workspace"]
+)
+async def test_no_path_leads_out_of_the_workspace(sandbox, tmp_path, path):
+    await sandbox.exec("ln -s /etc/passwd link; ln -s /usr folder")
+    (tmp_path / "given").write_text("x")
+    with pytest.raises(SandboxError, match="is outside of what may be copied"):
+        await sandbox.download(path, tmp_path / "out")
+    with pytest.raises(SandboxError, match="is outside of what may be copied"):
+        await sandbox.upload(tmp_path / "given", path)
+    with pytest.raises(SandboxError, match="outside"):
+        await sandbox.upload(tmp_path / "given", "folder/file")
+    assert not (tmp_path / "out").exists()
+
+
+async def test_what_is_no_file_is_not_copied(sandbox, tmp_path):
+    await sandbox.exec("mkfifo fifo; mkdir folder; ln -s /dev/shm/nothing dangling")
+    for path, why in (("fifo", "is no file"), ("folder", "no file|directory"), ("missing", "No such file")):
+        with pytest.raises(SandboxError, match=why):
+            await sandbox.download(path, tmp_path / "out")
+    for path in (tmp_path, tmp_path / "missing"):
+        with pytest.raises(SandboxError, match="cannot be copied into a sandbox"):
+            await sandbox.upload(path, "file")
+    with pytest.raises(SandboxError, match="is a folder"):
+        await sandbox.download("missing", tmp_path)
