@@ -32,13 +32,13 @@ PLACEMENTS = {"separate": [], "together": ["+placement=together"], "replicas": [
 """What the commands that start servers are told, by the value of `--placement`."""
 NO_SERVERS = ("benchmarks", "catalog", "datasets", "folders", "help", "hubs", "spelling")
 UNPLACED = (
-    "tests/launcher/test_placement.py",
+    "tests/launcher/placement",
     "tests/end_to_end/test_all_examples.py",
     *(f"tests/cli/test_{noun}.py" for noun in NO_SERVERS),
 )
 """Files of tests that place their servers themselves, or run commands that start none."""
 UNREPLICATED = (*UNPLACED, "tests/launcher")
-"""The same where each server has several processes: how these are launched, `test_placement.py` has seen."""
+"""The same where each server has several processes: how these are launched, the tests of `placement` have seen."""
 SLOW = (
     "tests/end_to_end", "tests/launcher", "tests/faults", "tests/published_style", "tests/rollouts", "tests/cli",
     "tests/frameworks", "tests/sandbox", "tests/scaffold", "tests/security",

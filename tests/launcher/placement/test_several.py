@@ -1,0 +1,187 @@
+"""Several processes that serve one server: what they answer is the same, and state is never lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import orjson
+import pytest
+
+from tests.launcher.placement.remembering import (
+    ROW,
+    ROWS,
+    get,
+    graded,
+    look,
+    pid_of,
+    post,
+    remembering,
+    seeded,
+    status_of,
+)
+
+
+@pytest.fixture(scope="module", params=["replicas", "workers"])
+def several(request, shared_workplace):
+    """Two processes for the server that keeps state: with all of the others, or alone."""
+    words = remembering(shared_workplace, "workers: 2" if request.param == "workers" else "")
+    command = shared_workplace.start_servers(words, *(["+replicas=2"] if request.param == "replicas" else []))
+    yield command, request.param
+    assert command.end().code == 0
+
+
+def test_two_processes_answer_at_one_address(several, shared_workplace):
+    command, kind = several
+    server, agent = command.servers["remembering"], command.servers["agent"]
+    assert len(set(server["pids"])) == server["num_workers"] == len(server["sockets"]) == 2
+    assert (agent["pids"] == server["pids"]) == (kind == "replicas")
+    with ThreadPoolExecutor(8) as pool:
+        seen: set[int] = set()
+        deadline = time.monotonic() + 10
+        while len(seen) < 2 and time.monotonic() < deadline:
+            seen |= set(pool.map(pid_of, [server["url"]] * 8))
+    assert seen == set(server["pids"])
+    told = f"pid {' '.join(map(str, server['pids']))}{' (together)' if kind == 'replicas' else ''}"
+    assert f"  {told}  up " in status_of(shared_workplace, command)
+
+
+def test_state_is_found_through_any_connection(several):
+    url = several[0].servers["remembering"]["url"]
+    cookies = [seeded(url) for _ in range(6)]
+    with ThreadPoolExecutor(12) as pool:
+        counted = list(pool.map(lambda at: (at % 6, look(url, cookies[at % 6]).json()), range(72)))
+    for number in range(6):
+        assert sorted(count for at, count in counted if at == number) == list(range(1, 13))
+        assert graded(url, cookies[number], looks=12) == 1.0
+
+
+def test_a_session_stays_where_it_was_begun(several):
+    url = several[0].servers["remembering"]["url"]
+    for _ in range(3):
+        cookies = seeded(url)
+        assert len({pid_of(url, cookies) for _ in range(6)}) == 1
+
+
+@pytest.fixture(scope="module")
+def separate_rewards(shared_workplace):
+    return rewards_of(shared_workplace, "separate", remembering(shared_workplace))
+
+
+def rewards_of(workplace: Any, name: str, *words: str) -> dict[tuple[int, int], float]:
+    """By task and attempt."""
+    finished = workplace.run(
+        "ng_e2e_collect_rollouts", *words, "+split=example", "+num_repeats=4", f"+output_jsonl_fpath={name}.jsonl",
+        "+overwrite=true",
+        "+head_server.port=0", "++policy_model.responses_api_models.sample_model.tool_call_probability=0.9",
+    )  # fmt: skip
+    assert finished.code == 0, finished.err
+    rows = [orjson.loads(line) for line in (workplace.folder / f"{name}.jsonl").read_bytes().splitlines()]
+    return {
+        (row["_ng_task_index"], row["_ng_rollout_index"]): (row["reward"], orjson.dumps(row["response"]["output"]))
+        for row in rows
+    }
+
+
+@pytest.mark.parametrize("words", [("+placement=together",), ("+placement=together", "+replicas=2"), ("workers",)])
+def test_rollouts_are_the_same_wherever_the_servers_are(shared_workplace, separate_rewards, words):
+    config_word = remembering(shared_workplace, "workers: 2" if words == ("workers",) else "")
+    rewards = rewards_of(shared_workplace, "elsewhere", config_word, *(each for each in words if each != "workers"))
+    assert rewards == separate_rewards
+    assert {reward for reward, _ in rewards.values()} == {1.0}
+    assert len(rewards) == 4 * ROWS
+
+
+@pytest.mark.parametrize("kind", ["replicas", "workers"])
+def test_the_sessions_of_a_process_that_died_are_lost_and_the_others_go_on(workplace, kind):
+    words = remembering(workplace, "workers: 2" if kind == "workers" else "")
+    command = workplace.start_servers(words, *(["+replicas=2"] if kind == "replicas" else []))
+    before = command.servers["remembering"]
+    url = before["url"]
+    sessions: dict[int, dict[str, str]] = {}
+    deadline = time.monotonic() + 10
+    while len(sessions) < 2 and time.monotonic() < deadline:
+        cookies = seeded(url)
+        sessions[pid_of(url, cookies)] = cookies
+    assert all(look(url, cookies).json() == 1 for cookies in sessions.values())
+    first, second = before["pids"]
+    os.kill(second, signal.SIGKILL)
+
+    lost = look(url, sessions[second])
+    assert (lost.status_code, lost.json()["failure_class"]) == (503, "lost")
+    assert look(url, sessions[first]).json() == 2
+    assert graded(url, sessions[first], looks=2) == 1.0
+    name = f"{'together' if kind == 'replicas' else 'remembering'}#2"
+    command.wait_for(f"server '{name}' is up again")
+    assert f"server '{name}' was ended by SIGKILL; its rollouts under way are lost." in command.err
+
+    after = command.servers["remembering"]
+    assert (after["pids"][0], after["restarts"], after["url"]) == (first, 1, url)
+    assert second not in after["pids"]
+    assert look(url, sessions[second]).json()["failure_class"] == "lost"
+    again: set[int] = set()
+    while len(again) < 2 and time.monotonic() < deadline + 10:
+        cookies = seeded(url)
+        assert look(url, cookies).json() == 1
+        again.add(pid_of(url, cookies))
+    assert again == set(after["pids"])
+    assert command.end().code == 0
+    assert workplace.left_over(within_s=1) == []
+
+
+def test_calls_within_a_run_with_a_token_reach_the_process_that_has_the_session(workplace):
+    command = workplace.start_servers(remembering(workplace, "workers: 2"), "+run_token=token-of-this-run")
+    url = next(server for server in instances(command, "token-of-this-run") if server["name"] == "remembering")["url"]
+    headers = {"authorization": "Bearer token-of-this-run"}
+    with httpx.Client(verify=False, headers=headers) as client:
+        cookies = dict(client.post(f"{url}/seed_session", json=ROW).cookies)
+    counts = [post(f"{url}/look", json={}, cookies=cookies, headers=headers).json() for _ in range(12)]
+    assert counts == list(range(1, 13))
+
+
+def instances(command: Any, token: str) -> list[dict[str, Any]]:
+    answer = get(f"{command.head}/server_instances", headers={"authorization": f"Bearer {token}"})
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+def test_nothing_is_left_behind(workplace, number):
+    # The path of a unix socket has an end; that of a folder for temporary files may lie beyond.
+    temporary = workplace.folder / "a-folder-for-temporary-files" / ("of-a-long-name" * 6)
+    temporary.mkdir(parents=True)
+    command = workplace.start_servers(remembering(workplace), "+replicas=2", TMPDIR=str(temporary))
+    sockets = [Path(path) for server in command.servers.values() for path in server["sockets"]]
+    assert len(set(sockets)) == 2 * 3
+    (folder,) = {path.parent for path in sockets}
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert command.end(number).code == 0
+    assert workplace.left_over(within_s=1) == []
+    assert not folder.exists()
+    assert list(temporary.iterdir()) == []
+
+
+@pytest.fixture(scope="module")
+def held_port(shared_workplace):
+    """A port that two processes serve, and the word that starts a run with the same."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    config_word = shared_workplace.environment("held", settings=f"port: {port}")
+    command = shared_workplace.start_servers(config_word, "+replicas=2")
+    yield port, config_word
+    assert command.end().code == 0
+
+
+@pytest.mark.parametrize("words", [(), ("+replicas=2",)])
+def test_the_port_of_several_processes_is_refused_to_another_run(shared_workplace, held_port, words):
+    port, config_word = held_port
+    finished = shared_workplace.run("ng_run", config_word, "+head_server.port=0", *words)
+    assert finished.code == 1
+    place = "resources_servers/held/configs/held.yaml:5: held.resources_servers.held.port"
+    assert finished.err.startswith(f"Error: {place}: port {port} on 127.0.0.1 is held by process ")
