@@ -1,0 +1,181 @@
+"""From Chat Completions to Responses, with and without tokens."""
+
+import itertools
+
+import pytest
+from openai.types.responses import Response as OpenAIResponse
+
+from nemo_gym.dialects.chat import ResponsesConverter
+from nemo_gym.schemas.chat import ChatCompletion, ChatCompletionCreateParams, Choice
+from nemo_gym.schemas.items import FunctionToolCallForTraining, OutputMessageForTraining, ReasoningItemForTraining
+from nemo_gym.schemas.responses import ResponseCreateParams
+from tests.dialects.chat.conversing import CALL, CONVERTER, TOKENS, TRAINING, WEATHER_TOOL, completion, messages
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"content": "42", "reasoning_content": "Six times seven."},
+        {"content": "42", "reasoning": "Six times seven."},
+        {"content": "42", "reasoning_content": "Six times seven.", "reasoning": "Six times seven."},
+        {"content": "<think>Six times seven.</think>42"},
+        {"content": [{"type": "text", "text": "<think>Six times seven.</think>42"}]},
+    ],
+)
+def test_reasoning_becomes_an_item_wherever_it_stood(message):
+    reasoning, answer = CONVERTER.postprocess_assistant_message_dict({"role": "assistant", **message})
+    assert (reasoning.type, reasoning.text) == ("reasoning", "Six times seven.")
+    assert (answer.type, answer.text) == ("message", "42")
+    assert reasoning.id.startswith("rs_")
+    assert answer.id.startswith("msg_")
+
+
+def test_a_tag_in_the_text_stays_text_where_the_endpoint_told_the_reasoning_apart():
+    items = CONVERTER.postprocess_assistant_message_dict({"content": "write <think>x</think>", "reasoning": "r"})
+    assert items[-1].text == "write <think>x</think>"
+
+
+def test_calls_keep_their_ids_and_their_order():
+    message = {"content": None, "tool_calls": [CALL, {**CALL, "id": "call_2"}]}
+    items = CONVERTER.postprocess_chat_response(Choice(index=0, finish_reason="tool_calls", message=message))
+    assert [(item.type, item.call_id, item.name) for item in items] == [
+        ("function_call", "call_1", "get_weather"),
+        ("function_call", "call_2", "get_weather"),
+    ]
+
+
+def test_a_silent_answer_is_an_empty_message():
+    response = CONVERTER.chat_completion_to_response(completion(content=None), ResponseCreateParams(input="Hello"))
+    assert [item.type for item in response.output] == ["message"]
+    assert response.last_text == ""
+
+
+@pytest.mark.parametrize(
+    ("finish_reason", "status", "reason"),
+    [
+        ("stop", "completed", None),
+        ("tool_calls", "completed", None),
+        ("something_new", "completed", None),
+        (None, "completed", None),
+        ("length", "incomplete", "max_output_tokens"),
+        ("content_filter", "incomplete", "content_filter"),
+    ],
+)
+def test_why_it_stopped_is_told(finish_reason, status, reason):
+    response = CONVERTER.chat_completion_to_response(
+        completion(finish_reason, content="so far"), ResponseCreateParams(input="Hello")
+    )
+    assert response.status == response.output[-1].status == status
+    assert (response.incomplete_details and response.incomplete_details.reason) == reason
+
+
+def test_reasoning_that_was_cut_off_is_not_taken_for_an_answer():
+    response = CONVERTER.chat_completion_to_response(
+        completion("length", content="<think>it may be \\boxed{3}"), ResponseCreateParams(input="Hello")
+    )
+    assert [item.type for item in response.output] == ["reasoning"]
+    assert response.last_text == ""
+
+
+def test_usage_keeps_its_details():
+    answer = completion(content="a") | {
+        "usage": {
+            "prompt_tokens": 11,
+            "completion_tokens": 7,
+            "total_tokens": 18,
+            "prompt_tokens_details": {"cached_tokens": 5},
+            "completion_tokens_details": None,
+        }
+    }
+    usage = CONVERTER.chat_completion_to_response(answer, ResponseCreateParams(input="Hello")).usage
+    assert (usage.input_tokens, usage.input_tokens_details.cached_tokens) == (11, 5)
+    assert (usage.output_tokens, usage.output_tokens_details.reasoning_tokens, usage.total_tokens) == (7, 0, 18)
+
+
+def test_the_openai_client_can_read_a_response_with_everything_in_it():
+    answer = completion("length", content="<think>t</think>text", refusal="no", tool_calls=[CALL], **TOKENS) | {
+        "usage": {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}
+    }
+    answer["choices"][0]["logprobs"] = {
+        "content": [{"token": "a", "logprob": -1.0, "bytes": None, "top_logprobs": []}]
+    }
+    params = ResponseCreateParams(
+        input="Hello",
+        tools=[{"type": "function", "name": "f"}, WEATHER_TOOL],
+        metadata={"a": "b"},
+        text={"format": {"type": "text"}},
+        reasoning={"effort": "low"},
+        temperature=0.5,
+        top_logprobs=1,
+    )
+    response = TRAINING.chat_completion_to_response(ChatCompletion.model_validate(answer), params)
+    for dump in (response.model_dump(), response.model_dump(exclude_unset=True)):
+        read = OpenAIResponse.model_validate(dump)
+        assert read.output_text == "text"
+        assert [item.type for item in read.output] == ["reasoning", "message", "function_call"]
+
+
+def test_an_endpoint_may_leave_out_a_calls_id_and_send_its_arguments_parsed():
+    call = {"function": {"name": "f", "arguments": {"x": 1}}}
+    [item] = CONVERTER.postprocess_assistant_message_dict({"content": None, "tool_calls": [call]})
+    assert item.call_id.startswith("call_")
+    assert item.arguments == '{"x":1}'
+
+
+def test_ids_can_be_made_by_someone_else():
+    numbers = itertools.count()
+    converter = ResponsesConverter(False, new_id=lambda prefix: f"{prefix}_{next(numbers)}")
+    response = converter.chat_completion_to_response(
+        completion(content="<think>t</think>a"), ResponseCreateParams(input="Hello")
+    )
+    assert sorted([response.id, *(item.id for item in response.output)]) == ["msg_2", "resp_0", "rs_1"]
+
+
+# Tokens
+
+
+@pytest.mark.parametrize(
+    ("message", "kind"),
+    [
+        ({"content": "a", "reasoning": "r"}, OutputMessageForTraining),
+        ({"content": "a", "tool_calls": [CALL]}, FunctionToolCallForTraining),
+        ({"content": None, "reasoning": "r"}, ReasoningItemForTraining),
+    ],
+)
+def test_tokens_stand_on_the_last_item_and_travel_back_in_the_message(message, kind):
+    items = TRAINING.postprocess_assistant_message_dict({"role": "assistant", **message, **TOKENS})
+    assert isinstance(items[-1], kind)
+    assert [hasattr(item, "prompt_token_ids") for item in items[:-1]] == [False] * (len(items) - 1)
+    [sent] = messages(*items, converter=TRAINING)
+    assert {name: sent[name] for name in TOKENS} == TOKENS
+    assert "prompt_token_ids" not in messages(*items)[0]
+
+
+def test_tokens_are_dropped_where_nobody_asked_for_them():
+    [item] = CONVERTER.postprocess_assistant_message_dict({"content": "a", **TOKENS})
+    assert not hasattr(item, "prompt_token_ids")
+
+
+def test_experts_travel_with_the_tokens():
+    [item] = TRAINING.postprocess_assistant_message_dict({"content": "a", **TOKENS, "routed_experts": [[1]]})
+    assert item.routed_experts == [[1]]
+
+
+def test_a_chat_request_becomes_a_request_for_responses():
+    chat = ChatCompletionCreateParams(
+        messages=[{"role": "user", "content": "Hello"}],
+        max_completion_tokens=10,
+        tools=[{"type": "function", "function": {"name": "f"}}],
+        tool_choice={"type": "function", "function": {"name": "f"}},
+        response_format={"type": "json_schema", "json_schema": {"name": "n", "schema": {}}},
+        temperature=0.0,
+    )
+    params = CONVERTER.chat_completion_to_responses_create_params(chat)
+    assert params.model_dump(exclude_unset=True) == {
+        "input": [{"role": "user", "content": "Hello", "type": "message"}],
+        "max_output_tokens": 10,
+        "tools": [{"type": "function", "name": "f", "parameters": None, "strict": None}],
+        "tool_choice": {"type": "function", "name": "f"},
+        "text": {"format": {"type": "json_schema", "name": "n", "schema": {}}},
+        "temperature": 0.0,
+    }

@@ -1,0 +1,63 @@
+"""A conversation survives the way to Chat Completions and back."""
+
+import itertools
+
+from hypothesis import given
+from hypothesis import strategies as st
+from openai.types.chat import ChatCompletionMessageParam
+from pydantic import TypeAdapter
+
+from nemo_gym.dialects.chat import split_responses_input_output_items
+from nemo_gym.schemas.items import EasyInputMessage, FunctionCallOutput, FunctionToolCall, OutputMessage, ReasoningItem
+from tests.dialects.chat.conversing import CONVERTER, asked, messages, said, thought
+
+CHAT_MESSAGES = TypeAdapter(list[ChatCompletionMessageParam])
+text = st.text(min_size=1, max_size=20).filter(lambda t: "think>" not in t)
+name = st.from_regex(r"\A[a-z_]{1,8}\Z")
+
+
+@st.composite
+def turns(draw):
+    """What one role does at one go, in the order in which a message tells it."""
+    if draw(st.booleans()):
+        return [EasyInputMessage(role=draw(st.sampled_from(["user", "system", "developer"])), content=draw(text))]
+    items = [thought(*draw(st.lists(text.filter(str.strip), min_size=1, max_size=2)))] if draw(st.booleans()) else []
+    items += [said(draw(text))] if draw(st.booleans()) else []
+    calls = draw(st.lists(st.tuples(name, text, text), max_size=3, unique_by=lambda call: call[0]))
+    items += [FunctionToolCall(call_id=i, name="f", arguments=arguments) for i, arguments, _ in calls]
+    return items + [FunctionCallOutput(call_id=i, output=output) for i, _, output in calls]
+
+
+def essence(items):
+    """All that is said, thought, called and answered."""
+    for item in items:
+        match item:
+            case EasyInputMessage():
+                yield item.role, item.content
+            case OutputMessage():
+                yield "said", item.text
+            case FunctionToolCall():
+                yield "called", item.call_id, item.name, item.arguments
+            case FunctionCallOutput():
+                yield "answered", item.call_id, item.output
+            case ReasoningItem():
+                yield "thought", *(part.text for part in item.summary)
+
+
+@given(st.lists(turns(), max_size=6))
+def test_a_conversation_survives_the_way_there_and_back(conversation):
+    items = [item for turn in conversation for item in turn]
+    # Thoughts that nothing follows run into those of the next turn: no message would hold them apart.
+    merged = [b for a, b in itertools.pairwise(items) if isinstance(a, ReasoningItem) and isinstance(b, ReasoningItem)]
+    if merged:
+        return
+    sent = messages(*items)
+    CHAT_MESSAGES.validate_python(sent)
+    back = CONVERTER.chat_completions_messages_to_responses_items(sent)
+    assert list(essence(back)) == list(essence(items))
+
+
+def test_a_conversation_is_split_where_the_assistant_first_acts():
+    given_items, done = [asked(), asked("Now")], [thought("t"), said("a"), asked("more")]
+    assert split_responses_input_output_items([*given_items, *done]) == (given_items, done)
+    assert split_responses_input_output_items(given_items) == (given_items, [])

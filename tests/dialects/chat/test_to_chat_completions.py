@@ -1,0 +1,161 @@
+"""From Responses to Chat Completions."""
+
+import pytest
+
+from nemo_gym.dialects.chat import ResponsesConverter
+from nemo_gym.errors import DataError
+from nemo_gym.schemas.items import EasyInputMessage, ReasoningItem
+from nemo_gym.schemas.responses import ResponseCreateParams
+from tests.dialects.chat.conversing import (
+    CALL,
+    CONVERTER,
+    WEATHER_TOOL,
+    answered,
+    asked,
+    called,
+    messages,
+    said,
+    thought,
+)
+
+
+def test_a_bare_string_is_a_users_message():
+    params = CONVERTER.responses_to_chat_completion_create_params(ResponseCreateParams(input="Hello"))
+    assert params.model_dump(exclude_unset=True) == {"messages": [{"role": "user", "content": "Hello"}]}
+
+
+def test_what_the_assistant_did_at_one_go_is_one_message():
+    assert messages(asked(), thought("a", "b"), said("text"), called("1"), called("2"), answered("1"), asked("?")) == [
+        {"role": "user", "content": "Hello"},
+        {
+            "role": "assistant",
+            "content": "<think>a</think><think>b</think>text",
+            "tool_calls": [{**CALL, "id": "1"}, {**CALL, "id": "2"}],
+        },
+        {"role": "tool", "tool_call_id": "1", "content": "cold"},
+        {"role": "user", "content": "?"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("items", "contents"),
+    [
+        ([said("a"), said("b")], ["a", "b"]),
+        ([said("a"), thought("t"), said("b")], ["a", "<think>t</think>b"]),
+        ([called(), said("a")], ["a"]),
+        ([thought("t"), called(), thought("u"), called("2")], ["<think>t</think><think>u</think>"]),
+        ([said("a"), called(), thought("u"), called("2")], ["<think>u</think>a"]),
+        ([said("")], [""]),
+        ([called()], [None]),
+    ],
+)
+def test_a_turn_ends_where_the_next_text_begins_but_never_between_a_call_and_its_answer(items, contents):
+    assert [message["content"] for message in messages(*items)] == contents
+
+
+def test_reasoning_is_left_out_for_an_endpoint_without_it():
+    plain = ResponsesConverter(return_token_id_information=False, uses_reasoning_parser=False)
+    assert messages(thought("t"), said("a"), asked(), thought("u"), asked(), converter=plain) == [
+        {"role": "assistant", "content": "a"},
+        {"role": "user", "content": "Hello"},
+        {"role": "user", "content": "Hello"},
+    ]
+
+
+def test_reasoning_that_stands_in_content_is_kept():
+    item = ReasoningItem(id="rs_1", summary=[], content=[{"type": "reasoning_text", "text": "t"}])
+    assert messages(item, said("a"))[0]["content"] == "<think>t</think>a"
+
+
+@pytest.mark.parametrize(
+    ("part", "chat_part"),
+    [
+        ({"type": "input_text", "text": "a"}, {"type": "text", "text": "a"}),
+        (
+            {"type": "input_image", "image_url": "data:x", "detail": "low"},
+            {"type": "image_url", "image_url": {"url": "data:x", "detail": "low"}},
+        ),
+        (
+            {"type": "input_file", "file_data": "data:x", "filename": "a.pdf"},
+            {"type": "file", "file": {"file_data": "data:x", "filename": "a.pdf"}},
+        ),
+        (
+            {"type": "input_audio", "input_audio": {"data": "eA==", "format": "wav"}},
+            {"type": "input_audio", "input_audio": {"data": "eA==", "format": "wav"}},
+        ),
+        ({"type": "input_video", "video_url": "data:v"}, {"type": "video_url", "video_url": {"url": "data:v"}}),
+    ],
+)
+def test_parts_take_their_other_names_and_come_back(part, chat_part):
+    item = EasyInputMessage.model_validate({"role": "user", "content": [part]})
+    assert messages(item) == [{"role": "user", "content": [chat_part]}]
+    [back] = CONVERTER.chat_completions_messages_to_responses_items([{"role": "user", "content": [chat_part]}])
+    assert back.model_dump(exclude_unset=True) == item.model_dump(exclude_unset=True)
+
+
+@pytest.mark.parametrize(
+    ("output", "content"),
+    [
+        ("cold", "cold"),
+        ([{"type": "input_text", "text": "cold"}], [{"type": "text", "text": "cold"}]),
+        ([{"degrees": -3}], [{"type": "text", "text": '{"degrees":-3}'}]),
+    ],
+)
+def test_a_tools_output_may_be_text_parts_or_anything(output, content):
+    assert messages(called(), answered(output=output))[-1]["content"] == content
+
+
+def test_parameters_take_their_other_names():
+    params = CONVERTER.responses_to_chat_completion_create_params(
+        ResponseCreateParams(
+            input="Hello",
+            instructions="Be brief.",
+            max_output_tokens=100,
+            temperature=0.5,
+            top_p=0.9,
+            reasoning={"effort": "low"},
+            text={"format": {"type": "json_schema", "name": "n", "schema": {"type": "object"}, "strict": True}},
+            tools=[WEATHER_TOOL],
+            tool_choice={"type": "function", "name": "get_weather"},
+            parallel_tool_calls=False,
+            top_logprobs=2,
+        )
+    )
+    assert params.model_dump(exclude_unset=True) == {
+        "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello"}],
+        "max_tokens": 100,
+        "temperature": 0.5,
+        "top_p": 0.9,
+        "reasoning_effort": "low",
+        "response_format": {
+            "type": "json_schema",
+            "json_schema": {"name": "n", "schema": {"type": "object"}, "strict": True},
+        },
+        "tools": [{"type": "function", "function": {k: v for k, v in WEATHER_TOOL.items() if k != "type"}}],
+        "tool_choice": {"type": "function", "function": {"name": "get_weather"}},
+        "parallel_tool_calls": False,
+        "logprobs": True,
+        "top_logprobs": 2,
+    }
+
+
+def test_a_tool_choice_is_not_sent_without_tools():
+    params = ResponseCreateParams(input="Hello", tool_choice="auto", parallel_tool_calls=True)
+    sent = CONVERTER.responses_to_chat_completion_create_params(params)
+    assert sent.model_fields_set == {"messages"}
+
+
+@pytest.mark.parametrize(
+    ("params", "told"),
+    [
+        ({"input": "a", "tools": [{"type": "web_search"}]}, "web_search"),
+        ({"input": [{"type": "web_search_call", "id": "w", "status": "completed"}]}, "web_search_call"),
+        (
+            {"input": [{"role": "user", "content": [{"type": "input_image", "file_id": "f"}]}]},
+            "image_url",
+        ),
+    ],
+)
+def test_what_chat_completions_cannot_say_is_named(params, told):
+    with pytest.raises(DataError, match=told):
+        CONVERTER.responses_to_chat_completion_create_params(ResponseCreateParams.model_validate(params))
