@@ -1,0 +1,116 @@
+"""Constraints hold or not; their ids, their arguments, the loose form, and how long they may take."""
+
+import time
+
+import pytest
+
+from nemo_gym import InvalidTask
+from nemo_gym.grading.constraints import constraint, constraint_ids, followed, loose_variants
+from nemo_gym.grading.constraints.variants import LONGEST_TEXT
+from tests.grading.constraints.cases import CASES, NO, YES
+
+
+@pytest.mark.parametrize(("id_", "arguments", "text", "holds"), CASES)
+def test_a_constraint_holds_or_not(id_, arguments, text, holds):
+    assert constraint(id_, arguments).holds_for(text) is holds
+
+
+def test_every_constraint_is_seen_kept_and_broken():
+    seen = {(id_, holds) for id_, _, _, holds in CASES}
+    assert seen == {(id_, holds) for id_ in constraint_ids() for holds in (YES, NO)}
+
+
+@pytest.mark.parametrize("id_", constraint_ids())
+def test_an_empty_answer_keeps_no_constraint(id_):
+    arguments = next(given for known, given, _, _ in CASES if known == id_)
+    assert not constraint(id_, arguments).holds_for("")
+    assert not constraint(id_, arguments).holds_for(" \n\t ")
+
+
+@pytest.mark.parametrize(
+    ("id_", "told"),
+    [
+        ("keyword:existence", "'keywords:existence'"),
+        ("existence", "'keywords:existence'"),
+        ("length_constraints:number_word", "'length_constraints:number_words'"),
+        ("punctuation:no_commas", "'punctuation:no_comma'"),
+        ("zzz", "None comes close"),
+        ("", "None comes close"),
+    ],
+)
+def test_an_unknown_constraint_is_named_with_those_that_come_close(id_, told):
+    with pytest.raises(InvalidTask, match=told) as raised:
+        constraint(id_)
+    assert f"'{id_}'" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("id_", "arguments", "told"),
+    [
+        ("keywords:existence", {}, "keywords: Field required"),
+        ("keywords:existence", None, "keywords: Field required"),
+        ("keywords:existence", {"keywords": [""]}, "keywords.0: "),
+        ("keywords:existence", {"keywords": "river"}, "keywords: "),
+        ("keywords:frequency", {"keyword": "x", "frequency": 1, "relation": "about"}, "relation: "),
+        ("length_constraints:number_words", {"num_words": 2.5}, "num_words: "),
+        ("length_constraints:number_words", {"num_words": -1}, "num_words: "),
+        ("punctuation:no_comma", {"keywords": ["x"]}, "keywords: Extra inputs"),
+        ("language:response_language", {"language": "tlh"}, "language: "),
+    ],
+)
+def test_arguments_are_typed(id_, arguments, told):
+    with pytest.raises(InvalidTask, match=told) as raised:
+        constraint(id_, arguments)
+    assert f"'{id_}'" in str(raised.value)
+
+
+def test_an_argument_that_is_none_is_missing():
+    assert constraint("punctuation:no_comma", {"keywords": None, "relation": None}).arguments == {}
+
+
+@pytest.mark.parametrize(
+    ("id_", "text", "strict", "loose"),
+    [
+        ("startend:quotation", '"So."', YES, YES),
+        ("startend:quotation", 'Here you are:\n"So."', NO, YES),
+        ("startend:quotation", '"So."\nAnything else?', NO, YES),
+        ("startend:quotation", 'Here:\n"So."\nElse?', NO, YES),
+        ("startend:quotation", 'Here:\n**"So."**\nElse?', NO, YES),
+        ("startend:quotation", 'So:\nHere:\n"So."', NO, NO),
+        ("detectable_format:json_format", "{}\n\nThat is it.", NO, YES),
+        ("punctuation:no_comma", "Yes, sir!\nIt is so.", NO, YES),
+        ("punctuation:no_comma", "", NO, NO),
+        ("punctuation:no_comma", "a, b", NO, NO),
+    ],
+)
+def test_loosely_first_and_last_lines_and_asterisks_may_be_left_out(id_, text, strict, loose):
+    asked = [constraint(id_)]
+    assert followed(text, asked) == [strict]
+    assert followed(text, asked, loose=True) == [loose]
+
+
+def test_there_are_eight_loose_variants_of_a_text_with_asterisks():
+    assert len(set(loose_variants("*a*\n*b*\n*c*\n*d*"))) == 8
+
+
+def test_a_text_that_is_too_long_keeps_no_constraint():
+    assert followed("x" * (LONGEST_TEXT + 1), [constraint("punctuation:no_comma")]) == [False]
+
+
+HOSTILE = [
+    "x", " ", "\n", ".", ". ", "1. ", "\n1. ", "*", "* ",
+    "[", "[a", "<<", "<< ", "(", '"', "'", "' ", "p. ", "- ", "-a",
+    "a'", "Mr. ", "?!", "******", "*** ", "Section 1 ", "a a ", "the ",
+    "é", "中", "\u0301", "🌊", "`", "[]", "P.S. ", "0,",
+]  # fmt: skip
+
+
+@pytest.mark.timeout(110)
+@pytest.mark.parametrize("piece", HOSTILE)
+def test_no_text_makes_a_constraint_slow(piece):
+    text = piece * (40_000 // len(piece))
+    for id_ in constraint_ids():
+        arguments = next(given for known, given, _, _ in CASES if known == id_)
+        started_at = time.process_time()
+        constraint(id_, arguments).holds_for(text)
+        assert time.process_time() - started_at < 2, id_
