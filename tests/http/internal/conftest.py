@@ -1,0 +1,16 @@
+"""A server that does what its path says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.http.faulty_server import FaultyServer
+
+
+@pytest.fixture
+def server() -> Iterator[Any]:
+    with FaultyServer() as faulty:
+        yield faulty

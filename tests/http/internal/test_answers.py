@@ -1,0 +1,192 @@
+"""Requests arrive as they were meant, and answers of any framing come back whole."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+from typing import Any
+
+import pytest
+import uvicorn
+
+from nemo_gym.http.internal import InternalClient
+from nemo_gym.http.reply import Reply
+from nemo_gym.testing import answering
+from tests.http.faulty_server import FaultyServer
+from tests.http.internal.asking import ask, on_both_loops
+
+
+@on_both_loops
+async def test_a_request_arrives_as_it_was_meant_and_its_answer_as_it_was_sent(server):
+    async with InternalClient() as client:
+        headers = [(b"Content-Type", b"text/plain"), (b"Cookie", b"session=abc")]
+        reply = await ask(client, server, "/echo", "POST", body=b"hello", headers=headers)
+    assert (reply.status, reply.ok, reply.body, reply.reason) == (200, True, b"hello", "OK")
+    assert reply.headers["Content-Length"] == "5"
+    assert (reply.method, reply.url) == ("POST", f"http://127.0.0.1:{server.port}/echo")
+    (request,) = server.requests
+    assert (request.method, request.body) == ("POST", b"hello")
+    assert request.headers == {
+        "host": f"127.0.0.1:{server.port}",
+        "content-type": "text/plain",
+        "cookie": "session=abc",
+        "content-length": "5",
+    }
+
+
+@on_both_loops
+async def test_the_body_is_read_in_every_way_that_the_published_reply_offers(server):
+    async with InternalClient() as client:
+        reply = await ask(client, server, "/echo", "POST", body=b'{"reward": 1.0}')
+    assert await reply.read() == await reply.content.read() == b'{"reward": 1.0}'
+    assert await reply.text() == '{"reward": 1.0}'
+    assert await reply.json() == {"reward": 1.0}
+    assert await reply.json(loads=len) == 15
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "is_kept"),
+    [
+        ("/chunked", b"hello, world", True),
+        ("/trailers", b"hi", True),
+        ("/large/3000000", b"x" * 3_000_000, True),
+        ("/large-chunked/2000", b"y" * 2_048_000, True),
+        ("/drip/0.001", b"drop by drop", True),
+        ("/interim", b"final", True),
+        ("/status/200", b"in full", True),
+        ("/status/204", b"", True),
+        ("/status/304", b"", True),
+        ("/status/599", b"in full", True),
+        ("/until-eof", b"all there is", False),
+        ("/connection-close", b"bye", False),
+        ("/surplus", b"mine", False),
+    ],
+)
+@on_both_loops
+async def test_an_answer_of_any_framing_is_whole_and_the_connection_is_reused_where_it_can_be(
+    server, path, body, is_kept
+):
+    async with InternalClient() as client:
+        assert (await ask(client, server, path)).body == body
+        assert (await ask(client, server, path)).body == body
+        assert (await ask(client, server, "/echo", "POST", body=b"next")).body == b"next"
+    assert server.connections == (1 if is_kept else 3)
+
+
+@on_both_loops
+async def test_the_answer_to_head_has_no_body_whatever_its_headers_announce(server):
+    async with InternalClient() as client:
+        reply = await ask(client, server, "/head-only", "HEAD")
+        assert (reply.status, reply.body, reply.headers["content-length"]) == (200, b"", "1000")
+        assert (await ask(client, server, "/chunked")).body == b"hello, world"
+
+
+@on_both_loops
+async def test_a_large_request_arrives_whole(server):
+    body = random.Random(5).randbytes(5_000_000)
+    async with InternalClient() as client:
+        assert (await ask(client, server, "/echo", "POST", body=body)).body == body
+
+
+@on_both_loops
+async def test_an_answer_given_before_the_request_was_read_counts_and_costs_the_connection(server):
+    async with InternalClient() as client:
+        reply = await ask(client, server, "/early", "POST", body=b"z" * 30_000_000)
+        assert (reply.status, reply.body) == (413, b"too large for me")
+        assert (await ask(client, server, "/echo", "POST", body=b"next")).body == b"next"
+    assert server.connections == 2
+
+
+@on_both_loops
+async def test_one_url_says_where_to_go(server):
+    async with InternalClient() as client:
+        reply = await client.request_url("GET", f"http://127.0.0.1:{server.port}/tell?a=1&b=2#part")
+    assert reply.body.split()[1] == b"/tell?a=1&b=2"
+
+
+@on_both_loops
+async def test_a_unix_socket_serves_as_well(tmp_path):
+    with FaultyServer(uds=str(tmp_path / "server.sock")) as server:
+        async with InternalClient() as client:
+            assert (await ask(client, server, "/echo", "POST", body=b"near")).body == b"near"
+            quoted = server.uds.replace("/", "%2F")
+            reply = await client.request_url("GET", f"http+unix://{quoted}/tell")
+            assert reply.body.startswith(b"GET /tell 1 localhost:80")
+        assert server.connections == 2
+
+
+@on_both_loops
+async def test_a_unix_socket_with_a_full_backlog_is_waited_for(tmp_path):
+    with FaultyServer(uds=str(tmp_path / "server.sock"), backlog=1) as server:
+        async with InternalClient() as client:
+            replies = await asyncio.gather(*(ask(client, server, "/slow/0.05") for _ in range(100)))
+        assert {reply.body for reply in replies} == {b"at last"}
+
+
+@on_both_loops
+async def test_ipv6_serves_as_well():
+    try:
+        with FaultyServer(host="::1") as server:
+            async with InternalClient() as client:
+                for host in ("::1", "[::1]"):
+                    reply = await client.request("GET", host, server.port, "/tell")
+                    assert reply.body.split()[3] == f"[::1]:{server.port}".encode()
+                reply = await client.request_url("GET", f"http://[::1]:{server.port}/tell")
+                assert reply.body.split()[3] == f"[::1]:{server.port}".encode()
+    except OSError as error:
+        pytest.skip(f"this machine has no IPv6 loopback: {error}")
+
+
+@on_both_loops
+async def test_uvicorn_and_the_client_agree():
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        message = await receive()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        for part in (scope["path"].encode(), b" ", message["body"]):
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+    config = uvicorn.Config(app, log_level="error", lifespan="off", timeout_keep_alive=75)
+    listener = socket.create_server(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+    async with answering(config, listener), InternalClient() as client:
+        for _ in range(3):
+            reply = await client.request("POST", "127.0.0.1", port, "/verify", body=b"answer")
+            assert reply.body == b"/verify answer"
+            assert reply.headers["transfer-encoding"] == "chunked"
+
+
+# Headers and cookies
+
+
+def test_headers_are_found_in_any_case_and_keep_every_value():
+    reply = Reply(200, [(b"Set-Cookie", b"a=1"), (b"X-Name", b"caf\xe9"), (b"set-cookie", b"b=2")], b"", "GET", "/")
+    assert reply.headers["x-NAME"] == "café"
+    assert "X-Name" in reply.headers
+    assert "missing" not in reply.headers
+    assert reply.headers.get("missing") is None
+    assert reply.headers["set-cookie"] == "a=1"
+    assert reply.headers.getall("Set-Cookie") == ["a=1", "b=2"]
+    assert list(reply.headers) == ["set-cookie", "x-name"]
+
+
+@on_both_loops
+async def test_cookies_are_told_and_never_sent_again_by_themselves(server):
+    async with InternalClient() as client:
+        baked = await ask(client, server, "/bake/first")
+        assert {name: morsel.value for name, morsel in baked.cookies.items()} == {"session": "first", "theme": "dark"}
+        assert baked.cookies["session"]["samesite"] == "lax"
+        assert baked.set_cookie_values[1] == "theme=dark"
+        next_one = await ask(client, server, "/tell")
+        assert next_one.body.endswith(b" -")
+        assert not next_one.cookies
+    assert server.connections == 1, "the same connection served both, so only the client could have remembered"
+
+
+@on_both_loops
+async def test_trailers_are_not_taken_for_headers(server):
+    async with InternalClient() as client:
+        reply = await ask(client, server, "/trailers")
+    assert "checksum" not in reply.headers
+    assert not reply.cookies

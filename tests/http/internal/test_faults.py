@@ -1,0 +1,180 @@
+"""What the caller did wrong is never sent, and what goes wrong has an error that can be told apart."""
+
+from __future__ import annotations
+
+import socket
+import time
+
+import pytest
+
+from nemo_gym.errors import ServerCallError
+from nemo_gym.http.internal import InternalClient
+from nemo_gym.http.reply import BrokenReply, HungUp, NotConnected, Reply, ReplyTimedOut, ServerReplied, Timeouts
+from tests.http.internal.asking import ask, on_both_loops
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "headers"),
+    [
+        ("post", "/echo", []),
+        ("GET /x HTTP/1.1\r\nx:", "/echo", []),
+        ("GET", "echo", []),
+        ("GET", "/two words", []),
+        ("GET", "/a HTTP/1.1\r\nx: y", []),
+        ("GET", "/café", []),
+        ("GET", "/echo", [(b"x", b"a\r\nset-cookie: b")]),
+        ("GET", "/echo", [(b"x", b"a\nb")]),
+        ("GET", "/echo", [(b"x\r\ny", b"a")]),
+        ("GET", "/echo", [(b"Content-Length", b"3")]),
+        ("GET", "/echo", [(b"transfer-encoding", b"chunked")]),
+        ("GET", "/echo", [(b"Host", b"elsewhere")]),
+    ],
+)
+@on_both_loops
+async def test_what_would_not_be_one_sound_request_is_never_sent(server, method, path, headers):
+    async with InternalClient() as client:
+        with pytest.raises(ValueError):  # noqa: PT011 - several messages
+            await ask(client, server, path, method, headers=headers)
+    assert not server.requests
+
+
+@pytest.mark.parametrize("url", ["https://127.0.0.1/x", "127.0.0.1:80/x", "http:///x", "ftp://127.0.0.1/x"])
+async def test_a_url_that_is_not_for_our_own_servers_is_refused(url):
+    async with InternalClient() as client:
+        with pytest.raises(ValueError, match="between our own servers"):
+            await client.request_url("GET", url)
+
+
+# Errors that can be told apart
+
+
+def test_a_bad_status_is_raised_only_when_asked_and_shows_the_body():
+    reply = Reply(422, [], b'{"detail": "no such tool"}' + b" " * 100_000, "POST", "http://127.0.0.1:1/tool")
+    assert not reply.ok
+    with pytest.raises(ServerReplied, match=r"^POST http://127.0.0.1:1/tool: answered 422 .*no such tool") as raised:
+        reply.raise_for_status()
+    assert (raised.value.status, raised.value.url, raised.value.was_sent) == (422, "http://127.0.0.1:1/tool", True)
+    assert len(raised.value.response_content) == 65_536
+    assert len(str(raised.value)) < 1000
+    Reply(399, [], b"", "GET", "/").raise_for_status()
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "message"),
+    [
+        ("/close-before", HungUp, "closed the connection, which was new, before the first byte of an answer"),
+        ("/reset", HungUp, "broke the connection"),
+        ("/close-in-headers", BrokenReply, "closed the connection within the headers, after 27 bytes"),
+        ("/close-in-body", BrokenReply, "closed the connection within the body, after 7 of 10 bytes"),
+        ("/close-in-chunks", BrokenReply, "closed the connection within the body, after 5 bytes"),
+        ("/reset-in-body", BrokenReply, "broke the connection"),
+        ("/garbage", BrokenReply, "not a reply in HTTP/1.1"),
+        ("/garbage-in-chunks", BrokenReply, "not a reply in HTTP/1.1"),
+        ("/two-lengths", BrokenReply, "not a reply in HTTP/1.1"),
+        ("/switch", BrokenReply, "switched to another protocol"),
+        ("/silent", ReplyTimedOut, r"no byte for 0.2 s \(read_s\) while waiting for the first byte"),
+        ("/head-only", ReplyTimedOut, "while waiting for the body, after 0 of 1000 bytes"),
+        ("/drip/0.02", ReplyTimedOut, r"no whole answer within 0.5 s \(total_s\), still waiting for the headers"),
+        ("/slow/0.3", ReplyTimedOut, "no byte for 0.2 s"),
+    ],
+)
+@pytest.mark.parametrize("was_used", [False, True])
+@on_both_loops
+async def test_each_fault_has_its_error_and_costs_only_its_connection(server, path, kind, message, was_used):
+    if was_used:
+        message = message.replace("which was new", "which had served 1 before")
+    async with InternalClient(timeouts=Timeouts(read_s=0.2, total_s=0.5)) as client:
+        if was_used:
+            await ask(client, server, "/echo", "POST", body=b"first")
+        began = time.monotonic()
+        with pytest.raises(ServerCallError, match=message) as raised:
+            await ask(client, server, path)
+        assert time.monotonic() - began < 2
+        assert type(raised.value) is kind
+        assert raised.value.was_sent
+        assert str(raised.value).startswith(f"GET http://127.0.0.1:{server.port}{path}: ")
+        if isinstance(raised.value, HungUp):
+            assert raised.value.was_reused is was_used
+        assert (await ask(client, server, "/echo", "POST", body=b"next")).body == b"next"
+
+
+@pytest.mark.parametrize("path", ["/endless-headers", "/endless-interim", "/endless-trailer"])
+@on_both_loops
+async def test_headers_are_bounded(server, path):
+    async with InternalClient(max_head_bytes=50_000) as client:
+        with pytest.raises(BrokenReply, match="headers are larger than the 50000 bytes"):
+            await ask(client, server, path)
+
+
+@pytest.mark.parametrize("path", ["/large/1001", "/large/9000000", "/large-chunked/1", "/large-chunked/1000"])
+@on_both_loops
+async def test_bodies_are_bounded(server, path):
+    async with InternalClient(max_body_bytes=1000) as client:
+        assert len((await ask(client, server, "/large/1000")).body) == 1000
+        with pytest.raises(BrokenReply, match="body is larger than the 1000 bytes"):
+            await ask(client, server, path)
+        assert len((await ask(client, server, "/large/999")).body) == 999
+
+
+@on_both_loops
+async def test_the_read_timeout_counts_silence_not_the_whole_answer(server):
+    async with InternalClient(timeouts=Timeouts(read_s=0.15)) as client:
+        began = time.monotonic()
+        reply = await ask(client, server, "/drip/0.005")
+        assert time.monotonic() - began > 0.15
+    assert reply.body == b"drop by drop"
+
+
+@on_both_loops
+async def test_a_short_timeout_after_a_long_one_and_the_other_way_round(server):
+    async with InternalClient() as client:
+        for _ in range(2):
+            assert (await ask(client, server, "/slow/0", timeouts=Timeouts(read_s=0.1))).ok
+            assert (await ask(client, server, "/slow/0.25", timeouts=Timeouts(read_s=9))).ok
+            assert (await ask(client, server, "/slow/0.01")).ok
+        assert server.connections == 1
+        began = time.monotonic()
+        with pytest.raises(ReplyTimedOut):
+            await ask(client, server, "/silent", timeouts=Timeouts(read_s=0.1))
+        assert 0.09 < time.monotonic() - began < 1
+        assert (await ask(client, server, "/slow/0", timeouts=Timeouts(*[float("inf")] * 4))).ok
+
+
+@on_both_loops
+async def test_a_refused_connection_was_never_sent_and_says_so_at_once():
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        port = bound.getsockname()[1]
+        async with InternalClient() as client:
+            with pytest.raises(
+                NotConnected, match=f"^POST http://127.0.0.1:{port}/x: no connection: Connection refused"
+            ):
+                await client.request("POST", "127.0.0.1", port, "/x", body=b"y")
+
+
+@on_both_loops
+async def test_a_missing_socket_file_or_host_was_never_sent(tmp_path):
+    async with InternalClient() as client:
+        with pytest.raises(NotConnected, match="No such file") as raised:
+            await client.request("GET", "agent", 80, "/x", uds=str(tmp_path / "none.sock"))
+        assert not raised.value.was_sent
+        with pytest.raises(NotConnected, match="no connection"):
+            await client.request("GET", f"{'h' * 70}.invalid", 80, "/x")
+
+
+@on_both_loops
+async def test_a_server_that_never_accepts_is_given_up_in_time():
+    with socket.socket() as full, socket.socket() as first, socket.socket() as second:
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        for filler in (first, second):
+            filler.setblocking(False)
+            filler.connect_ex(full.getsockname())
+        async with InternalClient() as client:
+            began = time.monotonic()
+            with pytest.raises(NotConnected, match=r"no connection within 0.2 s") as raised:
+                await client.request("GET", *full.getsockname(), "/x", timeouts=Timeouts(connect_s=0.2))
+            assert 0.15 < time.monotonic() - began < 1
+            assert not raised.value.was_sent
+            with pytest.raises(NotConnected, match=r"no connection within 0\.(1|09\d*) s"):
+                await client.request("GET", *full.getsockname(), "/x", timeouts=Timeouts(total_s=0.1))
