@@ -1,0 +1,125 @@
+"""What fails a rollout of the plain agent, and whose failure that is."""
+
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+
+from nemo_gym import (
+    EnvironmentFailed,
+    InvalidTask,
+    ModelFailed,
+    NeMoGymResponse,
+    NeMoGymResponseCreateParamsNonStreaming,
+)
+from nemo_gym.testing import call, make_server, reply, run, serving
+from responses_api_agents.simple_agent.app import SimpleAgent
+from responses_api_agents.simple_agent.tests.arena import ARENA, Policy, agent_on
+
+FAILURES = {
+    "tool": ([call("explode"), "Done."], {}, "arena: /explode raised ZeroDivisionError: of nothing"),
+    "seed": ([], {"fails_to_begin": True}, "arena: /seed_session raised RuntimeError: no board left"),
+    "verify": ([], {"fails_to_grade": True}, "arena: /verify raised RuntimeError: no ruler"),
+    "row": ([], {"fails_to_grade": "perhaps"}, "arena: /verify answered 422: .*fails_to_grade"),
+}
+
+
+@pytest.mark.parametrize("stage", FAILURES)
+async def test_a_failing_environment_fails_the_rollout_with_its_cause_and_closes_the_session(arena, stage):
+    replies, row, message = FAILURES[stage]
+    agent = agent_on(arena, *replies)
+    async with serving(agent):
+        with pytest.raises(InvalidTask if stage == "row" else EnvironmentFailed, match=message) as failed:
+            await run(agent, **row)
+        assert failed.value.server == "arena"
+        assert len(arena.sessions) == 0
+
+
+async def test_no_call_of_the_turn_is_still_at_work_when_the_session_is_closed(arena):
+    agent = agent_on(arena, reply(call("explode"), call("linger")), "Done.")
+    async with serving(agent):
+        with pytest.raises(EnvironmentFailed, match="explode"):
+            await run(agent)
+        assert (arena.lingered, len(arena.sessions)) == (1, 0)
+
+
+async def test_after_a_failed_call_none_that_shares_its_state_is_made(arena):
+    agent = agent_on(arena, reply(call("explode"), call("score", points=1)), "Done.")
+    async with serving(agent):
+        with pytest.raises(EnvironmentFailed, match="explode"):
+            await run(agent)
+        assert len(arena.rollouts_seen) == 1
+
+
+async def test_a_failing_tool_may_be_told_to_the_model_instead(arena):
+    agent = agent_on(arena, call("explode"), call("score", points=2), "Done.", tool_faults="tell_model")
+    graded = await run(agent)
+    told = [item.output for item in graded.response.output if item.type == "function_call_output"]
+    assert told[0].startswith("Error: arena: /explode raised ZeroDivisionError: of nothing")
+    assert (told[1], graded.reward) == ("2", 2.0)
+
+
+async def test_a_failing_model_fails_the_rollout_as_the_models_and_closes_the_session(arena):
+    policy = make_server(Policy, name="policy_model")
+    agent = make_server(SimpleAgent, servers=[arena, policy], resources_server=ARENA)
+    async with serving(agent):
+        with pytest.raises(ModelFailed, match="the endpoint is gone") as failed:
+            await run(agent, responses_create_params={"input": [], "user": "nobody"})
+        assert failed.value.server == "policy_model"
+        assert len(arena.sessions) == 0
+
+
+class Unread(Policy):
+    """Passes on what its endpoint answers, which is no response."""
+
+    passes_on = True
+
+    async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming) -> NeMoGymResponse:
+        raise NotImplementedError
+
+    async def pass_on(self, params: Any, items: Any) -> bytes:
+        return b'{"id": "r", "output": [{"type": "message", "role": "assistant", "content": "no list of parts"}]}'
+
+
+@pytest.mark.parametrize("skip_verification", [False, True])
+async def test_an_answer_that_is_no_response_is_the_models_failure_whoever_notices(arena, skip_verification):
+    policy = make_server(Unread, name="policy_model")
+    agent = make_server(
+        SimpleAgent, servers=[arena, policy], resources_server=ARENA, skip_verification=skip_verification
+    )
+    async with serving(agent):
+        with pytest.raises(ModelFailed, match="the answer is not a response") as failed:
+            await run(agent, responses_create_params={"input": "Play."})
+        assert failed.value.server == "policy_model"
+        assert len(arena.sessions) == 0
+
+
+async def test_a_model_server_that_is_not_there_is_the_models_failure(arena):
+    agent = make_server(SimpleAgent, servers=[arena], resources_server=ARENA)
+    with pytest.raises(ModelFailed, match="policy_model"):
+        await run(agent)
+
+
+async def test_a_resources_server_that_is_not_there_is_the_environments_failure(arena):
+    with pytest.raises(EnvironmentFailed, match="'elsewhere'"):
+        await run(agent_on(arena, resources_server={**ARENA, "name": "elsewhere"}))
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        ({"not": "a response"}, "policy_model: the answer is not a response"),
+        ({"output": [{"type": "function_call", "name": "score"}]}, "policy_model: the answer is not a response"),
+    ],
+)
+async def test_an_answer_that_is_no_response_is_the_models_failure(arena, answer, message):
+    class Babbling(Policy):
+        def setup_webserver(self) -> FastAPI:
+            app = FastAPI()
+            app.post("/v1/responses")(lambda: answer)
+            return app
+
+    policy = make_server(Babbling, name="policy_model")
+    agent = make_server(SimpleAgent, servers=[arena, policy], resources_server=ARENA)
+    with pytest.raises(ModelFailed, match=message):
+        await run(agent)
