@@ -1,4 +1,4 @@
-"""Resources servers as authors of the published package write them: served, collected from, tested by themselves.
+"""Resources servers as authors of the published package write them: served and collected from.
 
 | folder            | idioms |
 |-------------------|--------|
@@ -37,111 +37,17 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
-import threading
 from contextlib import ExitStack
-from pathlib import Path
 
 import httpx
 import orjson
 import pytest
 
-HERE = Path(__file__).parent
-ROOT = HERE / "environments"
-NAMES = sorted(path.parent.name for path in ROOT.glob("resources_servers/*/configs"))
-FOLDERS = [f"resources_servers/{name}" for name in NAMES]
-WITH_HTTPX_ALONE = [
-    f"resources_servers/{name}"
-    for name in ("any_tool", "event_hooks", "failed_rows", "marked_rollouts", "opened_library", "running_sum")
-]
-"""What `TestClient` is asked for: cookies, both ends of an app's life, errors, headers, any path."""
+from tests.published_style.folders import NAMES, RESOURCES_SERVERS
+from tests.published_style.scripted_environments import SCRIPTS
 
-SCRIPTED_MODEL = '''
-"""Says what the row's metadata have it say, turn by turn; without any, what its config says."""
-
-import itertools
-import json
-from collections import defaultdict
-
-from nemo_gym import (
-    BaseResponsesAPIModelConfig,
-    NeMoGymChatCompletion,
-    NeMoGymChatCompletionCreateParamsNonStreaming,
-    NeMoGymResponse,
-    NeMoGymResponseCreateParamsNonStreaming,
-    SimpleResponsesAPIModel,
-    current_rollout_id,
-)
-from nemo_gym.testing import call, reply
-
-turns = defaultdict(itertools.count)
-
-
-class ScriptedConfig(BaseResponsesAPIModelConfig):
-    answer: str = ""
-
-
-class ScriptedModel(SimpleResponsesAPIModel):
-    config: ScriptedConfig
-
-    async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming) -> NeMoGymResponse:
-        if not body.metadata:
-            return reply(self.config.answer)
-        turn = json.loads(body.metadata["script"])[next(turns[current_rollout_id()])]
-        return reply(turn) if isinstance(turn, str) else reply(*(call(name, **arguments) for name, arguments in turn))
-
-    async def chat_completions(self, body: NeMoGymChatCompletionCreateParamsNonStreaming) -> NeMoGymChatCompletion:
-        message = {"role": "assistant", "content": self.config.answer}
-        choice = {"index": 0, "finish_reason": "stop", "message": message}
-        return NeMoGymChatCompletion.model_validate({"id": "c", "created": 0, "model": "m", "choices": [choice]})
-'''
-MODELS = """
-shared_word: plum
-judge_concurrency: 2
-user_temperature: 0.5
-policy_model:
-  responses_api_models:
-    scripted_model: {entrypoint: app.py}
-judge_model:
-  responses_api_models:
-    scripted_model: {entrypoint: app.py, answer: "[[YES]] Score: 8"}
-"""
-FENCE = "`" * 3
-SCRIPTS = {
-    "exact_word": [["It is Lutetia."]],
-    "running_sum": [[[["add", {"number": 3}]], [["add", {"number": 4}]], "Done."]],
-    "any_tool": [[[["greet", {"whom": "Ada"}]], "Done."]],
-    "route_swap": [["green"]],
-    "opened_library": [[[["find_title", {"starts_with": "Em"}]], "Emma"]],
-    "event_hooks": [["Hello"]],
-    "phone_book": [[[["look_up", {"name": "Ada"}]], "555-0101"]],
-    "prefix_tree": [["gol"]],
-    "asked_judge": [["Austen"]],
-    "called_judge": [["It is."]],
-    "graded_maths": [[r"\boxed{4}"], [r"\boxed{5}"]],
-    "many_rewards": [["Please, do sit down on that chair."]],
-    "address_book": [["Hello"]],
-    "worker_threads": [[f"{FENCE}python\nprint(6 * 7)\n{FENCE}"]],
-    "guess_number": [["10", "Fifteen, no: 14", "12"]],
-    "verified_cases": [["4"]],
-    "task_box": [[[["put", {"content": "hat"}]], "It is in."]],
-    "strict_word": [["Well, it is Paris."]],
-    "pooled_counter": [[[["count", {"text": "plum"}]], "4"]],
-    "sibling_modules": [["the cat sat down"]],
-    "failed_rows": [["1"], ["2"], ["3"], [[["break_it", {"how": "brutally"}]], "4"]],
-    "marked_rollouts": [["Hello"]],
-    "summed_metrics": [["Hello"]],
-    "note_pad": [[[["write", {"line": "b"}]], [["read", {}]], "Done."]],
-    "shop_tools": [[[["order", {"item": "apple", "quantity": 2}]], [["buy_pear", {}], ["basket", {}]], "Done."]],
-    "cohort_rank": [["Hello"]],
-    "spawned_pool": [["abcxx"]],
-    "asked_user": [[[["ask", {"question": each}]] for each in ("Who?", "Where?", "Why?")] + ["I know."]],
-    "packaged_env": [["lutetia"], ["Rome"]],
-    "noted_over_mcp": [[[["add_note", {"text": "milk", "tags": ["food"]}]], "Noted."]],
-}
-"""What the policy says to each row of a folder's examples."""
 SERVE_FROM_THEIR_FOLDERS = ("address_book", "sibling_modules", "spawned_pool")
 """These open files relative to their folders while they serve, and so have to be alone in their processes."""
 IN_ONE_PROCESS = ("noted_over_mcp", "cohort_rank")
@@ -149,48 +55,10 @@ IN_ONE_PROCESS = ("noted_over_mcp", "cohort_rank")
 
 
 @pytest.fixture(scope="module")
-def project(shared_workplace):
-    """A folder with all of these environments copied into it, and a model."""
-    shutil.copytree(ROOT, shared_workplace.folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
-    shared_workplace.write("responses_api_models/scripted_model/app.py", SCRIPTED_MODEL)
-    shared_workplace.write("models.yaml", MODELS)
-    return shared_workplace
-
-
-class OwnTests(threading.Thread):
-    """The folders' own tests, run beside everything else."""
-
-    def __init__(self, project, hidden, folders):
-        super().__init__()
-        self.command = [sys.executable, HERE / "run_folders.py", project.folder, hidden, *folders]
-        self.env = project.env
-        self.outcomes = {}
-        self.start()
-
-    def run(self):
-        done = subprocess.run(self.command, env=self.env, stdout=subprocess.PIPE, check=False)
-        self.outcomes = {each["folder"]: each for each in map(json.loads, done.stdout.splitlines())}
-
-    def of(self, folder):
-        self.join()
-        return self.outcomes[folder]
-
-
-@pytest.fixture(scope="module")
-def own_tests(project):
-    return OwnTests(project, "-", FOLDERS)
-
-
-@pytest.fixture(scope="module")
-def own_tests_with_httpx_alone(project):
-    return OwnTests(project, "httpx2", WITH_HTTPX_ALONE)
-
-
-@pytest.fixture(scope="module")
-def servers(project, own_tests, own_tests_with_httpx_alone, placement):
+def servers(project, placement):
     alone = (*SERVE_FROM_THEIR_FOLDERS, *([] if "+placement=together" in placement else IN_ONE_PROCESS))
     apart = [f"+{name}.resources_servers.{name}.placement=separate" for name in alone if placement]
-    configs = ",".join(f"{folder}/configs/{folder.split('/')[1]}.yaml" for folder in FOLDERS)
+    configs = ",".join(f"{folder}/configs/{folder.split('/')[1]}.yaml" for folder in RESOURCES_SERVERS)
     command = project.start_servers(f"+config_paths=[models.yaml,{configs}]", "+results_dir=/somewhere", *apart)
     yield command
     command.end()
@@ -399,24 +267,6 @@ def test_tools_are_called_over_mcp_in_a_rollouts_session(session):
     )
     assert answer.json()["result"]["content"][0]["text"] == '{"notes":["bread","milk"]}'
     assert client.post("/read_notes").json() == {"notes": ["bread", "milk"]}
-
-
-@pytest.mark.parametrize("folder", FOLDERS)
-def test_the_folders_own_tests_pass(own_tests, folder):
-    outcome = own_tests.of(folder)
-    assert outcome["code"] == 0, outcome["said"]
-
-
-@pytest.mark.parametrize("folder", WITH_HTTPX_ALONE)
-def test_the_folders_own_tests_pass_where_httpx_is_the_only_client(own_tests_with_httpx_alone, folder):
-    outcome = own_tests_with_httpx_alone.of(folder)
-    assert outcome["code"] == 0, outcome["said"]
-
-
-@pytest.mark.parametrize("name", ["any_tool", "packaged_env"])
-def test_ng_test_finds_the_folders_own_modules(project, name):
-    finished = project.run("ng_test", f"+entrypoint=resources_servers/{name}", timeout_s=60)
-    assert finished.code == 0, finished.out + finished.err
 
 
 SCRIPT = """

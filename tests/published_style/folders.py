@@ -1,0 +1,14 @@
+"""The folders beside this file, as their authors would name them to a command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+HERE = Path(__file__).parent
+ENVIRONMENTS = HERE / "environments"
+NAMES = sorted(path.parent.name for path in ENVIRONMENTS.glob("resources_servers/*/configs"))
+RESOURCES_SERVERS = [f"resources_servers/{name}" for name in NAMES]
+AGENTS_AND_MODELS = HERE / "agents_and_models"
+AGENTS_AND_MODEL_SERVERS = sorted(
+    str(file.parent.relative_to(AGENTS_AND_MODELS)) for file in AGENTS_AND_MODELS.glob("*/*/app.py")
+)

@@ -1,0 +1,36 @@
+"""The tests that came with a folder, run where it has been copied to."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+
+from tests.published_style.folders import HERE
+
+PATIENCE_S = 110
+
+
+class OwnTests(threading.Thread):
+    """The folders' own tests, run beside everything else, where `hidden` cannot be imported."""
+
+    def __init__(self, project, hidden, folders, **env):
+        super().__init__()
+        self._command = [sys.executable, HERE / "run_folders.py", project.folder, hidden, *folders]
+        self._env = project.env | env
+        self._outcomes = {}
+        self._failure = "it has not ended"
+        self.start()
+
+    def run(self):
+        done = subprocess.run(self._command, env=self._env, capture_output=True, text=True, check=False)
+        self._outcomes = {each["folder"]: each for each in map(json.loads, done.stdout.splitlines())}
+        self._failure = done.stderr if done.returncode else ""
+
+    @property
+    def outcomes(self):
+        """What each folder's tests came to: their exit code, and what they printed."""
+        self.join(PATIENCE_S)
+        assert not self._failure, self._failure
+        return self._outcomes
