@@ -1,11 +1,8 @@
-"""Agents and model servers in the published style: served, collected from, and tested by their own tests."""
+"""Agents and model servers in the published style: served and collected from."""
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,69 +11,7 @@ import orjson
 import pytest
 
 from nemo_gym.rollout_observability import AgentObservationBundle, TrajectoryRecord
-
-HERE = Path(__file__).parent
-ROOT = HERE / "agents_and_models"
-FOLDERS = sorted(str(file.parent.relative_to(ROOT)) for file in ROOT.glob("*/*/app.py"))
-WITHOUT = "ray"
-
-IDIOMS = {
-    "responses-request-response-body": "tool_loop_agent::TestApp::test_tool_call_then_answer",
-    "responses-request-body": "jar_agent::TestJarAgent::test_called_as_methods",
-    "responses-body": "harness_agent::test_the_models_address",
-    "run-request-body": "tool_loop_agent::TestApp::test_run_chains_cookies",
-    "run-body": "harness_agent::test_run_sums_the_usage_of_all_attempts",
-    "run-request-response-body": "jar_agent::TestJarAgent::test_cookies_of_all_calls_come_back",
-    "cookies-from-call-to-call": "tool_loop_agent::TestApp::test_run_chains_cookies",
-    "cookies-of-the-model-apart": "tool_loop_agent::TestApp::test_cookies_of_both_servers_are_kept_apart_and_told",
-    "set-cookie-on-the-response": "jar_agent::TestJarAgent::test_cookies_of_all_calls_come_back",
-    "post-of-a-pydantic-body": "tool_loop_agent::TestApp::test_tool_call_then_answer",
-    "raise-for-status-response-content": "tool_loop_agent::TestApp::test_a_failed_tool_is_told_with_its_body",
-    "raise-for-status-in-a-handler": "tool_loop_agent::TestApp::test_a_failed_model_fails_the_answer",
-    "get-response-json-of-a-mock": "observed_agent::test_the_answer_tells_what_was_observed",
-    "model-copy-of-the-body": "tool_loop_agent::TestApp::test_tool_call_then_answer",
-    "incomplete-details": "tool_loop_agent::TestApp::test_a_cut_off_answer_ends_the_loop",
-    "max-steps": "tool_loop_agent::TestApp::test_max_steps",
-    "accumulate-response-usage": "tool_loop_agent::TestApp::test_usage_is_summed",
-    "usage-sum-from-list": "harness_agent::test_sum_from_list",
-    "arbitrary-types-allowed": "harness_agent::test_a_field_of_any_type",
-    "url-path-for-run-and-request": "tool_loop_agent::TestApp::test_paths_are_plain_where_nothing_is_captured",
-    "resolve-model-base-url-observed": "harness_agent::test_the_models_address_where_calls_are_recorded",
-    "patched-first-server-config-dict": "harness_agent::test_the_models_address",
-    "skip-verification": "tool_loop_agent::TestApp::test_skip_verification",
-    "aggregate-metrics-proxied": "tool_loop_agent::TestApp::test_metrics_are_those_of_the_environment",
-    "subclass-of-simple-agent": "second_look_agent::test_two_answers_of_the_simple_agent",
-    "subclass-that-answers-a-body-alone": "halved_agent::test_an_answer_of_the_body_alone",
-    "subclass-whose-metrics-are-its-own": "halved_agent::test_metrics",
-    "run-answers-a-json-response": "debate_agent::TestApp::test_run",
-    "run-with-a-mocked-request": "debate_agent::TestApp::test_run_needs_no_real_request",
-    "a-middleware-of-an-agent": "debate_agent::TestApp::test_run",
-    "http-exception-of-a-run": "debate_agent::TestApp::test_a_failed_answer",
-    "one-model-in-front-of-another": "memo_model::TestMemo::test_memo",
-    "chat-by-way-of-responses": "memo_model::TestMemo::test_chat",
-    "subclass-of-openai-model": "tempered_openai_model::test_the_temperature_is_bounded",
-    "subclass-of-vllm-model": "counted_vllm_model::TestApp::test_chat_completions",
-    "model-responses-with-a-request": "scripted_model::TestApp::test_a_session_of_its_own",
-    "model-chat-without-a-request": "scripted_model::TestApp::test_chat_completions_without_a_request",
-    "model-chat-with-a-request": "thin_model::test_a_leading_request",
-    "model-streams": "scripted_model::TestApp::test_strict_params_and_streams",
-    "model-called-as-a-method": "scripted_model::TestApp::test_called_as_a_method",
-    "session-pinned-to-a-base-url": "pinned_model::TestApp::test_a_session_keeps_its_endpoint",
-    "one-base-url": "pinned_model::TestApp::test_one_base_url",
-    "client-replaced-by-a-mock": "pinned_model::TestApp::test_the_client_may_be_replaced",
-    "patched-uuid4": "thin_model::test_the_ids_of_items_are_known",
-    "think-tags-of-a-converter": "counted_vllm_model::TestApp::test_reasoning_text_and_call",
-    "observations-of-an-agent": "observed_agent::test_the_answer_tells_what_was_observed",
-    "observations-are-strict": "observed_agent::test_observations_are_strict",
-    "sentinel-failure-class": "sentinel_agent::test_sentinels[bad-expected3]",
-    "sentinel-terminal": "sentinel_agent::test_sentinels[hopeless-expected4]",
-    "sentinel-no-persist": "sentinel_agent::test_sentinels[passing-expected5]",
-    "mask-sample": "sentinel_agent::test_sentinels[masked-expected2]",
-    "retries-by-running-again": "sentinel_agent::test_sentinels[good_in_the_end-expected1]",
-    "calls-by-address": "address_agent::test_everything_is_called_by_its_address",
-    "provider-of-sandboxes-registered": "sandboxed_agent::test_the_check_decides[0-1.0]",
-}
-"""What each of the folders' own tests shows."""
+from tests.published_style.folders import AGENTS_AND_MODEL_SERVERS
 
 TOOL = {
     "type": "function",
@@ -114,6 +49,8 @@ ROWS = {
     **{plan: row_of("sentinel_agent", plan=plan) for plan in PLANS},
 }
 OBSERVED = ("loop", "harness", "observed", "address")
+GIVEN = {"all": ROWS, "observed": {name: ROWS[name] for name in OBSERVED}}
+"""The rows of a collection, by its name."""
 
 
 def rows_in(file: Path) -> list[dict[str, Any]]:
@@ -124,49 +61,17 @@ def by_name(rows: list[dict[str, Any]], names: list[str]) -> dict[str, dict[str,
     return {names[row["_ng_task_index"]]: row for row in rows}
 
 
-@pytest.fixture(scope="module")
-def place(shared_workplace):
-    """The folders where a user has copied them to."""
-    shutil.copytree(
-        ROOT,
-        shared_workplace.folder,
-        dirs_exist_ok=True,
-        ignore=shutil.ignore_patterns("__pycache__", ".pytest_cache"),
-    )
-    for name, rows in {"all": ROWS, "observed": {key: ROWS[key] for key in OBSERVED}}.items():
-        lines = b"".join(orjson.dumps(row) + b"\n" for row in rows.values())
-        shared_workplace.write(f"data/{name}.jsonl", lines.decode())
-    return shared_workplace
-
-
-@pytest.fixture(scope="module")
-def own_tests(place):
-    """What the folders' own tests print, all of it."""
-    return subprocess.Popen(
-        [sys.executable, HERE / "run_folders.py", place.folder, WITHOUT, *FOLDERS],
-        # Of all the plugins that may be installed here, these tests need one.
-        env={
-            **place.env,
-            "PYTEST_ADDOPTS": "-rA -p pytest_asyncio.plugin",
-            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-        },
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
 def configs_of(*folders: str) -> str:
     shipped = "resources_servers/example_session_state_mgmt/configs/example_session_state_mgmt.yaml"
     return ",".join([shipped, *(f"{folder}/configs/{Path(folder).name}.yaml" for folder in folders)])
 
 
 @pytest.fixture(scope="module")
-def servers(own_tests, place, endpoint):
+def servers(place, endpoint):
     # One endpoint under two addresses: which of them was asked, the Host header tells.
     urls = [f"{endpoint}/v1", f"{endpoint.replace('127.0.0.1', 'localhost')}/v1"]
     command = place.start_servers(
-        f"+config_paths=[{configs_of(*FOLDERS)}]",
+        f"+config_paths=[{configs_of(*AGENTS_AND_MODEL_SERVERS)}]",
         f"+policy_base_url=[{','.join(urls)}]",
         "+policy_api_key=dummy_key",
         "+policy_model_name=echo",
@@ -182,7 +87,7 @@ def capture_dir(place):
 
 @pytest.fixture(scope="module")
 def observed_servers(place, capture_dir):
-    folders = [folder for folder in FOLDERS if Path(folder).name in _OBSERVED_FOLDERS]
+    folders = [folder for folder in AGENTS_AND_MODEL_SERVERS if Path(folder).name in _OBSERVED_FOLDERS]
     command = place.start_servers(
         f"+config_paths=[{configs_of(*folders)}]",
         "+observability_enabled=true",
@@ -199,6 +104,7 @@ _OBSERVED_FOLDERS = ("tool_loop_agent", "harness_agent", "observed_agent", "addr
 
 
 def collect(place, servers, rows: str, output: str, *words: str, **env: str):
+    place.write(f"data/{rows}.jsonl", "".join(orjson.dumps(row).decode() + "\n" for row in GIVEN[rows].values()))
     host, port = servers.head.removeprefix("http://").split(":")
     finished = place.run(
         "ng_collect_rollouts",
@@ -410,30 +316,3 @@ def test_a_rollouts_prefix_leads_to_an_agents_answers(servers):
     for prefix in ("", "/ng-rollout/3-1", "/ng-rollout/3-1/training-token-capture"):
         answer = httpx.post(f"{url}{prefix}/v1/responses", json={"input": "hi"}, trust_env=False, verify=False)
         assert answer.json()["object"] == "response"
-
-
-@pytest.fixture(scope="module")
-def outcomes(own_tests):
-    """Of each folder its code, and of all the names of the tests that have passed."""
-    printed, errors = own_tests.communicate(timeout=110)
-    assert own_tests.returncode == 0, errors
-    told = {each["folder"]: each for each in map(orjson.loads, printed.splitlines())}
-    passed = {
-        f"{Path(folder).name}::{line.partition('test_app.py::')[2]}"
-        for folder, each in told.items()
-        for line in each["said"].splitlines()
-        if line.startswith("PASSED ")
-    }
-    return told, passed
-
-
-@pytest.mark.parametrize("folder", FOLDERS)
-def test_the_folders_own_tests_pass(outcomes, folder):
-    told, _ = outcomes
-    assert told[folder]["code"] == os.EX_OK, told[folder]["said"]
-
-
-@pytest.mark.parametrize("idiom", IDIOMS)
-def test_an_idiom_is_shown_by_a_test_of_its_folder(outcomes, idiom):
-    _, passed = outcomes
-    assert IDIOMS[idiom] in passed
