@@ -1,0 +1,241 @@
+"""What published folders import for runs: their configuration, sandboxes, rollouts, metrics and files."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from pathlib import Path
+from typing import Any
+
+import omegaconf
+from pydantic import BaseModel
+
+from nemo_gym import rollout_collection
+from nemo_gym.global_config import GlobalConfigDictParser
+from tests.published_interface.shapes import (
+    NOTHING_IN_PARTICULAR,
+    RECORDS,
+    STRICT,
+    STYLE,
+    P,
+    Row,
+    fields,
+    is_callable,
+    is_the,
+    kind_of,
+    members,
+    methods,
+    reads,
+    signature,
+    value,
+)
+
+
+def is_folder(thing: Any) -> None:
+    assert isinstance(thing, Path)
+    assert thing.is_absolute()
+
+
+PROVIDER = ("exec", "create", "upload_file", "download_file", "status", "endpoint", "close", "aclose")
+
+
+def provides(thing: Any) -> None:
+    assert [name for name in PROVIDER if not inspect.iscoroutinefunction(getattr(thing, name, None))] == []
+
+
+TIMES = "started_at=None completed_at=None duration_ms=None"
+S = "tests/sandbox/"
+EXEC = "async (self, command, cwd=None, env=None, timeout_s=180.0, user=None)"
+ROWS = [
+    Row(19, "reward_profile", "compute_pass_majority_metrics",
+        (signature("(tasks, score_fn=None, answer_key=None)"),), "test_four_values_tell_of_passes_and_majorities"),
+    Row(21, "reward_profile", "highest_k_metrics",
+        (signature("(agent_metrics, pattern, score_names=None, exclude_names=None)"),),
+        "tests/metrics/test_pass_at_k.py::test_the_entries_of_the_largest_k_are_picked"),
+    Row(33, "global_config", "ROLLOUT_INDEX_KEY_NAME", (value("_ng_rollout_index"),), NOTHING_IN_PARTICULAR),
+    Row(35, "global_config", "TASK_INDEX_KEY_NAME", (value("_ng_task_index"),), NOTHING_IN_PARTICULAR),
+    Row(38, "reward_profile", "compute_subset_metrics",
+        (signature("(tasks, subset_key, score_fn=None, answer_key=None)"),),
+        "tests/metrics/test_pass_at_k.py::test_subsets_have_the_same_metrics_behind_their_name"),
+    Row(39, "sandbox", "SandboxSpec", (
+        signature("(image=None, ttl_s=None, ready_timeout_s=None, workdir=None, env=<factory>, files=<factory>, "
+                  "metadata=<factory>, resources=<factory>, entrypoint=None, provider_options=<factory>)"),
+    ), f"{S}test_sandbox.py::test_a_spec_takes_plain_mappings_and_keeps_copies"),
+    Row(41, "global_config", "get_first_server_config_dict", (signature("(global_config_dict, top_level_path)"),),
+        "test_the_settings_of_an_instance_are_two_levels_down"),
+    Row(42, "sandbox", "AsyncSandbox", (
+        signature("(provider, spec=None)"),
+        methods(start="async (self, spec=None)", exec=EXEC, stop="async (self)", status="async (self)",
+                upload="async (self, source_path, target_path)", download="async (self, source_path, target_path)"),
+    ), f"{S}test_sandbox.py::test_each_call_reaches_the_provider_by_position_and_by_name"),
+    Row(43, "", "PARENT_DIR", (is_folder,), "test_the_folders_of_a_checkout"),
+    Row(44, "global_config", "get_global_config_dict", (
+        signature("(global_config_dict_parser_config=None, "
+                  f"global_config_dict_parser_cls={GlobalConfigDictParser!r})"),
+    ), "test_a_process_reads_its_configuration_once_and_only_when_asked"),
+    Row(47, "rollout_observability", "AgentInvocation", (
+        STRICT, fields(f"kind='agent_invocation' invocation_id! parent_invocation_id=None {TIMES} model_calls=[] "
+                       "episodes=[] status=None error_type=None"),
+    ), f"{RECORDS}test_observations.py::test_calls_belong_to_the_invocation_that_names_them"),
+    Row(48, "rollout_observability", "ObservationGap", (STRICT, fields("code! invocation_id=None detail=None")),
+        f"{RECORDS}test_observations.py::test_observations_that_cannot_be_read_are_a_gap"),
+    Row(49, "sandbox", "SandboxResources", (
+        signature("(cpu=None, memory_mib=None, disk_gib=None, gpu=None, gpu_type=None)"),
+    ), f"{S}bubblewrap/test_confinement.py::test_memory_is_bounded"),
+    Row(50, "prompt", "load_prompt_config", (signature("(path)"),),
+        f"{P}test_prompt.py::test_a_prompt_is_found_by_its_path_from_the_root_or_by_the_whole_one"),
+    Row(54, "rollout_observability", "AgentObservationBundle", (STRICT, fields("source! records=[] gaps=[]")),
+        f"{STYLE}test_what_an_agent_observes_is_kept_and_joined_with_its_calls"),
+    Row(55, "rollout_observability", "ToolCallObservation", (
+        STRICT, fields(f"kind='tool_call' invocation_id=None tool_call_id! sandbox_id=None tool_name=None {TIMES} "
+                       "timing_source=None status=None error_type=None output=None"),
+    ), f"{STYLE}test_what_an_agent_observes_is_kept_and_joined_with_its_calls"),
+    Row(59, "prompt", "PromptConfig", (fields("user! system=None"),),
+        f"{P}test_prompt.py::test_the_system_message_may_be_left_out"),
+    Row(60, "rollout_observability", "AgentEpisode", (STRICT, fields("episode_id! model_calls=[]")),
+        f"{STYLE}test_what_an_agent_observes_is_kept_and_joined_with_its_calls"),
+    Row(61, "rollout_observability", "ContextCompactionObservation", (
+        STRICT, fields("kind='context_compaction' invocation_id=None"),
+    ), f"{RECORDS}test_observations.py::test_a_bundle_tells_its_records_apart_by_their_kind"),
+    Row(62, "rollout_observability", "ModelCallRef", (STRICT, fields("model_call_id=None response_id=None")),
+        f"{RECORDS}test_observations.py::test_calls_belong_to_the_invocation_that_names_them"),
+    Row(63, "sandbox", "resolve_provider_config", (signature("(sandbox_provider, global_config=None)"),),
+        f"{S}test_config.py::test_a_named_block_a_provider_and_a_block_itself_are_found"),
+    Row(64, "sandbox", "resolve_provider_metadata", (signature("(sandbox_provider, global_config=None)"),),
+        f"{S}test_config.py::test_a_named_block_a_provider_and_a_block_itself_are_found"),
+    Row(75, "rollout_collection", "NG_FAILURE_CLASS_KEY", (value("_ng_failure_class"),),
+        f"{STYLE}test_sentinels_decide_in_which_file_a_rollout_is_kept"),
+    Row(76, "rollout_collection", "NG_NO_PERSIST_KEY", (value("_ng_no_persist"),),
+        f"{STYLE}test_sentinels_decide_in_which_file_a_rollout_is_kept"),
+    Row(77, "sandbox.config", "resolve_provider_config", (signature("(sandbox_provider, global_config=None)"),),
+        f"{S}test_config.py::test_the_published_paths_lead_to_the_same"),
+    Row(78, "sandbox.config", "resolve_provider_metadata", (signature("(sandbox_provider, global_config=None)"),),
+        f"{S}test_config.py::test_the_published_paths_lead_to_the_same"),
+    Row(80, "prompt", "fill_prompt", (signature("(cfg, row)"),),
+        f"{P}test_prompt.py::test_a_field_that_the_row_lacks_is_told_with_those_that_it_has"),
+    Row(82, "global_config", "SKILLS_REF_KEY_NAME", (value("skills_ref"),),
+        f"{P}test_skills.py::test_a_folder_is_what_a_row_is_stamped_with"),
+    Row(85, "rollout_collection", "NG_TERMINAL_KEY", (value("_ng_failure_terminal"),),
+        f"{STYLE}test_sentinels_decide_in_which_file_a_rollout_is_kept"),
+    Row(86, "sandbox", "SandboxExecResult", (signature("(stdout=None, stderr=None, return_code=0, error_type=None)"),),
+        f"{S}bubblewrap/test_commands.py::test_what_cannot_be_run_and_what_is_killed_ends_as_in_a_shell"),
+    Row(87, "sandbox", "SandboxStatus", (members(RUNNING="running", STOPPED="stopped", ERROR="error"),),
+        f"{S}test_sandbox.py::test_it_starts_once_stops_once_and_can_start_again"),
+    Row(96, "rollout_collection", "RolloutCollectionHelper", (
+        signature("()"),
+        methods(
+            run_examples="(self, examples, head_server_config=None, semaphore=None)",
+            run_from_config="async (self, config)",
+            setup_server_client="(self, head_server_config=None)",
+        ),
+    ), "tests/frameworks/test_training_loop.py::test_a_framework_starts_servers_and_trains_on_their_rollouts"),
+    Row(97, "sandbox", "Sandbox", (
+        signature("(provider, spec=None)"), methods(exec=EXEC.removeprefix("async "), stop="(self)"),
+    ), f"{S}test_sandbox.py::test_the_sync_twin_works_where_no_loop_runs"),
+    Row(98, "sandbox", "SandboxCreateError", (kind_of(Exception),),
+        f"{S}bubblewrap/test_lives.py::test_a_sandbox_that_cannot_be_is_refused_with_its_reason"),
+    Row(99, "sandbox", "SandboxHandle", (signature("(sandbox_id)"),),
+        f"{S}test_sandbox.py::test_each_call_reaches_the_provider_by_position_and_by_name"),
+    Row(100, "sandbox", "register_provider", (signature("(name, provider)"),),
+        f"{S}test_config.py::test_a_provider_of_ones_own_is_registered_or_named_by_its_place"),
+    Row(102, "skills", "stage_skills", (signature("(path, dest)"),),
+        f"{P}test_skills.py::test_an_agent_gets_a_copy_of_its_own"),
+    Row(103, "global_config", "get_hf_token", (signature("()"),),
+        "test_a_process_reads_its_configuration_once_and_only_when_asked"),
+    Row(104, "", "CACHE_DIR", (is_folder,), "test_the_folders_of_a_checkout"),
+    Row(105, "", "RESULTS_DIR", (is_folder,), "test_the_folders_of_a_checkout"),
+    Row(115, "global_config", "AGENT_REF_KEY_NAME", (value("agent_ref"),), NOTHING_IN_PARTICULAR),
+    Row(116, "global_config", "ATTEMPT_INDEX_KEY_NAME", (value("_ng_attempt_index"),),
+        f"{STYLE}test_sentinels_decide_in_which_file_a_rollout_is_kept"),
+    Row(117, "global_config", "CACHE_DIR_KEY_NAME", (value("cache_dir"),),
+        "test_a_process_reads_its_configuration_once_and_only_when_asked"),
+    Row(118, "global_config", "DISALLOWED_PORTS_KEY_NAME", (value("disallowed_ports"),),
+        "test_a_process_reads_its_configuration_once_and_only_when_asked"),
+    Row(119, "global_config", "DictConfig", (is_the(omegaconf, "DictConfig"),), NOTHING_IN_PARTICULAR),
+    Row(120, "global_config", "OmegaConf", (is_the(omegaconf, "OmegaConf"),), NOTHING_IN_PARTICULAR),
+    Row(121, "global_config", "RESULTS_DIR_KEY_NAME", (value("results_dir"),),
+        "test_a_process_reads_its_configuration_once_and_only_when_asked"),
+    Row(122, "global_config", "find_open_port", (signature("(disallowed_ports=None, max_retries=50)"),),
+        "test_an_open_port_is_none_of_the_disallowed"),
+    Row(123, "global_config", "maybe_get_global_config_dict", (signature("()"),),
+        "test_a_process_reads_its_configuration_once_and_only_when_asked"),
+    Row(143, "path_utils", "failures_path_for", (signature("(path)"),),
+        f"{P}test_path_utils.py::test_failures_stand_beside_the_results"),
+    Row(144, "profiling", "Profiler", (signature("(name, base_profile_dir)"),),
+        f"{P}test_profiling.py::test_a_program_measures_itself_between_start_and_stop"),
+    Row(145, "prompt", "apply_prompt_to_row", (signature("(row, cfg)"),),
+        f"{P}test_prompt.py::test_a_row_keeps_everything_beside_its_input"),
+    Row(148, "reward_profile", "add_avg_sample_std_dev", (
+        signature("(metrics, all_score_dicts, score_names, max_k)"),
+    ), "tests/metrics/test_pass_at_k.py::test_the_average_sample_deviation_is_added_on_request"),
+    Row(149, "rollout_collection", "<module>", (value(rollout_collection),),
+        "test_what_is_patched_in_a_module_is_looked_up_there"),
+    Row(150, "rollout_collection", "RolloutCollectionConfig", (
+        fields("input_jsonl_fpath! output_jsonl_fpath! agent_name=None limit=None num_repeats_add_seed=False "
+               "resume_from_cache=False prompt_config=None skills=None responses_create_params={} "
+               "disable_aggregation=False"),
+    ), "test_a_collection_may_be_told_by_all_of_its_published_keys"),
+    Row(151, "rollout_collection", "_attach_trajectory_record", (is_callable,),
+        f"{RECORDS}test_observations.py::test_a_trajectory_that_the_agent_tells_stays"),
+    Row(152, "rollout_collection", "_get_max_rollout_attempts", (signature("()"),),
+        "test_how_often_a_rollout_is_tried_is_the_environments_word"),
+    Row(154, "rollout_observability", "TrajectoryRecord", (
+        STRICT, fields("schema_version='1.0' task_id=None rollout_id=None invocations=[] turns=[] model_calls=[] "
+                       "tool_calls=[] gaps=[]"),
+    ), f"{RECORDS}test_collection.py::test_each_result_has_its_trajectory"),
+    Row(155, "rollout_observability", "TrajectoryToolCall", (
+        STRICT, fields(f"invocation_id=None tool_call_id! sandbox_id=None tool_name=None {TIMES} timing_source=None "
+                       "status=None error_type=None output=None"),
+    ), f"{RECORDS}test_observations.py::test_what_the_agent_observed_goes_before_what_the_response_shows"),
+    Row(156, "rollout_observability", "TrajectoryTurn", (
+        STRICT, fields("invocation_id=None task_id=None rollout_id=None turn_no! timestamp=None question=None "
+                       "answer=None reasoning_content=None resolved=None step_count=None model_calls=[]"),
+        reads({"turn_no": 1}, {"turn_no": 0}),
+    ), f"{RECORDS}test_observations.py::test_a_trajectory_without_observations_is_told_from_the_response"),
+    Row(157, "sandbox", "SandboxEndpoint", (signature("(url, headers=<factory>)"),),
+        f"{S}test_command_lines.py::test_the_state_and_the_address_of_a_container_are_told"),
+    Row(158, "sandbox", "create_provider", (signature("(config)"),),
+        f"{S}test_config.py::test_options_that_are_unknown_or_wrong_are_named"),
+    Row(159, "sandbox", "get_provider_class", (signature("(name)"),),
+        f"{S}test_config.py::test_built_in_providers_are_found_by_name"),
+    Row(160, "sandbox", "list_providers", (signature("()"),),
+        f"{S}test_config.py::test_built_in_providers_are_found_by_name"),
+    Row(161, "sandbox", "rewrite_image", (signature("(image, rewrites=None)"),),
+        f"{S}test_config.py::test_the_first_beginning_that_an_image_has_is_rewritten"),
+    Row(162, "sandbox.providers.apptainer", "ApptainerProvider", (provides,),
+        f"{S}test_command_lines.py::test_an_instance_is_made_used_and_stopped"),
+    Row(163, "sandbox.providers.apptainer", "provider", (
+        lambda thing: value("nemo_gym.sandbox.providers.apptainer.provider")(thing.__name__),
+    ), NOTHING_IN_PARTICULAR),
+    Row(164, "sandbox.providers.base", "SandboxCreateError", (
+        is_the(importlib.import_module("nemo_gym.sandbox"), "SandboxCreateError"),
+    ), f"{S}test_sandbox.py::test_the_create_error_has_its_published_place"),
+    Row(165, "sandbox.providers.base", "SandboxExecResult", (
+        is_the(importlib.import_module("nemo_gym.sandbox"), "SandboxExecResult"),
+    ), NOTHING_IN_PARTICULAR),
+    Row(166, "sandbox.providers.docker", "DockerCreateConfig", (STRICT,),
+        f"{S}test_command_lines.py::test_a_container_is_made_as_the_spec_and_the_options_say_and_removed"),
+    Row(167, "sandbox.providers.docker", "DockerProvider", (provides,),
+        f"{S}test_command_lines.py::test_commands_run_in_the_container_and_files_go_in_and_out"),
+    Row(168, "sandbox.utils", "rewrite_image", (
+        is_the(importlib.import_module("nemo_gym.sandbox"), "rewrite_image"),
+    ), NOTHING_IN_PARTICULAR),
+    Row(173, "global_config", "HF_TOKEN_KEY_NAME", (value("hf_token"),),
+        "test_a_process_reads_its_configuration_once_and_only_when_asked"),
+    Row(174, "global_config", "GlobalConfigDictParser", (
+        methods(
+            parse="(self, global_config_dict_parser_config=None)",
+            parse_no_environment="(self, initial_global_config_dict=None)",
+            filter_for_server_instance_configs="(self, global_config_dict)",
+            collect_missing_value_paths="(self, global_config_dict)",
+            detect_and_report_almost_servers="(self, global_config_dict)",
+            raise_on_no_server_instances="(self, global_config_dict)",
+        ),
+    ), "test_a_parser_tells_of_servers_and_of_what_is_missing"),
+    Row(175, "benchmarks", "BenchmarkConfig", (kind_of(BaseModel),),
+        f"{P}test_benchmarks.py::test_a_benchmark_is_what_its_configuration_says"),
+    Row(176, "global_config", "GlobalConfigDictParserConfig", (
+        fields("dotenv_path=None initial_global_config_dict=None skip_load_from_cli=False "
+               "skip_load_from_dotenv=False hide_secrets=False offline=False"),
+    ), "test_a_parser_tells_of_servers_and_of_what_is_missing"),
+]  # fmt: skip

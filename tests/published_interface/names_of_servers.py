@@ -1,0 +1,187 @@
+"""What published folders import of servers, their configuration, and calls between them."""
+
+from __future__ import annotations
+
+import fastapi
+import omegaconf
+
+from nemo_gym import base_responses_api_agent, config_types, global_config, openai_utils, server_utils
+from tests.published_interface.shapes import (
+    NOTHING_IN_PARTICULAR,
+    RECORDS,
+    STYLE,
+    P,
+    Row,
+    derived_from,
+    extra,
+    fields,
+    is_the,
+    kind_of,
+    members,
+    methods,
+    reads,
+    signature,
+    value,
+)
+
+RUN_SERVER = "host! port! num_workers=None entrypoint! domain=None name!"
+NAMES = "tests/test_published_names.py::"
+ROWS = [
+    Row(1, "server_utils", "ServerClient", (
+        fields("head_server_config! global_config_dict!"),
+        methods(
+            request="async (self, server_name, url_path, method, **kwargs)",
+            get="async (self, server_name, url_path, **kwargs)",
+            post="async (self, server_name, url_path, **kwargs)",
+            load_head_server_config="()",
+            load_from_global_config="(head_server_config=None)",
+            poll_for_status="(self, server_name)",
+            _build_server_base_url="(self, server_config_dict)",
+        ),
+    ), "test_a_client_may_be_a_mock_that_knows_nothing"),
+    Row(2, "base_resources_server", "BaseVerifyResponse", (
+        fields("responses_create_params! response! reward!"), extra(None), derived_from("BaseVerifyRequest"),
+    ), "test_a_graded_row_needs_its_reward_and_keeps_extra_fields_only_where_allowed"),
+    Row(4, "base_resources_server", "BaseVerifyRequest", (
+        fields("responses_create_params! response!"), extra(None), derived_from("BaseRunRequest"),
+    ), "test_a_graded_row_needs_its_reward_and_keeps_extra_fields_only_where_allowed"),
+    Row(5, "base_resources_server", "BaseResourcesServerConfig", (
+        fields(f"{RUN_SERVER} expose_tools_over_mcp=False"), derived_from("BaseRunServerInstanceConfig"), extra(None),
+    ), "test_the_reverify_mode_of_a_config_is_its_classes"),
+    Row(7, "base_resources_server", "SimpleResourcesServer", (
+        fields("config! server_client!"),
+        derived_from("BaseResourcesServer", "AggregateMetricsMixin", "SimpleServer"),
+        methods(
+            verify="async (self, body)",
+            seed_session="async (self, body)",
+            aggregate_metrics="async (self, body)",
+            compute_metrics="(self, tasks)",
+            get_key_metrics="(self, agent_metrics)",
+            mcp_tools="(self, harvested, catchall)",
+            mcp_allowed_tools_for_session="(self, seed_body)",
+            normalize_tool_name="(self, name)",
+            setup_webserver="(self)",
+        ),
+    ), "test_each_tier_has_its_routes"),
+    Row(8, "base_resources_server", "BaseRunRequest", (fields("responses_create_params!"), extra(None)),
+        "test_a_graded_row_needs_its_reward_and_keeps_extra_fields_only_where_allowed"),
+    Row(9, "config_types", "ModelServerRef", (
+        fields("type! name!"), reads({"type": "responses_api_models", "name": "m"}, {"type": "models", "name": "m"}),
+    ), NOTHING_IN_PARTICULAR),
+    Row(13, "base_responses_api_agent", "BaseResponsesAPIAgentConfig", (
+        fields(f"{RUN_SERVER} skip_verification=False skip_verification_reward=0.0 token_id_capture=False"),
+        derived_from("BaseRunServerInstanceConfig"),
+    ), "tests/servers/test_agent.py::test_metrics_are_aggregated_unless_verification_is_skipped"),
+    Row(14, "base_responses_api_agent", "SimpleResponsesAPIAgent", (
+        fields("config! server_client!"),
+        methods(
+            url_path_for_run="(self, path, body)",
+            url_path_for_request="(self, path, request)",
+            rollout_id_from_run="(self, body)",
+            resolve_model_base_url="(self, name, rollout_id=None)",
+            base_url_for_run="(self, base_url, body)",
+            aggregate_metrics="async (self, body)",
+            _model_call_capture_enabled="(self)",
+            _token_id_capture_enabled="(self)",
+            _capture_correlation_enabled="(self)",
+        ),
+    ), "test_each_tier_has_its_routes"),
+    Row(15, "server_utils", "raise_for_status", (signature("(response)", awaited=True),),
+        "test_a_bad_answer_is_raised_with_its_body_and_a_good_one_is_left_alone"),
+    Row(16, "server_utils", "get_response_json", (signature("(response)", awaited=True),),
+        "test_an_answers_json_needs_nothing_but_read"),
+    Row(18, "config_types", "ResourcesServerRef", (
+        fields("type! name!"), reads({"type": "resources_servers", "name": "m"}, {"type": "resources", "name": "m"}),
+    ), NOTHING_IN_PARTICULAR),
+    Row(22, "base_responses_api_agent", "Body", (is_the(fastapi, "Body"),), NOTHING_IN_PARTICULAR),
+    Row(23, "judge", "call_judge",
+        (signature("(server_client, *, server_name, url_path, json, response_model)", awaited=True),),
+        f"{P}test_judge.py::test_whatever_fails_is_the_judges_failure"),
+    Row(24, "server_utils", "SESSION_ID_KEY", (value("session_id"),), NOTHING_IN_PARTICULAR),
+    Row(26, "judge", "JudgeError", (kind_of(Exception), signature("(message, *, server=None)")),
+        f"{P}test_judge.py::test_a_failed_judge_leaves_a_row_that_says_so"),
+    Row(28, "base_resources_server", "BaseSeedSessionRequest", (fields(""), extra(None)), NOTHING_IN_PARTICULAR),
+    Row(30, "base_resources_server", "BaseSeedSessionResponse", (fields(""), extra(None)), NOTHING_IN_PARTICULAR),
+    Row(32, "base_resources_server", "AggregateMetricsRequest", (
+        fields("verify_responses!"), is_the(config_types, "AggregateMetricsRequest"),
+    ), NOTHING_IN_PARTICULAR),
+    Row(45, "base_resources_server", "AggregateMetrics", (
+        fields("group_level_metrics=[] agent_metrics={} key_metrics={}"), is_the(config_types, "AggregateMetrics"),
+    ), NOTHING_IN_PARTICULAR),
+    Row(51, "base_resources_server", "ReverifyMode", (
+        members(STATELESS="stateless", UNSUPPORTED="unsupported", UNKNOWN="unknown"),
+    ), "tests/servers/test_resources.py::test_the_reverify_mode_is_the_configs"),
+    Row(52, "config_types", "AggregateMetricsRequest", (
+        fields("verify_responses!"), reads({"verify_responses": [{"reward": 1.0}]}, {"verify_responses": [1.0]}),
+    ), NOTHING_IN_PARTICULAR),
+    Row(56, "server_utils", "request", (signature("(method, url, _internal=False, **kwargs)", awaited=True),),
+        "tests/http/test_requests.py::test_json_goes_out_and_the_response_is_left_to_be_read"),
+    Row(57, "base_responses_api_model", "Body", (is_the(fastapi, "Body"),), NOTHING_IN_PARTICULAR),
+    Row(65, "server_utils", "get_first_server_config_dict", (is_the(global_config, "get_first_server_config_dict"),),
+        "test_the_settings_of_an_instance_are_two_levels_down"),
+    Row(66, "server_utils", "is_nemo_gym_fastapi_entrypoint", (signature("(file)"),),
+        "test_an_imported_file_is_not_the_entrypoint"),
+    Row(67, "base_resources_server", "NeMoGymResponse", (is_the(openai_utils, "NeMoGymResponse"),),
+        NOTHING_IN_PARTICULAR),
+    Row(68, "base_responses_api_model", "BaseResponsesAPIModelConfig", (
+        fields(RUN_SERVER), derived_from("BaseRunServerInstanceConfig"),
+    ), NOTHING_IN_PARTICULAR),
+    Row(69, "base_responses_api_model", "SimpleResponsesAPIModel", (fields("config! server_client!"),),
+        "test_each_tier_has_its_routes"),
+    Row(70, "config_types", "AggregateMetrics", (
+        fields("group_level_metrics=[] agent_metrics={} key_metrics={}"),
+    ), NOTHING_IN_PARTICULAR),
+    Row(79, "server_utils", "get_server_url", (signature("(server_name)"),),
+        "test_what_is_patched_in_a_module_is_looked_up_there"),
+    Row(81, "base_responses_api_model", "CaptureStore", (
+        signature("(root)"),
+        methods(
+            path_for="(self, rollout_id)", incomplete_path_for="(self, rollout_id)",
+            mark_incomplete="(self, rollout_id)", is_incomplete="(self, rollout_id)",
+            record="(self, rollout_id, record)", read="(self, rollout_id)", read_available="(self, rollout_id)",
+        ),
+    ), f"{RECORDS}test_store.py::test_what_is_recorded_is_read_back"),
+    Row(83, "judge", "reraise_judge_errors", (signature("(awaitable)", awaited=True),),
+        f"{P}test_judge.py::test_what_an_own_way_of_asking_raises_becomes_the_judges_failure"),
+    Row(88, "base_resources_server", "NEMO_GYM_MCP_METADATA_KEY", (value("mcp"),),
+        "tests/servers/test_mcp.py::test_a_seed_tells_where_the_tools_are"),
+    Row(89, "base_responses_api_model", "read_model_call_records", (signature("(store, rollout_id)"),),
+        f"{RECORDS}test_store.py::test_calls_are_read_in_the_order_they_began"),
+    Row(101, "server_utils", "apply_rollout_prefix", (signature("(base_url, rollout_id, *, token_capture=False)"),),
+        f"{NAMES}test_a_prefix_lets_calls_count_for_a_rollout"),
+    Row(106, "base_resources_server", "BaseMultiRewardVerifyResponse", (
+        fields("responses_create_params! response! reward! reward_components!"), derived_from("BaseVerifyResponse"),
+    ), "test_a_graded_row_needs_its_reward_and_keeps_extra_fields_only_where_allowed"),
+    Row(107, "base_responses_api_agent", "<module>", (value(base_responses_api_agent),),
+        f"{RECORDS}test_paths.py::test_the_look_up_of_a_model_server_can_be_replaced_where_it_is_published"),
+    Row(108, "base_responses_api_agent", "AggregateMetricsRequest", (
+        is_the(config_types, "AggregateMetricsRequest"),
+    ), NOTHING_IN_PARTICULAR),
+    Row(109, "base_responses_api_model", "ModelCallRecord", (
+        fields("dialect! model_ref=None started_at! completed_at=None latency_ms=None latency_ttft_ms=None "
+               "status_code=None error_category=None request=None response=None request_raw=None response_raw=None"),
+    ), f"{RECORDS}test_middleware.py::test_a_call_is_recorded_with_what_was_asked_and_answered"),
+    Row(110, "base_responses_api_model", "_CaptureMiddleware", (signature("(app, store, model_ref=None)"),),
+        f"{RECORDS}test_middleware.py::test_only_model_calls_that_name_their_rollout_are_recorded"),
+    Row(111, "base_responses_api_model", "aggregate_model_call_metrics", (signature("(store, rollout_id)"),),
+        f"{RECORDS}test_store.py::test_nothing_captured_is_all_zero"),
+    Row(112, "base_responses_api_model", "merge_model_call_capture_into_record", (
+        signature("(record, dirs, *, include_payloads=False)"),
+    ), f"{RECORDS}test_store.py::test_a_record_is_given_the_calls_of_its_rollout"),
+    Row(113, "config_types", "BaseServerConfig", (fields("host! port! num_workers=None"),), NOTHING_IN_PARTICULAR),
+    Row(114, "config_types", "OmegaConf", (is_the(omegaconf, "OmegaConf"),), NOTHING_IN_PARTICULAR),
+    Row(124, "judge", "judge_failsafe", (signature("(verify_fn)"),),
+        f"{P}test_judge.py::test_a_failed_judge_leaves_a_row_that_says_so"),
+    Row(125, "mcp_auto_exposure", "maybe_auto_expose", (signature("(server, app)"),),
+        "tests/servers/test_mcp.py::test_typed_routes_of_the_published_style_are_tools"),
+    Row(153, "rollout_correlation", "RolloutContextMiddleware", (signature("(app)"),),
+        "tests/servers/test_agent.py::test_the_prefix_is_stripped_where_it_is_one"),
+    Row(169, "server_utils", "<module>", (value(server_utils),),
+        "test_what_is_patched_in_a_module_is_looked_up_there"),
+    Row(170, "server_utils", "get_global_aiohttp_client", (signature("()"),),
+        f"{STYLE}test_an_agent_may_call_by_address_whatever_proxy_is_set"),
+    Row(171, "server_utils", "is_global_aiohttp_client_request_debug_enabled", (signature("()"),),
+        f"{STYLE}test_an_agent_may_call_by_address_whatever_proxy_is_set"),
+    Row(172, "server_utils", "rollout_path_prefix", (signature("(rollout_id, *, token_capture=False)"),),
+        f"{NAMES}test_a_prefix_lets_calls_count_for_a_rollout"),
+]  # fmt: skip

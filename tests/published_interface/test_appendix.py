@@ -1,0 +1,58 @@
+"""Every name that published folders import has its shape, and a test that shows what it does."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import re
+import types
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.published_interface.names import ROWS
+from tests.published_interface.shapes import NOTHING_IN_PARTICULAR
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+APPENDIX = ROOT.parent / "shared" / "published_api.md"
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[f"{row.number}-{row.name}" for row in ROWS])
+def test_a_name_has_its_published_shape(row):
+    for check in row.shape:
+        check(row.thing)
+
+
+@cache
+def functions_of(file: Path) -> set[str]:
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    return {node.name for node in ast.walk(ast.parse(file.read_text("utf-8"))) if isinstance(node, functions)}
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[f"{row.number}-{row.name}" for row in ROWS])
+def test_what_a_name_does_is_shown_by_a_test(row):
+    if row.shown_by == NOTHING_IN_PARTICULAR:
+        assert row.shape
+        return
+    path, _, test = row.shown_by.rpartition("::")
+    files = [ROOT / path] if path else HERE.glob("test_*.py")
+    assert any(test in functions_of(file) for file in files)
+
+
+def test_every_row_of_the_appendix_is_here():
+    if not APPENDIX.is_file():
+        pytest.skip(f"{APPENDIX} is not here")
+    _, _, appendix = APPENDIX.read_text("utf-8").partition("## Appendix A")
+    told = re.findall(r"^\| (\d+) \| `([\w.]+)` \| `([^`]+)` \|", appendix, re.MULTILINE)
+    assert [(int(number), module, name) for number, module, name in told] == [
+        (row.number, f".{row.module}" if row.module else "nemo_gym", row.name) for row in ROWS
+    ]
+
+
+def test_the_modules_may_be_imported_in_any_order_and_in_a_loop():
+    async def imported() -> list[types.ModuleType]:
+        return [row.home for row in reversed(ROWS)]
+
+    assert len(asyncio.run(imported())) == len(ROWS)

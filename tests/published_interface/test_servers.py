@@ -1,0 +1,111 @@
+"""Servers in the published style: clients that are mocks, routes, graded rows, answers."""
+
+from __future__ import annotations
+
+from unittest.mock import AsyncMock, MagicMock
+
+import aiohttp
+import orjson
+import pytest
+from fastapi.testclient import TestClient
+from pydantic import ConfigDict, ValidationError
+
+from nemo_gym import base_resources_server, base_responses_api_agent, base_responses_api_model, server_utils
+from nemo_gym.global_config import DictConfig
+from tests.published_interface.plain_servers import ADDRESS, RESPONSE, Agent, Environment, Model, made
+
+
+@pytest.mark.parametrize("knows", ["nothing", "a mock", "no server"])
+def test_a_client_may_be_a_mock_that_knows_nothing(knows):
+    agent = made(Agent, base_responses_api_agent.BaseResponsesAPIAgentConfig)
+    assert all(isinstance(getattr(agent.server_client, name), AsyncMock) for name in ("get", "post", "request"))
+    if knows == "nothing":
+        with pytest.raises(AttributeError):
+            _ = agent.server_client.global_config_dict
+    else:
+        agent.server_client.global_config_dict = MagicMock() if knows == "a mock" else DictConfig({})
+    agent.server_client.post.return_value.read = AsyncMock(return_value=orjson.dumps(RESPONSE))
+    answer = TestClient(agent.setup_webserver()).post("/v1/responses", json={"input": "hi"})
+    assert answer.json()["id"] == "r"
+    assert agent.server_client.post.await_args.kwargs == {"server_name": "m", "url_path": "/v1/responses"}
+    model = Model(
+        config=base_responses_api_model.BaseResponsesAPIModelConfig(**ADDRESS), server_client=agent.server_client
+    )
+    assert TestClient(model.setup_webserver()).post("/v1/responses", json={"input": "hi"}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("kind", "config", "routes"),
+    [
+        (
+            Environment,
+            base_resources_server.BaseResourcesServerConfig,
+            {"POST /seed_session", "POST /verify", "POST /aggregate_metrics", "GET /reverify_mode",
+             "POST /close_session"},
+        ),
+        (
+            Agent,
+            base_responses_api_agent.BaseResponsesAPIAgentConfig,
+            {"POST /v1/responses", "POST /run", "POST /aggregate_metrics"},
+        ),
+        (
+            Model,
+            base_responses_api_model.BaseResponsesAPIModelConfig,
+            {"POST /v1/responses", "POST /v1/chat/completions", "POST /v1/messages"},
+        ),
+    ],
+)  # fmt: skip
+def test_each_tier_has_its_routes(kind, config, routes):
+    app = made(kind, config).setup_webserver()
+    told = {f"{method} {route.path}" for route in app.routes for method in route.methods or ()}
+    assert routes <= told
+    client = TestClient(app)
+    for prefix in ("/ng-rollout/3-1", "/ng-rollout/3-1/training-token-capture"):
+        for route in routes:
+            method, _, path = route.partition(" ")
+            # Refused for its body at most: the route is there.
+            assert client.request(method, f"{prefix}{path}").status_code in {200, 400, 422}
+
+
+class Open(base_resources_server.BaseVerifyResponse):
+    model_config = ConfigDict(extra="allow")
+
+
+def test_a_graded_row_needs_its_reward_and_keeps_extra_fields_only_where_allowed():
+    row = {"responses_create_params": {"input": "hi"}, "response": RESPONSE, "spam": 1}
+    assert "spam" not in base_resources_server.BaseRunRequest.model_validate(row).model_dump()
+    assert "spam" not in base_resources_server.BaseVerifyRequest.model_validate(row).model_dump()
+    with pytest.raises(ValidationError, match="reward"):
+        base_resources_server.BaseVerifyResponse.model_validate(row)
+    graded = Open.model_validate({**row, "reward": 0.5})
+    assert (graded.reward, graded.model_dump()["spam"]) == (0.5, 1)
+    orjson.dumps(graded.model_dump())
+    with pytest.raises(ValidationError, match="reward_components"):
+        base_resources_server.BaseMultiRewardVerifyResponse.model_validate({**row, "reward": 0.5})
+    several = {**row, "reward": 0.5, "reward_components": {"form": 1, "content": 0.0}}
+    told = base_resources_server.BaseMultiRewardVerifyResponse.model_validate(several)
+    assert told.reward_components == {"form": 1.0, "content": 0.0}
+
+
+def test_the_reverify_mode_of_a_config_is_its_classes():
+    class Stateless(base_resources_server.BaseResourcesServerConfig):
+        REVERIFY_MODE = base_resources_server.ReverifyMode.STATELESS
+
+    assert Stateless(**ADDRESS).REVERIFY_MODE == "stateless"
+    assert base_resources_server.BaseResourcesServerConfig(**ADDRESS).REVERIFY_MODE == "unknown"
+    assert "REVERIFY_MODE" not in Stateless(**ADDRESS).model_dump()
+
+
+async def test_a_bad_answer_is_raised_with_its_body_and_a_good_one_is_left_alone():
+    bad = MagicMock(ok=False)
+    bad.content.read = AsyncMock(return_value=b"no such luck")
+    bad.raise_for_status.side_effect = aiohttp.ClientResponseError(MagicMock(), (), status=503)
+    with pytest.raises(aiohttp.ClientResponseError) as raised:
+        await server_utils.raise_for_status(bad)
+    assert (raised.value.status, raised.value.response_content) == (503, b"no such luck")
+    await server_utils.raise_for_status(MagicMock(spec=["ok"], ok=True))
+
+
+async def test_an_answers_json_needs_nothing_but_read():
+    answer = MagicMock(spec=["read"], read=AsyncMock(return_value=b'{"a": [1, null]}'))
+    assert await server_utils.get_response_json(answer) == {"a": [1, None]}
