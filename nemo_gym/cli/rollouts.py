@@ -204,8 +204,9 @@ def _report(files: RunFiles, summary: Summary, metrics: list[dict[str, Any]] | N
     for line in news.lines():
         running.say(line)
     running.say(f"rollouts: {files.results}")
-    if summary.failed:
-        running.say(f"failures: {files.failures}")
+    if summary.failed or summary.repeated:
+        again = f"  (with {summary.repeated} attempts that were followed by another)" if summary.repeated else ""
+        running.say(f"failures: {files.failures}{again}")
     if metrics:
         running.say(f"metrics:  {files.metrics}")
 

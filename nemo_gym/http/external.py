@@ -40,6 +40,14 @@ PLAIN_URL = re.compile(r"http://[^/?#@]+/[!-\"$-~]*")
 OK = 200
 REDIRECTS = (301, 302, 303, 307, 308)
 MALFORMED = "could not be asked: the address, or the API key in its header, is malformed"
+CHECK_ADDRESS = "Check the endpoint's address: it goes up to and including /v1, or what stands there in its place."
+ADVICE = {
+    401: "Check the API key.",
+    403: "Check the API key, and what it allows.",
+    404: f"{CHECK_ADDRESS} Check the model's name, too.",
+    405: CHECK_ADDRESS,
+}
+"""What a user can do where an endpoint answers this status."""
 THIS_MACHINE = ("127.0.0.1", "::1", "localhost")
 
 logger = logging.getLogger(__name__)
@@ -341,8 +349,13 @@ def _object_of(answer: _Answer, headers: Mapping[str, str], read: Callable[[byte
     text = _without_secrets(answer.body.decode("utf-8", "replace"), headers)
     told = readable(text.encode())
     if answer.status < 300:
-        raise EndpointError(f"answered {answer.status} with something that is no JSON object: {told}")
-    raise EndpointError(f"answered {answer.status}: {told}", status=answer.status, body=text[:BODY_BEGINNING])
+        what = f"something that is no JSON object: {told}" if told else "nothing"
+        raise EndpointError(f"answered {answer.status} with {what}. {CHECK_ADDRESS}")
+    advice = ADVICE.get(answer.status)
+    what = f"answered {answer.status}: {told}" if told else f"answered {answer.status}"
+    raise EndpointError(
+        f"{what.rstrip('.')}. {advice}" if advice else what, status=answer.status, body=text[:BODY_BEGINNING]
+    )
 
 
 def _reason(error: ServerCallError) -> str:

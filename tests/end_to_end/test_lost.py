@@ -128,6 +128,8 @@ def test_a_collection_survives_the_death_of_each_of_its_servers(workplace, words
     assert {row["reward"] for row in scored} == {1.0}
     assert failures
     assert Counter(row["_ng_failure_class"] for row in failures).keys() == {"lost"}
+    again = len(failures) - len(lost_for_good)
+    assert f"_failures.jsonl  (with {again} attempts that were followed by another)" in finished.out
     # What was lost with one server or another is tried again, and hardly anything is lost three times over.
     assert len(lost_for_good) < 20
 

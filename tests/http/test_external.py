@@ -79,6 +79,26 @@ async def test_any_other_status_is_final(client, seen, status):
     assert len(seen()) == 1
 
 
+@pytest.mark.parametrize(
+    ("model", "advice"),
+    [
+        ("status:401", "Check the API key."),
+        (
+            "status:404",
+            "it goes up to and including /v1, or what stands there in its place. Check the model's name, too.",
+        ),
+        (
+            "not-json",
+            "Check the endpoint's address: it goes up to and including /v1, or what stands there in its place.",
+        ),
+    ],
+)
+async def test_what_a_user_can_mend_is_told(client, model, advice):
+    with pytest.raises(EndpointError) as caught:
+        await client.create_chat_completion(model=model, messages=HELLO)
+    assert str(caught.value).endswith(advice)
+
+
 async def test_our_own_servers_have_tried_already(endpoint, seen):
     client = NeMoGymAsyncOpenAI(base_url=f"{endpoint}/v1", api_key=KEY, internal=True)
     with pytest.raises(EndpointError, match="answered 502"):
