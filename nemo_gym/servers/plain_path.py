@@ -18,7 +18,7 @@ from fastapi import FastAPI
 from fastapi.datastructures import DefaultPlaceholder
 from fastapi.exceptions import EndpointContext
 from fastapi.params import Body
-from fastapi.routing import APIRoute, _extract_endpoint_context, serialize_response
+from fastapi.routing import APIRoute, serialize_response
 from pydantic_core import from_json
 from starlette.middleware import Middleware
 from starlette.middleware.exceptions import ExceptionMiddleware
@@ -180,8 +180,7 @@ class _PlainCall:
         is_json = route.body_field is None or type(route.body_field.field_info) is Body
         if asks_for_more or answers_otherwise or not is_json or not inspect.iscoroutinefunction(asks.call):
             return None
-        told_as: EndpointContext = {**_extract_endpoint_context(asks.call), "path": f"POST {route.path}"}
-        return cls(route, asks.call, asks.request_param_name, told_as)
+        return cls(route, asks.call, asks.request_param_name, _place_of(asks.call, route.path))
 
     async def answer(self, scope: Scope, receive: Receive, body: bytes) -> Answer | None:
         """The answer to be sent; None where it is FastAPI's to say what is wrong with the body."""
@@ -230,6 +229,15 @@ class _PlainCall:
             dump_json=route.response_field is not None,
         )
         return JSONResponse(content) if route.response_field is None else JsonBytes(content)
+
+
+def _place_of(endpoint: Callable[..., Any], path: str) -> EndpointContext:
+    # What FastAPI has for this remembers by a function's id, which another one may have later.
+    told: EndpointContext = {"function": getattr(endpoint, "__name__", ""), "path": f"POST {path}"}
+    code = getattr(inspect.unwrap(endpoint), "__code__", None)
+    if code is not None:
+        told |= {"file": code.co_filename, "line": code.co_firstlineno}
+    return told
 
 
 @dataclass(frozen=True)
