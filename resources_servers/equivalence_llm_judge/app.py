@@ -127,6 +127,9 @@ class EquivalenceServer(SimpleResourcesServer):
             use_own=config.use_per_record_regex,
             longest=config.extraction_length_threshold,
         )
+        # The first may find the answer, and the others are the row's as well.
+        for pattern in patterns.texts[1:]:
+            await self._found(pattern, "", patterns.key)
         for pattern in patterns.texts:
             found = await self._found(pattern, whole, patterns.key)
             if found and found.strip():

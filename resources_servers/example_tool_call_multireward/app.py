@@ -13,7 +13,7 @@ from nemo_gym import (
     SimpleResourcesServer,
     tool,
 )
-from resources_servers.example_tool_call_multireward.grading import ExpectedCall, PredictedCall, rewards_of
+from resources_servers.example_tool_call_multireward.grading import ExpectedCall, PredictedCall, check_row, rewards_of
 
 COMPONENTS = ("correctness", "schema_valid", "format")
 
@@ -96,6 +96,8 @@ class ToolCallServer(SimpleResourcesServer):
         for given in body.responses_create_params.tools:
             if given["type"] == "function":
                 schemas[given["name"]] = given.get("parameters") or {}
+        # First of all, for it must not depend on the answer whether the row is at fault.
+        check_row(body.expected_call, schemas)
         graded = rewards_of(body.response, body.expected_call, schemas)
         row = {name: value for name, value in body if name in body.model_fields_set}
         added: dict[str, Any] = {

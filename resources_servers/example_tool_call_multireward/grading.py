@@ -41,6 +41,14 @@ class Rewards(NamedTuple):
     calls: list[PredictedCall]
 
 
+def check_row(expected: ExpectedCall, schemas: Mapping[str, dict[str, Any]]) -> None:
+    """Raise `InvalidTask` where a tool's parameters are no JSON Schema, or no tool has the expected call's name."""
+    for name, schema in schemas.items():
+        _validator(name, json.dumps(schema, sort_keys=True))
+    if expected.name not in schemas:
+        raise InvalidTask(f"expected_call: there is no tool '{expected.name}'; there are {', '.join(schemas)}.")
+
+
 def rewards_of(response: NeMoGymResponse, expected: ExpectedCall, schemas: Mapping[str, dict[str, Any]]) -> Rewards:
     """The components of a response's reward, each 0 or 1; `schemas` are those of the tools, by name.
 
@@ -85,8 +93,13 @@ def _is_expected(call: PredictedCall, expected: ExpectedCall, schema: Mapping[st
     if call.name != expected.name or not isinstance(call.arguments, dict):
         return False
     properties = schema.get("properties") or {}
-    defaults = {name: each["default"] for name, each in properties.items() if "default" in each}
+    defaults = {name: each["default"] for name, each in properties.items() if _has_default(each)}
     return _are_equal({**defaults, **call.arguments}, {**defaults, **expected.arguments})
+
+
+def _has_default(schema: Any) -> bool:
+    # `true` and `false` are schemas too.
+    return isinstance(schema, dict) and "default" in schema
 
 
 def _are_equal(one: Any, other: Any) -> bool:

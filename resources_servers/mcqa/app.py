@@ -57,6 +57,11 @@ class McqaRunRequest(BaseRunRequest):
     grading_mode: GradingMode | None = None
     template_metadata: TemplateMetadata | None = None
 
+    @property
+    def patterns(self) -> list[str]:
+        """The patterns that the row brings."""
+        return self.template_metadata.patterns if self.template_metadata else []
+
 
 class McqaVerifyRequest(McqaRunRequest, BaseVerifyRequest):
     """The row, and what the agent answered."""
@@ -83,20 +88,26 @@ class McqaServer(SimpleResourcesServer):
         self._pattern_search.close()
 
     async def verify(self, body: McqaVerifyRequest) -> McqaVerifyResponse:
+        options, patterns = Options.of_row(body.options or []), body.patterns
         expected = letter_of_label(body.expected_answer)
-        extracted = await self._choice(body)
+        if not options.can_be_chosen(expected, by_pattern=bool(patterns)):
+            known = f"the options are {', '.join(options.texts)}" if options.texts else "it is no letter"
+            told = f"no answer can be '{body.expected_answer}', {known}. Mend the row."
+            raise InvalidTask(f"{self.config.name}: expected_answer: {told}")
+        extracted = await self._choice(body, options, patterns)
         # In the fields' order: a set's differs between processes, and so would the lines of two equal runs.
         row = {name: value for name, value in body if name in body.model_fields_set}
         graded = {"reward": float(extracted == expected), "expected_answer": expected, "extracted_answer": extracted}
         return McqaVerifyResponse.model_construct(**{**row, **graded})
 
-    async def _choice(self, body: McqaVerifyRequest) -> str | None:
-        text, options = body.response.last_text, Options.of_row(body.options or [])
-        mode = self.config.grading_mode or body.grading_mode or DEFAULT_MODE
-        patterns = body.template_metadata.patterns if body.template_metadata else []
+    async def _choice(self, body: McqaVerifyRequest, options: Options, patterns: list[str]) -> str | None:
+        text, mode = body.response.last_text, self.config.grading_mode or body.grading_mode or DEFAULT_MODE
         if not patterns:
             return choice_in(text, options, mode)
         try:
+            # The first may find the answer, and the others are the row's as well.
+            for pattern in patterns[1:]:
+                await self._pattern_search.find_last_match(pattern, "")
             return await asyncio.to_thread(choice_in, text, options, mode, patterns, self._pattern_search.last_match)
         except PatternFailed as error:
             raise InvalidTask(f"{self.config.name}: template_metadata.output_regex: {error}. Mend the row.") from error

@@ -52,6 +52,10 @@ class Options:
         """The letter if it is an option's. A row that lists no options allows every letter."""
         return letter if not self.texts or letter in self.texts else None
 
+    def can_be_chosen(self, letter: str, *, by_pattern: bool) -> bool:
+        """Whether any text chooses it: patterns, and rows that list no options, allow letters that no option has."""
+        return letter in self.texts or ((by_pattern or not self.texts) and option_letter(letter) == letter)
+
     def with_text(self, text: str) -> str | None:
         """The letter of the only option with this very text."""
         wanted = normalised(text)

@@ -38,7 +38,7 @@ class MissingDetail(BaseModel):
     """What the request does not tell."""
 
     name: str
-    asked_with: list[str] = Field(min_length=1)
+    asked_with: list[Annotated[str, Field(pattern=r"\S")]] = Field(min_length=1)
     """Words or phrases of which a question for it has at least one."""
 
 
@@ -58,14 +58,22 @@ class ExpectedBooking(BaseModel):
         return KINDS[self.tool].model_validate(self.arguments)
 
 
-class VerifyRequest(BaseVerifyRequest):
-    """The row, and the conversation."""
+class Task(BaseModel):
+    """The part of a row that decides the reward."""
 
     model_config = ConfigDict(extra="allow")
 
     expected_booking: ExpectedBooking
     missing_detail: MissingDetail | None = None
     """None where the request is complete, so that there is nothing to ask."""
+
+
+class SeedRequest(Task, BaseSeedSessionRequest):
+    """The row, before the model has seen it."""
+
+
+class VerifyRequest(Task, BaseVerifyRequest):
+    """The row, and the conversation."""
 
 
 class Desk(SessionState):
@@ -81,8 +89,8 @@ class ProactiveAskingServer(SimpleResourcesServer):
 
     config: ProactiveAskingConfig
 
-    async def seed_session(self, body: BaseSeedSessionRequest, desk: Desk) -> None:
-        """Begin with an empty book."""
+    async def seed_session(self, body: SeedRequest, desk: Desk) -> None:
+        """Begin with an empty book; a row that cannot be graded is refused before a model has worked on it."""
         desk.book = Book()
 
     def tools(self) -> list[Tool]:

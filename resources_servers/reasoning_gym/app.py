@@ -110,10 +110,11 @@ class ReasoningGymServer(SimpleResourcesServer):
         )
 
     async def _score(self, answer: str | None, entry: dict[str, Any]) -> float:
-        if answer is not None and len(answer) > LONGEST_ANSWER:
-            return 0.0
+        is_too_long = answer is not None and len(answer) > LONGEST_ANSWER
         try:
-            return await self.workers.run(score, answer, entry, deadline_s=self.config.score_timeout_seconds)
+            given = None if is_too_long else answer
+            earned = await self.workers.run(score, given, entry, deadline_s=self.config.score_timeout_seconds)
+            return 0.0 if is_too_long else earned
         except (WorkerTimedOut, WorkerCrashed) as error:
             logger.warning("an answer to %s earns nothing: %s", entry["metadata"]["source_dataset"], error)
             return 0.0

@@ -85,9 +85,12 @@ def score(answer: str | None, entry: dict[str, Any]) -> float:
     """The package's score, from 0 to 1, of an answer to an entry of `question`, `answer` and `metadata`.
 
     An answer that the scorer raises on earns 0. Raises `RowUnusable` where it raises on the expected answer as well,
-    or gives no finite number.
+    or gives no finite number; where there is no answer the expected one is tried too.
     """
     scorer, entry = _scorer_of(entry)
+    if answer is None:
+        # Most scorers then look at nothing of the row.
+        _check_entry(scorer, entry)
     try:
         given = float(scorer.score_answer(answer, entry))
     except Exception as error:  # noqa: BLE001 - the scorers of a hundred authors: some take any text, some do not
@@ -120,7 +123,7 @@ def _dataset(name: str, config: str) -> Any:
         raise RowUnusable(f"{CONFIG_KEY}: {name} does not take {config} ({type(error).__name__}: {error}).") from error
 
 
-def _check_entry(scorer: Any, entry: dict[str, Any], raised: Exception) -> None:
+def _check_entry(scorer: Any, entry: dict[str, Any], raised: Exception | None = None) -> None:
     # Where no answer is stored, all scorers read JSON or moves: an empty list is some.
     expected = entry["answer"] if isinstance(entry["answer"], str) else "[]"
     try:

@@ -89,7 +89,9 @@ class StructuredOutputsServer(SimpleResourcesServer):
 
     async def verify(self, body: StructuredOutputsVerifyRequest) -> BaseVerifyResponse:
         answer = answer_in(body.response, body)
-        problem = answer.problem or await self._first_problem(answer.text, body)
+        # Where there is no document too: that the schema cannot be used must not depend on the answer.
+        found = await self._first_problem(answer.text, body)
+        problem = answer.problem or found
         return BaseVerifyResponse.grade(
             body,
             reward=float(problem is None),

@@ -136,17 +136,13 @@ class TextToSqlServer(SimpleResourcesServer):
 
     async def verify(self, body: TextToSqlVerifyRequest) -> BaseVerifyResponse:
         """Reward a query that finds what the reference does."""
+        # Run where there is nothing to compare too: that the row is at fault must not depend on the answer.
+        expected = await self._expected(body)
         sql = last_sql(body.response.last_text)
         if sql is None:
             return _graded(body, 0.0, None, "no_sql")
-        try:
-            expected = await self.runner.query(body.sql_context, body.sql)
-        except QueryFailed as error:
-            if self.judge is None:
-                raise InvalidTask(
-                    f"{self.config.name}: the reference cannot be run by SQLite ({error}). Mend the row, or name a "
-                    "judge_model_server."
-                ) from error
+        if expected is None:
+            assert self.judge is not None
             return await self._judged(body, sql, self.judge)
         try:
             in_order = is_ordered(body.sql)
@@ -156,6 +152,19 @@ class TextToSqlServer(SimpleResourcesServer):
         if is_same and self.judge is not None and _says_little(expected):
             return await self._judged(body, sql, self.judge)
         return _graded(body, float(is_same), sql, None if is_same else "different_results")
+
+    async def _expected(self, body: TextToSqlVerifyRequest) -> QueryResult | None:
+        """What the reference finds; None where it cannot be run, and a judge decides."""
+        try:
+            return await self.runner.query(body.sql_context, body.sql)
+        except QueryFailed as error:
+            if self.judge is not None:
+                return None
+            key = "sql_context" if isinstance(error, DatabaseFailed) else "sql"
+            raise InvalidTask(
+                f"{self.config.name}: {key}: the reference cannot be run by SQLite ({error}). Mend the row, or name a "
+                "judge_model_server."
+            ) from error
 
     async def _judged(self, body: TextToSqlVerifyRequest, sql: str, judge: Judge) -> BaseVerifyResponse:
         verdict = await judge.ask(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple, Protocol
+from typing import Annotated, Any, NamedTuple, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -18,7 +18,7 @@ class Answer(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    asked: list[str] = Field(min_length=1)
+    asked: list[Annotated[str, Field(pattern=r"\S")]] = Field(min_length=1)
     """Words or phrases; one of them in what the assistant says is enough. Case does not matter."""
     says: str = Field(min_length=1)
 

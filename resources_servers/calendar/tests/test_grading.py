@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from nemo_gym.testing import make_server, reply, rollout
+from nemo_gym.testing import make_server, reply, rollout, serving
 from resources_servers.calendar.app import CalendarServer
 from resources_servers.calendar.requirements import Requirement, minutes_of
 
@@ -204,3 +204,21 @@ def test_what_is_no_time_is_refused(text):
 def test_a_requirement_that_cannot_be_read_is_refused_and_says_why(fields, where):
     with pytest.raises(ValueError, match=where):
         Requirement.model_validate({**required(1), **fields})
+
+
+@pytest.mark.parametrize(
+    ("row", "where"),
+    [
+        ({}, "exp_cal_state"),
+        ({"exp_cal_state": state(required(1, constraint="soon"))}, "the constraint 'soon' cannot be read"),
+        ({"exp_cal_state": {"1": {**required(1), "min_time": "early"}}}, "min_time"),
+        ({"exp_cal_state": {"1": required(1), "2": required("1")}}, "two events have one event_id: 1, 1"),
+    ],
+)
+async def test_a_row_that_no_calendar_can_be_held_against_is_refused_before_the_rollout_begins(row, where):
+    body = {"responses_create_params": {"input": "Hello."}, **row}
+    async with serving(make_server(CalendarServer)) as client:
+        seeded = await client.post("/seed_session", json=body)
+        verified = await client.post("/verify", json={**body, "response": reply("[]").model_dump(mode="json")})
+    for refused in (seeded, verified):
+        assert (refused.status_code, where in refused.text) == (422, True)

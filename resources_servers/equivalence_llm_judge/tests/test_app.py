@@ -161,6 +161,13 @@ async def test_a_pattern_that_is_none_or_has_no_end_fails_the_rollout_and_blames
             await attempt.verify(reply("a" * 60 + "!"))
 
 
+async def test_a_pattern_that_is_none_blames_the_row_where_another_finds_the_answer_too():
+    server = make_server(EquivalenceServer, model=FakeModel([EQUAL]))
+    async with rollout(server, **PLAIN, template_metadata={"output_regex": ["Par.*", "(A"]}) as attempt:
+        with pytest.raises(InvalidTask, match=r"template_metadata.output_regex: .* is not a regular"):
+            await attempt.verify(reply("Paris"))
+
+
 async def test_the_row_comes_back_with_its_own_fields():
     row = {**TAGGED, "options": ["a"], "metadata": {"x": 1}, "uuid": "u", "own": [None]}
     graded, _ = await grade(ANSWER, EQUAL, row=row)

@@ -120,9 +120,21 @@ async def test_tools_of_the_row_have_their_own_schema(server):
     assert components(await graded(server, call("count"), "Done.", **row)) == (1, 1, 1)
 
 
-async def test_a_rows_schema_that_is_none_fails_the_rollout_and_says_so(server):
+@pytest.mark.parametrize("items", [[call("count"), "Done."], [RIGHT, "Done."], [""]])
+async def test_a_rows_schema_that_is_none_fails_the_rollout_whatever_the_model_answers(server, items):
     with pytest.raises(InvalidTask, match="the row's tool 'count': its parameters are not a JSON Schema"):
-        await graded(server, call("count"), "Done.", **tools({"type": "many"}))
+        await graded(server, *items, **tools({"type": "many"}))
+
+
+@pytest.mark.parametrize("items", [[call("get_wether"), "Done."], [""]])
+async def test_an_expected_call_of_no_tool_fails_the_rollout_whatever_the_model_answers(server, items):
+    with pytest.raises(InvalidTask, match="expected_call: there is no tool 'get_wether'; there are get_weather, "):
+        await graded(server, *items, expected_call={"name": "get_wether"})
+
+
+async def test_a_property_may_be_of_any_kind(server):
+    row = {**tools({"type": "object", "properties": {"to": True}}), "expected_call": {"name": "count"}}
+    assert components(await graded(server, call("count"), "Done.", **row)) == (1, 1, 1)
 
 
 async def test_a_perfect_attempt_earns_all_and_an_empty_one_nothing(server, tmp_path):

@@ -162,7 +162,30 @@ def test_letters_of_all_scripts_are_equal_to_each_other(expected, text):
     assert (graded["reward"], graded["expected_answer"]) == (1.0, "B")
 
 
-@pytest.mark.parametrize("pattern", ["(A", ["fine", "(A"]])
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"expected_answer": "C"}, "no answer can be 'C', the options are A, B. Mend the row."),
+        ({"expected_answer": "The vowel"}, "no answer can be 'The vowel', the options are A, B."),
+        ({"expected_answer": ""}, "no answer can be '', the options are A, B."),
+        ({"expected_answer": "7", "options": None}, "no answer can be '7', it is no letter."),
+        ({"expected_answer": "AB", "template_metadata": {"output_regex": "."}}, "no answer can be 'AB'"),
+    ],
+)
+@pytest.mark.parametrize("text", [r"\boxed{A}", ""])
+async def test_an_expected_answer_that_none_can_be_fails_the_rollout_and_blames_the_row(fields, told, text):
+    body = McqaVerifyRequest.model_validate(answered(row(**fields), text))
+    with pytest.raises(InvalidTask, match=f"mcqa: expected_answer: {told}"):
+        await make_server().verify(body)
+
+
+def test_a_rows_pattern_may_find_a_letter_that_no_option_has():
+    assert (
+        verify(row(expected_answer="C", template_metadata={"output_regex": r"pick (\w)"}), "I pick C")["reward"] == 1.0
+    )
+
+
+@pytest.mark.parametrize("pattern", ["(A", ["fine", "(A"], ["A", "(A"]])
 async def test_a_pattern_that_is_none_fails_the_rollout_and_blames_the_row(pattern):
     body = McqaVerifyRequest.model_validate(answered(row(template_metadata={"output_regex": pattern}), "A"))
     with pytest.raises(InvalidTask, match=r"mcqa: template_metadata.output_regex: the pattern '\(A' is not a"):

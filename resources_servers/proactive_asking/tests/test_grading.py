@@ -172,11 +172,16 @@ async def test_a_policy_that_books_in_a_loop_is_told_to_stop():
         ({"expected_booking": {"tool": "book_tables", "arguments": {}}}, "tool"),
         ({"expected_booking": {"tool": "book_table", "arguments": {**WANTED, "time": "late"}}}, "time"),
         ({"missing_detail": {"name": "time", "asked_with": []}}, "asked_with"),
+        ({"missing_detail": {"name": "time", "asked_with": ["time", ""]}}, "asked_with"),
+        ({"missing_detail": {"name": "time", "asked_with": [" \n"]}}, "asked_with"),
     ],
 )
-async def test_a_row_that_cannot_be_graded_is_refused_with_the_field(change, where):
-    with pytest.raises(DataError, match=f"422.*{where}"):
+async def test_a_row_that_cannot_be_graded_is_refused_with_the_field_before_the_rollout_begins(change, where):
+    with pytest.raises(DataError, match=f"/seed_session answered 422.*{where}"):
         await play(BOOK, row={**ROW, **change})
+    async with rollout(make_server(ProactiveAskingServer), **ROW) as attempt:
+        with pytest.raises(DataError, match=f"422.*{where}"):
+            await attempt.verify(reply(BOOK), **change)
 
 
 @pytest.mark.parametrize("settings", [{"guess_reward": 1.0}, {"needless_question_penalty": -1}])

@@ -222,9 +222,10 @@ async def test_a_generator_that_there_is_not_fails_the_rollout_before_it_begins(
         ({"source_dataset": "maze", "generator_config": [1]}, "must hold the settings of maze"),
     ],
 )
-async def test_a_row_that_no_answer_can_be_scored_for_fails_the_rollout(server, metadata, told):
+@pytest.mark.parametrize("answer", ["7", "", "7" * 200_000], ids=["short", "none", "long"])
+async def test_a_row_that_no_answer_can_be_scored_for_fails_the_rollout(server, answer, metadata, told):
     with pytest.raises(InvalidTask, match=told):
-        await grade(server, "7", {"question": "?", "answer": None, "metadata": metadata})
+        await grade(server, answer, {"question": "?", "answer": None, "metadata": metadata})
 
 
 @pytest.mark.parametrize("row", [{}, {"metadata": {}}, {"metadata": {"source_dataset": 3}}])

@@ -126,10 +126,16 @@ async def test_the_config_says_whether_texts_of_xml_are_numbers(settings, reward
     assert (await graded(row(schema_type="xml"), RIGHT["xml"], **settings)).reward == reward
 
 
+@pytest.mark.parametrize("answer", [RIGHT["json"], "", "{", "x" * 300_000])
 @pytest.mark.parametrize("schema", ["{", "[]", '{"type": "nope"}', '{"$ref": "file:///etc/passwd"}'])
-async def test_a_schema_that_is_none_is_no_fault_of_the_model(schema):
+async def test_a_schema_that_is_none_is_no_fault_of_the_model_whatever_it_answers(schema, answer):
     with pytest.raises(InvalidTask, match="structured_outputs: schema_str: "):
-        await graded(row(schema_str=schema), RIGHT["json"])
+        await graded(row(schema_str=schema), answer)
+
+
+async def test_a_schema_that_is_none_is_told_where_no_tool_was_called_too():
+    with pytest.raises(InvalidTask, match="structured_outputs: schema_str: "):
+        await graded(row(**IN_CALL, schema_str="{"), RIGHT["json"])
 
 
 @pytest.mark.parametrize("schema_type", ["yaml", "toml", "csv", "xml"])

@@ -138,6 +138,7 @@ async def test_harm_is_graded_0_in_time_while_others_go_on(server, sql):
     assert [each.reward for each in good] == [1.0] * 3
 
 
+@pytest.mark.parametrize("answer", [fenced("SELECT a FROM t"), "", "I do not know."])
 @pytest.mark.parametrize(
     ("row", "why"),
     [
@@ -148,9 +149,9 @@ async def test_harm_is_graded_0_in_time_while_others_go_on(server, sql):
         ({"sql": f"{ENDLESS} SELECT COUNT(*) FROM n"}, "too many steps"),
     ],
 )
-async def test_a_row_that_cannot_grade_fails_the_rollout(server, row, why):
-    with pytest.raises(InvalidTask, match=why):
-        await graded(server, fenced("SELECT a FROM t"), **row)
+async def test_a_row_that_cannot_grade_fails_the_rollout_whatever_the_model_answers(server, row, why, answer):
+    with pytest.raises(InvalidTask, match=f"text_to_sql: {next(iter(row))}: .*{why}"):
+        await graded(server, answer, **row)
 
 
 @pytest.mark.parametrize(
@@ -179,6 +180,13 @@ def test_a_prompt_is_looked_for_in_the_servers_own_folder_first(monkeypatch, tmp
     monkeypatch.chdir(tmp_path)
     server = make_server(TextToSqlServer, judge_model_server=JUDGE, judge_prompt_template_fpath="prompts/judge.md")
     assert server.judge is not None
+
+
+async def test_without_a_query_no_judge_is_asked():
+    model = FakeModel(["[[A=B]]"])
+    server = make_server(TextToSqlServer, model=model, judge_model_server=JUDGE)
+    told = await graded(server, "I do not know.", sql="SELECT TOP 1 a FROM t")
+    assert (told["reward"], told["failure_reason"], model.requests) == (0.0, "no_sql", [])
 
 
 async def test_a_judge_is_asked_only_where_results_do_not_decide():

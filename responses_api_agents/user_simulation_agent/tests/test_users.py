@@ -68,7 +68,13 @@ async def test_a_scripted_user_with_nothing_to_open_with_fails():
 
 @pytest.mark.parametrize(
     "profile",
-    [{"anwsers": []}, {"answers": [{"asked": [], "says": "x"}]}, {"answers": [{"asked": ["x"]}]}, {"otherwise": ""}],
+    [
+        {"anwsers": []},
+        {"answers": [{"asked": [], "says": "x"}]},
+        {"answers": [{"asked": ["x"]}]},
+        {"answers": [{"asked": ["x", " "], "says": "x"}]},
+        {"otherwise": ""},
+    ],
 )
 def test_a_user_that_cannot_be_played_is_refused(profile):
     with pytest.raises(ValueError, match="UserProfile"):
