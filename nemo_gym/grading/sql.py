@@ -23,7 +23,10 @@ SIGNIFICANT_DIGITS = 9
 _READING = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
 _REACHING_OUT = {sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH, sqlite3.SQLITE_CREATE_VTABLE}
 _NO_FUNCTIONS = {"load_extension", "fts3_tokenizer"}
-_QUOTED = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|\[[^\]]*\]|--[^\n]*|/\*.*?(?:\*/|\Z)""", re.DOTALL)
+# What is never closed goes on to the end: else each `[` would be looked for its `]` in all that follows.
+_QUOTED = re.compile(
+    r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|\[[^\]]*(?:\]|\Z)|--[^\n]*|/\*.*?(?:\*/|\Z)""", re.DOTALL
+)
 _BEGINS = re.compile(r"\s*(?:select|with|values)\b", re.IGNORECASE)
 _ORDER_OR_BRACKET = re.compile(r"[()]|\border\s+by\b", re.IGNORECASE)
 

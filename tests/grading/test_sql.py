@@ -1,6 +1,7 @@
 """Reading a query, and telling what it found."""
 
 import sys
+import time
 
 import pytest
 
@@ -21,10 +22,20 @@ from nemo_gym.grading.sql import QueryResult, SqlRunner, as_table, is_ordered, l
         ("SELECT 1 -- order by 1", False),
         ("SELECT 1 /* order by 1", False),
         ("SELECT border, by_whom FROM t", False),
+        ("SELECT [order by (] FROM t ORDER BY 1", True),
+        ("SELECT [a FROM t ORDER BY 1", False),
     ],
 )
 def test_only_an_order_of_the_whole_counts(sql, ordered):
     assert is_ordered(sql) is ordered
+
+
+@pytest.mark.parametrize("piece", ["[", "'", '"', "`", "' \"", "/*", "--", "- ", "(", "order ", "order by(", " "])
+def test_no_query_takes_long_to_look_through(piece):
+    sql = "SELECT 1 " + piece * (200_000 // len(piece)) + "'[`\""
+    started_at = time.process_time()
+    is_ordered(sql)
+    assert time.process_time() - started_at < 1
 
 
 @pytest.mark.parametrize(
