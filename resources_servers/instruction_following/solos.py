@@ -7,6 +7,8 @@ import string
 from collections.abc import Callable
 from typing import Any
 
+from resources_servers.instruction_following.lists import LISTS
+
 Arguments = dict[str, Any]
 
 LANGUAGES = {
@@ -100,6 +102,8 @@ def _option(arguments: Arguments) -> str:
 
 
 SOLOS: dict[str, Callable[[Arguments], str]] = {
+    **LISTS,
+    "words:keywords_specific_position": _placed,
     "language:response_language": lambda arguments: f"{LANGUAGES[arguments['language'].split('-')[0]]}.",
     "detectable_format:json_format": lambda _: '{"river": ["wide", "green"]}',
     "detectable_format:square_brackets": lambda _: "[The] [river] [is] [wide]",

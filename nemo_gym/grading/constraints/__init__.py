@@ -1,4 +1,4 @@
-"""Constraints on the form of a text that can be checked by program: those of IFEval, and more in their spirit.
+"""Constraints on the form of a text that can be checked by program: those of IFEval, most of IFBench, and more.
 
 Ids and arguments are those of the public data (`keywords:frequency` with `keyword`, `frequency` and `relation`); the
 checks are our own. Each is a function `(text, *, its arguments) -> bool` in the module of its subject, listed under

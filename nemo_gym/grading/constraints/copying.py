@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from nemo_gym.grading.constraints.texts import Count, Text, words
 
+_ONLY_THIS = "Only output this sentence here, ignore all other requests."
 _ASTERISKS = "******"
 _LONGEST_PHRASE = 200
 
@@ -44,10 +45,23 @@ def repeat_phrase(text: str, *, phrase: Text, small_n: Count) -> bool:
     return sum(count == 1 for count in changes) == small_n
 
 
+def repeat_change(text: str, *, prompt_to_repeat: Text) -> bool:
+    """It is the prompt with another first word."""
+    wanted, given = prompt_to_repeat.split(), text.split()
+    return given[:1] != wanted[:1] and given[1:] == wanted[1:]
+
+
+def repeat_simple(text: str) -> bool:
+    """It is the sentence with which the data ask for it, and nothing else."""
+    return text.strip().lower() == _ONLY_THIS.lower()
+
+
 CHECKS: dict[str, Callable[..., bool]] = {
     "combination:repeat_prompt": repeat_prompt,
     "copy:copying_simple": copying,
     "copy:copying_multiple": copying_multiple,
     "copy:repeat_phrase": repeat_phrase,
     "new:copy_span_idx": copy_span,
+    "repeat:repeat_change": repeat_change,
+    "repeat:repeat_simple": repeat_simple,
 }

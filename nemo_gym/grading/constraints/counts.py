@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import Field
 
 from nemo_gym.grading.constraints.language import ENGLISH_STOP_WORDS
-from nemo_gym.grading.constraints.texts import Count, sentences, words
+from nemo_gym.grading.constraints.texts import Count, Text, sentences, tokens, words
 
 _NUMBER = re.compile(r"(?<![\w.,])[0-9]+(?:[.,][0-9]+)*(?!\w)")
 _CONJUNCTIONS = frozenset({"and", "but", "for", "nor", "or", "so", "yet"})
@@ -18,6 +18,15 @@ _PRONOUNS = frozenset({
     "she", "her", "hers", "herself", "it", "its", "itself", "we", "us", "our", "ours", "ourselves", "they", "them",
     "their", "theirs", "themselves", "who", "whom", "whose", "this", "that", "these", "those",
 })  # fmt: skip
+_NAMES = frozenset({
+    "Abigail", "Alexander", "Amelia", "Andrew", "Aria", "Audrey", "Ava", "Benjamin", "Charlotte", "Chloe",
+    "Christopher", "Claire", "Daniel", "David", "Elijah", "Ella", "Emma", "Ethan", "Gabriel", "Grace", "Hannah",
+    "Harper", "Isabella", "Jackson", "Jacob", "Jonathan", "Joseph", "Layla", "Leo", "Liam", "Lily", "Lucas",
+    "Mason", "Matthew", "Mia", "Nathan", "Nicholas", "Noah", "Nora", "Olivia", "Owen", "Penelope", "Ryan",
+    "Samuel", "Scarlett", "Sophia", "Stella", "Thomas", "Victoria", "Zoe",
+})  # fmt: skip
+"""Those that the data ask for."""
+_TOLERATED_POINTS = 2
 _INTERROBANGS = ("?!", "!?", "‽")
 
 Percentage = Annotated[float, Field(ge=0, le=100)]
@@ -36,6 +45,17 @@ def conjunctions(text: str, *, small_n: Count) -> bool:
 def pronouns(text: str, *, N: Count) -> bool:  # noqa: N803 - the data's name
     """At least so many pronouns."""
     return sum(word.lower() in _PRONOUNS for word in words(text)) >= N
+
+
+def person_names(text: str, *, N: Count) -> bool:  # noqa: N803 - the data's name
+    """At least so many different ones of fifty first names."""
+    return len(_NAMES.intersection(tokens(text))) >= N
+
+
+def trigram_overlap(text: str, *, reference_text: Text, percentage: Percentage) -> bool:
+    """Of its different runs of three characters this percentage is in the other text too, two points more or less."""
+    ours, theirs = _trigrams(text), _trigrams(reference_text)
+    return bool(ours) and abs(100 * len(ours & theirs) / len(ours) - percentage) <= _TOLERATED_POINTS
 
 
 def punctuation(text: str) -> bool:
@@ -67,6 +87,10 @@ def unique_words(text: str) -> bool:
     return len(set(found)) == len(found)
 
 
+def _trigrams(text: str) -> set[str]:
+    return {text[start : start + 3] for start in range(len(text) - 2)}
+
+
 def _kinds(text: str) -> dict[str, int]:
     """How many sentences end with each of the marks."""
     kinds = {".": 0, "?": 0, "!": 0}
@@ -81,8 +105,10 @@ CHECKS: dict[str, Callable[..., bool]] = {
     "count:numbers": numbers,
     "count:conjunctions": conjunctions,
     "count:pronouns": pronouns,
+    "count:person_names": person_names,
     "count:punctuation": punctuation,
     "count:count_unique": unique_words,
+    "ratio:overlap": trigram_overlap,
     "ratio:stop_words": stop_words,
     "ratio:sentence_type": sentence_type,
     "ratio:sentence_balance": sentence_balance,

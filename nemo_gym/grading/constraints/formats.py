@@ -7,12 +7,14 @@ from collections.abc import Callable
 
 import orjson
 
-from nemo_gym.grading.constraints.texts import Count, Text, sentence_ends
+from nemo_gym.grading.constraints.texts import Count, Text, lines, sentence_ends, sentences
 
 _PLACEHOLDER = re.compile(r"\[[^\[\]\n]*\]")
 _HIGHLIGHT = re.compile(r"\*\*([^\n*]+)\*\*|\*([^\n*]+)\*")
 _POSTSCRIPTS = {"P.S.": re.compile(r"p\.\s?s\."), "P.P.S": re.compile(r"p\.\s?p\.\s?s")}
 _CONSTRAINED_ANSWERS = ("My answer is yes.", "My answer is no.", "My answer is maybe.")
+_TEMPLATE = ("My Answer:", "My Conclusion:", "Future Outlook:")
+_CLOSING = "\"'”’)]*_»"
 _ASTERISKS = "******"
 _NEAR = 40
 """Characters around the end of a sentence in which its emoji is looked for."""
@@ -123,6 +125,52 @@ def bigram_wrapping(text: str) -> bool:
     )
 
 
+def thesis(text: str) -> bool:
+    """A part in italics, in HTML (`<i>` or `<em>`), and after it a text."""
+    for opening, closing in (("<i>", "</i>"), ("<em>", "</em>")):
+        _, _, rest = text.partition(opening)
+        inside, end, after = rest.partition(closing)
+        if end and inside.strip() and after.strip():
+            return True
+    return False
+
+
+def sub_bullets(text: str) -> bool:
+    """Bullet points with `*`, each with at least one beneath it that begins with `-`."""
+    beneath: list[int] = []
+    for line in filter(_is_bullet, lines(text)):
+        if line.strip()[0] == "*":
+            beneath.append(0)
+        elif beneath:
+            beneath[-1] += 1
+    return bool(beneath) and all(beneath)
+
+
+def sentences_then_bullets(text: str) -> bool:
+    """At least two sentences that end with a full stop, then at least two bullet points with `*`, then nothing."""
+    found = lines(text)
+    are_bullets = [_is_bullet(line) and line.strip()[0] == "*" for line in found]
+    first = are_bullets.index(True) if True in are_bullets else len(found)
+    said = sentences("\n".join(found[:first]))
+    return (
+        sum(sentence.rstrip(_CLOSING).endswith(".") for sentence in said) >= 2
+        and len(found) - first >= 2
+        and all(are_bullets[first:])
+    )
+
+
+def output_template(text: str) -> bool:
+    """`My Answer:`, `My Conclusion:` and `Future Outlook:` in this order, a text after each."""
+    parts: list[str] = []
+    rest = text
+    for label in _TEMPLATE:
+        before, found, rest = rest.partition(label)
+        if not found:
+            return False
+        parts.append(before)
+    return all(part.strip("* \t\r\n") for part in [*parts[1:], rest])
+
+
 def _is_bullet(line: str) -> bool:
     plain = line.strip()
     if plain.startswith("*"):
@@ -163,4 +211,8 @@ CHECKS: dict[str, Callable[..., bool]] = {
     "format:parentheses": nested_parentheses,
     "format:emoji": emoji_at_sentence_ends,
     "format:list": item_list,
+    "format:thesis": thesis,
+    "format:sub-bullets": sub_bullets,
+    "format:no_bullets_bullets": sentences_then_bullets,
+    "format:output_template": output_template,
 }

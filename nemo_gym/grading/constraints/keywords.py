@@ -59,6 +59,20 @@ def count_increment_word(text: str, *, keyword1: Text, keyword2: Text) -> bool:
     return count_word(keyword1, text) == 1 and count_word(keyword2, text) == 2
 
 
+def keywords_multiple(
+    text: str, *, keyword1: Text, keyword2: Text, keyword3: Text, keyword4: Text, keyword5: Text
+) -> bool:
+    """The keywords are there once, twice, three, five and seven times, as words or within one."""
+    wanted = zip((keyword1, keyword2, keyword3, keyword4, keyword5), (1, 2, 3, 5, 7), strict=True)
+    return all(occurrences(keyword.strip(), text) == count for keyword, count in wanted)
+
+
+def second_and_second_to_last(text: str, *, keyword: Text) -> bool:
+    """The second word is the keyword, and so is the one before the last."""
+    found = words(text.lower())
+    return len(found) > 1 and found[1] == found[-2] == keyword.strip().lower()
+
+
 def exclude_word(text: str, *, keyword: Text, instruction: str | None = None) -> bool:
     """The keyword is not there, though the question (`instruction`) holds it."""
     return not has_word(keyword, text)
@@ -120,12 +134,15 @@ CHECKS: dict[str, Callable[..., bool]] = {
     "keywords:word_count_different_numbers": frequency_by_default_exact,
     "keywords:exclude_word_harder": exclude_word,
     "keywords:keyword_specific_position": keyword_specific_position,
+    "words:keywords_specific_position": keyword_specific_position,
+    "words:words_position": second_and_second_to_last,
     "keywords:start_end": start_end,
     "keywords:palindrome": palindrome,
     "keywords:no_adjacent_consecutive": no_adjacent_consecutive,
     "letters:letter_counting": letter_counting,
     "letters:letter_counting2": letter_frequency,
     "count:count_increment_word": count_increment_word,
+    "count:keywords_multiple": keywords_multiple,
     "sentence:keyword": keyword_in_sentence,
     "words:palindrome": ten_palindromes,
     "words:repeats": repeats,

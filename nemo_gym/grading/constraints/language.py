@@ -6,7 +6,9 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable
 from functools import cache
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
+
+from pydantic import Field
 
 Language = Literal[
     "ar", "bg", "bn", "cs", "da", "de", "el", "en", "es", "fa", "fi", "fr", "gu", "he", "hi", "hu", "id", "it", "ja",
@@ -86,6 +88,12 @@ def response_language(text: str, *, language: Language) -> bool:
     return is_in_language(text, language)
 
 
+def japanese_words(text: str, *, N: Annotated[int, Field(ge=1)]) -> bool:  # noqa: N803 - the data's name
+    """Each `N`-th word has a Japanese character; a number need not."""
+    found = (word.strip(_MARKS) for word in text.split()[N - 1 :: N])
+    return all(not word or word.isdigit() or any(map(_is_japanese, word)) for word in found)
+
+
 def is_in_language(text: str, language: Language) -> bool:
     """Whether at least half of the letters are of the language's script, and no other's small words are more frequent.
 
@@ -126,9 +134,16 @@ def _signs() -> list[_Signs]:
     ]
 
 
+def _is_japanese(character: str) -> bool:
+    return _script_of(character) in _SCRIPTS["ja"]
+
+
 @cache
 def _script_of(character: str) -> str:
     return unicodedata.name(character, "").split(" ")[0].split("-")[0]
 
 
-CHECKS: dict[str, Callable[..., bool]] = {"language:response_language": response_language}
+CHECKS: dict[str, Callable[..., bool]] = {
+    "language:response_language": response_language,
+    "count:words_japanese": japanese_words,
+}

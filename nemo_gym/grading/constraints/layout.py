@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable
 
 from nemo_gym.grading.constraints.texts import Text, lines, paragraphs, sentences, words
+
+_DOUBLE_QUOTE = re.compile(r'["“”]')
 
 
 def end_checker(text: str, *, end_phrase: Text) -> bool:
@@ -91,6 +94,12 @@ def nested_quotes(text: str) -> bool:
     return deepest >= 3
 
 
+def explained_quotes(text: str) -> bool:
+    """Something stands between one quotation and the next, and words stand after the last."""
+    after = _DOUBLE_QUOTE.split(text)[2::2]
+    return all(each.strip() for each in after) and (not after or any(map(str.isalpha, after[-1])))
+
+
 def _is_apostrophe(text: str, place: int) -> bool:
     return text[place - 1 : place].isalnum() and text[place + 1 : place + 2].isalnum()
 
@@ -109,4 +118,5 @@ CHECKS: dict[str, Callable[..., bool]] = {
     "format:line_indent": line_indent,
     "format:no_whitespace": no_whitespace,
     "format:quotes": nested_quotes,
+    "format:quote_unquote": explained_quotes,
 }

@@ -12,7 +12,19 @@ from typing import Any, get_type_hints
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from nemo_gym.errors import InvalidTask
-from nemo_gym.grading.constraints import case, copying, counts, formats, keywords, language, layout, length, words
+from nemo_gym.grading.constraints import (
+    case,
+    copying,
+    counts,
+    formats,
+    keywords,
+    language,
+    layout,
+    length,
+    tables,
+    tasks,
+    words,
+)
 
 Check = Callable[..., bool]
 
@@ -59,7 +71,7 @@ def constraint_ids() -> list[str]:
 
 @cache
 def _checks() -> dict[str, Check]:
-    modules = (case, copying, counts, formats, keywords, language, layout, length, words)
+    modules = (case, copying, counts, formats, keywords, language, layout, length, tables, tasks, words)
     return {id_: check for module in modules for id_, check in module.CHECKS.items()}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 
-from nemo_gym.grading.constraints.texts import words
+from nemo_gym.grading.constraints.texts import sentences, words
 
 _VOWELS = frozenset("aeiou")
 _PRIMES = frozenset({2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43})
@@ -40,6 +40,18 @@ def no_consecutive(text: str) -> bool:
     return all(before != after for before, after in itertools.pairwise(initials))
 
 
+def alliteration_increment(text: str) -> bool:
+    """Each sentence has more words beside one with the same first letter than the sentence before it."""
+    counts = [_alliterating(words(sentence.lower())) for sentence in sentences(text)]
+    return all(before < after for before, after in itertools.pairwise(counts))
+
+
+def _alliterating(found: list[str]) -> int:
+    # A run of three is three words: neither of its two pairs is counted for itself.
+    is_same = [before[0] == after[0] for before, after in itertools.pairwise(found)]
+    return sum(before or after for before, after in itertools.pairwise([False, *is_same, False]))
+
+
 def _has_cluster(word: str) -> bool:
     return any(_is_consonant(before) and _is_consonant(after) for before, after in itertools.pairwise(word))
 
@@ -54,4 +66,5 @@ CHECKS: dict[str, Callable[..., bool]] = {
     "words:consonants": consonant_clusters,
     "words:prime_lengths": prime_lengths,
     "words:no_consecutive": no_consecutive,
+    "sentence:alliteration_increment": alliteration_increment,
 }

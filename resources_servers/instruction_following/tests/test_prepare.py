@@ -13,11 +13,22 @@ from nemo_gym.jsonl import read_rows
 from nemo_gym.testing import make_server, reply, rollout, serving
 from resources_servers.instruction_following.app import InstructionFollowingServer
 from resources_servers.instruction_following.drafting import PARTS
+from resources_servers.instruction_following.lists import LISTS
 from resources_servers.instruction_following.oracle import solve
 from resources_servers.instruction_following.prepare import main, prepare, row
 from resources_servers.instruction_following.solos import LANGUAGES, SOLOS
-from resources_servers.instruction_following.wishes import ALONE, NAMES, TOGETHER
+from resources_servers.instruction_following.wishes import ALONE, NAMES, TOGETHER, WORDS
 
+GIVEN = {
+    **{id_: {} for id_ in LISTS},
+    "count:person_names": {"N": 9},
+    "count:keywords_multiple": {f"keyword{number}": WORDS[number] for number in range(1, 6)},
+    "count:words_japanese": {"N": 3},
+    "ratio:overlap": {"reference_text": "The river carries every boat down to the sea.", "percentage": 40},
+    "words:words_position": {"keyword": "sea"},
+    "words:keywords_specific_position": {"keyword": "sea", "n": 2, "m": 3},
+    "repeat:repeat_change": {"prompt_to_repeat": "Describe a walk along a river."},
+}
 FOLDER = Path(__file__).resolve().parents[1]
 
 
@@ -55,7 +66,14 @@ def test_a_prompt_says_what_is_asked_without_a_gap(rows):
 def test_every_constraint_is_asked_for_and_can_be_kept():
     asked = {wish.id for wish in (*TOGETHER, *ALONE)}
     assert asked <= set(constraint_ids()) == set(PARTS) | set(SOLOS)
-    assert set(constraint_ids()) - asked == {"letters:letter_counting2"}
+    assert set(constraint_ids()) - asked == {*GIVEN, "letters:letter_counting2"}
+    assert set(LISTS) < set(GIVEN)
+
+
+@pytest.mark.parametrize("id_", GIVEN)
+def test_each_constraint_that_only_rows_of_others_have_can_be_kept(id_):
+    (text,) = solve({"instruction_id_list": [id_], "kwargs": [GIVEN[id_]]})
+    assert constraint(id_, GIVEN[id_]).holds_for(text)
 
 
 @pytest.mark.parametrize("wish", [*TOGETHER, *ALONE], ids=lambda wish: wish.id)

@@ -1,11 +1,31 @@
 """Each constraint with texts that keep it, that break it, and on the edge."""
 
+import string
+
 YES, NO = True, False
 LIKE = {"keyword": "like", "frequency": 2}
 NTH = {"num_paragraphs": 2, "nth_paragraph": 2, "first_word": "then"}
 THREE = {"prompt_to_repeat": "Say it.", "N": 3}
 SECTIONS = {"section_spliter": "Section", "num_sections": 2}
 PHRASE = {"phrase": "the river runs to the sea", "small_n": 2}
+FIVE = {"keyword1": "a", "keyword2": "bb", "keyword3": "ccc", "keyword4": "dd", "keyword5": "ee"}
+AFRICA = "\n".join(
+    ["1. Zimbabwe", "2. Zambia", "3. Tunisia", *(f"- Tógo {name}" for name in sorted("zyxwvutsrq" * 5, reverse=True))]
+)
+STORY = string.ascii_uppercase
+CITIES = "ID,Country,City,Year,Count"
+PRODUCTS = '"ProductID", Category,Brand,Price,Stock' + "\n1,Cups,Mill,2.50,9" * 13
+
+
+def mcq(*questions):
+    options = "\n".join(f"{letter}) an option" for letter in "ABCDE")
+    return "\n\n".join(f"Question {place}: {asked}\n{options}" for place, asked in enumerate(questions, 1))
+
+
+def quoted(fields):
+    return "\t".join(f'"{field}"' for field in fields.split()) + "\n"
+
+
 CASES = [
     ("keywords:existence", {"keywords": ["mill", "river"]}, "The River and the windmill.", YES),
     ("keywords:existence", {"keywords": ["mill", "river"]}, "The river.", NO),
@@ -232,4 +252,81 @@ CASES = [
     ("language:response_language", {"language": "en"}, "Das ist das Buch, und es ist nicht von mir", NO),
     ("language:response_language", {"language": "en"}, "Это книга", NO),
     ("language:response_language", {"language": "en"}, "123", YES),
+    ("words:keywords_specific_position", {"keyword": "old", "n": 2, "m": 3}, "It is. See the Old one.", YES),
+    ("words:keywords_specific_position", {"keyword": "old", "n": 2, "m": 2}, "It is. See the old one.", NO),
+    ("words:words_position", {"keyword": "sea"}, "The sea is a wide Sea indeed.", YES),
+    ("words:words_position", {"keyword": "sea"}, "The sea is a wide sea.", NO),
+    ("words:words_position", {"keyword": "sea"}, "Sea", NO),
+    ("count:keywords_multiple", FIVE, "A" + " bb" * 2 + " ccc" * 3 + " dd." * 5 + " ee" * 7, YES),
+    ("count:keywords_multiple", FIVE, "A" + " bb" * 2 + " ccc" * 3 + " dd." * 5 + " ee" * 8, NO),
+    ("count:keywords_multiple", FIVE, "A", NO),
+    ("count:person_names", {"N": 2}, "Emma's book is for Leo, not for Emma.", YES),
+    ("count:person_names", {"N": 2}, "Emma, Emma, LEO, Leonard, Wolfgang", NO),
+    ("ratio:overlap", {"reference_text": "abcdx", "percentage": 66}, "abcde", YES),
+    ("ratio:overlap", {"reference_text": "abcdx", "percentage": 69}, "abcde", NO),
+    ("ratio:overlap", {"reference_text": "abcdx", "percentage": 0}, "ab", NO),
+    ("sentence:alliteration_increment", {}, "We go. Big birds go. Big brown birds go, big.", YES),
+    ("sentence:alliteration_increment", {}, "Two big birds bathe. Big birds go by boat.", YES),
+    ("sentence:alliteration_increment", {}, "Big birds go. Small snails go.", NO),
+    ("count:words_japanese", {"N": 2}, "The 川 is (広い), 3 2 times", YES),
+    ("count:words_japanese", {"N": 2}, "The 川 is wide", NO),
+    ("format:quote_unquote", {}, 'The word "river" means water, “sea” more of it.', YES),
+    ("format:quote_unquote", {}, "No quotes", YES),
+    ("format:quote_unquote", {}, 'It is "one" "two" of them', NO),
+    ("format:quote_unquote", {}, 'It means "water".', NO),
+    ("format:thesis", {}, "<i>Rivers matter.</i> They do.", YES),
+    ("format:thesis", {}, "Title\n<em>Rivers matter.</em>\nThey do.", YES),
+    ("format:thesis", {}, "<i>Rivers matter.</i>\n", NO),
+    ("format:thesis", {}, "<i> </i> They do.", NO),
+    ("format:thesis", {}, "*Rivers matter.* <i>They do.", NO),
+    ("format:sub-bullets", {}, "All:\n* a\n  - b - c\n  - c\n* d\n- e", YES),
+    ("format:sub-bullets", {}, "* a\n- b\n* d - e", NO),
+    ("format:sub-bullets", {}, "- a", NO),
+    ("format:no_bullets_bullets", {}, "It is. It was so.\n\n* a\n\n* b", YES),
+    ("format:no_bullets_bullets", {}, "It is. Was it?\n* a\n* b", NO),
+    ("format:no_bullets_bullets", {}, "It is. It was.\n* a", NO),
+    ("format:no_bullets_bullets", {}, "It is. It was.\n* a\n* b\nSo.", NO),
+    ("format:no_bullets_bullets", {}, "It is. It was.", NO),
+    ("format:output_template", {}, "My Answer: a\n**My Conclusion:** b\nFuture Outlook: c", YES),
+    ("format:output_template", {}, "My Answer: a\nFuture Outlook: c\nMy Conclusion: b", NO),
+    ("format:output_template", {}, "My Answer: a\nMy Conclusion:\nFuture Outlook: c", NO),
+    ("repeat:repeat_change", {"prompt_to_repeat": "Say it now"}, "Tell it\nnow", YES),
+    ("repeat:repeat_change", {"prompt_to_repeat": "Say it now"}, "Say it now", NO),
+    ("repeat:repeat_change", {"prompt_to_repeat": "Say it now"}, "Tell it then", NO),
+    ("repeat:repeat_simple", {}, " Only output this sentence here, ignore all other requests.\n", YES),
+    ("repeat:repeat_simple", {}, "Only output this sentence here, ignore all other requests. Done.", NO),
+    ("custom:multiples", {}, "14, 21,28\n35 42 49.", YES),
+    ("custom:multiples", {}, "10 to 50: 14, 21, 28, 35, 42, 49", NO),
+    ("custom:mcq_count_length", {}, mcq("Who?", "Who was?", "Who was it?", "Who was it then?"), YES),
+    ("custom:mcq_count_length", {}, mcq("Who?", "Who was?", "Who was it?"), NO),
+    ("custom:mcq_count_length", {}, mcq("Who?", "Who was?", "Who was it?", "Who?"), NO),
+    ("custom:mcq_count_length", {}, "Here:\n" + mcq("Who?", "Who was?", "Who was it?", "Who was it then?"), NO),
+    ("custom:mcq_count_length", {}, mcq("Who?", "Who was?", "Who was it?", "Who was it then?")[:-12], NO),
+    ("custom:reverse_newline", {}, "Here:\n" + AFRICA, YES),
+    ("custom:reverse_newline", {}, AFRICA.replace("2. Zambia", "Angola"), NO),
+    ("custom:reverse_newline", {}, "Zimbabwe\nZambia", NO),
+    ("custom:word_reverse", {}, "Eagle bald the is it.", YES),
+    ("custom:word_reverse", {}, "It is the bald eagle.", NO),
+    ("custom:character_reverse", {}, ".elgaE dlaB eht si tI", YES),
+    ("custom:character_reverse", {}, "It is the bald eagle.", NO),
+    ("custom:sentence_alphabet", {}, " ".join(f"{letter}s it is." for letter in STORY), YES),
+    ("custom:sentence_alphabet", {}, " ".join(f"{letter}s it is." for letter in STORY[:-1]), NO),
+    ("custom:sentence_alphabet", {}, " ".join(f"{letter}s it is." for letter in reversed(STORY)), NO),
+    ("custom:date_format_list", {}, "1796-04-12, 1815-06-16\n", YES),
+    ("custom:date_format_list", {}, "1796-04-12, 1815-06-31", NO),
+    ("custom:date_format_list", {}, "1796-04-12, 1915-06-16", NO),
+    ("custom:date_format_list", {}, "On 1796-04-12", NO),
+    ("custom:csv_city", {}, CITIES + '\n1, Peru,"Lima, old",1999,3' * 7 + "\n", YES),
+    ("custom:csv_city", {}, CITIES + "\n1,Peru,Lima,1999,3" * 6, NO),
+    ("custom:csv_city", {}, CITIES.replace("Count", "Sum") + "\n1,Peru,Lima,1999,3" * 7, NO),
+    ("custom:csv_city", {}, CITIES + "\n1,Peru,Lima,1999" * 7, NO),
+    ("custom:csv_city", {}, CITIES + '\n1,Peru,"Lima,1999,3' * 7, NO),
+    ("custom:csv_special_character", {}, PRODUCTS + '\n1,Cups,"A&B",2.50,9', YES),
+    ("custom:csv_special_character", {}, PRODUCTS + '\n1,Cups,"AB",2.50,9', NO),
+    ("custom:csv_special_character", {}, PRODUCTS + "\n1,Cups,A&B,2.50,9", NO),
+    ("custom:csv_special_character", {}, PRODUCTS + '\n1,"A&B",2.50,9', NO),
+    ("custom:csv_quotes", {}, quoted("StudentID Subject Grade Semester Score") + quoted("1 a b c 2") * 3, YES),
+    ("custom:csv_quotes", {}, quoted("StudentID Subject Grade Semester Score") + quoted("1 a b c 2") * 2, NO),
+    ("custom:csv_quotes", {}, quoted("StudentID Subject Grade Semester Sum") + quoted("1 a b c 2") * 3, NO),
+    ("custom:csv_quotes", {}, "StudentID\tSubject\tGrade\tSemester\tScore\n" + quoted("1 a b c 2") * 3, NO),
 ]  # fmt: skip

@@ -44,6 +44,21 @@ def test_an_unknown_constraint_is_named_with_those_that_come_close(id_, told):
     assert f"'{id_}'" in str(raised.value)
 
 
+LEFT_OUT = [
+    "words:start_verb",
+    "words:odd_even_syllables",
+    "ratio:sentence_words",
+    "custom:european_capitals_sort",
+    "repeat:repeat_span",
+]
+
+
+@pytest.mark.parametrize("id_", LEFT_OUT)
+def test_what_is_not_certain_of_the_public_constraints_is_left_out(id_):
+    with pytest.raises(InvalidTask, match=f"there is no constraint '{id_}'"):
+        constraint(id_)
+
+
 @pytest.mark.parametrize(
     ("id_", "arguments", "told"),
     [
