@@ -1,5 +1,8 @@
 """Write a program that passes its tests; it is run in a sandbox."""
 
+import ast
+import asyncio
+import json
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -81,7 +84,8 @@ class CodeGenServer(SimpleResourcesServer):
 
     async def verify(self, body: CodeGenVerifyRequest) -> BaseVerifyResponse:
         """Reward a program that passes all of its tests."""
-        tests = self._tests(body.verifier_metadata.unit_tests)
+        # They may be long, and the event loop has others to serve.
+        tests = await asyncio.to_thread(self._tests, body.verifier_metadata.unit_tests)
         text = body.response.last_text
         code = last_code_block(text)
         # Typed fields come back with their defaults, and the row is to come back as it was.
@@ -124,7 +128,33 @@ class CodeGenServer(SimpleResourcesServer):
             )
         if given.check is None and not given.inputs:
             raise InvalidTask(f"{where}: no test. A program is graded by one or more.")
+        problem = _unreadable_code(given) or _no_json(given)
+        if problem:
+            raise InvalidTask(f"{where}: {problem}. No program can pass.")
         return CodeTests(given.inputs, given.outputs, given.fn_name, given.check, given.preamble)
+
+
+def _unreadable_code(given: UnitTests) -> str | None:
+    for key, code in (("preamble", given.preamble), ("check", given.check or "")):
+        try:
+            ast.parse(code)
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            return f"{key} is not Python: {error}"
+    return None
+
+
+def _no_json(given: UnitTests) -> str | None:
+    """What of a function's arguments and results, if any, is not JSON."""
+    if given.fn_name is None or given.check is not None:
+        return None
+    for number, (arguments, result) in enumerate(zip(given.inputs, given.outputs, strict=True)):
+        lines = [line for line in arguments.split("\n") if line.strip()]
+        for key, text in [*(("inputs", line) for line in lines), ("outputs", result)]:
+            try:
+                json.loads(text)
+            except (ValueError, RecursionError) as error:
+                return f"{key}[{number}] is not JSON: {error}"
+    return None
 
 
 if __name__ == "__main__":

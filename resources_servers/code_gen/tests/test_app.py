@@ -255,11 +255,22 @@ async def test_an_answer_without_a_whole_block_earns_nothing(server, answer):
 
 @on_the_shared_server
 @pytest.mark.parametrize(
-    "tests", [{}, {"inputs": ["1"], "outputs": []}, {"check": "assert True"}], ids=["none", "uneven", "no name"]
+    ("tests", "told"),
+    [
+        ({}, "no test"),
+        ({"inputs": ["1"], "outputs": []}, "1 inputs and 0 outputs"),
+        ({"check": "assert True"}, "name it in fn_name"),
+        ({**DOUBLE_CHECK, "check": "assert double(2) = 4"}, "check is not Python: "),
+        ({**DOUBLE_CHECK, "preamble": "import"}, "preamble is not Python: "),
+        ({**DOUBLE_FUNCTION, "preamble": "import"}, "preamble is not Python: "),
+        ({**DOUBLE_FUNCTION, "inputs": ["2", "[2"]}, r"inputs\[1\] is not JSON: "),
+        ({**DOUBLE_FUNCTION, "outputs": ["four", "42"]}, r"outputs\[0\] is not JSON: "),
+    ],
 )
-async def test_a_row_that_cannot_grade_fails_the_rollout(server, tests):
-    with pytest.raises(InvalidTask, match="unit_tests"):
-        await graded(server, fenced(PROGRAM), **row(**tests))
+@pytest.mark.parametrize("answer", [fenced(PROGRAM), ""], ids=["program", "nothing"])
+async def test_a_row_that_cannot_grade_fails_the_rollout_whatever_the_model_answers(server, tests, told, answer):
+    with pytest.raises(InvalidTask, match=f"code_gen: verifier_metadata.unit_tests: .*{told}"):
+        await graded(server, answer, **row(**tests))
 
 
 async def test_without_a_sandbox_nothing_is_run_and_the_failure_says_what_to_install(monkeypatch, tmp_path):
