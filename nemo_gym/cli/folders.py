@@ -107,12 +107,14 @@ def check(words: list[str]) -> int:
     )
     from nemo_gym import config
     from nemo_gym.cli import tables
+    from nemo_gym.config.overrides import parse_override
+    from nemo_gym.config.sources import CONFIG_PATHS
     from nemo_gym.contract import check_environment, open_environment, write_examples
     from nemo_gym.jsonl import read_rows
 
     line = options.read(words)
     # A config, and what is changed in it, make sense only beside the model that the check adds.
-    own = [word for word in line.overrides if "." not in (key := word.partition("=")[0]) and "config_paths" not in key]
+    own = [word for word in line.overrides if len(path := parse_override(word).path) == 1 and path[0] != CONFIG_PATHS]
     settings = settings_from(CheckSettings, config.load(line.paths, own, skip_dotenv=True).plain)
     if settings.write_examples and own != line.overrides:
         raise ConfigError(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,7 +13,9 @@ from types import ModuleType
 from typing import Any
 
 from nemo_gym.config import RunConfig, ServerConfig, load
+from nemo_gym.config.overrides import parse_override
 from nemo_gym.config.process import ProcessSettings
+from nemo_gym.config.sources import CONFIG_PATHS
 from nemo_gym.data.gather import file_of
 from nemo_gym.data.prompts import apply_prompt_to_row, load_prompt_config
 from nemo_gym.errors import DataError, LaunchError, UserError
@@ -30,7 +31,6 @@ Solution = list["str | FunctionToolCall | EasyInputMessage"]
 
 SAMPLE_MODEL = "responses_api_models/sample_model/configs/sample_model.yaml"
 ORACLE_FILE = "oracle.py"
-CONFIG_PATHS = re.compile(r"\+{0,2}config_paths=")
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def open_environment(folder: Path, overrides: Sequence[str] = ()) -> Iterator[En
     `+config_paths=[…]` names another one. Raises `ConfigError`, `LaunchError` or `DataError` where it cannot be
     opened.
     """
-    names_config = any(CONFIG_PATHS.match(word) for word in overrides)
+    names_config = any(parse_override(word).path[0] == CONFIG_PATHS for word in overrides)
     configs = [] if names_config else [own_config(folder)]
     run = load([*configs, SAMPLE_MODEL], overrides, skip_dotenv=True, require_servers=True)
     server = own_servers(run, folder)[0]
