@@ -37,7 +37,7 @@ from nemo_gym.http.internal import InternalClient
 from nemo_gym.http.problems import failure_of_row
 from nemo_gym.http.reply import RawHeaders, Reply, Timeouts
 from nemo_gym.schemas.items import EasyInputMessage, FunctionToolCall, OutputMessage, OutputText
-from nemo_gym.schemas.responses import Response
+from nemo_gym.schemas.responses import RESPONSES_PATH, Response
 from nemo_gym.schemas.rollout import Graded
 from nemo_gym.servers.agent import SimpleResponsesAPIAgent
 from nemo_gym.servers.base import SimpleServer
@@ -119,7 +119,7 @@ class _InProcess(InternalClient):
             asked = httpx.Request(method, url, content=body, headers=list(headers))
             answer = await httpx.ASGITransport(app=self.apps[host]).handle_async_request(asked)
             return Reply(answer.status_code, answer.headers.raw, await answer.aread(), method, url)
-        if self.model is None or path != "/v1/responses":
+        if self.model is None or path != RESPONSES_PATH:
             raise ServerCallError(f"{method} {path} on '{host}': this test has no such server")
         told = self.model.answer(orjson.loads(body)).model_dump_json().encode()
         return Reply(200, [(b"content-type", b"application/json")], told, method, url)

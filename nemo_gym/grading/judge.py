@@ -19,9 +19,8 @@ from nemo_gym.grading.judge_calls import call_judge
 from nemo_gym.grading.text import strip_reasoning
 from nemo_gym.http.client import ServerClient
 from nemo_gym.schemas.items import EasyInputMessage
-from nemo_gym.schemas.responses import Response, ResponseCreateParams
+from nemo_gym.schemas.responses import RESPONSES_PATH, Response, ResponseCreateParams
 
-RESPONSES_PATH = "/v1/responses"
 MARKS = "[*_`\"'.:!]"
 DRESS, DRESS_IN_LINE = rf"(?:\s|{MARKS})*", rf"(?:[^\S\n]|{MARKS})*"
 """What may stand round a verdict; with line ends in it, the search of all lines would take the square of the text."""

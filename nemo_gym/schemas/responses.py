@@ -10,6 +10,9 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from nemo_gym.schemas.base import WireModel
 from nemo_gym.schemas.items import FunctionToolCall, InputItem, OutputItem, OutputMessage, last_text
 
+RESPONSES_PATH = "/v1/responses"
+"""Where model servers and agents answer."""
+
 
 def _checked_tool(tool: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(tool.get("type"), str):

@@ -33,6 +33,7 @@ from nemo_gym.http.correlation import (
     rollout_path_prefix,
 )
 from nemo_gym.metrics import compute_aggregate_metrics
+from nemo_gym.schemas.responses import RESPONSES_PATH
 from nemo_gym.schemas.rollout import (
     FAILURE_CLASS_KEY,
     FAILURE_KEYS,
@@ -92,7 +93,7 @@ class SimpleResponsesAPIAgent(BaseResponsesAPIAgent):
     def setup_webserver(self) -> FastAPI:
         """The app with the routes of an agent server."""
         app: FastAPI = hook_of(self, "new_app")()
-        app.post("/v1/responses")(self.responses)
+        app.post(RESPONSES_PATH)(self.responses)
         for segment in ("", TOKEN_CAPTURE_SEGMENT):
             # The prefix is taken away before a route is looked for; these are for whoever lists the routes.
             prefixed = f"{ROLLOUT_PREFIX}{{{ROLLOUT_PARAMETER}}}{segment}/v1/responses"

@@ -17,6 +17,7 @@ from nemo_gym.errors import RolloutError
 from nemo_gym.http.deadline import CLOCK_SLACK_S, read_time_left
 from nemo_gym.http.local import LOCAL_SCOPE_KEY
 from nemo_gym.http.problems import MEDIA_TYPE, Problem
+from nemo_gym.schemas.responses import RESPONSES_PATH
 from nemo_gym.schemas.rollout import INPUT_AT_HEADER, TIME_LEFT_HEADER
 from nemo_gym.servers.nesting import nests_deeper
 
@@ -32,7 +33,6 @@ GONE_CHECK_S = 2.0
 SET_COOKIE_SCOPE_KEY = "nemo_gym.set_cookie"
 """Where the scope holds a function that gives the `Set-Cookie` value, for answers made outside of the session."""
 _TIME_LEFT = TIME_LEFT_HEADER.encode()
-RESPONSES_PATH = "/v1/responses"
 _INPUT_AT = INPUT_AT_HEADER.encode()
 
 

@@ -18,7 +18,7 @@ from nemo_gym.http.problems import failure_of_call, failure_of_reply, reply_to
 from nemo_gym.http.reply import Reply
 from nemo_gym.jsonl import dump_json, dump_up_to
 from nemo_gym.opaque import loads_opaque, plain
-from nemo_gym.schemas.responses import Response, sum_of_counts
+from nemo_gym.schemas.responses import RESPONSES_PATH, Response, sum_of_counts
 from nemo_gym.servers.tools import is_callable_name
 
 Cookies = dict[str, str]
@@ -111,9 +111,8 @@ class Conversation:
     async def ask(self, client: ServerClient, model: str) -> list[Item]:
         """Let the model take a turn; the calls it wants answered, none where it has ended. Raises `ModelFailed`."""
         request = self._written.request(self.params, [*_items(self.params["input"]), *self.said])
-        path = "/v1/responses"
-        call = client.post(server_name=model, url_path=path, json=request, cookies=self.model_cookies)
-        reply = await reply_to(call, server=model, during=path, otherwise=ModelFailed)
+        call = client.post(server_name=model, url_path=RESPONSES_PATH, json=request, cookies=self.model_cookies)
+        reply = await reply_to(call, server=model, during=RESPONSES_PATH, otherwise=ModelFailed)
         body = await reply.read()
         self.model_cookies |= cookies_of(reply)
         turn = _read_turn(body, model)

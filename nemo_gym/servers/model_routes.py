@@ -34,14 +34,13 @@ from nemo_gym.errors import DataError, ModelFailed, RolloutError, ServerCallErro
 from nemo_gym.http.correlation import current_rollout_id
 from nemo_gym.schemas.anthropic import AnthropicCreateParams, AnthropicError, AnthropicErrorDetail, AnthropicMessage
 from nemo_gym.schemas.chat import ChatCompletion, ChatCompletionCreateParams
-from nemo_gym.schemas.responses import Response, ResponseCreateParams
+from nemo_gym.schemas.responses import RESPONSES_PATH, Response, ResponseCreateParams
 from nemo_gym.schemas.rollout import INPUT_AT_HEADER
 from nemo_gym.servers.binding import Endpoint, Handler, Method
 from nemo_gym.servers.plain_path import PlainRoute
 
 logger = logging.getLogger(__name__)
 
-RESPONSES = "/v1/responses"
 CHAT_COMPLETIONS = "/v1/chat/completions"
 MESSAGES = "/v1/messages"
 OR_EVENTS: dict[int | str, dict[str, Any]] = {200: {"content": {MEDIA_TYPE: {}}}}
@@ -77,10 +76,10 @@ def add_model_routes(
     """
     asking = Asking.of(responses, ResponseCreateParams)
     if asking is None:
-        app.post(RESPONSES)(responses)
+        app.post(RESPONSES_PATH)(responses)
     else:
         takes: Any = Annotated[asking.annotation, WrapValidator(partial(_strict_or_streamed, asking.kind))]
-        app.post(RESPONSES, responses=OR_EVENTS)(asking.endpoint(_answer_responses, takes=takes))
+        app.post(RESPONSES_PATH, responses=OR_EVENTS)(asking.endpoint(_answer_responses, takes=takes))
         route = app.router.routes[-1]
         if pass_on is not None and isinstance(route, PlainRoute):
             route.pass_on = partial(_passed_on, asking.kind, pass_on)
@@ -197,7 +196,7 @@ async def _answer_responses(body: Any, ask: Ask) -> Any:
         raise
     except Exception as error:  # noqa: BLE001 - these clients expect any failure as an event
         model = getattr(body.params, "model", None)
-        response = failed_response(_told(error, RESPONSES), model=model)
+        response = failed_response(_told(error, RESPONSES_PATH), model=model)
     return _stream(events_of_response(with_client_names(response, body.names)))
 
 
