@@ -15,14 +15,16 @@ demo: $(VENV)/.installed
 # What every environment needs, and the tests.
 dev: $(VENV)/.installed-dev
 
-# Three at once on two cores: a third of what tests do is to wait.
+# Three at once on two cores: a third of what tests do is to wait. A worker that a test has brought down is replaced
+# twice, and no oftener: the fresh one begins with that same test.
+PYTEST := $(BIN)/python -m pytest -n 3 --dist loadfile --max-worker-restart 2
 test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -n 3 --dist loadfile
+	$(PYTEST)
 
 # The tests that start servers, once more with all servers of a run in one process, or in two: PLACEMENT=replicas.
 PLACEMENT ?= together
 test-placements: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -n 3 --dist loadfile --placement $(PLACEMENT) tests
+	$(PYTEST) --placement $(PLACEMENT) tests
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check

@@ -92,6 +92,12 @@ def _is_placed(item: pytest.Item, placement: str) -> bool:
     return "placement" in getattr(item, "fixturenames", ()) and not is_unplaced
 
 
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Name at once what failed: a run that somebody ends before its summary has told it then."""
+    if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
+        print(f"\nfailed: {report.nodeid} ({report.when}, after {report.duration:.1f} s)", flush=True)  # noqa: T201
+
+
 def pytest_collection_finish() -> None:
     sys.dont_write_bytecode = bool(os.environ.get("PYTHONDONTWRITEBYTECODE"))
 
