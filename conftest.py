@@ -93,9 +93,10 @@ def _is_placed(item: pytest.Item, placement: str) -> bool:
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Name at once what failed: a run that somebody ends before its summary has told it then."""
+    """Tell at once what failed: a run that somebody ends before its summary has told it then."""
     if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
-        print(f"\nfailed: {report.nodeid} ({report.when}, after {report.duration:.1f} s)", flush=True)  # noqa: T201
+        crash = getattr(report.longrepr, "reprcrash", None)
+        print(f"\nfailed: {report.nodeid}: {crash or report.longrepr}", flush=True)  # noqa: T201
 
 
 def pytest_collection_finish() -> None:

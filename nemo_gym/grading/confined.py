@@ -4,34 +4,38 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 import logging
 import os
 import random
 import shutil
-import signal
-import subprocess
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from nemo_gym.confinement.bubblewrap import Interpreter, joining, sandboxed
 from nemo_gym.confinement.cgroups import ControlGroup, remove_left_behind
+from nemo_gym.confinement.dialogue import GONE_S, Dialogue
 from nemo_gym.confinement.level import NOT_INSTALLED, OWN_PROCESSES, SPARE_UIDS, Level, cannot_start, refusal
 from nemo_gym.errors import EnvironmentFailed
 from nemo_gym.grading import check_calls, trials
 
 logger = logging.getLogger(__name__)
 
-How = Literal["finished", "failed", "out of time", "too much output", "not run"]
+_T = TypeVar("_T")
+
+How = Literal["started", "finished", "failed", "out of time", "too much output", "not run"]
 
 START_GRACE_S = 10.0
 """What a sandbox may take to start and to report, on a busy machine, beside the time of its trials."""
 ESCAPED_BYTE = 6
 """A byte of output is at most so many as a JSON text."""
 REPORT_BYTES = 65_536
+GIVEN_UP = "this server ends, or nobody waits any more"
 
 
 @dataclass(frozen=True)
@@ -104,8 +108,12 @@ class _Slot:
     group: ControlGroup | None = None
 
 
+class _NotStarted(Exception):
+    """A sandbox that never came to its program, and what it said."""
+
+
 class ConfinedPython:
-    """Tries programs in sandboxes of bubblewrap, `size` at a time.
+    """Tries programs in sandboxes of bubblewrap, `size` at a time, each held by a thread.
 
     How far they can be confined is found out once. Where there is no sandbox, programs are refused with
     `EnvironmentFailed`, unless `allow_unconfined`: then they run with resource limits only, as this user, with its
@@ -115,9 +123,12 @@ class ConfinedPython:
     def __init__(self, size: int, limits: Limits | None = None, *, allow_unconfined: bool = False) -> None:
         self.limits = limits or Limits()
         self.allow_unconfined = allow_unconfined
-        self._gate = asyncio.Semaphore(size)
+        self._size = size
+        self._threads: ThreadPoolExecutor | None = None
+        self._held: set[Dialogue] = set()
         self._slots: list[_Slot] = []
         self._made: list[_Slot] = []
+        self._numbers = itertools.count()
         self._probing = asyncio.Lock()
         self._level: Level | None = None
         self._first_uid = random.randrange(len(SPARE_UIDS))
@@ -126,7 +137,7 @@ class ConfinedPython:
         """How far programs are confined; found out by starting a sandbox, once."""
         async with self._probing:
             if self._level is None:
-                self._level = await self._probe()
+                self._level = await self._on_a_thread(self._probe)
                 logger.info("untrusted code runs with: %s", self._level)
             return self._level
 
@@ -134,27 +145,120 @@ class ConfinedPython:
         """Try a program with each of its inputs, in one sandbox; as many trials as it has inputs.
 
         A trial ends at `trial_s` seconds, and with it the whole run; all together have `total_s`. What has not been
-        run then is "not run". Raises `EnvironmentFailed` where programs cannot be confined.
+        run then is "not run". Raises `EnvironmentFailed` where programs cannot be confined, and where a sandbox does
+        not start: that is no program's fault.
         """
         level = await self.level()
         if not level.is_confined and not self.allow_unconfined:
             raise EnvironmentFailed(refusal(level))
-        async with self._gate:
-            slot = self._slots.pop() if self._slots else self._new_slot(level)
-            try:
-                return await self._run(program, level, slot, trial_s, total_s)
-            finally:
-                self._slots.append(slot)
+        try:
+            return await self._on_a_thread(lambda dialogue: self._try(dialogue, program, level, trial_s, total_s))
+        except (_NotStarted, OSError) as error:
+            raise EnvironmentFailed(f"A sandbox for a program could not be started: {error}.") from error
 
     def close(self) -> None:
-        """Remove the control groups. Programs under way end with the tasks that wait for them."""
+        """End the programs under way and remove the control groups."""
+        for dialogue in list(self._held):
+            dialogue.give_up()
+        if self._threads is not None:
+            # Each thread ends with the program that it holds, if any.
+            self._threads.shutdown(wait=False)
         for slot in self._made:
             if slot.group:
                 slot.group.close()
-        self._made, self._slots = [], []
+        self._threads, self._made, self._slots = None, [], []
+
+    async def _on_a_thread(self, work: Callable[[Dialogue], _T]) -> _T:
+        """What comes of the work; given up, its process is gone before this ends."""
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(self._size, thread_name_prefix="sandbox")
+        dialogue = Dialogue()
+        self._held.add(dialogue)
+        working = self._threads.submit(work, dialogue)
+        told = asyncio.wrap_future(working)
+        # Of what fails after it was given up nobody asks.
+        told.add_done_callback(lambda done: done.cancelled() or done.exception())
+        try:
+            await asyncio.wait([told])
+            return told.result()
+        except asyncio.CancelledError:
+            dialogue.give_up()
+            if not working.cancel():
+                await asyncio.wait([told], timeout=GONE_S)
+            raise
+        finally:
+            self._held.discard(dialogue)
+
+    def _probe(self, dialogue: Dialogue) -> Level:
+        if shutil.which("bwrap") is None:
+            return Level(False, False, NOT_INSTALLED)
+        remove_left_behind()
+        problem = ""
+        for level in (Level(True, True), Level(True, False)):
+            # Where no group can be made, that is no problem, but how it is here.
+            with contextlib.suppress(OSError):
+                try:
+                    program = Program(["print(1)"], [""], [10])
+                    (ended,) = self._try(dialogue, program, level, START_GRACE_S, START_GRACE_S)
+                    if ended.output.strip() == "1":
+                        return level
+                    problem = ended.error
+                except _NotStarted as error:
+                    problem = str(error)
+        return cannot_start(problem)
+
+    def _try(self, dialogue: Dialogue, program: Program, level: Level, trial_s: float, total_s: float) -> list[Trial]:
+        """Blocks for as long as the program takes. Raises `OSError` where its sandbox has no place here."""
+        if dialogue.is_given_up:
+            raise _NotStarted(GIVEN_UP)
+        slot = self._a_slot(level)
+        with contextlib.ExitStack() as stack:
+            scratch = "/tmp" if level.is_confined else stack.enter_context(tempfile.TemporaryDirectory())
+            job = self._job(program, level, slot, scratch) | {"trial_s": trial_s, "total_s": total_s}
+            sent = _frame(job)
+            if program.check:
+                asked = {"check": program.check.code, "preamble": program.check.preamble}
+                sent += _frame(asked | {"function": program.function})
+            try:
+                said = dialogue.hold(
+                    self._command(level, slot),
+                    sent,
+                    env={"PATH": os.defpath, "PYTHONHASHSEED": "0", "HOME": scratch, "LANG": "C.UTF-8"},
+                    most_bytes=_most_bytes(program),
+                    within_s=total_s + START_GRACE_S,
+                )
+            finally:
+                if slot.group:
+                    slot.group.kill()
+        reports = list(_reports(said.out))
+        self._give_back(slot, is_sound=bool(reports) or dialogue.is_given_up)
+        if dialogue.is_given_up:
+            raise _NotStarted(GIVEN_UP)
+        if not reports:
+            late = f"it was not there within {total_s + START_GRACE_S:g} s" if said.is_late else "it ended at once"
+            raise _NotStarted(said.errors.strip() or late)
+        ended = reports[1:]
+        error = "" if ended and ended[-1].how == "out of time" else said.errors
+        return [*ended, *[Trial("not run", error=error)] * (program.trials - len(ended))]
+
+    def _a_slot(self, level: Level) -> _Slot:
+        # Of a list that several threads use each element is taken by one of them.
+        with contextlib.suppress(IndexError):
+            return self._slots.pop()
+        return self._new_slot(level)
+
+    def _give_back(self, slot: _Slot, *, is_sound: bool) -> None:
+        if is_sound and slot in self._made:
+            self._slots.append(slot)
+            return
+        # Whatever is wrong with its place, the next program gets another.
+        if slot.group:
+            slot.group.close()
+        with contextlib.suppress(ValueError):
+            self._made.remove(slot)
 
     def _new_slot(self, level: Level) -> _Slot:
-        number = len(self._made)
+        number = next(self._numbers)
         is_root = level.is_confined and os.geteuid() == 0
         slot = _Slot(SPARE_UIDS[(self._first_uid + number) % len(SPARE_UIDS)] if is_root else None)
         if level.has_groups:
@@ -165,48 +269,6 @@ class ConfinedPython:
             )
         self._made.append(slot)
         return slot
-
-    async def _probe(self) -> Level:
-        if shutil.which("bwrap") is None:
-            return Level(False, False, NOT_INSTALLED)
-        await asyncio.to_thread(remove_left_behind)
-        problem = ""
-        for has_groups in (True, False):
-            level = Level(True, has_groups)
-            try:
-                slot = self._new_slot(level)
-            except OSError:
-                continue
-            ended = await self._run(Program(["print(1)"], [""], [10]), level, slot, START_GRACE_S, START_GRACE_S)
-            if ended[0].output.strip() == "1":
-                self._slots.append(slot)
-                return level
-            problem = ended[0].error
-        return cannot_start(problem)
-
-    async def _run(self, program: Program, level: Level, slot: _Slot, trial_s: float, total_s: float) -> list[Trial]:
-        with contextlib.ExitStack() as stack:
-            scratch = "/tmp" if level.is_confined else stack.enter_context(tempfile.TemporaryDirectory())
-            command = self._command(level, slot)
-            process = await asyncio.create_subprocess_exec(
-                *command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                # Of a server that was told to go each child would hear too.
-                start_new_session=True,
-                env={"PATH": os.defpath, "PYTHONHASHSEED": "0", "HOME": scratch, "LANG": "C.UTF-8"},
-                cwd="/",
-            )
-            job = self._job(program, level, slot, scratch) | {"trial_s": trial_s, "total_s": total_s}
-            try:
-                return await _reports(process, program, job, total_s + START_GRACE_S)
-            finally:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                await _gone(process)
-                if slot.group:
-                    await asyncio.to_thread(slot.group.kill)
 
     def _job(self, program: Program, level: Level, slot: _Slot, scratch: str) -> dict[str, Any]:
         names = ["preamble.py"] * (len(program.sources) - 1) + ["answer.py"]
@@ -231,57 +293,22 @@ class ConfinedPython:
         return joining(slot.group.join_files, command) if slot.group else command
 
 
-async def _reports(
-    process: asyncio.subprocess.Process, program: Program, job: dict[str, Any], deadline_s: float
-) -> list[Trial]:
-    ended: list[Trial] = []
-    assert process.stdin is not None
-    # Nobody waits until it has been taken: what is not is dropped with the process.
-    process.stdin.write(_frame(job))
-    if program.check:
-        check = program.check
-        process.stdin.write(_frame({"check": check.code, "preamble": check.preamble, "function": program.function}))
-    longest = ESCAPED_BYTE * max(program.output_bytes, default=0) + 2 * REPORT_BYTES
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(deadline_s):
-            async for trial in _trials(process, longest):
-                ended.append(trial)
-                if len(ended) == program.trials:
-                    return ended
-    error = "" if ended and ended[-1].how == "out of time" else await _last_words(process)
-    return [*ended, *[Trial("not run", error=error)] * (program.trials - len(ended))]
+def _most_bytes(program: Program) -> int:
+    """No honest sandbox says more."""
+    printed = [trials.PIPE_CHUNK] if program.check else program.output_bytes
+    return REPORT_BYTES + sum(ESCAPED_BYTE * each + 2 * REPORT_BYTES for each in printed)
 
 
-async def _trials(process: asyncio.subprocess.Process, longest: int) -> AsyncIterator[Trial]:
-    """The reports of the trials, until the process says nothing more, or more than it may."""
-    assert process.stdout is not None
-    while True:
-        try:
-            size = int.from_bytes(await process.stdout.readexactly(trials.HEADER_BYTES), "big")
-            if size > longest:
-                return
-            report = json.loads(await process.stdout.readexactly(size))
-        except asyncio.IncompleteReadError:
+def _reports(said: bytes) -> Iterator[Trial]:
+    """That the sandbox started, then how each trial ended: as far as it came."""
+    left = memoryview(said)
+    while len(left) >= trials.HEADER_BYTES:
+        size = int.from_bytes(left[: trials.HEADER_BYTES], "big")
+        frame, left = left[trials.HEADER_BYTES :][:size], left[trials.HEADER_BYTES + size :]
+        if len(frame) < size:
             return
+        report = json.loads(bytes(frame))
         yield Trial(report["how"], report["output"], report["error"], report["seconds"])
-
-
-async def _last_words(process: asyncio.subprocess.Process) -> str:
-    assert process.stderr is not None
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(0.2):
-            return (await process.stderr.read(check_calls.ERROR_TAIL)).decode(errors="replace")
-    return ""
-
-
-async def _gone(process: asyncio.subprocess.Process) -> None:
-    """Wait for a process that has been killed; of what it left in its pipes there is little."""
-    assert process.stdin is not None
-    process.stdin.close()
-    for pipe in (process.stdout, process.stderr):
-        assert pipe is not None
-        await pipe.read()
-    await process.wait()
 
 
 def _frame(message: Any) -> bytes:

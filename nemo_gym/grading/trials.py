@@ -39,7 +39,8 @@ POLL_S = 0.005
 OPEN_FILES = 64
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE = 1, 4
 
-FINISHED, FAILED, OUT_OF_TIME, TOO_MUCH_OUTPUT = "finished", "failed", "out of time", "too much output"
+STARTED, FINISHED, FAILED = "started", "finished", "failed"
+OUT_OF_TIME, TOO_MUCH_OUTPUT = "out of time", "too much output"
 
 FUNCTION_PRELUDE = "\n".join(
     [
@@ -73,6 +74,8 @@ def main() -> None:
     # What comes after a trial kills every process there is.
     if job["is_alone"] and os.getpid() != 1:
         raise SystemExit("not the first in a process namespace of its own")
+    # From here on what goes wrong is the program's doing.
+    _write_frame({"how": STARTED, "output": "", "error": "", "seconds": 0.0})
     if job["mode"] == "check":
         _write_frame(_checked(job))
         return
@@ -362,3 +365,5 @@ def _write_all(descriptor: int, data: bytes) -> None:
 
 if __name__ == "__main__":
     main()
+    # All has been told, and nothing is left to be tidied up.
+    os._exit(0)

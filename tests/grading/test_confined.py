@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import nemo_gym
+from nemo_gym import EnvironmentFailed
 from nemo_gym.confinement.cgroups import PREFIX, ControlGroup
 from nemo_gym.grading.confined import Check, CheckVerdict, ConfinedPython, Limits, Program
 
@@ -70,15 +71,62 @@ async def test_a_run_that_is_given_up_leaves_no_process(python):
     task = asyncio.create_task(tried(python, f"import time\n'{marker}'\ntime.sleep(60)", trial_s=60))
     await asyncio.sleep(0.5)
     assert children_of(os.getpid())
+    groups = set(own_groups())
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert not children_of(os.getpid())
+    # Its place is free for the next one.
+    assert (await tried(python, "print(1)")).output == "1\n"
+    assert set(own_groups()) == groups
+
+
+def own_groups():
+    return Path("/sys/fs/cgroup").rglob(f"{PREFIX}{os.getpid()}-*")
 
 
 def children_of(pid):
     """The numbers of its bubblewraps."""
     told = subprocess.run(["ps", "-o", "comm=", "--ppid", str(pid)], capture_output=True, text=True, check=False)
     return [line for line in told.stdout.split() if line == "bwrap"]
+
+
+@needs_sandbox
+async def test_programs_that_are_under_way_or_wait_for_their_turn_fail_as_the_server_closes(python):
+    await python.level()
+    under_way = [asyncio.create_task(tried(python, "import time; time.sleep(60)", trial_s=60)) for _ in range(4)]
+    await asyncio.sleep(0.5)
+    python.close()
+    for ended in await asyncio.gather(*under_way, return_exceptions=True):
+        assert isinstance(ended, EnvironmentFailed)
+        assert "this server ends" in str(ended)
+    assert (await tried(python, "print(1)")).output == "1\n"
+
+
+@needs_sandbox
+def test_programs_under_way_end_with_the_event_loop():
+    """Where asyncio cancels all tasks at once, its own subprocesses may wait for ever."""
+
+    async def leave_some(after_s):
+        python = ConfinedPython(3)
+        await python.level()
+        tasks = [asyncio.create_task(tried(python, "print(1)")) for _ in range(12)]
+        await asyncio.sleep(after_s)
+        python.close()
+        return tasks
+
+    for number in range(8):
+        tasks = asyncio.run(leave_some(number * 0.01))
+        assert all(task.done() for task in tasks)
+
+
+@needs_sandbox
+async def test_a_sandbox_that_does_not_start_is_no_fault_of_the_program(python, monkeypatch):
+    await python.level()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "defpath", "/nowhere")
+        with pytest.raises(EnvironmentFailed, match=r"could not be started: .*bwrap.*not found"):
+            await tried(python, "print(1)")
+    assert (await tried(python, "print(1)")).output == "1\n"
 
 
 @needs_sandbox

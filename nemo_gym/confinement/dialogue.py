@@ -1,0 +1,121 @@
+"""A process that is sent something once and answers until it ends, or until its time or its room is up."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+CHUNK = 65_536
+ERROR_TAIL = 2_000
+GONE_S = 5.0
+"""What a process that was killed may take to be gone, on a busy machine."""
+
+
+class Said(NamedTuple):
+    """What a process wrote: to stdout, and the end of what it wrote to stderr; `is_late` where its time was up."""
+
+    out: bytes
+    errors: str
+    is_late: bool
+
+
+class Dialogue:
+    """One process, from its start to its end.
+
+    `hold` blocks and is for a thread: where a task that awaits asyncio's own subprocess is cancelled together with
+    all others, as at the end of `asyncio.run`, it may wait for ever (Python before 3.12.5).
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self.is_given_up = False
+
+    def hold(
+        self, command: Sequence[str], sent: bytes, *, env: Mapping[str, str], most_bytes: int, within_s: float
+    ) -> Said:
+        """Start the process, send, and read until it has said all, too much, or is out of time. Then it is killed.
+
+        Raises `OSError` where it cannot be started.
+        """
+        until = time.monotonic() + within_s
+        with self._lock:
+            if self.is_given_up:
+                return Said(b"", "", is_late=False)
+            process = self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                bufsize=0,
+                # Of a server that was told to go each child would hear too.
+                start_new_session=True,
+                env=env,
+                cwd="/",
+            )
+        try:
+            return _talk(process, memoryview(sent), most_bytes, until)
+        finally:
+            self._kill()
+            for pipe in (process.stdin, process.stdout, process.stderr):
+                assert pipe is not None
+                pipe.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(GONE_S)
+
+    def give_up(self) -> None:
+        """End it, from whichever thread; a process that has not been started never will be."""
+        with self._lock:
+            self.is_given_up = True
+        self._kill()
+
+    def _kill(self) -> None:
+        with self._lock:
+            # One that has been waited for is gone, and its number may be another's.
+            if self._process is not None and self._process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(self._process.pid, signal.SIGKILL)
+
+
+def _talk(process: subprocess.Popen[bytes], sent: memoryview, most_bytes: int, until: float) -> Said:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    stdin, stdout, stderr = (pipe.fileno() for pipe in (process.stdin, process.stdout, process.stderr))
+    out, errors = bytearray(), bytearray()
+    poll = select.poll()
+    poll.register(stdin, select.POLLOUT)
+    poll.register(stdout, select.POLLIN)
+    poll.register(stderr, select.POLLIN)
+    os.set_blocking(stdin, False)
+    is_open = {stdout, stderr}
+    while is_open and len(out) <= most_bytes and (left_s := until - time.monotonic()) > 0:
+        for end, _ in poll.poll(left_s * 1000):
+            if end == stdin:
+                sent = _sent(stdin, sent)
+                if not sent:
+                    poll.unregister(stdin)
+            elif chunk := os.read(end, CHUNK):
+                (out if end == stdout else errors).extend(chunk)
+            else:
+                poll.unregister(end)
+                is_open.remove(end)
+        del errors[:-ERROR_TAIL]
+    return Said(bytes(out), errors.decode(errors="replace"), is_late=time.monotonic() >= until)
+
+
+def _sent(stdin: int, message: memoryview) -> memoryview:
+    """What is left to be sent; nothing to a process that does not read any more."""
+    try:
+        return message[os.write(stdin, message) :]
+    except BlockingIOError:
+        return message
+    except BrokenPipeError:
+        return message[:0]
