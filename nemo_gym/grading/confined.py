@@ -30,7 +30,7 @@ _T = TypeVar("_T")
 
 How = Literal["started", "finished", "failed", "out of time", "too much output", "not run"]
 
-START_GRACE_S = 10.0
+START_GRACE_S = 30.0
 """What a sandbox may take to start and to report, on a busy machine, beside the time of its trials."""
 ESCAPED_BYTE = 6
 """A byte of output is at most so many as a JSON text."""
