@@ -85,7 +85,7 @@ async def test_several_processes_write_what_one_writes(run_tasks, make_task, tmp
         await run_tasks(
             rows,
             num_collector_processes=processes,
-            rollout_timeout_s=0.6,
+            rollout_timeout_s=2,
             output_jsonl_fpath=tmp_path / f"{processes}.jsonl",
         )
         for processes in (1, 3)
@@ -101,9 +101,13 @@ async def test_several_processes_write_what_one_writes(run_tasks, make_task, tmp
 
 
 async def test_no_more_rollouts_run_at_once_than_allowed_in_all_processes_together(run_tasks, make_task, agent):
-    rows = [make_task(n, act="slow", lasts_s=0.02) for n in range(60)]
-    run = await run_tasks(rows, num_samples_in_parallel=7, num_collector_processes=3)
-    assert run.summary.scored == 60
+    rows = [make_task(n, act="held") if n < 7 else make_task(n) for n in range(60)]
+    running = asyncio.create_task(run_tasks(rows, num_samples_in_parallel=7, num_collector_processes=3))
+    await asyncio.to_thread(wait_for, lambda: agent.told()["now"] == 7)
+    await asyncio.sleep(0.1)
+    assert len(agent.told()["begun"]) == 7
+    agent.release()
+    assert (await running).summary.scored == 60
     assert agent.told()["most_at_once"] == 7
 
 
