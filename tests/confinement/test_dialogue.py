@@ -1,0 +1,75 @@
+"""One process, which is sent something, says something, and is gone afterwards."""
+
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from nemo_gym.confinement.dialogue import ERROR_TAIL, Dialogue
+
+MORE = 1_000_000
+"""More bytes than a pipe holds."""
+MARKER = "a process of these tests"
+
+
+def held(code, sent=b"", *, most_bytes=10 * MORE, within_s=20.0, dialogue=None):
+    command = [sys.executable, "-c", code, MARKER]
+    return (dialogue or Dialogue()).hold(command, sent, env={}, most_bytes=most_bytes, within_s=within_s)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left():
+    yield
+    assert subprocess.run(["pgrep", "-f", MARKER], check=False, capture_output=True).stdout == b""
+
+
+def test_what_is_sent_comes_back_however_long_it_is():
+    sent = bytes(range(256)) * (MORE // 256)
+    said = held(f"import sys; sys.stdout.buffer.write(sys.stdin.buffer.read({len(sent)}))", sent)
+    assert (said.out == sent, said.errors, said.is_late) == (True, "", False)
+
+
+def test_a_process_need_not_read_what_it_is_sent():
+    assert held("print(1)", bytes(MORE)).out == b"1\n"
+    assert held("import os, time; os.close(0); time.sleep(0.2); print(1)", bytes(MORE)).out == b"1\n"
+
+
+def test_of_its_errors_the_end_is_told():
+    said = held(f"import sys; sys.stderr.write('x' * {MORE} + 'no'); sys.exit(3)")
+    assert said.errors == "x" * (ERROR_TAIL - 2) + "no"
+
+
+def test_who_says_too_much_is_not_heard_to_the_end():
+    began = time.monotonic()
+    said = held("while True: print('x' * 1000)", most_bytes=100_000)
+    assert 100_000 < len(said.out) < 300_000
+    assert time.monotonic() - began < 10
+
+
+def test_who_takes_too_long_is_ended_with_all_that_it_started():
+    code = "import subprocess, time; subprocess.Popen(['sleep', '60']); print(1, flush=True); time.sleep(60)"
+    began = time.monotonic()
+    said = held(code, within_s=1.0)
+    assert (said.out, said.is_late) == (b"1\n", True)
+    assert time.monotonic() - began < 10
+
+
+def test_one_that_is_given_up_ends_at_once_or_is_never_started():
+    dialogue = Dialogue()
+    told = []
+    thread = threading.Thread(target=lambda: told.append(held("import time; time.sleep(60)", dialogue=dialogue)))
+    began = time.monotonic()
+    thread.start()
+    time.sleep(0.3)
+    dialogue.give_up()
+    thread.join(10)
+    assert time.monotonic() - began < 10
+    assert [said.out for said in told] == [b""]
+    assert held("print(1)", dialogue=dialogue).out == b""
+
+
+def test_what_cannot_be_started_is_raised():
+    with pytest.raises(OSError, match="nowhere"):
+        Dialogue().hold(["/nowhere"], b"", env={}, most_bytes=1, within_s=1)
