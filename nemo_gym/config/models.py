@@ -198,6 +198,9 @@ class PortRange(NamedTuple):
     high: int
 
 
+DEFAULT_PORT_RANGE = PortRange(10_001, 20_000)
+
+
 class WrittenAddress(NamedTuple):
     """Where a host and a port were written, each as `file:line: dotted.key`; empty where nobody wrote it."""
 
@@ -220,8 +223,8 @@ class RunConfig(Frozen):
     aliases: Mapping[str, str] = Field(default_factory=dict)
     """Other names of agents (`environment_servers` blocks), each with the instance it stands for."""
     placement: Placement = Placement()
-    port_range: PortRange | None = None
-    """None where any free port will do."""
+    port_range: PortRange = DEFAULT_PORT_RANGE
+    """Where the ports are taken from that nobody has set."""
     plain: Mapping[str, Any] = Field(default_factory=dict)
     """Top-level values that are no servers, interpolations resolved; those that cannot be are left out."""
     raw: Mapping[str, Any] = Field(default_factory=dict, repr=False)

@@ -10,11 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from nemo_gym.config.masking import MASK, is_secret_key, mask_text
-from nemo_gym.config.models import HeadConfig, Origin, PortRange, ServerConfig, WrittenAddress
+from nemo_gym.config.models import (
+    DEFAULT_HEAD_SERVER_PORT,
+    DEFAULT_PORT_RANGE,
+    HeadConfig,
+    Origin,
+    PortRange,
+    ServerConfig,
+    WrittenAddress,
+)
 from nemo_gym.errors import ConfigError, PortTakenError
-
-DEFAULT_RANGE = PortRange(10001, 20000)
-"""The other end of a range of which only one end is given."""
 
 NOWHERE = WrittenAddress()
 
@@ -59,10 +64,10 @@ def share(host: str, port: int) -> socket.socket:
     return _bound(host, port, is_reusable=True, is_shared=True)
 
 
-def port_range_of(plain: Mapping[str, Any], origins: Mapping[str, Origin]) -> PortRange | None:
-    """The range that `port_range_low` and `port_range_high` set; None where neither is there."""
+def port_range_of(plain: Mapping[str, Any], origins: Mapping[str, Origin]) -> PortRange:
+    """The range that `port_range_low` and `port_range_high` set."""
     ends = []
-    for key, default in zip(("port_range_low", "port_range_high"), DEFAULT_RANGE, strict=True):
+    for key, default in zip(("port_range_low", "port_range_high"), DEFAULT_PORT_RANGE, strict=True):
         value = plain.get(key)
         try:
             ends.append(default if value is None else int(value))
@@ -70,8 +75,6 @@ def port_range_of(plain: Mapping[str, Any], origins: Mapping[str, Origin]) -> Po
             raise ConfigError(f"{origins[key]}: {key} is a port number, and here it is {value!r}.") from error
         if not 1 <= ends[-1] <= 65535:
             raise ConfigError(f"{origins[key]}: {key} is {value}; ports go from 1 to 65535.")
-    if plain.get("port_range_low") is None and plain.get("port_range_high") is None:
-        return None
     if ends[0] > ends[1]:
         place = origins.get("port_range_low") or origins["port_range_high"]
         raise ConfigError(
@@ -117,14 +120,15 @@ def _bound(host: str, port: int, *, is_reusable: bool, is_shared: bool = False) 
 
 
 def _bind_in_range(host: str, ports: PortRange, instance: str, written: WrittenAddress) -> socket.socket:
-    candidates = range(ports.low, ports.high + 1)
+    # A later run will want its head server at the usual port.
+    candidates = [port for port in range(ports.low, ports.high + 1) if port != DEFAULT_HEAD_SERVER_PORT]
     for port in random.sample(candidates, min(len(candidates), _RANGE_TRIES)):
         try:
             # Not reusable while it is bound: Linux would let two sockets share a port until one of them listens.
             return _bound(host, port, is_reusable=False)
         except OSError as error:
             if error.errno not in (errno.EADDRINUSE, errno.EACCES):
-                raise _refusal(error, host, port, instance, written) from error
+                raise _refusal(error, host, 0, instance, written) from error
     raise PortTakenError(
         f"{instance}: no free port on {host} between port_range_low ({ports.low}) and port_range_high ({ports.high}); "
         f"{min(len(candidates), _RANGE_TRIES)} were tried. Widen the range, or stop what holds the ports."
@@ -145,7 +149,8 @@ def _refusal(error: OSError, host: str, port: int, instance: str, written: Writt
         )
     told = f"{instance} " if written.host else ""
     return ConfigError(
-        f"{written.host or instance}: {told}cannot listen on {host}:{port} ({error.strerror or error}). The "
+        f"{written.host or instance}: {told}cannot listen on {host}{f':{port}' if port else ''} "
+        f"({error.strerror or error}). The "
         "host has to be an address of this machine: 127.0.0.1, or 0.0.0.0 for all of them."
     )
 

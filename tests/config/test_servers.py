@@ -77,7 +77,7 @@ def test_the_domain_of_an_agent_is_dropped(project):
 def test_a_run_configuration_is_frozen(project):
     run = project.load_text(WHOLE)
     with pytest.raises(pydantic.ValidationError, match="frozen"):
-        run.port_range = None
+        run.port_range = (1, 2)
     with pytest.raises(pydantic.ValidationError, match="frozen"):
         run.servers["weather"].port = 1
 

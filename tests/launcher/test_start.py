@@ -167,7 +167,7 @@ def test_a_host_that_is_none_is_told_with_where_it_was_written(workplace):
     assert finished.code == 1
     assert finished.err.startswith(
         "Error: command line: +default_host=no.such.host.invalid: default_host: plain cannot listen on "
-        "no.such.host.invalid:0 ("
+        "no.such.host.invalid ("
     )
 
 
