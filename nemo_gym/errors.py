@@ -224,6 +224,9 @@ class ServerCallError(NemoGymError):
     `was_sent` is False only where the request certainly never left, so trying again is safe.
     """
 
+    aiohttps: str = "ClientError"
+    """What aiohttp calls it: published folders catch that."""
+
     def __init__(self, message: str, *, was_sent: bool = True) -> None:
         super().__init__(message)
         self.was_sent = was_sent
@@ -244,6 +247,8 @@ class EndpointError(ServerCallError):
         super().__init__(message, was_sent=was_sent)
         self.status = status
         self.body = body
+        self.response_content = body.encode()
+        self.aiohttps = "ClientConnectionError" if status is None else "ClientResponseError"
 
 
 def exit_code_of(action: Callable[..., Any], *arguments: Any, **named: Any) -> int:

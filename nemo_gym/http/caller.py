@@ -15,6 +15,7 @@ from pydantic import BaseModel
 
 from nemo_gym.config.settings import MODEL_TIER, RESOURCES_TIER
 from nemo_gym.errors import Overloaded, RolloutTimedOut, ServerCallError
+from nemo_gym.http.aiohttp_errors import also_aiohttps
 from nemo_gym.http.correlation import (
     ROLLOUT_PREFIX,
     current_rollout_id,
@@ -100,8 +101,11 @@ class Caller:
         headers: Mapping[str, str] | None = None,
         params: Mapping[str, Any] | None = None,
         timeouts: Timeouts | None = None,
+        timeout: Any = None,  # noqa: ASYNC109 - aiohttp's, which published folders hand on
     ) -> Reply:
         """See `ServerClient.request`."""
+        if timeout is not None:
+            timeouts = Timeouts.of(timeout)
         head = self.run_headers.copy()
         if headers:
             head += [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
@@ -143,14 +147,14 @@ class Caller:
                 )
             except ReplyTimedOut as error:
                 call.time_left_s()
-                raise error.of_server(call.server) from error.__cause__
+                raise also_aiohttps(error.of_server(call.server)) from error.__cause__
             except ServerCallError as error:
                 if shortcut is not None and not error.was_sent:
                     # It leads nowhere, from another machine or where somebody has swept its folder.
                     self.shortcuts.pop(call.server, None)
                     continue
                 if error.was_sent or call.took_s > REFUSED_PATIENCE_S:
-                    raise error.of_server(call.server) from error.__cause__
+                    raise also_aiohttps(error.of_server(call.server)) from error.__cause__
                 call.trouble = str(error)
                 await call.pause()
                 continue

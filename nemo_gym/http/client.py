@@ -159,7 +159,7 @@ class ServerClient(BaseModel):
         """Send one request and wait for the whole answer, whatever its status.
 
         Keywords: `json` (a pydantic model, sent without its unset fields, or anything that orjson writes), `data`
-        (bytes or text), `cookies`, `headers`, `params`, `timeouts`.
+        (bytes or text), `cookies`, `headers`, `params`, `timeouts`, or aiohttp's `timeout` in their place.
         Raises `ServerCallError` where no answer came.
         """
         return await self._calls(server_name, url_path, method, **kwargs)

@@ -19,6 +19,7 @@ import orjson
 
 from nemo_gym.config.published import maybe_get_global_config_dict
 from nemo_gym.errors import EndpointError, RolloutTimedOut, ServerCallError
+from nemo_gym.http.aiohttp_errors import also_aiohttps
 from nemo_gym.http.deadline import CLOCK_SLACK_S, time_left_s
 from nemo_gym.http.internal import InternalClient
 from nemo_gym.http.problems import readable
@@ -365,12 +366,11 @@ def _reason(error: ServerCallError) -> str:
 
 def _told(error: EndpointError, method: str, url: str, tries: int) -> EndpointError:
     often = "" if tries == 1 else f" (tried {tries} times)"
-    return EndpointError(
-        f"{method} {_without_login(url)} {error}{often}",
-        status=error.status,
-        body=error.body,
-        was_sent=error.was_sent,
+    address = _without_login(url)
+    told = EndpointError(
+        f"{method} {address} {error}{often}", status=error.status, body=error.body, was_sent=error.was_sent
     )
+    return also_aiohttps(told, method=method, url=address)
 
 
 def _without_login(url: str) -> str:

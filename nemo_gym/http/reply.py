@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from nemo_gym.errors import ServerCallError
+from nemo_gym.http.aiohttp_errors import also_aiohttps
 
 RawHeaders = Sequence[tuple[bytes, bytes]]
 
@@ -27,6 +28,8 @@ RESPONSE_CONTENT_BYTES = 64 * 1024
 
 class NotConnected(ServerCallError):
     """No connection came about, so nothing was sent."""
+
+    aiohttps = "ClientConnectorError"
 
     def __init__(self, message: str) -> None:
         super().__init__(message, was_sent=False)
@@ -38,6 +41,8 @@ class HungUp(ServerCallError):
     `was_reused` tells that the connection had served before: the server may have grown tired of it just then.
     """
 
+    aiohttps = "ServerDisconnectedError"
+
     def __init__(self, message: str, *, was_reused: bool = False) -> None:
         super().__init__(message)
         self.was_reused = was_reused
@@ -46,13 +51,19 @@ class HungUp(ServerCallError):
 class BrokenReply(ServerCallError):
     """An answer that stopped halfway, cannot be read, or is larger than allowed."""
 
+    aiohttps = "ClientPayloadError"
 
-class ReplyTimedOut(ServerCallError):
+
+class ReplyTimedOut(ServerCallError, TimeoutError):
     """The answer did not come in time."""
+
+    aiohttps = "ServerTimeoutError"
 
 
 class ServerReplied(ServerCallError):
     """A whole answer came, with a status of 400 or more; `response_content` is how its body begins (64 KiB)."""
+
+    aiohttps = "ClientResponseError"
 
     def __init__(self, message: str, *, status: int, url: str, response_content: bytes) -> None:
         super().__init__(message)
@@ -72,6 +83,19 @@ class Timeouts(NamedTuple):
     """For everything, from the call to the last byte."""
     queue_s: float = 3600.0
     """For a free connection, where `max_connections` bounds them."""
+
+    @classmethod
+    def of(cls, told: Any) -> Timeouts:
+        """As aiohttp is told of them: seconds for everything, or its `ClientTimeout`; what is None stays ours."""
+        if isinstance(told, (int, float)):
+            return cls(total_s=told)
+        given = {
+            "connect_s": told.sock_connect,
+            "read_s": told.sock_read,
+            "total_s": told.total,
+            "queue_s": told.connect,
+        }
+        return cls(**{name: limit_s for name, limit_s in given.items() if limit_s is not None})
 
 
 class Headers(Mapping[str, str]):
@@ -199,12 +223,13 @@ class Reply:
         """Raise `ServerReplied` where the status is 400 or more."""
         if self.ok:
             return
-        raise ServerReplied(
+        error = ServerReplied(
             f"{self.method} {self.url}: answered {self.status} {self.reason}: {excerpt(self.body, 400)}",
             status=self.status,
             url=self.url,
             response_content=self.body[:RESPONSE_CONTENT_BYTES],
         )
+        raise also_aiohttps(error, method=self.method, url=self.url, headers=self.headers)
 
     def __repr__(self) -> str:
         return f"<Reply {self.status} to {self.method} {self.url}, {len(self.body)} bytes>"

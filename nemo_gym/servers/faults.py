@@ -6,7 +6,7 @@ import logging
 
 from starlette.types import Scope
 
-from nemo_gym.errors import InvalidTask, RolloutError, ServerCallError
+from nemo_gym.errors import EndpointError, InvalidTask, RolloutError, ServerCallError
 from nemo_gym.http.problems import failure_of_call, problem_of_body, readable
 
 logger = logging.getLogger(__name__)
@@ -34,7 +34,9 @@ class Faults:
             logger.warning("%s failed (rollout %s): %s", path, rollout_id, error)
             return error
         if isinstance(error, ServerCallError):
-            told = problem_of_body(getattr(error, "response_content", b""))
+            # What an endpoint outside says is not ours to pass on as the cause.
+            is_outside = isinstance(error, EndpointError)
+            told = None if is_outside else problem_of_body(getattr(error, "response_content", b""))
             logger.warning("%s failed (rollout %s): %s", path, rollout_id, error)
             if told:
                 return told.to_error()

@@ -40,6 +40,7 @@ ROWS = {
     "address": row_of("address_agent", initial_count=2, expected_count=5, step=3),
     "halved": row_of("halved_agent", initial_count=7, expected_count=7, uuid="u-2"),
     "debate": row_of("debate_agent", initial_count=7, expected_count=7),
+    "panel": row_of("panel_agent", tools=True, initial_count=1, expected_count=4),
     "second_look": row_of("second_look_agent", tools=True, initial_count=0, expected_count=6),
     "sandboxed": row_of(
         "sandboxed_agent",
@@ -203,6 +204,18 @@ def test_a_subclass_of_the_simple_agent_changes_the_row_and_the_reward(collected
     rollout = collected[2]["halved"]
     assert (rollout["reward"], rollout["whole_reward"], rollout["uuid"]) == (0.25, 1.0, "u-2")
     assert rollout["responses_create_params"]["input"][0]["content"] == "You are brief."
+
+
+def test_an_agent_of_two_environments_catches_what_aiohttp_raises(collected):
+    rollout = collected[2]["panel"]
+    assert (rollout["reward"], rollout["second_reward"]) == (1.0, 0.0), rollout
+    told = [orjson.loads(item["output"]) for item in rollout["response"]["output"] if "output" in item]
+    assert [[each.get("error") for each in turn] for turn in told] == [[None, "HTTP 422", "HTTP 404"]] * 2
+    assert "count" in told[0][1]["content"]
+    assert [name.partition("___")[0] for name in rollout["cookie_names"]] == [
+        "CounterServer", "CounterServer", "PanelAgent",
+    ]  # fmt: skip
+    assert len(rollout["opinions"]) == 2
 
 
 def test_two_models_speak_in_turn_and_one_of_them_by_way_of_another(collected):
