@@ -33,14 +33,23 @@ class Faults:
                     error.tier = self.otherwise.default_tier
             logger.warning("%s failed (rollout %s): %s", path, rollout_id, error)
             return error
-        if isinstance(error, ServerCallError):
-            # What an endpoint outside says is not ours to pass on as the cause.
-            is_outside = isinstance(error, EndpointError)
-            told = None if is_outside else problem_of_body(getattr(error, "response_content", b""))
+        content = _answer_in(error)
+        told = problem_of_body(content)
+        if told is not None:
             logger.warning("%s failed (rollout %s): %s", path, rollout_id, error)
-            if told:
-                return told.to_error()
+            return told.to_error()
+        if isinstance(error, ServerCallError):
+            logger.warning("%s failed (rollout %s): %s", path, rollout_id, error)
             return failure_of_call(error, server=self.server, otherwise=self.otherwise, during=self.server)
         logger.exception("%s failed (rollout %s)", path, rollout_id, exc_info=error)
         raised = readable(f"{type(error).__name__}: {error}".encode("utf-8", "replace"))
+        if content:
+            raised = f"{raised} ({readable(content)})"
         return self.otherwise(f"{self.server}: {path} raised {raised}; its log has the traceback", server=self.server)
+
+
+def _answer_in(error: Exception) -> bytes:
+    """What one of our servers answered, where our client or `raise_for_status` has left it on the error."""
+    content = getattr(error, "response_content", b"")
+    # What an endpoint outside says is not ours to pass on as the cause.
+    return content if isinstance(content, bytes) and not isinstance(error, EndpointError) else b""

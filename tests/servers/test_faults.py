@@ -1,8 +1,10 @@
 """A failure crosses servers with its cause: which kind, where, and what happened."""
 
 import logging
+from types import SimpleNamespace
 from typing import Any
 
+import aiohttp
 import pytest
 from fastapi import FastAPI, HTTPException
 from fastapi.testclient import TestClient
@@ -166,6 +168,22 @@ def client():
 def test_a_bug_counts_as_the_failure_of_the_servers_tier(otherwise):
     told = TestClient(app_with_faults(otherwise)).post("/fail", json={"how": "bug"}).json()
     assert told["failure_class"] == otherwise.failure_class
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (b"no bench", "ClientResponseError: 500, message='', url='None' (no bench); its log has the traceback"),
+        (b"", "ClientResponseError: 500, message='', url='None'; its log has the traceback"),
+        (Problem.of_error(JudgeFailed("it is silent", server="judge")).model_dump_json().encode(), "it is silent"),
+    ],
+)
+def test_what_an_inner_server_answered_is_told_also_where_a_folder_called_it_by_itself(answer, told):
+    error = aiohttp.ClientResponseError(SimpleNamespace(real_url=None), (), status=500)
+    error.response_content = answer
+    failure = Faults("arena", EnvironmentFailed).failure(error, {"path": "/fail"})
+    assert str(failure).endswith(told)
+    assert failure.server == ("judge" if told == "it is silent" else "arena")
 
 
 def test_a_bugs_traceback_is_in_the_log(client, caplog):
