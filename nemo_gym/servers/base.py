@@ -151,6 +151,9 @@ class SimpleServer(BaseServer):
         """Let this process open so many files at once, or as many as the system allows it."""
         raise_open_files_limit(target_soft_limit)
 
+    def prefix_server_logs(self) -> None:
+        """Published programs call it; whoever starts servers writes their names before their lines."""
+
     def new_app(self) -> FastAPI:
         """An app with sessions and the rollout's id, that calls `startup` and `aclose` at its ends."""
 

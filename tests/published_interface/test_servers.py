@@ -67,6 +67,26 @@ def test_each_tier_has_its_routes(kind, config, routes):
             assert client.request(method, f"{prefix}{path}").status_code in {200, 400, 422}
 
 
+def test_a_program_may_put_a_server_together_by_hand(monkeypatch):
+    block = {"host": "127.0.0.1", "port": 1, "entrypoint": "app.py", "domain": "other"}
+    config = DictConfig({"mine": {"resources_servers": {"plain": {**block, "port": "${free_port}"}}}, "free_port": 7})
+    monkeypatch.setenv("NEMO_GYM_CONFIG_PATH", "mine")
+    monkeypatch.setattr("nemo_gym.server_utils.get_global_config_dict", lambda: config)
+    read = Environment.load_config_from_global_config()
+    assert (type(read), read.name, read.port) == (base_resources_server.BaseResourcesServerConfig, "mine", 7)
+    server = Environment(config=read, server_client=MagicMock(spec=server_utils.ServerClient))
+    app = server.setup_webserver()
+    server.set_ulimit()
+    server.prefix_server_logs()
+    server.setup_liveness(app)
+    server.setup_session_middleware(app)
+    server.setup_exception_middleware(app)
+    server.setup_profiling(app, server_utils.ProfilingMiddlewareConfig())
+    answer = TestClient(app).get("/")
+    assert answer.json() == {"status": "ok"}
+    assert [*answer.cookies] == ["Environment___mine"]
+
+
 class Open(base_resources_server.BaseVerifyResponse):
     model_config = ConfigDict(extra="allow")
 
