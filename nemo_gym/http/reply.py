@@ -211,9 +211,15 @@ class Reply:
         """The body."""
         return self.body
 
-    async def json(self, loads: Callable[[bytes], Any] = orjson.loads) -> Any:
-        """The body, parsed as JSON."""
-        return loads(self.body)
+    async def json(
+        self,
+        *,
+        encoding: str | None = None,
+        loads: Callable[[Any], Any] = orjson.loads,
+        content_type: str | None = None,
+    ) -> Any:
+        """The body, parsed as JSON, whatever its type says; the keywords are aiohttp's."""
+        return loads(self.body if encoding is None else self.body.decode(encoding))
 
     async def text(self, encoding: str = "utf-8", errors: str = "replace") -> str:
         """The body as text."""

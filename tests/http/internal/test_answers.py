@@ -43,6 +43,8 @@ async def test_the_body_is_read_in_every_way_that_the_published_reply_offers(ser
     assert await reply.text() == '{"reward": 1.0}'
     assert await reply.json() == {"reward": 1.0}
     assert await reply.json(loads=len) == 15
+    # As of aiohttp's, whose check of the content's type is often turned off.
+    assert await reply.json(content_type=None, encoding="utf-8") == await reply.json()
 
 
 @pytest.mark.parametrize(
