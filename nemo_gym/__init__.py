@@ -135,6 +135,13 @@ _RENAMED = {
     "NeMoGymResponseOutputItem": ("schemas.items", "OutputItem"),
 }
 
+# Published tools, not folders, import these; two of them have no public name there.
+_HELPERS = {
+    "NEMO_GYM_EXTRA_ROOTS_ENV_VAR_NAME": "EXTRA_ROOTS_ENV_VAR",
+    "_augment_sys_path": "augment_sys_path",
+    "_resolve_under_cwd_or_install": "resolve_under_cwd_or_install",
+    "component_search_roots": "component_search_roots",
+}
 _PLACES = {name: (home, name) for home, names in _HOMES.items() for name in names} | _RENAMED
 _PATHS = ("CACHE_DIR", "PARENT_DIR", "RESULTS_DIR", "ROOT_DIR", "WORKING_DIR")
 
@@ -147,6 +154,8 @@ def __getattr__(name: str) -> Any:
         value = getattr(importlib.import_module(f"nemo_gym.{home}"), attribute)
     elif name in _PATHS:
         value = _path(name)
+    elif name in _HELPERS:
+        value = getattr(importlib.import_module("nemo_gym.paths"), _HELPERS[name])
     else:
         raise AttributeError(f"module 'nemo_gym' has no attribute '{name}'")
     globals()[name] = value

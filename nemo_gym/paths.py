@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 PACKAGE_DIR = Path(__file__).resolve().parent
@@ -46,3 +47,21 @@ def find(relative: str | Path, accepts: Callable[[Path], bool] = Path.exists) ->
 def working_dir() -> Path:
     """Where results and caches go: the repository when we run from an editable checkout, else the working folder."""
     return INSTALL_ROOT if (INSTALL_ROOT / "pyproject.toml").exists() else Path.cwd()
+
+
+def component_search_roots(*, sys_path: Iterable[str] | None = None) -> list[Path]:
+    """Published name of `search_roots`; of a module path, the folders that it adds come last."""
+    roots = search_roots()
+    return [*roots, *(folder for folder in map(Path, sys_path or ()) if folder.resolve() not in roots)]
+
+
+def resolve_under_cwd_or_install(
+    rel_path: str | Path, *, validator: Callable[[Path], bool] | None = None
+) -> Path | None:
+    """Published name of `find`."""
+    return find(rel_path, validator or Path.exists)
+
+
+def augment_sys_path() -> None:
+    """Let modules be imported from the search roots, too: after everything that can be imported already."""
+    sys.path.extend(str(root) for root in search_roots() if str(root) not in sys.path)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import importlib
 import resource
+import sys
+from pathlib import Path
 
 import pytest
 
+import nemo_gym
 from nemo_gym.base_resources_server import normalize_tool_name
 from nemo_gym.server_utils import SimpleServer, apply_rollout_prefix, rollout_path_prefix
 
@@ -95,6 +98,26 @@ def test_a_name_that_moved_is_found_at_its_old_place_and_at_its_new_one(name):
     old, new = (importlib.import_module(module) for module in ("nemo_gym.cli", "nemo_gym.cli.env"))
     assert getattr(new, name) is getattr(old, name)
     assert not hasattr(new, "Nonsense")
+
+
+@pytest.mark.parametrize(("home", "name"), [("eval", "PrepareBenchmarkConfig"), ("general", "VersionConfig")])
+def test_the_settings_of_a_command_are_found_in_its_published_module(home, name):
+    there = vars(importlib.import_module(f"nemo_gym.cli.{home}"))
+    assert there["__all__"] == [name]
+    assert there[name]().model_dump()
+
+
+def test_roots_are_searched_under_the_names_that_the_package_has_for_it(tmp_path, monkeypatch):
+    monkeypatch.setenv(nemo_gym.NEMO_GYM_EXTRA_ROOTS_ENV_VAR_NAME, str(tmp_path))
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "mine.yaml").write_text("a: 1")
+    assert nemo_gym.component_search_roots()[0] == tmp_path
+    assert nemo_gym.component_search_roots(sys_path=["/further"])[-1] == Path("/further")
+    assert nemo_gym._resolve_under_cwd_or_install("mine.yaml") == tmp_path / "mine.yaml"
+    assert nemo_gym._resolve_under_cwd_or_install("mine.yaml", validator=Path.is_dir) is None
+    nemo_gym._augment_sys_path()
+    nemo_gym._augment_sys_path()
+    assert sys.path.count(str(tmp_path)) == 1
 
 
 def test_constants_have_their_published_values():
