@@ -290,7 +290,7 @@ def test_everything_that_is_named_is_required_and_nothing_else_allowed():
         "required": [],
         "$defs": {"d": {"properties": {"c": {}}}},
         "not": {"properties": {"e": {}}},
-        "anyOf": [{"properties": {"f": {}}}, {"items": [{"properties": {"g": {}}}]}],
+        "items": {"anyOf": [{"properties": {"f": {}}}, {"items": [{"properties": {"g": {}}}]}]},
     }
     assert strict_schema(schema) == {
         "properties": {
@@ -303,10 +303,12 @@ def test_everything_that_is_named_is_required_and_nothing_else_allowed():
         "additionalProperties": False,
         "$defs": {"d": {"properties": {"c": {}}, "required": ["c"], "additionalProperties": False}},
         "not": {"properties": {"e": {}}},
-        "anyOf": [
-            {"properties": {"f": {}}, "required": ["f"], "additionalProperties": False},
-            {"items": [{"properties": {"g": {}}, "required": ["g"], "additionalProperties": False}]},
-        ],
+        "items": {
+            "anyOf": [
+                {"properties": {"f": {}}, "required": ["f"], "additionalProperties": False},
+                {"items": [{"properties": {"g": {}}, "required": ["g"], "additionalProperties": False}]},
+            ]
+        },
     }  # fmt: skip
 
 

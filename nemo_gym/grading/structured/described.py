@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 
 from nemo_gym.grading.structured.formats import number_of
+from nemo_gym.grading.structured.references import referenced
 
 _MOST_REFERENCES = 50
 _TYPE_NAMES = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
@@ -89,21 +90,10 @@ def _ways(root: Any, schema: Any, references_left: int) -> Iterator[dict[str, An
     if not isinstance(schema, dict) or references_left <= 0:
         return
     yield schema
-    if isinstance(schema.get("$ref"), str):
-        yield from _ways(root, _referenced(root, schema["$ref"]), references_left - 1)
-    for key in ("allOf", "anyOf", "oneOf"):
-        for part in schema.get(key) or []:
-            yield from _ways(root, part, references_left // 2)
-
-
-def _referenced(root: Any, pointer: str) -> Any:
-    """What a reference within the schema points at; None where that is nothing."""
-    place = root
-    if not pointer.startswith("#"):
-        return None
-    for part in pointer[1:].split("/")[1:]:
-        name = part.replace("~1", "/").replace("~0", "~")
-        if not isinstance(place, dict) or name not in place:
-            return None
-        place = place[name]
-    return place
+    if "$ref" in schema:
+        yield from _ways(root, referenced(root, schema["$ref"]), references_left - 1)
+    parts = [part for key in ("allOf", "anyOf", "oneOf") for part in schema.get(key) or []]
+    dependent = schema.get("dependentSchemas")
+    parts += dependent.values() if isinstance(dependent, dict) else []
+    for part in [*parts, schema.get("then"), schema.get("else")]:
+        yield from _ways(root, part, references_left // 2)
