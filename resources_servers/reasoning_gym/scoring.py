@@ -15,15 +15,12 @@ from typing import Any
 
 from nemo_gym.grading import WorkerPool
 from resources_servers.reasoning_gym.doors import close_doors
+from resources_servers.reasoning_gym.unearned import less_unearned
 
 PACKAGE = "reasoning_gym"
 NOT_INSTALLED = "reasoning-gym makes and scores questions and is not installed: pip install 'nemo-gym[reasoning-gym]'"
 MIXTURE = "composite"
 """The one generator that only mixes others: what it makes bears their names."""
-ANY_ANSWER_WILL_DO = frozenset({"game_of_life_halting"})
-LEFT_OUT = ANY_ANSWER_WILL_DO | {"simple_integration", "intermediate_integration"}
-"""Generators whose questions a mixture holds only where it names them: saying the question again may earn 1."""
-"""Its scorer takes every text for the right answer (it asks `bool(answer)`), so there is nothing to learn from it."""
 CONFIG_KEY = "generator_config"
 """Where a row's metadata keeps what its generator was given, for some scorers go by it."""
 GRID_OF_TUPLES = frozenset({"arc_agi", "rearc"})
@@ -84,8 +81,9 @@ def check_name(name: str, names: Iterable[str]) -> None:
 def score(answer: str | None, entry: dict[str, Any]) -> float:
     """The package's score, from 0 to 1, of an answer to an entry of `question`, `answer` and `metadata`.
 
-    An answer that the scorer raises on earns 0. Raises `RowUnusable` where it raises on the expected answer as well,
-    or gives no finite number; where there is no answer the expected one is tried too.
+    Full marks that were not earned are taken back, see `unearned.py`. An answer that the scorer raises on earns 0.
+    Raises `RowUnusable` where it raises on the expected answer as well, or gives no finite number; where there is no
+    answer the expected one is tried too.
     """
     scorer, entry = _scorer_of(entry)
     if answer is None:
@@ -98,7 +96,8 @@ def score(answer: str | None, entry: dict[str, Any]) -> float:
         return 0.0
     if not math.isfinite(given):
         raise RowUnusable(f"{entry['metadata']['source_dataset']} gave the score {given}.")
-    return min(max(given, 0.0), 1.0)
+    score_of_package = min(max(given, 0.0), 1.0)
+    return score_of_package if answer is None else less_unearned(score_of_package, answer, entry)
 
 
 def _scorer_of(entry: dict[str, Any]) -> tuple[Any, dict[str, Any]]:

@@ -14,7 +14,7 @@ from nemo_gym.jsonl import read_rows
 from nemo_gym.testing import make_server, reply, rollout, serving
 from resources_servers.reasoning_gym.app import LONGEST_ANSWER, ReasoningGymServer, answer_in
 from resources_servers.reasoning_gym.oracle import answer_to, solve
-from resources_servers.reasoning_gym.scoring import ANY_ANSWER_WILL_DO, is_installed
+from resources_servers.reasoning_gym.scoring import is_installed
 
 pytestmark = pytest.mark.skipif(not is_installed(), reason="the extra 'reasoning-gym' is not installed")
 
@@ -123,8 +123,33 @@ async def test_every_generator_rewards_its_own_answer_and_less_for_another_or_no
     # A box ends at a brace that its answer does not open: programs and maps of letters are better put between tags.
     assert sum(box == 1.0 for _, box, _, _ in earned.values()) >= len(earned) - 3
     assert {name: nothing for name, (_, _, nothing, _) in earned.items() if nothing >= 0.1} == {}
-    generous = {name for (name, _), (_, _, _, moo) in earned.items() if moo >= 0.2}
-    assert generous == ANY_ANSWER_WILL_DO
+    assert {name: moo for name, (_, _, _, moo) in earned.items() if moo >= 0.2} == {}
+
+
+UNEARNED = [
+    ("game_of_life_halting", {"answer": "False"}, {"False": 1, " false.": 1, "True": 0, "[]": 0, "I do not know": 0}),
+    ("coin_flip", {"answer": "0.1640625"}, {"21/128": 1, "0.16406": 1, "0": 1 / 9, "0.16": 4 / 9, "0.5": 2 / 3}),
+    ("coin_flip", {"answer": "0.5"}, {"1/2": 1, "0.55": 3 / 4, "0.50000000001": 1}),
+    ("complex_arithmetic", {"answer": "2.0 + 3.0i", "result": [2, 3]}, {"2 + 3i": 1, "nan": 0, "nan+nanj": 0}),
+    (
+        "simple_integration",
+        {"answer": "x**2 + C", "integrand": "2*x", "variable": "x"},
+        {"x**2": 1, "x**2 + C": 1, "Integral(2*x, x)": 0, "x**2 + Integral(0, x)": 0},
+    ),
+    (
+        "intermediate_integration",
+        {"answer": "Integral(asin(x)**3, x) + C", "integrand": "asin(x)**3", "variable": "x"},
+        {"Integral(asin(x)**3, x)": 1},
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "known", "rewards"), UNEARNED, ids=lambda part: part if type(part) is str else "")
+async def test_full_marks_that_the_package_gives_for_nothing_are_taken_back(server, name, known, rewards):
+    row = {"question": "?", "answer": known["answer"], "metadata": {"source_dataset": name, **known}}
+    async with serving(server):
+        earned = {text: (await grade(server, f"<answer>{text}</answer>", row)).reward for text in rewards}
+    assert earned == pytest.approx(rewards)
 
 
 def test_an_order_that_a_generator_cannot_meet_is_told(made):
@@ -160,7 +185,7 @@ async def test_no_scorer_runs_an_answer_as_a_program(server, one_of_each, tmp_pa
             async with rollout(server, **row) as attempt:
                 graded = await asyncio.gather(*(attempt.verify(reply(text)) for text in texts))
             name = row["metadata"]["source_dataset"]
-            assert name in ANY_ANSWER_WILL_DO or max(each.reward for each in graded) < 0.5, name
+            assert max(each.reward for each in graded) < 0.5, name
     assert list(tmp_path.iterdir()) == []
 
 
