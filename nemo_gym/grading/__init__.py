@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from nemo_gym.grading.sql import DatabaseFailed as DatabaseFailed
     from nemo_gym.grading.sql import QueryFailed as QueryFailed
     from nemo_gym.grading.sql import QueryResult as QueryResult
+    from nemo_gym.grading.sql import QueryUnreadable as QueryUnreadable
     from nemo_gym.grading.sql import SqlLimits as SqlLimits
     from nemo_gym.grading.sql import SqlRunner as SqlRunner
     from nemo_gym.grading.sql import as_table as as_table
@@ -68,6 +69,7 @@ _HOMES = {
         "DatabaseFailed",
         "QueryFailed",
         "QueryResult",
+        "QueryUnreadable",
         "SqlLimits",
         "SqlRunner",
         "as_table",

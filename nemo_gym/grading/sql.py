@@ -19,6 +19,7 @@ VALUE_BYTES = 1_000_000
 HEAP_BYTES = 256 * 2**20
 WORKER_BYTES = 2**30
 SIGNIFICANT_DIGITS = 9
+LARGEST_EXACT_FLOAT = 2**53
 
 _READING = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
 _REACHING_OUT = {sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH, sqlite3.SQLITE_CREATE_VTABLE}
@@ -27,7 +28,8 @@ _NO_FUNCTIONS = {"load_extension", "fts3_tokenizer"}
 _QUOTED = re.compile(
     r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|\[[^\]]*(?:\]|\Z)|--[^\n]*|/\*.*?(?:\*/|\Z)""", re.DOTALL
 )
-_BEGINS = re.compile(r"\s*(?:select|with|values)\b", re.IGNORECASE)
+_UNREADABLE = re.compile(r"syntax error|unrecognized token|no such function|wrong number of arguments")
+_BEGINS = re.compile(r"\s*+(?:--[^\n]*+\s*+|/\*.*?\*/\s*+)*+(?:select|with|values)\b", re.IGNORECASE | re.DOTALL)
 _ORDER_OR_BRACKET = re.compile(r"[()]|\border\s+by\b", re.IGNORECASE)
 
 Value = str | int | float | bytes | None
@@ -48,6 +50,10 @@ class SqlLimits:
 
 class QueryFailed(ValueError):
     """A query, or the script that makes its database, could not be run; the message is SQLite's or names the limit."""
+
+
+class QueryUnreadable(QueryFailed):
+    """SQLite does not know the words of a query: it is wrong, or written in another dialect."""
 
 
 class DatabaseFailed(QueryFailed):
@@ -139,7 +145,8 @@ def _read(connection: sqlite3.Connection, sql: str, limits: SqlLimits) -> QueryR
     except QueryFailed:
         raise
     except (sqlite3.Error, sqlite3.Warning, ValueError, MemoryError) as error:
-        raise QueryFailed(_told(error)) from error
+        kind = QueryUnreadable if _UNREADABLE.search(str(error)) else QueryFailed
+        raise kind(_told(error)) from error
     if cursor.description is None:
         raise QueryFailed("it is no query")
     return QueryResult([column[0] for column in cursor.description], rows, frozenset(tables))
@@ -183,25 +190,33 @@ def _finds_the_same(database: str, sql: str, limits: SqlLimits, expected: QueryR
 def same_results(found: QueryResult, expected: QueryResult, *, in_order: bool) -> bool:
     """Whether two results have the same rows, column for column; names of columns do not matter.
 
-    Numbers are equal to nine digits, whether whole or not. Where nothing was expected, a query must at least have
-    looked at the same tables, for as many columns.
+    Numbers are equal to nine digits, and exactly in a column that holds whole ones alone. Where nothing was expected,
+    a query must at least have looked at the same tables, for as many columns.
     """
     if len(found.columns) != len(expected.columns) or len(found.rows) != len(expected.rows):
         return False
     if not expected.rows:
         return found.tables == expected.tables
-    ours, theirs = ([_comparable(row) for row in result.rows] for result in (found, expected))
+    are_whole = [_are_whole(column) for column in zip(*found.rows, *expected.rows, strict=True)]
+    ours, theirs = ([_comparable(row, are_whole) for row in result.rows] for result in (found, expected))
     return ours == theirs if in_order else Counter(ours) == Counter(theirs)
 
 
-def _comparable(row: Sequence[Value]) -> Hashable:
-    return tuple(_rounded(value) if isinstance(value, int | float) else (value,) for value in row)
+def _are_whole(values: Iterable[Value]) -> bool:
+    """Whether all numbers of a column are whole; 2.0 is, as long as it can be told from its neighbours."""
+    numbers = (value for value in values if isinstance(value, float))
+    return all(number.is_integer() and abs(number) < LARGEST_EXACT_FLOAT for number in numbers)
 
 
-def _rounded(number: int | float) -> str:
+def _comparable(row: Sequence[Value], are_whole: Sequence[bool]) -> Hashable:
+    return tuple(map(_rounded, row, are_whole))
+
+
+def _rounded(value: Value, is_whole: bool) -> Value | tuple[str]:
+    if not isinstance(value, int | float):
+        return value
     # Whole numbers may be long keys: those stay exact.
-    is_exact = isinstance(number, int) and abs(number) >= 10**SIGNIFICANT_DIGITS
-    return str(number) if is_exact else f"{float(number) + 0.0:.{SIGNIFICANT_DIGITS}g}"
+    return int(value) if is_whole else (f"{float(value) + 0.0:.{SIGNIFICANT_DIGITS}g}",)
 
 
 def is_ordered(sql: str) -> bool:

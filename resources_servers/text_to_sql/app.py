@@ -28,12 +28,14 @@ from nemo_gym.grading import (
     PromptFile,
     QueryFailed,
     QueryResult,
+    QueryUnreadable,
     SqlLimits,
     SqlRunner,
     Verdict,
     as_table,
     is_ordered,
     last_sql,
+    strip_reasoning,
 )
 
 
@@ -48,8 +50,8 @@ class TextToSqlConfig(BaseResourcesServerConfig):
     offers_run_query: bool = False
     """Whether the model has a tool that runs queries."""
     judge_model_server: ModelServerRef | None = None
-    """Asked where the reference cannot be run by SQLite, or finds nothing. Without one such a row fails, or is graded
-    by what was found."""
+    """Asked where the reference cannot be run by SQLite, or finds nothing; without one such a row fails, or is graded
+    by what was found. Also asked where the row wants another dialect, and SQLite cannot read the answer."""
     judge_responses_create_params: NeMoGymResponseCreateParamsNonStreaming = NeMoGymResponseCreateParamsNonStreaming(
         input=[]
     )
@@ -85,6 +87,11 @@ class TextToSqlVerifyRequest(BaseVerifyRequest):
     """Statements that make the tables, and their rows."""
     sql_prompt: str = ""
     sql_dialect: str = "sqlite"
+
+    @property
+    def is_for_sqlite(self) -> bool:
+        """Whether the model was asked for a query that SQLite reads."""
+        return "sqlite" in self.sql_dialect.casefold()
 
 
 class TextToSqlServer(SimpleResourcesServer):
@@ -138,7 +145,7 @@ class TextToSqlServer(SimpleResourcesServer):
         """Reward a query that finds what the reference does."""
         # Run where there is nothing to compare too: that the row is at fault must not depend on the answer.
         expected = await self._expected(body)
-        sql = last_sql(body.response.last_text)
+        sql = last_sql(strip_reasoning(body.response.last_text))
         if sql is None:
             return _graded(body, 0.0, None, "no_sql")
         if expected is None:
@@ -148,6 +155,8 @@ class TextToSqlServer(SimpleResourcesServer):
             in_order = is_ordered(body.sql)
             is_same = await self.runner.finds_the_same(body.sql_context, sql, expected, in_order=in_order)
         except QueryFailed as error:
+            if self.judge is not None and isinstance(error, QueryUnreadable) and not body.is_for_sqlite:
+                return await self._judged(body, sql, self.judge)
             return _graded(body, 0.0, sql, f"query_failed: {error}")
         if is_same and self.judge is not None and _says_little(expected):
             return await self._judged(body, sql, self.judge)

@@ -40,7 +40,13 @@ def test_no_query_takes_long_to_look_through(piece):
 
 @pytest.mark.parametrize(
     ("text", "sql"),
-    [("```sql\nSELECT 1;\n```", "SELECT 1;"), (" select 1", "select 1"), ("I would select 1", None), ("", None)],
+    [
+        ("```sql\nSELECT 1;\n```", "SELECT 1;"),
+        (" select 1", "select 1"),
+        ("-- one\n/* two */ VALUES (3)", "-- one\n/* two */ VALUES (3)"),
+        ("I would select 1", None),
+        ("", None),
+    ],
 )
 def test_a_query_is_a_block_or_the_whole_text(text, sql):
     assert last_sql(text) == sql

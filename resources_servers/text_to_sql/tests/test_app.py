@@ -65,6 +65,10 @@ async def test_the_reference_of_each_example_earns_everything_and_silence_nothin
         ("SELECT AVG(a) FROM t", "SELECT SUM(a) / 4.0 + 1e-12 FROM t", 1.0),
         ("SELECT AVG(a) FROM t", "SELECT 2.001", 0.0),
         ("SELECT 9007199254740993", "SELECT 9007199254740992", 0.0),
+        ("SELECT 9e9", "SELECT 9000000000", 1.0),
+        ("SELECT 9000000001.0", "SELECT 9000000002", 0.0),
+        ("SELECT 9000000000.0000001", "SELECT 9000000000", 1.0),
+        ("SELECT 1e300", "SELECT 1e300 + 1", 1.0),
         ("SELECT '1'", "SELECT 1", 0.0),
         ("SELECT a FROM t WHERE a > 9", "SELECT a FROM t WHERE a > 8", 1.0),
         ("SELECT a FROM t WHERE a > 9", "SELECT 1 WHERE 0", 0.0),
@@ -198,6 +202,29 @@ async def test_a_judge_is_asked_only_where_results_do_not_decide():
     empty = "SELECT a FROM t WHERE a > 9"
     assert (await graded(server, fenced(empty), sql=empty))["failure_reason"] == "judge: agreed"
     assert len(model.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("dialect", "answer", "asked"),
+    [
+        ("postgresql", "SELECT a::int FROM t", 1),
+        ("PostgreSQL", "SELECT a FROM t WHERE NOW() > b", 1),
+        ("mysql", "SELECT no_such_column FROM t", 0),
+        ("mysql", f"{ENDLESS} SELECT max(i) FROM n", 0),
+        ("SQLite", "SELECT a::int FROM t", 0),
+    ],
+)
+async def test_a_judge_decides_on_words_of_the_rows_dialect_that_sqlite_does_not_know(dialect, answer, asked):
+    model = FakeModel(["[[A=B]]"])
+    server = make_server(TextToSqlServer, model=model, judge_model_server=JUDGE)
+    told = await graded(server, fenced(answer), sql_dialect=dialect)
+    assert (told["reward"], len(model.requests)) == (float(asked), asked)
+    assert (told["failure_reason"] or "judged").startswith("judged" if asked else "query_failed: ")
+
+
+async def test_what_was_thought_is_no_query(server):
+    assert (await graded(server, "<think>SELECT 1?</think>SELECT a FROM t"))["reward"] == 1.0
+    assert (await graded(server, f"<think>\n{fenced('SELECT a FROM t')}"))["failure_reason"] == "no_sql"
 
 
 async def test_queries_can_be_tried_where_that_is_offered():
