@@ -88,15 +88,18 @@ def dump_line(row: Any) -> bytes:
 
 
 def dump_json(value: Any, default: Callable[[Any], Any] | None = None) -> bytes:
-    """JSON of any plain value, integers beyond 64 bits among them, which models and hostile callers write."""
+    """JSON of any plain value, also of what models and hostile callers write and orjson refuses.
+
+    That is integers beyond 64 bits, and halves of surrogate pairs: those are no Unicode, and become question marks.
+    """
     try:
         return fitted(
             orjson.dumps(value, default=default, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY)
         )
     except orjson.JSONEncodeError as error:
-        if "64-bit" not in str(error):
+        if not any(cause in str(error) for cause in ("64-bit", "surrogates")):
             raise
-        return json.dumps(value, default=default).encode()
+        return json.dumps(value, default=default, ensure_ascii=False).encode(errors="replace")
 
 
 def dump_up_to(name: str, fields: dict[str, Any]) -> bytes:

@@ -179,3 +179,15 @@ def test_memory_does_not_grow_with_the_file(path):
     finally:
         tracemalloc.stop()
     assert peak_bytes < path.stat().st_size / 10
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        (2**70, b"1180591620717411303424"),
+        ("\ud800 and ü", '"? and ü"'.encode()),
+        ({"\udfff": [2**70]}, b'{"?": [1180591620717411303424]}'),
+    ],
+)
+def test_what_models_write_beyond_plain_json_is_written(value: Any, written: bytes) -> None:
+    assert jsonl.dump_json(value) == written

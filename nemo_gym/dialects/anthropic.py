@@ -252,6 +252,8 @@ def _texts(content: str | Sequence[InputPart]) -> list[str]:
 def _tool_input(arguments: str) -> dict[str, Any]:
     try:
         value = json.loads(arguments or "{}", parse_constant=_refuse_constant)
+        # Half of a surrogate pair is read without a word, and is no Unicode.
+        json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         value = None
     return value if isinstance(value, dict) else {UNREADABLE_ARGUMENTS: arguments}

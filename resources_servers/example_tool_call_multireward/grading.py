@@ -69,6 +69,8 @@ def rewards_of(response: NeMoGymResponse, expected: ExpectedCall, schemas: Mappi
 def _read(name: str, arguments: str) -> PredictedCall:
     try:
         parsed = json.loads(arguments or "{}", parse_constant=_refuse, parse_float=_finite)
+        # Half of a surrogate pair is read without a word, and no answer could be written with it.
+        json.dumps(parsed, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         parsed = arguments
     is_readable = isinstance(parsed, dict) and _is_within(parsed, DEEPEST_ARGUMENTS)

@@ -303,7 +303,9 @@ def test_cached_tokens_are_counted_apart(usage, told):
     assert (usage.input_tokens, usage.cache_read_input_tokens, usage.output_tokens) == told
 
 
-@pytest.mark.parametrize("arguments", ['{"city": "Os', "[1]", '"Oslo"', '{"x": NaN}', "[" * 100_000, "not JSON"])
+@pytest.mark.parametrize(
+    "arguments", ['{"city": "Os', "[1]", '"Oslo"', '{"x": NaN}', '{"x": "\\ud800"}', "[" * 100_000, "not JSON"]
+)
 def test_arguments_that_are_no_json_object_come_through_as_text(arguments):
     (block,) = blocks(called(arguments))
     assert block["input"] == {"unreadable_arguments": arguments}

@@ -164,6 +164,8 @@ async def test_a_step_that_knows_requests_only_gets_one_without_calls():
         ("{", "not valid JSON"),
         ("[" * 300_000, "not valid JSON"),
         ("9" * 5000, "not valid JSON"),
+        ('{"word": "\\ud800"}', "not valid JSON"),
+        ('{"\\ud800": "word"}', "not valid JSON"),
         ('"hush"', "expected a JSON object, found str"),
         ("null", "expected a JSON object, found NoneType"),
         ("", "'word' is missing"),

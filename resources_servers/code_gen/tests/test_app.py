@@ -117,6 +117,13 @@ async def test_each_test_has_its_verdict(server, code, tests, result):
     assert told["extracted_model_code"] == code
 
 
+@on_the_shared_server
+@needs_sandbox
+async def test_what_a_program_says_can_be_told_though_it_is_no_unicode(server):
+    told = await graded(server, fenced("def double(n): raise ValueError('\\ud800')"), **row(**DOUBLE_CHECK))
+    assert (told["reward"], told["metadata"]["error_message"]) == (0.0, "ValueError: ?")
+
+
 CHEATS = {
     "an object that equals everything": "class Same(int):\n    def __eq__(self, other): return True\n"
     "def double(n): return Same(7)",

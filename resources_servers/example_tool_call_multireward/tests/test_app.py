@@ -65,6 +65,7 @@ def written(arguments, name="get_weather"):
         ([written("NaN"), "Cold."], (0, 0, 0)),
         ([written('{"city": NaN}'), "Cold."], (0, 0, 0)),
         ([written('{"city": 1e999}'), "Cold."], (0, 0, 0)),
+        ([written('{"city": "\\ud800"}'), "Cold."], (0, 0, 0)),
         ([written('{"city": ' + "9" * 5000 + "}"), "Cold."], (0, 0, 0)),
         ([written('{"city": ' + "[" * 100_000 + "}"), "Cold."], (0, 0, 0)),
         ([written('{"city": ' + "[" * 30 + "]" * 30 + "}"), "Cold."], (0, 0, 1)),
