@@ -14,7 +14,8 @@ HUGE = 300_000
 
 NO_TOOL = "no_such_tool"
 ODD_ARGUMENTS = (
-    "", "{", "null", "[]", '"text"', "{}", '{"no_such_argument": 1}', '{"number": 1e999}', "9" * 5000, "[" * HUGE,
+    "", "{", "null", "[]", '"text"', "{}", '{"no_such_argument": 1}', '{"number": 1e999}', '{"half": "\\ud800"}',
+    "9" * 5000, "[" * HUGE,
 )  # fmt: skip
 """What a call's arguments should not look like."""
 
