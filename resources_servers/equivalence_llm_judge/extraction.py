@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from nemo_gym import BaseVerifyRequest
 
@@ -23,7 +23,7 @@ class EquivalenceVerifyRequest(BaseVerifyRequest):
 
     model_config = ConfigDict(extra="allow")
 
-    expected_answer: str
+    expected_answer: str = Field(pattern=r"\S")
     question: str | None = None
     template_metadata: TemplateMetadata | None = None
 

@@ -50,7 +50,7 @@ class MathVerifyRequest(BaseVerifyRequest):
     model_config = ConfigDict(extra="allow")
 
     question: str
-    expected_answer: str
+    expected_answer: str = Field(pattern=r"\S")
 
 
 class MathWithJudgeServer(SimpleResourcesServer):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nemo_gym import InvalidTask, JudgeFailed
+from nemo_gym import DataError, InvalidTask, JudgeFailed
 from nemo_gym.grading import PatternSearch
 from nemo_gym.jsonl import read_rows
 from nemo_gym.testing import FakeModel, make_server, reply, rollout
@@ -182,3 +182,9 @@ def test_metrics_are_told_with_the_key_ones():
     metrics = server.compute_metrics([[{"reward": 0.5, "extracted_answer": "x"}, {"reward": 1.0}]])
     assert metrics["pass@1[avg-of-2]/accuracy"] == 75.0
     assert server.get_key_metrics(metrics)["pass@2/accuracy"] == 100.0
+
+
+@pytest.mark.parametrize("answer", ["", "Paris"])
+async def test_a_row_without_an_expected_answer_fails_whatever_the_model_answers(answer):
+    with pytest.raises(DataError, match=r"422.*expected_answer"):
+        await grade(answer, EQUAL, row={**PLAIN, "expected_answer": ""})

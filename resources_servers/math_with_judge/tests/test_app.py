@@ -137,3 +137,9 @@ async def test_metrics_tell_the_reward_the_comparison_and_the_majority():
     assert metrics["pass@1[avg-of-2]/library_accuracy"] == 0.0
     assert metrics["majority@2/accuracy"] == 100.0
     assert "pass@2/accuracy" in server.get_key_metrics(metrics)
+
+
+@pytest.mark.parametrize("answer", ["", r"\boxed{16}"])
+async def test_a_row_without_an_expected_answer_fails_whatever_the_model_answers(answer):
+    with pytest.raises(DataError, match=r"422.*expected_answer"):
+        await grade(answer, EQUAL, row={**ROW, "expected_answer": " "})
