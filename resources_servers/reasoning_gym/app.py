@@ -47,6 +47,8 @@ class ReasoningGymConfig(BaseResourcesServerConfig):
     """For scoring one answer; what takes longer earns 0."""
     score_max_concurrency: int = Field(default=8, ge=1)
     """How many answers may be scored side by side; with two cores or more there are never more workers than cores."""
+    take_back_unearned: bool = False
+    """Whether wrong answers to which five of the package's scorers give full marks earn what they deserve."""
 
 
 class Metadata(BaseModel):
@@ -113,7 +115,9 @@ class ReasoningGymServer(SimpleResourcesServer):
         is_too_long = answer is not None and len(answer) > LONGEST_ANSWER
         try:
             given = None if is_too_long else answer
-            earned = await self.workers.run(score, given, entry, deadline_s=self.config.score_timeout_seconds)
+            earned = await self.workers.run(
+                score, given, entry, self.config.take_back_unearned, deadline_s=self.config.score_timeout_seconds
+            )
             return 0.0 if is_too_long else earned
         except (WorkerTimedOut, WorkerCrashed) as error:
             logger.warning("an answer to %s earns nothing: %s", entry["metadata"]["source_dataset"], error)

@@ -26,7 +26,7 @@ from resources_servers.reasoning_gym.scoring import (
     load_scorers,
     score,
 )
-from resources_servers.reasoning_gym.unearned import UNEVALUATED
+from resources_servers.reasoning_gym.unearned import GENEROUS, UNEVALUATED
 
 MOST_IN_VAIN = 100
 """So many questions in a row to which no full answer is known are the configuration's fault."""
@@ -37,13 +37,13 @@ Entry = dict[str, Any]
 
 
 def entries(generators: list[dict[str, Any]], count: int, seed: int) -> Iterator[Entry]:
-    """So many questions of generators, each drawn by its weight; without generators, of all.
+    """So many questions of generators, each drawn by its weight; without generators, of all that are not generous.
 
     Raises `DataError` for one that there is not, or that makes none.
     """
     load_scorers()
     names = [each["name"] for each in generators]
-    names = names or generator_names()
+    names = names or [name for name in generator_names() if name not in GENEROUS]
     for name in names:
         try:
             check_name(name, generator_names())
@@ -97,7 +97,7 @@ def plain(value: Any) -> Any:
 def _can_be_answered(entry: Entry) -> bool:
     try:
         answer = answer_to(entry).strip()
-        return UNEVALUATED not in answer and score(answer, entry) == 1.0
+        return UNEVALUATED not in answer and score(answer, entry, True) == 1.0
     except (DataError, RowUnusable):
         return False
 

@@ -52,7 +52,7 @@ class Mixture(BaseModel):
 def prepare(output: Path, generators: Sequence[Generator] = (), count: int = 100, seed: int = 0) -> Path:
     """Write so many rows, always the same ones for a seed, and answer where they are.
 
-    Without generators, all take part.
+    Without generators, all take part whose scorers give full marks to right answers alone.
     Raises `DataError` for a generator that there is not, or that does not take its config; then nothing is written.
     """
     if count < 1:
@@ -151,7 +151,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Make rows of the reasoning_gym environment.")
     parser.add_argument("--output", type=Path, required=True, help="where the rows are written")
     chosen = parser.add_mutually_exclusive_group()
-    names = "its name; repeat it for several (default: all)"
+    names = "its name; repeat it for several (default: all but five)"
     chosen.add_argument("--generator", action="append", default=[], help=names)
     chosen.add_argument("--mixture", help="YAML or JSON, or a file of it: [{name, weight, config}, …]")
     parser.add_argument("--count", type=int, default=100, help="how many rows (default: %(default)s)")

@@ -78,10 +78,10 @@ def check_name(name: str, names: Iterable[str]) -> None:
     raise RowUnusable(f"reasoning-gym has no generator '{name}'. {guess}")
 
 
-def score(answer: str | None, entry: dict[str, Any]) -> float:
+def score(answer: str | None, entry: dict[str, Any], takes_back: bool = False) -> float:
     """The package's score, from 0 to 1, of an answer to an entry of `question`, `answer` and `metadata`.
 
-    Full marks that were not earned are taken back, see `unearned.py`. An answer that the scorer raises on earns 0.
+    With `takes_back` full marks for nothing are less, see `unearned.py`. An answer that the scorer raises on earns 0.
     Raises `RowUnusable` where it raises on the expected answer as well, or gives no finite number; where there is no
     answer the expected one is tried too.
     """
@@ -96,8 +96,8 @@ def score(answer: str | None, entry: dict[str, Any]) -> float:
         return 0.0
     if not math.isfinite(given):
         raise RowUnusable(f"{entry['metadata']['source_dataset']} gave the score {given}.")
-    score_of_package = min(max(given, 0.0), 1.0)
-    return score_of_package if answer is None else less_unearned(score_of_package, answer, entry)
+    given = min(max(given, 0.0), 1.0)
+    return less_unearned(given, answer, entry) if takes_back and answer is not None else given
 
 
 def _scorer_of(entry: dict[str, Any]) -> tuple[Any, dict[str, Any]]:

@@ -1,4 +1,7 @@
-"""Full marks that some of the package's scorers give to wrong answers, and what such an answer gets instead."""
+"""Full marks that some of the package's scorers give to wrong answers, and what such an answer gets instead.
+
+A server takes them back where its settings say so (`take_back_unearned`), and is the package's equal where not.
+"""
 
 from __future__ import annotations
 
@@ -53,3 +56,5 @@ _CHECKS: dict[str, Callable[[str, str], float]] = {
     "intermediate_integration": _evaluated,
     "simple_integration": _evaluated,
 }
+GENEROUS = frozenset(_CHECKS)
+"""The generators whose scorers do so."""

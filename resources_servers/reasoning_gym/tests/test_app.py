@@ -18,6 +18,8 @@ from resources_servers.reasoning_gym.scoring import is_installed
 
 pytestmark = pytest.mark.skipif(not is_installed(), reason="the extra 'reasoning-gym' is not installed")
 
+ANY_ANSWER_WILL_DO = {"game_of_life_halting"}
+"""Its scorer asks whether anything was said."""
 FOLDER = Path(__file__).resolve().parents[1]
 EXAMPLES = list(read_rows(FOLDER / "data" / "example.jsonl"))
 COUNTDOWN = {"question": "?", "metadata": {"source_dataset": "countdown", "numbers": [6, 7], "target": 42}}
@@ -123,7 +125,13 @@ async def test_every_generator_rewards_its_own_answer_and_less_for_another_or_no
     # A box ends at a brace that its answer does not open: programs and maps of letters are better put between tags.
     assert sum(box == 1.0 for _, box, _, _ in earned.values()) >= len(earned) - 3
     assert {name: nothing for name, (_, _, nothing, _) in earned.items() if nothing >= 0.1} == {}
-    assert {name: moo for name, (_, _, _, moo) in earned.items() if moo >= 0.2} == {}
+    assert {name for (name, _), (_, _, _, moo) in earned.items() if moo >= 0.2} == ANY_ANSWER_WILL_DO
+
+
+async def test_the_score_is_the_packages_own_unless_told_otherwise(server):
+    row = {"question": "?", "answer": "0.5", "metadata": {"source_dataset": "coin_flip"}}
+    async with serving(server):
+        assert (await grade(server, "<answer>0.55</answer>", row)).reward == 1.0
 
 
 UNEARNED = [
@@ -145,7 +153,8 @@ UNEARNED = [
 
 
 @pytest.mark.parametrize(("name", "known", "rewards"), UNEARNED, ids=lambda part: part if type(part) is str else "")
-async def test_full_marks_that_the_package_gives_for_nothing_are_taken_back(server, name, known, rewards):
+async def test_full_marks_that_the_package_gives_for_nothing_are_taken_back(name, known, rewards):
+    server = make_server(ReasoningGymServer, take_back_unearned=True)
     row = {"question": "?", "answer": known["answer"], "metadata": {"source_dataset": name, **known}}
     async with serving(server):
         earned = {text: (await grade(server, f"<answer>{text}</answer>", row)).reward for text in rewards}
@@ -185,7 +194,7 @@ async def test_no_scorer_runs_an_answer_as_a_program(server, one_of_each, tmp_pa
             async with rollout(server, **row) as attempt:
                 graded = await asyncio.gather(*(attempt.verify(reply(text)) for text in texts))
             name = row["metadata"]["source_dataset"]
-            assert max(each.reward for each in graded) < 0.5, name
+            assert name in ANY_ANSWER_WILL_DO or max(each.reward for each in graded) < 0.5, name
     assert list(tmp_path.iterdir()) == []
 
 
