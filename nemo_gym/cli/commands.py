@@ -45,6 +45,7 @@ COMMANDS = (
     ),
     Command("eval", "prepare", "ng_prepare_benchmark", "data:prepare_benchmark", "Make the data of benchmarks"),
     Command("eval", "aggregate", "ng_aggregate_rollouts", "results:aggregate", "Merge shards and measure them"),
+    Command("eval", "reverify", "", "reverify:reverify", "Grade stored rollouts again"),
     Command("eval", "profile", "ng_reward_profile", "results:profile", "Tell how rewards spread over each task"),
     Command("list", "benchmarks", "ng_list_benchmarks", "catalog:benchmarks", "List the benchmarks"),
     Command("list", "environments", "", "catalog:environments", "List the environments"),

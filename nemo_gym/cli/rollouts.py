@@ -135,7 +135,7 @@ def _collect_and_report(client: ServerClient, run: OpenRun, servers: RunningServ
     goes_on = f"{HOW_TO_GO_ON} goes on with {run.files.results}"
     news = FaultNews(running.note, mask=run.secrets.mask)
     try:
-        metrics = _in_a_loop(_collect(client, run, servers, news))
+        metrics = in_a_loop(_collect(client, run, servers, news))
     except KeyboardInterrupt:
         run.record.end("interrupted")
         running.note(f"interrupted: {_summary_line(run.summary)}. {goes_on}")
@@ -144,7 +144,7 @@ def _collect_and_report(client: ServerClient, run: OpenRun, servers: RunningServ
         run.record.end("stopped", str(error))
         running.note(f"stopped: {_summary_line(run.summary)}. {goes_on}")
         raise
-    _report(run.files, run.summary, metrics, news)
+    report(run.files, run.summary, metrics, news)
     return 0 if run.summary.scored or not run.summary.planned else 1
 
 
@@ -160,11 +160,11 @@ async def _collect(
     try:
         with Progress(run.summary) as progress:
             collecting = collect_rollouts(client, run, on_record=tell)
-            await _while_kept(servers, collecting)
+            await while_kept(servers, collecting)
         if run.settings.disable_aggregation:
             return None
         try:
-            return await _while_kept(servers, aggregate(client, run.files))
+            return await while_kept(servers, aggregate(client, run.files))
         except (DataError, LaunchError) as error:
             # Every rollout has ended by now, and is on disk.
             running.note(f"Error: {error}")
@@ -174,7 +174,7 @@ async def _collect(
         await client.aclose()
 
 
-async def _while_kept(servers: RunningServers | None, work: Coroutine[Any, Any, ResultT]) -> ResultT:
+async def while_kept(servers: RunningServers | None, work: Coroutine[Any, Any, ResultT]) -> ResultT:
     """Do the work; once a server can be kept up no longer, give it up and raise the `LaunchError` that says which."""
     if servers is None:
         return await work
@@ -193,7 +193,8 @@ async def _while_kept(servers: RunningServers | None, work: Coroutine[Any, Any, 
         await asyncio.gather(working, return_exceptions=True)
 
 
-def _report(files: RunFiles, summary: Summary, metrics: list[dict[str, Any]] | None, news: FaultNews) -> None:
+def report(files: RunFiles, summary: Summary, metrics: list[dict[str, Any]] | None, news: FaultNews) -> None:
+    """Print what came of a run, and where it lies."""
     from nemo_gym.cli import tables
 
     console = tables.console()
@@ -217,7 +218,7 @@ def _summary_line(summary: Summary) -> str:
     return tables.summary_line(summary)
 
 
-def _in_a_loop(work: Coroutine[Any, Any, ResultT]) -> ResultT:
+def in_a_loop(work: Coroutine[Any, Any, ResultT]) -> ResultT:
     """Run the work to its end; an interrupt, and any after it, cancels it. Then `KeyboardInterrupt` is raised."""
     if sys.platform == "win32":
         return asyncio.run(work)

@@ -1,13 +1,14 @@
-"""Read a configuration for work on its data or its folders, which needs no model."""
+"""Read a configuration for work on its data, its folders or what it has collected, which needs no model."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nemo_gym.config.checks import check_some_server
+from nemo_gym.config.checks import check_references, check_some_server
 from nemo_gym.config.loading import load
 from nemo_gym.config.models import RunConfig
 from nemo_gym.config.servers import DUMMY_MODEL, NO_MODEL
+from nemo_gym.config.settings import AGENT_TIER
 
 
 def load_without_model(paths: Sequence[str], overrides: Sequence[str]) -> RunConfig:
@@ -16,3 +17,20 @@ def load_without_model(paths: Sequence[str], overrides: Sequence[str]) -> RunCon
     servers = {name: server for name, server in run.servers.items() if server.implementation != DUMMY_MODEL}
     check_some_server(servers, run.config_paths)
     return run.model_copy(update={"servers": servers})
+
+
+def load_for_grading(paths: Sequence[str], overrides: Sequence[str]) -> RunConfig:
+    """As `load`; the model that a policy would be need not be there, but what a judge needs does (`graders_of`)."""
+    return load(paths, overrides, initial={"policy_model": NO_MODEL["policy_model"]})
+
+
+def graders_of(run: RunConfig) -> RunConfig:
+    """The run without its agents, and without the model that is none: what grades, and the models that it asks."""
+    servers = {
+        name: server
+        for name, server in run.servers.items()
+        if server.type != AGENT_TIER and server.implementation != DUMMY_MODEL
+    }
+    check_some_server(servers, run.config_paths)
+    check_references(servers, {})
+    return run.model_copy(update={"servers": servers, "aliases": {}})

@@ -152,6 +152,10 @@ class ServerClient(BaseModel):
         """The agents that can be called, also by the other names that `environment_servers` blocks give them."""
         return [str(name) for name in self.global_config_dict if _tier_of(self.global_config_dict, name) == AGENT_TIER]
 
+    def instance_of(self, agent: str) -> str:
+        """The instance that an agent's name means."""
+        return _behind(self.global_config_dict, agent)
+
     def _build_server_base_url(self, server_config_dict: Mapping[str, Any]) -> str:
         return f"http://{server_config_dict['host']}:{server_config_dict['port']}"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
@@ -53,16 +53,27 @@ async def aggregate(client: ServerClient, files: RunFiles) -> list[AgentMetrics]
 
 
 async def aggregate_all(
-    client: ServerClient, results: Sequence[Path], written: Path, *, ledgers: Mapping[str, Ledger] | None = None
+    client: ServerClient,
+    results: Sequence[Path],
+    written: Path,
+    *,
+    ledgers: Mapping[str, Ledger] | None = None,
+    server_of: Callable[[str], str] = str,
 ) -> list[AgentMetrics]:
-    """The same over the rollouts of several files; the metrics are `written`. Without ledgers, none is told."""
+    """The same over the rollouts of several files; the metrics are `written`. Without ledgers, none is told.
+
+    `server_of` names the server that is asked for an agent's metrics, where it is not the agent itself.
+    """
     ledgers = ledgers or {}
     gate = asyncio.Semaphore(ASKED_AT_ONCE)
     with ExitStack() as stack:
         bodies = await asyncio.to_thread(_bodies, results, written.parent, stack)
         _forget(written)
         answers = await asyncio.gather(
-            *(_metrics_of(client, agent, bodies.get(agent), gate) for agent in sorted({*bodies, *ledgers}))
+            *(
+                _metrics_of(client, agent, server_of(agent), bodies.get(agent), gate)
+                for agent in sorted({*bodies, *ledgers})
+            )
         )
     metrics = [_with_ledger(answer, ledgers) for answer in answers if not isinstance(answer, str)]
     if metrics:
@@ -118,7 +129,7 @@ def _forget(path: Path) -> None:
 
 
 async def _metrics_of(
-    client: ServerClient, agent: str, body: IO[bytes] | None, gate: asyncio.Semaphore
+    client: ServerClient, agent: str, server: str, body: IO[bytes] | None, gate: asyncio.Semaphore
 ) -> AgentMetrics | str:
     """An agent's metrics, or why there are none."""
     if body is None:
@@ -127,16 +138,16 @@ async def _metrics_of(
     async with gate:
         body.seek(0)
         try:
-            reply = await client.post(agent, "/aggregate_metrics", data=body.read(), headers=JSON, timeouts=timeouts)
+            reply = await client.post(server, "/aggregate_metrics", data=body.read(), headers=JSON, timeouts=timeouts)
         except (ServerCallError, RolloutError) as error:
-            return f"{agent} gave no metrics: {error}"
+            return f"{server} gave no metrics: {error}"
     answer = await reply.read()
     try:
         if reply.ok:
             return {AGENT_REF_KEY: {"name": agent}, **AggregateMetrics.model_validate_json(answer).model_dump()}
     except ValidationError:
         pass  # told below, as any other answer that is no metrics
-    return f"{agent} gave no metrics: /aggregate_metrics answered {reply.status}: {readable(answer)}"
+    return f"{server} gave no metrics: /aggregate_metrics answered {reply.status}: {readable(answer)}"
 
 
 def _stripped(row: dict[str, Any]) -> dict[str, Any]:

@@ -99,7 +99,7 @@ class EarlierRun:
     def read(cls, files: RunFiles, limit: int) -> EarlierRun:
         """Read what the run's tasks came to; a torn last line is cut off, so its task is run again."""
         for path in (files.results, files.failures, files.materialized):
-            _cut_torn_line(path)
+            cut_torn_line(path)
         scored = KeySet(key for key, _ in keyed_rows(files.results))
         return cls(scored=scored, failures=failures_in(files.failures), limit=limit)
 
@@ -171,7 +171,8 @@ def keyed_rows(path: Path) -> Iterator[tuple[TaskKey, dict[str, Any]]]:
             ) from error
 
 
-def _cut_torn_line(path: Path) -> None:
+def cut_torn_line(path: Path) -> None:
+    """Take off what a crash has left of a last line."""
     if not path.exists() or not path.stat().st_size:
         return
     with path.open("rb+") as file:

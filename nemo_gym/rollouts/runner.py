@@ -7,7 +7,7 @@ import logging
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import orjson
 
@@ -76,6 +76,10 @@ FAILURE_OF_STATUS: dict[int, type[RolloutError]] = {422: InvalidTask, 429: Overl
 class Runner:
     """Runs tasks through the agents that their rows name; a rollout has so many seconds, or its caller's deadline."""
 
+    PATH: ClassVar[str] = "/run"
+    FAILURE: ClassVar[type[RolloutError]] = AgentFailed
+    """What an answer of an error status means that tells no more."""
+
     def __init__(self, client: ServerClient, *, rollout_timeout_s: float) -> None:
         self._client = client
         self._timeout_s = rollout_timeout_s
@@ -99,6 +103,10 @@ class Runner:
         await asyncio.to_thread(captured.attach, result)
         return result
 
+    def server_of(self, row: dict[str, Any]) -> str:
+        """The server that a row is sent to."""
+        return str(row[AGENT_REF_KEY]["name"])
+
     async def _ended(self, row: dict[str, Any], loads: Loads = orjson.loads) -> Record:
         try:
             result = await self._answer(row, loads)
@@ -109,29 +117,32 @@ class Runner:
             logger.exception(
                 "repeat %s of task %s failed", row.get(ROLLOUT_INDEX_KEY), row.get(TASK_INDEX_KEY), exc_info=error
             )
-            return failed(row, AgentFailed(repr(error)))
-        return _record(row, result)
+            return failed(row, self.FAILURE(repr(error)))
+        return _record(row, result, self.server_of(row), self.PATH)
 
     async def _answer(self, row: dict[str, Any], loads: Loads = orjson.loads) -> dict[str, Any]:
-        agent = str(row[AGENT_REF_KEY]["name"])
-        reply = await self._reply(agent, row)
+        server = self.server_of(row)
+        reply = await self._reply(server, row)
         body = await reply.read()
         if not reply.ok:
-            otherwise = FAILURE_OF_STATUS.get(reply.status, AgentFailed)
-            failure = failure_of_reply(reply.status, body, server=agent, during="/run", otherwise=otherwise)
+            otherwise = FAILURE_OF_STATUS.get(reply.status, self.FAILURE)
+            failure = failure_of_reply(reply.status, body, server=server, during=self.PATH, otherwise=otherwise)
             failure.retry_after_s = seconds_of_retry_after(reply.headers.get("retry-after"))
             raise failure
         try:
             result = loads(body)
         except orjson.JSONDecodeError as error:
-            raise AgentFailed(
-                f"{agent}: /run answered something that is not JSON ({error.msg}): {readable(body, 200)}", server=agent
+            raise self.FAILURE(
+                f"{server}: {self.PATH} answered something that is not JSON ({error.msg}): {readable(body, 200)}",
+                server=server,
             ) from error
         if not isinstance(result, dict):
-            raise AgentFailed(f"{agent}: /run answered a {type(result).__name__}, not an object", server=agent)
+            raise self.FAILURE(
+                f"{server}: {self.PATH} answered a {type(result).__name__}, not an object", server=server
+            )
         return result | {key: row[key] for key in CARRIED_KEYS if key in row}
 
-    async def _reply(self, agent: str, row: dict[str, Any]) -> Reply:
+    async def _reply(self, server: str, row: dict[str, Any]) -> Reply:
         try:
             rollout_id = rollout_id_of_row(row)
         except ValueError as error:
@@ -139,12 +150,12 @@ class Runner:
         timeouts = Timeouts(read_s=self._timeout_s, total_s=self._timeout_s)
         try:
             with rollout_context(rollout_id), deadline_in(self._timeout_s):
-                return await self._client.post(agent, "/run", data=dump_json(row), headers=JSON, timeouts=timeouts)
+                return await self._client.post(server, self.PATH, data=dump_json(row), headers=JSON, timeouts=timeouts)
         except (ReplyTimedOut, RolloutTimedOut) as error:
             limit = f"the rollout took longer than rollout_timeout_s={self._timeout_s:g}"
-            raise RolloutTimedOut(f"{agent}: {limit}", server=agent) from error
+            raise RolloutTimedOut(f"{server}: {limit}", server=server) from error
         except ServerCallError as error:
-            raise failure_of_call(error, server=agent, otherwise=AgentFailed) from error
+            raise failure_of_call(error, server=server, otherwise=self.FAILURE) from error
 
 
 def _capture_of(client: ServerClient) -> Callable[[dict[str, Any]], RolloutCapture] | None:
@@ -159,26 +170,25 @@ def _capture_of(client: ServerClient) -> Callable[[dict[str, Any]], RolloutCaptu
     return partial(RolloutCapture, CaptureStore(folder))
 
 
-def _record(row: dict[str, Any], result: dict[str, Any]) -> Record:
+def _record(row: dict[str, Any], result: dict[str, Any], server: str, path: str) -> Record:
     if result.get(NO_PERSIST_KEY):
         return Record(Outcome.UNRESOLVED, result)
-    agent = str(row[AGENT_REF_KEY]["name"])
     if result.get(FAILURE_CLASS_KEY):
-        return _failed_by_answer(row, result, agent)
+        return _failed_by_answer(row, result, server, path)
     reward = result.get(REWARD_KEY)
     if isinstance(reward, bool) or not isinstance(reward, (int, float)) or not math.isfinite(reward):
-        message = f"{agent}: /run answered the reward {reward!r}, which is not a finite number"
-        return failed(row, EnvironmentFailed(message, server=agent))
+        message = f"{server}: {path} answered the reward {reward!r}, which is not a finite number"
+        return failed(row, EnvironmentFailed(message, server=server))
     return Record(Outcome.SCORED, result, reward=float(reward))
 
 
-def _failed_by_answer(row: dict[str, Any], result: dict[str, Any], agent: str) -> Record:
+def _failed_by_answer(row: dict[str, Any], result: dict[str, Any], server: str, path: str) -> Record:
     """The record of an answer that tells of a failure; what it says itself goes before what is known of its class."""
     cause = str(result[FAILURE_CLASS_KEY])
     kind = FAILURES.get(cause, AgentFailed)
-    message = result.get(FAILURE_MESSAGE_KEY) or result.get(JUDGE_ERROR_KEY) or f"{agent}: /run answered '{cause}'"
+    message = result.get(FAILURE_MESSAGE_KEY) or result.get(JUDGE_ERROR_KEY) or f"{server}: {path} answered '{cause}'"
     may_retry = bool(result.get(FAILURE_RETRYABLE_KEY, kind.may_retry)) and not result.get(TERMINAL_KEY)
-    told = _told(row, kind(str(message), server=agent), cause)
+    told = _told(row, kind(str(message), server=server), cause)
     # A reward stands beside the cause where a published server failed; no one earned it.
     unearned = {name: value for name, value in result.items() if name != REWARD_KEY}
     told_row = {**row, **told, **unearned, FAILURE_RETRYABLE_KEY: may_retry}

@@ -49,16 +49,12 @@ class RunSubject(BaseModel):
     @classmethod
     def of_run(cls, run: RunConfig) -> Self:
         """Of servers that this process starts."""
-        blocks = [
-            ServerBlock(server.name, server.type, server.implementation, server.settings)
-            for server in run.servers.values()
-        ]
-        return cls._of(blocks, run.plain.get(POLICY_NAME_KEY))
+        return cls._of(blocks_of_run(run), run.plain.get(POLICY_NAME_KEY))
 
     @classmethod
     def of_config(cls, config: DictConfig) -> Self:
         """Of servers that are up, by what their head server tells."""
-        return cls._of(list(_blocks(config)), _plain(config, POLICY_NAME_KEY))
+        return cls._of(list(blocks_of_config(config)), _plain(config, POLICY_NAME_KEY))
 
     @classmethod
     def _of(cls, blocks: list[ServerBlock], policy_name: Any) -> Self:
@@ -102,7 +98,16 @@ def _telling(settings: Mapping[str, Any]) -> dict[str, Any]:
     return plain
 
 
-def _blocks(config: DictConfig) -> Iterator[ServerBlock]:
+def blocks_of_run(run: RunConfig) -> list[ServerBlock]:
+    """The servers that this process starts."""
+    return [
+        ServerBlock(server.name, server.type, server.implementation, server.settings)
+        for server in run.servers.values()
+    ]
+
+
+def blocks_of_config(config: DictConfig) -> Iterator[ServerBlock]:
+    """The servers that are up, by what their head server tells."""
     for name in config:
         block = _plain(config, str(name))
         for tier in SERVER_TYPES:

@@ -1,0 +1,101 @@
+"""The command that grades stored rollouts again: with servers of its own, or with those that are up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nemo_gym.cli import running
+from nemo_gym.cli.fault_news import FaultNews
+from nemo_gym.cli.options import Options, settings_from
+from nemo_gym.cli.rollouts import in_a_loop, report, while_kept
+from nemo_gym.cli.settings import StartSettings
+from nemo_gym.config import RunConfig
+from nemo_gym.config.secret_values import secrets_of
+from nemo_gym.errors import DataError, LaunchError
+from nemo_gym.http.client import ServerClient
+from nemo_gym.launcher import RunningServers
+from nemo_gym.rollouts.aggregate import aggregate_all
+from nemo_gym.rollouts.job import RunFiles
+from nemo_gym.rollouts.lock import locked
+from nemo_gym.rollouts.outcome import Record, Summary
+from nemo_gym.rollouts.progress import Progress
+from nemo_gym.rollouts.reverify import Begun, Graders, Reverification, ReverificationJob
+from nemo_gym.rollouts.reverify import reverify as grade_again
+from nemo_gym.rollouts.subject import blocks_of_config, blocks_of_run
+
+
+class ReverificationSettings(ReverificationJob, StartSettings):
+    """The flags of the command."""
+
+
+def reverify(words: list[str]) -> int:
+    """Grade stored rollouts again."""
+    options = Options(
+        "ng eval reverify",
+        "Grade stored rollouts again, each by its row and its response. The servers of a config are started for it, "
+        "agents and the policy left out; without a config, those that are up are asked.",
+        ReverificationSettings,
+        takes_model=True,
+    )
+    from nemo_gym.config.without_model import graders_of, load_for_grading
+
+    line = options.read(words)
+    running.interrupt_on_sigterm()
+    run = load_for_grading(line.paths, line.overrides)
+    job = settings_from(ReverificationJob, run.plain)
+    if not run.config_paths:
+        client = running.client_for(run)
+        aliases = {name: client.instance_of(name) for name in client.agent_names()}
+        graders = Graders.among(blocks_of_config(client.global_config_dict), aliases)
+        return _graded(run, client, Reverification.plan(job, graders), None)
+    planned = Reverification.plan(job, Graders.among(blocks_of_run(run), run.aliases))
+    settings = settings_from(StartSettings, run.plain)
+    own = graders_of(run)
+    with running.launch_for(own, settings, None, on_line=None) as servers:
+        running.await_model_endpoints(servers, settings.model_endpoint_readiness_timeout_seconds)
+        return _graded(own, ServerClient.of_run(servers.run), planned, servers)
+
+
+def _graded(run: RunConfig, client: ServerClient, planned: Reverification, servers: RunningServers | None) -> int:
+    secrets = secrets_of(run)
+    news = FaultNews(running.note, mask=secrets.mask)
+    begun: Begun | None = None
+    progress: Progress
+
+    def tell(record: Record, summary: Summary) -> None:
+        news.take(record)
+        progress.advance(record, summary)
+
+    async def work() -> list[dict[str, Any]] | None:
+        nonlocal begun, progress
+        try:
+            files = await planned.output(client)
+            with locked(files):
+                begun = planned.begin(files)
+                with Progress(begun.summary) as progress:
+                    hide = secrets.mask_bytes if secrets else None
+                    await while_kept(servers, grade_again(client, planned, begun, on_record=tell, hide=hide))
+                return None if planned.job.disable_aggregation else await _metrics(client, planned, files)
+        finally:
+            await client.aclose()
+
+    try:
+        metrics = in_a_loop(work())
+    except KeyboardInterrupt:
+        if begun is not None:
+            running.note(f"interrupted. +resume_from_cache=true goes on with {begun.files.results}")
+        return 130
+    assert begun is not None
+    report(begun.files, begun.summary, metrics, news)
+    return 0 if begun.summary.scored or not begun.summary.planned else 1
+
+
+async def _metrics(client: ServerClient, planned: Reverification, files: RunFiles) -> list[dict[str, Any]] | None:
+    def grader(agent: str) -> str:
+        return str(planned.graders.find(agent))
+
+    try:
+        return await aggregate_all(client, [files.results], files.metrics, server_of=grader)
+    except (DataError, LaunchError) as error:
+        running.note(f"Error: {error}")
+        return None

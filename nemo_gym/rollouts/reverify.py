@@ -1,0 +1,293 @@
+"""Grade stored rollouts again: each row with its response goes to the resources server, and no model plays."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+
+from nemo_gym.config.settings import AGENT_TIER, RESOURCES_TIER
+from nemo_gym.errors import ConfigError, DataError, EnvironmentFailed, JudgeFailed, RolloutError, ServerCallError
+from nemo_gym.http.client import ServerClient
+from nemo_gym.jsonl import Appender, parse_row, read_lines, read_raw_lines, read_rows, write_rows
+from nemo_gym.rollouts.attempts import AttemptLimits, run_to_its_end
+from nemo_gym.rollouts.collector import allowed_connections
+from nemo_gym.rollouts.job import CollectionSettings, RunFiles, failures_path_for
+from nemo_gym.rollouts.outcome import Outcome, Record, Summary
+from nemo_gym.rollouts.resume import KeySet, TaskKey, cut_torn_line, keyed_rows, max_attempts
+from nemo_gym.rollouts.runner import Runner
+from nemo_gym.rollouts.subject import ServerBlock
+from nemo_gym.rollouts.tasks import agent_of
+from nemo_gym.schemas.rollout import FAILURE_CLASS_KEY, ReverifyMode
+
+Row = dict[str, Any]
+OnRecord = Callable[[Record, Summary], None]
+
+UNSAFE = "unsafe_"
+KEYS_SHOWN = 20
+
+
+class ReverificationJob(BaseModel):
+    """Parameters of the command that grades stored rollouts again."""
+
+    model_config = ConfigDict(extra="ignore", use_attribute_docstrings=True)
+
+    materialized_inputs_jsonl_fpath: Path
+    """The rows as they were sent: <output>_materialized_inputs.jsonl of the collection."""
+    rollouts_jsonl_fpath: Path
+    """The rollouts: the output of the collection."""
+    output_jsonl_fpath: Path
+    """Where the newly graded rollouts go."""
+    force: bool = False
+    """Also where a server does not say that it can grade without the rollout's state; the output is unsafe_<name>."""
+    disable_aggregation: bool = False
+    """Leave out the metrics at the end."""
+    num_samples_in_parallel: PositiveInt | None = None
+    """How many may be under way at once; by default as many as a collection."""
+    limit: PositiveInt | None = None
+    """Only the first so many rollouts."""
+    overwrite: bool = False
+    """Replace an earlier output."""
+    resume_from_cache: bool = False
+    """Grade only what an earlier output lacks."""
+    judge_failed_only: bool = False
+    """Keep the rollouts as they are, and grade those whose judge failed (of <rollouts>_failures.jsonl)."""
+    append: bool = False
+    """Add to what is in the output, be it the rollouts themselves, and grade only what it lacks."""
+    rollout_timeout_s: float = Field(default=CollectionSettings.model_fields["rollout_timeout_s"].default, gt=0)
+    """Grading that takes longer than this fails."""
+
+
+@dataclass(frozen=True)
+class Graders:
+    """Which resources server graded the rollouts of each agent."""
+
+    of_agent: Mapping[str, str]
+    only: str | None = None
+    """The one of a configuration without agents, which grades whatever there is."""
+
+    @classmethod
+    def among(cls, blocks: Iterable[ServerBlock], aliases: Mapping[str, str] | None = None) -> Graders:
+        """By what the agents of a configuration name; `aliases` are other names of agents."""
+        of_agent, resources = {}, []
+        for block in blocks:
+            named = block.settings.get("resources_server")
+            if block.tier == AGENT_TIER and isinstance(named, Mapping) and "name" in named:
+                of_agent[block.name] = str(named["name"])
+            elif block.tier == RESOURCES_TIER:
+                resources.append(block.name)
+        of_agent |= {alias: of_agent[agent] for alias, agent in (aliases or {}).items() if agent in of_agent}
+        return cls(of_agent, resources[0] if len(resources) == 1 and not of_agent else None)
+
+    def find(self, agent: str | None) -> str | None:
+        """The server for the rollouts of an agent; None where nothing says it."""
+        return self.only or self.of_agent.get(str(agent))
+
+
+class Regrader(Runner):
+    """Has rows graded that carry their response."""
+
+    PATH: ClassVar[str] = "/verify"
+    FAILURE: ClassVar[type[RolloutError]] = EnvironmentFailed
+
+    def __init__(self, client: ServerClient, graders: Graders, *, rollout_timeout_s: float) -> None:
+        super().__init__(client, rollout_timeout_s=rollout_timeout_s)
+        # The models' calls were recorded when the rollout was made.
+        self._capture = None
+        self._graders = graders
+
+    def server_of(self, row: Row) -> str:
+        return str(self._graders.find(agent_of(row)))
+
+
+class Begun(NamedTuple):
+    """An output that may be written, and what of it is there."""
+
+    files: RunFiles
+    done: KeySet
+    summary: Summary
+
+
+@dataclass(frozen=True)
+class Reverification:
+    """What is to be graded: rollouts by the number of their line, and the rows that they answer."""
+
+    job: ReverificationJob
+    graders: Graders
+    lines: Mapping[TaskKey, int]
+    inputs: Mapping[TaskKey, bytes]
+    servers: frozenset[str]
+    """All that will be asked."""
+
+    @classmethod
+    def plan(cls, job: ReverificationJob, graders: Graders) -> Reverification:
+        """Look everything up before anything runs. `DataError` names what does not fit together."""
+        lines: dict[TaskKey, int] = {}
+        for line in read_lines(_source(job)):
+            if job.judge_failed_only and line.row.get(FAILURE_CLASS_KEY) != JudgeFailed.failure_class:
+                continue
+            if not isinstance(line.row.get("response"), dict):
+                raise DataError(f"{_source(job)}:{line.number}: no response, so there is nothing to grade.")
+            lines[_key(line.row, _source(job), line.number)] = line.number
+        if job.judge_failed_only:
+            for key, _ in keyed_rows(job.rollouts_jsonl_fpath):
+                lines.pop(key, None)
+        elif not lines:
+            raise DataError(f"{_source(job)}: no rollouts in it, so there is nothing to grade.")
+        lines = dict(list(lines.items())[: job.limit])
+        inputs, agents = _inputs_of(job.materialized_inputs_jsonl_fpath, lines)
+        found = {agent: graders.find(agent) for agent in agents}
+        if strangers := sorted(str(agent) for agent, server in found.items() if server is None):
+            known = ", ".join(sorted(graders.of_agent)) or "none"
+            raise ConfigError(
+                f"no resources server is known for the rollouts of {', '.join(strangers)}: the configuration's agents "
+                f"with a resources_server are: {known}. Name the config that they were collected with."
+            )
+        return cls(job, graders, lines, inputs, frozenset(filter(None, found.values())))
+
+    def rows(self, done: KeySet) -> Iterator[Row]:
+        """Each row with the stored response, less what is done."""
+        source = _source(self.job)
+        for number, raw in read_raw_lines(source):
+            rollout = parse_row(raw, source, number)
+            key = TaskKey.of(rollout)
+            if self.lines.get(key) == number and key not in done:
+                yield {**orjson.loads(self.inputs[key]), "response": rollout["response"]}
+
+    async def output(self, client: ServerClient) -> RunFiles:
+        """The files to be written; `DataError` where a server cannot be trusted to grade without the rollout."""
+        modes = {server: await _mode(client, server) for server in sorted(self.servers)}
+        unsafe = [f"{server} ({mode})" for server, mode in modes.items() if mode is not ReverifyMode.STATELESS]
+        path = self.job.output_jsonl_fpath
+        if unsafe and not self.job.force:
+            raise DataError(
+                f"{', '.join(unsafe)}: not known to grade by the row and the response alone (REVERIFY_MODE of its "
+                f"config class), so the rewards may be wrong. Add +force=true to have them all the same, in "
+                f"{UNSAFE}{path.name}."
+            )
+        return RunFiles(results=path.with_name(f"{UNSAFE}{path.name}") if unsafe else path)
+
+    def begin(self, files: RunFiles) -> Begun:
+        """Make way for the output, and say what of it is there. The caller holds its lock."""
+        job, results = self.job, files.results
+        keeps = job.append or job.resume_from_cache
+        is_there = results.exists() and results.stat().st_size > 0
+        is_input = results.exists() and any(path.exists() and results.samefile(path) for path in self._read())
+        if is_input and not job.append:
+            raise DataError(f"{results}: is one of the inputs. Choose another output, or add to it: +append=true.")
+        if is_there and not (keeps or job.overwrite):
+            raise DataError(
+                f"{results}: holds rollouts already. Add +overwrite=true to replace it, +resume_from_cache=true to "
+                "grade what it lacks, or choose another output."
+            )
+        results.parent.mkdir(parents=True, exist_ok=True)
+        files.metrics.unlink(missing_ok=True)
+        if keeps and is_there:
+            cut_torn_line(results)
+        else:
+            files.failures.unlink(missing_ok=True)
+            good = read_rows(job.rollouts_jsonl_fpath) if job.judge_failed_only and not job.append else ()
+            write_rows(results, good)
+        done = KeySet(key for key, _ in keyed_rows(results))
+        kept = sum(key in done for key in self.lines)
+        return Begun(files, done, Summary(planned=len(self.lines), scored=kept, kept=kept))
+
+    def _read(self) -> Sequence[Path]:
+        return (self.job.materialized_inputs_jsonl_fpath, self.job.rollouts_jsonl_fpath, _source(self.job))
+
+
+async def reverify(
+    client: ServerClient,
+    planned: Reverification,
+    begun: Begun,
+    *,
+    on_record: OnRecord = lambda record, summary: None,
+    hide: Callable[[bytes], bytes] | None = None,
+) -> None:
+    """Grade what is not done, and write each record as it comes; the summary is kept up to date."""
+    job, files, summary = planned.job, begun.files, begun.summary
+    regrader = Regrader(client, planned.graders, rollout_timeout_s=job.rollout_timeout_s)
+    limits = AttemptLimits(max_attempts(), job.rollout_timeout_s, _usual("retry_pause_s"))
+    rows = planned.rows(begun.done)
+    at_once = allowed_connections(job.num_samples_in_parallel or _usual("num_samples_in_parallel"))
+    with Appender(files.results, hide=hide) as results, Appender(files.failures, hide=hide) as failures:
+
+        async def end(row: Row) -> None:
+            failed_before: str | None = None
+
+            def repeat(record: Record) -> None:
+                nonlocal failed_before
+                failures.write(record.row)
+                summary.repeat(record, failed_before=failed_before)
+                failed_before = record.cause
+
+            record = await run_to_its_end(regrader, row, limits, on_repeat=repeat)
+            if record.outcome is not Outcome.UNRESOLVED:
+                (results if record.outcome is Outcome.SCORED else failures).write(record.row)
+            summary.count(record, failed_before=failed_before)
+            on_record(record, summary)
+
+        async def work() -> None:
+            for row in rows:
+                await end(row)
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(at_once, summary.planned - summary.finished)):
+                    group.create_task(work())
+        except BaseExceptionGroup as errors:
+            # Only what ends it all comes here, such as a full disk.
+            raise errors.exceptions[0] from None
+        finally:
+            summary.close()
+
+
+def _usual(setting: str) -> Any:
+    """What a collection does where nobody says it."""
+    return CollectionSettings.model_fields[setting].default
+
+
+def _source(job: ReverificationJob) -> Path:
+    return failures_path_for(job.rollouts_jsonl_fpath) if job.judge_failed_only else job.rollouts_jsonl_fpath
+
+
+def _key(row: Row, path: Path, number: int) -> TaskKey:
+    try:
+        return TaskKey.of(row)
+    except KeyError as error:
+        raise DataError(f"{path}:{number}: no {error}. Is this a file that a collection has written?") from error
+
+
+def _inputs_of(path: Path, wanted: Mapping[TaskKey, int]) -> tuple[dict[TaskKey, bytes], set[str | None]]:
+    """The rows that these rollouts answer, unread, and the agents that they name."""
+    inputs: dict[TaskKey, bytes] = {}
+    agents = set()
+    for line in read_lines(path):
+        key = _key(line.row, path, line.number)
+        if key in wanted:
+            inputs[key] = line.raw
+            agents.add(agent_of(line.row))
+    if missing := [f"{key.task}:{key.repeat}" for key in wanted if key not in inputs]:
+        shown = ", ".join(missing[:KEYS_SHOWN])
+        more = f" and {len(missing) - KEYS_SHOWN} more" if len(missing) > KEYS_SHOWN else ""
+        raise DataError(
+            f"{path}: {len(missing)} rollouts (task:rollout) have no row there: {shown}{more}. Give the "
+            "materialized inputs of the same collection."
+        )
+    return inputs, agents
+
+
+async def _mode(client: ServerClient, server: str) -> ReverifyMode:
+    try:
+        reply = await client.get(server, "/reverify_mode")
+    except ServerCallError as error:
+        raise DataError(f"{server} does not tell whether it can grade again: {error}") from error
+    try:
+        return ReverifyMode(orjson.loads(await reply.read())) if reply.ok else ReverifyMode.UNKNOWN
+    except ValueError:
+        return ReverifyMode.UNKNOWN
