@@ -6,7 +6,8 @@ NemoGymError
 │  │  ├─ ConfigPathNotFoundError, MalformedConfigPathsError, ConfigSyntaxError
 │  │  ├─ ConfigMissingValuesError, ConfigInterpolationError, InheritPathNotFoundError
 │  │  ├─ NoServerInstancesError, AlmostServerError, UnknownImplementationError
-│  │  └─ DuplicateServerError, ServerRefNotFoundError, PortTakenError, OverrideError
+│  │  ├─ DuplicateServerError, ServerRefNotFoundError, PortTakenError, OverrideError
+│  │  └─ UsageError       a parameter of the command; exit code 2
 │  ├─ LaunchError         a server that did not come up, or went away
 │  └─ DataError           a row, a file, an existing result
 ├─ RolloutError           the record: a failed rollout, kept apart, without a reward
@@ -36,6 +37,10 @@ class UserError(NemoGymError):
 
 class ConfigError(UserError):
     """A mistake in a configuration file or on the command line."""
+
+
+class UsageError(ConfigError, ValueError):
+    """A parameter of the command itself is missing or wrong; its exit code is 2, as of any wrong flag."""
 
 
 class ConfigPathNotFoundError(ConfigError, FileNotFoundError):

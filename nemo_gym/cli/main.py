@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from nemo_gym.cli.commands import COMMANDS, Command, by_script, by_words
-from nemo_gym.errors import UserError
+from nemo_gym.errors import UsageError, UserError
 from nemo_gym.version import __version__
 
 JSON_WORDS = {"--json", "+json=true", "++json=true", "json=true"}
@@ -31,7 +31,7 @@ def main(argv: Sequence[str] | None = None, program: str | None = None) -> int:
         return _run(name, words)
     except UserError as error:
         print(f"Error: {error}", file=sys.stderr)  # noqa: T201 - the CLI prints
-        return 1
+        return 2 if isinstance(error, UsageError) else 1
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:

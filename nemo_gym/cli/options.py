@@ -21,7 +21,7 @@ from nemo_gym.cli.main import HELP_WORDS, VERBOSE_WORDS
 from nemo_gym.cli.selectors import SELECTORS, add_selectors, selected_configs
 from nemo_gym.config import problems_by_key
 from nemo_gym.config.reserved import RESERVED_KEYS
-from nemo_gym.errors import ConfigError
+from nemo_gym.errors import UsageError
 
 SettingsT = TypeVar("SettingsT", bound=BaseModel)
 
@@ -202,7 +202,7 @@ def settings_from(model: type[SettingsT], values: typing.Mapping[str, Any]) -> S
             else:
                 problems.append(f"{key}: {told}")
         text = "; ".join(problems)
-        raise ConfigError(f"{text}{'' if text.endswith('?') else '.'} --help lists all settings.") from error
+        raise UsageError(f"{text}{'' if text.endswith('?') else '.'} --help lists all settings.") from error
 
 
 class _Parser(argparse.ArgumentParser):

@@ -150,7 +150,7 @@ def test_the_packages_of_a_folder_are_listed_for_people(shared_workplace, format
 def test_an_unknown_format_is_told(shared_workplace):
     folder(shared_workplace, "good", GOOD)
     finished = shared_workplace.run("ng_pip_list", "+entrypoint=resources_servers/good", "+format=xml")
-    assert (finished.code, finished.out) == (1, "")
+    assert (finished.code, finished.out) == (2, "")
     assert finished.err.startswith("Error: format: ")
 
 

@@ -300,8 +300,6 @@ def test_a_file_of_a_dataset_is_fetched(workplace, hub):
         (("+artifact_fpath=b.jsonl", "+hf_token=hf_right"), "dataset 'us/sums': downloading b.jsonl: "),
         (("+split=train", "+hf_token=hf_right"), "it has no train.jsonl. Name the file: +artifact_fpath=…"),
         (("+split=train", "+hf_token=hf_wrong"), "dataset 'us/sums': downloading train: "),
-        ((), "exactly one of artifact_fpath and split has to be given"),
-        (("+artifact_fpath=b", "+split=train"), "exactly one of artifact_fpath and split has to be given"),
     ],
 )
 def test_what_the_hub_does_not_give_is_told(workplace, hub, words, told):
@@ -311,6 +309,13 @@ def test_what_the_hub_does_not_give_is_told(workplace, hub, words, told):
     assert finished.err.startswith("Error: ")
     assert told in finished.err
     assert list(workplace.folder.glob("out/*")) == []
+
+
+@pytest.mark.parametrize("words", [(), ("+artifact_fpath=b", "+split=train")])
+def test_a_file_is_named_in_one_way(workplace, words):
+    finished = workplace.run("ng_download_dataset_from_hf", "+repo_id=us/sums", "+output_fpath=out/x.jsonl", *words)
+    assert (finished.code, finished.out) == (2, "")
+    assert "exactly one of artifact_fpath and split has to be given" in finished.err
 
 
 @has_library

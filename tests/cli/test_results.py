@@ -193,7 +193,7 @@ def test_the_older_names_of_its_settings_are_understood(workplace, run_files):
 def test_what_is_not_said_is_asked_for_by_name(workplace):
     finished = workplace.run("ng", "eval", "profile", "--rollouts", "x.jsonl")
     assert finished == (
-        1,
+        2,
         "",
         "Error: materialized_inputs_jsonl_fpath is missing: add --inputs … or +materialized_inputs_jsonl_fpath=…. "
         "--help lists all settings.\n",

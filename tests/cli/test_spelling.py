@@ -159,7 +159,7 @@ def test_an_override_that_is_like_a_key_of_every_run_is_noted(shared_workplace, 
 def test_a_setting_that_is_wrong_is_told_in_plain_words(shared_workplace, word, told):
     words = (shared_workplace.environment(), "+split=example", "+output_jsonl_fpath=out.jsonl", word)
     assert shared_workplace.run("ng_e2e_collect_rollouts", *words) == (
-        1,
+        2,
         "",
         f"Error: {told} --help lists all settings.\n",
     )

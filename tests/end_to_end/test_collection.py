@@ -218,7 +218,7 @@ def test_a_dry_run_collects_nothing(workplace):
 
 def test_what_is_missing_or_wrong_in_the_settings_is_told_at_once(workplace):
     finished = workplace.run("ng_e2e_collect_rollouts", CONFIG, "+split=exampel", "+outptu_jsonl_fpath=out.jsonl")
-    assert finished.code == 1
+    assert finished.code == 2
     *_, error = finished.err.splitlines()
     assert error == (
         "Error: output_jsonl_fpath is missing (did you mean it by 'outptu_jsonl_fpath'?): add --output … or "
