@@ -7,10 +7,7 @@ import os
 import signal
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterable
-from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +16,12 @@ import orjson
 from nemo_gym.cli.settings import StartSettings
 from nemo_gym.config import HeadConfig, RunConfig
 from nemo_gym.config.access import configured_token
+from nemo_gym.config.endpoints import model_endpoints
 from nemo_gym.config.process import ServerInstance
-from nemo_gym.errors import ConfigError, LaunchError, ServerCallError
+from nemo_gym.errors import LaunchError, ServerCallError
 from nemo_gym.http.client import UNAUTHORISED, ServerClient, wants_token
 from nemo_gym.http.internal import InternalClient
+from nemo_gym.http.probe import endpoint_answers
 from nemo_gym.http.reply import Reply, Timeouts
 from nemo_gym.http.runs import live_runs, run_token_for
 from nemo_gym.launcher import RunningServers, WarmStarter, launch
@@ -95,8 +94,8 @@ def await_model_endpoints(servers: RunningServers, timeout_s: float) -> None:
         return
     started_at = time.monotonic()
     reminded_at = started_at
-    waiting = list(dict.fromkeys(_endpoints(servers.run)))
-    while waiting := [url for url in waiting if not _answers(url, started_at + timeout_s)]:
+    waiting = model_endpoints(servers.run)
+    while waiting := [url for url in waiting if not endpoint_answers(url, _probe_s(started_at + timeout_s))]:
         now = time.monotonic()
         if now - started_at > timeout_s:
             raise LaunchError(
@@ -109,30 +108,8 @@ def await_model_endpoints(servers: RunningServers, timeout_s: float) -> None:
         servers.watch(ENDPOINT_POLL_S)
 
 
-def _endpoints(run: RunConfig) -> Iterable[str]:
-    for server in run.servers_of("responses_api_models"):
-        for key, value in server.settings.items():
-            if not key.endswith("base_url") or not value:
-                continue
-            for url in [value] if isinstance(value, str) else value:
-                if not str(url).startswith(("http://", "https://")):
-                    place = server.origins.get(key)
-                    raise ConfigError(
-                        f"{f'{place}: ' if place else ''}{server.name}: {key} is '{url}', which is no URL. Write it "
-                        "like http://127.0.0.1:8000/v1."
-                    )
-                yield url
-
-
-def _answers(url: str, deadline: float) -> bool:
-    timeout_s = min(PROBE_TIMEOUT_S, max(SHORTEST_PROBE_S, deadline - time.monotonic()))
-    try:
-        with urllib.request.urlopen(f"{url.rstrip('/')}/models", timeout=timeout_s):
-            return True
-    except urllib.error.HTTPError:
-        return True
-    except (OSError, ValueError, HTTPException):
-        return False
+def _probe_s(deadline: float) -> float:
+    return min(PROBE_TIMEOUT_S, max(SHORTEST_PROBE_S, deadline - time.monotonic()))
 
 
 def find_head(run: RunConfig) -> HeadConfig:

@@ -168,6 +168,8 @@ class HeadSettings(BaseModel):
     instances: list[ServerInstance]
     config_yaml: str
     """Masked, unless the run exposes its secrets on a loopback address."""
+    endpoints: list[str] = Field(default_factory=list)
+    """What the model servers ask; the run is not ready before each of them has answered."""
     run_token: str | None = Field(default=None, repr=False)
     """Goes with every call to it; None where it asks for nothing."""
 

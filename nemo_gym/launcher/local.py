@@ -15,6 +15,7 @@ from typing import Self
 
 from nemo_gym.config import RunConfig, ServerConfig, masked_yaml, raw_yaml
 from nemo_gym.config.access import is_loopback, token_of_run
+from nemo_gym.config.endpoints import READINESS_KEY, model_endpoints
 from nemo_gym.config.models import RUN_ID_KEY, SHORTCUTS_KEY
 from nemo_gym.config.process import GroupSettings, HeadSettings, ProcessSettings, ServerInstance
 from nemo_gym.config.secret_values import secrets_of
@@ -268,11 +269,13 @@ class RunningServers:
     def _head_settings(self) -> HeadSettings:
         head = self.run.head
         exposes = head.expose_secrets and is_loopback(head.host)
+        awaits = self.run.plain.get(READINESS_KEY) != 0
         return HeadSettings(
             host=head.host,
             port=head.port,
             instances=list(self._instances.values()),
             config_yaml=raw_yaml(self.run) if exposes else masked_yaml(self.run),
+            endpoints=model_endpoints(self.run) if awaits else [],
             run_token=self.run.run_token,
         )
 

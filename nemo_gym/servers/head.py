@@ -12,17 +12,19 @@ from omegaconf import OmegaConf
 from pydantic import Field
 from starlette.responses import JSONResponse, Response
 
-from nemo_gym.config.masking import masked
+from nemo_gym.config.masking import mask_text, masked
 from nemo_gym.config.process import HeadSettings, ServerInstance
 from nemo_gym.config.published import told_by
 from nemo_gym.errors import ServerCallError
 from nemo_gym.http.client import PUBLISHED_NAME, ServerStatus
 from nemo_gym.http.internal import InternalClient
+from nemo_gym.http.probe import endpoint_answers
 from nemo_gym.http.reply import Timeouts
 from nemo_gym.schemas.rollout import RUN_TOKEN_HEADER
 from nemo_gym.servers.base import BaseServer
 from nemo_gym.servers.telemetry import METRICS_PATH, Load, load_of
 
+ENDPOINT_TIMEOUT_S = 2.0
 PROBE_TIMEOUTS = Timeouts(connect_s=2.0, read_s=2.0, total_s=2.0)
 
 
@@ -48,6 +50,16 @@ def head_app(settings: HeadSettings) -> FastAPI:
     """The head server's app."""
     app = FastAPI(title="head_server")
     client = InternalClient()
+    silent = set(settings.endpoints)
+
+    async def silent_endpoints() -> list[str]:
+        """Those that have not answered yet; an endpoint that answered once is up for good."""
+        asked = sorted(silent)
+        answers = await asyncio.gather(
+            *(asyncio.to_thread(endpoint_answers, url, ENDPOINT_TIMEOUT_S) for url in asked)
+        )
+        silent.difference_update(url for url, answered in zip(asked, answers, strict=True) if answered)
+        return [mask_text(url) for url in sorted(silent)]
 
     async def statuses() -> list[ServerStatus]:
         return await asyncio.gather(*(_probe(client, instance) for instance in settings.instances))
@@ -62,12 +74,13 @@ def head_app(settings: HeadSettings) -> FastAPI:
     @app.get("/healthz")
     @app.get("/health")
     async def is_ready() -> Response:
-        """Whether every server answers; 503 names those that do not."""
-        missing = {
+        """Whether every server answers, and every model endpoint has; 503 names those that do not."""
+        missing: dict[str, str] = {
             instance.config_path: status
             for instance, status in zip(settings.instances, await statuses(), strict=True)
             if status != "success"
         }
+        missing |= dict.fromkeys(await silent_endpoints(), "no answer yet")
         return JSONResponse({"status": "waiting" if missing else "ok", "missing": missing}, 503 if missing else 200)
 
     @app.get("/global_config_dict_yaml")

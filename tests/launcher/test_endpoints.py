@@ -8,7 +8,10 @@ import signal
 import socket
 import threading
 import time
+import urllib.error
+import urllib.request
 
+import orjson
 import pytest
 
 HEAD = "+head_server.port=0"
@@ -83,10 +86,45 @@ def test_the_run_goes_on_once_the_endpoint_answers_whatever_it_answers(workplace
     assert command.end().code == 0
 
 
+def readiness(head, path):
+    try:
+        with urllib.request.urlopen(f"{head}{path}", timeout=10) as answer:
+            return answer.status, orjson.loads(answer.read())
+    except urllib.error.HTTPError as error:
+        return error.code, orjson.loads(error.read())
+
+
+def test_the_head_server_is_not_ready_before_the_endpoint_has_answered(workplace):
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Refusing, bind_and_activate=False) as endpoint:
+        endpoint.server_bind()
+        url = f"http://127.0.0.1:{endpoint.server_port}/v1"
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            head_port = free.getsockname()[1]
+        head = f"http://127.0.0.1:{head_port}"
+        command = workplace.start("ng_run", *settings_for(endpoint.server_port)[:-1], f"+head_server.port={head_port}")
+        command.wait_for("waiting for the model endpoint")
+        waiting = {"status": "waiting", "missing": {url: "no answer yet"}}
+        for path in ("/readyz", "/healthz", "/health"):
+            assert readiness(head, path) == (503, waiting)
+        assert readiness(head, "/livez") == (200, {"status": "ok"})
+        endpoint.server_activate()
+        answering = threading.Thread(target=endpoint.serve_forever, kwargs={"poll_interval": 0.01})
+        answering.start()
+        command.wait_for("head server: ")
+        assert readiness(head, "/readyz") == (200, {"status": "ok", "missing": {}})
+        endpoint.shutdown()
+        answering.join()
+    # It is up for good; what becomes of it later is told by the rollouts.
+    assert readiness(head, "/readyz") == (200, {"status": "ok", "missing": {}})
+    assert command.end().code == 0
+
+
 def test_zero_seconds_do_not_wait(workplace, silent_port):
     command = workplace.start("ng_run", *settings_for(silent_port), "+model_endpoint_readiness_timeout_seconds=0")
     # A Ctrl-C that comes while the table above this line is imported may be lost, as in any import.
     assert "1 / 1 servers ready" in command.wait_for("head server: ")
+    assert readiness(command.head, "/readyz") == (200, {"status": "ok", "missing": {}})
     assert command.err == ""
     assert command.end().code == 0
 

@@ -1,0 +1,27 @@
+"""The endpoints outside that the model servers of a run ask."""
+
+from __future__ import annotations
+
+from nemo_gym.config.models import RunConfig
+from nemo_gym.errors import ConfigError
+
+READINESS_KEY = "model_endpoint_readiness_timeout_seconds"
+"""How long a run waits for them; 0 says that nobody is to wait."""
+
+
+def model_endpoints(run: RunConfig) -> list[str]:
+    """Each endpoint once: what stands under `*base_url` of a model server. Raises ConfigError for what is no URL."""
+    found: dict[str, None] = {}
+    for server in run.servers_of("responses_api_models"):
+        for key, value in server.settings.items():
+            if not key.endswith("base_url") or not value:
+                continue
+            for url in [value] if isinstance(value, str) else value:
+                if not str(url).startswith(("http://", "https://")):
+                    place = server.origins.get(key)
+                    raise ConfigError(
+                        f"{f'{place}: ' if place else ''}{server.name}: {key} is '{url}', which is no URL. Write it "
+                        "like http://127.0.0.1:8000/v1."
+                    )
+                found[url] = None
+    return list(found)
