@@ -10,7 +10,7 @@ import orjson
 from nemo_gym import config
 from nemo_gym.cli import running, tables
 from nemo_gym.cli.options import Options, settings_from
-from nemo_gym.cli.settings import ListEnvironmentsSettings, ListSettings
+from nemo_gym.cli.settings import ListEnvironmentsSettings, ListSettings, SearchSettings
 from nemo_gym.data import catalog
 from nemo_gym.data.catalog import Component, Notice
 
@@ -43,6 +43,41 @@ def agents(words: list[str]) -> int:
 def models(words: list[str]) -> int:
     """List the model servers."""
     return _list(words, "ng list models", "models", lambda notice: catalog.servers("responses_api_models", notice))
+
+
+SEARCHED: dict[str, Callable[[Notice], list[Component]]] = {
+    "environments": catalog.environments,
+    "benchmarks": catalog.benchmarks,
+    "resources-servers": lambda notice: catalog.servers("resources_servers", notice),
+    "agents": lambda notice: catalog.servers("responses_api_agents", notice),
+    "models": lambda notice: catalog.servers("responses_api_models", notice),
+}
+
+
+def search(words: list[str]) -> int:
+    """Look for a word among what there is to choose from; the kind may stand before it."""
+    kind = next((word for word in words if not word.startswith(("-", "+", "~"))), "")
+    rest = list(words)
+    if kind in SEARCHED:
+        rest.remove(kind)
+    what = kind if kind in SEARCHED else "environments"
+    options = Options(
+        "ng search",
+        f"Look for a word among the {what}, or among others: ng search [{'|'.join(SEARCHED)}] QUERY.",
+        SearchSettings,
+        takes_config=False,
+        named_by="query",
+    )
+    line = options.read(rest)
+    settings = settings_from(SearchSettings, config.load(line.paths, line.overrides, skip_dotenv=True).plain)
+    found = catalog.matching(SEARCHED[what](running.note), settings.query)
+    if settings.as_json:
+        running.say(_json(found))
+    elif found:
+        tables.console().print(tables.components(found))
+    else:
+        running.say(f"no {what.replace('-', ' ')} like '{settings.query}'")
+    return 0
 
 
 def _list(

@@ -52,6 +52,7 @@ COMMANDS = (
     Command("list", "resources-servers", "", "catalog:resources_servers", "List the resources servers"),
     Command("list", "agents", "", "catalog:agents", "List the agent servers"),
     Command("list", "models", "", "catalog:models", "List the model servers"),
+    Command("", "search", "", "catalog:search", "Look for environments, agents, models, … by words"),
     Command("dataset", "collate", "ng_prepare_data", "data:collate", "Check and gather the datasets of a config"),
     Command("dataset", "render", "ng_materialize_prompts", "data:render", "Give every row its prompt"),
     Command("dataset", "upload", "ng_upload_dataset_to_hf", "hubs:upload_to_hf", "Publish a dataset"),

@@ -77,7 +77,7 @@ def _unknown(words: list[str]) -> int:
         given, known = words[1], verbs
         place = f"ng {words[0]}"
     else:
-        given, known = words[0], [*nouns, "help", "version"]
+        given, known = words[0], [*nouns, *(command.verb for command in COMMANDS if not command.noun)]
         place = "ng"
     hint = _did_you_mean(given, known)
     print(f"Error: '{place} {given}' is no command.{hint} There are: {', '.join(known)}.", file=sys.stderr)  # noqa: T201

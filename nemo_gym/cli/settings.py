@@ -7,6 +7,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from nemo_gym.config.settings import Domain
+
 
 class CommandSettings(BaseModel):
     """Settings of one command; every other key belongs to the configuration."""
@@ -101,10 +103,19 @@ class ListSettings(CommandSettings):
     """Print JSON instead of a table."""
 
 
+class SearchSettings(CommandSettings):
+    """Parameters of the command that searches."""
+
+    query: str
+    """What is looked for in names, domains and descriptions."""
+    as_json: bool = Field(default=False, alias="json")
+    """Print JSON instead of a table."""
+
+
 class ListEnvironmentsSettings(ListSettings):
     """Parameters of the command that lists environments."""
 
-    domain: str | None = None
+    domain: Domain | None = None
     """Only those of this domain."""
     kind: Literal["environment", "benchmark"] | None = None
     """Only those of this kind."""

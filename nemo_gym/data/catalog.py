@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,8 @@ from nemo_gym.errors import ConfigError, DataError
 
 ENVIRONMENTS = "environments"
 DEFAULT_FLAVOR = "config"
+ALIKE = 0.7
+"""`sudoko` and `sudoku` are more alike than that."""
 
 Notice = Callable[[str], None]
 
@@ -78,6 +82,20 @@ def named(components: Sequence[Component], name: str, what: str) -> Component:
         hint = did_you_mean_or_all(name, [each.name for each in components], what)
         raise DataError(f"there is no '{name}' among the {what}.{hint}")
     return found
+
+
+def matching(components: Iterable[Component], query: str) -> list[Component]:
+    """Those whose name, domain or description has the query in it, or a word that is nearly it."""
+    wanted = query.casefold()
+    return [each for each in components if any(_is_like(text.casefold(), wanted) for text in _texts(each))]
+
+
+def _texts(component: Component) -> Iterator[str]:
+    return filter(None, (component.name, component.domain, component.description))
+
+
+def _is_like(text: str, wanted: str) -> bool:
+    return wanted in text or bool(get_close_matches(wanted, [text, *re.findall(r"\w+", text)], n=1, cutoff=ALIKE))
 
 
 def _server(tier: ServerType, name: str, folder: Path, notice: Notice) -> Component:

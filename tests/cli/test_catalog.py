@@ -117,3 +117,37 @@ def test_an_environment_in_a_folder_of_its_own_is_started_by_its_name(mine):
     finished = mine.run("ng_validate", "--environment", "garden/night", "--model-type", "sample_model")
     assert finished.code == 1
     assert "resources_servers/mine/app.py" in finished.err
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        (("garden",), {"garden", "garden/night"}),
+        (("gardn",), {"garden", "garden/night"}),
+        (("SAFETY",), {"garden/night"}),
+        (("environments", "game of m"), {"mine", "garden", "garden/night"}),
+        (("resources-servers", "+query=mine"), {"mine"}),
+        (("models", "simple_agent"), set()),
+    ],
+)
+def test_a_word_is_looked_for_in_names_domains_and_descriptions(mine, words, names):
+    finished = mine.run("ng", "search", *words, "--json")
+    assert finished.code == 0
+    assert {each["name"] for each in orjson.loads(finished.out)} >= names
+    assert names or finished.out == "[]\n"
+
+
+def test_a_search_shows_what_it_found_as_a_table_and_says_where_nothing_is(mine):
+    assert mine.run("ng", "search", "agents", "simple").out.splitlines()[1].startswith("simple_agent")
+    assert mine.run("ng", "search", "agents", "qqq").out == "no agents like 'qqq'\n"
+    finished = mine.run("ng", "search")
+    assert (finished.code, finished.err) == (
+        2, "Error: query is missing: add --query … or +query=…. --help lists all settings.\n",
+    )  # fmt: skip
+
+
+def test_a_domain_that_does_not_exist_is_told(mine):
+    finished = mine.run("ng", "list", "environments", "--domain", "gams")
+    assert (finished.code, finished.out) == (2, "")
+    assert finished.err.startswith("Error: domain: it has to be 'math', ")
+    assert "and is 'gams'. Did you mean 'games'?" in finished.err
