@@ -33,6 +33,14 @@ def _listed(variable: str) -> list[Path]:
     return [Path(entry).expanduser() for entry in os.environ.get(variable, "").split(os.pathsep) if entry]
 
 
+def roots_from_here(*project: Path) -> dict[str, str]:
+    """The variables by which a process searches the same roots when it works in another folder; `project` come too."""
+    # Relative ones are meant from where they were named.
+    extra = [str(root.absolute()) for root in _listed(EXTRA_ROOTS_ENV_VAR)]
+    roots = dict.fromkeys(map(str, [Path.cwd(), *project]))
+    return {EXTRA_ROOTS_ENV_VAR: os.pathsep.join(extra), PROJECT_ROOTS_ENV_VAR: os.pathsep.join(roots)}
+
+
 def find(relative: str | Path, accepts: Callable[[Path], bool] = Path.exists) -> Path | None:
     """The first existing place of a path among the roots; an absolute path is taken as it is."""
     path = Path(relative).expanduser()

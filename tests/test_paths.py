@@ -50,6 +50,17 @@ def test_a_root_is_searched_once_however_often_it_is_named(extra, monkeypatch, t
     assert paths.search_roots() == [extra[0], Path.cwd(), paths.INSTALL_ROOT]
 
 
+def test_relative_roots_are_the_same_ones_for_a_process_that_works_elsewhere(extra, monkeypatch, tmp_path):
+    monkeypatch.setenv(paths.EXTRA_ROOTS_ENV_VAR, os.pathsep.join(["../first", "."]))
+    started_in = Path.cwd()
+    for name, value in paths.roots_from_here(tmp_path / "lies_here").items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path / "second")
+    assert paths.search_roots() == [
+        extra[0], started_in, tmp_path / "second", tmp_path / "lies_here", paths.INSTALL_ROOT,
+    ]  # fmt: skip
+
+
 def test_a_tilde_is_the_home_folder(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv(paths.EXTRA_ROOTS_ENV_VAR, "~")

@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 from nemo_gym import paths
 from nemo_gym.config.settings import SERVER_TYPES
 from nemo_gym.errors import LaunchError
-from nemo_gym.paths import PROJECT_ROOTS_ENV_VAR
+from nemo_gym.paths import roots_from_here
 
 # As in our own repository: a folder's tests pass or fail alike wherever it lies.
 PYTEST = ("-m", "pytest", "--import-mode=importlib", "-o", "asyncio_mode=auto",
@@ -105,7 +105,7 @@ def run_tests(folder: Path) -> Tested:
     env = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(folder), str(root), *given, str(folder / "tests")]),
-        PROJECT_ROOTS_ENV_VAR: os.pathsep.join([os.getcwd(), str(root)]),
+        **roots_from_here(root),
     }
     started_at = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="nemo_gym_tests_") as work:

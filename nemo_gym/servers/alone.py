@@ -18,7 +18,7 @@ from nemo_gym.config.environment import CONFIG_DICT_ENV_VAR
 from nemo_gym.config.process import ProcessSettings
 from nemo_gym.config.published import CONFIG_PATH_ENV_VAR
 from nemo_gym.errors import ConfigError, UserError
-from nemo_gym.paths import PROJECT_ROOTS_ENV_VAR
+from nemo_gym.paths import roots_from_here
 from nemo_gym.schemas.rollout import RUN_TOKEN_HEADER
 from nemo_gym.servers.base import SimpleServer
 from nemo_gym.servers.serve import Report, serve
@@ -45,7 +45,7 @@ def serve_alone(cls: type[SimpleServer]) -> None:
 def _serve(folder: Path) -> int:
     words = sys.argv[1:]
     # Started from within its folder, it is of the project that the folder lies in.
-    os.environ[PROJECT_ROOTS_ENV_VAR] = os.pathsep.join([os.getcwd(), str(folder.parent.parent)])
+    os.environ.update(roots_from_here(folder.parent.parent))
     handed = os.environ.get(CONFIG_DICT_ENV_VAR)
     if handed:
         run = load((), words, initial=_read(handed), skip_dotenv=True)

@@ -31,7 +31,7 @@ from nemo_gym.config.settings import BaseServerConfig
 from nemo_gym.errors import ConfigError, LaunchError, SignatureError, UserError
 from nemo_gym.http.client import ServerClient
 from nemo_gym.memory import settle_memory, tend_memory
-from nemo_gym.paths import PROJECT_ROOTS_ENV_VAR
+from nemo_gym.paths import roots_from_here
 from nemo_gym.servers.base import SimpleServer, standing_of
 from nemo_gym.servers.giving_way import hook_of
 from nemo_gym.servers.mcp import expose_if_asked
@@ -98,7 +98,7 @@ def prepare_process(settings: ProcessSettings) -> None:
     """Let this process be the place that the server's code expects: its folder, its variables, its configuration."""
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     # Paths that its settings name lead from the project, wherever this process works.
-    os.environ[PROJECT_ROOTS_ENV_VAR] = os.pathsep.join([os.getcwd(), str(settings.folder.parent.parent)])
+    os.environ.update(roots_from_here(settings.folder.parent.parent))
     os.chdir(settings.folder)
     os.environ.update(settings.environment)
     os.environ[CONFIG_PATH_ENV_VAR] = settings.name

@@ -18,7 +18,7 @@ from nemo_gym.config.process import GroupSettings, ProcessSettings
 from nemo_gym.config.published import tell_process
 from nemo_gym.errors import LaunchError, UserError
 from nemo_gym.http.local import LocalApp, LocalClient
-from nemo_gym.paths import PROJECT_ROOTS_ENV_VAR
+from nemo_gym.paths import roots_from_here
 from nemo_gym.servers.base import SimpleServer
 from nemo_gym.servers.serve import Report, build_app, build_server, config_view, prepare_process, serve_app
 
@@ -41,8 +41,7 @@ def serve_together(group: GroupSettings, listeners: Sequence[socket.socket], rep
         report.failed(str(error))
         return 1
     os.chdir(home)
-    roots = [home, *(each.settings.folder.parent.parent for each in members)]
-    os.environ[PROJECT_ROOTS_ENV_VAR] = os.pathsep.join(dict.fromkeys(map(str, roots)))
+    os.environ.update(roots_from_here(*(each.settings.folder.parent.parent for each in members)))
     view = _view_of([each.settings for each in members])
     tell_process(view)
     apps = {(each.settings.host, each.settings.port): each.local for each in members}
