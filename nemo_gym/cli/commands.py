@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 
@@ -23,6 +24,9 @@ class Command(NamedTuple):
         """The command as it is typed, without its settings."""
         return " ".join(filter(None, ("ng", self.noun, self.verb)))
 
+
+TAKE_A_VALUE = {"--search-dir", "--num-shards", "--shard-index"}
+"""Flags of the tests of all folders; what stands behind them is no folder's name."""
 
 COMMANDS = (
     Command("env", "start", "ng_run", "env:start", "Start the servers of a config and keep them up"),
@@ -118,7 +122,10 @@ def _without(words: list[str], flags: list[str]) -> list[str] | None:
 
 def _of_all_folders(command: Command, rest: list[str]) -> Command:
     """`env test` that names no folder tests all of them."""
-    names_one = any("entrypoint" in word or word.startswith("--resources-server") for word in rest)
+    given = [word for before, word in pairwise(["", *rest]) if before not in TAKE_A_VALUE]
+    names_one = any("entrypoint" in word or word.startswith("--resources-server") for word in rest) or any(
+        not word.startswith(("-", "+", "~")) and "=" not in word for word in given
+    )
     if command.script != "ng_test" or names_one or {"-h", "--help"} & {*rest}:
         return command
     return next(each for each in COMMANDS if each.script == "ng_test_all")

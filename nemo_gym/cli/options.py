@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 import typing
 from collections.abc import Callable, Sequence
@@ -21,6 +22,7 @@ from nemo_gym.cli.main import HELP_WORDS, VERBOSE_WORDS
 from nemo_gym.cli.selectors import SELECTORS, add_selectors, selected_configs
 from nemo_gym.config import problems_by_key
 from nemo_gym.config.reserved import RESERVED_KEYS
+from nemo_gym.config.settings import SERVER_TYPES
 from nemo_gym.errors import UsageError
 
 SettingsT = TypeVar("SettingsT", bound=BaseModel)
@@ -39,6 +41,10 @@ SAMPLING_FLAGS = {
     "--top-p": Sampling("top_p", float, "the share of likely tokens that are sampled from"),
     "--max-output-tokens": Sampling("max_output_tokens", int, "the most tokens of one answer"),
 }
+NAME = re.compile(r"[\w./-]*\w[\w./-]*")
+"""A bare word that may be a name or a path: no override, and no part of one that the shell has split."""
+TEXT = re.compile(r"[^+~=][^=]*")
+"""A bare word that may be what is looked for."""
 NEAR = 0.85
 """`limt` is that near to `limit`."""
 
@@ -127,10 +133,25 @@ class Options:
 
     def _named(self, parser: argparse.ArgumentParser, words: list[str]) -> list[str]:
         """The overrides, a bare word among them made one."""
-        names = [word for word in words if self.named_by and "=" not in word and not word.startswith(("+", "~"))]
+        pattern = TEXT if self.named_by else NAME
+        names = [word for word in words if pattern.fullmatch(word)]
+        key = self.named_by or ("entrypoint" if "entrypoint" in self.model.model_fields else None)
+        if names and key is None:
+            hint = f". Did you mean '{self._flag_for(names[0])}'?" if self.takes_config else ""
+            parser.error(f"'{names[0]}' is neither a flag nor a setting (+key=value){hint}")
         if len(names) > 1:
             parser.error(f"one name at most, and these are {len(names)}: {' '.join(names)}")
-        return [f"++{self.named_by}={orjson.dumps(word).decode()}" if word in names else word for word in words]
+        meant = {word: _folder_of_environment(word) if key == "entrypoint" else word for word in names}
+        return [f"++{key}={orjson.dumps(meant[word]).decode()}" if word in names else word for word in words]
+
+    @staticmethod
+    def _flag_for(word: str) -> str:
+        """The flag that somebody left out before the name or the file of a config."""
+        if word.endswith((".yaml", ".yml")):
+            return f"--config {word}"
+        name = word.partition("/")[0]
+        known = (selector.flag for selector in reversed(SELECTORS) if name in selector.known())
+        return f"{next(known, '--resources-server')} {word}"
 
     def _warn_of_near_misses(self, overrides: Sequence[str]) -> None:
         """Any key may be meant for the configuration, so one that is only like a setting's is no error."""
@@ -223,4 +244,5 @@ def _usage(program: str) -> str:
 
 
 def _folder_of_environment(name: str) -> str:
-    return f"resources_servers/{name.removeprefix('resources_servers/').rstrip('/')}"
+    folder = name.rstrip("/")
+    return folder if folder.startswith(SERVER_TYPES) else f"resources_servers/{folder}"

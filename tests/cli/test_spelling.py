@@ -228,3 +228,35 @@ def test_a_reader_that_goes_away_is_no_error(shared_workplace):
 def test_a_models_name_that_looks_like_a_number_stays_as_it_is(shared_workplace, name):
     printed = shared_workplace.run("ng_dump_config", "--model", name).out
     assert yaml.safe_load(printed)["policy_model_name"] == name
+
+
+@pytest.mark.parametrize("name", ["mine", "resources_servers/mine", "resources_servers/mine/"])
+def test_a_bare_word_names_the_environment_that_is_tested(workplace, name):
+    workplace.write("resources_servers/mine/app.py", "")
+    workplace.write("resources_servers/mine/tests/test_it.py", "def test_it():\n    assert True\n")
+    workplace.write("resources_servers/other/app.py", "")
+    tested = workplace.run("ng", "env", "test", name)
+    assert (tested.code, "1 passed" in tested.out, "other" in tested.out) == (0, True, False)
+
+
+def test_what_stands_behind_a_flag_is_no_environments_name(workplace):
+    workplace.write("own/resources_servers/mine/app.py", "")
+    assert "resources_servers/mine" in workplace.run("ng", "env", "test", "--search-dir", "own").out
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (("mcqa",), "--resources-server mcqa"),
+        (("sample_model",), "--model-type sample_model"),
+        (("configs/demo.yaml",), "--config configs/demo.yaml"),
+        (("nobody",), "--resources-server nobody"),
+    ],
+)
+def test_a_config_that_is_named_without_its_flag_is_told(shared_workplace, words, meant):
+    assert shared_workplace.run("ng", "env", "start", *words) == (
+        2,
+        "",
+        f"Error: '{words[0]}' is neither a flag nor a setting (+key=value). Did you mean '{meant}'?"
+        " 'ng_run --help' lists all settings.\n",
+    )
