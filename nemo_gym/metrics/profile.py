@@ -138,6 +138,8 @@ class RewardProfiler:
         if rollout.get(FAILURE_CLASS_KEY) is not None:
             return
         key = _run_key(rollout)
+        if "reward" not in rollout:
+            raise DataError("no reward, so this is no rollout. Are the inputs and the rollouts the wrong way round?")
         if key not in self._agents:
             self._unasked.append(key)
             return

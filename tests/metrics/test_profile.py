@@ -123,3 +123,9 @@ def test_the_two_files_lie_beside_the_rollouts(files):
     assert {path.parent for path in written} == {rollouts.parent}
     assert list(jsonl.read_rows(written.reward_profiling)) == found.group_level_metrics
     assert json.loads(written.agent_metrics.read_bytes()) == found.agent_metrics
+
+
+def test_inputs_in_the_place_of_rollouts_are_told(files):
+    told = r"run\.jsonl:1: no reward, so this is no rollout\. Are the inputs and the rollouts the wrong way round\?"
+    with pytest.raises(DataError, match=told):
+        profile(*files([asked(0, 0)], [asked(0, 0)]))
