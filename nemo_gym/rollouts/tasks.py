@@ -177,6 +177,9 @@ class TaskPlan:
     def _problem(self, row: dict[str, Any], prompt: PromptConfig | None) -> str | None:
         if problem := _index_problem(row):
             return problem
+        reference = row.get(AGENT_REF_KEY)
+        if reference is not None and agent_of(row) is None:
+            return f"{AGENT_REF_KEY} has to be {{name: AGENT}}, and is {reference!r}."
         params = row.get("responses_create_params")
         if params is not None and not isinstance(params, dict):
             return f"responses_create_params must be an object, found {type(params).__name__}."

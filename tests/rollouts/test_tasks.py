@@ -199,6 +199,7 @@ def test_all_problems_are_told_together_with_file_and_line(refusal_of):
         row(responses_create_params=[]),
         row(_ng_task_index="7"),
         row(_ng_rollout_id="no spaces"),
+        row(agent_ref="math_agent"),
     )
     expected = {
         "3": "+agent_name=",
@@ -209,6 +210,7 @@ def test_all_problems_are_told_together_with_file_and_line(refusal_of):
         "8": "responses_create_params must be an object, found list",
         "9": "_ng_task_index must be a number from 0, found '7'",
         "10": "'no spaces' is not a rollout id",
+        "11": "agent_ref has to be {name: AGENT}, and is 'math_agent'",
     }
     for line, (place, words) in zip(told.splitlines(), expected.items(), strict=True):
         assert line.startswith(f"in.jsonl:{place}: ")
