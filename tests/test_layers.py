@@ -11,7 +11,7 @@ PACKAGE = REPOSITORY / "nemo_gym"
 # Top row first. A part imports parts of any row beneath its own.
 ROWS = [
     {"cli", "scaffold"},
-    {"launcher", "rollouts", "data", "contract"},
+    {"launcher", "rollouts", "data", "contract", "export"},
     {"servers", "testing"},
     {"dialects", "grading", "metrics", "capture", "sandbox"},
     {"config", "http"},

@@ -10,8 +10,10 @@ from nemo_gym.cli.options import Options, settings_from
 from nemo_gym.cli.rollouts import in_a_loop, report, while_kept
 from nemo_gym.cli.settings import StartSettings
 from nemo_gym.config import RunConfig
+from nemo_gym.config.masking import masked
 from nemo_gym.config.secret_values import secrets_of
 from nemo_gym.errors import DataError, LaunchError
+from nemo_gym.export import export
 from nemo_gym.http.client import ServerClient
 from nemo_gym.launcher import RunningServers
 from nemo_gym.rollouts.aggregate import aggregate_all
@@ -87,6 +89,7 @@ def _graded(run: RunConfig, client: ServerClient, planned: Reverification, serve
         return 130
     assert begun is not None
     report(begun.files, begun.summary, metrics, news)
+    export(run.plain, masked(run.raw), begun.files.metrics, begun.files.results, running.note)
     return 0 if begun.summary.scored or not begun.summary.planned else 1
 
 

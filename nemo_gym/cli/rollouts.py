@@ -9,14 +9,18 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
+from omegaconf import OmegaConf
+
 from nemo_gym.cli import running
 from nemo_gym.cli.fault_news import FaultNews
 from nemo_gym.cli.options import Options, settings_from
 from nemo_gym.cli.settings import StartSettings
 from nemo_gym.config import RunConfig
+from nemo_gym.config.masking import masked
 from nemo_gym.config.secret_values import secrets_of
 from nemo_gym.data.gather import datasets_of_split, gather
 from nemo_gym.errors import DataError, LaunchError
+from nemo_gym.export import export
 from nemo_gym.http.client import ServerClient
 from nemo_gym.launcher import RunningServers
 from nemo_gym.launcher.warm import WarmStarter, is_supported
@@ -34,6 +38,7 @@ from nemo_gym.rollouts.tasks import TaskPlan, find_input
 ResultT = TypeVar("ResultT")
 
 HOW_TO_GO_ON = "+resume_from_cache=true"
+INTERRUPTED = 130
 WATCH_S = 0.2
 """How long one look at the servers lasts; the end of a run waits for the last one."""
 
@@ -61,7 +66,10 @@ def collect(words: list[str]) -> int:
     files = RunFiles(results=job.output_jsonl_fpath)
     subject = RunSubject.of_config(client.global_config_dict)
     with locked(files), open_run(plan, files, subject, secrets=secrets_of(run)) as opened:
-        return _collect_and_report(client, opened)
+        code = _collect_and_report(client, opened)
+        if code != INTERRUPTED:
+            _export(run, masked(OmegaConf.to_container(client.global_config_dict)), opened)
+        return code
 
 
 def run(words: list[str]) -> int:
@@ -110,7 +118,15 @@ def _serve_and_collect(
         running.await_model_endpoints(servers, settings.model_endpoint_readiness_timeout_seconds)
         log_dir = settings.nemo_gym_log_dir or files.logs
         running.note(f"{running.servers_counted(len(run_config.servers))} ready; logs in {log_dir}")
-        return _collect_and_report(ServerClient.of_run(servers.run), opened, servers)
+        code = _collect_and_report(ServerClient.of_run(servers.run), opened, servers)
+    if code != INTERRUPTED:
+        _export(run_config, masked(run_config.raw), opened)
+    return code
+
+
+def _export(run_config: RunConfig, config: dict[str, Any], run: OpenRun) -> None:
+    """Tell trackers of a run that has ended."""
+    export(run_config.plain, config, run.files.metrics, run.files.results, running.note)
 
 
 def _prepare(run_config: RunConfig, job: EndToEndJob, agents: list[str]) -> Path:
@@ -139,7 +155,7 @@ def _collect_and_report(client: ServerClient, run: OpenRun, servers: RunningServ
     except KeyboardInterrupt:
         run.record.end("interrupted")
         running.note(f"interrupted: {_summary_line(run.summary)}. {goes_on}")
-        return 130
+        return INTERRUPTED
     except LaunchError as error:
         run.record.end("stopped", str(error))
         running.note(f"stopped: {_summary_line(run.summary)}. {goes_on}")

@@ -1,0 +1,34 @@
+"""Send a run to an MLflow server."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+
+from nemo_gym.export.shipment import COLUMN, ExportFailed, Shipment
+
+_UNUSABLE = re.compile(r"[^\w\-. :/]")
+"""Signs that MLflow takes in no metric's name; `pass@1[avg-of-4]` has three."""
+
+
+def send(shipment: Shipment, settings: Mapping[str, str]) -> None:
+    """Log the run under `mlflow_run_name`, in `mlflow_experiment_name`. Raises `ExportFailed`."""
+    try:
+        import mlflow  # slow to import, and not everybody's
+        from mlflow.exceptions import MlflowException
+    except ImportError as error:
+        raise ExportFailed("the package is not installed: pip install mlflow.") from error
+    # The only way in which its client takes a token.
+    os.environ["MLFLOW_TRACKING_TOKEN"] = settings["mlflow_tracking_token"]
+    try:
+        mlflow.set_tracking_uri(settings["mlflow_tracking_uri"])
+        mlflow.set_experiment(settings["mlflow_experiment_name"])
+        with mlflow.start_run(run_name=settings["mlflow_run_name"]):
+            mlflow.log_dict(dict(shipment.config), "config.yaml")
+            numbers = {key: float(value) for key, value in shipment.metrics.items() if not isinstance(value, str)}
+            mlflow.log_metrics({_UNUSABLE.sub("_", key): value for key, value in numbers.items()})
+            if rollouts := shipment.rollouts():
+                mlflow.log_dict({"columns": [COLUMN], "data": [[line] for line in rollouts]}, "rollouts.json")
+    except (MlflowException, OSError, ValueError) as error:
+        raise ExportFailed(str(error)) from error
