@@ -161,6 +161,10 @@ def _collect_and_report(client: ServerClient, run: OpenRun, servers: RunningServ
         running.note(f"stopped: {_summary_line(run.summary)}. {goes_on}")
         raise
     report(run.files, run.summary, metrics, news)
+    if run.settings.require_complete and run.summary.scored < run.summary.planned:
+        owed = run.summary.planned - run.summary.scored
+        running.note(f"Error: require_complete: {owed} of {run.summary.planned} rollouts were not scored. {goes_on}.")
+        return 1
     return 0 if run.summary.scored or not run.summary.planned else 1
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import resource
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from nemo_gym.errors import Overloaded
@@ -17,6 +19,7 @@ from nemo_gym.rollouts.concurrency import AdaptiveLimit
 from nemo_gym.rollouts.crew import attempt_maker
 from nemo_gym.rollouts.opening import OpenRun
 from nemo_gym.rollouts.outcome import Outcome, Record, Summary
+from nemo_gym.schemas.rollout import ROLLOUT_INDEX_KEY
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +45,8 @@ async def collect(
     most = allowed_connections(MOST_AT_ONCE if wanted == "auto" else wanted)
     limit = AdaptiveLimit(most) if wanted == "auto" else None
     run.record.runs_with(most if limit is None else limit)
-    owed = run.earlier.owed(read_rows(run.files.materialized))
+    rows = by_repeat(run.files.materialized) if settings.interleave_repeats else read_rows(run.files.materialized)
+    owed = _within(run.earlier.owed(rows), settings.dispatch_budget_s)
     try:
         hide = run.secrets.mask_bytes if run.secrets else None
         with Appender(run.files.results, hide=hide) as results, Appender(run.files.failures, hide=hide) as failures:
@@ -137,6 +141,26 @@ class _Work:
         self._failures.sync()
         if self._run.record.is_due():
             self._run.record.write()
+
+
+def by_repeat(path: Path) -> Iterator[dict[str, Any]]:
+    """The first repeats of all tasks, then the second ones, and so on; one row at a time is in memory."""
+    repeat, last = 0, 0
+    while repeat <= last:
+        for row in read_rows(path):
+            last = max(last, row[ROLLOUT_INDEX_KEY])
+            if row[ROLLOUT_INDEX_KEY] == repeat:
+                yield row
+        repeat += 1
+
+
+def _within(rows: Iterator[dict[str, Any]], budget_s: float | None) -> Iterator[dict[str, Any]]:
+    """The rows that are asked for before the time is over."""
+    ends_at = math.inf if budget_s is None else time.monotonic() + budget_s
+    for row in rows:
+        if time.monotonic() > ends_at:
+            return
+        yield row
 
 
 def _write(file: Appender, record: Record) -> None:

@@ -50,6 +50,12 @@ class CollectionSettings(BaseModel):
     """Replace the files of an earlier run."""
     disable_aggregation: bool = False
     """Leave out the metrics at the end."""
+    interleave_repeats: bool = False
+    """Begin the first repeat of every row before the second one of any."""
+    dispatch_budget_s: float | None = Field(default=None, gt=0)
+    """Begin no rollout after so many seconds; those that are under way end, the others stay unresolved."""
+    require_complete: bool = False
+    """End with exit code 1 unless every rollout was scored."""
 
     @field_validator("num_samples_in_parallel", mode="before")
     @classmethod

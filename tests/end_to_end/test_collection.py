@@ -216,6 +216,25 @@ def test_a_dry_run_collects_nothing(workplace):
     assert list(workplace.folder.iterdir()) == []
 
 
+def test_a_run_that_has_to_be_complete_fails_where_it_is_not(workplace):
+    words = (
+        "ng_e2e_collect_rollouts",
+        CONFIG,
+        "+split=example",
+        "+output_jsonl_fpath=out.jsonl",
+        "+head_server.port=0",
+    )
+    words = (*words, "+num_repeats=200", "+num_samples_in_parallel=1", "+require_complete=true")
+    finished = workplace.run(*words, "+dispatch_budget_s=0.1")
+    assert finished.code == 1
+    assert re.fullmatch(
+        r"Error: require_complete: \d+ of 1000 rollouts were not scored\. \+resume_from_cache=true goes on with "
+        r"out\.jsonl\.",
+        finished.err.splitlines()[-1],
+    )
+    assert workplace.run(*words, "--resume", "+num_samples_in_parallel=64").code == 0
+
+
 def test_what_is_missing_or_wrong_in_the_settings_is_told_at_once(workplace):
     finished = workplace.run("ng_e2e_collect_rollouts", CONFIG, "+split=exampel", "+outptu_jsonl_fpath=out.jsonl")
     assert finished.code == 2
