@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from importlib.util import find_spec
+
 import orjson
 import pytest
 
@@ -77,7 +80,8 @@ def trackers(workplace):
 
 
 def collected(workplace, *words, **env):
-    fakes = {"PYTHONPATH": str(workplace.folder / "fakes"), "NOTED": str(workplace.folder / "noted")}
+    found = os.pathsep.join(filter(None, [str(workplace.folder / "fakes"), os.environ.get("PYTHONPATH")]))
+    fakes = {"PYTHONPATH": found, "NOTED": str(workplace.folder / "noted")}
     words = (CONFIG, "+split=example", "+output_jsonl_fpath=out.jsonl", "+head_server.port=0", *words)
     finished = workplace.run("ng_e2e_collect_rollouts", *words, **fakes, **env)
     assert finished.code == 0, finished.err
@@ -125,6 +129,24 @@ def test_a_tracker_whose_package_is_not_there_is_noticed(workplace):
     finished, _ = collected(workplace, *WANDB)
     told = "note: nothing was sent to wandb: the package is not installed: pip install wandb."
     assert finished.err.splitlines()[-1] == told
+
+
+@pytest.mark.skipif(find_spec("wandb") is None, reason="wandb is not installed")
+def test_the_real_package_of_weights_and_biases_takes_a_run(workplace):
+    key = f"+wandb_api_key={'0' * 40}"
+    finished, _ = collected(workplace, *WANDB[:2], key, WANDB_MODE="offline", WANDB_DIR=str(workplace.folder))
+    assert "nothing was sent" not in finished.err
+    assert list(workplace.folder.glob("wandb/offline-run-*/*.wandb"))
+
+
+@pytest.mark.skipif(find_spec("mlflow") is None, reason="mlflow is not installed")
+def test_the_real_package_of_mlflow_takes_a_run(workplace):
+    place = workplace.folder / "tracked"
+    words = (f"+mlflow_tracking_uri={place.as_uri()}", *MLFLOW[1:])
+    finished, _ = collected(workplace, *words, MLFLOW_ALLOW_FILE_STORE="true")
+    assert "nothing was sent" not in finished.err
+    assert list(place.glob(f"*/*/metrics/{AGENT}/mean/reward"))
+    assert list(place.glob("*/*/artifacts/rollouts.json"))
 
 
 def test_only_plain_values_are_sent():
