@@ -15,6 +15,7 @@ from nemo_gym import (
     BaseSeedSessionRequest,
     BaseVerifyRequest,
     InvalidTask,
+    NeMoGymResponse,
     ReverifyMode,
     SessionState,
     SimpleResourcesServer,
@@ -113,7 +114,10 @@ class WorkplaceAssistantServer(SimpleResourcesServer):
             return desk.database
         # No tool was called in this session: the calls, if any, were made in one that is no more.
         database = Database(self.company)
+        made = _made(body.response)
         for call in body.response.tool_calls:
+            if call.call_id not in made:
+                continue
             try:
                 make_call(database, call.name, call.arguments)
             except UnreadableCall:
@@ -133,6 +137,13 @@ class WorkplaceAssistantServer(SimpleResourcesServer):
 
         call.__signature__ = _with_desk(inspect.signature(function, eval_str=True))  # type: ignore[attr-defined]
         return Tool.of(call, name=name, description=inspect.getdoc(function))
+
+
+def _made(response: NeMoGymResponse) -> set[str]:
+    """The ids of the calls that were made: of a turn that was cut off none was, and nothing answered them."""
+    if response.incomplete_details is None:
+        return {call.call_id for call in response.tool_calls}
+    return {item.call_id for item in response.output if item.type == "function_call_output"}
 
 
 def _with_desk(signature: inspect.Signature) -> inspect.Signature:

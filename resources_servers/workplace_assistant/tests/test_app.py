@@ -107,6 +107,16 @@ async def test_the_end_counts_and_not_the_way(server, truth_calls, calls, reward
         assert (await stored.verify(reply(*calls, "Done."))).reward == reward
 
 
+async def test_calls_of_a_turn_that_was_cut_off_were_not_made(server):
+    plain = reply(DELETE)
+    cut_off = {**plain.model_dump(), "incomplete_details": {"reason": "max_output_tokens"}}
+    answered = {"type": "function_call_output", "call_id": DELETE.call_id, "output": "The email was deleted."}
+    later = {**cut_off, "output": [DELETE.model_dump(), answered, SEND.model_dump()]}
+    for response, reward in ((cut_off, 0.0), (later, 1.0)):
+        async with rollout(server, ground_truth=truth(DELETE)) as stored:
+            assert (await stored.verify(type(plain).model_validate(response))).reward == reward
+
+
 async def test_what_the_tools_did_counts_and_not_what_the_response_says_of_it(server):
     async with rollout(server, ground_truth=truth(DELETE)) as attempt:
         await attempt.send(READ)
