@@ -264,6 +264,12 @@ def _error(status: int, message: str) -> starlette.responses.Response:
 def _typed(value: Any, kind: type[BodyT]) -> BodyT:
     if isinstance(value, kind):
         return value
+    if isinstance(value, starlette.responses.Response):
+        # As an author writes who has the JSON already, or passes an endpoint's refusal on.
+        written = bytes(value.body)
+        if value.status_code >= 400:
+            raise HTTPException(value.status_code, written.decode("utf-8", "replace"))
+        return kind.model_validate_json(written)
     return kind.model_validate(value.model_dump(exclude_unset=True) if isinstance(value, BaseModel) else value)
 
 

@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 import pytest
 from fastapi import Body, Request
+from fastapi.responses import JSONResponse
 
 from nemo_gym import (
     NeMoGymChatCompletion,
@@ -147,3 +148,27 @@ def test_the_documentation_shows_the_typed_bodies():
     answers = {path: route["post"]["responses"]["200"]["content"] for path, route in document["paths"].items()}
     assert all(set(content) == {"application/json", "text/event-stream"} for content in answers.values())
     assert answers["/v1/responses"]["application/json"]["schema"]["$ref"].endswith("/Response")
+
+
+class Written(ScriptedModel):
+    """Answers what it has written by itself."""
+
+    async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming):
+        return JSONResponse(reply("Hi there").model_dump(), self.answer)
+
+    async def chat_completions(self, body: NeMoGymChatCompletionCreateParamsNonStreaming):
+        return JSONResponse(COMPLETION.model_dump(), self.answer)
+
+
+@pytest.mark.parametrize("status", [200, 418])
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [("/v1/responses", {"input": "Hello"}), ("/v1/messages", GREETING), ("/v1/chat/completions", {"messages": HELLO})],
+)
+async def test_a_method_may_answer_what_it_has_written_by_itself(path, body, stream, status):
+    async with http_client(server_of(Written, status)) as client:
+        answer = await client.post(path, json={**body, "stream": stream})
+    assert answer.status_code == status
+    assert "Hi there" in answer.text
+    assert ("text/event-stream" in answer.headers["content-type"]) == (stream and status == 200)
