@@ -60,7 +60,13 @@ class RoutesThatGiveWay(list[BaseRoute]):
 
     def __init__(self, routes: Iterable[BaseRoute], *, may_go: Callable[[BaseRoute], bool]) -> None:
         super().__init__(routes)
-        self._may_go = [route for route in self if may_go(route)]
+        self._may_go: list[Any] = [route for route in self if may_go(route)]
+
+    @property
+    def taken(self) -> set[str]:
+        """The paths of ours for which there is a later route, in our place or beside us."""
+        paths = {ours.path for ours in self._may_go}
+        return paths & {getattr(route, "path", "") for route in self if route not in self._may_go}
 
     def append(self, route: BaseRoute, /) -> None:
         """Add a route in the place of ours."""

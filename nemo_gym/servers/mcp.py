@@ -25,6 +25,7 @@ from nemo_gym.servers.mcp_session import McpSession, McpSessionMiddleware, Sessi
 from nemo_gym.servers.mcp_tools import McpTool, by_name, harvest
 from nemo_gym.servers.resources import SimpleResourcesServer, store_of
 from nemo_gym.servers.session_cookies import lost_with_earlier_life, session_cookie
+from nemo_gym.servers.tools import RESERVED_NAMES
 from nemo_gym.version import __version__
 
 if TYPE_CHECKING:
@@ -50,8 +51,9 @@ def expose_if_asked(server: SimpleServer, app: FastAPI) -> None:
     if any(getattr(route, "path", None) == MCP_PATH for route in app.routes):
         raise SignatureError(f"expose_tools_over_mcp: {cls} has a route {MCP_PATH} of its own; give it another path")
     app.state.has_mcp = True
-    found = harvest(app, listed_tools(server), not_tools=server.NOT_TOOLS)
-    tools = by_name(server.mcp_tools(found.tools, found.catch_all), cls)
+    own = {path.removeprefix("/") for path in getattr(app.router.routes, "taken", ())}
+    found = harvest(app, listed_tools(server), not_tools=server.NOT_TOOLS - own)
+    tools = by_name(server.mcp_tools(found.tools, found.catch_all), cls, reserved=RESERVED_NAMES - own)
     # All servers of a run sign with the same secret; a token is good for one of them.
     standing = standing_of(server)
     tokens = SessionTokens(f"{server.get_session_middleware_key()} {standing.cookie_secret}", standing.life)

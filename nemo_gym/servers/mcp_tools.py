@@ -13,7 +13,7 @@ from pydantic import PydanticUserError
 
 from nemo_gym.errors import SignatureError
 from nemo_gym.servers.json_schema import without_titles
-from nemo_gym.servers.tools import NAME_PATTERN, RESERVED_NAMES, Tool
+from nemo_gym.servers.tools import NAME_PATTERN, Tool
 
 CATCH_ALL = re.compile(r"/\{[^/{}]+\}")
 SHARED = "#/components/schemas/"
@@ -81,14 +81,14 @@ def harvest(app: FastAPI, own: Sequence[Tool], *, not_tools: Collection[str]) ->
     return Harvest(tools, CatchAll(catch_alls[0]) if catch_alls else None)
 
 
-def by_name(tools: Iterable[McpTool], server: str) -> dict[str, McpTool]:
+def by_name(tools: Iterable[McpTool], server: str, *, reserved: Collection[str]) -> dict[str, McpTool]:
     """The tools by their names. Raises `SignatureError` where they cannot be offered under these."""
     found: dict[str, McpTool] = {}
     for each in tools:
-        if not NAME_PATTERN.fullmatch(each.name) or each.name in RESERVED_NAMES:
+        if not NAME_PATTERN.fullmatch(each.name) or each.name in reserved:
             raise SignatureError(
                 f"expose_tools_over_mcp: {each.name!r} cannot be a tool's name: letters, digits, '_' and '-' only, "
-                f"64 at most, and not one of {', '.join(sorted(RESERVED_NAMES))}"
+                f"64 at most, and not one of {', '.join(sorted(reserved))}"
             )
         if each.name in found:
             raise SignatureError(f"expose_tools_over_mcp: {server} has two tools called '{each.name}'")

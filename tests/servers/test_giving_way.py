@@ -16,6 +16,7 @@ from nemo_gym.base_resources_server import (
     SimpleResourcesServer,
 )
 from nemo_gym.base_responses_api_agent import BaseResponsesAPIAgentConfig, SimpleResponsesAPIAgent
+from nemo_gym.mcp_auto_exposure import maybe_auto_expose
 from nemo_gym.server_utils import SESSION_ID_KEY, ServerClient
 from nemo_gym.testing import FakeModel, make_server, reply, run
 from resources_servers.gymnasium import GymnasiumServer
@@ -130,6 +131,36 @@ def test_a_folders_own_route_takes_the_place_of_ours_but_not_of_a_published_one(
     assert client.get("/tools").json() == ["hammer"]
     assert client.post("/close_session", json={"why": "late"}).json() == "closed: late"
     assert client.post("/verify", json=ROW).json()["reward"] == 1.0
+
+
+class ToolsOfNewerNames(Graded):
+    def setup_webserver(self) -> FastAPI:
+        app = super().setup_webserver()
+        app.post("/tools")(self.list_of_mine)
+        app.post("/close_session")(self.close_it)
+        return app
+
+    async def list_of_mine(self) -> list[str]:
+        """What there is."""
+        return ["hammer"]
+
+    async def close_it(self, body: Closing) -> str:
+        """Shut the shop."""
+        return f"closed: {body.why}"
+
+
+def test_a_folders_own_tools_of_newer_names_are_reached_over_mcp():
+    pytest.importorskip("mcp")
+    config = CONFIG.model_copy(update={"expose_tools_over_mcp": True})
+    shop = ToolsOfNewerNames(config=config, server_client=MagicMock(spec=ServerClient))
+    app = shop.setup_webserver()
+    maybe_auto_expose(shop, app)
+    with TestClient(app) as client:
+        told = client.post("/seed_session", json={}).json()["mcp"]
+        asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+        headers = {"accept": "application/json, text/event-stream", **told["headers"]}
+        answer = client.post(told["url_path"], json=asked, headers=headers).json()
+    assert [each["name"] for each in answer["result"]["tools"]] == ["tools", "close_session"]
 
 
 def with_annotated(name: str, default: Any) -> type[Graded]:
