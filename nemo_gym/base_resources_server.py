@@ -21,7 +21,7 @@ from nemo_gym.schemas.rollout import (
     ReverifyMode,
 )
 from nemo_gym.servers.resources import BaseResourcesServer, SimpleResourcesServer
-from nemo_gym.servers.tools import RESERVED_NAMES as RESERVED_MCP_TOOL_NAMES
+from nemo_gym.servers.tools import RESERVED_MCP_TOOL_NAMES
 
 __all__ = [
     "NEMO_GYM_MCP_METADATA_KEY",

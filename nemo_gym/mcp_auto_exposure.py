@@ -5,7 +5,7 @@ from nemo_gym.schemas.mcp import SESSION_TOKEN_HEADER as NEMO_GYM_MCP_SESSION_TO
 from nemo_gym.schemas.mcp import MCPServerMetadata, normalize_tool_name
 from nemo_gym.servers.mcp import expose_if_asked as maybe_auto_expose
 from nemo_gym.servers.mcp_tools import CatchAll, McpTool
-from nemo_gym.servers.tools import RESERVED_NAMES as RESERVED_MCP_TOOL_NAMES
+from nemo_gym.servers.tools import RESERVED_MCP_TOOL_NAMES
 
 __all__ = [
     "NEMO_GYM_MCP_METADATA_KEY",

@@ -23,9 +23,9 @@ from nemo_gym.servers.sessions import SessionStore
 
 MethodT = TypeVar("MethodT", bound=Callable[..., Any])
 
-RESERVED_NAMES = frozenset({
-    "verify", "seed_session", "close_session", "aggregate_metrics", "reverify_mode", "tools", "mcp",
-})  # fmt: skip
+RESERVED_MCP_TOOL_NAMES = frozenset({"verify", "seed_session", "aggregate_metrics", "mcp"})
+"""Those that the published package reserves, too."""
+RESERVED_NAMES = RESERVED_MCP_TOOL_NAMES | {"close_session", "reverify_mode", "tools"}
 """Routes of a resources server that are not tools: no tool may be called so, and no model may reach them.
 
 Liveness and documentation are GET only; a tool of such a name has the POST route to itself.

@@ -91,6 +91,11 @@ class Open(base_resources_server.BaseVerifyResponse):
     model_config = ConfigDict(extra="allow")
 
 
+def test_four_names_are_reserved_from_tools_over_mcp():
+    names = {"verify", "seed_session", "aggregate_metrics", "mcp"}
+    assert names == base_resources_server.RESERVED_MCP_TOOL_NAMES
+
+
 def test_a_graded_row_needs_its_reward_and_keeps_extra_fields_only_where_allowed():
     row = {"responses_create_params": {"input": "hi"}, "response": RESPONSE, "spam": 1}
     assert "spam" not in base_resources_server.BaseRunRequest.model_validate(row).model_dump()
