@@ -101,7 +101,7 @@ async def test_several_processes_write_what_one_writes(run_tasks, make_task, tmp
 
 
 async def test_no_more_rollouts_run_at_once_than_allowed_in_all_processes_together(run_tasks, make_task, agent):
-    rows = [make_task(n, act="held") if n < 7 else make_task(n) for n in range(60)]
+    rows = [make_task(n, act="held") for n in range(60)]
     running = asyncio.create_task(run_tasks(rows, num_samples_in_parallel=7, num_collector_processes=3))
     await asyncio.to_thread(wait_for, lambda: agent.told()["now"] == 7)
     await asyncio.sleep(0.1)
