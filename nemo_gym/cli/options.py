@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import re
 import sys
@@ -119,6 +120,9 @@ class Options:
         flags = [
             f"++{key}={encoded(value, is_text=key in texts)}" for key, value in given.items() if value is not None
         ]
+        if any(word.lstrip("+") == "verbose=true" for word in (*overrides, *flags)):
+            # As the servers' processes write theirs.
+            logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
         return CommandLine(files, [*overrides, *flags])
 
     def _with_values(self, words: Sequence[str]) -> list[str]:
@@ -176,7 +180,12 @@ class Options:
             allow_abbrev=False,
         )
         parser.add_argument("overrides", nargs="*", metavar="+key=value", help="settings, or any key of the config")
-        parser.add_argument(*sorted(VERBOSE_WORDS), action="store_true", default=None, help="[+verbose=true]")
+        parser.add_argument(
+            *sorted(VERBOSE_WORDS),
+            action="store_true",
+            default=None,
+            help="also tell what is done on the way [+verbose=true]",
+        )
         if self.takes_config:
             parser.add_argument(
                 "--config", action="append", metavar="FILE", help="a config file; may be repeated [+config_paths=[…]]"

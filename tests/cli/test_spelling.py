@@ -260,3 +260,15 @@ def test_a_config_that_is_named_without_its_flag_is_told(shared_workplace, words
         f"Error: '{words[0]}' is neither a flag nor a setting (+key=value). Did you mean '{meant}'?"
         " 'ng_run --help' lists all settings.\n",
     )
+
+
+@pytest.mark.parametrize(
+    "words", [("-v", "env", "resolve"), ("env", "resolve", "--verbose"), ("env", "resolve", "+verbose=true")]
+)
+def test_a_verbose_command_also_tells_what_it_does_on_the_way(workplace, words):
+    workplace.write("base.yaml", "a: 1\n")
+    workplace.write("b.yaml", "config_paths: [base.yaml]\n")
+    config = "+config_paths=[base.yaml,b.yaml]"
+    told = "b.yaml:1: base.yaml is named twice; it is loaded once"
+    assert told in workplace.run("ng", *words, config).err
+    assert workplace.run("ng", "env", "resolve", config).err == ""
