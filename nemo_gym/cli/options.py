@@ -230,7 +230,8 @@ def settings_from(model: type[SettingsT], values: typing.Mapping[str, Any]) -> S
                 hint = f" (did you mean it by '{close[0]}'?)" if close else ""
                 problems.append(f"{key} is missing{hint}: add {flag_names(key)[0]} … or +{key}=…")
             else:
-                problems.append(f"{key}: {told}")
+                # What is wrong with several of them together belongs to none.
+                problems.append(f"{key}: {told}" if key else told)
         text = "; ".join(problems)
         raise UsageError(f"{text}{'' if text.endswith('?') else '.'} --help lists all settings.") from error
 

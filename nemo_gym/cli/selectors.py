@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nemo_gym import paths
+from nemo_gym.config.suggestions import did_you_mean_or_all
 from nemo_gym.errors import ConfigPathNotFoundError
 
 
@@ -39,6 +40,12 @@ class Selector(NamedTuple):
         """The folders there are."""
         found = {path.name for root in paths.search_roots() for path in (root / self.folder).glob("*/")}
         return sorted(found - {"__pycache__"})
+
+    def flavors(self, name: str) -> list[str]:
+        """The configs of a server."""
+        return [
+            path.stem for root in paths.search_roots() for path in (root / self.folder / name).glob("configs/*.yaml")
+        ]
 
 
 SELECTORS = (
@@ -71,6 +78,10 @@ def _found(selector: Selector, name: str) -> str:
         print(f"note: {selector.flag} {name}: taken from {places[0]}, and also in {others}.", file=sys.stderr)  # noqa: T201
     if places:
         return relative
+    folder, _, flavor = name.partition("/")
+    if flavor and selector.is_server and (flavors := selector.flavors(folder)):
+        hint = did_you_mean_or_all(flavor, flavors, f"configs of {folder}")
+        raise ConfigPathNotFoundError(f"{selector.flag} {name}: no {relative}.{hint}")
     known = selector.known()
     close = get_close_matches(name.partition("/")[0], known, n=1)
     listed = f" There are: {', '.join(known)}." if known else ""

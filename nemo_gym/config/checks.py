@@ -89,7 +89,8 @@ def check_some_server(servers: Mapping[str, ServerConfig], files: Sequence[str])
         return
     if not files:
         raise NoServerInstancesError(
-            "There is nothing to start: no configuration file was named. Pass '+config_paths=[path/to/config.yaml]'."
+            "No configuration file was named. Pass '+config_paths=[path/to/config.yaml]', or a config by its name, "
+            "such as --resources-server NAME."
         )
     raise NoServerInstancesError(
         f"{', '.join(files)}: no server is defined there. A server is a block `name: {{resources_servers: {{folder: "

@@ -54,7 +54,10 @@ def _read_prompt(found: Path, changed_at: int) -> PromptConfig:
     try:
         return PromptConfig.model_validate(yaml.safe_load(found.read_text("utf-8-sig")))
     except ValidationError as error:
-        told = "; ".join(": ".join(map(str, [*problem["loc"], problem["msg"]])) for problem in error.errors())
+        told = "; ".join(
+            ": ".join(map(str, [*problem["loc"], problem["msg"].removeprefix("Value error, ")]))
+            for problem in error.errors()
+        )
         raise DataError(
             f"{found}: not a prompt: it needs 'user' and may have 'system', both texts. {told}."
         ) from error

@@ -208,7 +208,7 @@ def test_what_a_program_does_wrong_is_told(benchmarks, processes):
             "no agent of this configuration has a dataset with type: benchmark. Name one with --benchmark or "
             "+config_paths=[…]; the benchmarks here are: products, sums, sums/hard.",
         ),
-        ((), "There is nothing to start: no configuration file was named."),
+        ((), "No configuration file was named. Pass '+config_paths=[path/to/config.yaml]', or a config by its name"),
     ],
 )
 def test_what_is_asked_wrongly_is_told(benchmarks, words, told):

@@ -272,3 +272,23 @@ def test_a_verbose_command_also_tells_what_it_does_on_the_way(workplace, words):
     told = "b.yaml:1: base.yaml is named twice; it is loaded once"
     assert told in workplace.run("ng", *words, config).err
     assert workplace.run("ng", "env", "resolve", config).err == ""
+
+
+@pytest.mark.parametrize(
+    ("flavor", "hint"), [("nightly", "Did you mean 'night'?"), ("zzz", "The configs of plain are: night, plain.")]
+)
+def test_a_servers_config_that_does_not_exist_is_told_with_those_that_do(workplace, flavor, hint):
+    workplace.environment()
+    workplace.write("resources_servers/plain/configs/night.yaml", "a: 1\n")
+    assert workplace.run("ng", "env", "validate", "--resources-server", f"plain/{flavor}") == (
+        1,
+        "",
+        f"Error: --resources-server plain/{flavor}: no resources_servers/plain/configs/{flavor}.yaml. {hint}\n",
+    )
+
+
+def test_what_is_wrong_with_several_settings_together_is_told_of_none_of_them(shared_workplace):
+    words = ("ng", "dataset", "download", "--repo-id", "x/y", "--split", "train")
+    assert shared_workplace.run(*words) == (
+        2, "", "Error: exactly one of output_fpath and output_dirpath has to be given. --help lists all settings.\n",
+    )  # fmt: skip

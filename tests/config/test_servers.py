@@ -163,7 +163,7 @@ def test_no_server_is_a_mistake_only_where_one_is_needed(project):
     assert "main.yaml: no server is defined there" in project.refusal(
         NoServerInstancesError, "a: 1", require_servers=True
     )
-    with pytest.raises(NoServerInstancesError, match="no configuration file was named"):
+    with pytest.raises(NoServerInstancesError, match="No configuration file was named"):
         project.load(require_servers=True)
 
 
