@@ -133,14 +133,16 @@ async def fail_twice(row: Row) -> Response:
 
 async def run(request: Request) -> Response:
     row = orjson.loads(await request.body())
-    book.begun.append(f"{row['_ng_task_index']}-{row['_ng_rollout_index']}")
-    book.ids.append(request.headers.get("x-nemo-gym-rollout"))
-    book.now += 1
-    book.most_at_once = max(book.most_at_once, book.now)
+    # What an earlier test has left at work ends in the book that it began in.
+    opened = book
+    opened.begun.append(f"{row['_ng_task_index']}-{row['_ng_rollout_index']}")
+    opened.ids.append(request.headers.get("x-nemo-gym-rollout"))
+    opened.now += 1
+    opened.most_at_once = max(opened.most_at_once, opened.now)
     try:
         return await ACTS[row.get("act", "ok")](row)
     finally:
-        book.now -= 1
+        opened.now -= 1
 
 
 async def aggregate_metrics(request: Request) -> Response:
@@ -170,8 +172,9 @@ async def told(request: Request) -> Response:
 
 
 async def begin_again(request: Request) -> Response:
+    global book  # noqa: PLW0603 - the one that is open
     book.release.set()
-    book.__init__()  # type: ignore[misc]
+    book = Book()
     return JSONResponse({})
 
 
