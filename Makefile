@@ -15,7 +15,7 @@ demo: $(VENV)/.installed
 # What every environment needs, and the tests.
 dev: $(VENV)/.installed-dev
 
-# Four at once on two cores: a third of what tests do is to wait, and files end at different times. A worker that a test has brought down is replaced
+# Four at once on two cores: a third of what tests do is to wait. A worker that a test has brought down is replaced
 # twice, and no oftener: the fresh one begins with that same test.
 PYTEST := $(BIN)/python -m pytest -n 4 --dist loadfile --max-worker-restart 2
 test: $(VENV)/.installed-dev
