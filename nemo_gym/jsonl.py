@@ -102,6 +102,14 @@ def dump_json(value: Any, default: Callable[[Any], Any] | None = None) -> bytes:
         return json.dumps(value, default=default, ensure_ascii=False).encode(errors="replace")
 
 
+def check_unicode(value: Any) -> None:
+    """Raise `ValueError` where a text in a JSON value has half of a surrogate pair.
+
+    `json` reads `"\\ud800"` without a word, and no answer could be written with it.
+    """
+    json.dumps(value, ensure_ascii=False).encode()
+
+
 def dump_up_to(name: str, fields: dict[str, Any]) -> bytes:
     """A JSON object of these fields up to the value of one more; that and a closing bracket are still to come."""
     written = dump_json(fields)

@@ -191,3 +191,10 @@ def test_memory_does_not_grow_with_the_file(path):
 )
 def test_what_models_write_beyond_plain_json_is_written(value: Any, written: bytes) -> None:
     assert jsonl.dump_json(value) == written
+
+
+def test_half_of_a_surrogate_pair_is_no_unicode() -> None:
+    jsonl.check_unicode(["\U0001f600", {"é": 1}])
+    for value in ("\ud800", {"a": ["\udfff"]}, {"\ud83d": None}):
+        with pytest.raises(ValueError, match="surrogates"):
+            jsonl.check_unicode(value)

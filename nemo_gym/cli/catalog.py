@@ -71,12 +71,7 @@ def search(words: list[str]) -> int:
     line = options.read(rest)
     settings = settings_from(SearchSettings, config.load(line.paths, line.overrides, skip_dotenv=True).plain)
     found = catalog.matching(SEARCHED[what](running.note), settings.query)
-    if settings.as_json:
-        running.say(_json(found))
-    elif found:
-        tables.console().print(tables.components(found))
-    else:
-        running.say(f"no {what.replace('-', ' ')} like '{settings.query}'")
+    _tell(found, as_json=settings.as_json, if_none=f"no {what.replace('-', ' ')} like '{settings.query}'")
     return 0
 
 
@@ -102,13 +97,17 @@ def _list(
         found = [
             each for each in found if settings.kind in (None, each.kind) and settings.domain in (None, each.domain)
         ]
-    if settings.as_json:
+    _tell(found, as_json=settings.as_json, if_none=f"no {what}")
+    return 0
+
+
+def _tell(found: list[Component], *, as_json: bool, if_none: str) -> None:
+    if as_json:
         running.say(_json(found))
     elif found:
         tables.console().print(tables.components(found))
     else:
-        running.say(f"no {what}")
-    return 0
+        running.say(if_none)
 
 
 def _json(components: list[Component]) -> str:

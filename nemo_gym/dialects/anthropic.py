@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from nemo_gym.dialects.chat import new_id
 from nemo_gym.dialects.chat_requests import reasoning_texts
 from nemo_gym.errors import DataError
+from nemo_gym.jsonl import check_unicode
 from nemo_gym.schemas.anthropic import (
     AnswerBlock,
     AnthropicCreateParams,
@@ -252,8 +253,7 @@ def _texts(content: str | Sequence[InputPart]) -> list[str]:
 def _tool_input(arguments: str) -> dict[str, Any]:
     try:
         value = json.loads(arguments or "{}", parse_constant=_refuse_constant)
-        # Half of a surrogate pair is read without a word, and is no Unicode.
-        json.dumps(value, ensure_ascii=False).encode()
+        check_unicode(value)
     except (ValueError, RecursionError):
         value = None
     return value if isinstance(value, dict) else {UNREADABLE_ARGUMENTS: arguments}

@@ -7,6 +7,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from nemo_gym.jsonl import check_unicode
+
 Item = dict[str, Any]
 
 UNANSWERED = "The environment has not answered this call."
@@ -136,8 +138,7 @@ def _arguments(call: Call, parameters: Any) -> dict[str, Any] | str:
     """The arguments of a call, or what is wrong with them."""
     try:
         given = json.loads(call.arguments or "{}")
-        # Half of a surrogate pair is read without a word, and can be told to nobody.
-        json.dumps(given, ensure_ascii=False).encode()
+        check_unicode(given)
     except (ValueError, RecursionError) as error:
         return f"Invalid arguments: not valid JSON ({error!s:.100})."
     if not isinstance(given, dict):

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel
 
 from nemo_gym import InvalidTask, NeMoGymResponse
+from nemo_gym.jsonl import check_unicode
 
 DEEPEST_ARGUMENTS = 32
 """Arguments nested more deeply are taken for unreadable: past a few hundred levels no answer could be written."""
@@ -69,8 +70,7 @@ def rewards_of(response: NeMoGymResponse, expected: ExpectedCall, schemas: Mappi
 def _read(name: str, arguments: str) -> PredictedCall:
     try:
         parsed = json.loads(arguments or "{}", parse_constant=_refuse, parse_float=_finite)
-        # Half of a surrogate pair is read without a word, and no answer could be written with it.
-        json.dumps(parsed, ensure_ascii=False).encode()
+        check_unicode(parsed)
     except (ValueError, RecursionError):
         parsed = arguments
     is_readable = isinstance(parsed, dict) and _is_within(parsed, DEEPEST_ARGUMENTS)
