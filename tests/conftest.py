@@ -92,14 +92,19 @@ class Command:
         return {each["config_path"]: each for each in get(f"{self.head}/server_instances")}
 
     def wait_for(self, text: str, timeout_s: float = PATIENCE_S) -> str:
-        """Everything printed so far, once `text` is part of it."""
+        """Everything printed so far, once a whole line has `text` in it."""
         deadline = time.monotonic() + timeout_s
-        while text not in (printed := self.out + self.err):
+        while not self._has_printed(text):
             has_ended = self.process.poll() is not None
-            if (has_ended and text not in self.out + self.err) or time.monotonic() > deadline:
+            if (has_ended and not self._has_printed(text)) or time.monotonic() > deadline:
                 raise AssertionError(f"'{text}' was not printed, but:\n{self.out}\n{self.err}")
             time.sleep(0.02)
-        return printed
+        return self.out + self.err
+
+    def _has_printed(self, text: str) -> bool:
+        # A line and its end may be written apart.
+        parts = (printed.partition(text) for printed in (self.out, self.err))
+        return any(found and "\n" in found + after for _, found, after in parts)
 
     def send(self, number: signal.Signals) -> None:
         os.kill(self.pid, number)
