@@ -131,6 +131,8 @@ class RolloutError(NemoGymError):
         self.tier = tier or self.default_tier
         self.retry_after_s: float | None = None
         """How long whoever failed asks to be left alone, where it says so."""
+        self.row: dict[str, Any] | None = None
+        """The row that failed, if `run_examples` raises this."""
 
 
 class ModelFailed(RolloutError):

@@ -7,6 +7,7 @@ import os
 import re
 import select
 import signal
+import socket
 import subprocess
 import sys
 import sysconfig
@@ -20,6 +21,8 @@ from typing import Any, NamedTuple
 import orjson
 import psutil
 import pytest
+
+from nemo_gym.config.access import is_loopback
 
 PATIENCE_S = 30.0
 """How long a busy machine may take for what is otherwise a matter of one second."""
@@ -287,6 +290,16 @@ def shared_workplace(
     """One for all tests of a module, which leave it as they found it."""
     with _opened(tmp_path_factory.mktemp("workplace"), warm_commands, placement) as opened:
         yield opened
+
+
+@pytest.fixture(scope="session")
+def node_address() -> str | None:
+    """Return an address of this machine that other machines use, or None if it has only loopback."""
+    for interface in psutil.net_if_addrs().values():
+        for address in interface:
+            if address.family == socket.AF_INET and not is_loopback(address.address):
+                return address.address
+    return None
 
 
 @pytest.fixture(scope="session")

@@ -1,10 +1,11 @@
-"""Who may call the servers of a run: anybody where only this machine reaches them, else who has the run's token."""
+"""Access to the servers of a run: open if only this machine reaches them, otherwise by the run's token."""
 
 from __future__ import annotations
 
 import ipaddress
 import re
 import secrets
+import socket
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,13 +14,13 @@ from nemo_gym.errors import ConfigError
 
 RUN_TOKEN_KEY = "run_token"
 RUN_TOKEN_ENV_VAR = "NEMO_GYM_RUN_TOKEN"
-"""Holds the token of a run elsewhere, for whoever calls its servers."""
+"""Holds the token of a run on another machine."""
 
 _TOKEN = re.compile(r"[!-~]{16,}")
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach the host."""
+    """Return whether only this machine can reach the host."""
     if host == "localhost":
         return True
     try:
@@ -28,26 +29,69 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def leads_to(host: str, listening: str) -> bool:
+    """Return whether a connection to `host` reaches a server of this machine that listens on `listening`."""
+    if host == listening:
+        return True
+    wanted = _addresses(host)
+    if any(ipaddress.ip_address(address).is_unspecified for address in _addresses(listening)):
+        return any(map(_is_of_this_machine, wanted))
+    return not wanted.isdisjoint(_addresses(listening))
+
+
+def _addresses(host: str) -> set[str]:
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return set()
+    # A link-local IPv6 address may carry its interface.
+    return {str(address[0]).partition("%")[0] for *_, address in found}
+
+
+def _is_of_this_machine(address: str) -> bool:
+    ip = ipaddress.ip_address(address)
+    if ip.is_loopback:
+        return True
+    with socket.socket(socket.AF_INET6 if ip.version == 6 else socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            # Sends nothing: the kernel only picks the source address, which is the target itself if it is local.
+            probe.connect((address, 9))
+        except OSError:
+            return False
+        return str(probe.getsockname()[0]).partition("%")[0] == address
+
+
 def configured_token(plain: Mapping[str, Any]) -> str | None:
-    """The token that a configuration gives; None where it gives none. `ConfigError` for one that cannot be sent."""
+    """Return the configured token, or None if there is none. Raise `ConfigError` for one that cannot be sent."""
     given = plain.get(RUN_TOKEN_KEY)
-    if given is None or given == "":
+    if given is None or given is False or given == "":
         return None
     if not isinstance(given, str) or not _TOKEN.fullmatch(given):
         raise ConfigError(
-            f"{RUN_TOKEN_KEY} has to be text of at least 16 characters, without blanks: letters, digits and signs of "
-            "ASCII. Leave it out, and the run makes one of its own."
+            f"{RUN_TOKEN_KEY}: the value must be text of at least 16 ASCII letters, digits or signs, without spaces. "
+            "Leave it out and the run creates its own token, or set it to false to open the run to everyone."
         )
     return given
 
 
-def token_of_run(run: RunConfig) -> str | None:
-    """What calls to the servers of a run have to carry: the configured token, else a new one.
+def is_open(plain: Mapping[str, Any]) -> bool:
+    """Return whether `run_token: false` opens the run to everyone who can reach its servers."""
+    return plain.get(RUN_TOKEN_KEY) is False
 
-    None where nothing is configured and only this machine can reach the servers.
+
+def reachable_hosts(run: RunConfig) -> list[str]:
+    """Return the addresses of a run, its head server's first, that other machines can reach."""
+    hosts = dict.fromkeys([run.head.host, *(server.host for server in run.servers.values())])
+    return [host for host in hosts if not is_loopback(host)]
+
+
+def token_of_run(run: RunConfig) -> str | None:
+    """Return the token that calls to a run's servers must carry: the configured one, or a new one.
+
+    Return None if the run is open on purpose, or if nothing is configured and only this machine can reach it.
     """
     given = configured_token(run.plain)
     if given is not None:
         return given
-    hosts = [run.head.host, *(server.host for server in run.servers.values())]
-    return None if all(map(is_loopback, hosts)) else secrets.token_urlsafe(32)
+    needs_one = reachable_hosts(run) and not is_open(run.plain)
+    return secrets.token_urlsafe(32) if needs_one else None

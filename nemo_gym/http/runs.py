@@ -1,4 +1,4 @@
-"""The runs that are up on this machine, as their launchers noted them down, and the token that each asks for."""
+"""The runs on this machine and their tokens, as their launchers recorded them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import contextlib
 import json
 import os
 import tempfile
+import time
 from pathlib import Path
+from typing import Self
 
 from pydantic import BaseModel, Field, ValidationError
 
-from nemo_gym.config.access import RUN_TOKEN_ENV_VAR, is_loopback
+from nemo_gym.config.access import RUN_TOKEN_ENV_VAR, leads_to
+from nemo_gym.config.models import RunConfig
 
 
 class RunRecord(BaseModel):
@@ -18,55 +21,96 @@ class RunRecord(BaseModel):
 
     pid: int
     host: str
+    """The address that its head server listens on."""
     port: int
     working_dir: str
     started_at: float
     """Seconds since the epoch."""
     run_token: str | None = Field(default=None, repr=False)
-    """What its servers ask for; None where they ask for nothing."""
+    """The token that its servers require; None if they require none."""
+
+    @classmethod
+    def of(cls, run: RunConfig) -> Self:
+        """Return the record of a run that this process has started."""
+        return cls(
+            pid=os.getpid(),
+            host=run.head.host,
+            port=run.head.port,
+            working_dir=os.getcwd(),
+            started_at=time.time(),
+            run_token=run.run_token,
+        )
+
+    @property
+    def path(self) -> Path | None:
+        """The file that holds the record; None if this user has no folder for it."""
+        folder = record_dir()
+        return folder / f"{self.pid}-{self.port}.json" if folder else None
+
+
+# A process must reach the runs it started even if there is no folder for their records.
+_of_process: list[RunRecord] = []
+
+
+def add_run(record: RunRecord) -> None:
+    """Record a run of this process, readable by its user only."""
+    _of_process.append(record)
+    if (path := record.path) is None:
+        return
+    # An existing file would keep its permissions.
+    path.unlink(missing_ok=True)
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        file.write(record.model_dump_json())
+
+
+def remove_run(record: RunRecord) -> None:
+    """Remove the record of a run that has ended."""
+    _of_process.remove(record)
+    if path := record.path:
+        path.unlink(missing_ok=True)
 
 
 def record_dir() -> Path | None:
-    """A folder of this user's own, gone after a reboot; None where none can be had."""
+    """Return a folder of this user's own that a reboot clears, or None if there is none."""
     for base in (os.environ.get("XDG_RUNTIME_DIR"), tempfile.gettempdir()):
         folder = Path(base or tempfile.gettempdir()) / f"nemo_gym-{os.getuid()}"
         with contextlib.suppress(OSError):
             folder.mkdir(mode=0o700, exist_ok=True)
-            # In a shared folder another user may have made it first, to send our commands elsewhere.
+            # In a shared folder another user could have created it first, to redirect our commands.
             if folder.stat().st_uid == os.getuid() and os.access(folder, os.W_OK | os.X_OK):
                 return folder
     return None
 
 
 def live_runs() -> list[RunRecord]:
-    """The runs that are up, the latest last, those of this working folder behind all others."""
-    runs = []
+    """Return the runs that are up, oldest first, those of this working folder last."""
+    runs = list(_of_process)
     folder = record_dir()
     for path in folder.glob("*.json") if folder else ():
         with contextlib.suppress(OSError, ValidationError, json.JSONDecodeError):
             record = RunRecord.model_validate_json(path.read_bytes())
-            if is_alive(record.pid):
-                runs.append(record)
-            else:
+            if not is_alive(record.pid):
                 path.unlink(missing_ok=True)
+            elif record not in _of_process:
+                runs.append(record)
     here = os.getcwd()
     return sorted(runs, key=lambda run: (run.working_dir == here, run.started_at))
 
 
 def run_token_for(host: str, port: int) -> str | None:
-    """The token for the run whose head server listens there, where nobody has named it.
+    """Return the token for the run whose head server is at this address, or None if none is known.
 
-    Of a run on this machine, what its launcher noted down; of one elsewhere, what the environment holds.
+    The token of a run on this machine is in its record. The token of a run elsewhere is in the environment.
     """
     for run in live_runs():
-        # Another machine's server may well have the same port: it must not be sent the token of a run of ours.
-        if run.port == port and (run.host == host or is_loopback(host)):
+        # Another machine's server may use the same port. It must not receive this run's token.
+        if run.port == port and leads_to(host, run.host):
             return run.run_token
     return os.environ.get(RUN_TOKEN_ENV_VAR) or None
 
 
 def is_alive(pid: int) -> bool:
-    """Whether there is a process of this pid."""
+    """Return whether a process with this pid exists."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -14,18 +14,18 @@ from types import TracebackType
 from typing import Self
 
 from nemo_gym.config import RunConfig, ServerConfig, masked_yaml, raw_yaml
-from nemo_gym.config.access import is_loopback, token_of_run
+from nemo_gym.config.access import is_loopback, is_open, reachable_hosts, token_of_run
 from nemo_gym.config.endpoints import READINESS_KEY, model_endpoints
 from nemo_gym.config.models import RUN_ID_KEY, SHORTCUTS_KEY
 from nemo_gym.config.process import GroupSettings, HeadSettings, ProcessSettings, ServerInstance
 from nemo_gym.config.secret_values import secrets_of
 from nemo_gym.errors import LaunchError
+from nemo_gym.http.runs import RunRecord, add_run, remove_run
 from nemo_gym.launcher.arrangement import Arranged, arrange
 from nemo_gym.launcher.base import ServerProcess, Starter
 from nemo_gym.launcher.endings import failure_of, how_it_ended, tails
 from nemo_gym.launcher.environments import interpreters
 from nemo_gym.launcher.places import Place
-from nemo_gym.launcher.record import write_record
 from nemo_gym.launcher.restarts import DEFAULT_LIMIT, Keeper, RestartPolicy
 from nemo_gym.launcher.sockets import HEAD, Doors, PrivateSockets, bind_head, listen, listen_too
 from nemo_gym.launcher.spawn import SpawnStarter
@@ -67,7 +67,7 @@ def launch(
         running.wait_until_ready(ready_timeout_s, dry_run=dry_run)
         if not dry_run:
             running.keep_up(RestartPolicy(restart_limit, ready_timeout_s))
-            running.record = write_record(running.run)
+            running.record()
     except BaseException:
         running.stop()
         raise
@@ -91,7 +91,7 @@ class RunningServers:
         self.starter = starter
         self._starters = [starter]
         self.notice = notice
-        self.record: Path | None = None
+        self._record: RunRecord | None = None
         self._watcher = Watcher(on_line, log_dir)
         self._doors: dict[str, Doors] = {}
         self._private = PrivateSockets()
@@ -128,6 +128,8 @@ class RunningServers:
             head = bind_head(self.run.head, self.notice, self.run.written_address(None))
             self._doors[HEAD] = Doors([head], [])
         self._note_addresses()
+        if not dry_run and is_open(self.run.plain) and (hosts := reachable_hosts(self.run)):
+            self.notice(f"run_token is false: everyone who can reach {', '.join(hosts)} can call this run's servers.")
         secret = secrets.token_hex(32)
         self._watcher.secrets = secrets_of(self.run)
         for process in arranged:
@@ -165,6 +167,11 @@ class RunningServers:
             for server in self.run.servers.values():
                 _expect_answer(server.name, server.host, server.port)
 
+    def record(self) -> None:
+        """Record the run, so that later commands find it."""
+        self._record = RunRecord.of(self.run)
+        add_run(self._record)
+
     def keep_up(self, policy: RestartPolicy) -> None:
         """From now on start servers again that die, as long as the policy allows it."""
         self._keeper = Keeper(self._places, self._watcher, policy, notice=self.notice, on_restart=self._note_restart)
@@ -201,8 +208,8 @@ class RunningServers:
                 place.close()
             self._watcher.close()
             self._private.close()
-            if self.record is not None:
-                self.record.unlink(missing_ok=True)
+            if self._record is not None:
+                remove_run(self._record)
 
     @property
     def _processes(self) -> list[ServerProcess]:

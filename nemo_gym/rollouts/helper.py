@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Iterator
+from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any
 
-from pydantic import BaseModel, PrivateAttr
+import orjson
+from pydantic import BaseModel, PrivateAttr, ValidationError
 
+from nemo_gym.config.explain import problems_by_key
 from nemo_gym.config.published import told_by
 from nemo_gym.config.settings import BaseServerConfig
-from nemo_gym.errors import DataError
+from nemo_gym.config.suggestions import did_you_mean_or_all
+from nemo_gym.errors import ConfigError, InvalidTask, RolloutCancelled, RolloutError
 from nemo_gym.http.client import HEAD_SERVER_KEY, ServerClient
 from nemo_gym.http.problems import failure_of_row
 from nemo_gym.jsonl import read_rows
 from nemo_gym.rollouts.aggregate import aggregate
+from nemo_gym.rollouts.attempts import AttemptLimits, run_to_its_end
 from nemo_gym.rollouts.collector import allowed_connections, collect
-from nemo_gym.rollouts.job import CollectionSettings, CollectJob, RunFiles
+from nemo_gym.rollouts.job import AttemptSettings, CollectJob, RunFiles
 from nemo_gym.rollouts.lock import locked
 from nemo_gym.rollouts.opening import open_run
+from nemo_gym.rollouts.resume import max_attempts
 from nemo_gym.rollouts.runner import Runner
 from nemo_gym.rollouts.subject import RunSubject
 from nemo_gym.rollouts.tasks import TaskPlan, agent_of, find_input
@@ -29,16 +34,16 @@ Row = dict[str, Any]
 PUBLISHED_NAME = "nemo_gym.rollout_collection"
 """Where frameworks import this from, and where tests replace what the configuration says."""
 
-TIMEOUT_KEY = "rollout_timeout_s"
-
 
 class RolloutCollectionHelper(BaseModel):
-    """Sends rows to the agents that they name, and hands back what came of each."""
+    """Send rows to the agents that they name and return their results."""
 
     rollout_timeout_s: float | None = None
-    """A rollout of `run_examples` that takes longer than this fails; by default the configuration's, or else 1800."""
+    """Seconds after which a rollout of `run_examples` fails. Default: the run's configuration, or 1800."""
+    max_attempts: int | None = None
+    """How often `run_examples` tries a row that met a lost or overloaded server. Default: as for a collection."""
 
-    _closing: set[asyncio.Task[None]] = PrivateAttr(default_factory=set)
+    _under_way: set[asyncio.Task[None]] = PrivateAttr(default_factory=set)
 
     def setup_server_client(self, head_server_config: Any = None) -> ServerClient:
         """A client for the run whose head server this is (`host`, `port`); by default the configuration's."""
@@ -51,33 +56,23 @@ class RolloutCollectionHelper(BaseModel):
         head_server_config: Any = None,
         semaphore: AbstractAsyncContextManager[Any] | None = None,
     ) -> Iterator[Awaitable[tuple[Row, Row]]]:
-        """Start all rollouts, and give an awaitable for each in the order in which they end.
+        """Start all rollouts and return an iterator of awaitables, each for the next rollout that has ended.
 
-        Each gives `(row, result)`: the row as it was handed in, and the graded rollout, token ids included where the
-        model server returns them. A rollout that failed raises a `RolloutError` that says in which tier and why; the
-        others go on. `semaphore` bounds how many run at once, beside the number of connections that there may be.
-        Has to be called, and iterated, where an event loop runs.
+        Each awaitable returns `(row, result)`: the row as it was passed in and the graded rollout, token ids included
+        if the model server returns them. Rollouts that failed come last, after all their attempts: each raises a
+        `RolloutError` with the tier, the cause and the `row`. `semaphore` bounds how many run at once, in addition to
+        the number of open files. Call and iterate this in a running event loop.
+
+        Raises `InvalidTask` (status 422) before anything is sent if a row does not name an agent of the run.
         """
         rows = list(examples)
         client = self.setup_server_client(head_server_config)
-        for number, row in enumerate(rows):
-            if agent_of(row) is None:
-                known = ", ".join(client.agent_names())
-                raise DataError(f"examples[{number}] names no agent. Give it agent_ref: {{name: …}}, one of: {known}.")
-        runner = Runner(client, rollout_timeout_s=self._timeout_s(client))
-        connections = asyncio.Semaphore(allowed_connections(max(1, len(rows))))
-        wanted = semaphore or nullcontext()
-
-        async def run(row: Row) -> tuple[Row, Row]:
-            async with wanted, connections:
-                result = await runner.result_of(row)
-            if failure := failure_of_row(result):
-                raise failure
-            return row, result
-
-        rollouts = [asyncio.ensure_future(run(row)) for row in rows]
-        self._close_after(client, rollouts)
-        return iter(asyncio.as_completed(rollouts))
+        _check_agents(rows, client.agent_names())
+        examples_run = _ExamplesRun(client, self._attempt_settings(client), rows, semaphore)
+        task = asyncio.ensure_future(examples_run.run())
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+        return (examples_run.next_ended() for _ in rows)
 
     async def run_from_config(self, config: CollectJob) -> list[Row]:
         """What `ng_collect_rollouts` does, with the same files; the scored rollouts, as they stand in the output."""
@@ -93,19 +88,81 @@ class RolloutCollectionHelper(BaseModel):
             await client.aclose()
         return list(read_rows(files.results))
 
-    def _timeout_s(self, client: ServerClient) -> float:
-        if self.rollout_timeout_s is not None:
-            return self.rollout_timeout_s
-        # Frameworks make their helper without arguments, and hand on what their users configure.
-        return float(client.global_config_dict.get(TIMEOUT_KEY, CollectionSettings.model_fields[TIMEOUT_KEY].default))
+    def _attempt_settings(self, client: ServerClient) -> AttemptSettings:
+        # Frameworks create the helper without arguments and pass their users' settings on in the configuration.
+        configured = client.global_config_dict
+        given = {name: configured[name] for name in AttemptSettings.model_fields if name in configured}
+        own = {"rollout_timeout_s": self.rollout_timeout_s, "max_attempts": self.max_attempts}
+        given |= {name: value for name, value in own.items() if value is not None}
+        try:
+            return AttemptSettings.model_validate(given)
+        except ValidationError as error:
+            problems = "; ".join(f"{key}: {problem}" for key, problem in problems_by_key(error).items())
+            raise ConfigError(f"the configuration of run_examples: {problems}") from error
 
-    def _close_after(self, client: ServerClient, rollouts: list[asyncio.Task[tuple[Row, Row]]]) -> None:
-        async def close() -> None:
-            # Whoever iterates may stop early; the rollouts run to their end all the same.
-            if rollouts:
-                await asyncio.wait(rollouts)
-            await client.aclose()
 
-        closing = asyncio.ensure_future(close())
-        self._closing.add(closing)
-        closing.add_done_callback(self._closing.discard)
+def _check_agents(rows: Sequence[Row], known: Sequence[str]) -> None:
+    for number, row in enumerate(rows):
+        name = agent_of(row)
+        if name is None:
+            listed = ", ".join(known)
+            raise InvalidTask(f"examples[{number}] names no agent. Add agent_ref: {{name: …}}, one of: {listed}.")
+        if name not in known:
+            hint = did_you_mean_or_all(name, known, "agents")
+            raise InvalidTask(f"examples[{number}].agent_ref: agent '{name}' is not part of this run.{hint}")
+
+
+class _ExamplesRun:
+    """The rollouts of one call of `run_examples`, and the queue of those that have ended."""
+
+    def __init__(
+        self,
+        client: ServerClient,
+        settings: AttemptSettings,
+        rows: Sequence[Row],
+        semaphore: AbstractAsyncContextManager[Any] | None,
+    ) -> None:
+        self._client = client
+        self._rows = rows
+        # Callers read the token ids, so results are parsed in full.
+        self._runner = Runner(client, rollout_timeout_s=settings.rollout_timeout_s, loads=orjson.loads)
+        self._limits = AttemptLimits(max_attempts(settings), settings.rollout_timeout_s, settings.retry_pause_s)
+        self._wanted = semaphore or nullcontext()
+        self._connections = asyncio.Semaphore(allowed_connections(max(1, len(rows))))
+        self._ended: asyncio.Queue[tuple[Row, Row] | RolloutError] = asyncio.Queue()
+        self._failures: list[RolloutError] = []
+        self._pending = len(rows)
+
+    async def next_ended(self) -> tuple[Row, Row]:
+        """Return the next rollout that has ended, or raise its failure."""
+        ended = await self._ended.get()
+        if isinstance(ended, RolloutError):
+            raise ended
+        return ended
+
+    async def run(self) -> None:
+        """Run all rollouts, then queue the failures. The queue gets one entry per row, whatever happens."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                for row in self._rows:
+                    group.create_task(self._run(row))
+        finally:
+            for failure in self._failures:
+                self._put(failure)
+            while self._pending:
+                self._put(RolloutCancelled("run_examples was stopped before the rollout ended"))
+            await self._client.aclose()
+
+    async def _run(self, row: Row) -> None:
+        async with self._wanted, self._connections:
+            record = await run_to_its_end(self._runner, row, self._limits, on_repeat=lambda record: None)
+        if failure := failure_of_row(record.row):
+            failure.row = row
+            # One failure ends the loop of a caller that does not catch it, so the good ones come first.
+            self._failures.append(failure)
+        else:
+            self._put((row, record.row))
+
+    def _put(self, ended: tuple[Row, Row] | RolloutError) -> None:
+        self._pending -= 1
+        self._ended.put_nowait(ended)

@@ -12,10 +12,21 @@ from nemo_gym.data.skills import SkillsConfig
 MOST_PROCESSES = 256
 
 
-class CollectionSettings(BaseModel):
-    """Parameters of every command that collects rollouts."""
+class AttemptSettings(BaseModel):
+    """How long a rollout may take, and how often it is tried."""
 
     model_config = ConfigDict(extra="ignore", use_attribute_docstrings=True)
+
+    rollout_timeout_s: float = Field(default=1800.0, gt=0)
+    """Seconds after which a rollout fails. All attempts of one run share them."""
+    max_attempts: PositiveInt | None = None
+    """How often a task may fail, earlier runs included. Default: NEMO_GYM_MAX_ROLLOUT_ATTEMPTS, or 3."""
+    retry_pause_s: float = Field(default=1.0, ge=0)
+    """Seconds to wait after a lost or overloaded server. Each further wait is four times as long, up to 60 s."""
+
+
+class CollectionSettings(AttemptSettings):
+    """Parameters of every command that collects rollouts."""
 
     output_jsonl_fpath: Path
     """Where the scored rollouts go, one per line; the other files of the run stand beside it."""
@@ -32,12 +43,6 @@ class CollectionSettings(BaseModel):
     num_collector_processes: Annotated[int, Field(ge=1, le=MOST_PROCESSES)] | Literal["auto"] = 1
     """How many processes run the rollouts, if more than one beside the one that writes them; auto: one for every 1,024
     at once, at most as many as cores."""
-    rollout_timeout_s: float = Field(default=1800.0, gt=0)
-    """A rollout that takes longer than this fails; the attempts of one run share it."""
-    max_attempts: PositiveInt | None = None
-    """How often a task may fail, earlier runs included; by default NEMO_GYM_MAX_ROLLOUT_ATTEMPTS, or else 3."""
-    retry_pause_s: float = Field(default=1.0, ge=0)
-    """How long to wait after a lost or an overloaded server; four times as long each further time, up to 60 s."""
     responses_create_params: dict[str, Any] = Field(default_factory=dict)
     """Fields laid over every row's request, such as temperature."""
     prompt_config: str | None = None

@@ -15,7 +15,7 @@ import orjson
 
 from nemo_gym.errors import ConfigError, DataError, InvalidTask
 from nemo_gym.jsonl import read_lines
-from nemo_gym.rollouts.job import CollectionSettings, RunFiles
+from nemo_gym.rollouts.job import AttemptSettings, RunFiles
 from nemo_gym.rollouts.numbering import digest_of, in_order
 from nemo_gym.rollouts.outcome import Summary
 from nemo_gym.schemas.rollout import (
@@ -64,8 +64,8 @@ class KeySet:
         return digest_of(b"%d-%d" % key)
 
 
-def max_attempts(settings: CollectionSettings | None = None) -> int:
-    """How often a task may fail before it is left alone."""
+def max_attempts(settings: AttemptSettings | None = None) -> int:
+    """Return how often a task may fail before it is given up."""
     if settings is not None and settings.max_attempts is not None:
         return settings.max_attempts
     text = os.environ.get(MAX_ATTEMPTS_ENV_VAR) or "3"

@@ -60,6 +60,8 @@ Loads = Callable[[bytes], Any]
 
 JSON = {"content-type": "application/json"}
 REWARD_KEY = "reward"
+MASK_KEY = "mask_sample"
+INSTANCE_CONFIG_KEY = "instance_config"
 CARRIED_KEYS = (
     TASK_INDEX_KEY,
     ROLLOUT_INDEX_KEY,
@@ -80,36 +82,28 @@ class Runner:
     FAILURE: ClassVar[type[RolloutError]] = AgentFailed
     """What an answer of an error status means that tells no more."""
 
-    def __init__(self, client: ServerClient, *, rollout_timeout_s: float) -> None:
+    def __init__(self, client: ServerClient, *, rollout_timeout_s: float, loads: Loads = loads_opaque) -> None:
         self._client = client
         self._timeout_s = rollout_timeout_s
         self._capture = _capture_of(client)
+        self._loads = loads if self._capture is None else orjson.loads
 
     async def run(self, row: dict[str, Any]) -> Record:
         """Run one task to its end; this never raises, short of being cancelled."""
         if self._capture is None:
-            return await self._ended(row, loads_opaque)
+            return await self._ended(row)
         captured = await asyncio.to_thread(self._capture, row)
         record = await self._ended(row)
         await asyncio.to_thread(captured.attach, record.row)
         return record
 
-    async def result_of(self, row: dict[str, Any]) -> dict[str, Any]:
-        """What the agent answers for a row, with the row's own keys; raises the `RolloutError` of a failure."""
-        if self._capture is None:
-            return await self._answer(row)
-        captured = await asyncio.to_thread(self._capture, row)
-        result = await self._answer(row)
-        await asyncio.to_thread(captured.attach, result)
-        return result
-
     def server_of(self, row: dict[str, Any]) -> str:
         """The server that a row is sent to."""
         return str(row[AGENT_REF_KEY]["name"])
 
-    async def _ended(self, row: dict[str, Any], loads: Loads = orjson.loads) -> Record:
+    async def _ended(self, row: dict[str, Any]) -> Record:
         try:
-            result = await self._answer(row, loads)
+            result = await self._answer(row)
         except RolloutError as error:
             return failed(row, error)
         except Exception as error:
@@ -120,7 +114,7 @@ class Runner:
             return failed(row, self.FAILURE(repr(error)))
         return _record(row, result, self.server_of(row), self.PATH)
 
-    async def _answer(self, row: dict[str, Any], loads: Loads = orjson.loads) -> dict[str, Any]:
+    async def _answer(self, row: dict[str, Any]) -> dict[str, Any]:
         server = self.server_of(row)
         reply = await self._reply(server, row)
         body = await reply.read()
@@ -130,7 +124,7 @@ class Runner:
             failure.retry_after_s = seconds_of_retry_after(reply.headers.get("retry-after"))
             raise failure
         try:
-            result = loads(body)
+            result = self._loads(body)
         except orjson.JSONDecodeError as error:
             raise self.FAILURE(
                 f"{server}: {self.PATH} answered something that is not JSON ({error.msg}): {readable(body, 200)}",
@@ -140,7 +134,7 @@ class Runner:
             raise self.FAILURE(
                 f"{server}: {self.PATH} answered a {type(result).__name__}, not an object", server=server
             )
-        return result | {key: row[key] for key in CARRIED_KEYS if key in row}
+        return _with_mirrored_mask(result) | {key: row[key] for key in CARRIED_KEYS if key in row}
 
     async def _reply(self, server: str, row: dict[str, Any]) -> Reply:
         try:
@@ -168,6 +162,15 @@ def _capture_of(client: ServerClient) -> Callable[[dict[str, Any]], RolloutCaptu
     from nemo_gym.capture.store import CaptureStore
 
     return partial(RolloutCapture, CaptureStore(folder))
+
+
+def _with_mirrored_mask(result: dict[str, Any]) -> dict[str, Any]:
+    # NeMo RL looks for the mark in `instance_config`. A row's field of that name may be something else.
+    config = result.get(INSTANCE_CONFIG_KEY) or {}
+    if result.get(MASK_KEY) is not True or not isinstance(config, dict):
+        return result
+    marks = {key: result[key] for key in (MASK_KEY, KIND_KEY, REASON_KEY) if key in result}
+    return {**result, INSTANCE_CONFIG_KEY: {**config, **marks}}
 
 
 def _record(row: dict[str, Any], result: dict[str, Any], server: str, path: str) -> Record:

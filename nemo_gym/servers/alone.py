@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from nemo_gym.config import RunConfig, ServerConfig, bind, load
-from nemo_gym.config.access import RUN_TOKEN_KEY, configured_token, is_loopback
+from nemo_gym.config.access import RUN_TOKEN_KEY, configured_token, is_loopback, is_open
 from nemo_gym.config.environment import CONFIG_DICT_ENV_VAR
 from nemo_gym.config.process import ProcessSettings
 from nemo_gym.config.published import CONFIG_PATH_ENV_VAR
@@ -79,11 +79,11 @@ def _read(handed: str) -> dict[str, Any]:
 
 def _with_token(run: RunConfig, server: ServerConfig) -> RunConfig:
     token = configured_token(run.plain)
-    if token is None and not is_loopback(server.host):
+    if token is None and not is_loopback(server.host) and not is_open(run.plain):
         raise ConfigError(
-            f"{server.name} would listen on {server.host}, where others can reach it, and nothing says who may call "
-            f"it. Set {RUN_TOKEN_KEY} (+{RUN_TOKEN_KEY}=… or env.yaml), which callers send as the header "
-            f"{RUN_TOKEN_HEADER}, or let it listen on 127.0.0.1."
+            f"{server.name}: it would listen on {server.host}, where other machines can reach it, but no run token "
+            f"protects it. Set {RUN_TOKEN_KEY} (+{RUN_TOKEN_KEY}=… or env.yaml), which callers send as the header "
+            f"{RUN_TOKEN_HEADER}; or set {RUN_TOKEN_KEY}: false to open it to everyone; or use host 127.0.0.1."
         )
     return run.model_copy(update={"run_token": token})
 

@@ -1,4 +1,4 @@
-"""What a training framework does: start servers from a mapping, run rows in its own event loop, read the token ids."""
+"""A training framework: start servers from a mapping, run rows in its own event loop, read the token ids."""
 
 from __future__ import annotations
 
@@ -52,6 +52,7 @@ from nemo_gym.rollout_collection import RolloutCollectionHelper
 from nemo_gym.server_utils import HEAD_SERVER_KEY_NAME, BaseServerConfig, ServerClient
 
 endpoint, head_port = sys.argv[1], int(sys.argv[2])
+head_host, client_host = "127.0.0.1", "127.0.0.1"
 config = {
     "config_paths": [
         "resources_servers/shouting/configs/shouting.yaml",
@@ -60,8 +61,8 @@ config = {
     "policy_base_url": [f"{endpoint}/v1", f"{endpoint}/v1"],
     "policy_model_name": "echo",
     "policy_api_key": "dummy_key",
-    "default_host": "127.0.0.1",
-    HEAD_SERVER_KEY_NAME: {"host": "127.0.0.1", "port": head_port},
+    "default_host": client_host,
+    HEAD_SERVER_KEY_NAME: {"host": head_host, "port": head_port},
     "ray_head_node_address": "127.0.0.1:6379",
     "global_aiohttp_connector_limit": 16384,
     "global_aiohttp_connector_limit_per_host": 16384,
@@ -95,7 +96,7 @@ TRAINING = (
 
 async def step(semaphore):
     found = {}
-    head = BaseServerConfig(host="127.0.0.1", port=head_port)
+    head = BaseServerConfig(host=client_host, port=head_port)
     for task in RolloutCollectionHelper().run_examples(examples=rows, head_server_config=head, semaphore=semaphore):
         try:
             row, result = await task
@@ -142,7 +143,7 @@ print("TOLD " + json.dumps(told))
 
 @pytest.fixture
 def script(workplace, endpoint, placement):
-    """Runs a program in the workplace; what it printed behind TOLD, and the whole of it."""
+    """Run a program in the workplace; return the JSON that it printed after TOLD, and the finished process."""
     workplace.write("resources_servers/shouting/app.py", ENVIRONMENT)
     workplace.write("resources_servers/shouting/configs/shouting.yaml", CONFIG)
 
@@ -159,7 +160,7 @@ def script(workplace, endpoint, placement):
     return run
 
 
-def test_a_framework_starts_servers_and_trains_on_their_rollouts(script, workplace):
+def test_framework_starts_servers_and_trains_on_rollouts(script, workplace):
     told, finished = script(TRAINING)
     assert finished.returncode == 0, finished.stderr
     for step in told["steps"]:
@@ -170,26 +171,50 @@ def test_a_framework_starts_servers_and_trains_on_their_rollouts(script, workpla
             prompt, generated, log_probs = step[index]["tokens"]
             assert (prompt, generated) == (len(text), log_probs)
             assert generated > 0
-        # One bad rollout is told as what it is, and the others go on.
         assert "the grading broke" in step["failed"]
     assert 20001 <= told["port"] <= 40000
     assert (told["status"], told["after"]) == ("success", "connection_error")
     assert workplace.left_over(5.0) == []
 
 
-def test_the_runs_head_may_listen_everywhere_and_its_keys_be_in_a_file_that_nobody_wrote(script):
+DELETE_RECORDS = """
+    import os, pathlib
+    for path in pathlib.Path(os.environ["XDG_RUNTIME_DIR"]).glob("nemo_gym-*/*.json"):
+        path.unlink()
+"""
+
+
+def test_head_may_listen_everywhere_with_keys_from_a_dotenv_file(script):
     source = TRAINING.replace(
         "from nemo_gym.cli import GlobalConfigDictParserConfig, RunHelper",
         "from pathlib import Path\n\nfrom nemo_gym.cli.env import RunHelper",
     ).replace("import get_global_config_dict", "import GlobalConfigDictParserConfig, get_global_config_dict")
-    source = source.replace('{"host": "127.0.0.1", "port": head_port}', '{"host": "0.0.0.0", "port": head_port}')
+    source = source.replace('head_host, client_host = "127.0.0.1"', 'head_host, client_host = "0.0.0.0"')
     source = source.replace("dotenv_path=None", 'dotenv_path=Path("framework_env.yaml").absolute()')
     told, finished = script(source)
     assert finished.returncode == 0, finished.stderr
     assert [step["0"]["reward"] for step in told["steps"]] == [1.0, 1.0]
 
 
-def test_the_configuration_says_how_long_a_rollout_may_take(script):
+@pytest.mark.parametrize(
+    ("head", "client"),
+    [("loopback", "loopback"), ("everywhere", "loopback"), ("everywhere", "node"), ("node", "node")],
+)
+@pytest.mark.parametrize("has_record", [True, False])
+def test_process_reaches_the_run_it_started(script, node_address, head, client, has_record):
+    addresses = {"loopback": "127.0.0.1", "everywhere": "0.0.0.0", "node": node_address}
+    if "node" in (head, client) and node_address is None:
+        pytest.skip("this machine has no address but loopback")
+    hosts = f'head_host, client_host = "{addresses[head]}", "{addresses[client]}"'
+    source = TRAINING.replace('head_host, client_host = "127.0.0.1", "127.0.0.1"', hosts)
+    if not has_record:
+        source = source.replace("    helper.poll()\n", f"    helper.poll()\n{DELETE_RECORDS}")
+    told, finished = script(source)
+    assert finished.returncode == 0, finished.stderr
+    assert [step["0"]["reward"] for step in told["steps"]] == [1.0, 1.0]
+
+
+def test_configured_timeout_bounds_rollouts(script):
     told, finished = script(
         TRAINING.replace('"policy_model_name": "echo"', '"policy_model_name": "slow:20", "rollout_timeout_s": 0.4')
     )
@@ -198,7 +223,7 @@ def test_the_configuration_says_how_long_a_rollout_may_take(script):
     assert "the rollout's time was over" in told["steps"][0]["failed"]
 
 
-def test_a_configuration_that_cannot_be_is_told_before_anything_starts(script, workplace):
+def test_invalid_configuration_fails_before_anything_starts(script, workplace):
     # The first one that is found counts: the repository's own may name a model.
     workplace.write("env.yaml", "unrelated: 1\n")
     told, finished = script(TRAINING.replace("RunHelper()\n", "RunHelper()\ndel config['policy_model_name']\n"))
@@ -208,7 +233,7 @@ def test_a_configuration_that_cannot_be_is_told_before_anything_starts(script, w
     assert workplace.left_over(5.0) == []
 
 
-def test_a_server_that_dies_is_told_by_poll(script, workplace):
+def test_poll_reports_a_dead_server(script, workplace):
     source = TRAINING.replace(
         "    helper.poll()\n",
         "    import os, signal, time\n"
@@ -224,7 +249,7 @@ def test_a_server_that_dies_is_told_by_poll(script, workplace):
 ROW_WITHOUT_AGENT = TRAINING.replace("rows = [\n    {", "rows = [\n    {}] + [{", 1)
 
 
-def test_a_row_without_an_agent_is_told_with_the_agents_there_are(script):
+def test_row_without_agent_lists_the_agents(script):
     _, finished = script(ROW_WITHOUT_AGENT)
     assert "examples[0] names no agent" in finished.stderr
     assert "shouting_simple_agent, shouting_by_another_name" in finished.stderr

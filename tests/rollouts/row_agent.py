@@ -135,7 +135,7 @@ async def run(request: Request) -> Response:
     row = orjson.loads(await request.body())
     # What an earlier test has left at work ends in the book that it began in.
     opened = book
-    opened.begun.append(f"{row['_ng_task_index']}-{row['_ng_rollout_index']}")
+    opened.begun.append(f"{row.get('_ng_task_index')}-{row.get('_ng_rollout_index')}")
     opened.ids.append(request.headers.get("x-nemo-gym-rollout"))
     opened.now += 1
     opened.most_at_once = max(opened.most_at_once, opened.now)
@@ -186,7 +186,8 @@ async def release(request: Request) -> Response:
 async def global_config_dict_yaml(request: Request) -> Response:
     port = request.url.port
     return JSONResponse(
-        "".join(
+        "retry_pause_s: 0.01\n"
+        + "".join(
             f"{name}:\n  responses_api_agents:\n    row_agent: {{host: 127.0.0.1, port: {port}}}\n" for name in AGENTS
         )
     )

@@ -125,3 +125,8 @@ async def test_a_row_that_nothing_can_be_made_of_is_a_failure_too(client):
     record = await Runner(client, rollout_timeout_s=5).run(row)
     assert (record.outcome, record.cause) == (Outcome.FAILED, "invalid_task")
     assert "'no spaces' is not a rollout id" in record.row["_ng_failure_message"]
+
+
+async def test_masked_sample_is_mirrored_in_collected_results(run_tasks, make_task):
+    run = await run_tasks([make_task(act="answer", bytes='{"reward": 0.0, "mask_sample": true}')])
+    assert [row["instance_config"] for row in run.results] == [{"mask_sample": True}]

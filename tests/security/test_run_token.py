@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from nemo_gym.config.access import configured_token, is_loopback
+from nemo_gym.config.access import configured_token, is_loopback, leads_to
 from nemo_gym.config.masking import is_secret_key
 from nemo_gym.errors import ConfigError, HeadServerNotFoundError
 from nemo_gym.http.client import ServerClient
@@ -237,6 +237,39 @@ def test_a_server_started_by_itself_where_others_reach_it_wants_a_token_to_be_co
     assert "127.0.0.1" in refused.err
 
 
+def test_run_token_false_opens_the_run_and_says_so(workplace, placement):
+    command = workplace.start_servers(written(workplace), "+default_host=0.0.0.0", "+run_token=false")
+    assert "run_token is false: everyone who can reach 0.0.0.0" in command.out + command.err
+    assert record_of(workplace)[1].run_token is None
+    assert answer(command.servers["plain"]["url"].replace("0.0.0.0", "127.0.0.1"), "/tools")[0] == 200
+    assert command.end().code == 0
+
+
+def test_run_on_loopback_needs_no_warning(workplace):
+    command = workplace.start_servers(written(workplace), "+run_token=false")
+    assert "run_token" not in command.out + command.err
+    assert command.end().code == 0
+
+
+def test_status_finds_a_run_at_every_address_of_this_machine(workplace, node_address):
+    command = workplace.start_servers(written(workplace), "+head_server.host=0.0.0.0")
+    port = record_of(workplace)[1].port
+    for host in ["127.0.0.1", "localhost", *([node_address] if node_address else [])]:
+        status = workplace.run("ng_status", f"+head_server.host={host}", f"+head_server.port={port}")
+        assert (status.code, status.err) == (0, "")
+    assert command.end().code == 0
+
+
+@pytest.mark.parametrize(
+    ("host", "listening", "expected"),
+    [("127.0.0.1", "127.0.0.1", True), ("localhost", "127.0.0.1", True), ("127.0.0.1", "0.0.0.0", True),
+     ("::1", "::", True), ("0.0.0.0", "0.0.0.0", True), ("no.such.host.invalid", "0.0.0.0", False),
+     ("203.0.113.7", "0.0.0.0", False), ("127.0.0.1", "203.0.113.7", False), ("203.0.113.7", "127.0.0.1", False)],
+)  # fmt: skip
+def test_token_is_sent_to_this_machine_only(host, listening, expected):
+    assert leads_to(host, listening) is expected
+
+
 @pytest.mark.parametrize(
     ("host", "expected"),
     [("127.0.0.1", True), ("127.8.8.8", True), ("localhost", True), ("::1", True), ("0.0.0.0", False), ("::", False),
@@ -250,7 +283,7 @@ def test_what_others_cannot_reach(host, expected):
     "token", ["short", "with a blank in the midst", "no\nline-breaks-please-no", 1234567890123456]
 )
 def test_a_token_that_cannot_be_sent_is_refused_without_being_shown(token):
-    with pytest.raises(ConfigError, match="16 characters") as refused:
+    with pytest.raises(ConfigError, match="at least 16") as refused:
         configured_token({"run_token": token})
     assert str(token) not in str(refused.value)
 

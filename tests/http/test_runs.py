@@ -8,7 +8,7 @@ import shutil
 import signal
 from pathlib import Path
 
-from nemo_gym.launcher.record import RunRecord
+from nemo_gym.http.runs import RunRecord
 
 
 def records_of(workplace):
