@@ -56,8 +56,13 @@ class ResponseCreateParams(BaseModel):
     stream_options: dict[str, Any] | None = None
     temperature: float | None = None
     text: dict[str, Any] | None = None
-    tool_choice: Literal["none", "auto", "required"] | dict[str, Any] = "auto"
-    tools: list[ToolParam] = Field(default_factory=list)
+    # Rows written by other tools carry null in fields that they do not use.
+    tool_choice: Annotated[
+        Literal["none", "auto", "required"] | dict[str, Any], BeforeValidator(lambda value: value or "auto")
+    ] = "auto"
+    tools: Annotated[list[ToolParam], BeforeValidator(lambda value: [] if value is None else value)] = Field(
+        default_factory=list
+    )
     top_logprobs: int | None = None
     top_p: float | None = None
     truncation: Literal["auto", "disabled"] | None = None

@@ -28,7 +28,7 @@ class SimpleModelServerConfig(BaseResponsesAPIModelConfig):
     openai_api_key: str = Field(repr=False)
     openai_model: str
     extra_body: dict[str, Any] = Field(default_factory=dict)
-    """Sampling settings that override those of each request."""
+    """Fields for requests that do not set them, such as `temperature`."""
     request_timeout_s: float = 1800.0
     """How long the endpoint may take for one answer."""
     request_tries: int = Field(default=3, ge=1)
@@ -61,8 +61,7 @@ class SimpleModelServer(SimpleResponsesAPIModel):
 
     async def pass_on(self, params: Mapping[str, Any], items: memoryview) -> bytes:
         """Ask the endpoint's `/responses`, and leave the items and the answer as they are written."""
-        fixed = {**self.config.extra_body, "model": self.config.openai_model}
-        return await self.endpoint.ask("responses", {**params, **fixed}, items)
+        return await self.endpoint.ask("responses", self._with_own(params), items)
 
     async def chat_completions(self, body: NeMoGymChatCompletionCreateParamsNonStreaming) -> NeMoGymChatCompletion:
         """Ask the endpoint's `/chat/completions`."""
@@ -78,7 +77,10 @@ class SimpleModelServer(SimpleResponsesAPIModel):
     def _fields(self, body: BaseModel) -> dict[str, Any]:
         # Items of an earlier answer come back with their empty fields, some of which endpoints refuse.
         asked = body.model_dump(exclude_unset=True, exclude_none=True, exclude={"stream", "stream_options"})
-        return {**asked, **self.config.extra_body, "model": self.config.openai_model}
+        return self._with_own(asked)
+
+    def _with_own(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        return {**self.config.extra_body, **asked, "model": self.config.openai_model}
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ class VLLMModelConfig(BaseResponsesAPIModelConfig):
     replace_developer_role_with_system: bool = False
     chat_template_kwargs: dict[str, Any] | None = None
     extra_body: dict[str, Any] | None = None
-    """Sampling settings that override those of each request."""
+    """Fields for requests that do not set them, such as `top_k`."""
     request_timeout_s: float = 1800.0
     """How long an endpoint may take for one answer."""
     request_tries: int = Field(default=3, ge=1)
@@ -143,12 +143,19 @@ class VLLMModel(SimpleResponsesAPIModel):
         asked = body.model_dump(exclude_unset=True, exclude={"metadata", "stream", "stream_options"})
         own = self.config.extra_body or {}
         for_this_request, template = (_settings(body.metadata or {}, key) for key in PER_REQUEST)
-        fields = {**asked, **own, **for_this_request, "model": self.config.model}
+        # The request wins: a trainer relies on the temperature and top_p that it asked for.
+        fields = own | {name: value for name, value in asked.items() if value is not None} | for_this_request
+        fields["model"] = self.config.model
         layers = [self.config.chat_template_kwargs, own.get("chat_template_kwargs")]
         layers += [for_this_request.get("chat_template_kwargs"), template]
         if any(layers):
             fields["chat_template_kwargs"] = {name: value for layer in layers for name, value in (layer or {}).items()}
         if self.config.return_token_id_information:
+            if fields.get("n", 1) != 1:
+                raise DataError(
+                    f"n is {fields['n']}, but return_token_id_information needs one answer per request. Leave n out, "
+                    "and repeat rollouts with num_repeats."
+                )
             fields |= ASK_FOR_TOKENS
         if self.config.replace_developer_role_with_system:
             fields["messages"] = [

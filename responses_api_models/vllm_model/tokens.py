@@ -1,56 +1,104 @@
-"""The token ids and log-probabilities of a completion, put where the converter expects them: in the message."""
+"""The token ids and log-probabilities of a completion, moved to where the converter expects them: the message."""
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 from nemo_gym import DataError
 
 ASK_FOR_TOKENS: dict[str, Any] = {
     "logprobs": True,
+    # Alternatives to each token would multiply the answer and are not used.
+    "top_logprobs": 0,
     "return_tokens_as_token_ids": True,
     "return_token_ids": True,
 }
-IN_THE_MESSAGE = ("prompt_token_ids", "generation_token_ids", "generation_log_probs")
 SAID = ("content", "reasoning_content", "reasoning", "tool_calls")
 
 
 def lacks_prompt_tokens(completion: dict[str, Any]) -> bool:
-    """Whether the endpoint left the prompt's tokens out, as older engines do."""
+    """Return whether the endpoint left out the prompt's tokens, as older engines do."""
     return completion.get("prompt_token_ids") is None and any(
         choice["message"].get("prompt_token_ids") is None for choice in completion["choices"]
     )
 
 
 def move_tokens_into_messages(completion: dict[str, Any], prompt: list[int] | None, *, keeps_logprobs: bool) -> None:
-    """Give each message its three token fields and take them from elsewhere, so that they travel once.
+    """Give each message its three token fields and remove the other copies, so that tokens travel once.
 
-    `prompt` stands in for prompt tokens that the completion lacks. Raises `DataError` where tokens are missing, or
-    their log-probabilities do not match: training on them would go wrong unseen.
+    `prompt` replaces prompt tokens that the completion lacks. Raises `DataError` if tokens are missing, or if the
+    places where an engine writes them contradict each other: training on them would go wrong without notice.
     """
     shared = completion.pop("prompt_token_ids", None)
-    shared = prompt if shared is None else shared
     completion.pop("prompt_logprobs", None)
     for choice in completion["choices"]:
         message = choice["message"]
-        token_ids, logprobs = choice.pop("token_ids", None), choice.get("logprobs")
+        tokens = (choice.get("logprobs") or {}).get("content") or []
+        prompts = _agreed(
+            "prompt tokens",
+            {"prompt_token_ids": shared, "message.prompt_token_ids": message.get("prompt_token_ids")},
+        )
+        generated = _agreed(
+            "generated tokens",
+            {
+                "message.generation_token_ids": message.get("generation_token_ids"),
+                "token_ids": choice.pop("token_ids", None),
+                "logprobs": _token_ids_of(tokens),
+            },
+        )
+        log_probs = _agreed(
+            "log-probabilities",
+            {
+                "message.generation_log_probs": message.get("generation_log_probs"),
+                "logprobs": [token["logprob"] for token in tokens] or None,
+            },
+            are_equal=_are_close,
+        )
         if not keeps_logprobs:
             choice["logprobs"] = None
-        if all(message.get(name) is not None for name in IN_THE_MESSAGE):
-            continue
-        tokens = (logprobs or {}).get("content") or []
-        generated = _token_ids_of(tokens) if token_ids is None else token_ids
+        prompts = prompts or prompt or []
         is_silent = not any(message.get(name) for name in SAID)
-        if not shared or len(generated) != len(tokens) or None in generated or not (tokens or is_silent):
+        if not prompts or len(generated) != len(log_probs) or not (generated or is_silent):
             raise DataError(
-                f"return_token_id_information is on, but the endpoint answered {len(shared or [])} prompt tokens, "
-                f"{len(generated)} generated ones and {len(tokens)} log-probabilities. Use an engine that answers "
+                f"return_token_id_information is on, but the endpoint answered {len(prompts)} prompt tokens, "
+                f"{len(generated)} generated ones and {len(log_probs)} log-probabilities. Use an engine that answers "
                 "`return_token_ids` and `logprobs`, or switch return_token_id_information off."
             )
-        message["prompt_token_ids"] = shared
+        message["prompt_token_ids"] = prompts
         message["generation_token_ids"] = generated
-        message["generation_log_probs"] = [token["logprob"] for token in tokens]
+        message["generation_log_probs"] = log_probs
 
 
-def _token_ids_of(tokens: list[dict[str, Any]]) -> list[int | None]:
-    # With `return_tokens_as_token_ids` a token's text is "token_id:<number>".
+def _agreed(
+    what: str,
+    sources: dict[str, list[Any] | None],
+    are_equal: Callable[[list[Any], list[Any]], bool] = lambda one, other: one == other,
+) -> list[Any]:
+    """Return what all sources that are present hold; empty if none is. Raise `DataError` if two differ."""
+    present = {place: values for place, values in sources.items() if values is not None}
+    if not present:
+        return []
+    first, *others = present
+    for other in others:
+        if not are_equal(present[first], present[other]):
+            raise DataError(
+                f"return_token_id_information is on, but the {what} in the answer's {first} "
+                f"({len(present[first])}) differ from those in {other} ({len(present[other])}). Training on either "
+                "would be a guess: check the engine's version and its parsers."
+            )
+    return present[first]
+
+
+def _are_close(one: list[float], other: list[float]) -> bool:
+    # Engines may round the two copies differently.
+    return len(one) == len(other) and all(map(_is_close, one, other))
+
+
+def _is_close(one: float, other: float) -> bool:
+    return math.isclose(one, other, rel_tol=1e-4, abs_tol=1e-6)
+
+
+def _token_ids_of(tokens: list[dict[str, Any]]) -> list[int] | None:
+    """Return the ids that `return_tokens_as_token_ids` writes as "token_id:<number>"; None if there are none."""
     names = [token["token"].removeprefix("token_id:") for token in tokens]
-    return [int(name) if name.isdecimal() else None for name in names]
+    return [int(name) for name in names] if names and all(map(str.isdecimal, names)) else None

@@ -136,6 +136,22 @@ async def chat_completions(request: Request) -> Response:
             choice["token_ids"] = generated
         if kind == "tokens-in-message":
             message |= {"prompt_token_ids": [1], "generation_token_ids": [2, 3], "generation_log_probs": [-1.0, -2.0]}
+            choice["logprobs"] = None
+        if kind == "tokens-twice":
+            prompt = tokens_of(last_text(body["messages"]))
+            message |= {"prompt_token_ids": prompt, "generation_token_ids": generated}
+            message["generation_log_probs"] = [-0.50000001] * len(generated)
+            completion["prompt_token_ids"] = list(prompt)
+            choice["token_ids"] = list(generated)
+            # "tokens-twice:token_ids" changes one of the copies.
+            damaged = {
+                "prompt_token_ids": completion["prompt_token_ids"],
+                "token_ids": choice["token_ids"],
+                "generation_token_ids": message["generation_token_ids"],
+                "generation_log_probs": message["generation_log_probs"],
+            }.get(model.partition(":")[2])
+            if damaged is not None:
+                damaged[-1] = 1
         if kind == "tokens-missing":
             choice["logprobs"] = None
     return JSONResponse(completion)

@@ -128,7 +128,7 @@ ROWS = [
             run_from_config="async (self, config)",
             setup_server_client="(self, head_server_config=None)",
         ),
-    ), "tests/frameworks/test_training_loop.py::test_a_framework_starts_servers_and_trains_on_their_rollouts"),
+    ), "tests/frameworks/test_training_loop.py::test_framework_starts_servers_and_trains_on_rollouts"),
     Row(97, "sandbox", "Sandbox", (
         signature("(provider, spec=None)"), methods(exec=EXEC.removeprefix("async "), stop="(self)"),
     ), f"{S}test_sandbox.py::test_the_sync_twin_works_where_no_loop_runs"),

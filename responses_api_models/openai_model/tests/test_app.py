@@ -63,14 +63,18 @@ async def test_a_completion_comes_back(endpoint):
     assert completion.choices[0].message.content == "echo: Hello"
 
 
-async def test_only_what_was_asked_for_is_sent_and_the_settings_override_it(endpoint, bodies):
+async def test_request_wins_over_the_servers_settings(endpoint, bodies):
     async with policy(endpoint, extra_body={"temperature": 0.2, "top_k": 5}) as client:
         await client.responses.create(model="ignored", input=HELLO, temperature=1.0, stream=False)
-        await client.chat.completions.create(model="ignored", messages=HELLO, temperature=1.0, stream=False)
-    sent = {"model": "echo", "temperature": 0.2, "top_k": 5}
+        await client.chat.completions.create(model="ignored", messages=HELLO, stream=False)
     assert bodies() == [
-        {**sent, "input": [{"role": "user", "content": "Hello", "type": "message"}]},
-        {**sent, "messages": HELLO},
+        {
+            "model": "echo",
+            "temperature": 1.0,
+            "top_k": 5,
+            "input": [{"role": "user", "content": "Hello", "type": "message"}],
+        },
+        {"model": "echo", "temperature": 0.2, "top_k": 5, "messages": HELLO},
     ]
 
 

@@ -159,7 +159,7 @@ async def test_reasoning_stays_apart_where_there_is_no_parser(endpoint, bodies):
     assert completion.choices[0].message.reasoning == "Six times seven."
 
 
-async def test_settings_are_merged_the_most_specific_last(endpoint, bodies):
+async def test_request_wins_over_the_servers_settings(endpoint, bodies):
     metadata = {
         "extra_body": json.dumps({"top_k": 7, "chat_template_kwargs": {"c": 3}}),
         "chat_template_kwargs": json.dumps({"d": 4}),
@@ -169,20 +169,27 @@ async def test_settings_are_merged_the_most_specific_last(endpoint, bodies):
         endpoint,
         "echo",
         asked={"metadata": metadata, "temperature": 1.0, "top_p": 0.5, "max_output_tokens": 9},
-        extra_body={"temperature": 0.6, "top_k": 20, "chat_template_kwargs": {"b": 2, "a": 0}},
+        extra_body={"temperature": 0.6, "top_k": 20, "min_p": 0.1, "chat_template_kwargs": {"b": 2, "a": 0}},
         chat_template_kwargs={"a": 1},
     )
     assert bodies() == [
         {
             "model": "echo",
             "messages": HELLO,
-            "temperature": 0.6,
+            "temperature": 1.0,
             "top_p": 0.5,
             "max_tokens": 9,
             "top_k": 7,
+            "min_p": 0.1,
             "chat_template_kwargs": {"a": 0, "b": 2, "c": 3, "d": 4},
         }
     ]
+
+
+async def test_null_in_a_request_leaves_the_servers_setting(endpoint, bodies):
+    asked = {"temperature": None, "tools": None, "tool_choice": None}
+    await respond(endpoint, "echo", asked=asked, extra_body={"temperature": 0.6})
+    assert bodies() == [{"model": "echo", "messages": HELLO, "temperature": 0.6}]
 
 
 @pytest.mark.parametrize("value", ["{", "[1]"])
@@ -241,8 +248,10 @@ async def test_tokens_stand_on_the_last_item_and_the_next_turn_sends_them_back(e
         assert last.generation_log_probs == [-0.5] * len("echo: Hi")
         again = [{"role": "user", "content": "Hi"}, last.model_dump(), {"role": "user", "content": "Go on"}]
         await client.responses.create(model="m", input=again)
-    assert {name: bodies()[0][name] for name in ("logprobs", "return_tokens_as_token_ids", "return_token_ids")} == {
+    names = ("logprobs", "top_logprobs", "return_tokens_as_token_ids", "return_token_ids")
+    assert {name: bodies()[0][name] for name in names} == {
         "logprobs": True,
+        "top_logprobs": 0,
         "return_tokens_as_token_ids": True,
         "return_token_ids": True,
     }
@@ -259,6 +268,30 @@ async def test_tokens_that_the_message_already_carries_are_taken(endpoint):
     response = await respond(endpoint, "tokens-in-message", return_token_id_information=True)
     last = response.output[-1]
     assert (last.prompt_token_ids, last.generation_token_ids, last.generation_log_probs) == ([1], [2, 3], [-1.0, -2.0])
+
+
+async def test_equal_copies_of_the_tokens_are_accepted(endpoint):
+    response = await respond(endpoint, "tokens-twice", return_token_id_information=True)
+    assert response.output[-1].generation_token_ids == [ord(char) for char in "echo: Hello"]
+
+
+@pytest.mark.parametrize("copy", ["prompt_token_ids", "token_ids", "generation_token_ids", "generation_log_probs"])
+async def test_contradicting_copies_of_the_tokens_fail(endpoint, copy):
+    with model_fails(f"{copy} .* differ|differ from those in .*{copy}"):
+        await respond(endpoint, f"tokens-twice:{copy}", return_token_id_information=True)
+
+
+@pytest.mark.parametrize("settings", [{}, {"extra_body": {"n": 2}}])
+async def test_several_answers_with_tokens_are_rejected(endpoint, bodies, settings):
+    asked = {} if settings else {"metadata": {"extra_body": '{"n": 2}'}}
+    with model_fails("n is 2, but return_token_id_information needs one answer per request"):
+        await respond(endpoint, "echo", asked=asked, return_token_id_information=True, **settings)
+    assert bodies() == []
+
+
+async def test_alternative_tokens_are_never_requested(endpoint, bodies):
+    await respond(endpoint, "echo", asked={"top_logprobs": 5}, return_token_id_information=True)
+    assert bodies()[0]["top_logprobs"] == 0
 
 
 async def test_an_older_engine_is_asked_for_the_prompts_tokens(endpoint, bodies):
