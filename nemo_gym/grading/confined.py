@@ -9,7 +9,6 @@ import json
 import logging
 import os
 import random
-import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from nemo_gym.confinement.bubblewrap import Interpreter, joining, sandboxed
+from nemo_gym.confinement.bubblewrap import Interpreter, find_bwrap, joining, sandboxed
 from nemo_gym.confinement.cgroups import ControlGroup, remove_left_behind
 from nemo_gym.confinement.dialogue import GONE_S, Dialogue
 from nemo_gym.confinement.level import NOT_INSTALLED, OWN_PROCESSES, SPARE_UIDS, Level, cannot_start, refusal
@@ -190,11 +189,12 @@ class ConfinedPython:
             self._held.discard(dialogue)
 
     def _probe(self, dialogue: Dialogue) -> Level:
-        if shutil.which("bwrap") is None:
-            return Level(False, False, NOT_INSTALLED)
+        bwrap = find_bwrap()
+        if bwrap is None:
+            return NOT_INSTALLED
         remove_left_behind()
         problem = ""
-        for level in (Level(True, True), Level(True, False)):
+        for level in (Level(bwrap, has_groups=True), Level(bwrap)):
             # Where no group can be made, that is no problem, but how it is here.
             with contextlib.suppress(OSError):
                 try:
@@ -286,10 +286,12 @@ class ConfinedPython:
 
     def _command(self, level: Level, slot: _Slot) -> list[str]:
         python = Interpreter.base()
-        if not level.is_confined:
+        if level.bwrap is None:
             return python.script(str(trials.__file__))
         beside = ["--ro-bind", str(check_calls.__file__), f"/{Path(check_calls.__file__).name}"]
-        command = sandboxed(str(trials.__file__), python, scratch_mb=self.limits.scratch_mb, mounts=beside)
+        command = sandboxed(
+            level.bwrap, str(trials.__file__), python, scratch_mb=self.limits.scratch_mb, mounts=beside
+        )
         return joining(slot.group.join_files, command) if slot.group else command
 
 

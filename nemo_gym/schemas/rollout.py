@@ -86,10 +86,6 @@ def rollout_id_of_row(row: Mapping[str, Any]) -> str | None:
     return explicit + (f"-a{attempt}" if attempt else "")
 
 
-def _is_none(value: Any) -> bool:
-    return value is None
-
-
 class BaseRunRequest(BaseModel):
     """A dataset row as the agent receives it. Subclasses type the further fields that they use."""
 
@@ -108,16 +104,13 @@ class BaseVerifyResponse(BaseVerifyRequest):
     reward: float
     mask_sample: bool = Field(default=False, exclude_if=not_)
     """Whether training must skip this rollout, for example because its sandbox broke down after it earned nothing."""
-    failure_kind: str | None = Field(default=None, exclude_if=_is_none)
-    """Why the sample is masked, in one word of the environment's own."""
-    failure_reason: str | None = Field(default=None, exclude_if=_is_none)
-    """The same in one sentence."""
 
     @classmethod
     def grade(cls, body: BaseVerifyRequest, reward: float, **fields: Any) -> Graded:
         """Return a response that echoes the whole request, extra fields included, and adds `fields`.
 
-        `mask_sample=True` (with `failure_kind` and `failure_reason`) keeps the rollout but excludes it from training.
+        `mask_sample=True` keeps the rollout but excludes it from training; `failure_kind` and `failure_reason` may say
+        why.
         """
         echoed = {name: value for name, value in body if name in body.model_fields_set}
         return Graded.model_construct(**{**echoed, "reward": reward, **fields})

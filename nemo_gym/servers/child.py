@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import importlib
+import io
 import os
 import signal
 import socket
@@ -48,6 +49,9 @@ def run_child(descriptors: Descriptors) -> int:
     """Be the server that the settings describe; the process's exit code."""
     for descriptor in (descriptors.settings, descriptors.report, *descriptors.listeners):
         os.set_inheritable(descriptor, False)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # What an author prints reaches the log at once, in order with errors. A pipe would be block-buffered.
+        sys.stdout.reconfigure(line_buffering=True)
     pipe = os.fdopen(descriptors.settings, "rb")
     settings: ChildSettings = TypeAdapter(ChildSettings).validate_json(pipe.readline())
     listeners = [socket.socket(fileno=descriptor) for descriptor in descriptors.listeners]

@@ -57,8 +57,11 @@ async def worded(days: Sequence[PlayedDay], user: UserModel, seed: int) -> list[
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(sentences(number, day)) for number, day in enumerate(days)]
-    except* (EndpointError, ValueError) as failures:
+    except ExceptionGroup as failures:
+        # Python before 3.11.4 wraps what an `except*` block raises in one more group.
         cause = failures.exceptions[0]
+        if not isinstance(cause, EndpointError | ValueError):
+            raise
         raise DataError(f"the user's model at {user.base_url}: {cause}. No row was written.") from cause
     finally:
         await endpoint.aclose()

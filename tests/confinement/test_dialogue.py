@@ -1,10 +1,10 @@
 """One process, which is sent something, says something, and is gone afterwards."""
 
-import subprocess
 import sys
 import threading
 import time
 
+import psutil
 import pytest
 
 from nemo_gym.confinement.dialogue import ERROR_TAIL, Dialogue
@@ -22,7 +22,7 @@ def held(code, sent=b"", *, most_bytes=10 * MORE, within_s=20.0, dialogue=None):
 @pytest.fixture(autouse=True)
 def _nothing_is_left():
     yield
-    assert subprocess.run(["pgrep", "-f", MARKER], check=False, capture_output=True).stdout == b""
+    assert [child for child in psutil.Process().children() if MARKER in child.cmdline()] == []
 
 
 def test_what_is_sent_comes_back_however_long_it_is():

@@ -1,7 +1,6 @@
 """Answers meant to do harm cost their own rollout only: they earn nothing in bounded time, and the others go on."""
 
 import re
-import shutil
 import socket
 import time
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 
 pytestmark = [
     pytest.mark.timeout(120),
-    pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap (bwrap) is not installed"),
+    pytest.mark.needs_bubblewrap,
 ]
 
 REPOSITORY = Path(__file__).parents[2]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -225,9 +224,8 @@ def test_two_models_speak_in_turn_and_one_of_them_by_way_of_another(collected):
     assert heard == ["policy_model has spoken.", "memo_model has spoken."]
 
 
+@pytest.mark.needs_bubblewrap
 def test_commands_of_an_agent_run_in_a_sandbox_of_the_configuration(collected):
-    if shutil.which("bwrap") is None:
-        pytest.skip("bubblewrap is not installed")
     rollout = collected[2]["sandboxed"]
     assert rollout["reward"] == 1.0
     assert rollout["sandbox"]["setup"] == {"stdout": "hello\n", "return_code": 0, "error_type": None}

@@ -1,7 +1,6 @@
 """The sandbox as its user sees it, awaited and waited for, whoever provides it."""
 
 import asyncio
-import shutil
 import threading
 from dataclasses import dataclass, field, replace
 
@@ -20,8 +19,6 @@ from nemo_gym.sandbox import (
     SandboxSpec,
     SandboxStatus,
 )
-
-needs_bubblewrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap (bwrap) is not installed")
 
 
 @dataclass
@@ -128,7 +125,7 @@ async def test_the_create_error_has_its_published_place():
     assert base.SandboxExecResult is SandboxExecResult
 
 
-@needs_bubblewrap
+@pytest.mark.needs_bubblewrap
 def test_the_sync_twin_works_where_no_loop_runs(tmp_path):
     (tmp_path / "given").write_text("given")
     with Sandbox({"bubblewrap": {"workspaces": str(tmp_path)}}, SandboxSpec(env={"A": "b"})) as sandbox:
@@ -144,7 +141,7 @@ def test_the_sync_twin_works_where_no_loop_runs(tmp_path):
     sandbox.stop()
 
 
-@needs_bubblewrap
+@pytest.mark.needs_bubblewrap
 async def test_the_sync_twin_works_inside_a_running_loop_and_in_threads_of_it(tmp_path):
     with Sandbox({"bubblewrap": {"workspaces": str(tmp_path)}}) as sandbox:
         assert sandbox.exec("echo here").stdout == "here\n"
@@ -152,8 +149,7 @@ async def test_the_sync_twin_works_inside_a_running_loop_and_in_threads_of_it(tm
         assert [result.stdout for result in results] == ["0\n", "1\n", "2\n", "3\n"]
 
 
-def test_a_sync_twin_that_cannot_start_leaves_no_thread(monkeypatch, tmp_path):
-    monkeypatch.setenv("PATH", str(tmp_path))
+def test_a_sync_twin_that_cannot_start_leaves_no_thread(without_bubblewrap):
     with pytest.raises(SandboxCreateError):
         Sandbox("bubblewrap").start()
     assert "sandbox" not in [thread.name for thread in threading.enumerate()]

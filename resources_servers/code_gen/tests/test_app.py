@@ -1,7 +1,6 @@
 """Rewards of code_gen: references, wrong programs, and programs that mean harm."""
 
 import asyncio
-import shutil
 import time
 from pathlib import Path
 
@@ -19,7 +18,6 @@ FOLDER = Path(__file__).parent.parent
 HUMANEVAL = FOLDER.parents[1].parent / "shared" / "data" / "humaneval" / "HumanEval.jsonl.gz"
 EXAMPLES = list(read_rows(FOLDER / "data" / "example.jsonl"))
 
-needs_sandbox = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap (bwrap) is not installed")
 on_the_shared_server = pytest.mark.asyncio(loop_scope="module")
 needs_humaneval = pytest.mark.skipif(not HUMANEVAL.is_file(), reason="HumanEval is not in ../shared/data/humaneval")
 
@@ -51,7 +49,7 @@ async def server():
 
 
 @on_the_shared_server
-@needs_sandbox
+@pytest.mark.needs_bubblewrap
 @pytest.mark.parametrize("number", range(5))
 async def test_the_reference_of_each_example_earns_everything_and_silence_nothing(server, number):
     example = EXAMPLES[number]
@@ -59,7 +57,7 @@ async def test_the_reference_of_each_example_earns_everything_and_silence_nothin
     assert (await graded(server, "", **example))["reward"] == 0.0
 
 
-@needs_sandbox
+@pytest.mark.needs_bubblewrap
 @needs_humaneval
 async def test_every_reference_solution_of_humaneval_earns_everything(tmp_path):
     rows = list(read_rows(prepare(HUMANEVAL, tmp_path / "rows.jsonl")))
@@ -70,7 +68,7 @@ async def test_every_reference_solution_of_humaneval_earns_everything(tmp_path):
     assert [row["source"] for row, each in zip(rows, told, strict=True) if each.reward != 1.0] == []
 
 
-@needs_sandbox
+@pytest.mark.needs_bubblewrap
 @needs_humaneval
 async def test_a_task_of_humaneval_given_back_earns_nothing(tmp_path):
     rows = list(read_rows(prepare(HUMANEVAL, tmp_path / "rows.jsonl")))[::40]
@@ -81,7 +79,7 @@ async def test_a_task_of_humaneval_given_back_earns_nothing(tmp_path):
 
 
 @on_the_shared_server
-@needs_sandbox
+@pytest.mark.needs_bubblewrap
 @pytest.mark.parametrize(
     ("code", "tests", "result"),
     [
@@ -118,7 +116,7 @@ async def test_each_test_has_its_verdict(server, code, tests, result):
 
 
 @on_the_shared_server
-@needs_sandbox
+@pytest.mark.needs_bubblewrap
 async def test_what_a_program_says_can_be_told_though_it_is_no_unicode(server):
     told = await graded(server, fenced("def double(n): raise ValueError('\\ud800')"), **row(**DOUBLE_CHECK))
     assert (told["reward"], told["metadata"]["error_message"]) == (0.0, "ValueError: ?")
@@ -148,7 +146,7 @@ CHEATS = {
 
 
 @on_the_shared_server
-@needs_sandbox
+@pytest.mark.needs_bubblewrap
 @pytest.mark.parametrize("tests", [DOUBLE_CHECK, DOUBLE_FUNCTION, DOUBLE], ids=["check", "function", "stdin"])
 @pytest.mark.parametrize("cheat", CHEATS)
 async def test_a_program_cannot_grade_itself(server, cheat, tests):
@@ -167,7 +165,7 @@ print("YES" if allowed == max(job["output_bytes"]) else "NO")
 
 
 @on_the_shared_server
-@needs_sandbox
+@pytest.mark.needs_bubblewrap
 async def test_a_program_learns_nothing_from_how_long_its_output_may_be(server):
     told = await graded(server, fenced(READS_HOW_LONG_ANSWERS_MAY_BE), **row(inputs=["1", "2"], outputs=["YES", "NO"]))
     assert told["result"] == [True, -2]
@@ -193,7 +191,7 @@ HARM = {
 
 
 @on_the_shared_server
-@needs_sandbox
+@pytest.mark.needs_bubblewrap
 @pytest.mark.parametrize("harm", HARM)
 async def test_harm_is_graded_0_in_time_while_others_go_on(server, harm):
     async with rollout(server) as attempt:
@@ -224,7 +222,7 @@ OUTSIDE = {
 
 
 @on_the_shared_server
-@needs_sandbox
+@pytest.mark.needs_bubblewrap
 @pytest.mark.parametrize("what", OUTSIDE)
 async def test_nothing_outside_can_be_reached(server, what):
     listener = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
@@ -238,7 +236,7 @@ async def test_nothing_outside_can_be_reached(server, what):
 
 
 @on_the_shared_server
-@needs_sandbox
+@pytest.mark.needs_bubblewrap
 async def test_metadata_tell_of_the_first_failure_and_with_debug_of_its_data(server):
     told = await graded(server, fenced("print(4)"), **row(**DOUBLE))
     assert told["metadata"]["failed_test"] == 1
@@ -280,8 +278,7 @@ async def test_a_row_that_cannot_grade_fails_the_rollout_whatever_the_model_answ
         await graded(server, answer, **row(**tests))
 
 
-async def test_without_a_sandbox_nothing_is_run_and_the_failure_says_what_to_install(monkeypatch, tmp_path):
-    monkeypatch.setenv("PATH", str(tmp_path))
+async def test_without_a_sandbox_nothing_is_run_and_the_failure_says_what_to_install(without_bubblewrap):
     with pytest.raises(EnvironmentFailed, match=r"apt-get install bubblewrap.*allow_unconfined: true"):
         await graded(make_server(CodeGenServer), fenced(PROGRAM), **row(**DOUBLE))
 
@@ -295,8 +292,7 @@ async def test_without_a_sandbox_nothing_is_run_and_the_failure_says_what_to_ins
         ("while True: print('x' * 1000)", [-2, -2]),
     ],
 )
-async def test_without_a_sandbox_and_if_told_to_limits_still_hold(monkeypatch, tmp_path, code, result):
-    monkeypatch.setenv("PATH", str(tmp_path))
+async def test_without_a_sandbox_and_if_told_to_limits_still_hold(without_bubblewrap, code, result):
     server = make_server(CodeGenServer, unit_test_timeout_secs=1, memory_limit_mb=128, allow_unconfined=True)
     told = await graded(server, fenced(code), **row(**DOUBLE))
     assert told["result"] == result

@@ -1,15 +1,14 @@
 """Commands in a sandbox of bubblewrap: how they run, what they are given, and how they end."""
 
 import asyncio
-import shutil
 import time
 
 import pytest
 
 from nemo_gym.sandbox import AsyncSandbox, SandboxError, SandboxSpec
-from tests.sandbox.bubblewrap.watching import lists, ran, until
+from tests.sandbox.bubblewrap.watching import COMMANDS, lists, ran, until
 
-pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap (bwrap) is not installed")
+pytestmark = pytest.mark.needs_bubblewrap
 
 
 async def test_a_command_line_and_a_program_with_arguments_both_run(sandbox):
@@ -66,7 +65,7 @@ async def test_a_timeout_ends_all_that_the_command_started_and_nothing_else(sand
     result = await sandbox.exec("setsid sleep 222 & (sleep 333; :) & echo so far; sleep 444", timeout_s=0.5)
     assert time.monotonic() - began < 10
     assert (result.error_type, result.return_code, result.stdout) == ("timeout", 124, "so far\n")
-    left = (await sandbox.exec("ps -eo args")).stdout
+    left = (await sandbox.exec(COMMANDS)).stdout
     assert "sleep 111" in left
     assert not [number for number in ("222", "333", "444") if f"sleep {number}" in left]
 

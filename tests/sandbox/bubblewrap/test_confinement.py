@@ -1,7 +1,6 @@
 """What a sandbox of bubblewrap keeps out and keeps in."""
 
 import os
-import shutil
 import socket
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import pytest
 import nemo_gym
 from nemo_gym.sandbox import AsyncSandbox, SandboxError, SandboxSpec
 
-pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap (bwrap) is not installed")
+pytestmark = pytest.mark.needs_bubblewrap
 
 
 async def has_groups(provider):

@@ -1,13 +1,12 @@
 """Files on their way into a sandbox of bubblewrap and out of it."""
 
 import os
-import shutil
 
 import pytest
 
 from nemo_gym.sandbox import SandboxError
 
-pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap (bwrap) is not installed")
+pytestmark = pytest.mark.needs_bubblewrap
 
 
 async def test_files_go_in_and_come_out(sandbox, tmp_path):

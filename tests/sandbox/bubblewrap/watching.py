@@ -5,6 +5,8 @@ import subprocess
 import time
 
 PATIENCE_S = 30.0
+COMMANDS = """for file in /proc/[0-9]*/cmdline; do tr '\\0' ' ' <"$file"; echo; done 2>/dev/null"""
+"""Lists the commands under way, one per line; `ps` is not on every machine."""
 
 
 async def ran(sandbox, command, **how):
@@ -13,7 +15,7 @@ async def ran(sandbox, command, **how):
 
 
 async def lists(sandbox, command, *, not_any_more=False):
-    return (command in (await sandbox.exec(["ps", "-eo", "args"])).stdout) != not_any_more
+    return (command in (await sandbox.exec(COMMANDS)).stdout) != not_any_more
 
 
 async def until(has_come):
@@ -28,4 +30,4 @@ async def succeeds(sandbox, command):
 
 
 def processes():
-    return subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    return subprocess.run(["/bin/sh", "-c", COMMANDS], capture_output=True, text=True, check=True).stdout

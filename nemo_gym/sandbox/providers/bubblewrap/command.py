@@ -37,6 +37,7 @@ def checked_workdir(workdir: str | None) -> str:
 
 
 def confined_command(
+    bwrap: str,
     home: Home,
     workdir: str,
     *,
@@ -59,7 +60,9 @@ def confined_command(
     else:
         mounts += ["--perms", "1777", "--size", str(int(disk_gib * GIBIBYTE)), "--tmpfs", workdir]
     python = Interpreter.base()
-    return sandboxed(str(supervisor.__file__), python, scratch_mb=scratch_mib, mounts=mounts, has_network=has_network)
+    return sandboxed(
+        bwrap, str(supervisor.__file__), python, scratch_mb=scratch_mib, mounts=mounts, has_network=has_network
+    )
 
 
 def _parents(path: str) -> list[str]:

@@ -6,13 +6,13 @@ import asyncio
 import logging
 import os
 import random
-import shutil
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from nemo_gym.confinement import cgroups
+from nemo_gym.confinement.bubblewrap import find_bwrap
 from nemo_gym.confinement.level import NOT_INSTALLED, SPARE_UIDS, Level, cannot_start, refusal
 from nemo_gym.sandbox.providers.base import (
     LOST,
@@ -161,13 +161,14 @@ class BubblewrapProvider:
         )
 
     async def _probe(self) -> Level:
-        if shutil.which("bwrap") is None:
-            return Level(False, False, NOT_INSTALLED)
+        bwrap = await asyncio.to_thread(find_bwrap)
+        if bwrap is None:
+            return NOT_INSTALLED
         await asyncio.to_thread(cgroups.remove_left_behind)
         await asyncio.to_thread(remove_left_behind, self.config.workspaces)
         problem = ""
         for has_groups in (True, False):
-            level = Level(True, has_groups)
+            level = Level(bwrap, has_groups)
             try:
                 sandbox = await self._start(SandboxSpec(), self.config, level)
             except (OSError, SandboxCreateError) as error:

@@ -107,9 +107,10 @@ async def _end(process: SandboxProcess | None, home: Home) -> None:
 
 
 def _command(home: Home, place: Place, spec: SandboxSpec, config: BubblewrapConfig, level: Level) -> list[str]:
-    if not level.is_confined:
+    if level.bwrap is None:
         return Interpreter.base().script(str(supervisor.__file__))
     return confined_command(
+        level.bwrap,
         home,
         place.workdir,
         scratch_mib=config.scratch_mib,
