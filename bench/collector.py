@@ -1,10 +1,9 @@
 """What the collector itself costs, against an agent that answers at once: rollouts per second and CPU per rollout.
 
-    python -m bench collector [--tasks 50000] [--in-flight 64 1024] [--processes 1 2] [--runs 3] [settings …]
+    python -m bench collector [--tasks 50000] [--in-flight 64 1024] [--runs 3] [settings …]
     python -m bench collector --memory [--tasks 20000 200000] [--in-flight 256] [settings …]
 
 CPU is that of the command and whatever it starts, less what a collection of 100 rollouts takes, which is its start.
-Each number in flight is measured with each of `--processes` (`num_collector_processes`), in turn.
 Every record is written and flushed. With `--memory`, each number of tasks is collected afresh, every task a row of its
 own, and the peak is that of all its processes; metrics, which are the agents' to make, are left out. Settings such as
 `+setting=value` go to the collection.
@@ -57,13 +56,10 @@ def _others_share(before: MachineTime, after: MachineTime, collected: Collected)
     return max(0.0, after.busy_s - before.busy_s - collected.cpu_s) / max(0.01, after.total_s - before.total_s)
 
 
-def print_rates(
-    tasks: int, levels: Sequence[int], runs: int, settings: Sequence[str], processes: Sequence[int] = (1,)
-) -> int:
+def print_rates(tasks: int, levels: Sequence[int], runs: int, settings: Sequence[str]) -> int:
     """Measure each number in flight, and print the table."""
     print(
-        "in flight  processes  rollouts/s  CPU µs/rollout  rollouts/s and core   min–max  target  start, CPU s"
-        "  agent and others"
+        "in flight  rollouts/s  CPU µs/rollout  rollouts/s and core   min–max  target  start, CPU s  agent and others"
     )
     told = []
     with tempfile.TemporaryDirectory() as folder, quick_agent() as agent:
@@ -71,25 +67,20 @@ def print_rates(
         task = {"responses_create_params": {"input": [{"role": "user", "content": QUESTION}]}}
         rows.write_text(json.dumps(task) + "\n")
         for in_flight in levels:
-            measured: dict[int, list[Rate]] = {count: [] for count in processes}
-            for _ in range(runs):
-                for count, rates in measured.items():
-                    asked = [*settings, f"+num_collector_processes={count}"] if count > 1 else settings
-                    rates.append(rate(agent, rows, in_flight, tasks, asked))
-            for count, rates in measured.items():
-                told.append({"in_flight": in_flight, "processes": count, **_printed(in_flight, count, rates)})
+            rates = [rate(agent, rows, in_flight, tasks, settings) for _ in range(runs)]
+            told.append({"in_flight": in_flight, **_printed(in_flight, rates)})
     print(json.dumps({"bench": "collector", "tasks": tasks, "runs": runs, "cases": told}))
     return 0
 
 
-def _printed(in_flight: int, processes: int, measured: Sequence[Rate]) -> dict[str, float]:
+def _printed(in_flight: int, measured: Sequence[Rate]) -> dict[str, float]:
     """What the runs of one case came to: a line of the table, and the same as numbers."""
     rates = sorted(measured, key=lambda each: each.cpu_us)
     middle = rates[len(rates) // 2]
     per_s = statistics.median(each.per_s for each in rates)
     span = f"{rates[-1].per_core:,.0f}–{rates[0].per_core:,.0f}"
     print(
-        f"{in_flight:>9,}  {processes:>9}  {per_s:>10,.0f}  {middle.cpu_us:>14.0f}  {middle.per_core:>19,.0f}"
+        f"{in_flight:>9,}  {per_s:>10,.0f}  {middle.cpu_us:>14.0f}  {middle.per_core:>19,.0f}"
         f"  {span:>11}  {TARGET_PER_CORE:>6,.0f}  {middle.start_cpu_s:>12.2f}  {middle.others_share:>16.0%}",
         flush=True,
     )
@@ -129,7 +120,6 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--memory", action="store_true", help="how the peak grows with the number of tasks")
     parser.add_argument("--tasks", type=int, nargs="+", help="how many (with --memory: the numbers, in order)")
     parser.add_argument("--in-flight", type=int, nargs="+", help="rollouts at a time (with --memory: one number)")
-    parser.add_argument("--processes", type=int, nargs="+", default=[1], help="how many processes run the rollouts")
     parser.add_argument("--runs", type=int, default=3, help="how often each number in flight is measured")
     # What an option takes would swallow the settings that follow it.
     settings = [word for word in words if word.startswith(("+", "~"))]
@@ -137,4 +127,4 @@ def main(words: Sequence[str]) -> int:
     if given.memory:
         return print_memory(given.tasks or [20_000, 200_000], (given.in_flight or [256])[0], settings)
     tasks, levels = (given.tasks or [50_000])[0], given.in_flight or [64, 1024]
-    return print_rates(tasks, levels, given.runs, settings, given.processes)
+    return print_rates(tasks, levels, given.runs, settings)

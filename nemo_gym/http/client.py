@@ -125,25 +125,6 @@ class ServerClient(BaseModel):
         self._caller.run_headers = [(name.encode(), value.encode()) for name, value in told.items() if value]
         return self
 
-    def told(self) -> dict[str, Any]:
-        """What another process has to know to call the same servers (plain JSON); the run's token is part of it."""
-        return {
-            "head": self.head_server_config.model_dump(include={"host", "port"}),
-            "config": OmegaConf.to_container(self.global_config_dict),
-            "run_headers": [[name.decode(), value.decode()] for name, value in self._caller.run_headers],
-            "shortcuts": self._caller.shortcuts,
-        }
-
-    @classmethod
-    def of_told(cls, told: Mapping[str, Any]) -> Self:
-        """The client that a process makes of what it was `told`."""
-        headers = dict(told["run_headers"])
-        client = cls(
-            head_server_config=BaseServerConfig(**told["head"]), global_config_dict=OmegaConf.create(told["config"])
-        )
-        run_token, run_id = headers.get(RUN_TOKEN_HEADER), headers.get(RUN_ID_HEADER, "")
-        return client.of_this_run(run_token, run_id, told["shortcuts"])
-
     def address_of(self, server_name: str) -> Address:
         """Where an instance listens; `ServerCallError` names the instances there are."""
         return _look_up(self.global_config_dict, server_name)

@@ -5,21 +5,15 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from nemo_gym.http.deadline import deadline_in, time_left_s
 from nemo_gym.rollouts.outcome import Record
+from nemo_gym.rollouts.runner import Runner
 from nemo_gym.schemas.rollout import ATTEMPT_INDEX_KEY
 
 LONGEST_PAUSE_S = 60.0
 GROWTH = 4.0
-
-
-class AttemptMaker(Protocol):
-    """Makes one attempt at a task, here or elsewhere."""
-
-    async def run(self, row: dict[str, Any]) -> Record:
-        """Tell what came of it; this never raises, short of being cancelled."""
 
 
 class AttemptLimits(NamedTuple):
@@ -38,14 +32,14 @@ class AttemptLimits(NamedTuple):
 
 
 async def run_to_its_end(
-    maker: AttemptMaker, row: dict[str, Any], limits: AttemptLimits, *, on_repeat: Callable[[Record], None]
+    runner: Runner, row: dict[str, Any], limits: AttemptLimits, *, on_repeat: Callable[[Record], None]
 ) -> Record:
     """Run a task, and again where that may help; `on_repeat` gets each failed attempt that another one follows."""
     attempt = int(row.get(ATTEMPT_INDEX_KEY) or 0)
     number = 0
     with deadline_in(limits.timeout_s):
         while True:
-            record = await maker.run(row)
+            record = await runner.run(row)
             attempt, number = attempt + 1, number + 1
             if not record.may_retry or attempt >= limits.most:
                 return record

@@ -14,11 +14,11 @@ from typing import Any
 from nemo_gym.errors import Overloaded
 from nemo_gym.http.client import ServerClient
 from nemo_gym.jsonl import Appender, WriteFailed, read_rows
-from nemo_gym.rollouts.attempts import AttemptLimits, AttemptMaker, run_to_its_end
+from nemo_gym.rollouts.attempts import AttemptLimits, run_to_its_end
 from nemo_gym.rollouts.concurrency import AdaptiveLimit
-from nemo_gym.rollouts.crew import attempt_maker
 from nemo_gym.rollouts.opening import OpenRun
 from nemo_gym.rollouts.outcome import Outcome, Record, Summary
+from nemo_gym.rollouts.runner import Runner
 from nemo_gym.schemas.rollout import ROLLOUT_INDEX_KEY
 
 logger = logging.getLogger(__name__)
@@ -51,8 +51,9 @@ async def collect(
         hide = run.secrets.mask_bytes if run.secrets else None
         with Appender(run.files.results, hide=hide) as results, Appender(run.files.failures, hide=hide) as failures:
             at_once = min(most, max(1, summary.planned - summary.finished))
-            async with attempt_maker(client, settings, at_once=at_once) as maker, asyncio.TaskGroup() as group:
-                work = _Work(maker, run, results, failures, on_record, limit=limit)
+            runner = Runner(client, rollout_timeout_s=settings.rollout_timeout_s)
+            async with asyncio.TaskGroup() as group:
+                work = _Work(runner, run, results, failures, on_record, limit=limit)
                 keeping = group.create_task(work.keep())
                 async with asyncio.TaskGroup() as workers:
                     work.begin(workers, owed, at_once)
@@ -72,7 +73,7 @@ class _Work:
 
     def __init__(
         self,
-        maker: AttemptMaker,
+        runner: Runner,
         run: OpenRun,
         results: Appender,
         failures: Appender,
@@ -87,7 +88,7 @@ class _Work:
         self._on_record = on_record
         self._limit = limit
         self._workers = 0
-        self._maker = maker
+        self._runner = runner
         self._limits = AttemptLimits(run.earlier.limit, settings.rollout_timeout_s, settings.retry_pause_s)
 
     def begin(self, group: asyncio.TaskGroup, tasks: Iterator[dict[str, Any]], most: int) -> None:
@@ -117,15 +118,15 @@ class _Work:
 
         def repeat(record: Record) -> None:
             nonlocal failed_before
-            _write(self._failures, record)
+            self._failures.write(record.row)
             summary.repeat(record, failed_before=failed_before)
             failed_before = record.cause
 
-        record = await run_to_its_end(self._maker, row, self._limits, on_repeat=repeat)
+        record = await run_to_its_end(self._runner, row, self._limits, on_repeat=repeat)
         if record.outcome is Outcome.SCORED:
-            _write(self._results, record)
+            self._results.write(record.row)
         elif record.outcome is Outcome.FAILED:
-            _write(self._failures, record)
+            self._failures.write(record.row)
         summary.count(record, failed_before=failed_before)
         self._on_record(record, summary)
         return record.cause or failed_before
@@ -161,13 +162,6 @@ def _within(rows: Iterator[dict[str, Any]], budget_s: float | None) -> Iterator[
         if time.monotonic() > ends_at:
             return
         yield row
-
-
-def _write(file: Appender, record: Record) -> None:
-    if record.line is None:
-        file.write(record.row)
-    else:
-        file.write_line(record.line)
 
 
 def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, field_validator
 
 from nemo_gym.data.skills import SkillsConfig
-
-MOST_PROCESSES = 256
 
 
 class AttemptSettings(BaseModel):
@@ -40,9 +38,6 @@ class CollectionSettings(AttemptSettings):
     """Give each repeat its own sampling seed, by metadata.extra_body."""
     num_samples_in_parallel: PositiveInt | Literal["auto"] = 1024
     """How many rollouts may be under way at once; auto finds out how many bring the most."""
-    num_collector_processes: Annotated[int, Field(ge=1, le=MOST_PROCESSES)] | Literal["auto"] = 1
-    """How many processes run the rollouts, if more than one beside the one that writes them; auto: one for every 1,024
-    at once, at most as many as cores."""
     responses_create_params: dict[str, Any] = Field(default_factory=dict)
     """Fields laid over every row's request, such as temperature."""
     prompt_config: str | None = None

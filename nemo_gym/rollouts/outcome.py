@@ -32,8 +32,6 @@ class Record:
     """Whether a failed task may well succeed if it is begun anew at once."""
     retry_after_s: float | None = None
     """How long the server that failed asks to be left alone."""
-    line: bytes | None = None
-    """The row as it is to be written, where another process wrote it so; the `row` is empty then, but of a failure."""
 
     @property
     def agent(self) -> str:

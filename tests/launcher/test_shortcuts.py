@@ -76,7 +76,6 @@ def test_a_client_that_asks_the_head_server_knows_the_sockets_too(two):
     host, _, port = two.head.removeprefix("http://").partition(":")
     client = ServerClient.load_from_global_config(type("Head", (), {"host": host, "port": int(port)}))
     assert client._caller.shortcuts == {name: str(path) for name, path in shortcuts_of(two).items()}
-    assert ServerClient.of_told(client.told())._caller.shortcuts == client._caller.shortcuts
 
 
 def test_a_socket_that_somebody_has_swept_away_is_done_without(two):
