@@ -12,7 +12,7 @@ endif
 DEV := $(VENV)/.installed-dev$(if $(NATIVE),-native)
 DEMO_CONFIGS := configs/demo.yaml
 
-.PHONY: demo dev test test-placements lint lock clean
+.PHONY: demo dev test lint lock clean
 
 demo: $(VENV)/.installed
 	$(BIN)/ng_e2e_collect_rollouts "+config_paths=[$(DEMO_CONFIGS)]" +split=example +num_repeats=4 \
@@ -26,11 +26,6 @@ dev: $(DEV)
 PYTEST := $(BIN)/python -m pytest -n 4 --dist loadfile --max-worker-restart 2
 test: $(DEV)
 	$(PYTEST)
-
-# The tests that start servers, once more with all servers of a run in one process, or in two: PLACEMENT=replicas.
-PLACEMENT ?= together
-test-placements: $(DEV)
-	$(PYTEST) --placement $(PLACEMENT) tests
 
 lint: $(DEV)
 	$(BIN)/ruff check

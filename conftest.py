@@ -32,27 +32,11 @@ THEIRS = (
     "fastapi", "hypothesis", "matplotlib", "omegaconf", "pydantic", "reasoning_gym", "rich", "starlette", "uvicorn"
 )  # fmt: skip
 """What the processes that tests start import: folders of the repository, and packages."""
-PLACEMENTS = {"separate": [], "together": ["+placement=together"], "replicas": ["+replicas=2"]}
-"""What the commands that start servers are told, by the value of `--placement`."""
-NO_SERVERS = ("benchmarks", "catalog", "datasets", "folders", "help", "hubs", "spelling")
-UNPLACED = (
-    "tests/launcher/placement",
-    "tests/end_to_end/test_all_examples.py",
-    *(f"tests/cli/test_{noun}.py" for noun in NO_SERVERS),
-)
-"""Files of tests that place their servers themselves, or run commands that start none."""
-UNREPLICATED = (*UNPLACED, "tests/launcher")
-"""The same where each server has several processes: how these are launched, the tests of `placement` have seen."""
 SLOW = (
     "tests/end_to_end", "tests/launcher", "tests/faults", "tests/published_style", "tests/rollouts", "tests/cli",
     "tests/frameworks", "tests/sandbox", "tests/scaffold", "tests/security",
 )  # fmt: skip
 """Folders of tests that start many processes and wait for them."""
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    told = "where the servers live that tests start, unless a test says so itself"
-    parser.addoption("--placement", choices=PLACEMENTS, default="separate", help=told)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -76,15 +60,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     In another placement than the usual one, only those run that start servers.
     """
-    placement = config.option.placement
-    if placement != "separate":
-        placed = [item for item in items if _is_placed(item, placement)]
-        config.hook.pytest_deselected(items=list(set(items).difference(placed)))
-        items[:] = placed
-        for item in items:
-            mark = item.get_closest_marker("separate_only")
-            if mark and mark.kwargs.get("under", placement) == placement:
-                item.add_marker(pytest.mark.skip(reason=mark.args[0]))
     _skip_without_bubblewrap(items)
     _skip_without_reasoning_gym(items)
     tests = Counter(item.path for item in items)
@@ -114,12 +89,6 @@ def _skip_without_bubblewrap(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason=level.problem))
 
 
-def _is_placed(item: pytest.Item, placement: str) -> bool:
-    elsewhere = UNREPLICATED if placement == "replicas" else UNPLACED
-    is_unplaced = any(item.path.is_relative_to(REPOSITORY / path) for path in elsewhere)
-    return "placement" in getattr(item, "fixturenames", ()) and not is_unplaced
-
-
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Tell at once what failed: a run that somebody ends before its summary has told it then."""
     if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
@@ -129,12 +98,6 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 def pytest_collection_finish() -> None:
     sys.dont_write_bytecode = bool(os.environ.get("PYTHONDONTWRITEBYTECODE"))
-
-
-@pytest.fixture(scope="session")
-def placement(pytestconfig: pytest.Config) -> list[str]:
-    """The words that put the servers of a run where this run of the tests wants them."""
-    return PLACEMENTS[pytestconfig.option.placement]
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """Two commits, or two settings, measured in turns in one run: only so does a machine's drift not look like a change.
 
     python -m bench rollouts --against HEAD~3 [--in-flight 64] [--runs 5] […]
-    python -m bench rollouts --against-settings +placement=together [--in-flight 64] [--runs 5] […]
+    python -m bench rollouts --against-settings +replicas=2 [--in-flight 64] [--runs 5] […]
 
 Any measurement whose JSON line tells its cases can be compared; all words but these are its own. A is the other
 commit, or this tree without the settings; B is this tree as it lies there, with them. The turns are A B A B, and each
@@ -130,7 +130,7 @@ def main_of(name: str, words: Sequence[str]) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     parser.add_argument("--against", help="a commit, as git names it")
-    parser.add_argument("--against-settings", nargs="+", default=[], help="for B only, such as +placement=together")
+    parser.add_argument("--against-settings", nargs="+", default=[], help="for B only, such as +replicas=2")
     parser.add_argument("--runs", type=int, default=5, help="pairs")
     options, rest = parser.parse_known_args(words)
     if options.against is None:

@@ -20,7 +20,7 @@ LEAST_WAVES = 2
 LEAST_WARM_UP = 1000
 SPEED_UP = 1.5
 """The most by which a collection is faster than the one that warmed the servers up."""
-ROLE_ORDER = ("agent", "resources", "model", "together", "collector", LAUNCHER)
+ROLE_ORDER = ("agent", "resources", "model", "collector", LAUNCHER)
 
 
 class Case(NamedTuple):

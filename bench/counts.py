@@ -182,7 +182,7 @@ def main(words: Sequence[str]) -> int:
     doing = parser.add_mutually_exclusive_group()
     doing.add_argument("--check", action="store_true", help="fail where a count is above its ceiling")
     doing.add_argument("--write", action="store_true", help="make the ceilings anew")
-    parser.add_argument("settings", nargs="*", help="overrides for ng_run, such as +placement=together")
+    parser.add_argument("settings", nargs="*", help="overrides for ng_run, such as +replicas=2")
     given = parser.parse_args(words)
     counts = counts_of(given.settings)
     counts = {role: counts[role] for role in sorted(counts, key=(*ROLES, *counts).index)}

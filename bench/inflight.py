@@ -5,7 +5,7 @@
 The endpoint answers nobody before all rollouts have asked it, and `--delay` seconds have passed since; it then answers
 all at once. At that peak the memory of every process is read. Memory per rollout is the growth of all our processes
 since an earlier peak, of 64 rollouts on the same servers. Each number has servers of its own. Settings such as
-`+placement=together` go to `ng_run`.
+`+replicas=2` go to `ng_run`.
 """
 
 from __future__ import annotations

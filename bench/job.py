@@ -23,8 +23,6 @@ MODELS = {
     "chat": "responses_api_models/vllm_model/configs/vllm_model.yaml",
 }
 ROLES = {"resources_servers": "resources", "responses_api_agents": "agent", "responses_api_models": "model"}
-TOGETHER = "together"
-"""The role of a process that is servers of several tiers."""
 LAUNCHER = "launcher"
 """The role of what serves no rollout: the command, its warm process and the head server."""
 READY_TIMEOUT_S = 60.0
@@ -118,7 +116,7 @@ def _pids(launcher: int, head: str) -> dict[str, list[int]]:
         role = ROLES[instance["server_type"]]
         # A commit from before there were several processes for a server names one.
         for pid in instance.get("pids") or [instance["pid"]]:
-            roles[pid] = role if roles.get(pid, role) == role else TOGETHER
+            roles[pid] = role
     return by_role(launcher, roles, LAUNCHER)
 
 

@@ -1,6 +1,6 @@
 """A picture of what `bench rollouts` told: rollouts per second, and CPU per rollout, by the number in flight.
 
-    python -m bench rollouts --placement separate together | python -m bench plot [--output bench/rollouts.svg]
+    python -m bench rollouts --replicas 1 2 | python -m bench plot [--output bench/rollouts.svg]
     python -m bench plot told.txt another.txt
 
 Reads the JSON lines among whatever else was printed. Needs matplotlib, which comes with the extra `bench`.
@@ -21,18 +21,19 @@ if TYPE_CHECKING:
 
 OUTPUT = Path(__file__).with_name("rollouts.svg")
 COLOURS = ("#1f6feb", "#d9480f", "#2b8a3e", "#862e9c", "#5c5f66")
-TARGETS_MS = {"default": 1.5, "separate": 1.5, "together": 0.7}
+TARGET_MS = 1.5
 OTHER = "#868e96"
 
 
 class Series(NamedTuple):
     """One line of the picture."""
 
-    placement: str
+    replicas: int
     delay_s: float
 
     def __str__(self) -> str:
-        return f"{self.placement}, endpoint " + (f"takes {self.delay_s:g} s" if self.delay_s else "answers at once")
+        delay = f"takes {self.delay_s:g} s" if self.delay_s else "answers at once"
+        return f"replicas {self.replicas}, endpoint {delay}"
 
 
 def cases_of(lines: Iterable[str]) -> list[dict[str, Any]]:
@@ -49,9 +50,7 @@ def series_of(cases: Iterable[dict[str, Any]]) -> dict[Series, list[dict[str, An
     """The cases of each line, by the number in flight; of two alike, the later one."""
     points: dict[Series, dict[int, dict[str, Any]]] = defaultdict(dict)
     for case in cases:
-        replicas = case.get("replicas", 1)
-        placement = (case.get("placement") or "default") + (f" × {replicas}" if replicas > 1 else "")
-        points[Series(placement, case["delay_s"])][case["in_flight"]] = case
+        points[Series(case.get("replicas", 1), case["delay_s"])][case["in_flight"]] = case
     return {series: [each[at] for at in sorted(each)] for series, each in sorted(points.items())}
 
 
@@ -62,22 +61,20 @@ def draw(series: dict[Series, list[dict[str, Any]]], output: Path) -> None:
     except ModuleNotFoundError:
         raise SystemExit("the picture needs matplotlib: pip install 'nemo-gym[bench]'") from None
 
-    placements = list(dict.fromkeys(each.placement for each in series))
-    colours = {placement: COLOURS[at % len(COLOURS)] for at, placement in enumerate(placements)}
+    counts = list(dict.fromkeys(each.replicas for each in series))
+    colours = {replicas: COLOURS[at % len(COLOURS)] for at, replicas in enumerate(counts)}
     figure = Figure(figsize=(10.5, 4.4), layout="constrained")
     speed, cost = figure.subplots(1, 2)
     for each, cases in series.items():
-        style: dict[str, Any] = {"color": colours[each.placement], "marker": "o", "markersize": 4,
+        style: dict[str, Any] = {"color": colours[each.replicas], "marker": "o", "markersize": 4,
                                  "linestyle": "--" if each.delay_s else "-", "label": str(each)}  # fmt: skip
         speed.plot([case["in_flight"] for case in cases], [case["rollouts_per_s"] for case in cases], **style)
         known = [case for case in cases if case["cpu_ms"] is not None]
         cost.plot([case["in_flight"] for case in known], [case["cpu_ms"] for case in known], **style)
     _draw_ideal(speed, series)
-    for placement in placements:
-        if target := TARGETS_MS.get(placement):
-            cost.axhline(target, color=colours[placement], linewidth=1, alpha=0.5, linestyle=":")
-            cost.annotate(f"target\n{target:g} ms", (1.0, target), xycoords=("axes fraction", "data"), va="center",
-                          color=colours[placement], fontsize=8, xytext=(4, 0), textcoords="offset points")  # fmt: skip
+    cost.axhline(TARGET_MS, color=OTHER, linewidth=1, alpha=0.5, linestyle=":")
+    cost.annotate(f"target\n{TARGET_MS:g} ms", (1.0, TARGET_MS), xycoords=("axes fraction", "data"), va="center",
+                  color=OTHER, fontsize=8, xytext=(4, 0), textcoords="offset points")  # fmt: skip
     _finish(speed, "rollouts per second", series)
     _finish(cost, "CPU per rollout, ms (all our processes)", series)
     figure.legend(*cost.get_legend_handles_labels(), frameon=False, fontsize=8, loc="outside lower center", ncols=2)

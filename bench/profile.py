@@ -22,7 +22,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.job import LAUNCHER, MODELS, TOGETHER, collect, endpoint, servers, start_collection
+from bench.job import LAUNCHER, MODELS, collect, endpoint, servers, start_collection
 from bench.processes import tree_of
 
 RATE_PER_S = 250
@@ -32,7 +32,7 @@ FASTEST_PER_S = 12_000
 BEGIN_TIMEOUT_S = 30.0
 WHOLE = 0.99
 """The share of the samples from which on a function is the frame of all others and tells nothing."""
-ROLES = ("agent", "resources", "model", TOGETHER, "collector", LAUNCHER)
+ROLES = ("agent", "resources", "model", "collector", LAUNCHER)
 
 
 class Profile(NamedTuple):

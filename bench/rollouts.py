@@ -1,11 +1,12 @@
 """What a rollout with one tool call costs through real processes: rollouts per second, CPU and memory by role.
 
-    python -m bench rollouts [--in-flight 16 64 256 1024 4096] [--delay 0 1] [--placement separate together]
-                             [--replicas 1 2] [--dialect responses] [--runs 3] [--steps 1] [settings …]
+    python -m bench rollouts [--in-flight 16 64 256 1024 4096] [--delay 0 1] [--replicas 1 2] [--dialect responses]
+                             [--runs 3] [--steps 1] [settings …]
 
 Collector → agent → resources server and model server → a mock endpoint that answers at once, or after `--delay`
 seconds. The endpoint runs in a process of its own; its CPU is left out, and so is what the collector takes to start.
-A placement is a row of the table; placements alternate within a case. Settings such as `+key=value` go to `ng_run`.
+Each number of replicas is a row of the table; they alternate within a case. Settings such as `+key=value` go to
+`ng_run`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import argparse
 import itertools
 import json
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from bench.cost import Case, Measured, measure, middle_of, shown
 from bench.job import MODELS
@@ -27,28 +28,12 @@ rollout, told at the end of a row) is not in it. PSS: while rollouts are under w
 time that was taken by neither these processes nor the endpoint nor this program."""
 
 
-class Placement(NamedTuple):
-    """How the servers are spread over processes."""
-
-    name: str | None = None
-    """None is what `ng_run` does by itself."""
-    replicas: int = 1
-
-    @property
-    def words(self) -> list[str]:
-        placed = [f"+placement={self.name}"] if self.name else []
-        return placed + ([f"+replicas={self.replicas}"] if self.replicas > 1 else [])
-
-    def __str__(self) -> str:
-        return (self.name or "default") + (f" × {self.replicas}" if self.replicas > 1 else "")
-
-
 def ideal(case: Case, steps: int) -> float | None:
     """Rollouts per second if nothing but the endpoint took time; None without a delay."""
     return case.in_flight / (case.delay_s * (steps + 1)) if case.delay_s else None
 
 
-def report(placement: Placement, case: Case, runs: Sequence[Measured], steps: int) -> dict[str, Any]:
+def report(replicas: int, case: Case, runs: Sequence[Measured], steps: int) -> dict[str, Any]:
     """Print a line of the table, and give the same for programs."""
     middle = middle_of(runs)
     best = ideal(case, steps)
@@ -57,13 +42,13 @@ def report(placement: Placement, case: Case, runs: Sequence[Measured], steps: in
     tells_cpu = middle.rollouts >= LEAST_FOR_CPU
     cost = f"{middle.cpu_ms_in_all:5.2f} ms CPU ({shown(middle.cpu_ms, 2)})" if tells_cpu else "too few for CPU"
     print(
-        f"{placement!s:<12}{case.in_flight:>6} in flight  delay {case.delay_s:g} s  {middle.rollouts_per_s:6.0f}/s "
+        f"replicas {replicas:<3}{case.in_flight:>6} in flight  delay {case.delay_s:g} s  {middle.rollouts_per_s:6.0f}/s "
         f"{share}  {cost}  {middle.pss_mb:.0f} MB ({shown(middle.pss_by_role, 0)})  "
         f"endpoint {middle.endpoint_us:.0f} µs  others {middle.others_share:.0%}  start {middle.start_cpu_s:.2f} s"
         + (f"  LOST {lost}" if lost else ""),
         flush=True,
     )
-    return {"placement": placement.name, "replicas": placement.replicas, "in_flight": case.in_flight,
+    return {"replicas": replicas, "in_flight": case.in_flight,
             "delay_s": case.delay_s, "rollouts": middle.rollouts, "rollouts_per_s": round(middle.rollouts_per_s, 1),
             "ideal_per_s": best, "cpu_ms": round(middle.cpu_ms_in_all, 3) if tells_cpu else None,
             "by_role": middle.cpu_ms if tells_cpu else None, "pss_mb": middle.pss_mb,
@@ -78,7 +63,6 @@ def main(words: Sequence[str]) -> int:
     )
     parser.add_argument("--in-flight", type=int, nargs="+", default=[16, 64, 256, 1024, 4096])
     parser.add_argument("--delay", type=float, nargs="+", default=[0.0, 1.0], help="seconds that the endpoint takes")
-    parser.add_argument("--placement", nargs="+", default=[None], help="values of ng_run's setting placement")
     parser.add_argument("--replicas", type=int, nargs="+", default=[1], help="values of ng_run's setting replicas")
     parser.add_argument("--rollouts", type=int, default=0, help="how many; by default enough for 5 s or more")
     parser.add_argument("--dialect", choices=sorted(MODELS), default="responses")
@@ -87,20 +71,15 @@ def main(words: Sequence[str]) -> int:
     # What an option takes would swallow the settings that follow it.
     settings = [word for word in words if word.startswith(("+", "~"))]
     options = parser.parse_args([word for word in words if word not in settings])
-    # Separate servers have no replicas.
-    placements = [
-        Placement(name, number)
-        for name, number in itertools.product(options.placement, options.replicas)
-        if number == 1 or name != "separate"
-    ]
     print(HEAD, flush=True)
     told = []
     for delay_s, in_flight in itertools.product(options.delay, options.in_flight):
         case = Case(in_flight, delay_s, options.rollouts)
-        runs: dict[Placement, list[Measured]] = {placement: [] for placement in placements}
-        for placement in placements * options.runs:
-            runs[placement].append(measure(case, options.dialect, options.steps, [*placement.words, *settings]))
-        told += [report(placement, case, measured, options.steps) for placement, measured in runs.items()]
+        runs: dict[int, list[Measured]] = {replicas: [] for replicas in options.replicas}
+        for replicas in options.replicas * options.runs:
+            replicated = [f"+replicas={replicas}"] if replicas > 1 else []
+            runs[replicas].append(measure(case, options.dialect, options.steps, [*replicated, *settings]))
+        told += [report(replicas, case, measured, options.steps) for replicas, measured in runs.items()]
     print(json.dumps({"bench": "rollouts", "dialect": options.dialect, "steps": options.steps, "settings": settings,
                       "runs": options.runs, "cases": told}))  # fmt: skip
     return 0

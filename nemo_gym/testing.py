@@ -1,4 +1,4 @@
-"""For authors' tests: a server from its folder's own config, a rollout in process, a model with given replies.
+"""Helpers for authors' tests: servers built from their folder's config, in-process rollouts and fake models.
 
 server = make_server(CounterServer)
 async with rollout(server, initial_count=3) as attempt:
@@ -46,7 +46,6 @@ from nemo_gym.servers.front import Front
 from nemo_gym.servers.mcp import expose_if_asked
 from nemo_gym.servers.model import SimpleResponsesAPIModel
 from nemo_gym.servers.prompt_end import PromptServer
-from nemo_gym.servers.protocol import HttpProtocol
 
 ServerT = TypeVar("ServerT", bound=SimpleServer)
 
@@ -57,7 +56,7 @@ NO_ROUTE = '{"detail":"Not Found"}'
 
 
 def reply(*items: str | FunctionToolCall | EasyInputMessage) -> Response:
-    """A model's response: each text is an assistant message, each `call(…)` a tool call, each `heard(…)` a user's."""
+    """Return a model's response: text becomes an assistant message, `call(…)` a tool call, `heard(…)` a user turn."""
     output = [
         OutputMessage(id=f"msg_{number}", content=[OutputText(text=item)]) if isinstance(item, str) else item
         for number, item in enumerate(items)
@@ -66,19 +65,19 @@ def reply(*items: str | FunctionToolCall | EasyInputMessage) -> Response:
 
 
 def call(name: str, /, **arguments: Any) -> FunctionToolCall:
-    """A tool call with these arguments; `call_id` follows from the name."""
+    """Return a tool call with these arguments; `call_id` is derived from the name."""
     return FunctionToolCall(name=name, arguments=orjson.dumps(arguments).decode(), call_id=f"call_{name}")
 
 
 def heard(text: str) -> EasyInputMessage:
-    """What a user says in the midst of a conversation, as an agent records it."""
+    """Return a user message in the middle of a conversation, as an agent records it."""
     return EasyInputMessage(role="user", content=text)
 
 
 class FakeModel:
-    """A model that gives the replies it was made with, one after the other, and remembers what it was asked.
+    """A model that returns the given replies in order and records the requests.
 
-    The last reply is repeated once all have been given.
+    The last reply is repeated.
     """
 
     def __init__(self, replies: Iterable[str | FunctionToolCall | Response]) -> None:
@@ -89,13 +88,13 @@ class FakeModel:
         self._replies = itertools.chain(given, itertools.repeat(given[-1]))
 
     def answer(self, request: dict[str, Any]) -> Response:
-        """The next reply."""
+        """Record a request and return the next reply."""
         self.requests.append(request)
         return next(self._replies)
 
 
 class _InProcess(InternalClient):
-    """In place of connections: apps by the names of their servers, and the model under every other name."""
+    """A client that calls apps by server name without connections; every other name is the model."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -121,19 +120,19 @@ class _InProcess(InternalClient):
             return Reply(answer.status_code, answer.headers.raw, await answer.aread(), method, url)
         if self.model is None or path != RESPONSES_PATH:
             raise ServerCallError(f"{method} {path} on '{host}': this test has no such server")
-        told = self.model.answer(orjson.loads(body)).model_dump_json().encode()
-        return Reply(200, [(b"content-type", b"application/json")], told, method, url)
+        content = self.model.answer(orjson.loads(body)).model_dump_json().encode()
+        return Reply(200, [(b"content-type", b"application/json")], content, method, url)
 
 
 class FakeClient(ServerClient):
-    """A server client that leads to servers in this process."""
+    """A server client that calls servers in this process."""
 
     _connections: _InProcess = PrivateAttr()
     _servers: dict[str, SimpleServer] = PrivateAttr(default_factory=dict)
     _own: _Running | None = PrivateAttr(default=None)
 
     def address_of(self, server_name: str) -> Address:
-        """Its name is where a server in this process is found."""
+        """Return the server's name as its address."""
         return Address(server_name, 0)
 
     def _open_connections(self) -> InternalClient:
@@ -144,10 +143,10 @@ class FakeClient(ServerClient):
 def make_server(
     cls: type[ServerT], *, model: FakeModel | str | None = None, servers: Iterable[SimpleServer] = (), **settings: Any
 ) -> ServerT:
-    """A server as its folder's own config describes it; `settings` replace single keys of the block.
+    """Return a server with the settings from its folder's own config; `settings` override single keys.
 
-    It reaches `servers` by their names, and `model` by any other (a text is no model, but the setting of that name).
-    Raises `DataError` where the folder has no config with a block for it and `settings` do not suffice.
+    Calls to the names of `servers` reach these, and all others reach `model`. A text as `model` is not a model, but
+    the setting of that name. Raise `DataError` if config and `settings` together are incomplete.
     """
     name, block = _block_of(_folder_of(cls))
     return build_server(cls, {**block, **TEST_ADDRESS, "name": name, **settings}, model=model, servers=servers)
@@ -160,7 +159,7 @@ def build_server(
     model: FakeModel | str | None = None,
     servers: Iterable[SimpleServer] = (),
 ) -> ServerT:
-    """`make_server` with these settings and no others."""
+    """Return a server with these settings alone, without its folder's config."""
     values = {"entrypoint": "app.py", **TEST_ADDRESS, **settings}
     folder = _folder_of(cls)
     client = FakeClient(head_server_config=BaseServerConfig(**TEST_ADDRESS), global_config_dict=OmegaConf.create({}))
@@ -175,8 +174,8 @@ def build_server(
     except ValidationError as error:
         problems = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
         raise DataError(
-            f"{folder / 'configs'}: the settings of {cls.__name__} do not suffice ({problems}). "
-            "Give make_server what is missing."
+            f"{folder / 'configs'}: the settings of {cls.__name__} are incomplete ({problems}). "
+            "Pass the missing ones to make_server."
         ) from error
     return cls(config=config, server_client=client)
 
@@ -190,7 +189,7 @@ def _name_of(server: SimpleServer) -> str:
 
 
 def _block_of(folder: Path) -> tuple[str, dict[str, Any]]:
-    # The config that bears the folder's name speaks for it; others are variants.
+    # The config with the folder's name is the default; the others are variants.
     for path in sorted((folder / "configs").glob("*.yaml"), key=lambda path: (path.stem != folder.name, path)):
         for name, tiers in (yaml.safe_load(path.read_text("utf-8")) or {}).items():
             for type_ in SERVER_TYPES:
@@ -201,20 +200,20 @@ def _block_of(folder: Path) -> tuple[str, dict[str, Any]]:
 
 
 class Attempt:
-    """One rollout under way: calls tools and verifies, with the session's cookie."""
+    """A rollout in progress, with its session cookie: calls tools and verifies."""
 
     def __init__(self, client: httpx.AsyncClient, row: dict[str, Any]) -> None:
         self._client = client
         self._row = row
         self.calls: list[FunctionToolCall] = []
-        """The tool calls made so far; `verify` without a response grades these."""
+        """The tool calls made so far; `verify` grades them by default."""
 
     async def call(self, name: str, /, **arguments: Any) -> str:
-        """Call a tool and return what the model would be told. Raises `DataError` where there is no such tool."""
+        """Call a tool and return the output for the model. Raise `DataError` for an unknown tool."""
         return await self.send(call(name, **arguments))
 
     async def send(self, wanted: FunctionToolCall) -> str:
-        """Make a call as a model wrote it; see `call`."""
+        """Send a tool call as written by a model; see `call`."""
         self.calls.append(wanted)
         answer = await self._client.post(f"/{wanted.name}", content=wanted.arguments)
         if answer.status_code == 405 or (answer.status_code == 404 and answer.text == NO_ROUTE):
@@ -222,17 +221,17 @@ class Attempt:
         return answer.text
 
     async def verify(self, response: Response | None = None, **fields: Any) -> Graded:
-        """The graded row; `fields` are laid over the row's own. A judge that failed is raised."""
-        told = response if response is not None else reply(*self.calls, "Done.")
-        body = {**self._row, **fields, "response": told.model_dump(mode="json")}
+        """Return the graded row; `fields` override those of the row. Raise the error of a failed judge."""
+        graded = response if response is not None else reply(*self.calls, "Done.")
+        body = {**self._row, **fields, "response": graded.model_dump(mode="json")}
         answer = await self._client.post("/verify", content=encode_json(body))
         if answer.is_error:
-            raise DataError(f"/verify answered {answer.status_code}: {answer.text}")
+            raise DataError(f"/verify returned {answer.status_code}: {answer.text}")
         return _graded(answer.content)
 
 
-class _ToldFaults(Front):
-    """What fails is told to the server that called, as between processes, and raised to the test that did."""
+class _FailureReplies(Front):
+    """Middleware that turns failures into responses for calling servers, but raises them for the test itself."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if ASKED_BY_TEST in scope:
@@ -242,7 +241,7 @@ class _ToldFaults(Front):
 
 
 class _Running:
-    """A server's app between its startup and its end, shared by the rollouts that are under way on it."""
+    """A started app, shared by its concurrent rollouts."""
 
     def __init__(self, app: FastAPI) -> None:
         self.app = app
@@ -254,9 +253,9 @@ class _Running:
 
 @asynccontextmanager
 async def serving(server: SimpleServer) -> AsyncIterator[httpx.AsyncClient]:
-    """A client of a server in process, which is started for it together with the servers that it calls.
+    """Start a server in process, with the servers that it calls, and yield a client for it.
 
-    What a handler raises is raised here, with its traceback.
+    Exceptions of handlers are raised here, with their traceback.
     """
     async with _started(server) as app:
 
@@ -270,16 +269,16 @@ async def serving(server: SimpleServer) -> AsyncIterator[httpx.AsyncClient]:
 
 @asynccontextmanager
 async def on_a_port(server: SimpleServer) -> AsyncIterator[str]:
-    """The address of a server that answers over real HTTP, failures included, as its own process would."""
+    """Serve a server over real HTTP and yield its address; failures become responses, as in its own process."""
     async with _started(server) as app:
-        # The protocol is named, or asyncio would let small answers wait for the caller's acknowledgement.
+        # IPPROTO_TCP is explicit, because otherwise asyncio delays small responses until the caller's ACK.
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
             listener.bind(("127.0.0.1", 0))
-            # Whoever calls before the server has begun waits, instead of being refused.
+            # Callers wait until the server has started, instead of being refused.
             listener.listen()
-            # The app has been started already, together with the servers that it calls.
+            # The app has already been started, together with the servers that it calls.
             config = uvicorn.Config(
-                app, http=HttpProtocol, lifespan="off", log_config=None, timeout_graceful_shutdown=1
+                app, http="httptools", lifespan="off", log_config=None, timeout_graceful_shutdown=1
             )
             async with answering(config, listener):
                 yield f"http://127.0.0.1:{listener.getsockname()[1]}"
@@ -287,7 +286,7 @@ async def on_a_port(server: SimpleServer) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def answering(config: uvicorn.Config, listener: socket.socket) -> AsyncIterator[None]:
-    """Whoever calls at this socket is answered by an app, until the block ends: at once, where no call is at work."""
+    """Serve an app on this socket until the block ends; then stop at once if it is idle."""
     process = _InThisProcess(config)
     task = asyncio.create_task(process.serve(sockets=[listener]))
     try:
@@ -298,7 +297,7 @@ async def answering(config: uvicorn.Config, listener: socket.socket) -> AsyncIte
 
 
 class _InThisProcess(PromptServer):
-    """Signals are for whoever runs the test."""
+    """Leaves signals to the test runner."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -332,7 +331,7 @@ async def _started(server: SimpleServer) -> AsyncIterator[FastAPI]:
 def _app_of(server: SimpleServer) -> FastAPI:
     app = server.setup_webserver()
     expose_if_asked(server, app)
-    app.add_middleware(_ToldFaults, faults=Faults(_name_of(server), _failure_of(server)))
+    app.add_middleware(_FailureReplies, faults=Faults(_name_of(server), _failure_of(server)))
     server.setup_call_layer(app)
     return app
 
@@ -354,13 +353,13 @@ def _failure_of(server: SimpleServer) -> type[RolloutError]:
 async def rollout(server: SimpleServer, /, **row: Any) -> AsyncIterator[Attempt]:
     """Seed a session from a row's fields on a server in process, and close it at the end.
 
-    What a handler raises is raised here, with its traceback.
+    Exceptions of handlers are raised here, with their traceback.
     """
     full_row = _full(row)
     async with serving(server) as client:
         seeded = await client.post("/seed_session", content=encode_json(full_row))
         if seeded.is_error:
-            raise DataError(f"/seed_session answered {seeded.status_code}: {seeded.text}")
+            raise DataError(f"/seed_session returned {seeded.status_code}: {seeded.text}")
         yield Attempt(client, full_row)
         await client.post("/close_session")
 
@@ -368,12 +367,12 @@ async def rollout(server: SimpleServer, /, **row: Any) -> AsyncIterator[Attempt]
 async def run(agent: SimpleServer, /, **row: Any) -> Graded:
     """Run one rollout on an agent in process, as the collector would, and return the graded row.
 
-    A failed rollout is raised as what it would be recorded as.
+    Raise a failed rollout as the error that would be recorded.
     """
     async with serving(agent) as client:
         answer = await client.post("/run", content=encode_json(_full(row)))
     if answer.is_error:
-        raise DataError(f"/run answered {answer.status_code}: {answer.text}")
+        raise DataError(f"/run returned {answer.status_code}: {answer.text}")
     return _graded(answer.content)
 
 

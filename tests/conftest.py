@@ -13,7 +13,7 @@ import sys
 import sysconfig
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,10 +30,6 @@ SCRIPTS = Path(sysconfig.get_path("scripts"))
 SEARCHES = 10_000, 10, 5
 """After how many new objects garbage is searched for, and every which time among the older ones too."""
 WARM_COMMANDS = Path(__file__).with_name("warm_commands.py")
-STARTING = {"ng_run": ("env", "start"), "ng_e2e_collect_rollouts": ("eval", "run")}
-"""The commands that start servers, as scripts and as words."""
-OWN_PLACEMENT = ("+placement", "+replicas", "--no-serve", "--help", "-h")
-"""A command with such a word is left as it is."""
 PLAIN_SERVER = """
 from nemo_gym import BaseVerifyRequest, SimpleResourcesServer
 
@@ -154,10 +150,9 @@ class WarmCommands:
 class Workplace:
     """A folder outside the repository in which a user keeps environments and runs commands."""
 
-    def __init__(self, folder: Path, runtime: Path, warm: WarmCommands, placement: Sequence[str]) -> None:
+    def __init__(self, folder: Path, runtime: Path, warm: WarmCommands) -> None:
         self.folder = folder
         self._warm = warm
-        self._placement = placement
         self.env = {key: value for key, value in os.environ.items() if not key.startswith("NEMO_GYM")}
         # Runs find each other by this folder; its name also marks every process that was started from here.
         self.env |= {"XDG_RUNTIME_DIR": str(runtime), "COLUMNS": "200", "TERM": "dumb"}
@@ -182,7 +177,6 @@ class Workplace:
 
     def run(self, program: str, *words: str, timeout_s: float = PATIENCE_S, **env: str) -> Finished:
         """Run a command to its end."""
-        words = self._placed(program, words)
         # Of these variables the interpreter hears when it starts, and at no other time.
         if not program.startswith("ng") or any(name.startswith("PYTHON") for name in env):
             return self.start(program, *words, **env).wait(timeout_s)
@@ -196,31 +190,12 @@ class Workplace:
 
     def start(self, program: str, *words: str, **env: str) -> Command:
         """Start a command and let it run."""
-        words = self._placed(program, words)
         outputs = self._outputs(program)
         with outputs[0].open("wb") as out, outputs[1].open("wb") as err:
             process = subprocess.Popen(
                 [SCRIPTS / program, *words], cwd=self.folder, env=self.env | env, stdout=out, stderr=err
             )
         return Command(process, *outputs)
-
-    def process_of(self, server: str) -> str:
-        """The name of the process that has a server, placed as this run of the tests wants it: of the first one."""
-        return self.processes_of(server)[0]
-
-    def processes_of(self, server: str) -> list[str]:
-        if not self._placement:
-            return [server]
-        return ["together", "together#2"] if "+replicas=2" in self._placement else ["together"]
-
-    def _placed(self, program: str, words: tuple[str, ...]) -> tuple[str, ...]:
-        """The words of a command, with the placement of this run of the tests where it starts servers."""
-        starts = program in STARTING or (program == "ng" and words[:2] in STARTING.values())
-        said = any(word.startswith(OWN_PLACEMENT) for word in words)
-        if said or not starts:
-            return words
-        at = 2 if program == "ng" else 0
-        return (*words[:at], *self._placement, *words[at:])
 
     def _outputs(self, program: str) -> tuple[Path, Path]:
         self._started += 1
@@ -259,11 +234,11 @@ def get(url: str, timeout_s: float = PATIENCE_S) -> Any:
 
 
 @contextmanager
-def _opened(folder: Path, warm: WarmCommands, placement: Sequence[str]) -> Iterator[Workplace]:
+def _opened(folder: Path, warm: WarmCommands) -> Iterator[Workplace]:
     home, runtime = folder / "home", folder / "runtime"
     home.mkdir()
     runtime.mkdir()
-    workplace = Workplace(home, runtime, warm, placement)
+    workplace = Workplace(home, runtime, warm)
     yield workplace
     for process in workplace.processes():
         with suppress(psutil.Error):
@@ -278,17 +253,15 @@ def warm_commands() -> Iterator[WarmCommands]:
 
 
 @pytest.fixture
-def workplace(tmp_path: Path, warm_commands: WarmCommands, placement: list[str]) -> Iterator[Workplace]:
-    with _opened(tmp_path, warm_commands, placement) as opened:
+def workplace(tmp_path: Path, warm_commands: WarmCommands) -> Iterator[Workplace]:
+    with _opened(tmp_path, warm_commands) as opened:
         yield opened
 
 
 @pytest.fixture(scope="module")
-def shared_workplace(
-    tmp_path_factory: pytest.TempPathFactory, warm_commands: WarmCommands, placement: list[str]
-) -> Iterator[Workplace]:
+def shared_workplace(tmp_path_factory: pytest.TempPathFactory, warm_commands: WarmCommands) -> Iterator[Workplace]:
     """One for all tests of a module, which leave it as they found it."""
-    with _opened(tmp_path_factory.mktemp("workplace"), warm_commands, placement) as opened:
+    with _opened(tmp_path_factory.mktemp("workplace"), warm_commands) as opened:
         yield opened
 
 

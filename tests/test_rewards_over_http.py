@@ -158,13 +158,12 @@ def endpoint():
 
 
 @pytest.fixture(scope="module")
-def servers(endpoint, placement, tmp_path_factory):
+def servers(endpoint, tmp_path_factory):
     """The four environments, their agents and the model."""
     files = [f"resources_servers/{name}/configs/{name}.yaml" for name in SERVERS]
     run = config.load(
         [*files, "responses_api_models/openai_model/configs/openai_model.yaml"],
         [
-            *placement,
             f"+policy_base_url={endpoint}",
             "+policy_api_key=none",
             "+policy_model_name=scripted",

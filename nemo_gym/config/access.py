@@ -1,4 +1,4 @@
-"""Access to the servers of a run: open if only this machine reaches them, otherwise by the run's token."""
+"""Access control for a run's servers: open on loopback addresses, otherwise protected by the run token."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nemo_gym.errors import ConfigError
 
 RUN_TOKEN_KEY = "run_token"
 RUN_TOKEN_ENV_VAR = "NEMO_GYM_RUN_TOKEN"
-"""Holds the token of a run on another machine."""
+"""Environment variable with the token of a run on another machine."""
 
 _TOKEN = re.compile(r"[!-~]{16,}")
 
@@ -62,7 +62,7 @@ def _is_of_this_machine(address: str) -> bool:
 
 
 def configured_token(plain: Mapping[str, Any]) -> str | None:
-    """Return the configured token, or None if there is none. Raise `ConfigError` for one that cannot be sent."""
+    """Return the configured token or None. Raise `ConfigError` if the token cannot be sent in a header."""
     given = plain.get(RUN_TOKEN_KEY)
     if given is None or given is False or given == "":
         return None
@@ -80,7 +80,7 @@ def is_open(plain: Mapping[str, Any]) -> bool:
 
 
 def reachable_hosts(run: RunConfig) -> list[str]:
-    """Return the addresses of a run, its head server's first, that other machines can reach."""
+    """Return the run's host addresses that other machines can reach, the head server's first."""
     hosts = dict.fromkeys([run.head.host, *(server.host for server in run.servers.values())])
     return [host for host in hosts if not is_loopback(host)]
 

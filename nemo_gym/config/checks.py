@@ -1,4 +1,4 @@
-"""What has to hold for the configuration as a whole: nothing unset, nothing dangling."""
+"""Checks on the configuration as a whole, such as unset values and dangling references."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ START_METHODS = ("fork", "spawn")
 
 
 def check_nothing_unset(tree: Node) -> None:
-    """Raise ConfigMissingValuesError naming every `???` of the tree."""
+    """Raise ConfigMissingValuesError that lists every `???` in the tree."""
     unset = [(dotted(path), node.origin) for path, node in walk(tree) if node.is_unset]
     if not unset:
         return
@@ -37,18 +37,17 @@ def check_nothing_unset(tree: Node) -> None:
     if len(unset) == 1:
         ((key, origin),) = unset
         raise ConfigMissingValuesError(
-            f"{origin}: {key} has to be given a value (it is ???). Write it there, or pass {flags} on the command "
-            "line."
+            f"{origin}: {key} has no value (it is ???). Set it there, or pass {flags} on the command line."
         )
     lines = "\n".join(f"  {origin}: {key}" for key, origin in unset)
     raise ConfigMissingValuesError(
-        f"{len(unset)} values have to be given (they are ???). Write them there, or pass {flags} on the command line:"
+        f"{len(unset)} keys have no value (they are ???). Set them there, or pass {flags} on the command line:"
         f"\n{lines}"
     )
 
 
 def check_all_resolved(unresolved: Sequence[Unresolved], env: EnvYaml) -> None:
-    """Raise ConfigInterpolationError naming every value that points at nothing, and what to write where."""
+    """Raise ConfigInterpolationError that lists every unresolved value and how to define it."""
     if not unresolved:
         return
     once = {one.undefined or one.problem: one for one in reversed(unresolved)}
@@ -64,45 +63,44 @@ def _advice(undefined: Sequence[str], env: EnvYaml) -> str:
     if env.path:
         return f"Add {lines} to {env.path}, or pass {flags} on the command line."
     if not env.searched:
-        return f"No env.yaml was to be read. Pass {flags} on the command line."
+        return f"env.yaml was not read. Pass {flags} on the command line."
     searched = ", ".join(str(place.parent) for place in env.searched)
     return (
-        f"No env.yaml was found (looked in {searched}). Make one that says {lines}, or pass {flags} on the command "
-        "line."
+        f"env.yaml was not found (looked in {searched}). Create one that contains {lines}, or pass {flags} on the "
+        "command line."
     )
 
 
 def check_start_method(plain: Mapping[str, Any], places: Mapping[str, Origin]) -> None:
-    """Raise ConfigError where `process_start_method` is no way to start a process."""
+    """Raise ConfigError if `process_start_method` is not a known method."""
     given = plain.get("process_start_method")
     if given is not None and given not in START_METHODS:
         hint = did_you_mean(str(given), START_METHODS)
         raise ConfigError(
-            f"{places['process_start_method']}: process_start_method has to be {' or '.join(START_METHODS)}, and is "
+            f"{places['process_start_method']}: process_start_method must be {' or '.join(START_METHODS)}, but is "
             f"{given!r}.{hint}"
         )
 
 
 def check_some_server(servers: Mapping[str, ServerConfig], files: Sequence[str]) -> None:
-    """Raise NoServerInstancesError where there is none."""
+    """Raise NoServerInstancesError if `servers` is empty."""
     if servers:
         return
     if not files:
         raise NoServerInstancesError(
-            "No configuration file was named. Pass '+config_paths=[path/to/config.yaml]', or a config by its name, "
-            "such as --resources-server NAME."
+            "No configuration file was given. Pass '+config_paths=[path/to/config.yaml]', or a config by name, such "
+            "as --resources-server NAME."
         )
     raise NoServerInstancesError(
-        f"{', '.join(files)}: no server is defined there. A server is a block `name: {{resources_servers: {{folder: "
+        f"{', '.join(files)}: no server is defined there. Define one as `name: {{resources_servers: {{folder: "
         "{entrypoint: app.py}}}`, or the same with responses_api_agents or responses_api_models."
     )
 
 
 def aliases_of(blocks: Mapping[str, Node], servers: Mapping[str, ServerConfig]) -> dict[str, str]:
-    """The agent for which each `environment_servers` block stands; `blocks` holds them by name.
+    """Return the agent behind each `environment_servers` alias; `blocks` holds these blocks by name.
 
-    A block that names no agent is something else and is left out. Raises ServerRefNotFoundError for an agent
-    that does not exist.
+    Skip blocks that do not name an agent. Raise ServerRefNotFoundError if the agent does not exist.
     """
     named = {
         name: node.mapping["agent_server"].mapping["name"]
@@ -118,7 +116,8 @@ def aliases_of(blocks: Mapping[str, Node], servers: Mapping[str, ServerConfig]) 
         if agent not in servers or servers[agent].type != _AGENTS:
             agents = [server.name for server in servers.values() if server.type == _AGENTS]
             raise ServerRefNotFoundError(
-                f"{target.origin}: {name}.environment_servers names the agent '{target.value}', which no file defines."
+                f"{target.origin}: {name}.environment_servers refers to the agent '{target.value}', which is not "
+                "defined in any file."
                 f"{did_you_mean_or_all(str(target.value), agents, 'agents')}"
             )
         found[name] = agent
@@ -126,7 +125,7 @@ def aliases_of(blocks: Mapping[str, Node], servers: Mapping[str, ServerConfig]) 
 
 
 def check_references(servers: Mapping[str, ServerConfig], aliases: Mapping[str, str]) -> None:
-    """Raise ServerRefNotFoundError for a `{type, name}` that names no server of that type."""
+    """Raise ServerRefNotFoundError if a `{type, name}` reference does not match a server of that type."""
     known: dict[str, list[str]] = {
         str(tier): [server.name for server in servers.values() if server.type == tier] for tier in SERVER_TYPES
     }
@@ -137,7 +136,7 @@ def check_references(servers: Mapping[str, ServerConfig], aliases: Mapping[str, 
             if name not in known[tier]:
                 place = _place(server.origins, (*path, "name"))
                 key = ".".join((server.name, server.type, server.implementation, *path))
-                raise ServerRefNotFoundError(f"{place}: {key} names {_dangling(tier, name, known)}")
+                raise ServerRefNotFoundError(f"{place}: {key} refers to {_dangling(tier, name, known)}")
 
 
 def _references(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Mapping[str, str]]]:
@@ -155,7 +154,7 @@ def _dangling(tier: str, name: str, known: Mapping[str, Sequence[str]]) -> str:
     elsewhere = next((other for other, names in known.items() if name in names), None)
     if elsewhere:
         return f"'{name}' as one of the {tier}, but '{name}' is one of the {elsewhere}. Correct the type or the name."
-    text = f"'{name}', which no file defines."
+    text = f"'{name}', which is not defined in any file."
     if name == "policy_model" and not closest(name, known[tier]):
         return (
             f"{text} Add a configuration file that defines a model, such as "
@@ -165,7 +164,7 @@ def _dangling(tier: str, name: str, known: Mapping[str, Sequence[str]]) -> str:
 
 
 def _place(places: Mapping[str, Origin], path: tuple[str, ...]) -> Origin:
-    """Where a key was written, or the nearest block above it: an interpolation has nothing below."""
+    """Return the origin of a key, or of the nearest block above it if the key comes from an interpolation."""
     return next(
         places[".".join(path[:count])] for count in range(len(path), -1, -1) if ".".join(path[:count]) in places
     )

@@ -1,4 +1,4 @@
-"""The published base of a command's settings: a model that prints its own help page."""
+"""Published base class of command settings that can print its own help page."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ HELP_KEYS = ("h", "help", "-h", "--help")
 
 
 class BaseNeMoGymCLIConfig(BaseModel):
-    """The settings of one command; asked for `h` or `help`, it prints what they are and ends the program."""
+    """Settings of one command. If `h` or `help` is set, print the help page and exit."""
 
     @model_validator(mode="before")
     @classmethod
-    def _help_where_it_is_asked_for(cls, data: Any) -> Any:
+    def _print_help_on_request(cls, data: Any) -> Any:
         if isinstance(data, Mapping) and any(key in data for key in HELP_KEYS):
             print(cls.help_page())  # noqa: T201 - a page for the user
             sys.exit(0)
@@ -24,7 +24,7 @@ class BaseNeMoGymCLIConfig(BaseModel):
 
     @classmethod
     def help_page(cls) -> str:
-        """One line for each setting: its name, type, default and description."""
+        """Return one line per setting: its name, type, default and description."""
         lines = [f"{cls.__name__}: {(cls.__doc__ or '').strip()}", ""]
         for name, field in cls.model_fields.items():
             kind = getattr(field.annotation, "__name__", str(field.annotation))

@@ -14,10 +14,10 @@ _STRING_FORM = re.compile(r"^\$\{\s*(inherit_from|copy)\s*:\s*([^${}]+?)\s*\}$")
 
 
 def follow_directives(tree: Node) -> Node:
-    """The tree with every directive carried out and the sources of `_inherit_from` taken away.
+    """Return the tree with every directive applied and the sources of `_inherit_from` removed.
 
-    Sources are read as they were before any was taken away, with their own directives carried out, so the
-    order of the file does not matter. A circle raises ConfigError, a missing source InheritPathNotFoundError.
+    Sources are expanded before any of them is removed, so the order in the file does not matter.
+    Raise ConfigError for a cycle, InheritPathNotFoundError for a missing source.
     """
     run = _Run(tree)
     result = run.expanded(tree, ())
@@ -29,7 +29,7 @@ def follow_directives(tree: Node) -> Node:
 
 
 class _Directive:
-    """Where a value takes its content from."""
+    """The source that a block or value inherits from."""
 
     def __init__(self, source: Node, text: str, is_move: bool) -> None:
         self.origin: Origin = source.origin
@@ -46,45 +46,45 @@ def _directive_of(node: Node, path: Path) -> _Directive | None:
     if not found:
         if DELETE in node.mapping:
             raise ConfigError(
-                f"{node.mapping[DELETE].origin}: {dotted((*path, DELETE))} stands without {INHERIT} or {COPY}, so "
-                "there is nothing inherited to delete from. Remove it, or add the directive it belongs to."
+                f"{node.mapping[DELETE].origin}: {dotted((*path, DELETE))} is used without {INHERIT} or {COPY}, so "
+                "there is nothing to delete from. Remove it, or add the directive it belongs to."
             )
         return None
     if len(found) == 2:
         raise ConfigError(
             f"{node.mapping[COPY].origin}: {dotted(path)} has both {INHERIT} ({node.mapping[INHERIT].origin}) and "
-            f"{COPY}. Keep one: {INHERIT} takes the source away, {COPY} leaves it."
+            f"{COPY}. Keep one: {INHERIT} removes the source block, {COPY} keeps it."
         )
     source = node.mapping[found[0]]
     if not isinstance(source.value, str) or not source.value.strip():
         raise ConfigError(
-            f"{source.origin}: {dotted((*path, found[0]))} is the dotted path of another block, such as "
-            f"`{found[0]}: some_server`; here it is {plain(source)!r}."
+            f"{source.origin}: {dotted((*path, found[0]))} must be the dotted path of another block, such as "
+            f"`{found[0]}: some_server`, but is {plain(source)!r}."
         )
     return _Directive(source, source.value.strip(), found[0] == INHERIT)
 
 
 class _Run:
-    """One pass over a tree; remembers what is done, and what is under way to see circles."""
+    """One pass over a tree, with the finished blocks and those in progress (to detect cycles)."""
 
     def __init__(self, tree: Node) -> None:
         self.taken: set[Path] = set()
         self._tree = tree
         self._done: dict[Path, Node] = {}
-        self._under_way: dict[Path, Origin] = {}
+        self._in_progress: dict[Path, Origin] = {}
 
     def expanded(self, node: Node, path: Path) -> Node:
-        """The value at a path with all directives in it carried out."""
+        """Return the value at a path with all its directives applied."""
         if path in self._done:
             return self._done[path]
         directive = _directive_of(node, path)
         if directive is None:
             return self._remember(path, self._children_expanded(node, path))
-        if path in self._under_way:
-            raise self._circle(path)
-        self._under_way[path] = directive.origin
+        if path in self._in_progress:
+            raise self._cycle(path)
+        self._in_progress[path] = directive.origin
         result = self._inherited(node, path, directive)
-        del self._under_way[path]
+        del self._in_progress[path]
         return self._remember(path, result)
 
     def _remember(self, path: Path, node: Node) -> Node:
@@ -113,13 +113,13 @@ class _Run:
         result = merge(source, own, self._tree)
         if result is own and source.value is not None:
             raise ConfigError(
-                f"{directive.origin}: {dotted(path)} adds keys of its own to '{directive.text}', which is not a "
-                f"mapping ({source.origin})."
+                f"{directive.origin}: {dotted(path)} adds keys to '{directive.text}', which is not a mapping "
+                f"({source.origin})."
             )
         return self._less_deleted(Node(result.value, node.origin), node.mapping.get(DELETE), path)
 
     def _source(self, path: Path, directive: _Directive) -> Node:
-        """What a directive points at, looked for in the tree as it was written."""
+        """Return the source of a directive, looked up in the original tree."""
         node = self._tree
         parts: Path = directive.parts
         keys: Path = ()
@@ -138,18 +138,18 @@ class _Run:
         return self._checked(node, keys)
 
     def _checked(self, node: Node, path: Path) -> Node:
-        """The expanded source; a block that is being expanded cannot be its own source."""
-        if any(one[: len(path)] == path for one in self._under_way):
-            raise self._circle(path)
+        """Return the expanded source. Raise ConfigError if a block would become its own source."""
+        if any(one[: len(path)] == path for one in self._in_progress):
+            raise self._cycle(path)
         return self.expanded(node, path)
 
-    def _circle(self, path: Path) -> ConfigError:
-        chain = list(self._under_way)
+    def _cycle(self, path: Path) -> ConfigError:
+        chain = list(self._in_progress)
         start = next(index for index, one in enumerate(chain) if one[: len(path)] == path)
-        links = [f"{dotted(one)} ({self._under_way[one]})" for one in chain[start:]]
+        links = [f"{dotted(one)} ({self._in_progress[one]})" for one in chain[start:]]
         return ConfigError(
-            f"{self._under_way[chain[start]]}: blocks inherit from each other in a circle: "
-            f"{' -> '.join([*links, dotted(path)])}. One of them has to stand on its own."
+            f"{self._in_progress[chain[start]]}: blocks inherit from each other in a cycle: "
+            f"{' -> '.join([*links, dotted(path)])}. Remove one of the directives."
         )
 
     def _missing(self, path: Path, directive: _Directive) -> InheritPathNotFoundError:
@@ -157,8 +157,8 @@ class _Run:
             dotted(one) for one, node in walk(self._tree) if one and len(one) <= len(directive.parts) and node.mapping
         ]
         return InheritPathNotFoundError(
-            f"{directive.origin}: {dotted(path)} takes its content from '{directive.text}', which nothing defines."
-            f"{did_you_mean(directive.text, known) or ' Is the file that defines it among the config_paths?'}"
+            f"{directive.origin}: {dotted(path)} inherits from '{directive.text}', which is not defined."
+            f"{did_you_mean(directive.text, known) or ' Add the file that defines it to config_paths.'}"
         )
 
     def _less_deleted(self, result: Node, deleted: Node | None, path: Path) -> Node:
@@ -170,8 +170,8 @@ class _Run:
             place = locate(result, split_key(key))
             if not place:
                 raise InheritPathNotFoundError(
-                    f"{deleted.origin}: {dotted((*path, DELETE))} names '{key}', which neither the block nor what it "
-                    f"inherits has.{did_you_mean(key, map(str, result.mapping))}"
+                    f"{deleted.origin}: {dotted((*path, DELETE))} lists '{key}', which is neither in the block nor "
+                    f"inherited.{did_you_mean(key, map(str, result.mapping))}"
                 )
             result = replaced(result, place, None)
         return result

@@ -1,4 +1,4 @@
-"""The endpoints outside that the model servers of a run ask."""
+"""External endpoints that the model servers of a run call."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from nemo_gym.config.models import RunConfig
 from nemo_gym.errors import ConfigError
 
 READINESS_KEY = "model_endpoint_readiness_timeout_seconds"
-"""How long a run waits for them; 0 says that nobody is to wait."""
+"""Seconds that a run waits for the endpoints; 0 disables the wait."""
 
 
 def model_endpoints(run: RunConfig) -> list[str]:
-    """Each endpoint once: what stands under `*base_url` of a model server. Raises ConfigError for what is no URL."""
+    """Return each `*base_url` of the model servers once. Raise ConfigError for an invalid URL."""
     found: dict[str, None] = {}
     for server in run.servers_of("responses_api_models"):
         for key, value in server.settings.items():
@@ -20,8 +20,8 @@ def model_endpoints(run: RunConfig) -> list[str]:
                 if not str(url).startswith(("http://", "https://")):
                     place = server.origins.get(key)
                     raise ConfigError(
-                        f"{f'{place}: ' if place else ''}{server.name}: {key} is '{url}', which is no URL. Write it "
-                        "like http://127.0.0.1:8000/v1."
+                        f"{f'{place}: ' if place else ''}{server.name}: {key} is '{url}', which is not a URL. Write "
+                        "it like http://127.0.0.1:8000/v1."
                     )
                 found[url] = None
     return list(found)

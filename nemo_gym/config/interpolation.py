@@ -1,7 +1,7 @@
-"""Resolve `${…}`, and say in the user's words what a value that cannot be resolved points to.
+"""Resolve `${…}` interpolations and explain the ones that cannot be resolved.
 
-OmegaConf takes longer to import than the rest of this package together, and every server process imports the
-package for its settings: hence the imports inside functions.
+OmegaConf is imported inside functions: it takes longer to import than the rest of this package together, and
+every server process imports the package.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class Unresolved(NamedTuple):
 
     path: Path
     problem: str
-    """One sentence that begins with the place."""
+    """One sentence that starts with the file and line."""
     undefined: str | None
-    """The top-level key that would have to be defined, where that is the reason."""
+    """The missing top-level key, if that is the reason."""
 
 
 @dataclass(frozen=True)
@@ -53,29 +53,29 @@ class _Cause:
 
 
 class _CannotResolveError(Exception):
-    """OmegaConf could not resolve a value; its own word is the message."""
+    """OmegaConf could not resolve a value; the message is OmegaConf's own."""
 
 
 class Resolver:
-    """Resolves values of one merged tree, one by one, so that only what is asked for has to be resolvable."""
+    """Lazy resolver of one merged tree: only requested values have to be resolvable."""
 
     def __init__(self, tree: Node) -> None:
         self._tree = tree
 
     def value(self, path: Path) -> Any:
-        """The plain value at a path, everything in it resolved. Raises ConfigInterpolationError."""
+        """Return the fully resolved plain value at a path. Raise ConfigInterpolationError."""
         found, unresolved = self.resolve(path)
         if unresolved:
             raise ConfigInterpolationError("\n".join(one.problem for one in unresolved))
         return found
 
     def resolve(self, path: Path) -> tuple[Any, list[Unresolved]]:
-        """The plain value at a path, and all that could not be resolved in it (None stands in its place)."""
+        """Return the plain value at a path and what could not be resolved in it (replaced by None)."""
         unresolved: list[Unresolved] = []
         return self._plain(at(self._tree, path), path, unresolved), unresolved
 
     def origins(self, path: Path) -> dict[str, Origin]:
-        """Where each value below a path was written; of a reference, where that was to which it leads."""
+        """Return the place of each value below a path; for a reference, the place of its target."""
         return origins(at(self._tree, path), self._tree)
 
     def _plain(self, node: Node, path: Path, unresolved: list[Unresolved]) -> Any:
@@ -112,10 +112,10 @@ class Resolver:
                     OmegaConf.create({"value": node.value})
             except GrammarParseError as error:
                 return ConfigInterpolationError(
-                    f"{node.origin}: {dotted(path)} holds a '${{' that begins no interpolation "
-                    f"({str(error).splitlines()[0]}). Close its brace, or write '\\${{' for the signs themselves."
+                    f"{node.origin}: {dotted(path)} contains an invalid interpolation "
+                    f"({str(error).splitlines()[0]}). Close its brace, or write '\\${{' for a literal '${{'."
                 )
-        return ConfigInterpolationError("An interpolation cannot be read.")
+        return ConfigInterpolationError("The configuration contains an invalid interpolation.")
 
     def _resolved(self, path: Path) -> Any:
         from omegaconf import OmegaConf
@@ -130,21 +130,21 @@ class Resolver:
         except OmegaConfBaseException as error:
             raise _CannotResolveError(str(error).splitlines()[0]) from error
 
-    def _why(self, path: Path, told: str) -> Unresolved:
-        """Follow a value to what is missing; `told` is OmegaConf's own word, for all we do not know better."""
+    def _why(self, path: Path, reason: str) -> Unresolved:
+        """Follow a value to its missing part; `reason` is OmegaConf's message, the fallback explanation."""
         start = f"{at(self._tree, path).origin}: {dotted(path)}"
         trail = [path]
-        while not isinstance(cause := self._cause(trail[-1], told), _Cause):
+        while not isinstance(cause := self._cause(trail[-1], reason), _Cause):
             if cause in trail:
-                circle = " -> ".join(map(dotted, [*trail[trail.index(cause) :], cause]))
-                return Unresolved(path, f"{start} refers to itself: {circle}.", None)
+                cycle = " -> ".join(map(dotted, [*trail[trail.index(cause) :], cause]))
+                return Unresolved(path, f"{start} refers to itself: {cycle}.", None)
             trail.append(cause)
         ways = ", ".join(f"{dotted(one)} at {at(self._tree, one).origin}" for one in trail[1:])
-        way = f", by way of {ways}," if ways else ""
+        way = f", through {ways}," if ways else ""
         return Unresolved(path, f"{start}{way} {cause.sentence}", cause.undefined)
 
-    def _cause(self, path: Path, told: str) -> _Cause | Path:
-        """Why one value cannot be resolved, or the value below which the reason lies."""
+    def _cause(self, path: Path, reason: str) -> _Cause | Path:
+        """Return why one value cannot be resolved, or the path below it that has the cause."""
         text = str(at(self._tree, path).value)
         for name in _ENVIRONMENT.findall(text):
             if name not in os.environ:
@@ -159,19 +159,19 @@ class Resolver:
                 return self._undefined(name, target)
             if found is not None and (below := self._unresolvable_below(found)):
                 return below
-        resolver = next((name for name in _RESOLVER.findall(text) if told.endswith(f"type {name}")), None)
+        resolver = next((name for name in _RESOLVER.findall(text) if reason.endswith(f"type {name}")), None)
         if resolver:
             return _Cause(f"uses ${{{resolver}:…}}, which does not exist.{did_you_mean(resolver, _RESOLVERS)}")
-        return _Cause(f"cannot be resolved: {mask_text(told)}.")
+        return _Cause(f"cannot be resolved: {mask_text(reason)}.")
 
     def _undefined(self, name: str, target: Path) -> _Cause:
         wanted = dotted(target)
         near = [(dotted(path), node) for path, node in walk(self._tree) if path and len(path) <= len(target) + 1]
-        # A block has to be nearer than a value: policy_model_name is not a misspelt policy_model.
+        # A block needs a closer match than a value: policy_model_name is not a misspelt policy_model.
         guess = closest(wanted, [key for key, node in near if not node.mapping], cutoff=0.7)
         guess = guess or closest(wanted, [key for key, node in near if node.mapping], cutoff=0.9)
         hint = f" Did you mean '{guess}'?" if guess else ""
-        sentence = f"refers to ${{{name}}}, which nothing defines.{hint}"
+        sentence = f"refers to ${{{name}}}, which is not defined.{hint}"
         return _Cause(sentence, wanted if len(target) == 1 else None)
 
     def _unresolvable_below(self, path: Path) -> Path | None:
@@ -184,13 +184,13 @@ class Resolver:
         return None
 
     def _leads_through_text(self, target: Path) -> bool:
-        """Whether a part of the way is itself an interpolation, so that only OmegaConf can follow it."""
+        """Return whether part of the path is an interpolation, which only OmegaConf can follow."""
         above = [find(self._tree, target[:count]) for count in range(1, len(target))]
         return any(node is not None and isinstance(node.value, str) and "${" in node.value for node in above)
 
 
 def _absolute(reference: str, path: Path) -> Path:
-    """The key a reference means: one leading dot is the mapping it stands in, each further dot one above."""
+    """Return the absolute path of a reference: one leading dot is its own mapping, each further dot one level up."""
     name = reference.lstrip(".")
     dots = len(reference) - len(name)
     return (*path[: len(path) - dots], *split_key(name)) if dots else split_key(name)

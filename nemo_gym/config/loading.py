@@ -14,7 +14,7 @@ from nemo_gym.config.explain import explain_validation, near_misses
 from nemo_gym.config.interpolation import Resolver, Unresolved
 from nemo_gym.config.models import WRITTEN_ADDRESSES, HeadConfig, Origin, RunConfig, ServerConfig
 from nemo_gym.config.observability import check_capture, warn_of_token_capture
-from nemo_gym.config.placement import placement_of
+from nemo_gym.config.replicas import replicas_of
 from nemo_gym.config.servers import (
     Block,
     RunDefaults,
@@ -41,12 +41,12 @@ def load(
     skip_dotenv: bool = False,
     require_servers: bool = False,
 ) -> RunConfig:
-    """Read a configuration once, from all its sources, into one frozen value.
+    """Read a configuration from all its sources into one frozen value.
 
-    Later sources win: the files of `paths` and all that they include, `env.yaml` (`dotenv_path`, or the first
-    among the search roots), `initial`, and `overrides`, the raw words of the command line (`+a.b=1`, `~c`).
-    Without `require_servers`, a configuration that defines no server is fine. Raises a subclass of
-    ConfigError whose message names the file, the line and the key, and says what to do.
+    Later sources win: the files of `paths` with their includes, `env.yaml` (`dotenv_path`, or the first one in
+    the search roots), `initial`, and `overrides`, the words of the command line (`+a.b=1`, `~c`).
+    Without `require_servers`, a configuration may define no servers. Raise a subclass of ConfigError whose
+    message gives the file, the line, the key and the remedy.
     """
     sources = gather(paths, overrides, initial, dotenv_path, skip_dotenv)
     tree = follow_directives(sources.tree)
@@ -57,7 +57,7 @@ def load(
     values = _plain_values(tree, resolver, {block.name for block in blocks})
     places = origins(tree)
     checks.check_start_method(values, places)
-    placement = placement_of(values, places)
+    replicas = replicas_of(values, places)
     check_capture(values, places)
     warn_of_token_capture(values, places)
     defaults = RunDefaults(default_host(values, places), {key: values[key] for key in _FOR_AGENTS if key in values})
@@ -79,7 +79,7 @@ def load(
         servers=servers,
         head=head,
         aliases=aliases,
-        placement=placement,
+        replicas=replicas,
         port_range=ports.port_range_of(values, places),
         plain=values,
         raw=plain(tree),
@@ -89,7 +89,7 @@ def load(
 
 
 def _plain_values(tree: Node, resolver: Resolver, names: set[str]) -> dict[str, Any]:
-    """The top-level values that are no servers; those that point at nothing are left out."""
+    """Return the resolvable top-level values that are not servers."""
     values: dict[str, Any] = {}
     for key in tree.mapping:
         if str(key) not in names:
@@ -106,7 +106,7 @@ class _Built(NamedTuple):
 
 
 def _build_all(blocks: Sequence[Block], resolver: Resolver, defaults: RunDefaults) -> _Built:
-    """All servers that are valid, and what is wrong with the others."""
+    """Build all valid servers and collect the problems of the others."""
     built = _Built({}, [], [])
     for block in blocks:
         server, problems, unresolved = build_server(block, resolver, defaults)
@@ -123,12 +123,12 @@ def _head(tree: Node, values: Mapping[str, Any], host: str) -> HeadConfig:
         return HeadConfig(host=host)
     node = tree.mapping["head_server"]
     if not isinstance(given, dict):
-        raise ConfigError(f"{node.origin}: head_server is a mapping of host and port, and here it is {given!r}.")
+        raise ConfigError(f"{node.origin}: head_server must be a mapping with host and port, but is {given!r}.")
     places: dict[str, Origin] = origins(node)
-    set_ = {key: value for key, value in given.items() if value is not None and key != "port_is_fixed"}
-    if misspelt := near_misses(HeadConfig, set_, block="head_server", origins=places):
+    fields = {key: value for key, value in given.items() if value is not None and key != "port_is_fixed"}
+    if misspelt := near_misses(HeadConfig, fields, block="head_server", origins=places):
         raise ConfigError("\n".join(misspelt))
     try:
-        return HeadConfig.model_validate({"host": host, **set_, "port_is_fixed": "port" in set_})
+        return HeadConfig.model_validate({"host": host, **fields, "port_is_fixed": "port" in fields})
     except ValidationError as error:
         raise ConfigError(explain_validation(error, block="head_server", origins=places)) from error

@@ -1,4 +1,4 @@
-"""The configuration as YAML for people, with its secrets hidden."""
+"""Configuration as YAML for display, with secrets hidden."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ONLY_INTERPOLATION = re.compile(r"\$\{[^${}]*\}")
 
 
 def is_secret_key(name: str) -> bool:
-    """Whether what stands under this key is a secret: `api_key`, `hf_token`, but not `max_tokens`, `token_ids`."""
+    """Return whether a key holds a secret: `api_key` and `hf_token` do, `max_tokens` and `token_ids` do not."""
     words = [word.lower() for word in _WORDS.findall(name)]
     if _SECRET_WORDS & set(words):
         return True
@@ -35,14 +35,14 @@ def is_secret_key(name: str) -> bool:
 
 
 def mask_text(text: str) -> str:
-    """Text with everything hidden that looks like a key."""
+    """Hide everything in a text that looks like a key."""
     return _BEARER.sub(rf"\1 {MASK}", SECRET_VALUE.sub(MASK, text))
 
 
 def masked(value: Any, is_secret: bool = False) -> Any:
-    """A copy of plain data with its secrets hidden, by the name of the key and by the look of the value.
+    """Return a copy of plain data with secrets hidden, detected by key name or by the shape of the value.
 
-    An interpolation stays as it is: `${oc.env:KEY}` says where the secret is, not what it is.
+    Keep interpolations: `${oc.env:KEY}` is only the location of a secret.
     """
     if isinstance(value, Mapping):
         return {key: masked(child, is_secret or is_secret_key(str(key))) for key, child in value.items()}
@@ -58,12 +58,12 @@ def masked(value: Any, is_secret: bool = False) -> Any:
 
 
 def masked_yaml(run: RunConfig) -> str:
-    """The merged configuration, interpolations unresolved, with its secrets hidden."""
+    """Return the merged configuration, interpolations unresolved, with secrets hidden."""
     return _as_yaml(masked(run.raw))
 
 
 def raw_yaml(run: RunConfig) -> str:
-    """The merged configuration, interpolations unresolved, with its secrets: for no one else to read."""
+    """Return the merged configuration, interpolations unresolved, with secrets in plain text."""
     return _as_yaml(run.raw)
 
 

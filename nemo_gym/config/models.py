@@ -1,4 +1,4 @@
-"""The frozen, typed form of a whole run's configuration."""
+"""Frozen, typed configuration of a whole run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nemo_gym.errors import ServerRefNotFoundError
 
 
 class Origin(NamedTuple):
-    """Where a value was written: a file and its line (from 1), or the command line (line 0)."""
+    """The place of a value: a file and its line (from 1), or the command line (line 0)."""
 
     file: str
     line: int
@@ -25,7 +25,7 @@ class Origin(NamedTuple):
 
 
 class Frozen(BaseModel):
-    """A value that is read and never changed."""
+    """An immutable model."""
 
     model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
 
@@ -42,7 +42,7 @@ LICENSES = (
     "TBD",
     "GNU General Public License v3.0",
 )
-"""What the licence of training data may be called."""
+"""Accepted license names of training data."""
 
 
 _NEEDED = {"huggingface": ("repo_id",), "gitlab": ("dataset_name", "version", "artifact_fpath")}
@@ -50,7 +50,7 @@ _OLD_FORMS = {"huggingface": "huggingface_identifier", "gitlab": "gitlab_identif
 
 
 class DatasetSource(Frozen):
-    """Where a dataset can be fetched."""
+    """A location to download a dataset from."""
 
     type: Literal["huggingface", "gitlab"]
     repo_id: str | None = None
@@ -59,7 +59,7 @@ class DatasetSource(Frozen):
     artifact_fpath: str | None = None
 
     @model_validator(mode="after")
-    def _names_what_its_hub_needs(self) -> Self:
+    def _has_the_fields_of_its_hub(self) -> Self:
         absent = [name for name in _NEEDED[self.type] if getattr(self, name) is None]
         if absent:
             raise ValueError(f"a {self.type} source needs {' and '.join(absent)}")
@@ -79,18 +79,18 @@ class DatasetConfig(Frozen):
     jsonl_fpath: str
     num_repeats: int = Field(default=1, ge=1)
     license: str | None = Field(default=None, validate_default=True)
-    """Has to be one of `LICENSES` where it is a model's training data, and is not looked at elsewhere."""
+    """One of `LICENSES` for training data; not checked for other types."""
     source: DatasetSource | None = None
     huggingface_identifier: DatasetSource | None = None
-    """The old form of `source`; kept in step with it, both ways."""
+    """The old form of `source`; both are kept in sync."""
     gitlab_identifier: DatasetSource | None = None
-    """The old form of `source`; the two old forms may stand side by side."""
+    """The old form of `source`; may be set together with the other old form."""
     prompt_config: str | None = None
     prepare_script: str | None = None
 
     @model_validator(mode="before")
     @classmethod
-    def _source_and_its_old_forms_agree(cls, data: Any) -> Any:
+    def _sync_source_and_its_old_forms(cls, data: Any) -> Any:
         if not isinstance(data, Mapping):
             return data
         data = dict(data)
@@ -108,25 +108,25 @@ class DatasetConfig(Frozen):
 
     @model_validator(mode="before")
     @classmethod
-    def _licence_counts_for_training_data_only(cls, data: Any) -> Any:
+    def _license_matters_for_training_data_only(cls, data: Any) -> Any:
         if not isinstance(data, Mapping) or data.get("type") not in ("example", "benchmark"):
             return data
         return data if data.get("license") is None else {**data, "license": str(data["license"])}
 
     @field_validator("license")
     @classmethod
-    def _training_data_has_a_licence(cls, license_: str | None, info: ValidationInfo) -> str | None:
+    def _training_data_has_a_license(cls, license_: str | None, info: ValidationInfo) -> str | None:
         kind = info.data.get("type")
         if kind not in ("train", "validation") or license_ in LICENSES:
             return license_
         names = "; ".join(LICENSES)
         if license_ is None:
-            raise ValueError(f"the licence of a {kind} dataset has to be told: one of {names}")
-        raise ValueError(f"'{license_}' is none of the licences: {names}.{did_you_mean(license_, LICENSES)}")
+            raise ValueError(f"a {kind} dataset needs a license: one of {names}")
+        raise ValueError(f"'{license_}' is not one of the licenses: {names}.{did_you_mean(license_, LICENSES)}")
 
 
 class BenchmarkDatasetConfig(Frozen):
-    """The dataset of a benchmark, which its own program prepares. Keys beyond these are ignored."""
+    """A benchmark's dataset, created by `prepare_script`. Other keys are ignored."""
 
     name: str
     type: Literal["benchmark"]
@@ -134,16 +134,6 @@ class BenchmarkDatasetConfig(Frozen):
     prepare_script: str
     prompt_config: str | None = None
     num_repeats: int = Field(default=1, ge=1)
-
-
-PlacementKind = Literal["separate", "together"]
-
-
-class Placement(NamedTuple):
-    """`separate`: a process for each server. `together`: one process has them all, and there are `replicas` of it."""
-
-    kind: PlacementKind = "separate"
-    replicas: int = 1
 
 
 class ServerConfig(Frozen):
@@ -155,22 +145,20 @@ class ServerConfig(Frozen):
     implementation: str
     entrypoint: str
     folder: Path
-    """`<root>/<type>/<implementation>`, where the entrypoint lies."""
+    """`<root>/<type>/<implementation>`, the folder of the entrypoint."""
     host: str
     port: int = 0
-    """0 until the launcher has bound a socket, where no port was asked for."""
+    """0 until the launcher has bound a socket, unless the configuration sets a port."""
     port_is_fixed: bool = False
     num_workers: int | None = None
     settings: dict[str, Any]
-    """The block under the implementation, interpolations resolved, as plain Python values; an agent's also
-    holds what the whole run says of skipping verification. The address is not in it unless the YAML gave it."""
+    """The block under the implementation as plain values, interpolations resolved. Agents also get the run-wide
+    `skip_verification` keys. The address is included only if the YAML sets it."""
     origins: Mapping[str, Origin] = Field(default_factory=dict, repr=False)
-    """Where each dotted key below the block (`datasets.0.name`) was written; "" is the block itself."""
+    """The place of each dotted key below the block (`datasets.0.name`); "" is the block itself."""
     datasets: tuple[DatasetConfig, ...] = ()
     isolated: bool = False
-    """Whether it runs in an environment of its folder's own, whatever is installed in the shared one."""
-    placement: PlacementKind | None = None
-    """Where it runs, whatever the run's placement is."""
+    """Whether it always runs in a virtual environment of its own."""
 
     @property
     def url(self) -> str:
@@ -183,7 +171,7 @@ DEFAULT_HEAD_SERVER_PORT = 11000
 
 
 class HeadConfig(Frozen):
-    """Where the head server listens."""
+    """The head server's address."""
 
     host: str = "127.0.0.1"
     port: int = Field(default=DEFAULT_HEAD_SERVER_PORT, ge=0, le=65535)
@@ -192,7 +180,7 @@ class HeadConfig(Frozen):
 
 
 class PortRange(NamedTuple):
-    """The ports, both ends included, among which servers without a port of their own get theirs."""
+    """The inclusive range from which servers without a fixed port get one."""
 
     low: int
     high: int
@@ -202,62 +190,63 @@ DEFAULT_PORT_RANGE = PortRange(10_001, 20_000)
 
 
 class WrittenAddress(NamedTuple):
-    """Where a host and a port were written, each as `file:line: dotted.key`; empty where nobody wrote it."""
+    """The places of a host and a port, each as `file:line: dotted.key`; empty if not written anywhere."""
 
     host: str = ""
     port: str = ""
 
 
 RUN_ID_KEY = "_ng_run_id"
-"""Where the configuration that the head server tells has the run's id."""
+"""Key of the run id in the configuration that the head server returns."""
 SHORTCUTS_KEY = "_ng_shortcuts"
-"""Where it has the shortcuts to the run's servers."""
+"""Key of the unix sockets of the run's servers in the same configuration."""
 WRITTEN_ADDRESSES = ("default_host", "head_server.host", "head_server.port")
 
 
 class RunConfig(Frozen):
-    """Everything the YAML, `env.yaml` and the command line said, read once."""
+    """Everything from the YAML, `env.yaml` and the command line, read once."""
 
     servers: Mapping[str, ServerConfig]
     head: HeadConfig = HeadConfig()
     aliases: Mapping[str, str] = Field(default_factory=dict)
-    """Other names of agents (`environment_servers` blocks), each with the instance it stands for."""
-    placement: Placement = Placement()
+    """Other names of agents (`environment_servers` blocks), each with its agent instance."""
+    replicas: int = 1
+    """The number of processes of each server that does not set its own `num_workers`."""
     port_range: PortRange = DEFAULT_PORT_RANGE
-    """Where the ports are taken from that nobody has set."""
+    """Source of the ports that the configuration does not set."""
     plain: Mapping[str, Any] = Field(default_factory=dict)
-    """Top-level values that are no servers, interpolations resolved; those that cannot be are left out."""
+    """Top-level values that are not servers, interpolations resolved; unresolvable ones are omitted."""
     raw: Mapping[str, Any] = Field(default_factory=dict, repr=False)
     """The merged configuration as plain Python, interpolations unresolved (the published YAML form)."""
     origins: Mapping[str, Origin] = Field(default_factory=dict, repr=False)
-    """Where those of `WRITTEN_ADDRESSES` that are set were written."""
+    """The places of those `WRITTEN_ADDRESSES` that are set."""
     config_paths: tuple[str, ...] = ()
-    """Every file that was read, in the order of merging."""
+    """Every file that was read, in merge order."""
     run_token: str | None = Field(default=None, repr=False)
-    """What its servers ask for, once they have been started; None where they ask for nothing."""
+    """The token that started servers require; None if the run is open."""
     run_id: str = ""
-    """Tells the started run from all others; empty before."""
+    """Unique id of the run; empty before it starts."""
     shortcuts: Mapping[str, str] = Field(default_factory=dict)
-    """Unix sockets at which servers, by any of their names, listen too: callers on this machine save half of what a
-    call costs over TCP. Those of which several processes, or one with others, are served have none."""
+    """Unix sockets of servers, by all their names: local calls over them cost half as much as over TCP. Servers
+    with several processes, or that share a process, have none."""
 
     def servers_of(self, type_: ServerType) -> list[ServerConfig]:
-        """The servers of one tier, in the order of the configuration."""
+        """Return the servers of one tier, in configuration order."""
         return [server for server in self.servers.values() if server.type == type_]
 
     def by_any_name(self) -> Iterator[tuple[str, ServerConfig]]:
-        """Every server under its own name, and agents under their other names too."""
+        """Yield every server by its own name, then agents by their aliases."""
         yield from self.servers.items()
         for alias, name in self.aliases.items():
             yield alias, self.servers[name]
 
     @property
     def agent_names(self) -> list[str]:
-        """The names that rows may call an agent by."""
+        """The names that rows may use for agents."""
         return [name for name, server in self.by_any_name() if server.type == AGENT_TIER]
 
     def written_address(self, server: ServerConfig | None) -> WrittenAddress:
-        """Where the address of a server was written; None is the head server."""
+        """Return the places of a server's address; None is the head server."""
         if server is None:
             block, places = "head_server", {key.rpartition(".")[2]: at for key, at in self.origins.items()}
         else:
@@ -268,7 +257,7 @@ class RunConfig(Frozen):
         return WrittenAddress(**written)
 
     def server(self, name: str) -> ServerConfig:
-        """The server of this name, or of the agent that this name is an alias for. Raises ServerRefNotFoundError."""
+        """Return the server with this name or alias. Raise ServerRefNotFoundError."""
         found = self.servers.get(self.aliases.get(name, name))
         if found is None:
             known = [*self.servers, *self.aliases]

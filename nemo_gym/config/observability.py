@@ -1,4 +1,4 @@
-"""Whether the model calls of rollouts are recorded, and where to."""
+"""Settings for recording the model calls of rollouts."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ CAPTURE_KEYS = (ENABLED_KEY, CAPTURE_DIR_KEY)
 
 
 class ModelCallCaptureConfig(BaseModel):
-    """The two top-level keys that turn the recording on."""
+    """The two top-level keys that enable recording."""
 
     model_config = ConfigDict(frozen=True)
 
     observability_enabled: bool = False
     model_call_capture_dir: Path | None = None
-    """An absolute path, so that all servers mean the same folder; they run in folders of their own."""
+    """Absolute, because each server runs in its own folder."""
 
     @property
     def store_dir(self) -> Path | None:
-        """The folder of the records; None while nothing is recorded."""
+        """The folder of the records, or None if recording is off."""
         return self.model_call_capture_dir if self.observability_enabled else None
 
     @classmethod
     def of(cls, config: Any) -> Self:
-        """What a configuration says, off where it says nothing. Raises `ConfigError` where it is on without a folder.
+        """Read the two keys; recording is off by default. Raise `ConfigError` if it is on without a folder.
 
-        It may be any stand-in for a configuration, as published tests hand it to a server: only a plain `true` counts.
+        `config` may be a mock, as in published tests, so only a literal `True` enables recording.
         """
         if not is_enabled(config):
             return cls()
@@ -49,23 +49,23 @@ class ModelCallCaptureConfig(BaseModel):
 
 
 def is_enabled(config: Any) -> bool:
-    """Whether a configuration asks for records; False for a stand-in that says nothing clear."""
+    """Return whether a configuration enables recording; only a literal `True` counts."""
     return config is not None and config.get(ENABLED_KEY) is True
 
 
 def warn_of_token_capture(values: Mapping[str, Any], places: Mapping[str, Origin]) -> None:
-    """Say plainly that nothing comes of a `token_id_capture` block that is on."""
+    """Warn that an enabled `token_id_capture` block has no effect."""
     block = values.get(TOKEN_CAPTURE_KEY)
     if isinstance(block, Mapping) and block.get("enabled") is True:
         logger.warning(
-            "%s: token_id_capture.enabled is true, but there is no token capture here. Token ids come with the "
-            "answers of a vllm_model whose return_token_id_information is true.",
+            "%s: token_id_capture.enabled is true, but nemo_gym does not support token capture. For token ids, use a "
+            "vllm_model with return_token_id_information: true.",
             places[TOKEN_CAPTURE_KEY],
         )
 
 
 def check_capture(values: Mapping[str, Any], places: Mapping[str, Origin]) -> None:
-    """Raise `ConfigError` where the recording is asked for in a way that cannot work."""
+    """Raise `ConfigError` if the recording settings are invalid."""
     if problem := _problem(values.get(ENABLED_KEY, False), values.get(CAPTURE_DIR_KEY)):
         key = ENABLED_KEY if problem.startswith(ENABLED_KEY) else CAPTURE_DIR_KEY
         raise ConfigError(f"{places[key]}: {problem}")
@@ -73,19 +73,19 @@ def check_capture(values: Mapping[str, Any], places: Mapping[str, Origin]) -> No
 
 def _problem(enabled: Any, folder: Any) -> str | None:
     if not isinstance(enabled, bool):
-        return f"{ENABLED_KEY} has to be true or false, and is {enabled!r}."
+        return f"{ENABLED_KEY} must be true or false, but is {enabled!r}."
     if not enabled:
         return None
     if folder is None:
         return (
-            f"{ENABLED_KEY} is true, but {CAPTURE_DIR_KEY} does not say where the records go. Add "
-            f"+{CAPTURE_DIR_KEY}=/an/absolute/folder, or leave {ENABLED_KEY} out."
+            f"{ENABLED_KEY} is true, but {CAPTURE_DIR_KEY} is not set. Add "
+            f"+{CAPTURE_DIR_KEY}=/an/absolute/folder, or remove {ENABLED_KEY}."
         )
     if not isinstance(folder, str | Path) or not Path(folder).is_absolute():
         return (
-            f"{CAPTURE_DIR_KEY} has to be an absolute path, for each server runs in a folder of its own, and is "
+            f"{CAPTURE_DIR_KEY} must be an absolute path, because each server runs in its own folder, but is "
             f"{str(folder)!r}. Write {str(Path.cwd() / str(folder))!r}."
         )
     if Path(folder).exists() and not Path(folder).is_dir():
-        return f"{CAPTURE_DIR_KEY} has to be a folder, and {folder} is a file."
+        return f"{CAPTURE_DIR_KEY} must be a folder, but {folder} is a file."
     return None

@@ -31,7 +31,7 @@ _WORD = re.compile(r"(?P<sign>\+\+|\+|~)?(?P<key>[^=]*)(?:(?P<equals>=)(?P<value
 _KEY = re.compile(r"[^\s.\[\]{}'\"=,+~][^\s\[\]{}'\"=,]*(?:\[\d+\][^\s\[\]{}'\"=,]*)*")
 
 _ENTRY = re.compile(r"([\w-]+\s*:\s*)(?!\$\{)[^,{}\[\]]+")
-"""An entry of a mapping that is written in a word, and what leads up to its value."""
+"""A mapping entry inside a word; the group is the key and the colon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,21 +39,21 @@ class Override:
     """One command-line word, read but not yet applied."""
 
     word: str
-    """The word as messages may show it: a secret value is hidden."""
+    """The word for messages, with secrets hidden."""
     action: Literal["set", "change", "delete"]
-    """`+k=v` and `++k=v` set, `k=v` changes what is there, `~k` deletes."""
+    """`+k=v` and `++k=v` set a key, `k=v` changes an existing key, `~k` deletes it."""
     path: tuple[str, ...]
     value: Node | None
-    """None where a deletion names no value."""
+    """None for a deletion without a value."""
 
     @property
     def origin(self) -> Origin:
-        """Where messages say that the value comes from."""
+        """The origin of the value for messages."""
         return Origin(f"command line: {self.word}", 0)
 
 
 def parse_override(word: str) -> Override:
-    """Read one word of the grammar of Hydra. Raises OverrideError with the word and what is wrong in it."""
+    """Parse one word of Hydra's override grammar. Raise OverrideError with the word and the problem."""
     match = _WORD.fullmatch(word)
     assert match is not None  # the pattern takes any text
     sign, key, text = match["sign"] or "", match["key"].strip(), match["value"]
@@ -63,7 +63,7 @@ def parse_override(word: str) -> Override:
     path = split_key(key)
     if text is None and sign != "~":
         raise OverrideError(
-            f"'{shown}' has no '='. Write {sign or '+'}{key}=VALUE to set a value, ~{key} to delete one."
+            f"'{shown}' has no '='. Write {sign or '+'}{key}=VALUE to set a value, or ~{key} to delete it."
         )
     value = None if text is None else node_of(read_value(text, shown), Origin(f"command line: {shown}", 0))
     action: Literal["set", "change", "delete"] = "delete" if sign == "~" else "set" if sign else "change"
@@ -71,16 +71,16 @@ def parse_override(word: str) -> Override:
 
 
 def apply_override(tree: Node, override: Override) -> Node:
-    """The tree after one word. Raises OverrideError where the word does not fit what is there."""
+    """Return the tree after one override. Raise OverrideError if it does not fit the tree."""
     if override.action == "delete":
         return _deleted(tree, override)
     if override.action == "change" and not _is_defined(tree, override.path):
         key = dotted(override.path)
         raise OverrideError(
-            f"'{override.word}': there is no key {key} to change.{_suggest_key(tree, override.path)} "
-            f"To add it as a new key, write +{key}=VALUE."
+            f"'{override.word}': the key {key} does not exist.{_suggest_key(tree, override.path)} "
+            f"To add it, write +{key}=VALUE."
         )
-    assert override.value is not None  # only a deletion may come without
+    assert override.value is not None  # only a deletion may omit it
     return _laid_over(tree, override.path, override, tree)
 
 
@@ -93,18 +93,18 @@ def _shown(word: str, key: str, text: str | None) -> str:
 
 def _malformed_key(shown: str, key: str, text: str | None) -> str:
     if key.startswith("-"):
-        return f"'{shown}' looks like a flag, and is none that this command knows. An override reads +key=value."
+        return f"'{shown}' is not a known flag of this command. An override has the form +key=value."
     if text is None and re.search(r"[\[\]{},'\"]|\.ya?ml$", key):
         return (
-            f"'{shown}' is not an override (+key=value). If the shell split a list or a text at a space, put "
-            "quotes round the whole word: '+config_paths=[a.yaml, b.yaml]'."
+            f"'{shown}' is not an override (+key=value). If the shell split a list or a text at a space, quote the "
+            "whole word: '+config_paths=[a.yaml, b.yaml]'."
         )
     problem = f"the key '{key}' is not a dotted name such as a.b or a.list[0]" if key else "there is no key before '='"
-    return f"'{shown}': {problem}. An override reads +key=value, ++key=value, key=value or ~key."
+    return f"'{shown}': {problem}. Write an override as +key=value, ++key=value, key=value or ~key."
 
 
 def _laid_over(node: Node, parts: Path, override: Override, whole: Node) -> Node:
-    """`node` with the override's value merged in at `parts`."""
+    """Merge the override's value into `node` at `parts`."""
     assert override.value is not None
     if not parts:
         return merge(node, override.value, whole)
@@ -117,8 +117,8 @@ def _laid_over(node: Node, parts: Path, override: Override, whole: Node) -> Node
         grown = Node({part: grown}, override.origin)
     if isinstance(node.value, list):
         raise OverrideError(
-            f"'{override.word}': the list at {node.origin} has {len(node.value)} items, counted from 0, "
-            f"and none at '{parts[0]}'."
+            f"'{override.word}': the list at {node.origin} has {len(node.value)} items (counted from 0), so "
+            f"'{parts[0]}' is out of range."
         )
     result = merge(node, grown, whole)
     if result is grown and node.value is not None and not node.is_unset:
@@ -139,18 +139,18 @@ def _deleted(tree: Node, override: Override) -> Node:
     inherited = _inheriting(tree, override.path)
     if path is None and inherited is None:
         raise OverrideError(
-            f"'{override.word}': there is no key {dotted(override.path)} to delete.{_suggest_key(tree, override.path)}"
+            f"'{override.word}': the key {dotted(override.path)} does not exist.{_suggest_key(tree, override.path)}"
         )
     if path is not None and override.value is not None and plain(at(tree, path)) != plain(override.value):
         raise OverrideError(
-            f"'{override.word}': {dotted(path)} is {_brief(dotted(path), at(tree, path))} there "
-            f"({at(tree, path).origin}), so it is not deleted. Write ~{dotted(path)} to delete it whatever it is."
+            f"'{override.word}': {dotted(path)} is {_brief(dotted(path), at(tree, path))} "
+            f"({at(tree, path).origin}), so it is not deleted. Write ~{dotted(path)} to delete it with any value."
         )
     if path is not None:
         tree = replaced(tree, path, None)
     if inherited is None:
         return tree
-    # The key comes, or would come back, out of what a block inherits: that block has to drop it.
+    # The block inherits the key, which would come back: the block has to drop it.
     holder, rest = inherited
     block = at(tree, holder)
     dropped = plain(block.mapping["_delete_key"]) if "_delete_key" in block.mapping else []
@@ -168,7 +168,7 @@ def _source(block: Node) -> tuple[str, ...] | None:
 
 
 def _inheriting(tree: Node, parts: Path) -> tuple[Path, Path] | None:
-    """The innermost block on the way to a key that inherits it, and the key's path below that block."""
+    """Return the innermost block that inherits a key, and the key's path below that block."""
     for count in range(len(parts) - 1, 0, -1):
         holder = locate(tree, parts[:count])
         source = _source(at(tree, holder)) if holder is not None else None
@@ -178,7 +178,7 @@ def _inheriting(tree: Node, parts: Path) -> tuple[Path, Path] | None:
 
 
 def _is_defined(tree: Node, parts: Path, depth: int = 0) -> bool:
-    """Whether a key is there, or will be once the blocks on its way have inherited what they inherit."""
+    """Return whether a key exists, or will exist once the blocks above it have inherited."""
     if locate(tree, parts) is not None or dotted(parts) == "config_paths":
         return True
     for count in range(len(parts) - 1, 0, -1):
@@ -190,7 +190,7 @@ def _is_defined(tree: Node, parts: Path, depth: int = 0) -> bool:
 
 
 def _suggest_key(tree: Node, parts: Path) -> str:
-    """The key that was probably meant: a neighbour, else the same word elsewhere, else a similar path."""
+    """Suggest the intended key: a neighbour, else the same word elsewhere, else a similar path."""
     wanted = dotted(parts)
     paths = [path for path, _ in walk(tree) if path]
     above = locate(tree, parts[:-1])

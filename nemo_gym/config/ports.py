@@ -1,4 +1,4 @@
-"""Bind the ports of servers, and see early that two want the same one."""
+"""Bind the ports of servers and detect conflicts early."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def bind(
     written: WrittenAddress = NOWHERE,
     is_shared: bool = False,
 ) -> socket.socket:
-    """A socket bound to the port and not yet listening; port 0 takes any free one, within the range if given.
+    """Return a bound socket that does not listen yet; port 0 takes any free one, within the range if given.
 
-    Others of this user may be bound to the port of one that `is_shared`; it has to be free all the same.
+    With `is_shared`, other processes of this user may bind the port too; it must still be free at first.
 
-    Raises PortTakenError naming where the port was `written`, else the instance, and, where it can be found out,
-    the process that holds it; ConfigError for a host or a port that cannot be bound at all.
+    Raise PortTakenError with the origin of the port (else the instance) and, if known, the process that holds
+    it. Raise ConfigError for a host or port that cannot be bound at all.
     """
     if port == 0 and port_range:
         bound = _bind_in_range(host, port_range, instance, written)
@@ -60,32 +60,32 @@ def bind(
 
 
 def share(host: str, port: int) -> socket.socket:
-    """One more socket bound to a port that is shared: the system deals the connections out among them."""
+    """Bind another socket to a shared port. The kernel distributes connections among its sockets."""
     return _bound(host, port, is_reusable=True, is_shared=True)
 
 
 def port_range_of(plain: Mapping[str, Any], origins: Mapping[str, Origin]) -> PortRange:
-    """The range that `port_range_low` and `port_range_high` set."""
+    """Return the range set by `port_range_low` and `port_range_high`."""
     ends = []
     for key, default in zip(("port_range_low", "port_range_high"), DEFAULT_PORT_RANGE, strict=True):
         value = plain.get(key)
         try:
             ends.append(default if value is None else int(value))
         except (TypeError, ValueError) as error:
-            raise ConfigError(f"{origins[key]}: {key} is a port number, and here it is {value!r}.") from error
+            raise ConfigError(f"{origins[key]}: {key} must be a port number, but is {value!r}.") from error
         if not 1 <= ends[-1] <= 65535:
-            raise ConfigError(f"{origins[key]}: {key} is {value}; ports go from 1 to 65535.")
+            raise ConfigError(f"{origins[key]}: {key} is {value}, but must be between 1 and 65535.")
     if ends[0] > ends[1]:
         place = origins.get("port_range_low") or origins["port_range_high"]
         raise ConfigError(
-            f"{place}: port_range_low is {ends[0]} and port_range_high is {ends[1]}, so no port lies between them. "
+            f"{place}: port_range_low is {ends[0]} and port_range_high is {ends[1]}, so the range is empty. "
             "Set both, the smaller one first."
         )
     return PortRange(*ends)
 
 
 def check_fixed_ports(servers: Iterable[ServerConfig], head: HeadConfig, head_origin: Origin | None) -> None:
-    """Raise PortTakenError where two servers of one configuration ask for the same address."""
+    """Raise PortTakenError if two servers of one configuration request the same address."""
     head_name = "the head server" + (
         "" if head.port_is_fixed else " (by default; move it with +head_server.port=PORT)"
     )
@@ -98,9 +98,9 @@ def check_fixed_ports(servers: Iterable[ServerConfig], head: HeadConfig, head_or
             same_host = host == server.host or host in _ANY_HOST or server.host in _ANY_HOST
             if same_host and port == server.port:
                 raise PortTakenError(
-                    f"{origin}: {server.name} asks for port {port}, which {name} already has"
-                    f"{f' ({first})' if first else ''}. Give one of them another port, or remove the port and a free "
-                    "one is found."
+                    f"{origin}: {server.name} requests port {port}, which {name} already has"
+                    f"{f' ({first})' if first else ''}. Give one of them another port, or remove the port to use a "
+                    "free one."
                 )
         taken.append((server.host, server.port, server.name, origin))
 
@@ -120,18 +120,18 @@ def _bound(host: str, port: int, *, is_reusable: bool, is_shared: bool = False) 
 
 
 def _bind_in_range(host: str, ports: PortRange, instance: str, written: WrittenAddress) -> socket.socket:
-    # A later run will want its head server at the usual port.
+    # The default head server port stays free for a later run.
     candidates = [port for port in range(ports.low, ports.high + 1) if port != DEFAULT_HEAD_SERVER_PORT]
     for port in random.sample(candidates, min(len(candidates), _RANGE_TRIES)):
         try:
-            # Not reusable while it is bound: Linux would let two sockets share a port until one of them listens.
+            # Not reusable while binding: Linux would let two sockets share a port until one of them listens.
             return _bound(host, port, is_reusable=False)
         except OSError as error:
             if error.errno not in (errno.EADDRINUSE, errno.EACCES):
                 raise _refusal(error, host, 0, instance, written) from error
     raise PortTakenError(
         f"{instance}: no free port on {host} between port_range_low ({ports.low}) and port_range_high ({ports.high}); "
-        f"{min(len(candidates), _RANGE_TRIES)} were tried. Widen the range, or stop what holds the ports."
+        f"{min(len(candidates), _RANGE_TRIES)} were tried. Widen the range, or stop the processes that hold the ports."
     )
 
 
@@ -141,22 +141,22 @@ def _refusal(error: OSError, host: str, port: int, instance: str, written: Writt
         held = f"process {pid} ({_command(pid)})" if pid else "another process"
         return PortTakenError(
             f"{written.port or instance}: port {port} on {host} is held by {held}. Stop it, give {instance} "
-            "another port, or remove its port from the configuration and a free one is found."
+            "another port, or remove its port from the configuration to use a free one."
         )
     if error.errno == errno.EACCES:
         return ConfigError(
-            f"{written.port or instance}: port {port} needs rights this user lacks; ports from 1024 on do not."
+            f"{written.port or instance}: this user may not bind port {port}. Use a port from 1024 on."
         )
-    told = f"{instance} " if written.host else ""
+    subject = f"{instance} " if written.host else ""
     return ConfigError(
-        f"{written.host or instance}: {told}cannot listen on {host}{f':{port}' if port else ''} "
-        f"({error.strerror or error}). The "
-        "host has to be an address of this machine: 127.0.0.1, or 0.0.0.0 for all of them."
+        f"{written.host or instance}: {subject}cannot listen on {host}{f':{port}' if port else ''} "
+        f"({error.strerror or error}). "
+        "Set the host to an address of this machine: 127.0.0.1, or 0.0.0.0 for all of them."
     )
 
 
 def _holder(port: int) -> int | None:
-    """The process that listens on a port, where the system tells this user."""
+    """Return the process that listens on a port, if this user may see it."""
     inodes = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         try:
@@ -171,17 +171,17 @@ def _holder(port: int) -> int | None:
         try:
             if any(str(handle.readlink()) in inodes for handle in (process / "fd").iterdir()):
                 return int(process.name)
-        except OSError:  # it ended meanwhile, or is another user's
+        except OSError:  # the process has ended, or belongs to another user
             continue
     return None
 
 
 def _command(pid: int) -> str:
-    """A process as its user would know it: `python bin/ng_run +config_paths=[…]`."""
+    """Return a short command line of a process: `python bin/ng_run +config_paths=[…]`."""
     try:
         text = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
     except OSError:
-        return "ended meanwhile"
+        return "already ended"
     program, *words = text.rstrip("\0").split("\0")
     shown = [Path(program).name]
     for before, word in zip([program, *words], words[: _SHOWN_WORDS - 1], strict=False):

@@ -1,4 +1,4 @@
-"""All that one process is told of a run: a server's, and the head server's."""
+"""Everything that one server process or the head server needs to know about a run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nemo_gym.config.settings import BaseServerConfig, ServerType
 
 
 class OtherServer(NamedTuple):
-    """What a server knows of another one: where it listens."""
+    """The address of another server."""
 
     type: ServerType
     implementation: str
@@ -22,9 +22,9 @@ class OtherServer(NamedTuple):
 
 
 class ProcessSettings(BaseModel):
-    """A server's own block, the plain values that all share, and where the others listen; never their settings."""
+    """A server's own block, the shared plain values and the addresses of other servers, but never their settings."""
 
-    # `.inf` is a number in YAML; JSON of the strict kind has only null for it.
+    # YAML allows `.inf`; strict JSON would turn it into null.
     model_config = ConfigDict(frozen=True, ser_json_inf_nan="constants")
 
     kind: Literal["server"] = "server"
@@ -39,29 +39,29 @@ class ProcessSettings(BaseModel):
     origins: dict[str, Origin] = Field(default_factory=dict)
     plain: dict[str, Any] = Field(default_factory=dict)
     addresses: dict[str, OtherServer] = Field(default_factory=dict)
-    """The other servers, by each name that they have."""
+    """The other servers by all their names."""
     shortcuts: dict[str, str] = Field(default_factory=dict)
-    """Unix sockets at which some of them listen too."""
+    """Unix sockets where some of them also listen."""
     head: BaseServerConfig
     cookie_secret: str
-    """Signs the session cookies; the same for all workers of a run."""
+    """Signs the session cookies; the same for all workers."""
     run_token: str | None = Field(default=None, repr=False)
-    """Goes with every call between the servers of a run that can be reached from outside; None where none can."""
+    """Sent with every call between servers; None if the run is open."""
     run_id: str = ""
-    """Goes with every call; calls that are meant for another run are turned away."""
+    """Sent with every call; calls meant for another run are rejected."""
     environment: dict[str, str] = Field(default_factory=dict, repr=False)
-    """Variables that its process adds to its environment, where others do not see them."""
+    """Variables that the process adds to its environment after it has started, so that others cannot read them."""
     num_workers: int = 1
     """How many processes serve it."""
     number: int = 0
-    """Which of them this one is."""
+    """Index of this process among them."""
     sockets: list[str] = Field(default_factory=list)
-    """Where each of them alone listens, by its number, as the path of a unix socket; empty where there is but one."""
+    """Path of each worker's own unix socket, by worker number; empty for a single worker."""
     dry_run: bool = False
 
     @classmethod
-    def of(cls, run: RunConfig, server: ServerConfig, *, cookie_secret: str, **told: Any) -> Self:
-        """What this server of a run is told, once all addresses are known; `told` are fields of this class."""
+    def of(cls, run: RunConfig, server: ServerConfig, *, cookie_secret: str, **extra: Any) -> Self:
+        """Return the settings of one server, once all addresses are known; `extra` are fields of this class."""
         return cls(
             name=server.name,
             type=server.type,
@@ -87,20 +87,13 @@ class ProcessSettings(BaseModel):
                 {**run.plain, server.name: server.settings},
                 [other.settings for other in run.servers.values() if other.name != server.name],
             ),
-            **told,
+            **extra,
         )
 
     def secrets(self) -> SecretValues:
-        """All secrets that this process is told."""
+        """Return all secrets that this process knows."""
         own = {"cookie_secret": self.cookie_secret, "run_token": self.run_token}
         return SecretValues.of(self.settings, self.plain, self.environment, own)
-
-
-class GroupSettings(BaseModel):
-    """What a process is told that has several servers."""
-
-    kind: Literal["group"] = "group"
-    members: list[ProcessSettings]
 
 
 class ServerInstance(BaseModel):
@@ -123,23 +116,23 @@ class ServerInstance(BaseModel):
     num_workers: int = 1
     """How many processes serve it."""
     restarts: int = 0
-    """How often a process of it died and was started again."""
+    """Number of times that one of its processes died and was restarted."""
     process: str = ""
-    """What its process is called: by its own name, or `together`."""
+    """The name of its first process: the server's own."""
     pids: list[int] = Field(default_factory=list)
-    """Of all processes that serve it, by their numbers."""
+    """Process ids of all its workers, by worker number."""
     sockets: list[str] = Field(default_factory=list)
-    """Where each of them alone listens; empty where there is but one."""
+    """Each worker's own unix socket; empty for a single worker."""
 
     @property
     def where(self) -> str:
-        """Its processes, and what they are called where other servers live in them too."""
+        """Its process ids, followed by the process name if other servers share the process."""
         pids = " ".join(map(str, self.pids or [self.pid]))
         return pids if self.process in ("", self.config_path) else f"{pids} ({self.process})"
 
     @classmethod
     def of(cls, server: ServerConfig, *, process: str, pids: list[int], sockets: list[str], started_at: float) -> Self:
-        """The server that these processes serve; `started_at` is in seconds since the epoch."""
+        """Return the entry of a running server; `started_at` is in seconds since the epoch."""
         return cls(
             process_name=server.name,
             server_type=server.type,
@@ -160,7 +153,7 @@ class ServerInstance(BaseModel):
 
 
 class HeadSettings(BaseModel):
-    """What the head server tells. A server that was started again follows as a `ServerInstance` in the same pipe."""
+    """Settings of the head server. A restarted server follows as a `ServerInstance` on the same pipe."""
 
     kind: Literal["head"] = "head"
     host: str
@@ -169,10 +162,10 @@ class HeadSettings(BaseModel):
     config_yaml: str
     """Masked, unless the run exposes its secrets on a loopback address."""
     endpoints: list[str] = Field(default_factory=list)
-    """What the model servers ask; the run is not ready before each of them has answered."""
+    """Endpoints of the model servers; the run is ready once each of them has answered."""
     run_token: str | None = Field(default=None, repr=False)
-    """Goes with every call to it; None where it asks for nothing."""
+    """Required with every call to the head server; None if the run is open."""
 
 
-ChildSettings = Annotated[ProcessSettings | GroupSettings | HeadSettings, Field(discriminator="kind")]
-"""What comes through the pipe of a new process, as its first line."""
+ChildSettings = Annotated[ProcessSettings | HeadSettings, Field(discriminator="kind")]
+"""The first line in the pipe of a new process."""

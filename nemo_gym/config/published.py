@@ -1,4 +1,4 @@
-"""What server folders written for the published package ask the configuration of their process."""
+"""Configuration access for server folders written for the published package."""
 
 from __future__ import annotations
 
@@ -27,43 +27,43 @@ DISALLOWED_PORTS_KEY_NAME = "disallowed_ports"
 HF_TOKEN_KEY_NAME = "hf_token"
 RESULTS_DIR_KEY_NAME = "results_dir"
 CONFIG_PATH_ENV_VAR = "NEMO_GYM_CONFIG_PATH"
-"""Holds a server's name, in its own process."""
+"""Holds a server's name in its own process."""
 
 _OVERRIDE = re.compile(r"(\+\+|\+|~)?[A-Za-z_][\w.-]*=|~")
-"""Begins a word of the command line that is meant for the configuration: a script may have words of its own."""
+"""Matches command-line words for the configuration; a script may have other arguments of its own."""
 
-# Published folders ask for it from anywhere, so it cannot be handed to them. Ours never ask.
+# Published folders read it from anywhere, so it cannot be passed to them. Our own code never reads it.
 _of_process: list[DictConfig] = []
 
 
 def tell_process(view: DictConfig) -> None:
-    """Let this be what the process knows of the configuration."""
+    """Set the configuration of this process."""
     _of_process[:] = [view]
 
 
 def maybe_get_global_config_dict() -> DictConfig | None:
-    """What this process knows of the configuration, read-only; None where it has not been told or asked yet."""
+    """Return this process's configuration, read-only, or None if it was neither set nor loaded yet."""
     return _of_process[0] if _of_process else None
 
 
 class GlobalConfigDictParserConfig(BaseModel):
-    """From which sources a process reads its configuration."""
+    """The sources from which a process reads its configuration."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True, use_attribute_docstrings=True)
 
     NO_MODEL_GLOBAL_CONFIG_DICT: ClassVar[DictConfig] = OmegaConf.create(dict(NO_MODEL))
-    """As `initial_global_config_dict`: a configuration whose model need not be known."""
+    """A value for `initial_global_config_dict` that makes the model settings optional."""
 
     dotenv_path: Path | None = None
-    """Another file than the first `env.yaml` of the search roots."""
+    """Replaces the first `env.yaml` in the search roots."""
     initial_global_config_dict: DictConfig | None = None
-    """Laid over the files; may name them with `config_paths`."""
+    """Merged over the files; may list them in `config_paths`."""
     skip_load_from_cli: bool = False
     skip_load_from_dotenv: bool = False
     hide_secrets: bool = False
-    """Mask secrets in what is given back."""
+    """Mask secrets in the result."""
     offline: bool = False
-    """Accepted; reading a configuration never asks the network."""
+    """Has no effect, because reading a configuration never uses the network."""
 
     @field_validator("initial_global_config_dict", mode="before")
     @classmethod
@@ -71,7 +71,7 @@ class GlobalConfigDictParserConfig(BaseModel):
         return OmegaConf.create(dict(given)) if isinstance(given, Mapping) else given
 
     def load(self, *, require_servers: bool = False) -> RunConfig:
-        """Read them all. Raises a subclass of `ConfigError` that names the place and what to do."""
+        """Read all sources. Raise a subclass of `ConfigError` that gives the place and the remedy."""
         words = [] if self.skip_load_from_cli else [word for word in sys.argv[1:] if _OVERRIDE.match(word)]
         return load(
             (),
@@ -84,18 +84,18 @@ class GlobalConfigDictParserConfig(BaseModel):
 
 
 class GlobalConfigDictParser:
-    """Reads a configuration for code that asks for it as one OmegaConf mapping."""
+    """Parser for code that needs the configuration as one OmegaConf mapping."""
 
     def parse(self, global_config_dict_parser_config: GlobalConfigDictParserConfig | None = None) -> DictConfig:
-        """All sources merged, directives followed, interpolations unresolved; every server has a host.
+        """Return all sources merged: directives applied, interpolations unresolved, a host for every server.
 
-        Ports are in it only where they are written: servers get theirs when they start.
+        Only configured ports are included, because servers get the others when they start.
         """
         config = global_config_dict_parser_config or GlobalConfigDictParserConfig()
         return view_of(config.load(), hide_secrets=config.hide_secrets)
 
     def parse_no_environment(self, initial_global_config_dict: Any = None) -> DictConfig:
-        """The same from this mapping alone."""
+        """Parse this mapping alone."""
         return self.parse(
             GlobalConfigDictParserConfig(
                 initial_global_config_dict=initial_global_config_dict,
@@ -105,35 +105,35 @@ class GlobalConfigDictParser:
         )
 
     def filter_for_server_instance_configs(self, global_config_dict: DictConfig) -> list[ServerConfig]:
-        """The servers that a configuration defines, in its order."""
+        """Return the servers of a configuration, in its order."""
         return list(_run_of(global_config_dict).servers.values())
 
     def raise_on_no_server_instances(self, global_config_dict: DictConfig) -> None:
-        """Raise `NoServerInstancesError` where a configuration defines no server."""
+        """Raise `NoServerInstancesError` if a configuration defines no server."""
         run = _run_of(global_config_dict)
         check_some_server(run.servers, run.config_paths)
 
     def detect_and_report_almost_servers(self, global_config_dict: DictConfig) -> None:
-        """Raise `AlmostServerError` for blocks that look like servers and cannot be.
+        """Raise `AlmostServerError` for blocks that resemble servers but are invalid.
 
-        They are only logged where `error_on_almost_servers` is false.
+        Log them instead if `error_on_almost_servers` is false.
         """
         _run_of(global_config_dict)
 
     def collect_missing_value_paths(self, global_config_dict: DictConfig) -> list[str]:
-        """The dotted key of every value that is still `???`."""
+        """Return the dotted key of every `???` value."""
         return sorted(OmegaConf.missing_keys(global_config_dict))
 
 
 def _run_of(config: DictConfig) -> RunConfig:
-    # Laid over the files that it was read from, it would only be merged with itself.
+    # Without config_paths, because merging the files again would change nothing.
     plain: Any = OmegaConf.to_container(config)
     known = {key: value for key, value in plain.items() if key != "config_paths"}
     return load((), (), initial=known, skip_dotenv=True)
 
 
 def published_defaults(plain: Mapping[str, Any]) -> dict[str, Any]:
-    """The top-level values that published folders read without anybody having set them."""
+    """Return the defaults of top-level values that published folders read."""
     root = working_dir()
     return {
         RESULTS_DIR_KEY_NAME: str(Path(plain.get(RESULTS_DIR_KEY_NAME) or root / "results").absolute()),
@@ -143,7 +143,7 @@ def published_defaults(plain: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def view_of(run: RunConfig, *, hide_secrets: bool = False) -> DictConfig:
-    """A run's configuration as one read-only mapping, each server with its address as far as it is known."""
+    """Return a run's configuration as one read-only mapping; servers have their address as far as known."""
     head = {"host": run.head.host, "port": run.head.port}
     raw: dict[str, Any] = {**run.raw, **published_defaults(run.plain), "head_server": head}
     for server in run.servers.values():
@@ -160,26 +160,26 @@ def get_global_config_dict(
     global_config_dict_parser_config: GlobalConfigDictParserConfig | None = None,
     global_config_dict_parser_cls: type[GlobalConfigDictParser] = GlobalConfigDictParser,
 ) -> DictConfig:
-    """What this process knows of the configuration, read-only.
+    """Return this process's configuration, read-only.
 
-    A server knows its own block, the top-level values and where the others listen; a process that has started servers
-    knows what they know. Any other process reads its sources, once: by default `env.yaml` and its own command line
+    A server sees its own block, the top-level values and the addresses of other servers. A process that started
+    servers sees the same. Any other process loads its sources once: by default `env.yaml` and its own command line
     (`+config_paths=[…]`, `+key=value`).
     """
     if not _of_process:
-        handed = os.environ.get(CONFIG_DICT_ENV_VAR)
-        told = OmegaConf.create(handed) if handed else None
-        if not isinstance(told, DictConfig):
-            told = global_config_dict_parser_cls().parse(global_config_dict_parser_config)
-        tell_process(told)
+        yaml_text = os.environ.get(CONFIG_DICT_ENV_VAR)
+        config = OmegaConf.create(yaml_text) if yaml_text else None
+        if not isinstance(config, DictConfig):
+            config = global_config_dict_parser_cls().parse(global_config_dict_parser_config)
+        tell_process(config)
     return _of_process[0]
 
 
 def told_by(module: str) -> DictConfig:
-    """What `get_global_config_dict` answers as this module names it.
+    """Call `get_global_config_dict` through a module's own name for it.
 
-    Tests of published folders replace it in the module that they import; whoever is reached through that module
-    therefore asks there.
+    Tests of published folders patch the function in the module that they import, so callers reached through that
+    module must use its patched version.
     """
     replaced: Callable[[], DictConfig] = getattr(
         sys.modules.get(module), "get_global_config_dict", get_global_config_dict
@@ -188,19 +188,19 @@ def told_by(module: str) -> DictConfig:
 
 
 def get_hf_token() -> str | None:
-    """The token for Hugging Face that the configuration holds, if any."""
+    """Return the configured Hugging Face token, or None."""
     token: str | None = get_global_config_dict().get(HF_TOKEN_KEY_NAME)
     return token
 
 
 def get_first_server_config_dict(global_config_dict: Any, top_level_path: str) -> Any:
-    """The settings of an instance: the first value two levels below its name."""
+    """Return the settings of an instance: the first value two levels below its name."""
     tier = next(iter(global_config_dict[top_level_path].values()))
     return next(iter(tier.values()))
 
 
 def find_open_port(disallowed_ports: Collection[int] | None = None, max_retries: int = 50) -> int:
-    """A port that nothing listens on at this moment; `PortTakenError` where all tries met a disallowed one."""
+    """Return a port that is free now. Raise `PortTakenError` if every try found a disallowed port."""
     for _ in range(max_retries):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))

@@ -1,4 +1,4 @@
-"""Read one YAML file into a tree that knows its lines."""
+"""Read one YAML file into a tree with line numbers."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ _FLOAT = r"""^(?:
     |\.(?:nan|NaN|NAN))$"""
 
 _HINTS = {
-    "mapping values are not allowed": "A value that holds ': ' needs quotes; else look at the indentation.",
-    "cannot start any token": "Indent with spaces, not tabs; a value that begins with a special sign needs quotes.",
-    "did not find expected key": "Look at the indentation of this line and the one before, and at unclosed quotes.",
-    "could not find expected ':'": "A line of a mapping reads `key: value`; the colon or the space is missing.",
-    "did not find expected ',' or": "A bracket or a brace is not closed, or ${…} in it has no quotes.",
-    "did not find expected '-' indicator": "The items of a list all begin with '- ' in the same column.",
-    "unexpected end of stream": "A quote, a bracket or a brace is not closed.",
-    "did not find expected node content": "Inside {braces} and [brackets], ??? and other signs need quotes.",
-    "undefined alias": "An alias (*name) needs its anchor (&name) earlier in the same file.",
-    "could not determine a constructor": "Tags (!word) mean nothing here; a text that begins with '!' needs quotes.",
-    "expected a single document": "One file holds one document: remove the line '---'.",
+    "mapping values are not allowed": "Quote a value that contains ': '; otherwise check the indentation.",
+    "cannot start any token": "Indent with spaces, not tabs, and quote a value that begins with a special character.",
+    "did not find expected key": "Check the indentation of this line and the previous one, and unclosed quotes.",
+    "could not find expected ':'": "Write each line of a mapping as `key: value`, with the colon and the space.",
+    "did not find expected ',' or": "Close the bracket or brace, and quote any ${…} inside it.",
+    "did not find expected '-' indicator": "Begin every item of a list with '- ' in the same column.",
+    "unexpected end of stream": "Close the quote, bracket or brace.",
+    "did not find expected node content": "Quote ??? and other special characters inside {braces} and [brackets].",
+    "undefined alias": "Define the anchor (&name) of an alias (*name) earlier in the same file.",
+    "could not determine a constructor": "Remove the tag (!word), or quote a text that begins with '!'.",
+    "expected a single document": "Keep one document per file: remove the line '---'.",
 }
 
 
 class _Loader(BaseLoader):
-    """The scalars of OmegaConf: `1e-3` is a number, a date is text."""
+    """A loader with OmegaConf's scalars: `1e-3` is a number, a date is text."""
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -54,30 +54,30 @@ _Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(_FLOAT, re.X
 
 
 def shown(path: Path) -> str:
-    """A file as messages name it: from the working folder where it lies below, else in full."""
+    """Return a path for messages: relative if it is inside the working folder, else in full."""
     working = Path.cwd()
     return str(path.relative_to(working)) if path.is_relative_to(working) else str(path)
 
 
 def read_yaml(path: Path) -> Node:
-    """The tree of one file. An empty file is an empty mapping.
+    """Return the tree of one file. An empty file is an empty mapping.
 
-    Raises ConfigSyntaxError for what is no YAML or no mapping, DuplicateServerError for a top-level key
-    written twice, ConfigPathNotFoundError for a file that cannot be opened.
+    Raise ConfigSyntaxError if it is not YAML or not a mapping, DuplicateServerError if a top-level block occurs
+    twice, and ConfigPathNotFoundError if it cannot be opened.
     """
     name = shown(path)
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ConfigSyntaxError(f"{name}: this is not a text file in UTF-8 ({error}).") from error
+        raise ConfigSyntaxError(f"{name}: not a UTF-8 text file ({error}).") from error
     except OSError as error:
-        raise ConfigPathNotFoundError(f"{name}: the file cannot be read: {os.strerror(error.errno or 0)}.") from error
+        raise ConfigPathNotFoundError(f"{name}: cannot read the file: {os.strerror(error.errno or 0)}.") from error
     try:
         return _Builder(name, _Loader(text)).tree()
     except yaml.MarkedYAMLError as error:
         raise _syntax_error(name, error) from error
     except yaml.YAMLError as error:
-        raise ConfigSyntaxError(f"{name}: this is not YAML: {error}.") from error
+        raise ConfigSyntaxError(f"{name}: not valid YAML: {error}.") from error
 
 
 def _syntax_error(name: str, error: yaml.MarkedYAMLError) -> ConfigSyntaxError:
@@ -86,11 +86,11 @@ def _syntax_error(name: str, error: yaml.MarkedYAMLError) -> ConfigSyntaxError:
     context = f" ({error.context})" if error.context else ""
     problem = error.problem or "it cannot be parsed"
     hint = next((hint for sign, hint in _HINTS.items() if sign in f"{problem} {error.context}"), "")
-    return ConfigSyntaxError(f"{place}: this is not YAML: {problem}{context}. {hint}".rstrip())
+    return ConfigSyntaxError(f"{place}: not valid YAML: {problem}{context}. {hint}".rstrip())
 
 
 class _Builder:
-    """Turns the nodes of PyYAML, which carry marks, into ours."""
+    """A converter from PyYAML nodes, which carry marks, to our own."""
 
     def __init__(self, name: str, loader: _Loader) -> None:
         self._name = name
@@ -104,8 +104,8 @@ class _Builder:
         if not isinstance(top, yaml.MappingNode):
             kind = "a list" if isinstance(top, yaml.SequenceNode) else "a single value"
             raise ConfigSyntaxError(
-                f"{self._at(top)}: the top of a configuration file is a mapping (lines of `key: value`); "
-                f"this one is {kind}."
+                f"{self._at(top)}: the top level of a configuration file must be a mapping (lines of `key: value`), "
+                f"but is {kind}."
             )
         return self._node(top, self._at(top), ())
 
@@ -116,9 +116,9 @@ class _Builder:
         if isinstance(node, yaml.ScalarNode):
             return Node(self._loader.construct_object(node), origin)
         if not str(node.tag).endswith((":map", ":seq")):
-            raise ConfigSyntaxError(f"{self._at(node)}: the tag {node.tag} is not understood here; remove it.")
+            raise ConfigSyntaxError(f"{self._at(node)}: the tag {node.tag} is not supported; remove it.")
         if id(node) in self._open:
-            raise ConfigSyntaxError(f"{self._at(node)}: this anchor holds an alias to itself, so it has no end.")
+            raise ConfigSyntaxError(f"{self._at(node)}: this anchor contains an alias to itself; remove the alias.")
         self._open.add(id(node))
         value = self._mapping(node, path) if isinstance(node, yaml.MappingNode) else self._items(node, path)
         self._open.discard(id(node))
@@ -145,7 +145,7 @@ class _Builder:
         entries: dict[Key, Node] = {}
         for source in sources:
             if not isinstance(source, yaml.MappingNode):
-                raise ConfigSyntaxError(f"{self._at(source)}: '<<' takes a mapping, or a list of them.")
+                raise ConfigSyntaxError(f"{self._at(source)}: '<<' needs a mapping, or a list of mappings.")
             entries = {**self._node(source, self._at(source), path).mapping, **entries}
         return entries
 
@@ -153,15 +153,15 @@ class _Builder:
         key: Any = self._loader.construct_object(node) if isinstance(node, yaml.ScalarNode) else None
         if key is None:
             raise ConfigSyntaxError(
-                f"{self._at(node)}: a key is one word, and this one is empty, or a list or a mapping. "
-                "Text in {braces} or [brackets] needs quotes."
+                f"{self._at(node)}: a key must be a single word, but this one is empty, a list or a mapping. "
+                "Quote text in {braces} or [brackets]."
             )
         return key  # type: ignore[no-any-return]
 
     def _duplicate(self, path: tuple[str, ...], first: Node, second: yaml.Node, origin: Origin) -> Exception:
         message = (
-            f"{origin}: the key '{'.'.join(path)}' was already written at {first.origin}, and only one can count. "
-            "Join the two blocks, or rename one."
+            f"{origin}: duplicate key '{'.'.join(path)}', first defined at {first.origin}. Join the two blocks, or "
+            "rename one."
         )
         are_blocks = len(path) == 1 and isinstance(second, yaml.MappingNode) and bool(first.mapping)
         return DuplicateServerError(message) if are_blocks else ConfigSyntaxError(message)

@@ -36,7 +36,6 @@ RESERVED_KEYS = frozenset(
         "skip_verification",
         "skip_verification_reward",
         "process_start_method",
-        "placement",
         "replicas",
         "restart_limit",
         "auto_install",

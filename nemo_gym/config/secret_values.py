@@ -1,4 +1,4 @@
-"""The secrets of a run as values: to be found in what others say, and hidden there."""
+"""Secret values of a run, to mask them in logs and other output."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from nemo_gym.config.masking import MASK, SECRET_VALUE, is_secret_key, mask_text
 from nemo_gym.config.models import RunConfig
 
 SHORTEST_SECRET = 6
-"""A shorter value may stand anywhere by chance."""
+"""Shorter values are not masked, because they occur in text by chance."""
 PLACEHOLDERS = frozenset({
     "api_key", "api-key", "apikey", "bearer", "changeme", "default", "dummy_key", "dummy-key", "no_key", "no-key",
     "not-needed", "password", "placeholder", "secret", "unused", "your_api_key", "your-api-key",
 })  # fmt: skip
-"""What stands in place of a key where none is needed; a text may well hold such a word."""
+"""Dummy keys for endpoints that need none. Ordinary text may contain these words, so they are not masked."""
 
 _CREDENTIALS = re.compile(r"(?i)\b(?:bearer|basic|token)\s+(\S+)")
 
 
 class SecretValues:
-    """The secrets of a configuration themselves, to be hidden wherever they turn up."""
+    """The secret values of a configuration, to be masked wherever they occur."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         found = {form for value in values for line in value.splitlines() for form in _forms(line)}
-        # The longer first: one secret may be a part of another.
+        # Longest first, because one secret may be part of another.
         self._values = sorted(found, key=len, reverse=True)
         self._raw = [value.encode() for value in self._values]
 
@@ -41,18 +41,18 @@ class SecretValues:
 
     @classmethod
     def of(cls, *settings: Any) -> Self:
-        """All that stands in plain data under keys for secrets, and what looks like a key anywhere else."""
+        """Collect the values under secret keys in plain data, and values elsewhere that look like keys."""
         return cls(value for each in settings for value in _secrets_in(each))
 
     def mask(self, text: str) -> str:
-        """Text without any of them, and without what looks like a key."""
+        """Mask these values, and everything that looks like a key."""
         for value in self._values:
             if value in text:
                 text = text.replace(value, MASK)
         return mask_text(text)
 
     def mask_bytes(self, data: bytes) -> bytes:
-        """Data without any of them; all else stays as it is."""
+        """Mask these values; everything else stays unchanged."""
         for value in self._raw:
             if value in data:
                 data = data.replace(value, MASK.encode())
@@ -60,15 +60,15 @@ class SecretValues:
 
 
 def secrets_of(run: RunConfig) -> SecretValues:
-    """Every secret that is known of a run: of its configuration, of its environment, and its token."""
+    """Return every known secret of a run: from its configuration, its environment, and its token."""
     settings = [server.settings for server in run.servers.values()]
     return SecretValues.of(dict(run.plain), settings, withheld_environment(), {RUN_TOKEN_KEY: run.run_token})
 
 
 def handed_environment(own: Mapping[str, Any], others: Collection[Mapping[str, Any]]) -> dict[str, str]:
-    """The variables that the process of the server with the settings `own` adds to the environment it began with.
+    """Return the variables to add to the environment of the server process with the settings `own`.
 
-    Left out are those whose value is a secret of the `others` and not its own.
+    Omit variables whose value is a secret of the `others` but not its own.
     """
     theirs, its_own = SecretValues.of(*others), SecretValues.of(own)
     return {
@@ -79,7 +79,7 @@ def handed_environment(own: Mapping[str, Any], others: Collection[Mapping[str, A
 
 
 def _forms(value: str) -> set[str]:
-    """A secret as it may stand in a text, in JSON and in a URL; none of what is no secret."""
+    """Return a secret as written in text, JSON and URLs; an empty set for short values and placeholders."""
     value = value.strip()
     if len(value) < SHORTEST_SECRET or value.lower() in PLACEHOLDERS:
         return set()
@@ -98,7 +98,7 @@ def _secrets_in(value: Any, is_secret: bool = False) -> Iterator[str]:
         yield from _CREDENTIALS.findall(value)
     elif isinstance(value, str):
         for found in SECRET_VALUE.findall(value):
-            # `user:password` of a URL: the user's name is no secret.
+            # For `user:password` of a URL, only the password is secret.
             yield found.partition(":")[2] or found
     elif isinstance(value, int) and is_secret and not isinstance(value, bool):
         yield str(value)

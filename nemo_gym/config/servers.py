@@ -1,4 +1,4 @@
-"""Turn the server blocks of a merged tree into typed server configurations."""
+"""Build typed server configurations from the blocks of a merged tree."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from nemo_gym.config.explain import METADATA_KEYS, explain_validation, near_misses
 from nemo_gym.config.interpolation import Resolver, Unresolved
-from nemo_gym.config.models import DatasetConfig, Origin, PlacementKind, ServerConfig
+from nemo_gym.config.models import DatasetConfig, Origin, ServerConfig
 from nemo_gym.config.reserved import RESERVED_KEYS
 from nemo_gym.config.settings import ENVIRONMENT_SERVERS, SERVER_TYPES, Domain, ServerType
 from nemo_gym.config.suggestions import did_you_mean_or_all
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 MODEL_TIER = "responses_api_models"
 DUMMY_MODEL = "dummy_model"
-"""An implementation without a folder: it lets a configuration without a model be read and listed."""
+"""An implementation without a folder, so that a configuration can be read and listed without a model."""
 
 NO_MODEL: Mapping[str, Any] = {
     "policy_base_url": "",
@@ -33,22 +33,22 @@ NO_MODEL: Mapping[str, Any] = {
     "policy_model_name": "",
     "policy_model": {MODEL_TIER: {DUMMY_MODEL: {"entrypoint": "app.py"}}},
 }
-"""Pass it as `initial` where a model is not needed and need not be configured: to list, to prepare data."""
+"""The `initial` value for commands that need no model, such as listing or data preparation."""
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 _TIERS = (*SERVER_TYPES, ENVIRONMENT_SERVERS)
 
 
 class RunDefaults(NamedTuple):
-    """What servers take over from the top level where they do not say it themselves."""
+    """Run-wide defaults for servers that do not set these values."""
 
     host: str
     for_agents: Mapping[str, Any]
-    """`skip_verification` and `skip_verification_reward`, where they are set."""
+    """`skip_verification` and `skip_verification_reward`, if set."""
 
 
 class Block(NamedTuple):
-    """One server block, its implementation found but its settings not yet read."""
+    """One server block with its implementation; its settings are not read yet."""
 
     name: str
     tier: str
@@ -65,7 +65,7 @@ class Block(NamedTuple):
 
 
 class _Generic(BaseModel):
-    """What any server block may say, whatever its class."""
+    """Settings that every server block accepts."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -77,16 +77,15 @@ class _Generic(BaseModel):
     datasets: list[DatasetConfig] = Field(default_factory=list)
     workers: int | None = Field(default=None, ge=1)
     isolated: bool = False
-    placement: PlacementKind | None = None
 
     @property
     def number_of_workers(self) -> int | None:
-        """By either of its names; the published one is `num_workers`."""
+        """The value of `workers`, or of its published name `num_workers`."""
         return self.workers or self.num_workers
 
 
 def join_dummy_models(tree: Node) -> Node:
-    """The tree with each `dummy_model` that stands beside a real model merged into that one."""
+    """Return the tree with each `dummy_model` merged into the real model next to it."""
     for name, block in tree.mapping.items():
         models = block.mapping.get(MODEL_TIER)
         if models is None or DUMMY_MODEL not in models.mapping or len(models.mapping) != 2:
@@ -98,9 +97,9 @@ def join_dummy_models(tree: Node) -> Node:
 
 
 def find_blocks(tree: Node) -> tuple[list[Block], list[str]]:
-    """The server blocks of a tree, and one line for each block that is almost one.
+    """Return the server blocks of a tree, and one message per block that is almost a server.
 
-    Raises DuplicateServerError where one name has two tiers or two implementations.
+    Raise DuplicateServerError if one name has two tiers or two implementations.
     """
     blocks: list[Block] = []
     almost: list[str] = []
@@ -115,9 +114,9 @@ def find_blocks(tree: Node) -> tuple[list[Block], list[str]]:
         _check_single(name, tiers, "tiers")
         tier, held = next(iter(tiers.items()))
         implementations = {str(key): child for key, child in held.mapping.items()}
-        beside = _settings_beside(f"{name}.{tier}", implementations) or _settings_above(name, node, tier)
-        if beside:
-            almost += beside
+        misplaced = _settings_next_to(f"{name}.{tier}", implementations) or _settings_above(name, node, tier)
+        if misplaced:
+            almost += misplaced
             continue
         _check_single(f"{name}.{tier}", implementations, "implementations")
         if implementations:
@@ -125,7 +124,7 @@ def find_blocks(tree: Node) -> tuple[list[Block], list[str]]:
             almost += _unusable_name(name, node.origin)
             blocks.append(Block(name, tier, implementation, settings))
         elif not isinstance(held.value, dict):
-            problem = "the name of a folder, and below it the settings, are indented below this line"
+            problem = "indent the name of a folder, and its settings, below this line"
             almost.append(f"{held.origin}: {name}.{tier}: {problem}.")
     return blocks, almost
 
@@ -135,23 +134,23 @@ def _check_single(key: str, found: Mapping[str, Node], noun: str) -> None:
         return
     (first, one), (second, other) = list(found.items())[:2]
     raise DuplicateServerError(
-        f"{other.origin}: {key} has two {noun}: {first} ({one.origin}) and {second} ({other.origin}). One name is one "
-        "server: rename one of the blocks, or leave out one of the files."
+        f"{other.origin}: {key} has two {noun}: {first} ({one.origin}) and {second} ({other.origin}). Rename one "
+        "of the blocks, or omit one of the files."
     )
 
 
-def _settings_beside(key: str, found: Mapping[str, Node]) -> list[str]:
-    """A line for each setting that stands beside the folder's name instead of below it."""
+def _settings_next_to(key: str, found: Mapping[str, Node]) -> list[str]:
+    """Return a message per setting that is next to the folder's name instead of below it."""
     folder = next(iter(found), "")
     return [
-        f"{node.origin}: {key}: '{name}' stands beside '{folder}'; settings are indented below the name of the folder."
+        f"{node.origin}: {key}: '{name}' is next to '{folder}'; indent settings below the folder name."
         for name, node in found.items()
         if name != folder and node.value is not None and not isinstance(node.value, dict)
     ]
 
 
 def _settings_above(name: str, block: Node, tier: str) -> list[str]:
-    """A line for each setting that stands beside the tier instead of two levels below it."""
+    """Return a message per setting that is next to the tier instead of two levels below it."""
     if tier == ENVIRONMENT_SERVERS:
         return []
     folder = str(next(iter(block.mapping[tier].mapping), "FOLDER"))
@@ -159,7 +158,7 @@ def _settings_above(name: str, block: Node, tier: str) -> list[str]:
     for key, node in block.mapping.items():
         if key != tier and key not in METADATA_KEYS:
             meant = dotted((name, tier, folder) if key == folder else (name, tier, folder, key))
-            lines.append(f"{node.origin}: {name}.{key} stands beside {tier}; did you mean {meant}?")
+            lines.append(f"{node.origin}: {name}.{key} is next to {tier}; did you mean {meant}?")
     return lines
 
 
@@ -168,34 +167,34 @@ def _unusable_name(name: str, origin: Origin) -> list[str]:
         return []
     better = re.sub(r"[^A-Za-z0-9_.-]+", "_", name)
     return [
-        f"{origin}: {name}: the name of a server may have letters, digits, '_', '.' and '-' only, because it goes "
-        f"into cookies. Call it '{better}'."
+        f"{origin}: {name}: a server name may contain only letters, digits, '_', '.' and '-', because it becomes part "
+        f"of cookies. Rename it to '{better}'."
     ]
 
 
 def _misspelt_tier(name: str, node: Node) -> list[str]:
-    """A line where the only key of a block looks like a tier and holds something with an entrypoint."""
+    """Return a message if the only key of a block resembles a tier and contains an entrypoint."""
     if len(node.mapping) != 1:
         return []
     (tier, held), *_ = node.mapping.items()
     if not any("entrypoint" in child.mapping for child in held.mapping.values()):
         return []
     hint = did_you_mean_or_all(str(tier), SERVER_TYPES, "types")
-    return [f"{held.origin}: {name}.{tier}: '{tier}' is no type of server.{hint}"]
+    return [f"{held.origin}: {name}.{tier}: '{tier}' is not a server type.{hint}"]
 
 
 def build_server(
     block: Block, resolver: Resolver, defaults: RunDefaults
 ) -> tuple[ServerConfig | None, list[str], list[Unresolved]]:
-    """One server, or the lines that say what is wrong with it, and what in it could not be resolved.
+    """Return one server, or None with its problems and its unresolved values.
 
-    Raises UnknownImplementationError where no folder holds the code.
+    Raise UnknownImplementationError if its folder or entrypoint does not exist.
     """
     places = resolver.origins(block.path)
     settings, unresolved = resolver.resolve(block.path)
     if not isinstance(settings, dict):
-        what = "it is empty" if settings is None else "it is not a mapping"
-        problem = f"{block.node.origin}: {block.key}: {what}; its settings, entrypoint first, are indented below it."
+        state = "is empty" if settings is None else "is not a mapping"
+        problem = f"{block.node.origin}: {block.key} {state}. Indent its settings, entrypoint first, below it."
         return None, [problem], unresolved
     if unresolved:
         return None, [], unresolved
@@ -225,7 +224,6 @@ def build_server(
         origins=places,
         datasets=tuple(generic.datasets),
         isolated=generic.isolated,
-        placement=generic.placement,
     )
     return server, [], []
 
@@ -251,7 +249,7 @@ def _folder(block: Block, entrypoint: str, places: Mapping[str, Origin]) -> Path
         scripts = [file.name for file in sorted(folder.glob("*.py"))]
         place = places.get("entrypoint", block.node.origin)
         raise UnknownImplementationError(
-            f"{place}: {block.key}.entrypoint: {folder} has no file {entrypoint}."
+            f"{place}: {block.key}.entrypoint: {folder} does not contain {entrypoint}."
             f"{did_you_mean_or_all(entrypoint, scripts, 'files there')}"
         )
     known = {
@@ -259,18 +257,18 @@ def _folder(block: Block, entrypoint: str, places: Mapping[str, Origin]) -> Path
     }
     roots = ", ".join(str(root) for root in search_roots())
     raise UnknownImplementationError(
-        f"{block.node.origin}: {block.name}: there is no folder {relative} with an {entrypoint} in it (looked in "
+        f"{block.node.origin}: {block.name}: there is no folder {relative} with {entrypoint} in it (looked in "
         f"{roots}).{did_you_mean_or_all(block.implementation, known, f'implementations in {block.tier}')}"
     )
 
 
 def default_host(plain: Mapping[str, Any], places: Mapping[str, Origin]) -> str:
-    """The host of servers that name none. Raises ConfigError where what is given cannot be one."""
+    """Return the host of servers that do not set one. Raise ConfigError if it is not text."""
     given = plain.get("default_host")
     if given and not isinstance(given, str):
         raise ConfigError(
-            f"{places['default_host']}: default_host is the name or the address of a host, such as 127.0.0.1, and "
-            f"here it is {given!r}."
+            f"{places['default_host']}: default_host must be a host name or an address, such as 127.0.0.1, but is "
+            f"{given!r}."
         )
     if given:
         return str(given)
@@ -278,10 +276,10 @@ def default_host(plain: Mapping[str, Any], places: Mapping[str, Origin]) -> str:
 
 
 def stop_at_almost_servers(problems: list[str], is_error: bool) -> None:
-    """Raise AlmostServerError for blocks that are not valid servers, or log them where they are to be left out."""
+    """Raise AlmostServerError for invalid server blocks, or log them if they may be skipped."""
     if not problems:
         return
     if is_error:
         raise AlmostServerError("\n".join(problems))
     for problem in problems:
-        logger.warning("%s (left out, as error_on_almost_servers is false)", problem)
+        logger.warning("%s (skipped, because error_on_almost_servers is false)", problem)

@@ -1,4 +1,4 @@
-"""What a server class knows of its own block: the typed settings that authors subclass."""
+"""Typed settings of server classes, to be subclassed by authors."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ AGENT_TIER: ServerType = "responses_api_agents"
 MODEL_TIER: ServerType = "responses_api_models"
 RESOURCES_TIER: ServerType = "resources_servers"
 ENVIRONMENT_SERVERS = "environment_servers"
-"""Where a tier is named: a block that is only another name of an agent."""
+"""The key, in the position of a tier, of a block that defines an alias of an agent."""
 
 
 class Domain(StrEnum):
-    """What an environment is about."""
+    """The subject of an environment."""
 
     MATH = "math"
     CODING = "coding"
@@ -36,21 +36,21 @@ class Domain(StrEnum):
 
 
 class ModelServerRef(BaseModel):
-    """Names a model server instance."""
+    """Reference to a model server instance."""
 
     type: Literal["responses_api_models"]
     name: str
 
 
 class ResourcesServerRef(BaseModel):
-    """Names a resources server instance."""
+    """Reference to a resources server instance."""
 
     type: Literal["resources_servers"]
     name: str
 
 
 class AgentServerRef(BaseModel):
-    """Names an agent server instance."""
+    """Reference to an agent server instance."""
 
     type: Literal["responses_api_agents"]
     name: str
@@ -60,7 +60,7 @@ ServerRef = ModelServerRef | ResourcesServerRef | AgentServerRef
 
 
 class BaseServerConfig(BaseModel):
-    """Where a server listens, and with how many workers."""
+    """A server's address and number of workers."""
 
     host: str
     port: int
@@ -68,30 +68,28 @@ class BaseServerConfig(BaseModel):
 
 
 class BaseRunServerConfig(BaseServerConfig):
-    """A server that is started from a folder."""
+    """Settings of a server that is started from a folder."""
 
     entrypoint: str
     domain: Domain | None = None
     isolated: bool = False
-    """Run it in an environment of its folder's own, with what its requirements.txt lists."""
+    """Run it in its own virtual environment, with the packages of its requirements.txt."""
     workers: int | None = Field(default=None, ge=1)
-    """The same as `num_workers`: so many processes serve it, and a rollout stays with the one that has its session."""
-    placement: Literal["separate", "together"] | None = None
-    """`separate` keeps it in a process of its own where the run's placement is `together`."""
+    """Same as `num_workers`: the number of processes. A rollout stays with the process that has its session."""
     max_requests_in_flight: int | None = Field(default=None, ge=1)
-    """So many calls are at work at once; further ones wait (16384)."""
+    """Maximum number of concurrent calls; further calls wait (default 16384)."""
     max_requests_queued: int | None = Field(default=None, ge=0)
-    """So many calls wait; further ones hear 503 and come again (16384)."""
+    """Maximum number of waiting calls; further calls get a 503 and are retried (default 16384)."""
     max_request_bytes: int | None = Field(default=None, ge=1)
-    """The longest body of a request (256 MiB)."""
+    """Maximum size of a request body (default 256 MiB)."""
     max_request_depth: int | None = Field(default=None, ge=1)
-    """How deep the brackets of a request's body nest at most (100)."""
+    """Maximum nesting depth of brackets in a request body (default 100)."""
     blocking_threads: int | None = Field(default=None, ge=1)
-    """So many handlers that are plain functions run at once, each in a thread (32)."""
+    """Number of threads for handlers that are plain functions (default 32)."""
 
 
 class BaseRunServerInstanceConfig(BaseRunServerConfig):
-    """A server with the name that the configuration gives it."""
+    """A server with its instance name."""
 
     name: str
 
@@ -101,7 +99,7 @@ class BaseResourcesServerConfig(BaseRunServerInstanceConfig):
 
     expose_tools_over_mcp: bool = False
     session_idle_s: float = 3600.0
-    """A rollout's state is dropped after lying idle for this long."""
+    """Seconds without a call after which a rollout's state is dropped."""
 
     REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.UNKNOWN
 

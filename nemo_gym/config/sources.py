@@ -1,4 +1,4 @@
-"""Find the sources of a configuration and lay them over each other in order."""
+"""Find the sources of a configuration and merge them in order."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ logger = logging.getLogger(__name__)
 CONFIG_PATHS = "config_paths"
 ENV_YAML = "env.yaml"
 _MAX_CANDIDATES = 3000
-"""How many files are looked at for a suggestion when a path leads nowhere."""
+"""Maximum number of files scanned to suggest a similar path."""
 
 
 @dataclass(frozen=True, slots=True)
 class EnvYaml:
-    """What was found of `env.yaml`."""
+    """The result of the search for `env.yaml`."""
 
     path: Path | None
     searched: tuple[Path, ...]
-    """Where it was looked for; empty where it was not to be read."""
+    """The searched paths; empty if the file was not to be read."""
     tree: Node
 
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """All sources merged, directives and interpolations not yet followed."""
+    """All sources merged, directives and interpolations still in place."""
 
     tree: Node
     files: tuple[str, ...]
@@ -52,7 +52,7 @@ def gather(
     dotenv_path: Path | None,
     skip_dotenv: bool,
 ) -> Sources:
-    """Read every source once: files, then `env.yaml`, then `initial`, then the command line; later ones win."""
+    """Read all sources in ascending priority: files, `env.yaml`, `initial`, the command line."""
     overrides = [parse_override(word) for word in words]
     named, settings = _config_paths_among(overrides), [one for one in overrides if one.path[0] != CONFIG_PATHS]
     env = _read_env_yaml(dotenv_path, skip_dotenv)
@@ -74,7 +74,7 @@ def gather(
 
 
 def _as_mapping(initial: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Plain data of what may be an OmegaConf mapping, whose interpolations stay as they are written."""
+    """Return plain data from a dict or an OmegaConf mapping, interpolations unresolved."""
     if isinstance(initial, dict):
         return initial
     from omegaconf import OmegaConf  # slow to import, see interpolation.py
@@ -84,14 +84,14 @@ def _as_mapping(initial: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _config_paths_among(overrides: Sequence[Override]) -> list[Node]:
-    """The files that all `+config_paths=[…]` words name, one after the other."""
+    """Return the files of all `+config_paths=[…]` words, in order."""
     found: list[Node] = []
     for override in overrides:
         if override.path[0] != CONFIG_PATHS:
             continue
         if override.value is None or len(override.path) > 1:
             raise OverrideError(
-                f"'{override.word}': config_paths is given as a whole: '+config_paths=[a.yaml,b.yaml]'."
+                f"'{override.word}': config_paths must be set as a whole: '+config_paths=[a.yaml,b.yaml]'."
             )
         found += _items(override.value)
     return found
@@ -102,25 +102,25 @@ def _config_paths_of(tree: Node) -> list[Node]:
 
 
 def _items(node: Node) -> list[Node]:
-    """The paths of one `config_paths`, each with its place."""
+    """Return the paths in a `config_paths` value, each with its origin."""
     if node.value is None:
         return []
     if not isinstance(node.value, list):
-        given = f"'{node.value}'; write [{node.value}]" if isinstance(node.value, str) else "no list"
+        given = f"'{node.value}'; write [{node.value}]" if isinstance(node.value, str) else "not a list"
         raise MalformedConfigPathsError(
-            f"{node.origin}: config_paths is a list of paths, such as [a.yaml, b.yaml], and this is {given}."
+            f"{node.origin}: config_paths must be a list of paths, such as [a.yaml, b.yaml], but is {given}."
         )
     for item in node.value:
         if not isinstance(item.value, str) or not item.value.strip():
             raise MalformedConfigPathsError(
-                f"{item.origin}: every item of config_paths is the path of a YAML file, and one here is "
+                f"{item.origin}: every item of config_paths must be the path of a YAML file, but one is "
                 f"{'a mapping or a list' if isinstance(item.value, dict | list) else repr(item.value)}."
             )
     return node.value
 
 
 def _hints(env: Node, start: Node, settings: Sequence[Override]) -> Node:
-    """What is known before any file is read, for paths such as `configs/${flavor}.yaml`."""
+    """Return the values known before any file is read, for paths such as `configs/${flavor}.yaml`."""
     known = merge(env, start)
     for override in settings:
         if override.action == "set" and override.value and len(override.path) == 1:
@@ -132,14 +132,14 @@ def _read_env_yaml(dotenv_path: Path | None, skip: bool) -> EnvYaml:
     nothing = Node({}, Origin(ENV_YAML, 0))
     if skip:
         return EnvYaml(None, (), nothing)
-    # A framework names the file that its users may write; as with the usual places, there need not be one.
+    # A file named by a framework may be missing, as at the usual places.
     places = (dotenv_path,) if dotenv_path is not None else tuple(root / ENV_YAML for root in search_roots())
     found = next((place for place in places if place.is_file()), None)
     return EnvYaml(found, places, read_yaml(found) if found else nothing)
 
 
 class _Files:
-    """The files of an include tree, each after all that it includes."""
+    """The files of an include tree in order: includes come before the file that includes them."""
 
     def __init__(self, known: Node) -> None:
         self.trees: list[Node] = []
@@ -149,14 +149,14 @@ class _Files:
         self._open: list[Path] = []
 
     def read(self, item: Node, near: Path | None) -> None:
-        """Read one file and all that it includes, unless it was read before."""
+        """Read a file and its includes, unless it was already read."""
         path = _find_config(item, self._path_text(item), near)
         if path in self._open:
-            circle = " -> ".join(shown(one) for one in [*self._open[self._open.index(path) :], path])
-            logger.warning("%s: files that include each other (%s); each is loaded once", item.origin, circle)
+            cycle = " -> ".join(shown(one) for one in [*self._open[self._open.index(path) :], path])
+            logger.warning("%s: files include each other (%s); each is loaded once", item.origin, cycle)
             return
         if path in self._seen:
-            logger.info("%s: %s is named twice; it is loaded once", item.origin, shown(path))
+            logger.info("%s: %s is listed twice; it is loaded once", item.origin, shown(path))
             return
         self._seen.add(path)
         self._open.append(path)
@@ -175,7 +175,7 @@ class _Files:
 
 
 def _find_config(item: Node, text: str, near: Path | None) -> Path:
-    """The file a path means: in the first search root that has it, else beside the file that includes it."""
+    """Return the file for a path from the first search root that has it, else from the including file's folder."""
     relative = Path(text).expanduser()
     roots = [Path()] if relative.is_absolute() else [*search_roots(), *([near] if near else [])]
     places = list(dict.fromkeys(root / relative for root in roots))
@@ -186,17 +186,17 @@ def _find_config(item: Node, text: str, near: Path | None) -> Path:
     if folder:
         inside = sorted(file.name for file in folder.glob("*.yaml"))[:8]
         raise ConfigPathNotFoundError(
-            f"{item.origin}: {text} is a folder; name one of its files"
-            + (f": {', '.join(inside)}." if inside else ", of which none is a .yaml file.")
+            f"{item.origin}: {text} is a folder. Name one of its files"
+            + (f": {', '.join(inside)}." if inside else "; none of them is a .yaml file.")
         )
     searched = ", ".join(str(place) for place in places)
     raise ConfigPathNotFoundError(
-        f"{item.origin}: there is no file {text} (looked for {searched}).{_similar_file(relative, roots)}"
+        f"{item.origin}: the file {text} does not exist (looked for {searched}).{_similar_file(relative, roots)}"
     )
 
 
 def _similar_file(wanted: Path, roots: Sequence[Path]) -> str:
-    """The YAML file near one of the places whose path is most like the wanted one."""
+    """Suggest the YAML file with the most similar path near the searched places."""
     for root in roots:
         nearest = next(parent for parent in (root / wanted).parents if parent.is_dir())
         for base in dict.fromkeys([nearest, *([] if wanted.is_absolute() else [root])]):

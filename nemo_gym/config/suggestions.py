@@ -1,4 +1,4 @@
-"""What a mistyped word was probably meant to be."""
+"""Suggestions for mistyped words."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from difflib import get_close_matches
 
 
 def closest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """The known word most like this one; None where none is."""
+    """Return the known word most similar to `word`, or None."""
     names = list(dict.fromkeys(known))
     folded = {name.casefold(): name for name in reversed(names)}
     found = get_close_matches(word.casefold(), list(folded), n=1, cutoff=cutoff)
@@ -15,13 +15,13 @@ def closest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """` Did you mean 'x'?`, or nothing."""
+    """Return ` Did you mean 'x'?`, or an empty string."""
     guess = closest(word, known)
     return f" Did you mean '{guess}'?" if guess else ""
 
 
 def did_you_mean_or_all(word: str, known: Iterable[str], noun: str, limit: int = 12) -> str:
-    """The guess; without one, what there is to choose from."""
+    """Return a suggestion, or else the list of valid names."""
     names = sorted(set(known))
     if not names:
         return f" There are no {noun}."

@@ -1,4 +1,4 @@
-"""A configuration tree in which every value knows where it was written."""
+"""A configuration tree with the origin of every value."""
 
 from __future__ import annotations
 
@@ -12,45 +12,45 @@ from nemo_gym.config.models import Origin
 Scalar = str | int | float | bool | None
 Key = str | int | float | bool
 Path = tuple[Key, ...]
-"""The keys that lead from the top to a value; list items count from 0."""
+"""The keys from the top to a value; list items count from 0."""
 
 UNSET = "???"
-"""Marks a value that somebody has to give."""
+"""Marks a required value that is not set yet."""
 
 REFERENCE = re.compile(r"^\$\{\s*([^${}:]+?)\s*\}$")
-"""A value that is nothing but `${a.b}`."""
+"""Matches a value that consists only of `${a.b}`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One value and where it was written. The containers are never changed in place: trees share them."""
+    """One value and its origin. Trees share containers, so they must not be changed in place."""
 
     value: Scalar | dict[Key, Node] | list[Node]
     origin: Origin
 
     @property
     def mapping(self) -> dict[Key, Node]:
-        """The entries of a mapping; none where this is something else."""
+        """The entries of a mapping; empty for any other value."""
         return self.value if isinstance(self.value, dict) else {}
 
     @property
     def is_unset(self) -> bool:
-        """Whether this is `???`."""
+        """Whether the value is `???`."""
         return self.value == UNSET
 
     def having(self, **entries: Node) -> Node:
-        """This mapping with some entries added or replaced."""
+        """Return this mapping with some entries added or replaced."""
         added: dict[Key, Node] = {**self.mapping}
         added.update(entries)
         return Node(added, self.origin)
 
     def without(self, *keys: Key) -> Node:
-        """This mapping less some entries."""
+        """Return this mapping without some entries."""
         return Node({key: child for key, child in self.mapping.items() if key not in keys}, self.origin)
 
 
 def node_of(value: Any, origin: Origin) -> Node:
-    """The tree of a plain Python value, all of it from one place."""
+    """Return a plain Python value as a tree with a single origin."""
     if isinstance(value, Mapping):
         return Node({key: node_of(child, origin) for key, child in value.items()}, origin)
     if isinstance(value, list | tuple):
@@ -59,7 +59,7 @@ def node_of(value: Any, origin: Origin) -> Node:
 
 
 def plain(node: Node) -> Any:
-    """The tree as plain dicts, lists and scalars."""
+    """Return the tree as plain dicts, lists and scalars."""
     if isinstance(node.value, dict):
         return {key: plain(child) for key, child in node.value.items()}
     if isinstance(node.value, list):
@@ -68,17 +68,17 @@ def plain(node: Node) -> Any:
 
 
 def dotted(path: Path) -> str:
-    """A path as people write it: `a.b.0`."""
+    """Return a path in dotted form: `a.b.0`."""
     return ".".join(map(str, path))
 
 
 def split_key(key: str) -> tuple[str, ...]:
-    """The parts of a key as people write it: `a.b[0].c` gives `a`, `b`, `0`, `c`."""
+    """Split a written key into parts: `a.b[0].c` becomes `a`, `b`, `0`, `c`."""
     return tuple(part for part in re.split(r"[.\[\]]+", key) if part)
 
 
 def walk(node: Node, path: Path = ()) -> Iterator[tuple[Path, Node]]:
-    """Every value below a node, and the node itself first."""
+    """Yield a node and every value below it."""
     yield path, node
     if isinstance(node.value, dict):
         for key, child in node.value.items():
@@ -89,7 +89,7 @@ def walk(node: Node, path: Path = ()) -> Iterator[tuple[Path, Node]]:
 
 
 def child_of(node: Node, part: Key) -> tuple[Key, Node] | None:
-    """The entry of a mapping, or the item of a list, that one part of a written key means."""
+    """Return the mapping entry or list item that one part of a written key refers to."""
     if isinstance(node.value, dict):
         if part in node.value:
             return part, node.value[part]
@@ -100,9 +100,9 @@ def child_of(node: Node, part: Key) -> tuple[Key, Node] | None:
 
 
 def step(node: Node, parts: Path) -> tuple[Key, int, Node] | None:
-    """One step down along a written key: the entry, how many parts it takes, and its value.
+    """Take one step down along a written key. Return the entry, the number of parts used, and its value.
 
-    Keys may hold dots themselves (`gpt-4.1`), so parts are joined where the first one leads nowhere.
+    Keys may contain dots (`gpt-4.1`), so parts are joined if the first one alone does not match.
     """
     for count in range(1, len(parts) + 1):
         found = child_of(node, parts[0] if count == 1 else dotted(parts[:count]))
@@ -112,7 +112,7 @@ def step(node: Node, parts: Path) -> tuple[Key, int, Node] | None:
 
 
 def locate(node: Node, parts: Path) -> Path | None:
-    """The path that a written key means; None where nothing is there."""
+    """Return the path of a written key, or None if it does not exist."""
     path: Path = ()
     while parts:
         found = step(node, parts)
@@ -124,7 +124,7 @@ def locate(node: Node, parts: Path) -> Path | None:
 
 
 def at(node: Node, path: Path) -> Node:
-    """The value at a path that `locate` or `walk` gave."""
+    """Return the value at a path from `locate` or `walk`."""
     for part in path:
         found = child_of(node, part)
         if found is None:
@@ -134,13 +134,13 @@ def at(node: Node, path: Path) -> Node:
 
 
 def find(node: Node, parts: Path) -> Node | None:
-    """The value that a written key means; None where nothing is there."""
+    """Return the value of a written key, or None if it does not exist."""
     path = locate(node, parts)
     return None if path is None else at(node, path)
 
 
 def replaced(node: Node, path: Path, new: Node | None) -> Node:
-    """The tree with one existing value replaced, or taken out."""
+    """Return the tree with one existing value replaced or removed."""
     head, rest = path[0], path[1:]
     if isinstance(node.value, list):
         index = int(str(head))
@@ -152,9 +152,9 @@ def replaced(node: Node, path: Path, new: Node | None) -> Node:
 
 
 def merge(base: Node, over: Node, root: Node | None = None) -> Node:
-    """Lay one tree over another: mappings join, anything else is replaced, `???` replaces nothing.
+    """Merge one tree over another: mappings join, other values are replaced, and `???` replaces nothing.
 
-    A mapping laid over `${a.b}` is laid over what stands at `a.b` in `root`, as OmegaConf does.
+    As in OmegaConf, a mapping over `${a.b}` is merged over the value of `a.b` in `root`.
     """
     if over.is_unset:
         return base
@@ -172,16 +172,15 @@ def merge(base: Node, over: Node, root: Node | None = None) -> Node:
 
 
 def origins(node: Node, root: Node | None = None) -> dict[str, Origin]:
-    """Where each dotted key below a node was written; "" is the node itself.
+    """Return the origin of each dotted key below a node; "" is the node itself.
 
-    With the `root` that references lead from, a value that is nothing but `${a.b}` is told where `a.b` was written:
-    that is the place to mend it.
+    With `root`, a value that is only `${a.b}` gets the origin of `a.b`, which is the place to fix it.
     """
     return {dotted(path): (referred(found, root) if root else found).origin for path, found in walk(node)}
 
 
 def referred(node: Node, root: Node) -> Node:
-    """What a value that is nothing but `${a.b}` leads to in the end; the value itself where it leads nowhere."""
+    """Follow a value that is only `${a.b}` to its final target; return the value itself if there is none."""
     seen = [node]
     while isinstance(seen[-1].value, str) and (reference := REFERENCE.match(seen[-1].value)):
         target = None if reference[1].startswith(".") else find(root, split_key(reference[1]))

@@ -1,4 +1,4 @@
-"""Read the value of a command-line word: `3`, `[a,b]`, `{k: v}`, `'text'`, plain text."""
+"""Read the value of a command-line override: `3`, `[a,b]`, `{k: v}`, `'text'`, plain text."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _ESCAPE = re.compile(r"\\([\\()\[\]{}:=, \t])")
 
 
 def read_value(text: str, word: str) -> Any:
-    """The value that stands after the '='. Raises OverrideError naming `word`, as messages may show it.
+    """Parse the value after '='. Raise OverrideError that shows `word`, the override with secrets hidden.
 
-    The grammar is Hydra's, with two freedoms: `a: b` and `a,b` outside of brackets are plain text.
+    The grammar is Hydra's with one extension: `a: b` and `a,b` outside brackets are plain text.
     """
     return _Reader(text, word).value()
 
 
 class _Reader:
-    """Reads one value from left to right."""
+    """A parser that reads one value from left to right."""
 
     def __init__(self, text: str, word: str) -> None:
         self._text = text
@@ -38,13 +38,13 @@ class _Reader:
         value = self._element("")
         self._skip_space()
         if self._next < len(self._text):
-            self._fail(f"there is more after the end of the value: '{self._text[self._next :]}'")
+            self._fail(f"unexpected text after the value: '{self._text[self._next :]}'")
         return value
 
     def _fail(self, problem: str) -> NoReturn:
         raise OverrideError(
-            f"'{self._word}': {problem}. Lists read [a,b], mappings {{a: 1, b: 2}}; text with special signs "
-            "needs quotes of its own inside the shell's: '+key=\"[any] text\"'."
+            f"'{self._word}': {problem}. Write lists as [a,b] and mappings as {{a: 1, b: 2}}. Quote text with special "
+            "characters inside the shell's quotes: '+key=\"[any] text\"'."
         )
 
     def _peek(self) -> str:
@@ -80,8 +80,8 @@ class _Reader:
             self._skip_space()
         elif not self._peek():
             self._fail(
-                f"a '{'[' if closing == ']' else '{'}' is not closed (if the shell split the word at a space, put "
-                "the whole word in quotes)"
+                f"a '{'[' if closing == ']' else '{'}' is not closed (if the shell split the word at a space, quote "
+                "the whole word)"
             )
         elif self._peek() != closing:
             self._fail(f"expected ',' or '{closing}' before '{self._text[self._next :]}'")
@@ -113,7 +113,7 @@ class _Reader:
         return match[1].replace("\\" + quote, quote).replace("\\\\", "\\")
 
     def _bare(self, ends: str) -> str:
-        """Text up to one of the ends, which `${…}` and `\\x` may hold inside."""
+        """Read text up to one of the ends; `${…}` and `\\x` may contain them."""
         start, depth = self._next, 0
         while (sign := self._peek()) and (depth or sign not in ends):
             if sign == "\\":

@@ -1,4 +1,4 @@
-"""Read a configuration for work on its data, its folders or what it has collected, which needs no model."""
+"""Read a configuration for tasks that need no model, such as data preparation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nemo_gym.config.settings import AGENT_TIER
 
 
 def load_without_model(paths: Sequence[str], overrides: Sequence[str]) -> RunConfig:
-    """As `load`, and nothing about the model need be set; `NoServerInstancesError` where no server is configured."""
+    """Load without any model settings. Raise `NoServerInstancesError` if no server is configured."""
     run = load(paths, overrides, initial=NO_MODEL)
     servers = {name: server for name, server in run.servers.items() if server.implementation != DUMMY_MODEL}
     check_some_server(servers, run.config_paths)
@@ -20,12 +20,12 @@ def load_without_model(paths: Sequence[str], overrides: Sequence[str]) -> RunCon
 
 
 def load_for_grading(paths: Sequence[str], overrides: Sequence[str]) -> RunConfig:
-    """As `load`; the model that a policy would be need not be there, but what a judge needs does (`graders_of`)."""
+    """Load without a policy model. A judge still needs its own model (see `graders_of`)."""
     return load(paths, overrides, initial={"policy_model": NO_MODEL["policy_model"]})
 
 
 def graders_of(run: RunConfig) -> RunConfig:
-    """The run without its agents, and without the model that is none: what grades, and the models that it asks."""
+    """Return the run without its agents and the dummy model, so only graders and their models remain."""
     servers = {
         name: server
         for name, server in run.servers.items()

@@ -181,10 +181,6 @@ class ServerClient(BaseModel):
         """Close the pooled connections."""
         await self._caller.connections.close()
 
-    def call_here(self, connections: InternalClient) -> None:
-        """From now on call through these connections, which may know servers in this process."""
-        self._caller.connections = connections
-
     @property
     def _calls(self) -> Callable[..., Awaitable[Reply]]:
         # The usual way to a private attribute costs as much as half of the call.

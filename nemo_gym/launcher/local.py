@@ -17,11 +17,10 @@ from nemo_gym.config import RunConfig, ServerConfig, masked_yaml, raw_yaml
 from nemo_gym.config.access import is_loopback, is_open, reachable_hosts, token_of_run
 from nemo_gym.config.endpoints import READINESS_KEY, model_endpoints
 from nemo_gym.config.models import RUN_ID_KEY, SHORTCUTS_KEY
-from nemo_gym.config.process import GroupSettings, HeadSettings, ProcessSettings, ServerInstance
+from nemo_gym.config.process import HeadSettings, ProcessSettings, ServerInstance
 from nemo_gym.config.secret_values import secrets_of
 from nemo_gym.errors import LaunchError
 from nemo_gym.http.runs import RunRecord, add_run, remove_run
-from nemo_gym.launcher.arrangement import Arranged, arrange
 from nemo_gym.launcher.base import ServerProcess, Starter
 from nemo_gym.launcher.endings import failure_of, how_it_ended, tails
 from nemo_gym.launcher.environments import interpreters
@@ -120,10 +119,8 @@ class RunningServers:
         """
         own = {name: SpawnStarter(str(python)) for name, python in (pythons or {}).items()}
         self._starters += own.values()
-        arranged = arrange(self.run, apart=own, one_by_one=dry_run)
-        processes = {name: process for process in arranged for name in process.servers}
         for server in self.run.servers.values():
-            self._doors[server.name] = self._open_doors(server, processes[server.name])
+            self._doors[server.name] = self._open_doors(server)
         if not dry_run:
             head = bind_head(self.run.head, self.notice, self.run.written_address(None))
             self._doors[HEAD] = Doors([head], [])
@@ -132,12 +129,15 @@ class RunningServers:
             self.notice(f"run_token is false: everyone who can reach {', '.join(hosts)} can call this run's servers.")
         secret = secrets.token_hex(32)
         self._watcher.secrets = secrets_of(self.run)
-        for process in arranged:
-            self._start_one(process, own, cookie_secret=secret, dry_run=dry_run)
+        for name in self.run.servers:
+            starter = own.get(name, self.starter)
+            # One process is enough to find out whether a server can be built.
+            for number in range(1 if dry_run else self._processes_of(name)):
+                self._start_one(name, number, starter, cookie_secret=secret, dry_run=dry_run)
         for server in self.run.servers.values():
             self._instances[server.name] = self._instance_of(server)
         if not dry_run:
-            self._fill(Place(HEAD, (), self.starter, self._doors[HEAD].public, self._head_settings))
+            self._fill(Place(HEAD, None, self.starter, self._doors[HEAD].public, self._head_settings))
 
     def wait_until_ready(self, timeout_s: float, *, dry_run: bool = False) -> None:
         """Return once every process has said that it is ready and its server has answered a request."""
@@ -215,9 +215,12 @@ class RunningServers:
     def _processes(self) -> list[ServerProcess]:
         return [place.process for place in self._places]
 
-    def _open_doors(self, server: ServerConfig, process: Arranged) -> Doors:
-        """The sockets of a server that such processes serve: one for each at its address, and one of its own."""
-        number = process.of
+    def _processes_of(self, name: str) -> int:
+        return self.run.servers[name].num_workers or self.run.replicas
+
+    def _open_doors(self, server: ServerConfig) -> Doors:
+        """Open a server's sockets: for each process one at the shared address and one of its own."""
+        number = self._processes_of(server.name)
         written = self.run.written_address(server)
         first = listen(
             server.host, server.port, server.name, self.run.port_range, written=written, is_shared=number > 1
@@ -225,7 +228,7 @@ class RunningServers:
         others = [listen_too(first) for _ in range(number - 1)]
         if others:
             return Doors([first, *others], [self._private.listen() for _ in range(number)])
-        return Doors([first], [], self._shortcut() if len(process.servers) == 1 else None)
+        return Doors([first], [], self._shortcut())
 
     def _shortcut(self) -> socket.socket | None:
         # Without it everything works, for somewhat more.
@@ -234,26 +237,26 @@ class RunningServers:
         except OSError:
             return None
 
-    def _start_one(self, process: Arranged, own: Mapping[str, Starter], *, cookie_secret: str, dry_run: bool) -> None:
-        doors = [self._doors[name] for name in process.servers]
-        members = [
-            ProcessSettings.of(
-                self.run, self.run.servers[name], cookie_secret=cookie_secret, num_workers=process.of,
-                number=process.number, sockets=self._doors[name].private_paths, dry_run=dry_run,
-            )
-            for name in process.servers
-        ]  # fmt: skip
-        starter = own.get(process.servers[0], self.starter)
-        listeners = [listener for each in doors for listener in each.of_process(process.number)]
-        settings = members[0] if len(members) == 1 else GroupSettings(members=members)
-        self._fill(Place(process.name, process.servers, starter, listeners, settings))
+    def _start_one(self, name: str, number: int, starter: Starter, *, cookie_secret: str, dry_run: bool) -> None:
+        doors = self._doors[name]
+        settings = ProcessSettings.of(
+            self.run,
+            self.run.servers[name],
+            cookie_secret=cookie_secret,
+            num_workers=self._processes_of(name),
+            number=number,
+            sockets=doors.private_paths,
+            dry_run=dry_run,
+        )
+        process_name = f"{name}#{number + 1}" if number else name
+        self._fill(Place(process_name, name, starter, doors.of_process(number), settings))
 
     def _fill(self, place: Place) -> None:
         place.fill(self._watcher)
         self._places.append(place)
 
     def _instance_of(self, server: ServerConfig) -> ServerInstance:
-        places = [place for place in self._places if server.name in place.servers]
+        places = [place for place in self._places if place.server == server.name]
         return ServerInstance.of(
             server,
             process=places[0].name,
@@ -263,15 +266,16 @@ class RunningServers:
         )
 
     def _note_restart(self, place: Place) -> None:
-        for name in place.servers:
-            known = self._instances[name]
-            pids = [each.process.pid for each in self._places if name in each.servers]
-            is_first = place.name == known.process
-            now_so = {"pid": pids[0], "start_time": time.time()} if is_first else {}
-            instance = known.model_copy(update={**now_so, "pids": pids, "restarts": known.restarts + 1})
-            self._instances[name] = instance
-            for head in (each for each in self._places if not each.servers):
-                head.tell(instance)
+        if place.server is None:
+            return
+        known = self._instances[place.server]
+        pids = [each.process.pid for each in self._places if each.server == place.server]
+        is_first = place.name == known.process
+        changed = {"pid": pids[0], "start_time": time.time()} if is_first else {}
+        instance = known.model_copy(update={**changed, "pids": pids, "restarts": known.restarts + 1})
+        self._instances[place.server] = instance
+        for head in (each for each in self._places if each.server is None):
+            head.tell(instance)
 
     def _head_settings(self) -> HeadSettings:
         head = self.run.head

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from nemo_gym.config.process import GroupSettings, HeadSettings, ProcessSettings, ServerInstance
+from nemo_gym.config.process import HeadSettings, ProcessSettings, ServerInstance
 from nemo_gym.launcher.base import ProcessOrder, ServerProcess, Starter
 from nemo_gym.launcher.watch import Watcher
 
@@ -18,14 +18,14 @@ class Place:
     """One process of a run, in all of its lives."""
 
     name: str
-    """The instance, or `together`; with `#<n>` behind it from the second of a kind on."""
-    servers: tuple[str, ...]
-    """The instances that it serves; none for the head server."""
+    """The server's name, followed by `#<n>` from its second process on."""
+    server: str | None
+    """The server that it serves; None for the head server."""
     starter: Starter
     listeners: list[socket.socket]
     """Stay open here for as long as the run lasts: while a server is started again its callers wait in the backlog
     instead of being refused, and nobody else can take the port."""
-    settings: ProcessSettings | GroupSettings | Callable[[], HeadSettings]
+    settings: ProcessSettings | Callable[[], HeadSettings]
     """A server's are the same each time; the head server's tell who runs by then."""
     process: ServerProcess = field(init=False)
     """The present life, or the last one."""
@@ -85,5 +85,5 @@ class Place:
             os.close(pipe)
 
 
-def _line(told: ProcessSettings | GroupSettings | HeadSettings | ServerInstance) -> bytes:
+def _line(told: ProcessSettings | HeadSettings | ServerInstance) -> bytes:
     return told.model_dump_json(fallback=str).encode() + b"\n"

@@ -133,7 +133,7 @@ class Keeper:
         pause_s = min(FIRST_PAUSE_S * 2 ** (number - 1), LONGEST_PAUSE_S) * random.uniform(0.75, 1.25)
         care.ends.append(now)
         care.due_at, care.ready_by = now + pause_s, None
-        lost = "; its rollouts under way are lost" if care.place.servers else ""
+        lost = "; its rollouts under way are lost" if care.place.server else ""
         early = "" if process.is_ready else " before it was ready again"
         self._notice(
             f"server '{process.name}' {how}{early}{lost}. It is started again in {pause_s:.1f} s "

@@ -15,7 +15,6 @@ from starlette.types import Message, Receive, Scope, Send
 from nemo_gym.config.secret_values import SecretValues
 from nemo_gym.errors import RolloutError
 from nemo_gym.http.deadline import CLOCK_SLACK_S, read_time_left
-from nemo_gym.http.local import LOCAL_SCOPE_KEY
 from nemo_gym.http.problems import MEDIA_TYPE, Problem
 from nemo_gym.schemas.responses import RESPONSES_PATH
 from nemo_gym.schemas.rollout import INPUT_AT_HEADER, TIME_LEFT_HEADER
@@ -130,7 +129,7 @@ class Call:
             self._cancel()
             return
         # While the app receives, it will hear itself that the caller has gone.
-        is_late = not self._is_local and time.monotonic() - self.began_at >= GONE_CHECK_S - CLOCK_SLACK_S
+        is_late = time.monotonic() - self.began_at >= GONE_CHECK_S - CLOCK_SLACK_S
         if is_late and self._listener is None and self._body_has_ended and not self._is_receiving:
             self._listener = asyncio.ensure_future(self._receive())
             self._listener.add_done_callback(self._heard)
@@ -138,15 +137,10 @@ class Call:
 
     def _sleep(self) -> None:
         left_s = self._ends_at - time.monotonic()
-        if left_s > GONE_CHECK_S and self._listener is None and not self._is_local:
+        if left_s > GONE_CHECK_S and self._listener is None:
             left_s = GONE_CHECK_S
         if left_s != math.inf:
             self._alarm = self._alarms.set(self, left_s)
-
-    @property
-    def _is_local(self) -> bool:
-        # A caller in this process ends the call when it ends itself.
-        return LOCAL_SCOPE_KEY in self.scope
 
     def _heard(self, listener: asyncio.Task[Message]) -> None:
         if listener.cancelled() or listener.exception() is not None or self._task is None:

@@ -21,7 +21,7 @@ from typing import NamedTuple, NoReturn
 import pydantic
 from pydantic import TypeAdapter
 
-from nemo_gym.config.process import ChildSettings, GroupSettings, HeadSettings
+from nemo_gym.config.process import ChildSettings, HeadSettings
 from nemo_gym.paths import PACKAGE_DIR
 from nemo_gym.servers.front import Front
 from nemo_gym.servers.gate import Gate
@@ -62,11 +62,6 @@ def run_child(descriptors: Descriptors) -> int:
         if isinstance(settings, HeadSettings):
             return _serve_head(settings, pipe, listeners, report)
         pipe.close()
-        if isinstance(settings, GroupSettings):
-            # Imported here: most processes have one server.
-            from nemo_gym.servers.together import serve_together
-
-            return serve_together(settings, listeners, report)
         return serve(settings, listeners, report)
     except SystemExit as stop:
         return _code_of(stop)

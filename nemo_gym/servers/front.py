@@ -22,6 +22,7 @@ from nemo_gym.servers.session_cookies import LIFE_KEY, Sessions
 
 PARTS = ("gate", "faults", "knows_rollouts", "sessions")
 """From the outermost to the innermost."""
+THIS_MACHINE = ("127.0.0.1", 0)
 _ROLLOUT = ROLLOUT_HEADER.encode()
 
 
@@ -51,6 +52,9 @@ class Front:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        if scope.get("client") is None:
+            # A unix socket's caller has no address, and authors read `request.client.host`.
+            scope["client"] = THIS_MACHINE
         call = Call(scope, receive, send)
         gate = self.gate
         if gate is not None:

@@ -37,7 +37,6 @@ from nemo_gym.servers.giving_way import hook_of
 from nemo_gym.servers.mcp import expose_if_asked
 from nemo_gym.servers.profiling import ProfilingMiddlewareConfig
 from nemo_gym.servers.prompt_end import PromptServer
-from nemo_gym.servers.protocol import HttpProtocol
 from nemo_gym.servers.siblings import Siblings
 
 logger = logging.getLogger(__name__)
@@ -141,8 +140,8 @@ def _check_reaches_sessions(server: SimpleServer, settings: ProcessSettings) -> 
     if getattr(server.config, "expose_tools_over_mcp", False):
         raise ConfigError(
             f"{_origin(settings, 'expose_tools_over_mcp')}{settings.name}: {settings.num_workers} processes serve it, "
-            "and calls over MCP do not find the one that has their session. Leave out num_workers and workers, say "
-            "placement: separate in its block where the run has replicas, or leave out expose_tools_over_mcp."
+            "and calls over MCP do not find the one that has their session. Set num_workers: 1 in "
+            "its block, or leave out expose_tools_over_mcp."
         )
 
 
@@ -305,7 +304,7 @@ def uvicorn_config(app: ASGIApp, *, logs_requests: bool = False) -> uvicorn.Conf
     config = uvicorn.Config(
         app,
         loop="uvloop" if sys.platform != "win32" else "asyncio",
-        http=HttpProtocol,
+        http="httptools",
         ws="none",
         lifespan="on",
         access_log=logs_requests,

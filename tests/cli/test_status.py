@@ -24,10 +24,9 @@ def running(shared_workplace):
 def test_each_server_has_a_line(running, shared_workplace):
     finished = shared_workplace.run("ng_status")
     assert (finished.code, finished.err) == (0, "")
-    together = "" if shared_workplace.process_of("first") == "first" else " (together)"
     pids = {name: " ".join(map(str, server["pids"])) for name, server in running.servers.items()}
     expected = [
-        f"[{number}] ✓ {name} (resources_servers/{name})  {server['url']}  pid {pids[name]}{together}  up "
+        f"[{number}] ✓ {name} (resources_servers/{name})  {server['url']}  pid {pids[name]}  up "
         for number, (name, server) in enumerate(running.servers.items(), start=1)
     ]
     *lines, count = finished.out.splitlines()
@@ -49,7 +48,6 @@ def test_programs_get_json(running, shared_workplace, words):
     }  # fmt: skip
 
 
-@pytest.mark.separate_only("a process that does not answer takes all of its servers along")
 def test_a_server_that_does_not_answer_is_marked_and_the_exit_code_is_1(workplace):
     command = workplace.start_servers(workplace.environment("awake"), workplace.environment("asleep"))
     os.kill(command.servers["asleep"]["pid"], signal.SIGSTOP)

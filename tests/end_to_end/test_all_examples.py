@@ -1,8 +1,7 @@
-"""Every shipped environment in one run with one model: all rollouts end, in each placement with the same rewards."""
+"""Every shipped environment in one run with one model: all rollouts end."""
 
 import re
 from collections import Counter
-from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,53 +31,33 @@ def agents():
     }
 
 
-@pytest.fixture(scope="module")
-def collect(shared_workplace):
-    """All examples, twice, with the embedded policy; once for each placement."""
-
-    @cache
-    def run(placement):
-        command = shared_workplace.run(
-            "ng_e2e_collect_rollouts",
-            f"+config_paths=[{CONFIG}]",
-            "--model-type",
-            "sample_model",
-            "+split=example",
-            f"+num_repeats={REPEATS}",
-            f"+output_jsonl_fpath={placement}.jsonl",
-            f"+placement={placement}",
-            "+head_server.port=0",
-            timeout_s=90,
-        )
-        assert command.code == 0, command.err
-        return Collected(placement, shared_workplace.folder, command.out)
-
-    return run
-
-
-@pytest.fixture(params=["separate", "together"])
-def finished(request, collect):
-    return collect(request.param)
-
-
 class Collected(NamedTuple):
-    """What a run has left."""
+    """The output of a run."""
 
-    placement: str
     folder: Path
     printed: str
 
     @property
     def scored(self):
-        return lines_of(self.folder / f"{self.placement}.jsonl")
+        return lines_of(self.folder / "all.jsonl")
 
-    @property
-    def rewards(self):
-        """By agent, task and attempt."""
-        return {
-            (row["agent_ref"]["name"], row["_ng_task_index"], row["_ng_rollout_index"]): row["reward"]
-            for row in self.scored
-        }
+
+@pytest.fixture(scope="module")
+def finished(shared_workplace):
+    """All examples, twice, with the embedded policy."""
+    command = shared_workplace.run(
+        "ng_e2e_collect_rollouts",
+        f"+config_paths=[{CONFIG}]",
+        "--model-type",
+        "sample_model",
+        "+split=example",
+        f"+num_repeats={REPEATS}",
+        "+output_jsonl_fpath=all.jsonl",
+        "+head_server.port=0",
+        timeout_s=90,
+    )
+    assert command.code == 0, command.err
+    return Collected(shared_workplace.folder, command.out)
 
 
 def lines_of(path):
@@ -98,7 +77,7 @@ def test_sql_is_asked_for_in_one_step_and_in_several(agents):
 
 def test_what_was_planned_was_scored_or_has_failed(finished, agents):
     planned = len(agents) * EXAMPLES * REPEATS
-    failed = lines_of(finished.folder / f"{finished.placement}_failures.jsonl")
+    failed = lines_of(finished.folder / "all_failures.jsonl")
     assert len(finished.scored) + len(failed) == planned
     told = re.search(r"(\d+) planned = (\d+) scored \+ (\d+) failed.* \+ 0 unresolved", finished.printed)
     assert told is not None, finished.printed
@@ -110,21 +89,14 @@ def test_what_was_planned_was_scored_or_has_failed(finished, agents):
 def test_every_agent_has_played_all_of_its_rows(finished, agents):
     played = Counter(row["agent_ref"]["name"] for row in finished.scored)
     assert played == dict.fromkeys(agents, EXAMPLES * REPEATS)
-    metrics = orjson.loads((finished.folder / f"{finished.placement}_aggregate_metrics.json").read_bytes())
+    metrics = orjson.loads((finished.folder / "all_aggregate_metrics.json").read_bytes())
     assert {each["agent_ref"]["name"] for each in metrics} == set(agents)
 
 
 def test_no_server_answered_with_a_failure(finished, shared_workplace, agents):
-    logs = {path.stem: path.read_text() for path in (finished.folder / f"{finished.placement}_logs").glob("*.log")}
-    if finished.placement == "together":
-        assert logs.keys() == {"together", "head_server"}
-    else:
-        assert logs.keys() > set(agents) | {"policy_model", "head_server"}
+    logs = {path.stem: path.read_text() for path in (finished.folder / "all_logs").glob("*.log")}
+    assert logs.keys() > set(agents) | {"policy_model", "head_server"}
     # Whatever fails in a server's handler leaves a line like these, with its rollout.
     complaint = re.compile(r"WARNING nemo_gym\.servers\.faults|ERROR|Traceback")
     assert [line for log in logs.values() for line in log.splitlines() if complaint.match(line)] == []
     assert shared_workplace.left_over(within_s=5) == []
-
-
-def test_each_rollout_earns_the_same_in_either_placement(collect):
-    assert collect("together").rewards == collect("separate").rewards

@@ -59,8 +59,7 @@ def test_the_files_of_a_run_stand_beside_its_output(first, shared_workplace):
     assert (results / "first_failures.jsonl").read_bytes() == b""
     logs = {path.name for path in (results / "first_logs").iterdir()}
     servers = ("example_multi_step", AGENT["name"], "policy_model")
-    processes = {process for name in servers for process in shared_workplace.processes_of(name)}
-    assert logs == {f"{process}.log" for process in ("head_server", *processes)}
+    assert logs == {f"{name}.log" for name in ("head_server", *servers)}
 
 
 def test_every_task_has_each_of_its_repeats_once(first, shared_workplace):

@@ -134,7 +134,7 @@ def test_a_collection_survives_the_death_of_each_of_its_servers(workplace, words
     assert len(lost_for_good) < 20
 
     for name in KILLED:
-        process = workplace.process_of(name)
+        process = name
         assert f"server '{process}' was ended by SIGKILL; its rollouts under way are lost." in finished.err
         assert f"server '{process}' is up again" in finished.err
     assert workplace.left_over(within_s=1) == []
@@ -149,7 +149,7 @@ def test_a_collection_ends_with_a_server_that_may_not_be_started_again(workplace
     os.kill(server["pid"], signal.SIGKILL)
     finished = command.wait(timeout_s=10)
     assert finished.code == 1
-    process = workplace.process_of("policy_model")
+    process = "policy_model"
     assert f"Error: server '{process}' was ended by SIGKILL, so the others are stopped too." in finished.err
     assert "+resume_from_cache=true goes on with out.jsonl" in finished.err
     assert workplace.left_over(within_s=1) == []

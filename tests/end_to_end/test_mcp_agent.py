@@ -14,7 +14,6 @@ PREFIX = "mcp__example_mcp_weather__"
 
 pytestmark = [
     pytest.mark.timeout(120),
-    pytest.mark.separate_only("several processes do not answer over MCP", under="replicas"),
 ]
 
 DILIGENT = '''

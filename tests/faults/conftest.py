@@ -72,7 +72,6 @@ PLACES = {
     "to-endpoint": "endpoint",
 }
 """Each place of the proxy, and the server that stands behind it."""
-TOGETHER = "together"
 
 
 def free_port() -> int:
@@ -101,12 +100,7 @@ class Tiers:
     proxied: dict[str, int]
     proxy: subprocess.Popen[str]
     processes: dict[str, Started]
-    """Whatever was started for them: a process for each of them, or the command that has them together."""
-
-    @property
-    def of(self) -> dict[str, Started]:
-        """The process of each server."""
-        return {name: self.processes.get(name) or self.processes[TOGETHER] for name in FOLDERS}
+    """The process of each server."""
 
     def client(self) -> ServerClient:
         agents = {name: simple_agent(self.proxied[name]) for name in ("agent", "telling_agent")}
@@ -114,7 +108,7 @@ class Tiers:
         return ServerClient(head_server_config=head, global_config_dict=OmegaConf.create(agents))
 
     def log_of(self, server: str) -> str:
-        return self.of[server].log.read_text()
+        return self.processes[server].log.read_text()
 
     def command(self, word: str, place: str) -> None:
         """`refuse` or `accept` connections at a place."""
@@ -150,7 +144,7 @@ def process(words: list[Any], **settings: Any) -> Iterator[subprocess.Popen[Any]
 
 
 @pytest.fixture(scope="session")
-def tiers(tmp_path_factory: pytest.TempPathFactory, placement: list[str]) -> Iterator[Tiers]:
+def tiers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tiers]:
     folder = tmp_path_factory.mktemp("tiers")
     env = {key: value for key, value in os.environ.items() if not key.startswith("NEMO_GYM")}
     env["XDG_RUNTIME_DIR"] = str(folder)
@@ -162,7 +156,7 @@ def tiers(tmp_path_factory: pytest.TempPathFactory, placement: list[str]) -> Ite
         proxy = stack.enter_context(process([HERE / "proxy.py", *words], stdout=subprocess.PIPE, text=True))
         listening = map(int, proxy.stdout.readline().split())
         proxied = dict(zip(PLACES.values(), listening, strict=True))
-        orders = together(folder, ports, proxied, placement) if placement else one_by_one(folder, ports, proxied)
+        orders = one_by_one(folder, ports, proxied)
         processes = {}
         for name, (words, code) in orders.items():
             log = stack.enter_context((folder / f"{name}.log").open("wb"))
@@ -199,14 +193,6 @@ def one_by_one(folder: Path, ports: dict[str, int], proxied: dict[str, int]) -> 
     return orders
 
 
-def together(folder: Path, ports: dict[str, int], proxied: dict[str, int], placement: list[str]) -> Orders:
-    """The command that has all servers together: a proxy is only where no other server of theirs calls."""
-    config = folder / "together.yaml"
-    config.write_text(yaml.safe_dump(config_for(ports, proxied["endpoint"])))
-    words = ["-m", "nemo_gym.cli.main", "env", "start", f"+config_paths=[{config}]", "+head_server.port=0", *placement]
-    return {TOGETHER: (words, 0)}
-
-
 def config_for(to: dict[str, int], endpoint: int) -> dict[str, Any]:
     """The configuration of a process that finds each server, itself included, at these ports."""
     url = f"http://127.0.0.1:{endpoint}/v1"
@@ -222,7 +208,7 @@ def config_for(to: dict[str, int], endpoint: int) -> dict[str, Any]:
 
 def wait_until_ready(tiers: Tiers) -> None:
     deadline = time.monotonic() + READY_WITHIN_S
-    for name, started in tiers.of.items():
+    for name, started in tiers.processes.items():
         while True:
             try:
                 httpx.get(f"http://127.0.0.1:{tiers.ports[name]}/", verify=False)

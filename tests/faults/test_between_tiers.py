@@ -87,24 +87,13 @@ CASES = [
     Case("verify-hangs", fields={"grade": "hang"}, **TIMED_OUT),
     Case("verify-not-finite", fields={"grade": "nan"}, **ENVIRONMENT_FAILED),
 ]
-BETWEEN_SERVERS = ("to-policy ", "to-resources ", "to-judge ")
-NO_CONNECTION = pytest.mark.separate_only("servers of one process have no connection between them that could fail")
-EACH = [
-    pytest.param(case, id=case.name, marks=NO_CONNECTION if case.fault.startswith(BETWEEN_SERVERS) else ())
-    for case in CASES
-]
+EACH = [pytest.param(case, id=case.name) for case in CASES]
 
 
 @pytest.fixture(scope="module")
-def cases(placement):
-    """Those that can be where the servers are."""
-    return [case for case in CASES if not placement or not case.fault.startswith(BETWEEN_SERVERS)]
-
-
-@pytest.fixture(scope="module")
-def collected(cases, collect_rows, row_of):
+def collected(collect_rows, row_of):
     """All cases at once, and sound rollouts among them."""
-    rows = [row_of(case.name, case.calls, case.fault, **case.fields) for case in cases]
+    rows = [row_of(case.name, case.calls, case.fault, **case.fields) for case in CASES]
     sound = [row_of(f"sound-{number}", [("note", {})] * 3) for number in range(SOUND)]
     return collect_rows([*sound, *rows], rollout_timeout_s=TIMEOUT_S)
 
@@ -144,9 +133,9 @@ def test_the_other_rollouts_of_the_run_are_scored(collected):
         assert name not in collected.failures
 
 
-def test_what_was_planned_is_what_was_scored_and_what_failed(collected, cases):
-    summary, planned = collected.summary, len(cases) + SOUND
-    failing = {case.name for case in cases if case.cause}
+def test_what_was_planned_is_what_was_scored_and_what_failed(collected):
+    summary, planned = collected.summary, len(CASES) + SOUND
+    failing = {case.name for case in CASES if case.cause}
     assert summary.planned == summary.scored + summary.failed + summary.unresolved == planned
     assert (summary.failed, summary.unresolved) == (len(failing), 0)
     assert set(collected.results) | failing == {row["case"] for row in collected.rows}

@@ -76,16 +76,14 @@ def test_every_rollout_is_scored_once_whatever_died_meanwhile(finished, shared_w
 def test_the_attempts_that_died_are_told_as_lost(finished, shared_workplace):
     failures = list(read_rows(shared_workplace.folder / "out_failures.jsonl"))
     assert {row["_ng_failure_class"] for row in failures} == {"lost"}
-    # A process that has the agent too takes it along, and the collector sees that first.
-    tier = "environment" if shared_workplace.process_of("faulty") == "faulty" else "agent"
-    assert {row["_ng_failure_tier"] for row in failures} == {tier}
+    assert {row["_ng_failure_tier"] for row in failures} == {"environment"}
     assert set(CRASHES) <= {row["case"] for row in failures}
     record = orjson.loads((shared_workplace.folder / "out_run.json").read_bytes())
     assert record["outcomes"]["repeated_attempts"] == len(failures)
 
 
 def test_each_death_is_said_at_the_terminal_and_nothing_is_left(finished, shared_workplace):
-    process = shared_workplace.process_of("faulty")
+    process = "faulty"
     assert 1 <= finished.err.count(f"server '{process}' ended with exit code 3; its rollouts under way are lost") <= 3
     assert f"server '{process}' is up again" in finished.err
     assert shared_workplace.left_over(within_s=2) == []

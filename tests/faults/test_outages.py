@@ -8,8 +8,6 @@ from contextlib import contextmanager
 
 import pytest
 
-NO_CONNECTION = pytest.mark.separate_only("servers of one process have no connection between them to be refused")
-
 
 @contextmanager
 def refusing(tiers, place, for_s):
@@ -24,9 +22,9 @@ def refusing(tiers, place, for_s):
     ("place", "for_s"),
     [
         ("to-agent", 1.0),
-        pytest.param("to-policy", 1.0, marks=NO_CONNECTION),
-        pytest.param("to-resources", 1.0, marks=NO_CONNECTION),
-        pytest.param("to-judge", 1.0, marks=NO_CONNECTION),
+        pytest.param("to-policy", 1.0),
+        pytest.param("to-resources", 1.0),
+        pytest.param("to-judge", 1.0),
         ("to-endpoint", 0.4),
     ],
 )
@@ -43,20 +41,12 @@ def test_a_server_that_refuses_for_a_moment_costs_no_rollout(tiers, collect_rows
     [
         ("to-agent", "timeout", "collector", "rollout_timeout_s=2"),
         pytest.param(
-            "to-policy",
-            "timeout",
-            "collector",
-            r"(over at|waiting for) /v1/responses of policy_model \(.*refused",
-            marks=NO_CONNECTION,
+            "to-policy", "timeout", "collector", r"(over at|waiting for) /v1/responses of policy_model \(.*refused"
         ),
         pytest.param(
-            "to-resources",
-            "timeout",
-            "collector",
-            r"(over at|waiting for) /seed_session of faulty \(.*refused",
-            marks=NO_CONNECTION,
+            "to-resources", "timeout", "collector", r"(over at|waiting for) /seed_session of faulty \(.*refused"
         ),
-        pytest.param("to-judge", "judge_failed", "judge", "Connection refused", marks=NO_CONNECTION),
+        pytest.param("to-judge", "judge_failed", "judge", "Connection refused"),
         ("to-endpoint", "model_failed", "model", r"could not connect.*\(tried 3 times\)"),
     ],
 )

@@ -53,7 +53,6 @@ def test_a_tool_that_outlasts_the_rollout_has_nobody_left_to_tell(collected, age
     assert collected.ended_after_s[f"takes-too-long-{agent}"] < TIMEOUT_S + 3.0
 
 
-@pytest.mark.separate_only("servers of one process have no connection between them to be lost")
 @pytest.mark.parametrize("agent", AGENTS)
 def test_a_lost_connection_begins_the_rollout_anew_since_nobody_knows_what_the_tool_did(collected, agent):
     assert causes(collected, f"connection-lost-once-{agent}") == ["lost"]

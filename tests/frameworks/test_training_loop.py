@@ -142,7 +142,7 @@ print("TOLD " + json.dumps(told))
 
 
 @pytest.fixture
-def script(workplace, endpoint, placement):
+def script(workplace, endpoint):
     """Run a program in the workplace; return the JSON that it printed after TOLD, and the finished process."""
     workplace.write("resources_servers/shouting/app.py", ENVIRONMENT)
     workplace.write("resources_servers/shouting/configs/shouting.yaml", CONFIG)
@@ -151,7 +151,7 @@ def script(workplace, endpoint, placement):
         path = workplace.write("train.py", source)
         port = find_open_port()
         finished = subprocess.run(
-            [sys.executable, path, endpoint, str(port), *placement],
+            [sys.executable, path, endpoint, str(port)],
             cwd=workplace.folder, env=workplace.env, capture_output=True, text=True, timeout=60, check=False,
         )  # fmt: skip
         lines = [line.removeprefix("TOLD ") for line in finished.stdout.splitlines() if line.startswith("TOLD ")]
@@ -242,7 +242,7 @@ def test_poll_reports_a_dead_server(script, workplace):
         "    helper.poll()\n",
     )
     _, finished = script(source)
-    assert f"server '{workplace.process_of('shouting')}' was ended by SIGKILL" in finished.stderr
+    assert f"server 'shouting' was ended by SIGKILL" in finished.stderr
     assert workplace.left_over(5.0) == []
 
 

@@ -139,7 +139,6 @@ def test_an_address_without_its_scheme_is_told_at_once(workplace):
     )
 
 
-@pytest.mark.separate_only("the process is found by the folder that it works in")
 def test_a_server_that_dies_while_the_endpoint_is_awaited_ends_the_run(workplace, silent_port):
     command = workplace.start("ng_run", *settings_for(silent_port), "+restart_limit=0")
     command.wait_for("waiting for the model endpoint")

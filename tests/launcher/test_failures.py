@@ -51,7 +51,7 @@ def launched(workplace, source, settings="difficulty: 1"):
 )
 def test_the_end_of_a_broken_servers_log_is_shown(workplace, source, how, last_line):
     said = launched(workplace, source).err.splitlines()
-    process = workplace.process_of("broken")
+    process = "broken"
     assert said[0] == f"Error: server '{process}' {how} before it was ready."
     assert said[1] == f"The last lines of {process}'s log:"
     assert said[-1] == f"    {last_line}"
@@ -137,7 +137,7 @@ def test_a_server_that_never_gets_ready_is_named_with_its_log(workplace):
     finished = workplace.run("ng_run", workplace.environment(), config, HEAD, "+ready_timeout_s=1.5")
     assert 1.5 < time.monotonic() - started_at < 10
     assert finished.code == 1
-    process = workplace.process_of("slow")
+    process = "slow"
     assert finished.err == (
         f"Error: not ready after 1.5 s: {process}. +ready_timeout_s=… gives servers longer to start.\n"
         f"The last lines of {process}'s log:\n"
@@ -149,5 +149,5 @@ def test_a_server_that_never_gets_ready_is_named_with_its_log(workplace):
 def test_while_it_waits_the_run_says_for_whom(workplace):
     source = "import time\ntime.sleep(300)\n"
     command = workplace.start("ng_run", workplace.environment(), workplace.environment("slow", source), HEAD)
-    assert f"waiting for {workplace.process_of('slow')} (5 of 120 s)\n" in command.wait_for("waiting for")
+    assert "waiting for slow (5 of 120 s)\n" in command.wait_for("waiting for")
     command.end(signal.SIGINT)

@@ -94,7 +94,6 @@ def test_no_setting_is_left_in_a_file_that_others_can_read(running, shared_workp
             assert OTHERS_PASSWORD not in text
 
 
-@pytest.mark.separate_only("servers of one process know the settings of each other")
 def test_a_server_knows_its_own_block_plain_values_and_the_addresses_of_the_others(running, get_json):
     showing, guarded = running.servers["showing"], running.servers["guarded"]
     view = get_json(f"{showing['url']}/view")

@@ -38,7 +38,6 @@ class Asked(SimpleResourcesServer):
     async def verify(self, body: BaseVerifyRequest) -> float:
         return 0.0
 """
-pytestmark = pytest.mark.separate_only("servers that share a process need no way between them")
 
 
 @pytest.fixture

@@ -69,23 +69,21 @@ def test_the_run_says_how_many_servers_are_ready_and_where_each_listens(running,
     assert "2 / 2 servers ready" in printed
     for name, server in command.servers.items():
         row = next(line for line in printed.splitlines() if line.startswith(f"{name} "))
-        pid = [str(server["pid"])] if workplace.process_of(name) == name else [str(server["pid"]), "(together)"]
-        assert row.split() == [name, "resources_servers", name, server["url"], *pid]
+        assert row.split() == [name, "resources_servers", name, server["url"], str(server["pid"])]
         assert server["dir_path"] == str(workplace.folder / "resources_servers" / name)
         assert get_json(server["url"]) == {"status": "ok"}
 
 
 def test_each_line_of_a_log_bears_the_servers_name(running):
-    command, workplace = running
-    command.wait_for(f"({workplace.process_of('talking')}) a line while it is imported\n")
+    running[0].wait_for("(talking) a line while it is imported\n")
 
 
 def test_the_logs_are_also_written_to_a_folder(running, request):
     _, workplace = running
     folder = workplace.folder / f"logs_{request.node.callspec.params['running']}"
-    logs = {f"{workplace.process_of(name)}.log" for name in ("talking", "plain")}
+    logs = {f"{name}.log" for name in ("talking", "plain")}
     assert {path.name for path in folder.iterdir()} == {"head_server.log", *logs}
-    assert (folder / f"{workplace.process_of('talking')}.log").read_text() == "a line while it is imported\n"
+    assert (folder / "talking.log").read_text() == "a line while it is imported\n"
 
 
 def test_the_head_server_tells_who_runs_and_that_all_are_ready(running, get_json):
@@ -96,7 +94,6 @@ def test_the_head_server_tells_who_runs_and_that_all_are_ready(running, get_json
     assert {each["config_path"]: each["status"] for each in instances} == {"talking": "success", "plain": "success"}
 
 
-@pytest.mark.separate_only("a process works in one folder")
 def test_each_server_works_in_its_folder(running, get_json):
     instances = get_json(f"{running[0].head}/server_instances")
     assert all(os.readlink(f"/proc/{each['pid']}/cwd") == each["dir_path"] for each in instances)

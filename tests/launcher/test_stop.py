@@ -139,7 +139,7 @@ def test_a_blocked_handler_does_not_hold_up_the_end(workplace, get_json, method)
 
     asking = threading.Thread(target=ask_and_be_cut_off)
     asking.start()
-    command.wait_for(f"({workplace.process_of('breeding')}) blocked")
+    command.wait_for("(breeding) blocked")
     assert ending_within_the_limit(workplace, command, signal.SIGINT).code == 0
     asking.join()
 
@@ -147,7 +147,7 @@ def test_a_blocked_handler_does_not_hold_up_the_end(workplace, get_json, method)
 def test_ctrl_c_while_servers_are_still_starting_ends_them(workplace):
     slow = "import time\nprint('importing', flush=True)\ntime.sleep(300)\n"
     command = workplace.start("ng_run", workplace.environment("slow", slow), "+head_server.port=0")
-    command.wait_for(f"({workplace.process_of('slow')}) importing")
+    command.wait_for("(slow) importing")
     assert ending_within_the_limit(workplace, command, signal.SIGINT).code == 0
 
 
@@ -192,6 +192,6 @@ def test_a_server_that_dies_and_may_not_be_started_again_ends_the_run_which_says
     os.kill(breeding["pid"], signal.SIGKILL)
     finished = command.wait(timeout_s=5)
     assert finished.code == 1
-    told = f"Error: server '{workplace.process_of('breeding')}' was ended by SIGKILL, so the others are stopped too."
+    told = "Error: server 'breeding' was ended by SIGKILL, so the others are stopped too."
     assert finished.err.startswith(told)
     assert workplace.left_over(within_s=1) == []

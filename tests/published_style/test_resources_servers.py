@@ -48,18 +48,11 @@ import pytest
 from tests.published_style.folders import NAMES, RESOURCES_SERVERS
 from tests.published_style.scripted_environments import SCRIPTS
 
-SERVE_FROM_THEIR_FOLDERS = ("address_book", "sibling_modules", "spawned_pool")
-"""These open files relative to their folders while they serve, and so have to be alone in their processes."""
-IN_ONE_PROCESS = ("noted_over_mcp", "cohort_rank")
-"""These may not have several: one is called over MCP, and in the other rollouts of a task wait for each other."""
-
 
 @pytest.fixture(scope="module")
-def servers(project, placement):
-    alone = (*SERVE_FROM_THEIR_FOLDERS, *([] if "+placement=together" in placement else IN_ONE_PROCESS))
-    apart = [f"+{name}.resources_servers.{name}.placement=separate" for name in alone if placement]
+def servers(project):
     configs = ",".join(f"{folder}/configs/{folder.split('/')[1]}.yaml" for folder in RESOURCES_SERVERS)
-    command = project.start_servers(f"+config_paths=[models.yaml,{configs}]", "+results_dir=/somewhere", *apart)
+    command = project.start_servers(f"+config_paths=[models.yaml,{configs}]", "+results_dir=/somewhere")
     yield command
     command.end()
 

@@ -237,7 +237,7 @@ def test_a_server_started_by_itself_where_others_reach_it_wants_a_token_to_be_co
     assert "127.0.0.1" in refused.err
 
 
-def test_run_token_false_opens_the_run_and_says_so(workplace, placement):
+def test_run_token_false_opens_the_run_and_says_so(workplace):
     command = workplace.start_servers(written(workplace), "+default_host=0.0.0.0", "+run_token=false")
     assert "run_token is false: everyone who can reach 0.0.0.0" in command.out + command.err
     assert record_of(workplace)[1].run_token is None

@@ -21,7 +21,6 @@ GENERATIONS = ("auto", "legacy")
 """The protocol without a handshake, and the one with it that older agents speak."""
 pytestmark = [
     pytest.mark.timeout(60),
-    pytest.mark.separate_only("several processes do not answer over MCP", under="replicas"),
 ]
 
 

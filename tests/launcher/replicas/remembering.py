@@ -87,15 +87,6 @@ agent:
 SAMPLE_MODEL = "responses_api_models/sample_model/configs/sample_model.yaml"
 ROWS = 5
 ROW = {"responses_create_params": {"input": "Look around."}}
-HELPED_SERVER = """
-from helper import WORD
-from nemo_gym import BaseVerifyRequest, SimpleResourcesServer
-
-
-class Helped(SimpleResourcesServer):
-    async def verify(self, body: BaseVerifyRequest) -> float:
-        return float(WORD == self.config.name)
-"""
 
 
 def remembering(workplace: Any, settings: str = "", name: str = "remembering") -> str:

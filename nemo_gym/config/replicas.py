@@ -1,0 +1,32 @@
+"""The number of processes that serve each server of a run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from nemo_gym.config.models import Origin
+from nemo_gym.errors import ConfigError
+
+REPLICAS_KEY = "replicas"
+AUTO = "auto"
+
+
+def replicas_of(plain: Mapping[str, Any], places: Mapping[str, Origin]) -> int:
+    """Return the value of `replicas`; `auto` is the number of cores. Raise `ConfigError` for an invalid one."""
+    if "placement" in plain:
+        raise ConfigError(
+            f"{places['placement']}: placement is not a setting: each server runs in its own processes. Remove it, "
+            f"and set {REPLICAS_KEY} for several processes per server."
+        )
+    replicas = plain.get(REPLICAS_KEY)
+    if replicas is None:
+        return 1
+    number = len(os.sched_getaffinity(0)) if replicas == AUTO else replicas
+    if not isinstance(number, int) or isinstance(number, bool) or number < 1:
+        raise ConfigError(
+            f"{places[REPLICAS_KEY]}: {REPLICAS_KEY} must be a number of processes from 1, or '{AUTO}' for one per "
+            f"core, and is {replicas!r}."
+        )
+    return number
