@@ -1,4 +1,4 @@
-"""Published name of what lives in `nemo_gym.servers.resources` and `nemo_gym.schemas.rollout`."""
+"""Public import path of `nemo_gym.servers.resources` and `nemo_gym.schemas.rollout`; re-exports only."""
 
 from nemo_gym.config.settings import BaseResourcesServerConfig
 from nemo_gym.schemas.mcp import MCP_METADATA_KEY as NEMO_GYM_MCP_METADATA_KEY
@@ -21,7 +21,7 @@ from nemo_gym.schemas.rollout import (
     ReverifyMode,
 )
 from nemo_gym.servers.resources import BaseResourcesServer, SimpleResourcesServer
-from nemo_gym.servers.tools import RESERVED_MCP_TOOL_NAMES
+from nemo_gym.servers.tools.tool import RESERVED_MCP_TOOL_NAMES
 
 __all__ = [
     "NEMO_GYM_MCP_METADATA_KEY",

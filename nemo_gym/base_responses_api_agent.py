@@ -1,4 +1,4 @@
-"""Published name of what lives in `nemo_gym.servers.agent`."""
+"""Public import path of `nemo_gym.servers.agent`; re-exports only."""
 
 from nemo_gym.config.published import get_first_server_config_dict
 from nemo_gym.config.settings import BaseResponsesAPIAgentConfig

@@ -1,4 +1,4 @@
-"""Published name of what lives in `nemo_gym.servers.model`, `nemo_gym.capture` and `nemo_gym.config.observability`."""
+"""Public import path of `nemo_gym.servers.model` and `nemo_gym.capture`; re-exports only."""
 
 from nemo_gym.capture.attachment import merge_model_call_capture_into_record
 from nemo_gym.capture.middleware import CaptureMiddleware as _CaptureMiddleware

@@ -1,4 +1,4 @@
-"""Published name of the calls in `nemo_gym.grading.judge_calls` and of what `nemo_gym.servers.judging` answers."""
+"""Public import path of `nemo_gym.grading.judge_calls` and `nemo_gym.servers.judging`; re-exports only."""
 
 from nemo_gym.errors import JudgeFailed as JudgeError
 from nemo_gym.grading.judge_calls import call_judge, reraise_judge_errors

@@ -1,31 +1,40 @@
-"""Imports go down, never up: the drawing of the architecture, compared with what the files import."""
+"""Imports go down, never up: the table of the architecture, compared with what the files import."""
 
 import ast
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
-
-import pytest
 
 REPOSITORY = Path(__file__).parent.parent
 PACKAGE = REPOSITORY / "nemo_gym"
+TIERS = ("resources_servers", "responses_api_agents", "responses_api_models")
 
-# Top row first. A part imports parts of any row beneath its own.
+# Top row first. A part imports parts of any row below its own.
 ROWS = [
     {"cli", "scaffold"},
-    {"launcher", "rollouts", "data", "contract", "export"},
+    {"launcher", "rollouts", "data", "contract", "export", "process"},
     {"servers", "testing"},
-    {"dialects", "grading", "metrics", "capture", "sandbox"},
-    {"config", "http"},
-    {"schemas"},
-    {"errors", "paths", "jsonl", "memory", "opaque", "version", "confinement"},
+    {"web"},
+    {"capture", "grading", "dialects", "metrics", "sandbox"},
+    {"calls"},
+    {"http"},
+    {"context", "config"},
+    {"schemas", "errors", "paths", "jsonl", "memory", "opaque", "version", "confinement"},
 ]
-SIDE_BY_SIDE = {
+NEIGHBOURS = {
     ("cli", "scaffold"),
     ("rollouts", "data"),
     ("contract", "data"),
+    ("contract", "process"),
     ("testing", "servers"),
-    ("http", "config"),
     ("jsonl", "errors"),
+    ("schemas", "errors"),
+    ("schemas", "jsonl"),
+    ("jsonl", "opaque"),
 }
+"""Parts of one row of which the first may import the second."""
+EXCEPTIONS = {("nemo_gym.servers.base", "nemo_gym.process.standalone")}
+"""`SimpleServer.run_webserver` starts a process, as published folders expect of the class."""
 ALIASES = {
     "base_resources_server",
     "base_responses_api_agent",
@@ -56,89 +65,106 @@ ALIASES = {
 OPEN_TO_PLUGINS = {"nemo_gym", "nemo_gym.grading", "nemo_gym.dialects", "nemo_gym.testing", "nemo_gym.jsonl"}
 
 
-def row_of(part: str) -> int:
-    return next(number for number, row in enumerate(ROWS) if part in row)
+def is_part(name: str) -> bool:
+    return (PACKAGE / name).is_dir() or (PACKAGE / f"{name}.py").is_file()
 
 
-def parts_imported_by(path: Path) -> set[str]:
-    """The parts of nemo_gym that a file imports, `nemo_gym.http.client` as `http`; "" is the package itself."""
-    return {name.split(".")[1] if "." in name else "" for name in modules_imported_by(path) if is_ours(name)}
+def module_of(path: Path) -> str:
+    return ".".join(path.relative_to(REPOSITORY).with_suffix("").parts).removesuffix(".__init__")
+
+
+def part_of(module: str) -> str:
+    return module.split(".")[1] if "." in module else ""
+
+
+MODULES = {module_of(path): path for path in sorted(PACKAGE.rglob("*.py")) if "templates" not in path.parts}
+
+
+def imports_of(path: Path) -> Iterator[str]:
+    """Yield every module that a file imports, inside functions and for types too."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            inner = {name for name in names if name in MODULES}
+            yield from inner
+            if names - inner:
+                yield node.module
 
 
 def is_ours(name: str) -> bool:
     return name == "nemo_gym" or name.startswith("nemo_gym.")
 
 
-def modules_imported_by(path: Path) -> set[str]:
-    found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            # `from nemo_gym import paths` imports a part, `from nemo_gym import tool` a name.
-            if node.module == "nemo_gym":
-                parts = {alias.name for alias in node.names if is_part(alias.name)}
-                found |= {f"nemo_gym.{part}" for part in parts} or {"nemo_gym"}
-            else:
-                found.add(node.module)
-    return found
+def row_of(part: str) -> int:
+    return next(number for number, row in enumerate(ROWS) if part in row)
 
 
-def is_part(name: str) -> bool:
-    return (PACKAGE / name).is_dir() or (PACKAGE / f"{name}.py").is_file()
-
-
-def package_files() -> list[Path]:
-    return [path for path in sorted(PACKAGE.rglob("*.py")) if "templates" not in path.parts]
-
-
-def part_of(path: Path) -> str:
-    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
-
-
-@pytest.mark.parametrize("path", package_files(), ids=lambda path: path.relative_to(PACKAGE).as_posix())
-def test_imports_go_down(path: Path) -> None:
-    part = part_of(path)
-    if part in ALIASES or part == "__init__":
-        return
-    for imported in parts_imported_by(path) - {part, ""}:
-        assert imported not in ALIASES, (
-            f"{path.name} imports the published name nemo_gym.{imported}; use its real home"
-        )
-        is_beneath = row_of(imported) > row_of(part)
-        assert is_beneath or (part, imported) in SIDE_BY_SIDE, f"{part} may not import {imported}"
-
-
-def test_every_part_stands_in_a_row() -> None:
-    parts = {part_of(path) for path in package_files()} - ALIASES - {"__init__"}
+def test_every_part_has_a_row() -> None:
+    parts = {part_of(module) for module in MODULES} - ALIASES - {""}
     assert parts == set().union(*ROWS)
 
 
-def test_the_launcher_imports_no_server() -> None:
-    for path in (PACKAGE / "launcher").rglob("*.py"):
-        assert "servers" not in parts_imported_by(path)
+def test_imports_go_down() -> None:
+    wrong = []
+    for module, path in MODULES.items():
+        part = part_of(module)
+        if part in ALIASES or part == "":
+            continue
+        for name in imports_of(path):
+            imported = part_of(name)
+            if not is_ours(name) or imported in (part, "") or (module, name) in EXCEPTIONS:
+                continue
+            if imported in ALIASES:
+                wrong.append(f"{module} imports the published name {name}; use its real home")
+            elif row_of(imported) <= row_of(part) and (part, imported) not in NEIGHBOURS:
+                wrong.append(f"{module} imports {name}, which is not in a row below")
+    assert wrong == []
 
 
-def test_published_names_hold_no_logic() -> None:
-    for name in ALIASES:
-        tree = ast.parse((PACKAGE / f"{name}.py").read_text("utf-8"))
-        kinds = {type(node) for node in tree.body}
-        assert kinds <= {ast.Expr, ast.ImportFrom, ast.Assign}, f"{name} defines something of its own"
+def test_no_cycle_of_files() -> None:
+    # Packages that re-export lazily for authors would connect everything.
+    lazy = {"nemo_gym", *(f"nemo_gym.{alias}" for alias in ALIASES)}
+    graph = {
+        module: {name for name in imports_of(path) if name in MODULES and (module, name) not in EXCEPTIONS} - lazy
+        for module, path in MODULES.items()
+        if module not in lazy
+    }
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        raise AssertionError(" → ".join(reversed(error.args[1]))) from None
 
 
-def plugin_files() -> list[Path]:
-    tiers = ("resources_servers", "responses_api_agents", "responses_api_models")
-    return [path for tier in tiers for path in sorted((REPOSITORY / tier).rglob("*.py"))]
+def test_launcher_imports_no_server() -> None:
+    above = {"servers", "web", "process"}
+    wrong = [
+        f"{module} imports {name}"
+        for module, path in MODULES.items()
+        if part_of(module) == "launcher"
+        for name in imports_of(path)
+        if is_ours(name) and part_of(name) in above
+    ]
+    assert wrong == []
 
 
-@pytest.mark.parametrize("path", plugin_files(), ids=lambda path: path.relative_to(REPOSITORY).as_posix())
-def test_a_folder_imports_only_what_is_open_to_authors(path: Path) -> None:
-    tier, folder = path.relative_to(REPOSITORY).parts[:2]
-    # Tests of our own folders may also look behind the curtain: at what a server's process wraps round the app.
-    open_to_it = OPEN_TO_PLUGINS | ({"nemo_gym.servers"} if "tests" in path.parts else set())
-    for name in modules_imported_by(path):
-        if is_ours(name):
-            is_open = any(name.startswith(f"{open_}.") for open_ in open_to_it - {"nemo_gym"})
-            assert name in open_to_it or is_open, f"{name} is not open to authors"
-        if name.split(".")[0] in ("resources_servers", "responses_api_agents", "responses_api_models"):
-            assert name.startswith(f"{tier}.{folder}"), f"{name} belongs to another folder"
+def test_public_import_paths_contain_no_logic() -> None:
+    allowed = (ast.Expr, ast.ImportFrom, ast.Assign)
+    trees = {name: ast.parse((PACKAGE / f"{name}.py").read_text("utf-8")) for name in ALIASES}
+    assert [name for name, tree in trees.items() if not all(isinstance(node, allowed) for node in tree.body)] == []
+
+
+def test_plugins_import_only_the_public_interface() -> None:
+    wrong = []
+    for path in (path for tier in TIERS for path in sorted((REPOSITORY / tier).rglob("*.py"))):
+        tier, folder = path.relative_to(REPOSITORY).parts[:2]
+        # Tests of our own folders may also check what a server's process adds to the app.
+        public = OPEN_TO_PLUGINS | ({"nemo_gym.servers", "nemo_gym.web"} if "tests" in path.parts else set())
+        packages = tuple(f"{name}." for name in public - {"nemo_gym"})
+        for name in imports_of(path):
+            if is_ours(name) and name not in public and not name.startswith(packages):
+                wrong.append(f"{path.relative_to(REPOSITORY)} imports {name}, which is not public")
+            if name.split(".")[0] in TIERS and not name.startswith(f"{tier}.{folder}"):
+                wrong.append(f"{path.relative_to(REPOSITORY)} imports {name} of another folder")
+    assert wrong == []

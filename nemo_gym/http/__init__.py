@@ -1,1 +1,1 @@
-"""The only place that calls out: between our own servers, and to endpoints outside."""
+"""HTTP as bytes: connections, pools and replies. No tier and no route is known here."""

@@ -10,15 +10,12 @@ from __future__ import annotations
 import asyncio
 import select
 from http import HTTPStatus
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import NamedTuple, Protocol, cast
 
 import httptools
 
 from nemo_gym.errors import ServerCallError
 from nemo_gym.http.reply import BrokenReply, HungUp, RawHeaders, Reply, ReplyTimedOut, Timeouts, excerpt
-
-if TYPE_CHECKING:
-    from nemo_gym.http.pool import Origin
 
 # Below this, a body is copied behind its head, which is cheaper than two pieces.
 ONE_WRITE_BYTES = 128 * 1024
@@ -65,18 +62,39 @@ class Request:
         return self.loop.time() - self.started_at
 
 
+class Owner(Protocol):
+    """The pool of connections to one server."""
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop of its connections."""
+
+    @property
+    def limits(self) -> Limits:
+        """The limits of each connection."""
+
+    def connection_made(self, connection: Connection) -> None:
+        """Count a connection that is open."""
+
+    def connection_lost(self, connection: Connection) -> None:
+        """Forget a connection that is closed."""
+
+    def put_back(self, connection: Connection) -> None:
+        """Take back a connection that is ready for another request."""
+
+
 class Connection(asyncio.Protocol):
     """One connection and the one request it serves; the `on_` methods are called by the parser."""
 
     transport: asyncio.Transport
 
-    def __init__(self, origin: Origin) -> None:
+    def __init__(self, owner: Owner) -> None:
         self.request: Request | None = None
         self.idle_since = 0.0
         self.is_lost = False
-        self._origin = origin
-        self._loop = origin.pool.loop
-        self._limits = origin.pool.limits
+        self._owner = owner
+        self._loop = owner.loop
+        self._limits = owner.limits
         self._parser: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
         self._poller: select.poll | None = None
         self._alarm: asyncio.TimerHandle | None = None
@@ -153,7 +171,7 @@ class Connection(asyncio.Protocol):
             self.transport.abort()
             return
         self._is_made = True
-        self._origin.connection_made(self)
+        self._owner.connection_made(self)
 
     def data_received(self, data: bytes) -> None:
         if self.request is None or self._parser is None:
@@ -184,7 +202,7 @@ class Connection(asyncio.Protocol):
             self._alarm.cancel()
             self._alarm = None
         if self._is_made:
-            self._origin.connection_lost(self)
+            self._owner.connection_lost(self)
         if self.request is not None:
             self._end_of_stream(self.request, exc)
         # The parser refers back to this object; without it, nothing has to wait for the garbage collector.
@@ -252,7 +270,7 @@ class Connection(asyncio.Protocol):
         self._parts = []
         # A server may answer before it has read the request; then the rest of that is still under way.
         if self._is_reusable and not self.transport.is_closing() and not self.transport.get_write_buffer_size():
-            self._origin.put_back(self)
+            self._owner.put_back(self)
         else:
             self.transport.abort()
 

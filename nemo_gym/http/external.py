@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -18,12 +17,12 @@ from urllib.request import getproxies, proxy_bypass
 import orjson
 
 from nemo_gym.config.published import maybe_get_global_config_dict
+from nemo_gym.context.deadline import CLOCK_SLACK_S, time_left_s
 from nemo_gym.errors import EndpointError, RolloutTimedOut, ServerCallError
 from nemo_gym.http.aiohttp_errors import also_aiohttps
-from nemo_gym.http.deadline import CLOCK_SLACK_S, time_left_s
+from nemo_gym.http.backoff import Backoff
 from nemo_gym.http.internal import InternalClient
-from nemo_gym.http.problems import readable
-from nemo_gym.http.reply import NotConnected, ReplyTimedOut, Timeouts
+from nemo_gym.http.reply import NotConnected, ReplyTimedOut, Timeouts, readable
 
 if TYPE_CHECKING:
     from aiohttp import ClientSession
@@ -78,20 +77,12 @@ class RetryPolicy:
     """
 
     tries: int = MAX_NUM_TRIES
-    first_pause_s: float = 0.5
-    longest_pause_s: float = 30.0
+    backoff: Backoff = Backoff(first_s=0.5, factor=2, longest_s=30.0)
     statuses: frozenset[int] = frozenset(RETRY_ERROR_CODES)
 
     def allows(self, failure: EndpointError) -> bool:
         """Whether this failure may be gone at the next try."""
         return failure.status in self.statuses if failure.was_sent else True
-
-    def pause_s(self, tries: int, retry_after: str | None) -> float:
-        """Seconds until the next try, after `tries` of them; the endpoint's own wish counts, up to the longest."""
-        wished = seconds_of_retry_after(retry_after)
-        if wished is not None:
-            return min(wished, self.longest_pause_s)
-        return float(min(self.first_pause_s * 2 ** (tries - 1), self.longest_pause_s) * random.uniform(0.5, 1.5))
 
 
 def seconds_of_retry_after(value: str | None) -> float | None:
@@ -165,7 +156,7 @@ class ExternalSession:
                 is_over = left_s is not None and left_s - CLOCK_SLACK_S < time.monotonic() - began_at
                 if not is_over and (tries >= retry.tries or not retry.allows(error)):
                     raise _told(error, method, url, tries) from error.__cause__
-                pause_s = 0.0 if is_over else retry.pause_s(tries, retry_after)
+                pause_s = 0.0 if is_over else retry.backoff.pause_s(tries, seconds_of_retry_after(retry_after))
                 logger.info("%s %s; trying again in %.1f s", _without_login(url), error, pause_s)
             await asyncio.sleep(pause_s)
 

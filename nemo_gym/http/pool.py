@@ -87,6 +87,14 @@ class Origin:
         # What is handed on: a connection, or None for the right to open one (already counted in `_opening`).
         self._queue: deque[asyncio.Future[Connection | None]] = deque()
 
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        return self.pool.loop
+
+    @property
+    def limits(self) -> Limits:
+        return self.pool.limits
+
     def take_idle(self) -> Connection | None:
         """The connection used last, if the server still keeps it."""
         idle = self._idle

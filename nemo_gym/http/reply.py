@@ -244,3 +244,16 @@ class Reply:
 def excerpt(content: bytes, length: int) -> str:
     text = content[:length].decode("utf-8", "replace")
     return repr(text) + ("…" if len(content) > length else "") if content else "(nothing)"
+
+
+def readable(body: bytes, limit: int = 600) -> str:
+    """Return a body as one line of text: a JSON string without its quotes, cut at `limit` characters."""
+    text: Any
+    try:
+        text = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        text = None
+    if not isinstance(text, str):
+        text = body.decode("utf-8", "replace")
+    text = " ".join(text.split())
+    return text if len(text) <= limit else f"{text[:limit]}… ({len(text)} characters)"

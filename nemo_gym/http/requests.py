@@ -73,5 +73,5 @@ async def request(method: str, url: str, _internal: bool = False, **kwargs: Any)
         try:
             return await session.opened().request(method, url, **kwargs)
         except aiohttp.ClientConnectorError:
-            await asyncio.sleep(RetryPolicy().pause_s(tries, None))
+            await asyncio.sleep(RetryPolicy().backoff.pause_s(tries))
     return await session.opened().request(method, url, **kwargs)

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from nemo_gym.calls.running import RunRecord, add_run, remove_run
 from nemo_gym.config import RunConfig, ServerConfig, masked_yaml, raw_yaml
 from nemo_gym.config.access import is_loopback, is_open, reachable_hosts, token_of_run
 from nemo_gym.config.endpoints import READINESS_KEY, model_endpoints
@@ -20,7 +21,6 @@ from nemo_gym.config.models import RUN_ID_KEY, SHORTCUTS_KEY
 from nemo_gym.config.process import HeadSettings, ProcessSettings, ServerInstance
 from nemo_gym.config.secret_values import secrets_of
 from nemo_gym.errors import LaunchError
-from nemo_gym.http.runs import RunRecord, add_run, remove_run
 from nemo_gym.launcher.base import ServerProcess, Starter
 from nemo_gym.launcher.endings import failure_of, how_it_ended, tails
 from nemo_gym.launcher.environments import interpreters

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import queue
-import random
 import signal
 import threading
 import time
@@ -13,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from nemo_gym.errors import LaunchError
+from nemo_gym.http.backoff import Backoff
 from nemo_gym.launcher.base import ServerProcess
 from nemo_gym.launcher.endings import failure_of, how_it_ended
 from nemo_gym.launcher.places import Place
@@ -21,8 +21,7 @@ from nemo_gym.launcher.watch import Watcher
 DEFAULT_LIMIT = 5
 WINDOW_S = 600.0
 """Only ends within this time count towards the limit."""
-FIRST_PAUSE_S = 0.2
-LONGEST_PAUSE_S = 5.0
+BACKOFF = Backoff(first_s=0.2, factor=2, longest_s=5.0)
 JOIN_PATIENCE_S = 1.5
 
 
@@ -130,7 +129,7 @@ class Keeper:
             care.place.hang_up()
             again = f" for the {_ordinal(number)} time within {WINDOW_S / 60:g} minutes (restart_limit is {limit})"
             raise failure_of(process, how, f"{again if limit else ''}, so the others are stopped too")
-        pause_s = min(FIRST_PAUSE_S * 2 ** (number - 1), LONGEST_PAUSE_S) * random.uniform(0.75, 1.25)
+        pause_s = BACKOFF.pause_s(number)
         care.ends.append(now)
         care.due_at, care.ready_by = now + pause_s, None
         lost = "; its rollouts under way are lost" if care.place.server else ""

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from nemo_gym.calls.running import is_alive
 from nemo_gym.config import HeadConfig, PortRange, WrittenAddress, bind, share
 from nemo_gym.config.access import is_loopback
 from nemo_gym.errors import PortTakenError
-from nemo_gym.http.runs import is_alive
 
 HEAD = "head_server"
 PREFIX = "nemo_gym_sockets_"

@@ -13,7 +13,7 @@ from nemo_gym.launcher.base import ProcessOrder
 
 
 class SpawnStarter:
-    """Starts `python -m nemo_gym.servers.child`, with another interpreter where one is given."""
+    """Starts `python -m nemo_gym.process.child`, with another interpreter where one is given."""
 
     def __init__(self, python: str = sys.executable) -> None:
         self._python = python
@@ -23,7 +23,7 @@ class SpawnStarter:
         """See `Starter.start`."""
         handed = (order.settings, order.report, *order.listeners)
         process = subprocess.Popen(
-            [self._python, "-m", "nemo_gym.servers.child", str(os.getpid()), *(str(number) for number in handed)],
+            [self._python, "-m", "nemo_gym.process.child", str(os.getpid()), *(str(number) for number in handed)],
             pass_fds=handed,
             stdin=subprocess.DEVNULL,
             env=shown_environment(),

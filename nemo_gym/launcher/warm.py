@@ -15,7 +15,7 @@ from nemo_gym.errors import LaunchError
 from nemo_gym.launcher.base import ProcessOrder
 from nemo_gym.launcher.endings import ended
 
-WARM_MODULE = "nemo_gym.servers.warm"
+WARM_MODULE = "nemo_gym.process.fork_server"
 ANSWER_TIMEOUT_S = 60.0
 
 

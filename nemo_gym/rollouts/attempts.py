@@ -1,13 +1,14 @@
-"""A task to its end: a rollout that met a lost or an overloaded server is begun anew, within bounds."""
+"""Retries of a rollout after a lost or overloaded server, within limits."""
 
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from nemo_gym.http.deadline import deadline_in, time_left_s
+from nemo_gym.context.deadline import deadline_in, time_left_s
+from nemo_gym.http.backoff import Backoff
+from nemo_gym.rollouts.job import AttemptSettings
 from nemo_gym.rollouts.outcome import Record
 from nemo_gym.rollouts.runner import Runner
 from nemo_gym.schemas.rollout import ATTEMPT_INDEX_KEY
@@ -17,24 +18,24 @@ GROWTH = 4.0
 
 
 class AttemptLimits(NamedTuple):
-    """How often a task is tried, and how fast."""
+    """The limits on the number, duration and pace of attempts."""
 
     most: int
-    """Attempts in all, those of earlier runs included."""
+    """The total number of attempts, including those of earlier runs."""
     timeout_s: float
-    """For all attempts of this run, and the pauses between them."""
-    first_pause_s: float
+    """The time limit for all attempts of this run, including the pauses between them."""
+    backoff: Backoff
 
-    def pause_s(self, number: int, asked_s: float | None) -> float:
-        """Before the next attempt, `number` of this run's having failed (from 1); never in step with other tasks."""
-        growing = min(self.first_pause_s * GROWTH ** (number - 1), LONGEST_PAUSE_S)
-        return max(growing * random.uniform(0.5, 1.5), min(asked_s or 0.0, LONGEST_PAUSE_S))
+    @classmethod
+    def of(cls, settings: AttemptSettings, most: int) -> AttemptLimits:
+        """Return the limits that a collection's settings ask for."""
+        return cls(most, settings.rollout_timeout_s, Backoff(settings.retry_pause_s, GROWTH, LONGEST_PAUSE_S))
 
 
 async def run_to_its_end(
     runner: Runner, row: dict[str, Any], limits: AttemptLimits, *, on_repeat: Callable[[Record], None]
 ) -> Record:
-    """Run a task, and again where that may help; `on_repeat` gets each failed attempt that another one follows."""
+    """Run a task with retries. `on_repeat` receives each failed attempt that is followed by a retry."""
     attempt = int(row.get(ATTEMPT_INDEX_KEY) or 0)
     number = 0
     with deadline_in(limits.timeout_s):
@@ -43,11 +44,11 @@ async def run_to_its_end(
             attempt, number = attempt + 1, number + 1
             if not record.may_retry or attempt >= limits.most:
                 return record
-            pause_s = limits.pause_s(number, record.retry_after_s)
+            pause_s = limits.backoff.pause_s(number, record.retry_after_s)
             left_s = time_left_s()
             if left_s is not None and left_s <= pause_s:
                 return record
             on_repeat(record)
-            # A row of its own: its number is the rollout's identity, with the servers as in the files.
+            # The attempt number is part of the rollout's identity, both on the servers and in the files.
             row = {**row, ATTEMPT_INDEX_KEY: attempt}
             await asyncio.sleep(pause_s)

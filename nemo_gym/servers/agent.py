@@ -20,23 +20,20 @@ from starlette.responses import Response
 from nemo_gym.config.observability import is_enabled
 from nemo_gym.config.published import get_first_server_config_dict
 from nemo_gym.config.settings import BaseResponsesAPIAgentConfig
-from nemo_gym.errors import AgentFailed, InvalidTask
-from nemo_gym.http.correlation import (
+from nemo_gym.context.rollout_id import (
     ROLLOUT_PARAMETER,
     ROLLOUT_PREFIX,
     TOKEN_CAPTURE_SEGMENT,
     apply_rollout_prefix,
     current_rollout_id,
     maybe_rollout_id_from_run_body,
-    noting_failures,
     rollout_context,
     rollout_path_prefix,
 )
+from nemo_gym.errors import AgentFailed, InvalidTask
 from nemo_gym.metrics import compute_aggregate_metrics
 from nemo_gym.schemas.responses import RESPONSES_PATH
 from nemo_gym.schemas.rollout import (
-    FAILURE_CLASS_KEY,
-    FAILURE_KEYS,
     AgentCloseSessionRequest,
     AgentCloseSessionResponse,
     AgentSeedSessionRequest,
@@ -46,10 +43,11 @@ from nemo_gym.schemas.rollout import (
     rollout_id_of_row,
 )
 from nemo_gym.servers.base import SimpleServer
-from nemo_gym.servers.binding import Handler
-from nemo_gym.servers.faults import ROLLOUT_ID_SCOPE_KEY
-from nemo_gym.servers.giving_way import hook_of
-from nemo_gym.servers.plain_path import ListedRoute
+from nemo_gym.servers.judging import JudgeFailures
+from nemo_gym.servers.name_clashes import hook_of
+from nemo_gym.servers.tools.handlers import Handler
+from nemo_gym.web.failures import ROLLOUT_ID_SCOPE_KEY
+from nemo_gym.web.fast_routes import ListedRoute
 
 __all__ = ["BaseResponsesAPIAgent", "Body", "SimpleResponsesAPIAgent"]
 
@@ -162,21 +160,6 @@ def _rollout_id_of(request: Request) -> str | None:
     return None
 
 
-def _telling(failure: Mapping[str, Any], result: Any) -> Any:
-    """The answer to a run, telling of the failure that the verifier told: the agent may have left that out.
-
-    Its response model then dropped the fields that it does not know, and the row would count as graded.
-    """
-    if isinstance(result, Response) and f'"{FAILURE_CLASS_KEY}"'.encode() in result.body:
-        return result
-    marks = {key: failure[key] for key in (*FAILURE_KEYS, "reward") if key in failure}
-    if isinstance(result, Response):
-        row = orjson.loads(result.body)
-    else:
-        row = result.model_dump(mode="json") if isinstance(result, BaseModel) else result
-    return Response(orjson.dumps({**row, **marks}), media_type="application/json")
-
-
 def _rollout_id_in(row: Any) -> str | None:
     try:
         return rollout_id_of_row(row)
@@ -194,11 +177,11 @@ def _for_its_rollout(run: Callable[..., Any]) -> Callable[..., Any]:
         if handler.request_parameter is None:
             del arguments[request_name]
         rollout_id = current_rollout_id() or _rollout_id_in(await request.json())
-        with rollout_context(rollout_id), noting_failures() as noted:
+        with rollout_context(rollout_id), JudgeFailures() as failures:
             running = run(**arguments)
             arguments.clear()
             result = await running
-        return _telling(noted[-1], result) if noted else result
+        return failures.written_into(result)
 
     parameters = [
         parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in handler.signature.parameters.values()

@@ -16,23 +16,24 @@ from fastapi.exceptions import RequestValidationError
 from omegaconf import OmegaConf
 from pydantic import BaseModel, PrivateAttr
 
-from nemo_gym.config.published import CONFIG_PATH_ENV_VAR, get_first_server_config_dict, told_by
+from nemo_gym.calls.client import PUBLISHED_NAME, ServerClient
+from nemo_gym.config.published import CONFIG_PATH_ENV_VAR, get_first_server_config_dict, module_config
 from nemo_gym.config.settings import BaseServerConfig
 from nemo_gym.errors import RolloutError
-from nemo_gym.http.client import PUBLISHED_NAME, ServerClient
 from nemo_gym.http.external import external_session
-from nemo_gym.servers.faults import Faults
-from nemo_gym.servers.front import Front
-from nemo_gym.servers.gate import CallLimits, Gate
-from nemo_gym.servers.giving_way import hook_of
-from nemo_gym.servers.limits import OPEN_FILES, raise_open_files_limit
-from nemo_gym.servers.plain_path import ServerApp
-from nemo_gym.servers.profiling import ProfilingMiddlewareConfig, add_profiling
-from nemo_gym.servers.refusals import told_of_invalid
-from nemo_gym.servers.session_cookies import Sessions
-from nemo_gym.servers.standing import Standing
-from nemo_gym.servers.telemetry import Telemetry
-from nemo_gym.servers.threads import blocking_pool
+from nemo_gym.servers.context import ServerContext
+from nemo_gym.servers.name_clashes import hook_of
+from nemo_gym.web.admission import Admission
+from nemo_gym.web.failures import Failures
+from nemo_gym.web.fast_routes import ServerApp
+from nemo_gym.web.invalid_bodies import invalid_body_response
+from nemo_gym.web.limits import CallLimits
+from nemo_gym.web.middleware import CallMiddleware
+from nemo_gym.web.open_files import OPEN_FILES, raise_open_files_limit
+from nemo_gym.web.profiling import ProfilingMiddlewareConfig, add_profiling
+from nemo_gym.web.session_cookies import Sessions
+from nemo_gym.web.telemetry import Telemetry
+from nemo_gym.web.threads import blocking_pool
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +53,7 @@ class BaseServer(BaseModel):
     def load_config_from_global_config(cls) -> BaseServerConfig:
         """The settings of the server that this process is, by what it knows of the configuration."""
         name = os.environ[CONFIG_PATH_ENV_VAR]
-        block = get_first_server_config_dict(told_by(PUBLISHED_NAME), name)
+        block = get_first_server_config_dict(module_config(PUBLISHED_NAME), name)
         settings: Any = OmegaConf.to_container(block, resolve=True)
         kind: Any = cls.model_fields["config"].annotation
         config: BaseServerConfig = kind.model_validate({**settings, "name": name})
@@ -80,7 +81,7 @@ class SimpleServer(BaseServer):
     """Published folders that use Ray say so; it is theirs to start, so nothing here asks."""
 
     # The one private name of ours: published folders have all kinds of their own.
-    _nemo_gym_standing: Standing | None = PrivateAttr(default=None)
+    _nemo_gym_context: ServerContext | None = PrivateAttr(default=None)
 
     @abstractmethod
     def setup_webserver(self) -> FastAPI:
@@ -90,7 +91,7 @@ class SimpleServer(BaseServer):
     def run_webserver(cls) -> None:
         """Serve this class alone, from the configuration on the command line; it ends with the process."""
         # Imported here: a server's module must be importable without the machinery that starts processes.
-        from nemo_gym.servers.alone import serve_alone
+        from nemo_gym.process.standalone import serve_alone
 
         serve_alone(cls)
 
@@ -110,7 +111,7 @@ class SimpleServer(BaseServer):
         if getattr(app.state, "has_sessions", False):
             return
         app.state.has_sessions = True
-        standing = standing_of(self)
+        standing = context_of(self)
         sessions = Sessions(
             cookie=self.get_session_middleware_key(),
             secret=standing.cookie_secret,
@@ -118,19 +119,19 @@ class SimpleServer(BaseServer):
             beginnings=hook_of(self, "session_beginnings")(),
             siblings=standing.siblings,
         )
-        app.add_middleware(Front, sessions=sessions)
+        app.add_middleware(CallMiddleware, sessions=sessions)
 
     def setup_exception_middleware(self, app: FastAPI) -> None:
         """Let no failure of a handler leave its caller without an answer; what is added later stands outside of it."""
         name = getattr(self.config, "name", type(self).__name__)
-        app.add_middleware(Front, faults=Faults(name, self.FAILURE))
+        app.add_middleware(CallMiddleware, faults=Failures(name, self.FAILURE))
 
     def setup_call_layer(self, app: FastAPI, run_token: str | None = None, run_id: str = "") -> None:
         """Bound how many calls are at work and for how long, count them, and turn strangers away; outermost of all."""
         given = {key: getattr(self.config, key, None) for key in LIMITS}
         limits = CallLimits(**{LIMITS[key]: value for key, value in given.items() if value is not None})
-        standing = standing_of(self)
-        gate = Gate(
+        standing = context_of(self)
+        gate = Admission(
             server=standing.telemetry.server,
             telemetry=standing.telemetry,
             limits=limits,
@@ -139,12 +140,12 @@ class SimpleServer(BaseServer):
             admits=getattr(app.state, "admits", None),
             secrets=standing.secret_values,
         )
-        app.add_middleware(Front, gate=gate)
+        app.add_middleware(CallMiddleware, gate=gate)
 
     def setup_profiling(self, app: FastAPI, profiling_config: ProfilingMiddlewareConfig) -> None:
         """Profile this process if that is wanted; `GET /stats` and the server's end write the profile."""
         name = getattr(self.config, "name", type(self).__name__)
-        add_profiling(app, name if standing_of(self).processes == 1 else f"{name}_{os.getpid()}", profiling_config)
+        add_profiling(app, name if context_of(self).processes == 1 else f"{name}_{os.getpid()}", profiling_config)
 
     @staticmethod
     def set_ulimit(target_soft_limit: int = OPEN_FILES) -> None:
@@ -178,18 +179,18 @@ class SimpleServer(BaseServer):
                         await _call_each([closing])
                 finally:
                     await outside.leave(self)
-                    if (siblings := standing_of(self).siblings) is not None:
+                    if (siblings := context_of(self).siblings) is not None:
                         await siblings.aclose()
 
         app = ServerApp(title=self.get_session_middleware_key(), lifespan=lifespan)
         self.setup_session_middleware(app)
-        app.add_middleware(Front, knows_rollouts=True)
-        app.add_exception_handler(RequestValidationError, told_of_invalid)
+        app.add_middleware(CallMiddleware, knows_rollouts=True)
+        app.add_exception_handler(RequestValidationError, invalid_body_response)
         return app
 
     def background_tasks(self) -> list[Any]:
         """Coroutines that run for as long as the server does."""
-        return [standing_of(self).telemetry.watch_loop()]
+        return [context_of(self).telemetry.watch_loop()]
 
     async def startup(self) -> None:
         """Called before the first request; override it to open what the server needs."""
@@ -201,12 +202,12 @@ class SimpleServer(BaseServer):
         """Close what the base classes opened; an `aclose` of the author's own need not know of it."""
 
 
-def standing_of(server: SimpleServer) -> Standing:
+def context_of(server: SimpleServer) -> ServerContext:
     """Where a server stands in its run: by itself, until its process says more."""
-    if server._nemo_gym_standing is None:
+    if server._nemo_gym_context is None:
         name = getattr(server.config, "name", type(server).__name__)
-        server._nemo_gym_standing = Standing(Telemetry(name))
-    return server._nemo_gym_standing
+        server._nemo_gym_context = ServerContext(Telemetry(name))
+    return server._nemo_gym_context
 
 
 def _with(hook: Callable[[], Any], registered: Iterable[Callable[[], Any]]) -> list[Callable[[], Any]]:

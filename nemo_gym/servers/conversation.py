@@ -11,15 +11,15 @@ from typing import Any
 import orjson
 from pydantic import ValidationError
 
+from nemo_gym.calls.caller import WrittenRequest
+from nemo_gym.calls.client import ServerClient
+from nemo_gym.calls.problems import failure_of_call, failure_of_reply, reply_to
 from nemo_gym.errors import EnvironmentFailed, ModelFailed, Overloaded, RolloutTimedOut, ServerCallError, ServerLost
-from nemo_gym.http.caller import WrittenRequest
-from nemo_gym.http.client import ServerClient
-from nemo_gym.http.problems import failure_of_call, failure_of_reply, reply_to
 from nemo_gym.http.reply import Reply
 from nemo_gym.jsonl import dump_json, dump_up_to
 from nemo_gym.opaque import loads_opaque, plain
 from nemo_gym.schemas.responses import RESPONSES_PATH, Response, sum_of_counts
-from nemo_gym.servers.tools import is_callable_name
+from nemo_gym.servers.tools.tool import is_callable_name
 
 Cookies = dict[str, str]
 Item = dict[str, Any]

@@ -12,15 +12,15 @@ from pydantic import ConfigDict, Field, PrivateAttr
 from starlette.requests import Request
 from starlette.responses import Response
 
+from nemo_gym.calls.client import get_response_json
+from nemo_gym.calls.problems import reply_to
 from nemo_gym.config.settings import BaseResponsesAPIAgentConfig, ModelServerRef, ResourcesServerRef
+from nemo_gym.context.deadline import grace_period
 from nemo_gym.errors import EnvironmentFailed, RolloutError, ServerCallError
-from nemo_gym.http.client import get_response_json
-from nemo_gym.http.deadline import grace_period
-from nemo_gym.http.problems import reply_to
 from nemo_gym.schemas.rollout import AggregateMetrics, AggregateMetricsRequest, BaseRunRequest
 from nemo_gym.servers.agent import SimpleResponsesAPIAgent
 from nemo_gym.servers.conversation import Conversation, Cookies, check_response, cookies_of
-from nemo_gym.servers.tools import INDEPENDENT_TOOLS_HEADER
+from nemo_gym.servers.tools.tool import INDEPENDENT_TOOLS_HEADER
 
 NO_SUCH_ROUTE = (404, 405)
 

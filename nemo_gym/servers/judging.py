@@ -1,4 +1,10 @@
-"""What a verifier answers when its judge failed: the row, so that it can be judged again, and the cause."""
+"""A judge's failure, from the verifier to the answer of `/run`.
+
+By the published contract a verifier whose judge failed answers 200 with the request's row, its failure class and the
+reward 0. Published agents parse that answer with response models of their own, which drop the failure class, so the
+rollout would count as graded. The verifier therefore repeats the failure in a header. While an agent runs a rollout,
+`JudgeFailures` reads that header from every reply, and `/run` writes the failure back into the agent's answer.
+"""
 
 from __future__ import annotations
 
@@ -12,25 +18,41 @@ import orjson
 from pydantic import BaseModel
 from starlette.responses import Response
 
+from nemo_gym.context.current import Work, begin_work, current_work, end_work
 from nemo_gym.errors import JudgeFailed
-from nemo_gym.schemas.rollout import FAILURE_CLASS_KEY, FAILURE_HEADER, FAILURE_SERVER_KEY, JUDGE_ERROR_KEY
+from nemo_gym.http.reply import Reply
+from nemo_gym.schemas.rollout import (
+    FAILURE_CLASS_KEY,
+    FAILURE_HEADER,
+    FAILURE_KEYS,
+    FAILURE_SERVER_KEY,
+    JUDGE_ERROR_KEY,
+)
 
 logger = logging.getLogger(__name__)
 
 Verify = Callable[..., Awaitable[Any]]
 
+_HEADER = FAILURE_HEADER.encode()
 
-def told_of_judge(error: JudgeFailed) -> dict[str, Any]:
-    """The fields that make a row one whose judge failed; the collector counts it as failed, whatever its reward."""
+
+def failure_fields(error: JudgeFailed) -> dict[str, Any]:
+    """Return the fields that mark a row as failed by its judge. The collector ignores the reward then."""
     logger.warning("the judge failed: %s", error)
     server = {FAILURE_SERVER_KEY: error.server} if error.server else {}
     return {"reward": 0.0, FAILURE_CLASS_KEY: error.failure_class, JUDGE_ERROR_KEY: str(error), **server}
 
 
-def judge_failsafe(verify_fn: Verify) -> Verify:
-    """The same endpoint, for which a judge's failure is an answer (status 200): the request's body and the cause.
+def mark_failed(answer: Response, error: JudgeFailed) -> Response:
+    """Add the failure header to a verifier's answer."""
+    answer.headers[FAILURE_HEADER] = error.failure_class
+    return answer
 
-    `SimpleResourcesServer` does so by itself; this is for a `/verify` route that an author adds.
+
+def judge_failsafe(verify_fn: Verify) -> Verify:
+    """Wrap a `/verify` endpoint so that a judge's failure becomes an answer: status 200, the request's body, the cause.
+
+    `SimpleResourcesServer` does this by itself. Use it for a `/verify` route that an author adds.
     """
     signature = inspect.signature(verify_fn)
 
@@ -41,8 +63,37 @@ def judge_failsafe(verify_fn: Verify) -> Verify:
         except JudgeFailed as error:
             given = signature.bind(*arguments, **named).arguments
             body = given.get("body") or next(value for value in given.values() if isinstance(value, BaseModel))
-            row = {**body.model_dump(mode="json"), **told_of_judge(error)}
-            headers = {FAILURE_HEADER: error.failure_class}
-            return Response(orjson.dumps(row), media_type="application/json", headers=headers)
+            row = {**body.model_dump(mode="json"), **failure_fields(error)}
+            return mark_failed(Response(orjson.dumps(row), media_type="application/json"), error)
 
     return graded
+
+
+class JudgeFailures:
+    """Collects the judge failures in the replies to all calls made inside the `with` block."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, Any] | None = None
+
+    def __enter__(self) -> JudgeFailures:
+        before = current_work()
+        self._token = begin_work(Work(before.rollout_id, before.ends_at, before.waits, self._read))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        end_work(self._token)
+
+    def _read(self, reply: Reply) -> None:
+        if reply.status == 200 and any(name.lower() == _HEADER for name, _ in reply.raw_headers):
+            self._last = orjson.loads(reply.body)
+
+    def written_into(self, result: Any) -> Any:
+        """Return the agent's answer with the failure that its verifier reported, if there was one."""
+        if self._last is None or (isinstance(result, Response) and f'"{FAILURE_CLASS_KEY}"'.encode() in result.body):
+            return result
+        marks = {key: self._last[key] for key in (*FAILURE_KEYS, "reward") if key in self._last}
+        if isinstance(result, Response):
+            row = orjson.loads(result.body)
+        else:
+            row = result.model_dump(mode="json") if isinstance(result, BaseModel) else result
+        return Response(orjson.dumps({**row, **marks}), media_type="application/json")

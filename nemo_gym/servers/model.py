@@ -12,8 +12,8 @@ from nemo_gym.config.observability import ModelCallCaptureConfig
 from nemo_gym.config.settings import BaseResponsesAPIModelConfig, ModelServerRef
 from nemo_gym.errors import ModelFailed
 from nemo_gym.servers.base import SimpleServer
-from nemo_gym.servers.giving_way import hook_of
 from nemo_gym.servers.model_routes import add_model_routes
+from nemo_gym.servers.name_clashes import hook_of
 
 __all__ = ["BaseResponsesAPIModel", "Body", "SimpleResponsesAPIModel"]
 

@@ -21,6 +21,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.types import Scope
 
+from nemo_gym.context.rollout_id import current_rollout_id
 from nemo_gym.dialects.anthropic import message_of_response, response_params_of_messages
 from nemo_gym.dialects.lenient import STREAM_FIELDS, QualifiedName, plain_request, with_client_names
 from nemo_gym.dialects.streaming import (
@@ -31,13 +32,12 @@ from nemo_gym.dialects.streaming import (
     failed_response,
 )
 from nemo_gym.errors import DataError, ModelFailed, RolloutError, ServerCallError
-from nemo_gym.http.correlation import current_rollout_id
 from nemo_gym.schemas.anthropic import AnthropicCreateParams, AnthropicError, AnthropicErrorDetail, AnthropicMessage
 from nemo_gym.schemas.chat import ChatCompletion, ChatCompletionCreateParams
 from nemo_gym.schemas.responses import RESPONSES_PATH, Response, ResponseCreateParams
 from nemo_gym.schemas.rollout import INPUT_AT_HEADER
-from nemo_gym.servers.binding import Endpoint, Handler, Method
-from nemo_gym.servers.plain_path import PlainRoute
+from nemo_gym.servers.tools.handlers import Endpoint, Handler, Method
+from nemo_gym.web.fast_routes import FastRoute
 
 logger = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ def add_model_routes(
         takes: Any = Annotated[asking.annotation, WrapValidator(partial(_strict_or_streamed, asking.kind))]
         app.post(RESPONSES_PATH, responses=OR_EVENTS)(asking.endpoint(_answer_responses, takes=takes))
         route = app.router.routes[-1]
-        if pass_on is not None and isinstance(route, PlainRoute):
+        if pass_on is not None and isinstance(route, FastRoute):
             route.pass_on = partial(_passed_on, asking.kind, pass_on)
         _add_messages_route(app, asking)
     asking_chat = Asking.of(chat_completions, ChatCompletionCreateParams)

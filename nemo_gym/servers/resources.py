@@ -18,10 +18,9 @@ from starlette.responses import Response
 from nemo_gym.config.settings import BaseResourcesServerConfig
 from nemo_gym.errors import EnvironmentFailed, JudgeFailed, SignatureError
 from nemo_gym.jsonl import dump_json
-from nemo_gym.metrics import AggregateMetricsMixin
+from nemo_gym.metrics import AggregateMetricsMixin, highest_k_metrics
 from nemo_gym.schemas.mcp import normalize_tool_name
 from nemo_gym.schemas.rollout import (
-    FAILURE_HEADER,
     BaseSeedSessionRequest,
     BaseSeedSessionResponse,
     BaseVerifyResponse,
@@ -30,13 +29,13 @@ from nemo_gym.schemas.rollout import (
     ReverifyMode,
 )
 from nemo_gym.servers.base import SimpleServer
-from nemo_gym.servers.binding import REQUEST_PARAMETER, Handler, endpoint_of, with_optional_body
-from nemo_gym.servers.giving_way import RoutesThatGiveWay, can_end_a_session, hook_of, listed_tools
-from nemo_gym.servers.judging import told_of_judge
-from nemo_gym.servers.mcp_tools import CatchAll, McpTool
-from nemo_gym.servers.session_cookies import SESSION_ID_KEY
+from nemo_gym.servers.judging import failure_fields, mark_failed
+from nemo_gym.servers.mcp.tools import CatchAll, McpTool
+from nemo_gym.servers.name_clashes import YieldingRoutes, can_end_a_session, hook_of, listed_tools
 from nemo_gym.servers.sessions import SessionStore
-from nemo_gym.servers.tools import RESERVED_NAMES, Tool, add_tool_routes, tools_of
+from nemo_gym.servers.tools.handlers import REQUEST_PARAMETER, Handler, endpoint_of, with_optional_body
+from nemo_gym.servers.tools.tool import RESERVED_NAMES, Tool, add_tool_routes, tools_of
+from nemo_gym.web.session_cookies import SESSION_ID_KEY
 
 NOT_EMPTY = re.compile(rb'\{\s*"')
 BEGINNINGS = frozenset({"/seed_session", "/reset"})
@@ -62,6 +61,8 @@ class SimpleResourcesServer(AggregateMetricsMixin, BaseResourcesServer):
     VERIFY_PATH: ClassVar[str] = "/verify"
     NOT_TOOLS: ClassVar[frozenset[str]] = RESERVED_NAMES
     """POST routes that are an agent's, not the model's, by their names."""
+    KEY_METRICS: ClassVar[tuple[str, ...]] = ()
+    """The headline metrics, such as `mean/reward` or, for the largest k, `pass@{k}/accuracy`. Default: every mean."""
 
     # Published folders keep their own in `_sessions`.
     _nemo_gym_sessions: SessionStore | None = PrivateAttr(default=None)
@@ -82,6 +83,19 @@ class SimpleResourcesServer(AggregateMetricsMixin, BaseResourcesServer):
     async def close_session(self, request: Request) -> ResourcesCloseSessionResponse | None:
         """Free what the server itself keeps of a rollout that is given up; its `SessionState` is dropped anyway."""
         return None
+
+    def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
+        """Return the metrics named by `KEY_METRICS`, or else every mean."""
+        if not self.KEY_METRICS:
+            return super().get_key_metrics(agent_metrics)
+        found: dict[str, Any] = {}
+        for name in self.KEY_METRICS:
+            if "{k}" in name:
+                pattern, _, score = name.rpartition("/")
+                found |= highest_k_metrics(agent_metrics, pattern, [score])
+            elif name in agent_metrics:
+                found[name] = agent_metrics[name]
+        return found
 
     def tools(self) -> list[Tool]:
         """The tools that the model may call; override it where they are known only from data."""
@@ -120,7 +134,7 @@ class SimpleResourcesServer(AggregateMetricsMixin, BaseResourcesServer):
         app.get("/reverify_mode")(self._reverify_mode)
         app.post("/close_session")(self._close_endpoint())
         add_tool_routes(app, listed_tools(self), store_of(self))
-        app.router.routes = RoutesThatGiveWay(app.routes, may_go=lambda route: getattr(route, "path", None) in NEWER)
+        app.router.routes = YieldingRoutes(app.routes, may_go=lambda route: getattr(route, "path", None) in NEWER)
         return app
 
     def session_beginnings(self) -> frozenset[str]:
@@ -223,9 +237,7 @@ class SimpleResourcesServer(AggregateMetricsMixin, BaseResourcesServer):
             except JudgeFailed as error:
                 request = arguments[handler.request_parameter or REQUEST_PARAMETER]
                 await store_of(self).drop(request.session[SESSION_ID_KEY])
-                answer = await _echo(request, told_of_judge(error))
-                answer.headers[FAILURE_HEADER] = error.failure_class
-                return answer
+                return mark_failed(await _echo(request, failure_fields(error)), error)
 
         return graded
 

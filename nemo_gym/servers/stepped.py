@@ -18,8 +18,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message
 
+from nemo_gym.calls.caller import encode_json
 from nemo_gym.errors import EnvironmentFailed, InvalidTask, SignatureError
-from nemo_gym.http.caller import encode_json
 from nemo_gym.schemas.items import FunctionToolCall, OutputItem, OutputMessage, ReasoningItem
 from nemo_gym.schemas.rollout import BaseVerifyRequest, BaseVerifyResponse
 from nemo_gym.schemas.stepped import (
@@ -27,11 +27,11 @@ from nemo_gym.schemas.stepped import (
     BaseResetResponse,
     BaseStepResponse,
 )
-from nemo_gym.servers.binding import REQUEST_PARAMETER, Handler, Method, endpoint_of
-from nemo_gym.servers.giving_way import RoutesThatGiveWay
+from nemo_gym.servers.name_clashes import YieldingRoutes
 from nemo_gym.servers.resources import NEWER, SimpleResourcesServer, store_of
-from nemo_gym.servers.session_cookies import SESSION_ID_KEY
 from nemo_gym.servers.sessions import SessionState
+from nemo_gym.servers.tools.handlers import REQUEST_PARAMETER, Handler, Method, endpoint_of
+from nemo_gym.web.session_cookies import SESSION_ID_KEY
 
 AnswerT = TypeVar("AnswerT", bound=BaseModel)
 
@@ -100,7 +100,7 @@ class SteppedResourcesServer(SimpleResourcesServer):
         app.post("/reset")(self._reset_endpoint(reset))
         app.post("/step")(self._step_endpoint(step))
         app.post("/close")(self._forget_rollout)
-        app.router.routes = RoutesThatGiveWay(
+        app.router.routes = YieldingRoutes(
             app.routes, may_go=lambda route: getattr(route, "path", None) in NOT_A_GAMES
         )
         return app

@@ -23,8 +23,8 @@ import yaml
 from omegaconf import OmegaConf
 
 from nemo_gym import jsonl
+from nemo_gym.calls.client import ServerClient
 from nemo_gym.config.settings import BaseServerConfig
-from nemo_gym.http.client import ServerClient
 from nemo_gym.rollouts.collector import collect
 from nemo_gym.rollouts.job import CollectionSettings, RunFiles
 from nemo_gym.rollouts.opening import open_run

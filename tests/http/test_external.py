@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from nemo_gym.errors import EndpointError
+from nemo_gym.http.backoff import Backoff
 from nemo_gym.http.endpoint import NeMoGymAsyncOpenAI
 from nemo_gym.http.external import RetryPolicy, external_session, seconds_of_retry_after
 
@@ -238,11 +239,11 @@ async def test_the_proxy_of_the_environment_is_used(endpoint, monkeypatch):
 
 
 def test_pauses_grow_and_the_endpoints_wish_counts_up_to_a_bound():
-    policy = RetryPolicy(first_pause_s=1.0, longest_pause_s=10.0)
-    assert 0.5 <= policy.pause_s(1, None) <= 1.5
-    assert 2.0 <= policy.pause_s(3, None) <= 6.0
-    assert policy.pause_s(1, "7") == 7.0
-    assert policy.pause_s(1, "3600") == 10.0
+    backoff = Backoff(first_s=1.0, factor=2, longest_s=10.0)
+    assert 0.5 <= backoff.pause_s(1) <= 1.5
+    assert 2.0 <= backoff.pause_s(3) <= 6.0
+    assert backoff.pause_s(1, 7) == 7.0
+    assert backoff.pause_s(1, 3600) == 10.0
 
 
 @pytest.mark.parametrize(("value", "seconds"), [("2", 2.0), ("-1", 0.0), ("soon", None), (None, None), ("", None)])

@@ -134,7 +134,7 @@ def test_an_address_without_its_scheme_is_told_at_once(workplace):
         "ng_run", "+policy_base_url=localhost:8000/v1", "+policy_api_key=none", "+policy_model_name=none", MODEL, HEAD
     )
     assert finished.code == 1
-    assert "openai_base_url is 'localhost:8000/v1', which is no URL. Write it like http://127.0.0.1:8000/v1." in (
+    assert "openai_base_url is 'localhost:8000/v1', which is not a URL. Write it like http://127.0.0.1:8000/v1." in (
         finished.err
     )
 

@@ -96,15 +96,18 @@ def test_a_file_without_one_whole_server_is_told_what_it_lacks(workplace, source
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ("dificulty: 3", "3: broken.resources_servers.broken.difficulty: it is missing; is 'dificulty' meant for it?"),
+        (
+            "dificulty: 3",
+            "3: broken.resources_servers.broken.difficulty: it is missing; is 'dificulty' a typo for it?",
+        ),
         ("", "3: broken.resources_servers.broken.difficulty: it is missing; add `difficulty: …`."),
         (
             "difficulty: hard",
-            "5: broken.resources_servers.broken.difficulty: it has to be a valid integer, and is 'hard'.",
+            "5: broken.resources_servers.broken.difficulty: it must be a valid integer, but is 'hard'.",
         ),
         (
             "difficulty: 3\nshufle: true",
-            "6: broken.resources_servers.broken.shufle: there is no such setting. Did you mean 'shuffle'?",
+            "6: broken.resources_servers.broken.shufle: unknown setting. Did you mean 'shuffle'?",
         ),
     ],
 )
@@ -116,7 +119,7 @@ def test_a_mistake_in_a_servers_settings_is_told_with_its_file_line_and_key(work
 
 def test_a_mistake_in_the_settings_is_told_once_when_the_servers_are_started(workplace):
     finished = launched(workplace, CLASS, "difficulty: hard")
-    assert (finished.out + finished.err).count("it has to be a valid integer") == 1
+    assert (finished.out + finished.err).count("it must be a valid integer") == 1
     assert finished.err.startswith("Error: resources_servers/broken/configs/broken.yaml:5: ")
 
 

@@ -10,7 +10,7 @@ import httpx
 import pytest
 import yaml
 
-from nemo_gym.http.client import ServerClient
+from nemo_gym.calls.client import ServerClient
 
 # To read certificates, which no call needs, would take longer than the calls.
 get, post = partial(httpx.get, verify=False, timeout=20), partial(httpx.post, verify=False, timeout=20)

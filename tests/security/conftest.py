@@ -13,13 +13,13 @@ import pytest
 from omegaconf import OmegaConf
 
 from nemo_gym import config
+from nemo_gym.calls.client import ServerClient
 from nemo_gym.config.process import HeadSettings, ProcessSettings
 from nemo_gym.config.settings import BaseRunServerInstanceConfig
 from nemo_gym.contract import open_environment
-from nemo_gym.http.client import ServerClient
+from nemo_gym.process.head import head_app
+from nemo_gym.process.serve import load_module, server_class
 from nemo_gym.servers.base import SimpleServer
-from nemo_gym.servers.head import head_app
-from nemo_gym.servers.serve import load_module, server_class
 from nemo_gym.testing import FakeModel, make_server, on_a_port
 
 REPOSITORY = Path(__file__).parent.parent.parent

@@ -17,11 +17,11 @@ from nemo_gym import (
     SteppedResourcesServer,
     tool,
 )
-from nemo_gym.servers.base import standing_of
-from nemo_gym.servers.mcp import expose_if_asked
-from nemo_gym.servers.mcp_session import McpSession, SessionTokens
-from nemo_gym.servers.session_cookies import session_cookie
+from nemo_gym.servers.base import context_of
+from nemo_gym.servers.mcp.endpoint import expose_if_asked
+from nemo_gym.servers.mcp.session import McpSession, SessionTokens
 from nemo_gym.testing import make_server, reply
+from nemo_gym.web.session_cookies import session_cookie
 
 SECRET = "s" * 64
 ROW = {"responses_create_params": {"input": []}}
@@ -86,7 +86,7 @@ async def whose(request: Request) -> str:
 def life_of(cls, mark, **settings):
     """A caller of one life of the server's process."""
     server = make_server(cls, name="arena", **settings)
-    standing_of(server).cookie_secret, standing_of(server).life = SECRET, mark
+    context_of(server).cookie_secret, context_of(server).life = SECRET, mark
     app = server.setup_webserver()
     expose_if_asked(server, app)
     server.setup_exception_middleware(app)

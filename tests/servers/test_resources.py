@@ -257,3 +257,15 @@ async def test_a_failing_verify_raises_and_leaves_the_session_to_the_agent():
             await attempt.verify()
         assert len(server.sessions) == 1
     assert len(server.sessions) == 0
+
+
+class HeadlineServer(SimpleResourcesServer):
+    KEY_METRICS = ("mean/reward", "mean/missing", "pass@{k}/accuracy")
+
+    async def verify(self, body: BaseVerifyRequest) -> float:
+        return 1.0
+
+
+def test_key_metrics_are_those_the_class_names():
+    metrics = {"mean/reward": 0.5, "mean/id": 3.0, "pass@1/accuracy": 50.0, "pass@4/accuracy": 75.0, "pass@4/other": 0}
+    assert make_server(HeadlineServer).get_key_metrics(metrics) == {"mean/reward": 0.5, "pass@4/accuracy": 75.0}

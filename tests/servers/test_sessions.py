@@ -22,7 +22,7 @@ from nemo_gym import (
     SimpleResourcesServer,
     tool,
 )
-from nemo_gym.servers.base import standing_of
+from nemo_gym.servers.base import context_of
 from nemo_gym.servers.sessions import SessionStore
 from nemo_gym.testing import make_server, reply, rollout, serving
 
@@ -349,7 +349,7 @@ def test_each_process_signs_with_a_secret_of_its_own(plain):
 def test_a_rightly_signed_cookie_that_is_no_session_gives_a_fresh_one(data):
     server = make_server(PlainServer)
     client = TestClient(
-        server.setup_webserver(), cookies={COOKIE: signed_with(standing_of(server).cookie_secret, data)}
+        server.setup_webserver(), cookies={COOKIE: signed_with(context_of(server).cookie_secret, data)}
     )
     assert UUID(client.post("/session").json()[SESSION_ID_KEY])
 
@@ -371,7 +371,7 @@ async def put(request: Request) -> dict:
 def test_the_cookie_is_written_and_read_as_starlette_does():
     server = make_server(PlainServer)
     app = FastAPI()
-    app.add_middleware(StarletteSessions, secret_key=standing_of(server).cookie_secret, session_cookie=COOKIE)
+    app.add_middleware(StarletteSessions, secret_key=context_of(server).cookie_secret, session_cookie=COOKIE)
     app.post("/put")(put)
     ours, starlettes = TestClient(server.setup_webserver()), TestClient(app)
     known = ours.post("/push").json()

@@ -6,7 +6,7 @@ import pytest
 
 from nemo_gym import SessionState, Tool, tool
 from nemo_gym.errors import SignatureError
-from nemo_gym.servers.tools import RESERVED_NAMES, is_callable_name
+from nemo_gym.servers.tools.tool import RESERVED_NAMES, is_callable_name
 from nemo_gym.testing import make_server
 from tests.servers.tools.shop import LENGTHS, Basket, Graded
 

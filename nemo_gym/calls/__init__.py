@@ -1,0 +1,1 @@
+"""Calls to another server of the run."""

@@ -1,0 +1,248 @@
+"""One call of one of our own servers: what goes with it, how long it may take, and when it is tried again."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from http.cookies import Morsel
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
+
+from pydantic import BaseModel
+
+from nemo_gym.config.settings import MODEL_TIER, RESOURCES_TIER
+from nemo_gym.context.current import Wait, current_work
+from nemo_gym.context.deadline import CLOCK_SLACK_S, time_left_for_callee, time_left_s
+from nemo_gym.context.rollout_id import (
+    ROLLOUT_PREFIX,
+    current_rollout_id,
+    maybe_rollout_id_from_run_body,
+    rollout_path_prefix,
+)
+from nemo_gym.errors import Overloaded, RolloutTimedOut, ServerCallError
+from nemo_gym.http.aiohttp_errors import also_aiohttps
+from nemo_gym.http.backoff import Backoff
+from nemo_gym.http.external import seconds_of_retry_after
+from nemo_gym.http.internal import InternalClient
+from nemo_gym.http.reply import Reply, ReplyTimedOut, Timeouts
+from nemo_gym.jsonl import dump_json
+from nemo_gym.schemas.rollout import (
+    INPUT_AT_HEADER,
+    NOT_BEGUN_HEADER,
+    ROLLOUT_HEADER,
+    TIME_LEFT_HEADER,
+)
+
+Cookies = Mapping[str, "str | Morsel[str]"]
+
+MODEL_CALLS = ("/v1/responses", "/v1/chat/completions", "/v1/messages")
+# A server that restarts refuses connections for a moment; nothing was sent, so trying again is safe.
+REFUSED_PATIENCE_S = 10.0
+# A server that is full says so before it does anything.
+OVERLOADED_PATIENCE_S = 120.0
+BACKOFF = Backoff(first_s=0.05, factor=2, longest_s=2.0)
+UNAVAILABLE = 503
+
+JSON_HEADER = (b"content-type", b"application/json")
+_ROLLOUT = ROLLOUT_HEADER.encode()
+_TIME_LEFT = TIME_LEFT_HEADER.encode()
+_INPUT_AT = INPUT_AT_HEADER.encode()
+DEFAULTS = Timeouts()
+
+
+class Address(NamedTuple):
+    """Where a server listens."""
+
+    host: str
+    port: int
+
+
+class WrittenRequest(dict[str, Any]):
+    """A model request that is JSON already; the mapping is what it says, for whoever looks at it."""
+
+    text: bytes
+    input_at: int
+    """Where the value of `input` begins in the text; it is the last one."""
+
+
+class Caller:
+    """Calls servers by name."""
+
+    def __init__(
+        self,
+        connections: InternalClient,
+        address_of: Callable[[str], Address],
+        tier_of: Callable[[str], str | None] | None = None,
+    ) -> None:
+        """With `tier_of` a path tells for which rollout a call is: to servers without our middleware, too."""
+        self.connections = connections
+        self.address_of = address_of
+        self.tier_of = tier_of
+        self.run_headers: list[tuple[bytes, bytes]] = []
+        """What goes with every call to show that it belongs to the run."""
+        self.shortcuts: dict[str, str] = {}
+        """Unix sockets at which servers listen too, by their names; on another machine they lead nowhere."""
+        self._addresses: dict[str, Address] = {}
+
+    async def call(
+        self,
+        server_name: str,
+        url_path: str,
+        method: str,
+        *,
+        json: Any = None,
+        data: bytes | str | None = None,
+        cookies: Cookies | None = None,
+        headers: Mapping[str, str] | None = None,
+        params: Mapping[str, Any] | None = None,
+        timeouts: Timeouts | None = None,
+        timeout: Any = None,  # noqa: ASYNC109 - aiohttp's, which published folders hand on
+    ) -> Reply:
+        """See `ServerClient.request`."""
+        if timeout is not None:
+            timeouts = Timeouts.of(timeout)
+        head = self.run_headers.copy()
+        if headers:
+            head += [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
+        body = data.encode() if isinstance(data, str) else data or b""
+        if json is not None:
+            body = encode_json(json)
+            head.append(JSON_HEADER)
+            if isinstance(json, WrittenRequest):
+                head.append((_INPUT_AT, b"%d" % json.input_at))
+        if cookies:
+            head.append((b"cookie", cookie_header(cookies)))
+        if rollout_id := current_rollout_id():
+            head.append((_ROLLOUT, rollout_id.encode()))
+        if self.tier_of is not None:
+            url_path = _for_its_rollout(url_path, json, self.tier_of(server_name))
+        path = f"{url_path}?{urlencode(params)}" if params else url_path
+        with _Call(url_path, server_name) as call:
+            reply = await self._reply(call, _Request(method, path, body, head), timeouts)
+        if (observe := current_work().on_reply) is not None:
+            observe(reply)
+        return reply
+
+    async def _reply(self, call: _Call, asked: _Request, timeouts: Timeouts | None) -> Reply:
+        method, path, body, head = asked
+        address = self._addresses.get(call.server)
+        if address is None:
+            address = self._addresses[call.server] = self.address_of(call.server)
+        host, port = address
+        while True:
+            shortcut = self.shortcuts.get(call.server)
+            told, within = head, timeouts
+            left_s = call.time_left_s()
+            if left_s is not None:
+                told = [*head, (_TIME_LEFT, b"%.3f" % time_left_for_callee(left_s))]
+                within = _within(timeouts or DEFAULTS, left_s)
+            try:
+                reply = await self.connections.request(
+                    method, host, port, path, body=body, headers=told, timeouts=within, uds=shortcut
+                )
+            except ReplyTimedOut as error:
+                call.time_left_s()
+                raise also_aiohttps(error.of_server(call.server)) from error.__cause__
+            except ServerCallError as error:
+                if shortcut is not None and not error.was_sent:
+                    # It leads nowhere, from another machine or where somebody has swept its folder.
+                    self.shortcuts.pop(call.server, None)
+                    continue
+                if error.was_sent or call.took_s > REFUSED_PATIENCE_S:
+                    raise also_aiohttps(error.of_server(call.server)) from error.__cause__
+                call.trouble = str(error)
+                await call.pause()
+                continue
+            if reply.status != UNAVAILABLE or NOT_BEGUN_HEADER not in reply.headers:
+                return reply
+            if call.took_s > OVERLOADED_PATIENCE_S:
+                raise Overloaded(
+                    f"{call.server} had no room for {path} for {call.took_s:.0f} s (tried {call.tries} times)",
+                    server=call.server,
+                )
+            call.trouble = "it has no room"
+            await call.pause(seconds_of_retry_after(reply.headers.get("retry-after")))
+
+
+class _Request(NamedTuple):
+    method: str
+    path: str
+    body: bytes
+    head: list[tuple[bytes, bytes]]
+
+
+class _Call(Wait):
+    """One call that may be tried several times, each time from its beginning."""
+
+    __slots__ = ("_began_at", "path", "server", "tries")
+
+    def __init__(self, path: str, server: str) -> None:
+        super().__init__("")
+        self.path = path
+        self.server = server
+        self.tries = 1
+        self._began_at = time.monotonic()
+
+    def __str__(self) -> str:
+        told = f"{self.path} of {self.server}"
+        return f"{told} ({self.trouble})" if self.trouble else told
+
+    @property
+    def took_s(self) -> float:
+        """Since the first try."""
+        return time.monotonic() - self._began_at
+
+    def time_left_s(self) -> float | None:
+        """What is left of the rollout's time; `RolloutTimedOut` where it is over."""
+        left_s = time_left_s()
+        if left_s is not None and left_s <= CLOCK_SLACK_S:
+            waited = f" after {self.took_s:.1f} s" if self.tries > 1 or self.took_s > 1 else ""
+            raise RolloutTimedOut(f"the rollout's time was over at {self}{waited}", server=self.server)
+        return left_s
+
+    async def pause(self, retry_after_s: float | None = None) -> None:
+        """Wait before the next try: longer each time, never in step with others, not beyond the rollout's time."""
+        pause_s = BACKOFF.pause_s(self.tries, retry_after_s)
+        left_s = time_left_s()
+        self.tries += 1
+        await asyncio.sleep(pause_s if left_s is None else max(0.0, min(pause_s, left_s)))
+
+
+def _within(timeouts: Timeouts, left_s: float) -> Timeouts:
+    return Timeouts(timeouts.connect_s, timeouts.read_s, min(timeouts.total_s, left_s), timeouts.queue_s)
+
+
+def _for_its_rollout(url_path: str, body: Any, tier: str | None) -> str:
+    """The path that tells also a server without our middleware which rollout it works for."""
+    if url_path.startswith(ROLLOUT_PREFIX):
+        return url_path
+    rollout_id = None
+    if tier == MODEL_TIER and url_path in MODEL_CALLS:
+        rollout_id = current_rollout_id()
+    elif tier == RESOURCES_TIER:
+        rollout_id = current_rollout_id()
+        if rollout_id is None and url_path == "/verify":
+            rollout_id = maybe_rollout_id_from_run_body(body)
+    return rollout_path_prefix(rollout_id) + url_path
+
+
+def encode_json(value: Any) -> bytes:
+    """A request body: models without their unset fields, so that defaults stay the receiver's."""
+    if isinstance(value, WrittenRequest):
+        return value.text
+    if isinstance(value, BaseModel):
+        return value.model_dump_json(exclude_unset=True).encode()
+    return dump_json(value, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return value.model_dump(exclude_unset=True)
+    raise TypeError(f"cannot be sent as JSON: {type(value).__name__}")
+
+
+def cookie_header(cookies: Cookies) -> bytes:
+    """The value of a `Cookie` header, from plain values or from a `SimpleCookie`."""
+    pairs = [f"{name}={each.coded_value if isinstance(each, Morsel) else each}" for name, each in cookies.items()]
+    return "; ".join(pairs).encode("latin-1")

@@ -1,0 +1,1 @@
+"""The rollout that the current task works for, and its deadline."""

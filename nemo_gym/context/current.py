@@ -1,0 +1,76 @@
+"""The work of the current task: for which rollout and until when. One context variable holds all of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextvars import ContextVar, Token
+from types import TracebackType
+from typing import Any, Self
+
+from nemo_gym.errors import RolloutTimedOut
+
+
+class Work:
+    """Immutable. To change a value, push a new `Work`."""
+
+    __slots__ = ("ends_at", "on_reply", "rollout_id", "waits")
+
+    def __init__(
+        self,
+        rollout_id: str | None = None,
+        ends_at: float | None = None,
+        waits: list[Wait] | None = None,
+        on_reply: Callable[[Any], None] | None = None,
+    ) -> None:
+        self.rollout_id = rollout_id
+        self.ends_at = ends_at
+        """The deadline by the monotonic clock; None without one."""
+        self.waits = waits
+        """What is being awaited, for a timeout's message; None if not recorded."""
+        self.on_reply = on_reply
+        """Called with the `Reply` to each call of another server; None if nothing observes them."""
+
+
+NO_WORK = Work()
+
+_work: ContextVar[Work] = ContextVar("nemo_gym_work", default=NO_WORK)
+
+current_work = _work.get
+"""Return the work of the current task."""
+
+
+def begin_work(work: Work) -> Token[Work]:
+    """Push a `Work`. Pass the token to `end_work`."""
+    return _work.set(work)
+
+
+def end_work(token: Token[Work]) -> None:
+    """Restore the `Work` before `begin_work`."""
+    _work.reset(token)
+
+
+class Wait:
+    """Something being awaited. A wait that the deadline cut short stays recorded, for the error message."""
+
+    __slots__ = ("_recorded", "trouble", "what")
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        self.trouble = ""
+        """Why it had to be retried."""
+        self._recorded = current_work().waits
+
+    def __enter__(self) -> Self:
+        if self._recorded is not None:
+            self._recorded.append(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        if self._recorded is not None and not isinstance(error, asyncio.CancelledError | RolloutTimedOut):
+            self._recorded.remove(self)
+
+    def __str__(self) -> str:
+        return f"{self.what} ({self.trouble})" if self.trouble else self.what

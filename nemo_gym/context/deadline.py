@@ -1,0 +1,67 @@
+"""The deadline of the current task's rollout. The remaining time travels with every call between our servers."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import Token
+
+from nemo_gym.context.current import Work, begin_work, current_work, end_work
+
+CLOCK_SLACK_S = 0.005
+"""Timers may fire this much early."""
+GRACE_S = 5.0
+"""Enough for a server to delete a session."""
+
+
+def time_left_s() -> float | None:
+    """Return the seconds until the deadline, negative after it; None without a deadline."""
+    ends_at = current_work().ends_at
+    return None if ends_at is None else ends_at - time.monotonic()
+
+
+class deadline_in:  # noqa: N801 - reads as what it does: `with deadline_in(5):`
+    """Set a deadline in `seconds` for everything awaited inside. An earlier deadline stays; None changes nothing."""
+
+    __slots__ = ("_seconds", "_token")
+
+    def __init__(self, seconds: float | None) -> None:
+        self._seconds = seconds
+        self._token: Token[Work] | None = None
+
+    def __enter__(self) -> None:
+        if self._seconds is not None:
+            before, ends_at = current_work(), time.monotonic() + self._seconds
+            if before.ends_at is None or ends_at < before.ends_at:
+                self._token = begin_work(Work(before.rollout_id, ends_at, before.waits, before.on_reply))
+
+    def __exit__(self, *_: object) -> None:
+        if self._token is not None:
+            end_work(self._token)
+
+
+@contextmanager
+def grace_period(seconds: float = GRACE_S) -> Iterator[None]:
+    """Allow `seconds` for cleaning up, even after the deadline."""
+    before = current_work()
+    token = begin_work(Work(before.rollout_id, time.monotonic() + seconds, [], before.on_reply))
+    try:
+        yield
+    finally:
+        end_work(token)
+
+
+def time_left_for_callee(left_s: float) -> float:
+    """Return a little less than the time left, so that the callee ends first and can say what it was doing."""
+    return left_s - min(0.5, 0.05 * left_s)
+
+
+def read_time_left(value: bytes) -> float | None:
+    """Parse the seconds in a caller's header; None if they are invalid."""
+    try:
+        seconds = float(value)
+    except ValueError:
+        return None
+    return seconds if math.isfinite(seconds) else None

@@ -1,0 +1,81 @@
+"""Which rollout the current task works for; it travels along every call between our servers, or in a path."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, MutableMapping
+from contextvars import Token
+from typing import Any
+from urllib.parse import quote
+
+from pydantic import BaseModel
+
+from nemo_gym.context.current import Work, begin_work, current_work, end_work
+from nemo_gym.schemas.rollout import ROLLOUT_ID_PATTERN, rollout_id_of_row
+
+ROLLOUT_PREFIX = "/ng-rollout/"
+ROLLOUT_PARAMETER = "rollout_id"
+TOKEN_CAPTURE_SEGMENT = "/training-token-capture"
+
+
+def current_rollout_id() -> str | None:
+    """The id of the rollout under way here; None outside of one."""
+    return current_work().rollout_id
+
+
+class rollout_context:  # noqa: N801 - published under this name, and used as `with rollout_context(id):`
+    """Let everything awaited inside count as work for this rollout."""
+
+    __slots__ = ("_rollout_id", "_token")
+
+    def __init__(self, rollout_id: str | None) -> None:
+        self._rollout_id = rollout_id
+
+    def __enter__(self) -> None:
+        before = current_work()
+        self._token = begin_work(Work(self._rollout_id, before.ends_at, before.waits, before.on_reply))
+
+    def __exit__(self, *_: object) -> None:
+        end_work(self._token)
+
+
+def rollout_path_prefix(rollout_id: str | None, *, token_capture: bool = False) -> str:
+    """What stands before a path to let it count for a rollout: `/ng-rollout/<id>`; empty without an id."""
+    if not rollout_id:
+        return ""
+    return f"{ROLLOUT_PREFIX}{rollout_id}{TOKEN_CAPTURE_SEGMENT if token_capture else ''}"
+
+
+def apply_rollout_prefix(base_url: str, rollout_id: str | None, *, token_capture: bool = False) -> str:
+    """A server's address under which everything counts for a rollout; the address itself without an id."""
+    prefix = rollout_path_prefix(rollout_id, token_capture=token_capture)
+    return base_url.rstrip("/") + prefix if prefix else base_url
+
+
+def strip_rollout_prefix(scope: MutableMapping[str, Any]) -> str | None:
+    """Take `/ng-rollout/<id>` off a request's path and give the id; None where there is none, the path as it was.
+
+    Handlers find the id in `request.path_params["rollout_id"]`, too.
+    """
+    path: str = scope["path"]
+    if not path.startswith(ROLLOUT_PREFIX):
+        return None
+    rollout_id, _, rest = path.removeprefix(ROLLOUT_PREFIX).partition("/")
+    if not ROLLOUT_ID_PATTERN.fullmatch(rollout_id):
+        return None
+    rest = f"/{rest}"
+    if rest == TOKEN_CAPTURE_SEGMENT or rest.startswith(f"{TOKEN_CAPTURE_SEGMENT}/"):
+        rest = rest.removeprefix(TOKEN_CAPTURE_SEGMENT) or "/"
+    # As a route's own pattern would have found it.
+    scope["path_params"] = {**scope.get("path_params", {}), ROLLOUT_PARAMETER: rollout_id}
+    scope["path"] = rest
+    scope["raw_path"] = quote(rest).encode()
+    return rollout_id
+
+
+def maybe_rollout_id_from_run_body(body: Any) -> str | None:
+    """The rollout id that a run request carries, a model or a mapping; None where it carries none, or no legal one."""
+    row = {**body.__dict__, **(body.model_extra or {})} if isinstance(body, BaseModel) else body
+    try:
+        return rollout_id_of_row(row) if isinstance(row, Mapping) else None
+    except ValueError:
+        return None

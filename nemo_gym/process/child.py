@@ -1,0 +1,141 @@
+"""The first lines of a server's process, forked or spawned: settings come through a pipe, logs go into one."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib
+import io
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple, NoReturn
+
+import pydantic
+from pydantic import TypeAdapter
+
+from nemo_gym.config.process import ChildSettings, HeadSettings
+from nemo_gym.paths import PACKAGE_DIR
+from nemo_gym.process.head import head_app, take_news
+from nemo_gym.process.serve import Report, ReportingServer, serve, uvicorn_config
+from nemo_gym.web.admission import Admission
+from nemo_gym.web.middleware import CallMiddleware
+from nemo_gym.web.open_files import raise_open_files_limit
+from nemo_gym.web.telemetry import Telemetry
+
+PR_SET_PDEATHSIG = 1
+PARENT_POLL_S = 0.5
+HEAD = "head_server"
+MACHINERY = (PACKAGE_DIR, Path(importlib.__file__).parent, Path(pydantic.__file__).parent)
+"""What stands between us and the author's own file in a traceback."""
+
+
+class Descriptors(NamedTuple):
+    """What the launcher hands over, as open file descriptors."""
+
+    settings: int
+    report: int
+    listeners: tuple[int, ...]
+
+
+def run_child(descriptors: Descriptors) -> int:
+    """Be the server that the settings describe; the process's exit code."""
+    for descriptor in (descriptors.settings, descriptors.report, *descriptors.listeners):
+        os.set_inheritable(descriptor, False)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # What an author prints reaches the log at once, in order with errors. A pipe would be block-buffered.
+        sys.stdout.reconfigure(line_buffering=True)
+    pipe = os.fdopen(descriptors.settings, "rb")
+    settings: ChildSettings = TypeAdapter(ChildSettings).validate_json(pipe.readline())
+    listeners = [socket.socket(fileno=descriptor) for descriptor in descriptors.listeners]
+    report = Report(descriptors.report)
+    # The launcher takes the server for alive while the report is open; what the server forks is not the server.
+    os.register_at_fork(after_in_child=report.close)
+    try:
+        if isinstance(settings, HeadSettings):
+            return _serve_head(settings, pipe, listeners, report)
+        pipe.close()
+        return serve(settings, listeners, report)
+    except SystemExit as stop:
+        return _code_of(stop)
+    except Exception as error:  # noqa: BLE001
+        # The last stop before the process ends: the launcher shows this log.
+        traceback.print_exception(error.with_traceback(_authors_part(error)))
+        return 1
+
+
+def leave(code: int) -> NoReturn:
+    """End this process at once: no thread that a server left running may hold it up."""
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code)
+
+
+def _code_of(stop: SystemExit) -> int:
+    if stop.code is None or isinstance(stop.code, int):
+        return stop.code or 0
+    print(stop.code, file=sys.stderr)  # noqa: T201 - as the interpreter does
+    return 1
+
+
+def _authors_part(error: Exception) -> TracebackType | None:
+    """The traceback from the author's own file on; all of it where the error is ours, none of a syntax error."""
+    frame = error.__traceback__
+    while frame is not None and _is_machinery(frame.tb_frame.f_code.co_filename):
+        frame = frame.tb_next
+    return frame or (None if isinstance(error, SyntaxError) else error.__traceback__)
+
+
+def _is_machinery(filename: str) -> bool:
+    if filename.startswith("<frozen importlib"):
+        return True
+    return any(folder in Path(filename).parents for folder in MACHINERY)
+
+
+def _serve_head(settings: HeadSettings, news: Iterable[bytes], listeners: list[socket.socket], report: Report) -> int:
+    raise_open_files_limit()
+    threading.Thread(target=take_news, args=(settings, news), name="news of servers", daemon=True).start()
+    app = head_app(settings)
+    app.add_middleware(
+        CallMiddleware, gate=Admission(server=HEAD, telemetry=Telemetry(HEAD), run_token=settings.run_token)
+    )
+    server = ReportingServer(uvicorn_config(app), report)
+    server.run(sockets=listeners)
+    return 0 if server.started else 1
+
+
+def die_with_forker(parent: int) -> None:
+    """Be killed by the kernel when the forking thread of `parent` ends (Linux)."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def _die_with_parent(parent: int) -> None:
+    # The kernel's own signal follows the spawning thread, which may end long before its process does.
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(PARENT_POLL_S)
+        # This process leads a group of its own: what it started ends with it.
+        os.killpg(os.getpgrp(), signal.SIGKILL)
+
+    threading.Thread(target=watch, name="parent watch", daemon=True).start()
+
+
+def main() -> NoReturn:
+    """A spawned child: its parent's pid and the descriptors' numbers are on the command line, nothing else is."""
+    parent, settings, report, *listeners = (int(number) for number in sys.argv[1:])
+    _die_with_parent(parent)
+    leave(run_child(Descriptors(settings, report, tuple(listeners))))
+
+
+if __name__ == "__main__":
+    main()

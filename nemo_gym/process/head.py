@@ -1,0 +1,140 @@
+"""The head server: who runs where, and with which configuration."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from fastapi import FastAPI
+from omegaconf import OmegaConf
+from pydantic import Field
+from starlette.responses import JSONResponse, Response
+
+from nemo_gym.calls.client import PUBLISHED_NAME, ServerStatus
+from nemo_gym.config.masking import mask_text, masked
+from nemo_gym.config.process import HeadSettings, ServerInstance
+from nemo_gym.config.published import module_config
+from nemo_gym.errors import ServerCallError
+from nemo_gym.http.internal import InternalClient
+from nemo_gym.http.probe import endpoint_answers
+from nemo_gym.http.reply import Timeouts
+from nemo_gym.schemas.rollout import RUN_TOKEN_HEADER
+from nemo_gym.servers.base import BaseServer
+from nemo_gym.web.telemetry import METRICS_PATH, Load, load_of
+
+ENDPOINT_TIMEOUT_S = 2.0
+PROBE_TIMEOUTS = Timeouts(connect_s=2.0, read_s=2.0, total_s=2.0)
+
+
+class HeadServer(BaseServer):
+    """The head server for a program that brings up its servers itself; `ng_run` has its own."""
+
+    instances: list[ServerInstance] = Field(default_factory=list)
+
+    def setup_webserver(self) -> FastAPI:
+        """The app; the configuration that it tells is this process's, secrets masked."""
+        config = masked(OmegaConf.to_container(module_config(PUBLISHED_NAME)))
+        return head_app(
+            HeadSettings(
+                host=self.config.host,
+                port=self.config.port,
+                instances=self.instances,
+                config_yaml=OmegaConf.to_yaml(OmegaConf.create(config)),
+            )
+        )
+
+
+def head_app(settings: HeadSettings) -> FastAPI:
+    """The head server's app."""
+    app = FastAPI(title="head_server")
+    client = InternalClient()
+    silent = set(settings.endpoints)
+
+    async def silent_endpoints() -> list[str]:
+        """Those that have not answered yet; an endpoint that answered once is up for good."""
+        asked = sorted(silent)
+        answers = await asyncio.gather(
+            *(asyncio.to_thread(endpoint_answers, url, ENDPOINT_TIMEOUT_S) for url in asked)
+        )
+        silent.difference_update(url for url, answered in zip(asked, answers, strict=True) if answered)
+        return [mask_text(url) for url in sorted(silent)]
+
+    async def statuses() -> list[ServerStatus]:
+        return await asyncio.gather(*(_probe(client, instance) for instance in settings.instances))
+
+    @app.get("/")
+    @app.get("/livez")
+    async def is_alive() -> dict[str, str]:
+        """Whether this process answers."""
+        return {"status": "ok"}
+
+    @app.get("/readyz")
+    @app.get("/healthz")
+    @app.get("/health")
+    async def is_ready() -> Response:
+        """Whether every server answers, and every model endpoint has; 503 names those that do not."""
+        missing: dict[str, str] = {
+            instance.config_path: status
+            for instance, status in zip(settings.instances, await statuses(), strict=True)
+            if status != "success"
+        }
+        missing |= dict.fromkeys(await silent_endpoints(), "no answer yet")
+        return JSONResponse({"status": "waiting" if missing else "ok", "missing": missing}, 503 if missing else 200)
+
+    @app.get("/global_config_dict_yaml")
+    async def global_config_dict_yaml() -> str:
+        """The merged configuration as YAML; secrets are masked."""
+        return settings.config_yaml
+
+    @app.get("/server_instances")
+    async def server_instances() -> list[dict[str, Any]]:
+        """Every server with its address, whether it answers, and how busy it is."""
+        loads = await asyncio.gather(*(_load(client, instance, settings.run_token) for instance in settings.instances))
+        return [
+            {
+                **instance.model_dump(),
+                "status": status,
+                "uptime_seconds": time.time() - instance.start_time,
+                "load": load and load.model_dump(),
+            }
+            for instance, status, load in zip(settings.instances, await statuses(), loads, strict=True)
+        ]
+
+    return app
+
+
+def take_news(settings: HeadSettings, lines: Iterable[bytes]) -> None:
+    """Let each server that a line tells of take the place of the one of its name, until there are no more lines."""
+    for line in lines:
+        new = ServerInstance.model_validate_json(line)
+        settings.instances[:] = [
+            new if known.config_path == new.config_path else known for known in settings.instances
+        ]
+
+
+async def _load(client: InternalClient, instance: ServerInstance, run_token: str | None) -> Load | None:
+    headers = [(RUN_TOKEN_HEADER.encode(), run_token.encode())] if run_token else []
+    loads = []
+    # Where several processes serve it, each of them is asked: at its address one would answer for all.
+    doors: list[str | None] = [*instance.sockets]
+    for socket in doors or [None]:
+        try:
+            reply = await client.request(
+                "GET", instance.host, instance.port, METRICS_PATH, headers=headers, timeouts=PROBE_TIMEOUTS, uds=socket
+            )
+        except ServerCallError:
+            # That it does not answer is told by its status.
+            continue
+        if reply.ok and (load := load_of(await reply.text())) is not None:
+            loads.append(load)
+    return sum(loads[1:], loads[0]) if loads else None
+
+
+async def _probe(client: InternalClient, instance: ServerInstance) -> ServerStatus:
+    try:
+        await client.request("GET", instance.host, instance.port, "/", timeouts=PROBE_TIMEOUTS)
+    except ServerCallError as error:
+        return "timeout" if error.was_sent else "connection_error"
+    return "success"

@@ -1,0 +1,126 @@
+"""Serve one folder by itself: `python app.py`, without the launcher and without the other servers."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import os
+import secrets
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from nemo_gym.config import RunConfig, ServerConfig, bind, load
+from nemo_gym.config.access import RUN_TOKEN_KEY, configured_token, is_loopback, is_open
+from nemo_gym.config.environment import CONFIG_DICT_ENV_VAR
+from nemo_gym.config.process import ProcessSettings
+from nemo_gym.config.published import CONFIG_PATH_ENV_VAR
+from nemo_gym.errors import ConfigError, UserError
+from nemo_gym.paths import roots_from_here
+from nemo_gym.process.serve import Report, serve
+from nemo_gym.schemas.rollout import RUN_TOKEN_HEADER
+from nemo_gym.servers.base import SimpleServer
+
+logger = logging.getLogger(__name__)
+
+
+def serve_alone(cls: type[SimpleServer]) -> None:
+    """Serve the class's folder from its own config, or from `+config_paths=[…]` on the command line.
+
+    Where the variable `NEMO_GYM_CONFIG_DICT` holds a whole configuration, that one counts and no file is read.
+
+    Never returns: the process ends with the server, with code 1 and a message where it cannot start.
+    """
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    try:
+        code = _serve(Path(inspect.getfile(cls)).resolve().parent)
+    except UserError as error:
+        print(f"Error: {error}", file=sys.stderr)  # noqa: T201 - this is a command of its own
+        code = 1
+    sys.exit(code)
+
+
+def _serve(folder: Path) -> int:
+    words = sys.argv[1:]
+    # Started from within its folder, it is of the project that the folder lies in.
+    os.environ.update(roots_from_here(folder.parent.parent))
+    handed = os.environ.get(CONFIG_DICT_ENV_VAR)
+    if handed:
+        run = load((), words, initial=_read(handed), skip_dotenv=True)
+    elif any("config_paths=" in word for word in words):
+        run = load((), words)
+    else:
+        own = _config_with_block_for(folder)
+        # The agent beside it refers to servers that nobody starts here.
+        run = load([own], [*(f"~{name}" for name in _other_blocks(own, folder)), *words])
+    server = _server_of(run, folder)
+    listener = bind(
+        server.host, server.port, instance=server.name, port_range=run.port_range, written=run.written_address(server)
+    )
+    port = listener.getsockname()[1]
+    logger.info("%s listens on http://%s:%d", server.name, server.host, port)
+    bound = server.model_copy(update={"port": port})
+    settings = ProcessSettings.of(_with_token(run, server), bound, cookie_secret=secrets.token_hex(32))
+    return serve(settings, [listener], Report(None))
+
+
+def _read(handed: str) -> dict[str, Any]:
+    try:
+        plain = yaml.safe_load(handed)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{CONFIG_DICT_ENV_VAR}: this is not YAML: {error}") from error
+    if not isinstance(plain, dict):
+        raise ConfigError(f"{CONFIG_DICT_ENV_VAR}: it holds a whole configuration, and this is no mapping.")
+    # What it was read from is in it already.
+    return {key: value for key, value in plain.items() if key != "config_paths"}
+
+
+def _with_token(run: RunConfig, server: ServerConfig) -> RunConfig:
+    token = configured_token(run.plain)
+    if token is None and not is_loopback(server.host) and not is_open(run.plain):
+        raise ConfigError(
+            f"{server.name}: it would listen on {server.host}, where other machines can reach it, but no run token "
+            f"protects it. Set {RUN_TOKEN_KEY} (+{RUN_TOKEN_KEY}=… or env.yaml), which callers send as the header "
+            f"{RUN_TOKEN_HEADER}; or set {RUN_TOKEN_KEY}: false to open it to everyone; or use host 127.0.0.1."
+        )
+    return run.model_copy(update={"run_token": token})
+
+
+def _config_with_block_for(folder: Path) -> Path:
+    for path in sorted((folder / "configs").glob("*.yaml")):
+        if any(_is_block_for(block, folder) for block in _blocks(path).values()):
+            return path
+    raise ConfigError(
+        f"{folder / 'configs'}: no YAML file there has a block for {folder.parent.name}/{folder.name}. "
+        "Name one: +config_paths=[path/to/config.yaml]"
+    )
+
+
+def _other_blocks(path: Path, folder: Path) -> list[str]:
+    return [
+        name for name, block in _blocks(path).items() if isinstance(block, dict) and not _is_block_for(block, folder)
+    ]
+
+
+def _blocks(path: Path) -> dict[str, Any]:
+    return yaml.safe_load(path.read_text("utf-8")) or {}
+
+
+def _is_block_for(block: Any, folder: Path) -> bool:
+    tier = block.get(folder.parent.name) if isinstance(block, dict) else None
+    return isinstance(tier, dict) and folder.name in tier
+
+
+def _server_of(run: RunConfig, folder: Path) -> ServerConfig:
+    found = [server for server in run.servers.values() if server.folder.resolve() == folder]
+    wanted = os.environ.get(CONFIG_PATH_ENV_VAR)
+    chosen = [server for server in found if wanted in (None, server.name)]
+    if len(chosen) == 1:
+        return chosen[0]
+    raise ConfigError(
+        f"{folder}: {len(chosen)} servers of the configuration are started from this folder"
+        f"{f' under the name {wanted}' if wanted else ''}. "
+        f"Set {CONFIG_PATH_ENV_VAR} to the name of the one that is meant."
+    )

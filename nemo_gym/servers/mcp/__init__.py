@@ -1,0 +1,1 @@
+"""Tools of a resources server over MCP."""

@@ -1,0 +1,186 @@
+"""A resources server's tools at `/mcp`: the same calls, on the same rollout's state, as over HTTP."""
+
+from __future__ import annotations
+
+import json
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from fastapi import FastAPI
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from nemo_gym.calls.problems import Problem, failure_of_reply
+from nemo_gym.errors import ConfigError, EnvironmentFailed, RolloutError, SignatureError
+from nemo_gym.schemas.mcp import SESSION_TOKEN_HEADER
+from nemo_gym.schemas.rollout import ROLLOUT_HEADER
+from nemo_gym.servers.base import SimpleServer, context_of
+from nemo_gym.servers.mcp.session import McpSession, McpSessionMiddleware, SessionTokens
+from nemo_gym.servers.mcp.tools import McpTool, by_name, harvest
+from nemo_gym.servers.name_clashes import listed_tools
+from nemo_gym.servers.resources import SimpleResourcesServer, store_of
+from nemo_gym.servers.tools.tool import RESERVED_NAMES
+from nemo_gym.version import __version__
+from nemo_gym.web.failures import ROLLOUT_ID_SCOPE_KEY
+from nemo_gym.web.in_process import Answer, answer_of, post_scope
+from nemo_gym.web.session_cookies import lost_with_earlier_life, session_cookie
+
+if TYPE_CHECKING:
+    from mcp.server.context import ServerRequestContext as Context
+    from mcp.server.lowlevel import Server
+    from mcp.types import CallToolRequestParams, CallToolResult, ListToolsResult, PaginatedRequestParams
+
+MCP_PATH = "/mcp"
+PROBLEM_META_KEY = "nemo_gym/problem"
+"""In the `_meta` of a tool's result: how the tool failed, for an agent that would rather give the rollout up."""
+
+
+def expose_if_asked(server: SimpleServer, app: FastAPI) -> None:
+    """Serve a server's tools at `/mcp` too, where its settings say `expose_tools_over_mcp: true`.
+
+    Raises `ConfigError` where the MCP SDK is missing, `SignatureError` for a route that cannot be a tool.
+    """
+    if not getattr(server.config, "expose_tools_over_mcp", False) or getattr(app.state, "has_mcp", False):
+        return
+    cls = type(server).__name__
+    if not isinstance(server, SimpleResourcesServer):
+        raise SignatureError(f"expose_tools_over_mcp: {cls} is no SimpleResourcesServer, so it has no tools to expose")
+    if any(getattr(route, "path", None) == MCP_PATH for route in app.routes):
+        raise SignatureError(f"expose_tools_over_mcp: {cls} has a route {MCP_PATH} of its own; give it another path")
+    app.state.has_mcp = True
+    own = {path.removeprefix("/") for path in getattr(app.router.routes, "taken", ())}
+    found = harvest(app, listed_tools(server), not_tools=server.NOT_TOOLS - own)
+    tools = by_name(server.mcp_tools(found.tools, found.catch_all), cls, reserved=RESERVED_NAMES - own)
+    # All servers of a run sign with the same secret; a token is good for one of them.
+    standing = context_of(server)
+    tokens = SessionTokens(f"{server.get_session_middleware_key()} {standing.cookie_secret}", standing.life)
+    app.state.admits = partial(_admits, tokens)
+    app.router.routes.insert(0, Route(MCP_PATH, _McpEndpoint(server, app, tools, tokens), methods=["POST"]))
+    # The innermost layer: sessions are read already, and a rollout's prefix is gone from the path.
+    app.user_middleware.append(Middleware(McpSessionMiddleware, server=server, tokens=tokens, tools=tuple(tools)))
+
+
+def _admits(tokens: SessionTokens, scope: Scope) -> bool:
+    """Whether a call of no run's token is let in: over MCP, for a session that this server has begun."""
+    if not str(scope["path"]).endswith(MCP_PATH):
+        return False
+    wanted = SESSION_TOKEN_HEADER.lower().encode()
+    return any(name == wanted and tokens.read(value.decode("latin-1")) is not None for name, value in scope["headers"])
+
+
+class _McpEndpoint:
+    """Answers MCP over Streamable HTTP: stateless, each request by itself, in JSON."""
+
+    def __init__(
+        self, server: SimpleResourcesServer, app: FastAPI, tools: dict[str, McpTool], tokens: SessionTokens
+    ) -> None:
+        self.server = server
+        self.app = app
+        self.tools = tools
+        self.tokens = tokens
+        self._sdk_server = self._make_sdk_server()
+        # Each request would be told of three times.
+        logging.getLogger("mcp").setLevel(logging.WARNING)
+
+    def _make_sdk_server(self) -> Server[Any]:
+        try:
+            import mcp_types  # noqa: F401 - the SDK's second generation has it, the first had not
+            from mcp.server.lowlevel import Server
+        except ImportError as error:
+            raise ConfigError(
+                f"{self.server.config.name}: expose_tools_over_mcp is true, but the MCP SDK (mcp>=2,<3) is not "
+                "installed: pip install 'nemo-gym[mcp]'"
+            ) from error
+        return Server(
+            self.server.config.name,
+            version=__version__,
+            on_list_tools=self._list_tools,
+            on_call_tool=self._call_tool,
+            get_tool_input_schema=lambda name: self.tools[name].parameters if name in self.tools else None,
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+        # One for each request: it keeps nothing from one to the next, and ends in the task in which it began.
+        manager = StreamableHTTPSessionManager(self._sdk_server, json_response=True, stateless=True)
+        async with manager.run():
+            await manager.handle_request(scope, receive, send)
+
+    async def _list_tools(self, context: Context[Any, Request], _: PaginatedRequestParams | None) -> ListToolsResult:
+        from mcp.types import ListToolsResult, Tool
+
+        session = self._session_of(context)
+        return ListToolsResult(
+            tools=[
+                Tool(name=each.name, description=each.description, input_schema=each.parameters)
+                for each in self.tools.values()
+                if session.may_call(each.name)
+            ]
+        )
+
+    async def _call_tool(self, context: Context[Any, Request], wanted: CallToolRequestParams) -> CallToolResult:
+        session = self._session_of(context)
+        tool = self.tools.get(wanted.name)
+        if tool is None or not session.may_call(tool.name):
+            known = [name for name in self.tools if session.may_call(name)]
+            return _told(f"Unknown tool {wanted.name!r}. The tools are: {', '.join(known) or 'none'}.", is_error=True)
+        if session.is_lost:
+            return _failed(tool, lost_with_earlier_life(self.server.config.name))
+        answer = await self._called(tool, wanted.arguments or {}, session, _request_of(context))
+        if answer.status < 500:
+            return _told(answer.text, is_error=answer.status >= 400)
+        name = self.server.config.name
+        failure = failure_of_reply(
+            answer.status, answer.body, server=name, during=f"tool '{tool.name}'", otherwise=EnvironmentFailed
+        )
+        store_of(self.server).fail(session.session_id, failure)
+        return _failed(tool, failure)
+
+    async def _called(self, tool: McpTool, arguments: dict[str, Any], session: McpSession, request: Request) -> Answer:
+        """What the tool's own route answers to this session, through all that stands before it."""
+        cookie = session_cookie(
+            self.server.get_session_middleware_key(), context_of(self.server).cookie_secret, session.session_id
+        )
+        headers = [(b"cookie", cookie.encode())]
+        rollout_id = request.scope.get(ROLLOUT_ID_SCOPE_KEY)
+        if rollout_id is not None:
+            headers.append((ROLLOUT_HEADER.encode(), rollout_id.encode()))
+        scope = post_scope(tool.path, headers, like=request.scope)
+        return await answer_of(self.app, scope, json.dumps(arguments).encode())
+
+    def _session_of(self, context: Context[Any, Request]) -> McpSession:
+        from mcp import MCPError
+        from mcp.types import INVALID_REQUEST
+
+        token = _request_of(context).headers.get(SESSION_TOKEN_HEADER)
+        session = self.tokens.read(token) if token else None
+        if session is None:
+            problem = "does not hold a token of this server" if token else "is missing"
+            raise MCPError(
+                INVALID_REQUEST,
+                f"{self.server.config.name}: the header {SESSION_TOKEN_HEADER} {problem}. Send the headers that the "
+                "answer of /seed_session has under 'mcp' with every request.",
+            )
+        return session
+
+
+def _request_of(context: Context[Any, Request]) -> Request:
+    assert context.request is not None, "only HTTP leads here"
+    return context.request
+
+
+def _told(text: str, *, is_error: bool) -> CallToolResult:
+    from mcp.types import CallToolResult, TextContent
+
+    return CallToolResult(content=[TextContent(text=text)], is_error=is_error)
+
+
+def _failed(tool: McpTool, failure: RolloutError) -> CallToolResult:
+    # The model is not to blame, so the cause is not for it to read: it stands beside the text, for its agent.
+    result = _told(f"The tool {tool.name} is out of order. This attempt will not be graded.", is_error=True)
+    result.meta = {PROBLEM_META_KEY: Problem.of_error(failure).model_dump(mode="json")}
+    return result

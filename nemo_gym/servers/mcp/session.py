@@ -1,0 +1,194 @@
+"""What ties calls over MCP to a rollout: the token that its seed answers, and a verify that knows of them."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any, get_origin
+
+import itsdangerous
+import orjson
+from pydantic import BaseModel, ValidationError
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from nemo_gym.errors import EnvironmentFailed
+from nemo_gym.schemas.mcp import MCP_METADATA_KEY, SESSION_TOKEN_HEADER, MCPServerMetadata
+from nemo_gym.servers.resources import SimpleResourcesServer, store_of
+from nemo_gym.servers.tools.handlers import Handler
+from nemo_gym.web.in_process import Answer, answer_of, whole_body
+from nemo_gym.web.session_cookies import SESSION_ID_KEY, is_of_earlier_life
+
+TOKEN_SALT = "nemo-gym-mcp-session-token"
+SEED_PATH = "/seed_session"
+
+
+@dataclass(frozen=True)
+class McpSession:
+    """Who calls over MCP."""
+
+    session_id: str
+    allowed: frozenset[str] | None
+    """The tools that this session may call; None where it may call all of them."""
+    is_lost: bool = False
+    """Whether it began in an earlier life of the process, which has taken its state along."""
+
+    def may_call(self, name: str) -> bool:
+        """Whether the tool is one of this session's."""
+        return self.allowed is None or name in self.allowed
+
+
+class SessionTokens:
+    """Signs what an agent sends with each request over MCP, where no cookie goes along.
+
+    Where it matters in which life of the process a session began, the mark of that life stands behind its id.
+    """
+
+    def __init__(self, secret: str, life: str | None = None) -> None:
+        self._life = life
+        self._serializer = itsdangerous.URLSafeSerializer(secret, salt=TOKEN_SALT)
+
+    def issue(self, session: McpSession) -> str:
+        """The token of a session."""
+        tools = None if session.allowed is None else sorted(session.allowed)
+        marked = session.session_id if self._life is None else f"{session.session_id}@{self._life}"
+        return str(self._serializer.dumps({"sid": marked, "tools": tools}))
+
+    def read(self, token: str) -> McpSession | None:
+        """The session of a token; None where this server did not issue it."""
+        try:
+            told = self._serializer.loads(token)
+        except itsdangerous.BadData:
+            return None
+        allowed = None if told["tools"] is None else frozenset(told["tools"])
+        if self._life is None:
+            return McpSession(told["sid"], allowed)
+        session_id, _, mark = told["sid"].rpartition("@")
+        return McpSession(session_id, allowed, is_lost=is_of_earlier_life(mark, self._life))
+
+
+class McpSessionMiddleware:
+    """Stands round `/seed_session` and `/verify` of a server whose tools are reached over MCP.
+
+    The seed's answer tells where they are and with which token. A verify sees the tools' own names, also where an
+    agent's MCP client put the server's before them, and is refused where a tool of the rollout failed over MCP: the
+    agent that was told may not have known what to make of it.
+    """
+
+    def __init__(
+        self, app: ASGIApp, *, server: SimpleResourcesServer, tokens: SessionTokens, tools: Collection[str]
+    ) -> None:
+        self.app = app
+        self.server = server
+        self.tokens = tokens
+        self.tools = tools
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["method"] == "POST" and scope["path"] == SEED_PATH:
+            await (await self._seeded(scope, await whole_body(receive))).send(send)
+        elif scope["type"] == "http" and scope["method"] == "POST" and scope["path"] == self.server.VERIFY_PATH:
+            await (await self._verified(scope, await whole_body(receive))).send(send)
+        else:
+            await self.app(scope, receive, send)
+
+    async def _seeded(self, scope: Scope, body: bytes) -> Answer:
+        answer = await answer_of(self.app, scope, body)
+        if answer.status >= 400:
+            return answer
+        session_id = scope["session"][SESSION_ID_KEY]
+        try:
+            told = orjson.loads(answer.body) or {}
+            token = self.tokens.issue(McpSession(session_id, self._allowed(json.loads(body))))
+            metadata = MCPServerMetadata(server_name=self._name, headers={SESSION_TOKEN_HEADER: token})
+            return answer.with_body(orjson.dumps({**told, MCP_METADATA_KEY: metadata.model_dump()}))
+        except BaseException:
+            # The agent is not told of a session that failed to begin, so it cannot close it.
+            await store_of(self.server).drop(session_id)
+            raise
+
+    async def _verified(self, scope: Scope, body: bytes) -> Answer:
+        session_id = scope["session"][SESSION_ID_KEY]
+        failure = store_of(self.server).failure_of(session_id)
+        if failure is not None:
+            await store_of(self.server).drop(session_id)
+            raise failure
+        asked = _json_object(body)
+        renamed = _rename_calls(asked, self.server.normalize_tool_name)
+        if not renamed:
+            return await answer_of(self.app, scope, body)
+        answer = await answer_of(self.app, scope, orjson.dumps(asked))
+        told = _json_object(answer.body)
+        for position, call in enumerate(_calls_of(told)):
+            original = renamed.get(position)
+            if original is not None and call["name"] == self.server.normalize_tool_name(original):
+                call["name"] = original
+        return answer.with_body(orjson.dumps(told)) if told else answer
+
+    def _allowed(self, row: dict[str, Any]) -> frozenset[str] | None:
+        names = self.server.mcp_allowed_tools_for_session(_as_asked_for(self.server, row))
+        if names is None:
+            return None
+        allowed = frozenset(names)
+        unknown = sorted(allowed.difference(self.tools))
+        if unknown:
+            raise EnvironmentFailed(
+                f"{self._name}: mcp_allowed_tools_for_session names {', '.join(map(repr, unknown))}; the tools are "
+                f"{', '.join(self.tools)}",
+                server=self._name,
+            )
+        return allowed
+
+    @property
+    def _name(self) -> str:
+        return self.server.config.name
+
+
+def _as_asked_for(server: SimpleResourcesServer, row: dict[str, Any]) -> Any:
+    """The row as the model that the method's parameter is typed as, else as what `seed_session` takes, else plain."""
+    for method in (server.mcp_allowed_tools_for_session, server.seed_session):
+        for parameter in Handler.of(method).open_parameters:
+            kind = get_origin(parameter.annotation) or parameter.annotation
+            if kind is dict:
+                return row
+            if inspect.isclass(kind) and issubclass(kind, BaseModel):
+                return _read(kind, row, server.config.name)
+    return row
+
+
+def _read(kind: type[BaseModel], row: dict[str, Any], server: str) -> BaseModel:
+    try:
+        return kind.model_validate(row)
+    except ValidationError as error:
+        problems = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+        raise EnvironmentFailed(f"{server}: the row is no {kind.__name__}: {problems}", server=server) from error
+
+
+def _rename_calls(body: dict[str, Any], own_name: Callable[[str], str]) -> dict[int, str]:
+    """Give the calls of a response their tools' own names; the names they had, by the calls' positions."""
+    renamed = {}
+    for position, call in enumerate(_calls_of(body)):
+        name = own_name(call["name"])
+        if name != call["name"]:
+            renamed[position] = call["name"]
+            call["name"] = name
+    return renamed
+
+
+def _calls_of(body: dict[str, Any]) -> list[dict[str, Any]]:
+    """The tool calls among a response's output; what is not of that shape is the route's own to refuse."""
+    response = body.get("response")
+    output = response.get("output") if isinstance(response, dict) else None
+    return [
+        item
+        for item in (output if isinstance(output, list) else [])
+        if isinstance(item, dict) and item.get("type") == "function_call" and isinstance(item.get("name"), str)
+    ]
+
+
+def _json_object(body: bytes) -> dict[str, Any]:
+    try:
+        told = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return {}
+    return told if isinstance(told, dict) else {}

@@ -1,0 +1,1 @@
+"""Tools of a resources server: methods that become routes and JSON schemas."""

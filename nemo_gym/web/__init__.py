@@ -1,0 +1,1 @@
+"""One request, from the socket to the handler and back."""

@@ -1,0 +1,288 @@
+"""A short way for plain routes: what FastAPI offers and a route does not ask for costs it nothing.
+
+FastAPI stays the definition, the documentation and the fallback. A POST to a fixed path whose endpoint takes a JSON
+body, the request, or both, is read, checked and answered by FastAPI's own fields, without its router, dependencies and
+exit stacks. Whatever else there is (a middleware, an exception handler, a route in front of it, a dependency, a body
+that is refused) has the same effect as ever.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.datastructures import DefaultPlaceholder
+from fastapi.exceptions import EndpointContext
+from fastapi.params import Body
+from fastapi.routing import APIRoute, serialize_response
+from pydantic_core import from_json
+from starlette.middleware import Middleware
+from starlette.middleware.exceptions import ExceptionMiddleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Match, Mount, Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from nemo_gym.web.middleware import is_ours, merged
+
+JSON_HEADER = (b"content-type", b"application/json")
+
+
+class ServerApp(FastAPI):
+    """FastAPI, with a short way for plain routes; an author's own routes have it too."""
+
+    def __init__(self, **settings: Any) -> None:
+        self._is_watched = find_spec("opentelemetry.sdk") is not None
+        if not self._is_watched:
+            # FastAPI would ask with every request whether anybody listens, and without that package nobody can.
+            settings = {"telemetry": {"tracing": False, "metrics": False, "logs": False}, **settings}
+        super().__init__(**settings)
+        self.router.route_class = FastRoute
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """As its base classes do, in one step where there is nothing else to do."""
+        if scope["type"] != "http" or self.root_path or self.middleware_stack is None or self._is_watched:
+            await super().__call__(scope, receive, send)
+            return
+        scope["app"] = self
+        await self.middleware_stack(scope, receive, send)
+
+    def build_middleware_stack(self) -> ASGIApp:
+        """The author's middlewares and ours stand before the short way as they stand before the router."""
+        own = self.user_middleware
+        self.user_middleware = standing = [*merged(own), Middleware(FastRoutes, of=self)]
+        try:
+            whole: Any = super().build_middleware_stack()
+        finally:
+            self.user_middleware = own
+        if not any(is_ours(each) and "faults" in each.kwargs for each in standing):
+            return whole  # type: ignore[no-any-return]
+        # No error gets past that one, so nobody has to wait for errors outside of it.
+        while not isinstance(whole, standing[0].cls):  # type: ignore[arg-type]
+            whole = whole.app
+        return whole
+
+
+class FastRoute(APIRoute):
+    """A route that may have the short way; a route of another class never has."""
+
+    pass_on: Callable[[Scope, bytes], Awaitable[bytes] | None] | None = None
+    """Answers with JSON in the endpoint's place, where it can; None leaves it to the endpoint."""
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **settings: Any) -> None:
+        super().__init__(path, endpoint, **settings)
+        self._built = self.app
+
+    @property
+    def was_wrapped(self) -> bool:
+        """Whether an author has put something of their own round it."""
+        return self.app is not self._built
+
+
+class ListedRoute(APIRoute):
+    """A route that is there for whoever lists the routes, and answers nothing."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Never."""
+        return Match.NONE, {}
+
+
+LOOK_AT_THE_PATH = frozenset({FastRoute, ListedRoute, APIRoute, Route, Mount})
+"""Routes that match by path and method, so that what they do with one request they do with the next."""
+
+
+class FastRoutes:
+    """Stands before the router and answers what it may."""
+
+    def __init__(self, app: ASGIApp, *, of: FastAPI) -> None:
+        self.app = app
+        self._router = of.router
+        # As in FastAPI, whoever answers for everything stands outside of all middlewares.
+        handlers = {kind: each for kind, each in of.exception_handlers.items() if kind not in (500, Exception)}
+        self._raising = ExceptionMiddleware(_raise_again, handlers=handlers)
+        self._routes: list[BaseRoute] = []
+        self._calls: dict[str, _FastCall | None] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        call = self._call_of(scope) if scope["type"] == "http" and scope["method"] == "POST" else None
+        if call is None:
+            await self.app(scope, receive, send)
+            return
+        scope["route"], scope["endpoint"] = call.route, call.endpoint
+        scope.setdefault("path_params", {})
+        received: list[Message] = []
+        try:
+            body = await _body(receive, received)
+            answer = None if body is None else await call.answer(scope, receive, body)
+        except Exception as error:  # noqa: BLE001 - whoever is registered for it answers; else it is raised again
+            await self._raising({**scope, "nemo_gym.raised": error}, _again(received, receive), send)
+            return
+        if answer is None:
+            await self.app(scope, _again(received, receive), send)
+        else:
+            await answer(scope, receive, send)
+
+    def _call_of(self, scope: Scope) -> _FastCall | None:
+        routes = self._router.routes
+        if routes != self._routes:
+            # An author may add routes at any time, also in front of those that are there.
+            self._routes, self._calls = list(routes), {}
+        path: str = scope["path"]
+        if scope.get("root_path") or scope.get("fastapi.telemetry"):
+            return None
+        if path not in self._calls:
+            first = next((route for route in routes if not _is_passed(route, scope)), None)
+            if type(first) is not FastRoute or first.path != path:
+                # Not remembered: there is no end of such paths.
+                return None
+            self._calls[path] = _FastCall.of(first)
+        call = self._calls[path]
+        return None if call is None or call.route.was_wrapped else call
+
+
+def _is_passed(route: BaseRoute, scope: Scope) -> bool:
+    """Whether a request for this path never ends at this route."""
+    return type(route) in LOOK_AT_THE_PATH and route.matches(scope)[0] is not Match.FULL
+
+
+Answer = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class _FastCall:
+    """What it takes to answer a route in the short way."""
+
+    route: FastRoute
+    endpoint: Callable[..., Awaitable[Any]]
+    request_name: str | None
+    told_as: EndpointContext
+    """Where the endpoint stands, for whoever has to mend what it answers."""
+
+    @classmethod
+    def of(cls, route: FastRoute) -> _FastCall | None:
+        """None where the route asks FastAPI for something else than a JSON body and the request."""
+        asks = route.dependant
+        asks_for_more = (
+            route.param_convertors or asks.path_params or asks.query_params or asks.header_params or asks.cookie_params
+            or asks.dependencies or len(asks.body_params) > 1 or route._embed_body_fields or asks.websocket_param_name
+            or asks.http_connection_param_name or asks.response_param_name or asks.background_tasks_param_name
+            or asks.security_scopes_param_name
+        )  # fmt: skip
+        answers_otherwise = (
+            not isinstance(route.response_class, DefaultPlaceholder)
+            or route.status_code is not None
+            or route.stream_item_field is not None
+        )
+        is_json = route.body_field is None or type(route.body_field.field_info) is Body
+        if asks_for_more or answers_otherwise or not is_json or not inspect.iscoroutinefunction(asks.call):
+            return None
+        return cls(route, asks.call, asks.request_param_name, _place_of(asks.call, route.path))
+
+    async def answer(self, scope: Scope, receive: Receive, body: bytes) -> Answer | None:
+        """The answer to be sent; None where it is FastAPI's to say what is wrong with the body."""
+        pass_on = self.route.pass_on
+        if pass_on is not None and (passed_on := pass_on(scope, body)) is not None:
+            return JsonBytes(await passed_on)
+        values: dict[str, Any] = {}
+        request: Request | None = None
+        if self.request_name is not None:
+            request = values[self.request_name] = Request(scope, receive)
+            # Where Starlette itself keeps what was read.
+            request._body = body
+        field = self.route.body_field
+        if field is not None:
+            if not body or not _is_json(scope):
+                return None
+            try:
+                given = from_json(body)
+            except ValueError:
+                return None
+            values[field.name], problems = field.validate(given, {}, loc=("body",))
+            if problems:
+                return None
+            if request is not None:
+                request._json = given
+            # It may be large, and thousands of calls wait for their handlers at once.
+            del given
+        answering = self.endpoint(**values)
+        # Thousands of calls wait for their endpoints at once: what these let go of shall not be kept here.
+        values.clear()
+        result = await answering
+        return result if isinstance(result, Response) else await self._written(result)
+
+    async def _written(self, result: Any) -> Answer:
+        route = self.route
+        content = await serialize_response(
+            field=route.response_field,
+            response_content=result,
+            include=route.response_model_include,
+            exclude=route.response_model_exclude,
+            by_alias=route.response_model_by_alias,
+            exclude_unset=route.response_model_exclude_unset,
+            exclude_defaults=route.response_model_exclude_defaults,
+            exclude_none=route.response_model_exclude_none,
+            endpoint_ctx=self.told_as,
+            dump_json=route.response_field is not None,
+        )
+        return JSONResponse(content) if route.response_field is None else JsonBytes(content)
+
+
+def _place_of(endpoint: Callable[..., Any], path: str) -> EndpointContext:
+    # What FastAPI has for this remembers by a function's id, which another one may have later.
+    told: EndpointContext = {"function": getattr(endpoint, "__name__", ""), "path": f"POST {path}"}
+    code = getattr(inspect.unwrap(endpoint), "__code__", None)
+    if code is not None:
+        told |= {"file": code.co_filename, "line": code.co_firstlineno}
+    return told
+
+
+@dataclass(frozen=True)
+class JsonBytes:
+    """An answer of JSON that is written already."""
+
+    body: bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = [(b"content-length", b"%d" % len(self.body)), JSON_HEADER]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": self.body})
+
+
+async def _body(receive: Receive, received: list[Message]) -> bytes | None:
+    """The whole body, and in `received` what it came in; None where the caller left before it was whole."""
+    message = await receive()
+    received.append(message)
+    while message.get("more_body", False):
+        message = await receive()
+        received.append(message)
+    if message["type"] != "http.request":
+        return None
+    if len(received) == 1:
+        body: bytes = message.get("body", b"")
+        return body
+    return b"".join([each.get("body", b"") for each in received])
+
+
+def _again(received: list[Message], receive: Receive) -> Receive:
+    """What was received, for whoever is to receive it now."""
+    messages = received[::-1]
+
+    async def receive_again() -> Message:
+        return messages.pop() if messages else await receive()
+
+    return receive_again
+
+
+def _is_json(scope: Scope) -> bool:
+    for name, value in scope["headers"]:
+        if name == b"content-type":
+            return bool(value == b"application/json" or value.startswith(b"application/json;"))
+    return False
+
+
+async def _raise_again(scope: Scope, receive: Receive, send: Send) -> None:
+    raise scope["nemo_gym.raised"]

@@ -1,0 +1,21 @@
+"""The load that a server accepts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MEBIBYTE = 1024 * 1024
+
+
+@dataclass(frozen=True)
+class CallLimits:
+    """How much a server takes on at once."""
+
+    in_flight: int = 16_384
+    """Calls that are handled at the same time. Further ones wait."""
+    queued: int = 16_384
+    """Calls that wait. Further ones are rejected with 503 and may be retried."""
+    body_bytes: int = 256 * MEBIBYTE
+    """The longest body of a request."""
+    body_depth: int = 100
+    """The nesting depth of a JSON body. Parsers and validators recurse, and so would a handler."""

@@ -1,0 +1,363 @@
+"""Which routes become tools over MCP, which are refused at the start, and what the setting costs who leaves it off."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from typing import Annotated, Any
+
+import pytest
+from fastapi import APIRouter, Body, Depends, FastAPI, Form, Header, Query, Request
+from fastapi.testclient import TestClient
+from pydantic import BaseModel
+
+from nemo_gym import (
+    BaseResourcesServerConfig,
+    BaseStepResponse,
+    BaseVerifyRequest,
+    SimpleResourcesServer,
+    SteppedResourcesServer,
+    tool,
+)
+from nemo_gym.errors import EnvironmentFailed, SignatureError
+from nemo_gym.mcp_auto_exposure import CatchAll, McpTool, maybe_auto_expose
+from nemo_gym.servers.base import SimpleServer
+from nemo_gym.servers.mcp.tools import harvest
+from nemo_gym.testing import call, make_server, reply, rollout, serving
+
+
+class Words(BaseModel):
+    words: list[str]
+
+
+class More(BaseModel):
+    words: list[str]
+    more: Words | None = None
+
+
+class Tree(BaseModel):
+    title: str
+    children: list[Tree] = []
+
+
+class Graded(SimpleResourcesServer):
+    @tool
+    async def greet(self, name: str) -> str:
+        """Greet."""
+        return f"hello {name}"
+
+    async def verify(self, body: BaseVerifyRequest) -> float:
+        return float(any(call.name == "greet" for call in body.response.tool_calls))
+
+
+def made(*routes: tuple[str, Any], router: APIRouter | None = None, **attributes: Any) -> SimpleResourcesServer:
+    """A server with these POST routes beside its tool."""
+
+    class Made(Graded):
+        def setup_webserver(self) -> FastAPI:
+            app = super().setup_webserver()
+            for path, handler in routes:
+                app.post(path)(handler)
+            if router is not None:
+                app.include_router(router)
+            return app
+
+    for name, value in attributes.items():
+        setattr(Made, name, value)
+    return make_server(Made, expose_tools_over_mcp=True, name="made")
+
+
+def exposed(server: SimpleServer) -> FastAPI:
+    app = server.setup_webserver()
+    maybe_auto_expose(server, app)
+    return app
+
+
+def tools_of(server: SimpleResourcesServer) -> dict[str, McpTool]:
+    found = harvest(server.setup_webserver(), server.tools(), not_tools=server.NOT_TOOLS)
+    return {each.name: each for each in found.tools}
+
+
+async def one_model(body: Words) -> str:
+    """Read words."""
+    return " ".join(body.words)
+
+
+async def two_models(first: Words, second: Words) -> str:
+    return ""
+
+
+async def with_defaults(body: Annotated[Words, Body()], request: Request, trace: str = Header("none")) -> str:
+    return ""
+
+
+async def tree(body: Tree) -> str:
+    return ""
+
+
+async def free(body: dict[str, int]) -> str:
+    return ""
+
+
+async def request_only(request: Request) -> str:
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("handler", "required", "properties"),
+    [
+        (one_model, ["words"], {"words": {"type": "array", "items": {"type": "string"}}}),
+        (with_defaults, ["words"], {"words": {"type": "array", "items": {"type": "string"}}}),
+        (two_models, ["first", "second"], {"first": {"$ref": "#/$defs/Words"}, "second": {"$ref": "#/$defs/Words"}}),
+        (request_only, None, {}),
+        (free, None, None),
+    ],
+)
+def test_a_routes_body_is_the_tools_schema(handler, required, properties):
+    read = tools_of(made(("/read", handler)))["read"]
+    assert (read.parameters.get("required"), read.parameters.get("properties")) == (required, properties)
+    assert read.parameters["type"] == "object"
+    assert (read.path, read.description) == ("/read", handler.__doc__ or "")
+
+
+def test_a_schema_brings_along_what_it_refers_to():
+    grown = tools_of(made(("/grow", tree)))["grow"].parameters
+    assert grown["properties"]["children"]["items"] == {"$ref": "#/$defs/Tree"}
+    assert grown["$defs"]["Tree"]["properties"] == grown["properties"]
+
+
+def test_routes_of_a_router_are_tools_and_hidden_ones_are_not():
+    router = APIRouter()
+    router.post("/within")(one_model)
+    router.post("/aside", include_in_schema=False)(one_model)
+    router.get("/looked_at")(request_only)
+    assert list(tools_of(made(router=router))) == ["greet", "within"]
+
+
+def test_what_an_agent_calls_is_no_tool():
+    class Game(SteppedResourcesServer):
+        @tool
+        async def look(self) -> str:
+            """Look."""
+            return ""
+
+        async def reset(self, body: Words) -> str:
+            return ""
+
+        async def step(self, body: Words) -> BaseStepResponse:
+            return BaseStepResponse()
+
+    assert list(tools_of(make_server(Game, expose_tools_over_mcp=True))) == ["look"]
+
+
+async def asks_a_query(body: Words, limit: int = 3) -> str:
+    return ""
+
+
+async def depends_on_query(body: Words, found: str = Depends(lambda limit=Query(): limit)) -> str:
+    return ""
+
+
+async def asks_header(body: Words, key: str = Header()) -> str:
+    return ""
+
+
+async def either(body: Words | More) -> str:
+    return ""
+
+
+async def maybe(body: Words | None = None) -> str:
+    return ""
+
+
+async def listed(body: list[int]) -> str:
+    return ""
+
+
+async def filled_in(word: str = Form()) -> str:
+    return ""
+
+
+async def caught(name: str, request: Request) -> str:
+    return ""
+
+
+async def caught_with_query(name: str, limit: int) -> str:
+    return ""
+
+
+def named(*names: str) -> Any:
+    return lambda self, harvested, catchall: [replace(harvested[0], name=name) for name in names]
+
+
+@pytest.mark.parametrize(
+    ("server", "told"),
+    [
+        (made(("/read", asks_a_query)), "POST /read cannot be a tool: it asks for the query parameter 'limit'"),
+        (made(("/read", depends_on_query)), "it asks for the query parameter 'limit'"),
+        (made(("/read", asks_header)), "it asks for the header parameter 'key'"),
+        (made(("/read", either)), "its body is not one model"),
+        (made(("/read", maybe)), "its body is not one model"),
+        (made(("/read", listed)), "its body is not one model"),
+        (made(("/read", filled_in)), "its body is application/x-www-form-urlencoded, and a call's is JSON"),
+        (made(("/read/all", one_model)), "POST /read/all cannot be a tool: a tool's name is its path, one segment"),
+        (made(("/read.all", one_model)), "POST /read.all cannot be a tool"),
+        (made(("/read/{name}", caught)), "POST /read/{name} cannot be a tool: a tool's name is its path"),
+        (made(("/" + "x" * 65, one_model)), "64 at most"),
+        (made(("/{name}", caught)), "POST /{name} takes any tool, .* Override Made.mcp_tools"),
+        (made(("/{name}", caught_with_query)), "it asks for the query parameter 'limit'"),
+        (made(("/{name}", caught), ("/{name:path}x", caught)), "a tool's name is its path"),
+        (made(("/{name}", caught), ("/{other}", request_only)), "/{name} and /{other} each take any tool"),
+        (made(("/mcp", one_model)), "Made has a route /mcp of its own"),
+        (made(mcp_tools=named()), "Made has no tool"),
+        (made(mcp_tools=named("read it")), "'read it' cannot be a tool's name"),
+        (made(mcp_tools=named("verify")), "'verify' cannot be a tool's name"),
+        (made(mcp_tools=named("one", "one")), "Made has two tools called 'one'"),
+    ],
+)
+def test_what_cannot_be_a_tool_is_told_at_the_start(server, told):
+    with pytest.raises(SignatureError, match=f"expose_tools_over_mcp: .*{told.replace('{', '.').replace('}', '.')}"):
+        exposed(server)
+
+
+def test_only_a_resources_server_has_tools_to_expose():
+    class Bare(SimpleServer):
+        config: BaseResourcesServerConfig
+
+        def setup_webserver(self) -> FastAPI:
+            return self.new_app()
+
+    with pytest.raises(SignatureError, match="Bare is no SimpleResourcesServer"):
+        exposed(make_server(Bare, expose_tools_over_mcp=True))
+
+
+def test_a_catch_all_makes_tools_of_its_path():
+    catch_all = CatchAll("/{tool_name}")
+    assert catch_all.tool("look") == McpTool("look", "", {"type": "object", "properties": {}}, "/look")
+
+
+def test_a_server_whose_tools_are_exposed_already_stays_as_it_is():
+    server = made()
+    app = exposed(server)
+    maybe_auto_expose(server, app)
+    assert [getattr(route, "path", None) for route in app.routes].count("/mcp") == 1
+    with TestClient(app) as client:
+        assert client.post("/greet", json={"name": "you"}).text == "hello you"
+        assert client.get("/tools").json()[0]["name"] == "greet"
+
+
+async def test_a_test_in_process_sees_what_an_agent_would():
+    server = made()
+    async with rollout(server) as attempt:
+        graded = await attempt.verify(reply(call("mcp__made__greet", name="you")))
+    assert graded.reward == 1.0
+    assert graded.response.tool_calls[0].name == "mcp__made__greet"
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        None,
+        3,
+        {},
+        {"output": 3},
+        {"output": [3, None, {"type": "function_call"}, {"type": "function_call", "name": 3}]},
+    ],
+)
+async def test_a_response_of_another_shape_is_the_routes_to_refuse(response):
+    async with serving(made()) as client:
+        await client.post("/seed_session", json={"responses_create_params": {"input": []}})
+        for body in ({"responses_create_params": {"input": []}, "response": response}, [response]):
+            assert (await client.post("/verify", json=body)).status_code == 422
+        assert (await client.post("/verify", content=b"{")).status_code == 422
+
+
+async def test_a_seed_that_is_refused_opens_no_session():
+    async def seed_session(self, body: More) -> None:
+        """Take words."""
+
+    server = made(seed_session=seed_session)
+    async with serving(server) as client:
+        answer = await client.post("/seed_session", json={"words": 3})
+        assert (answer.status_code, "mcp" in answer.json()) == (422, False)
+        assert "mcp" in (await client.post("/seed_session", json={"words": []})).json()
+
+
+async def test_a_restriction_that_the_row_does_not_tell_fails_the_seed():
+    def allowed(self, seed_body: More) -> list[str]:
+        return seed_body.words
+
+    async with serving(made(mcp_allowed_tools_for_session=allowed)) as client:
+        assert "mcp" in (await client.post("/seed_session", json={"words": ["greet"]})).json()
+        with pytest.raises(EnvironmentFailed, match="made: the row is no More: words: Field required"):
+            await client.post("/seed_session", json={})
+
+
+@pytest.mark.parametrize("kind", [dict, dict[str, Any]])
+async def test_a_restriction_may_read_the_row_as_it_is(kind):
+    seen = []
+
+    def allowed(self, seed_body) -> None:
+        seen.append(seed_body)
+
+    allowed.__annotations__["seed_body"] = kind
+
+    async with serving(made(mcp_allowed_tools_for_session=allowed)) as client:
+        await client.post("/seed_session", json={"any": {"thing": 1}})
+    assert seen == [{"any": {"thing": 1}}]
+
+
+IN_A_PROCESS = """
+import asyncio
+import sys
+
+import nemo_gym.process.child
+from nemo_gym import BaseVerifyRequest, SimpleResourcesServer, tool
+from nemo_gym.errors import ConfigError
+from nemo_gym.testing import make_server, serving
+{before}
+
+class Greeter(SimpleResourcesServer):
+    @tool
+    async def greet(self, name: str) -> str:
+        '''Greet.'''
+        return f"hello {{name}}"
+
+    async def verify(self, body: BaseVerifyRequest) -> float:
+        return 1.0
+
+async def main() -> None:
+    async with serving(make_server(Greeter, name="greeter", expose_tools_over_mcp={exposed})) as client:
+        seeded = await client.post("/seed_session", json={{}})
+        greeted = await client.post("/greet", json={{"name": "you"}})
+        print(sorted(seeded.json()), greeted.text)
+
+try:
+    asyncio.run(main())
+except ConfigError as error:
+    print(error)
+print("imported:", sorted({{"mcp", "mcp_types"}} & {{name for name, module in sys.modules.items() if module}}))
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "is_exposed", "printed"),
+    [
+        ("", False, "[] hello you\nimported: []"),
+        ("", True, "['mcp'] hello you\nimported: ['mcp', 'mcp_types']"),
+        ("sys.modules['mcp'] = sys.modules['mcp_types'] = None", False, "[] hello you\nimported: []"),
+        (
+            "sys.modules['mcp'] = sys.modules['mcp_types'] = None",
+            True,
+            "greeter: expose_tools_over_mcp is true, but the MCP SDK (mcp>=2,<3) is not installed: "
+            "pip install 'nemo-gym[mcp]'\nimported: []",
+        ),
+    ],
+    ids=["off", "on", "off and missing", "on and missing"],
+)
+def test_the_sdk_is_imported_where_the_setting_asks_for_it_only(tmp_path, before, is_exposed, printed):
+    file = tmp_path / "app.py"
+    file.write_text(IN_A_PROCESS.format(before=before, exposed=is_exposed))
+    finished = subprocess.run([sys.executable, file], capture_output=True, text=True, timeout=60, check=False)
+    assert finished.stdout.strip() == printed, finished.stderr

@@ -1,0 +1,202 @@
+"""Bodies and types of content are taken or refused as by FastAPI alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Annotated, Any
+
+import orjson
+import pytest
+from fastapi import Body, FastAPI
+from pydantic import BaseModel
+from starlette.requests import ClientDisconnect, Request
+
+from nemo_gym import BaseVerifyRequest, SimpleResourcesServer
+from nemo_gym.testing import make_server
+from nemo_gym.web.fast_routes import ServerApp
+from tests.web.fast_routes.asking import JSON, Ask, Case, Number, add_route, told_by
+
+
+def endpoint_taking(kind: Any, default: Any = ...) -> Callable[..., Any]:
+    async def endpoint(body: Any) -> Any:
+        return repr(body)
+
+    async def endpoint_with_default(body: Any = default) -> Any:
+        return repr(body)
+
+    chosen = endpoint if default is ... else endpoint_with_default
+    chosen.__annotations__ = {"body": kind}
+    return chosen
+
+
+class Everything(BaseModel):
+    x: Any = None
+    text: str = ""
+    whole: int = 0
+    number: float = 0.0
+    listed: list[Any] = []
+
+
+async def _whole_request(request: Request) -> Any:
+    return repr(await request.json())
+
+
+async def _request_and_body(request: Request, body: Any = Body()) -> Any:
+    return repr([await request.json(), body])
+
+
+ENDPOINTS = {
+    "a model": endpoint_taking(Everything),
+    "a dict": endpoint_taking(dict),
+    "anything": endpoint_taking(Annotated[Any, Body()]),
+    "a list of integers": endpoint_taking(list[int]),
+    "an integer": endpoint_taking(Annotated[int, Body()]),
+    "a number": endpoint_taking(Annotated[float, Body()]),
+    "a text": endpoint_taking(Annotated[str, Body()]),
+    "bytes": endpoint_taking(Annotated[bytes, Body()]),
+    "a dict or nothing": endpoint_taking(dict | None, None),
+    "a dict or a default": endpoint_taking(dict | None, {"by": "default"}),
+    "a model or a default": endpoint_taking(Number, Number(x=-1)),
+    "a short list": endpoint_taking(Annotated[list, Body(max_length=5)]),
+    "the request": _whole_request,
+    "the request and anything": _request_and_body,
+}
+BODIES = {
+    "an object": b'{"x": 1, "text": "a", "whole": 3, "number": 1.5, "listed": [1, {}, null]}',
+    "an empty object": b"{}",
+    "a list": b"[1, 2, 3]",
+    "mixed": b'[1, "2", 3.0, true]',
+    "a text": b'"word"',
+    "a number": b"1.5",
+    "true": b"true",
+    "null": b"null",
+    "nothing": b"",
+    "blanks": b"  \r\n\t ",
+    "blanks around": b' \r\n\t{"x" : 1 }\n ',
+    "an odd blank": '{"x":\u00a01}'.encode(),
+    "no JSON": b"x=1",
+    "half an object": b'{"x": 1',
+    "two objects": b"{}{}",
+    "a comma too many": b'{"x": 1,}',
+    "a list with a comma too many": b"[1,]",
+    "single quotes": b"{'x': 1}",
+    "a comment": b'{"x": 1} // one',
+    "a key twice": b'{"x": 1, "x": 2, "text": "a", "text": "b"}',
+    "NaN": b'{"x": NaN, "number": NaN}',
+    "minus NaN": b'{"x": -NaN}',
+    "nan": b'{"x": nan}',
+    "endless": b'{"x": Infinity, "number": -Infinity}',
+    "plus endless": b'{"x": +Infinity}',
+    "Inf": b'{"x": Inf}',
+    "beyond 64 bits": b'{"x": 12345678901234567890123, "whole": -98765432109876543210}',
+    "of 5000 digits": b'{"x": ' + b"9" * 5000 + b"}",
+    "leading zeros": b'{"x": 007}',
+    "minus zero": b'{"x": -0, "number": -0.0}',
+    "a plus": b'{"x": +1}',
+    "a point at the end": b'{"x": 1.}',
+    "a point at the beginning": b'{"x": .5}',
+    "an exponent": b'{"x": 1E5, "number": 1e-7, "whole": 1e2}',
+    "half an exponent": b'{"x": 1e}',
+    "a float of many digits": b'{"x": 0.1000000000000000055511151231257827021181583404541015625, "number": 5e-324}',
+    "a float beyond all": b'{"x": 1e400, "number": -1e400}',
+    "a float below all": b'{"x": 1e-400}',
+    "accents": '{"x": "é漢\U0001f600", "text": "\u2028"}'.encode(),
+    "escapes": rb'{"x": "\u00e9\ud83d\ude00\/\b\f\n\r\t\\\"", "text": "\u0000"}',
+    "half a surrogate": rb'{"x": "\ud800", "text": "\udc00x"}',
+    "surrogates the wrong way round": rb'{"text": "\ude00\ud83d"}',
+    "an escape that is none": rb'{"x": "\q"}',
+    "a line break in a text": b'{"x": "a\nb"}',
+    "a zero in a text": b'{"x": "a\x00b"}',
+    "a control sign": b'{"x": "\x1f\x7f"}',
+    "no UTF-8": b'{"x": "\xff"}',
+    "an encoded surrogate": b'{"x": "\xed\xa0\x80"}',
+    "Latin-1": '{"x": "é"}'.encode("latin-1"),
+    "UTF-16": '{"x": 1}'.encode("utf-16"),
+    "UTF-16 without a mark": '{"x": "word"}'.encode("utf-16-le"),
+    "UTF-32": '{"x": 1}'.encode("utf-32-be"),
+    "UTF-8 with a mark": b'\xef\xbb\xbf{"x": 1}',
+    "deep": b'{"x":' * 150 + b"1" + b"}" * 150,
+    "deeper": b"[" * 300 + b"]" * 300,
+    "many keys": orjson.dumps({str(number): number for number in range(300)}),
+    "an empty key": b'{"": 1, "x": {"": []}}',
+    "a key without quotes": b'{x: 1}',
+    "a key that is a number": b'{1: 1}',
+}  # fmt: skip
+TYPES = {
+    "application/json": True,
+    "application/json;charset=utf-8": True,
+    "Application/JSON": False,
+    " application/json": False,
+    "application/json-lines": False,
+    "application/problem+json": False,
+    "text/json": False,
+    "text/plain": False,
+    "application/x-www-form-urlencoded": False,
+    "": False,
+}
+
+
+@pytest.mark.parametrize("kind", ENDPOINTS)
+async def test_each_body_is_taken_or_refused_as_fastapi_does(kind):
+    def setup(app, ran):
+        app.post("/add")(ENDPOINTS[kind])
+
+    asks = tuple(Ask(body=body) for body in BODIES.values())
+    alone, _, _ = await told_by(FastAPI(), Case(setup, asks, ()))
+    ours, is_short, _ = await told_by(ServerApp(), Case(setup, asks, ()))
+    assert dict(zip(BODIES, ours, strict=True)) == dict(zip(BODIES, alone, strict=True))
+    # What is told to be wrong with a body is FastAPI's to tell.
+    assert [told.status for told, took in zip(ours, is_short, strict=True) if took].count(422) == 0
+    assert any(is_short)
+
+
+@pytest.mark.parametrize("kind", ENDPOINTS)
+async def test_each_type_of_content_is_taken_or_refused_as_fastapi_does(kind):
+    def setup(app, ran):
+        app.post("/add")(ENDPOINTS[kind])
+
+    headers = [((b"content-type", name.encode()),) for name in TYPES] + [(), (JSON, (b"content-type", b"text/plain"))]
+    asks = tuple(Ask(body=b'{"x": 1}', headers=each) for each in headers)
+    alone, _, _ = await told_by(FastAPI(), Case(setup, asks, ()))
+    ours, is_short, _ = await told_by(ServerApp(), Case(setup, asks, ()))
+    assert ours == alone
+    if kind == "a dict":
+        assert is_short == [*TYPES.values(), False, True]
+
+
+@pytest.mark.parametrize("chunks", [(b'{"x"',), (b"",), (b'{"x": 1}', b"")])
+async def test_a_caller_that_leaves_before_its_body_is_whole_is_no_failure_of_the_server(chunks, caplog):
+    ask = Ask(chunks=chunks, is_complete=False)
+    alone, _, ran_alone = await told_by(FastAPI(), case := Case(add_route, (ask,), ()))
+    ours, _, ran = await told_by(ServerApp(), case)
+    assert ours == alone
+    assert alone[0].status == 400
+    assert ran == ran_alone == []
+
+    class Server(SimpleResourcesServer):
+        async def verify(self, body: BaseVerifyRequest) -> float:
+            raise NotImplementedError
+
+    server = make_server(Server, name="calm")
+    app = server.setup_webserver()
+    server.setup_exception_middleware(app)
+    await replace(ask, path="/verify").of(app)
+    assert not caplog.records
+
+
+async def test_a_caller_that_leaves_while_an_endpoint_reads_for_itself_is_heard_there():
+    def setup(app, ran):
+        @app.post("/add")
+        async def add(request: Request) -> Any:
+            try:
+                return {"body": (await request.body()).decode()}
+            except ClientDisconnect:
+                ran.append("left")
+                raise
+
+    ask = Ask(chunks=(b'{"x"',), is_complete=False)
+    alone, _, _ = await told_by(FastAPI(), case := Case(setup, (ask,), ()))
+    ours, _, ran = await told_by(ServerApp(), case)
+    assert ours == alone
+    assert ran == ["left"]

@@ -1,0 +1,164 @@
+"""The routes of a resources server have the short way, and what its author replaces goes before them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import orjson
+import pytest
+from fastapi import FastAPI
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+
+from nemo_gym import BaseVerifyRequest, SessionState, SimpleResourcesServer, tool
+from nemo_gym.servers.base import context_of
+from nemo_gym.testing import make_server, reply
+from nemo_gym.web.failures import Failures
+from nemo_gym.web.fast_routes import ServerApp
+from nemo_gym.web.middleware import CallMiddleware
+from nemo_gym.web.session_cookies import Sessions
+from nemo_gym.web.telemetry import METRICS_PATH
+from tests.web.fast_routes.asking import ADD, JSON, Ask, Case, Number, Sum, told_by
+
+
+class Count(SessionState):
+    number: int = 0
+
+
+class Plain(SimpleResourcesServer):
+    @tool
+    async def add(self, by: int, count: Count) -> int:
+        """Add."""
+        count.number += by
+        return count.number
+
+    async def verify(self, body: BaseVerifyRequest, count: Count) -> float:
+        return float(count.number)
+
+
+ROW = {"responses_create_params": {"input": []}}
+ANSWERED = orjson.dumps({**ROW, "response": reply("Done.").model_dump(mode="json")})
+SEED, VERIFY, CALL = (
+    Ask("/seed_session", orjson.dumps(ROW)), Ask("/verify", ANSWERED), Ask("/add", b'{"by": 2}'),
+)  # fmt: skip
+
+
+def app_of(cls: type[Any]) -> FastAPI:
+    server = make_server(cls, name="plain")
+    app = server.setup_webserver()
+    server.setup_exception_middleware(app)
+    server.setup_call_layer(app)
+    return app
+
+
+@pytest.mark.parametrize("ask", [SEED, VERIFY, CALL], ids=["seed_session", "verify", "tool"])
+async def test_the_routes_of_a_rollout_have_the_short_way(ask):
+    told, is_short = await ask.of(app_of(Plain))
+    assert (told.status, is_short) == (200, True)
+
+
+async def test_calls_are_counted_by_their_routes_whichever_way_they_go():
+    app = app_of(Plain)
+    for ask in (SEED, CALL, CALL, replace(CALL, body=b"{}"), replace(CALL, path="/none")):
+        await ask.of(app)
+    told, _ = await Ask(METRICS_PATH, b"", (), "GET").of(app)
+    lines = re.findall(r"requests_total\{(.*?)\} (\d+)", told.body.decode())
+    counted = {
+        (re.search(r'route="(.*?)"', labels).group(1), re.search(r'status="(.*?)"', labels).group(1)): int(number)  # type: ignore[union-attr]
+        for labels, number in lines
+    }
+    assert counted[("/add", "200")] == 2
+    assert counted[("/add", "422")] == 1
+    assert counted[("/seed_session", "200")] == 1
+    assert ("/none", "404") not in counted
+
+
+class OwnSessions(Plain):
+    def setup_session_middleware(self, app):
+        app.add_middleware(
+            CallMiddleware,
+            sessions=Sessions(cookie="mine", secret=context_of(self).cookie_secret, life=context_of(self).life),
+        )
+
+
+async def test_sessions_of_an_authors_own_are_the_ones_that_are_used():
+    told, is_short = await CALL.of(app_of(OwnSessions))
+    cookies = [value for name, value in told.headers if name == b"set-cookie"]
+    assert [value.partition(b"=")[0] for value in cookies] == [b"mine"]
+    again, _ = await replace(CALL, headers=(JSON, (b"cookie", cookies[0].partition(b";")[0]))).of(app_of(OwnSessions))
+    assert (told.body, again.status, is_short) == (b"2", 200, True)
+
+
+class OwnVerify(Plain):
+    def setup_webserver(self):
+        app = super().setup_webserver()
+
+        async def graded(request: Request):
+            return JSONResponse({"reward": 0.25, "asked": len(await request.body())})
+
+        app.router.routes.insert(0, Route("/verify", graded, methods=["POST"]))
+        return app
+
+
+class OwnDispatch(Plain):
+    def tools(self):
+        return []
+
+    def setup_webserver(self):
+        app = super().setup_webserver()
+
+        @app.post("/{tool_name}")
+        async def dispatch(tool_name: str, request: Request):
+            return {tool_name: await request.json()}
+
+        return app
+
+
+async def test_a_verify_of_an_authors_own_is_the_one_that_grades():
+    told, is_short = await VERIFY.of(app_of(OwnVerify))
+    assert orjson.loads(told.body) == {"reward": 0.25, "asked": len(ANSWERED)}
+    assert not is_short
+
+
+async def test_a_route_for_any_tool_leaves_the_servers_own_routes_as_they_are():
+    app = app_of(OwnDispatch)
+    assert (await CALL.of(app))[0].body == b'{"add":{"by":2}}'
+    graded, is_short = await VERIFY.of(app)
+    assert (orjson.loads(graded.body)["reward"], is_short) == (0.0, True)
+
+
+class Promising(Plain):
+    def setup_webserver(self):
+        app = super().setup_webserver()
+
+        @app.post("/promise")
+        async def promise(body: Number) -> Sum:
+            return {"total": "many"}  # type: ignore[return-value]
+
+        return app
+
+
+async def test_an_answer_that_is_not_what_was_promised_is_told_with_the_line_of_its_endpoint():
+    told, is_short = await Ask("/promise").of(app_of(Promising))
+    assert (told.status, is_short) == (500, True)
+    detail = orjson.loads(told.body)["detail"]
+    assert "raised ResponseValidationError" in detail
+    assert __file__ in detail
+    assert "POST /promise" in detail
+
+
+async def test_a_failure_that_no_handler_takes_reaches_the_layer_that_answers_for_it():
+    def setup(app, ran):
+        @app.post("/add")
+        async def add(body: Number) -> Any:
+            raise ZeroDivisionError("of course")
+
+        app.add_middleware(CallMiddleware, faults=Failures("plain", Plain.FAILURE))
+
+    (alone,), _, _ = await told_by(FastAPI(), case := Case(setup, (ADD,), ()))
+    (ours,), _, _ = await told_by(ServerApp(), case)
+    assert ours == alone
+    assert "ZeroDivisionError: of course" in orjson.loads(ours.body)["detail"]

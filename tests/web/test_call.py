@@ -1,0 +1,337 @@
+"""How long a call may take, how many are at work at once, and who may call."""
+
+import asyncio
+import re
+import threading
+import time
+from typing import Any
+
+import httpx
+import pytest
+from pydantic import Field
+
+from nemo_gym import (
+    BaseVerifyRequest,
+    NeMoGymResponse,
+    NeMoGymResponseCreateParamsNonStreaming,
+    Overloaded,
+    RolloutTimedOut,
+    SimpleResourcesServer,
+    SimpleResponsesAPIAgent,
+    tool,
+)
+from nemo_gym.context.deadline import deadline_in, grace_period, time_left_s
+from nemo_gym.schemas.rollout import NOT_BEGUN_HEADER, RUN_ID_HEADER, TIME_LEFT_HEADER
+from nemo_gym.servers.base import context_of
+from nemo_gym.testing import make_server, on_a_port, serving
+from nemo_gym.web.admission import Admission
+from nemo_gym.web.limits import CallLimits
+from nemo_gym.web.middleware import CallMiddleware
+from nemo_gym.web.telemetry import Telemetry, load_of
+from nemo_gym.web.threads import BlockingPool
+
+ROW = {"responses_create_params": {"input": "hi"}}
+
+
+class Slow(SimpleResourcesServer):
+    """Takes its time, as asked, and notes what was begun and given up."""
+
+    begun: list[str] = Field(default_factory=list)
+    given_up: list[str] = Field(default_factory=list)
+
+    @tool
+    async def wait(self, name: str = "x", seconds: float = 30.0) -> str:
+        """Wait, and tell how much time the rollout had left."""
+        self.begun.append(name)
+        left_s = time_left_s()
+        try:
+            await asyncio.sleep(seconds)
+        except asyncio.CancelledError:
+            self.given_up.append(name)
+            raise
+        return "unbounded" if left_s is None else f"{left_s:.1f}"
+
+    @tool
+    def block(self, seconds: float) -> str:
+        """Block a thread."""
+        time.sleep(seconds)
+        return threading.current_thread().name
+
+    async def verify(self, body: BaseVerifyRequest) -> float:
+        return 1.0
+
+
+class Caller(SimpleResponsesAPIAgent):
+    """Calls a tool for each rollout."""
+
+    closed: list[str] = Field(default_factory=list)
+
+    async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming) -> NeMoGymResponse:
+        raise NotImplementedError
+
+    async def run(self, body: dict[str, Any]) -> dict[str, Any]:
+        try:
+            told = await self.server_client.post("slow", "/wait", json={"seconds": body["seconds"]})
+            return {"told": (await told.read()).decode(), "reward": 1.0}
+        finally:
+            with grace_period(5.0):
+                await self.server_client.post("slow", "/close_session")
+            self.closed.append("closed")
+
+
+async def eventually(condition, within_s: float = 5.0):
+    deadline = time.monotonic() + within_s
+    while not condition() and time.monotonic() < deadline:  # noqa: ASYNC110 - what is waited for sets no event
+        await asyncio.sleep(0.02)
+    assert condition()
+
+
+@pytest.fixture
+def slow():
+    return make_server(Slow, name="slow")
+
+
+async def test_a_call_ends_when_its_rollouts_time_is_over(slow):
+    async with on_a_port(slow) as url, httpx.AsyncClient(base_url=url, verify=False) as client:
+        began = time.monotonic()
+        answer = await client.post("/wait", json={}, headers={TIME_LEFT_HEADER: "0.3"})
+        assert 0.25 < time.monotonic() - began < 3.0
+    assert (answer.status_code, answer.json()["failure_class"]) == (504, "timeout")
+    assert answer.json()["detail"] == "the rollout's time was over while slow worked on /wait"
+    assert slow.given_up == ["x"]
+
+
+@pytest.mark.parametrize("value", ["soon", "nan", "inf", ""])
+async def test_a_time_that_cannot_be_read_bounds_nothing(slow, value):
+    async with on_a_port(slow) as url, httpx.AsyncClient(base_url=url, verify=False) as client:
+        answer = await client.post("/wait", json={"seconds": 0}, headers={TIME_LEFT_HEADER: value})
+    assert answer.text == "unbounded"
+
+
+async def test_what_is_left_travels_along_and_shrinks(slow):
+    agent = make_server(Caller, name="caller", servers=[slow])
+    async with serving(agent) as client:
+        with deadline_in(10.0):
+            told = await agent.server_client.post("slow", "/wait", json={"seconds": 0})
+        assert 8.0 < float((await told.read()).decode()) < 10.0
+        answer = await client.post("/run", json={**ROW, "seconds": 0}, headers={TIME_LEFT_HEADER: "5"})
+        assert 4.0 < float(answer.json()["told"]) < 5.0
+
+
+async def test_the_innermost_server_says_where_the_time_went_and_the_session_is_closed_all_the_same(slow):
+    agent = make_server(Caller, name="caller", servers=[slow])
+    async with on_a_port(agent) as url, httpx.AsyncClient(base_url=url, verify=False) as client:
+        answer = await client.post("/run", json={**ROW, "seconds": 30}, headers={TIME_LEFT_HEADER: "1"})
+    assert answer.status_code == 200
+    assert "slow worked on /wait" in answer.json()["told"]
+    assert agent.closed == ["closed"]
+
+
+async def test_a_rollout_whose_time_is_over_calls_nobody(slow):
+    agent = make_server(Caller, name="caller", servers=[slow])
+    async with serving(agent):
+        with deadline_in(-1.0), pytest.raises(RolloutTimedOut, match="at /wait of slow"):
+            await agent.server_client.post("slow", "/wait", json={})
+    assert slow.begun == []
+
+
+async def test_a_call_is_given_up_when_its_caller_has_gone(slow):
+    async with on_a_port(slow) as url:
+        async with httpx.AsyncClient(base_url=url, verify=False) as client:
+            with pytest.raises(httpx.ReadTimeout):
+                await client.post("/wait", json={}, timeout=0.2)
+        await eventually(lambda: slow.given_up == ["x"])
+        assert context_of(slow).telemetry.abandoned == 1
+        assert context_of(slow).telemetry.in_flight == 0
+
+
+async def test_callers_that_leave_take_the_whole_chain_of_calls_with_them(slow):
+    agent = make_server(Caller, name="caller", servers=[slow])
+    async with on_a_port(agent) as url:
+        async with httpx.AsyncClient(base_url=url, verify=False) as client:
+            with pytest.raises(httpx.ReadTimeout):
+                await client.post("/run", json={**ROW, "seconds": 30}, timeout=0.2)
+        await eventually(lambda: agent.closed == ["closed"])
+        assert slow.given_up == ["x"]
+
+
+async def test_a_caller_that_waits_long_is_answered(slow):
+    async with on_a_port(slow) as url, httpx.AsyncClient(base_url=url, verify=False) as client:
+        answer = await client.post("/wait", json={"seconds": 1.2}, timeout=10.0)
+    assert (answer.status_code, slow.given_up) == (200, [])
+
+
+def limited(**settings):
+    return make_server(Slow, name="slow", **settings)
+
+
+async def test_calls_beyond_the_limit_wait_and_those_beyond_the_queue_may_come_again():
+    server = limited(max_requests_in_flight=2, max_requests_queued=3)
+    async with on_a_port(server) as url, httpx.AsyncClient(base_url=url, timeout=30.0, verify=False) as client:
+        calls = [
+            asyncio.create_task(client.post("/wait", json={"name": str(number), "seconds": 0.5}))
+            for number in range(7)
+        ]
+        answers = await asyncio.gather(*calls)
+        counts = (await client.get("/metrics")).text
+    refused = [answer for answer in answers if answer.status_code == 503]
+    assert len(refused) == 2
+    assert {answer.headers["retry-after"] for answer in refused} == {"1"}
+    assert all(NOT_BEGUN_HEADER in answer.headers for answer in refused)
+    assert refused[0].json()["failure_class"] == "overloaded"
+    assert len(server.begun) == 5
+    assert 'nemo_gym_requests_refused_total{server="slow"} 2' in counts
+    assert context_of(server).telemetry.in_flight == context_of(server).telemetry.queued == 0
+    assert 1.0 < context_of(server).telemetry.queue_seconds < 10.0
+
+
+async def test_one_of_our_own_callers_comes_again_until_there_is_room():
+    server = limited(max_requests_in_flight=1, max_requests_queued=0)
+    agent = make_server(Caller, name="caller", servers=[server])
+    async with serving(agent):
+        calls = [agent.server_client.post("slow", "/wait", json={"seconds": 0.1}) for _ in range(4)]
+        answers = await asyncio.gather(*calls)
+    assert [answer.status for answer in answers] == [200] * 4
+    assert context_of(server).telemetry.refused > 0
+
+
+async def test_a_call_whose_time_is_over_in_the_queue_was_never_begun():
+    server = limited(max_requests_in_flight=1)
+    async with on_a_port(server) as url, httpx.AsyncClient(base_url=url, timeout=30.0, verify=False) as client:
+        first = asyncio.create_task(client.post("/wait", json={"name": "first", "seconds": 1.0}))
+        await eventually(lambda: server.begun == ["first"])
+        second = await client.post("/wait", json={"name": "second"}, headers={TIME_LEFT_HEADER: "0.2"})
+        assert (await first).status_code == 200
+        third = await client.post("/wait", json={"name": "third", "seconds": 0})
+    assert (second.status_code, second.json()["detail"]) == (
+        504, "the rollout's time was over while /wait waited for a place at slow",
+    )  # fmt: skip
+    assert third.status_code == 200
+    assert server.begun == ["first", "third"]
+
+
+async def test_a_server_that_is_full_still_says_that_it_lives():
+    server = limited(max_requests_in_flight=1, max_requests_queued=0)
+    async with on_a_port(server) as url, httpx.AsyncClient(base_url=url, timeout=30.0, verify=False) as client:
+        first = asyncio.create_task(client.post("/wait", json={"seconds": 0.5}))
+        await eventually(lambda: server.begun == ["x"])
+        assert (await client.get("/metrics")).status_code == 200
+        await first
+
+
+@pytest.mark.parametrize("is_chunked", [True, False], ids=["chunked", "with its length"])
+async def test_a_body_that_is_too_long_is_refused(is_chunked):
+    async def parts():
+        for _ in range(40):
+            yield b'{"name": "' + b"x" * 100 + b'"}'
+
+    server = limited(max_request_bytes=1000)
+    async with on_a_port(server) as url, httpx.AsyncClient(base_url=url, verify=False) as client:
+        answer = await client.post("/wait", content=parts() if is_chunked else b"x" * 1001)
+    assert answer.status_code == 413
+    assert "1000 bytes here (max_request_bytes)" in answer.text
+
+
+async def test_metrics_are_counted_by_route_and_status(slow):
+    async with on_a_port(slow) as url, httpx.AsyncClient(base_url=url, verify=False) as client:
+        for _ in range(3):
+            await client.post("/wait", json={"seconds": 0})
+        await client.post("/wait", json={"seconds": "long"})
+        await client.post("/nowhere/at/all")
+        text = (await client.get("/metrics")).text
+    assert 'nemo_gym_requests_total{server="slow",route="/wait",status="200"} 3' in text
+    assert 'nemo_gym_requests_total{server="slow",route="/wait",status="422"} 1' in text
+    assert 'nemo_gym_requests_total{server="slow",route="other",status="404"} 1' in text
+    assert re.search(r'request_seconds_bucket\{server="slow",route="/wait",le="\+Inf"\} 4\n', text)
+    assert re.search(r"^nemo_gym_event_loop_lag_seconds\{.*\} [\d.e-]+$", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "status"),
+    [
+        ("/wait", {"x-nemo-gym-run-token": "right"}, 200),
+        ("/wait", {"x-nemo-gym-run-token": "wrong"}, 401),
+        ("/wait", {}, 401),
+        ("/metrics", {}, 401),
+        ("/livez", {}, 404),
+    ],
+)
+async def test_strangers_are_turned_away_where_the_run_has_a_token(slow, path, headers, status):
+    app = slow.setup_webserver()
+    layer = CallMiddleware(
+        app, gate=Admission(server="slow", telemetry=Telemetry("slow"), limits=CallLimits(), run_token="right")
+    )
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=layer), base_url="http://slow") as client:
+        answer = await client.request(
+            "GET" if path == "/livez" else "POST", path, json={"seconds": 0}, headers=headers
+        )
+    assert answer.status_code == status
+
+
+async def test_plain_functions_run_side_by_side_up_to_the_limit_and_do_not_hold_up_the_others():
+    server = limited(blocking_threads=2)
+    async with on_a_port(server) as url, httpx.AsyncClient(base_url=url, timeout=30.0, verify=False) as client:
+        began = time.monotonic()
+        blocked = [asyncio.create_task(client.post("/block", json={"seconds": 0.5})) for _ in range(4)]
+        await asyncio.sleep(0.1)
+        quick = await client.post("/wait", json={"seconds": 0})
+        assert (quick.status_code, time.monotonic() - began < 0.45) == (200, True)
+        answers = await asyncio.gather(*blocked)
+    assert {answer.status_code for answer in answers} == {200}
+    assert 0.9 < time.monotonic() - began < 5.0
+
+
+async def test_a_function_that_is_given_up_makes_room_for_another():
+    pool = BlockingPool(threads=1)
+    released = threading.Event()
+    stuck = asyncio.create_task(pool.run(released.wait))
+    await asyncio.sleep(0.05)
+    stuck.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await stuck
+    assert await asyncio.wait_for(pool.run(lambda: "room"), 2.0) == "room"
+    assert pool.stuck == 1
+    released.set()
+    await eventually(lambda: pool.stuck == 0)
+
+
+async def test_a_pool_full_of_functions_that_never_end_says_so():
+    pool = BlockingPool(threads=1)
+    pool.stuck = 480
+    with pytest.raises(Overloaded, match="480 calls of functions were given up and still run"):
+        await pool.run(lambda: None)
+
+
+def test_a_large_count_goes_on_counting_and_a_time_is_told_to_the_second():
+    telemetry = Telemetry("slow")
+    telemetry.refused = 1_234_567
+    text = telemetry.text()
+    assert 'nemo_gym_requests_refused_total{server="slow"} 1234567\n' in text
+    (started_at,) = re.findall(r"process_start_time_seconds{.*} (.*)", text)
+    assert abs(float(started_at) - time.time()) < 10
+
+
+async def test_how_busy_a_server_is_can_be_read_off_its_metrics():
+    server = limited(max_requests_in_flight=1)
+    async with on_a_port(server) as url, httpx.AsyncClient(base_url=url, timeout=30.0, verify=False) as client:
+        calls = [asyncio.create_task(client.post("/wait", json={"seconds": 0.4})) for _ in range(3)]
+        await eventually(lambda: context_of(server).telemetry.queued == 2)
+        load = load_of((await client.get("/metrics")).text)
+        await asyncio.gather(*calls)
+    assert (load.in_flight, load.queued) == (1, 2)
+    assert load_of("# somebody else's metrics\nup 1\n") is None
+
+
+@pytest.mark.parametrize(("run_id", "status"), [("mine", 200), ("another", 503), (None, 200)])
+async def test_a_call_that_is_meant_for_another_run_is_turned_away(slow, run_id, status):
+    app = slow.setup_webserver()
+    layer = CallMiddleware(app, gate=Admission(server="slow", telemetry=Telemetry("slow"), run_id="mine"))
+    headers = {RUN_ID_HEADER: run_id} if run_id else {}
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=layer), base_url="http://slow") as client:
+        answer = await client.post("/wait", json={"seconds": 0}, headers=headers)
+    assert answer.status_code == status
+    if status == 503:
+        assert (answer.json()["failure_class"], slow.begun) == ("lost", [])
+        assert answer.json()["detail"] == (
+            "slow belongs to another run; the one that this call is meant for has ended"
+        )

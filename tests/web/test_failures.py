@@ -1,0 +1,222 @@
+"""A failure crosses servers with its cause: which kind, where, and what happened."""
+
+import logging
+from types import SimpleNamespace
+from typing import Any
+
+import aiohttp
+import pytest
+from fastapi import FastAPI, HTTPException
+from fastapi.testclient import TestClient
+from pydantic import BaseModel
+from starlette.responses import StreamingResponse
+
+from nemo_gym import (
+    AgentFailed,
+    BaseRunRequest,
+    BaseVerifyRequest,
+    BaseVerifyResponse,
+    EnvironmentFailed,
+    JudgeFailed,
+    ModelFailed,
+    NeMoGymResponse,
+    NeMoGymResponseCreateParamsNonStreaming,
+    SimpleResourcesServer,
+    SimpleResponsesAPIAgent,
+    failure_of_reply,
+    get_response_json,
+    raise_for_status,
+    tool,
+)
+from nemo_gym.calls.problems import Problem
+from nemo_gym.testing import make_server, serving
+from nemo_gym.web.failures import Failures
+from nemo_gym.web.middleware import CallMiddleware
+
+ROW = {"responses_create_params": {"input": "hi"}}
+
+
+class Number(BaseModel):
+    number: int
+
+
+class Arena(SimpleResourcesServer):
+    @tool
+    async def fail(self, how: str) -> str:
+        """Fail as asked."""
+        raise {
+            "bug": ZeroDivisionError("of nothing"),
+            "long": ValueError("x" * 5000),
+            "judge": JudgeFailed("the judge is silent", server="judge"),
+            "nameless": EnvironmentFailed("the disk is full"),
+            "refused": HTTPException(status_code=409, detail="not now"),
+        }[how]
+
+    async def mistyped(self) -> Number:
+        return {"number": "many"}
+
+    async def breaks_off(self) -> StreamingResponse:
+        async def parts():
+            yield b"first"
+            raise RuntimeError("second")
+
+        return StreamingResponse(parts())
+
+    async def verify(self, body: BaseVerifyRequest) -> float:
+        return 1.0
+
+    def setup_webserver(self) -> FastAPI:
+        app = super().setup_webserver()
+        app.post("/mistyped")(self.mistyped)
+        app.post("/breaks_off")(self.breaks_off)
+        return app
+
+
+class Agent(SimpleResponsesAPIAgent):
+    """Hands on what the resources server answers, the way that the row says."""
+
+    async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming) -> NeMoGymResponse:
+        raise RuntimeError("a bug of the agent's own")
+
+    async def run(self, body: BaseRunRequest) -> BaseVerifyResponse:
+        how, way = body.responses_create_params.input.split()
+        if how == "nowhere":
+            await self.server_client.post("nowhere", "/fail")
+        told = await self.server_client.post("arena", "/fail", json={"how": how})
+        if way == "typed":
+            raise failure_of_reply(
+                told.status, await told.read(), server="arena", during="/fail", otherwise=EnvironmentFailed
+            )
+        await raise_for_status(told)
+        return await get_response_json(told)
+
+
+@pytest.fixture
+def agent():
+    return make_server(Agent, name="agent", servers=[make_server(Arena, name="arena")])
+
+
+@pytest.fixture
+async def caller(agent):
+    """The client of a third server, which calls the agent."""
+    outermost = make_server(Arena, name="caller", servers=[agent])
+    async with serving(outermost):
+        yield outermost.server_client
+
+
+async def problem_of(reply: Any) -> tuple[int, str, str | None, str]:
+    assert reply.headers["content-type"] == "application/problem+json"
+    problem = Problem.model_validate(await reply.json())
+    assert problem.status == reply.status
+    return problem.status, problem.failure_class, problem.server, problem.detail
+
+
+@pytest.mark.parametrize("way", ["typed", "raised"])
+@pytest.mark.parametrize(
+    ("how", "status", "failure_class", "server", "detail"),
+    [
+        (
+            "bug",
+            500,
+            "environment_failed",
+            "arena",
+            "arena: /fail raised ZeroDivisionError: of nothing; its log has the traceback",
+        ),
+        ("judge", 502, "judge_failed", "judge", "the judge is silent"),
+        ("nameless", 500, "environment_failed", "arena", "the disk is full"),
+    ],
+)
+async def test_a_tools_failure_reaches_the_agents_caller_with_its_cause(
+    caller, way, how, status, failure_class, server, detail
+):
+    reply = await caller.post("agent", "/run", json={"responses_create_params": {"input": f"{how} {way}"}})
+    assert await problem_of(reply) == (status, failure_class, server, detail)
+
+
+async def test_a_refusal_that_the_agent_does_not_handle_is_the_agents_failure(caller):
+    reply = await caller.post("agent", "/run", json={"responses_create_params": {"input": "refused raised"}})
+    status, failure_class, server, detail = await problem_of(reply)
+    assert (status, failure_class, server) == (500, "agent_failed", "agent")
+    assert "/fail: answered 409 Conflict" in detail
+    assert "not now" in detail
+
+
+async def test_a_server_that_cannot_be_reached_is_named(caller):
+    reply = await caller.post("agent", "/run", json={"responses_create_params": {"input": "nowhere raised"}})
+    _, failure_class, server, detail = await problem_of(reply)
+    assert (failure_class, server) == ("agent_failed", "agent")
+    assert "'nowhere'" in detail
+
+
+async def test_a_bug_of_the_agents_own_is_the_agents_failure(caller):
+    reply = await caller.post("agent", "/v1/responses", json={"input": "hi"})
+    assert (await problem_of(reply))[1:3] == ("agent_failed", "agent")
+
+
+def app_with_faults(otherwise: type = EnvironmentFailed) -> FastAPI:
+    app = make_server(Arena, name="arena").setup_webserver()
+    app.add_middleware(CallMiddleware, faults=Failures("arena", otherwise))
+    return app
+
+
+@pytest.fixture
+def client():
+    return TestClient(app_with_faults())
+
+
+@pytest.mark.parametrize("otherwise", [EnvironmentFailed, AgentFailed, ModelFailed])
+def test_a_bug_counts_as_the_failure_of_the_servers_tier(otherwise):
+    told = TestClient(app_with_faults(otherwise)).post("/fail", json={"how": "bug"}).json()
+    assert told["failure_class"] == otherwise.failure_class
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (b"no bench", "ClientResponseError: 500, message='', url='None' (no bench); its log has the traceback"),
+        (b"", "ClientResponseError: 500, message='', url='None'; its log has the traceback"),
+        (Problem.of_error(JudgeFailed("it is silent", server="judge")).model_dump_json().encode(), "it is silent"),
+    ],
+)
+def test_what_an_inner_server_answered_is_told_also_where_a_folder_called_it_by_itself(answer, told):
+    error = aiohttp.ClientResponseError(SimpleNamespace(real_url=None), (), status=500)
+    error.response_content = answer
+    failure = Failures("arena", EnvironmentFailed).failure(error, {"path": "/fail"})
+    assert str(failure).endswith(told)
+    assert failure.server == ("judge" if told == "it is silent" else "arena")
+
+
+def test_a_bugs_traceback_is_in_the_log(client, caplog):
+    with caplog.at_level(logging.ERROR):
+        client.post("/fail", json={"how": "bug"}, headers={"x-nemo-gym-rollout": "r-1"})
+    assert "/fail failed (rollout r-1)" in caplog.text
+    assert "Traceback" in caplog.text
+    assert "in fail" in caplog.text
+
+
+def test_a_long_cause_is_cut(client):
+    detail = client.post("/fail", json={"how": "long"}).json()["detail"]
+    assert len(detail) < 800
+    assert "(5012 characters)" in detail
+
+
+def test_an_answer_that_is_not_what_the_handler_promises_is_the_environments_failure(client):
+    told = client.post("/mistyped")
+    assert (told.status_code, told.json()["failure_class"]) == (500, "environment_failed")
+    assert "number" in told.json()["detail"]
+
+
+def test_a_failure_keeps_the_session(client):
+    before = client.post("/fail", json={"how": "refused"}).cookies["Arena___arena"]
+    assert client.post("/fail", json={"how": "bug"}).cookies["Arena___arena"] == before
+
+
+def test_refusals_are_answered_as_they_are(client):
+    assert client.post("/fail", json={"how": "refused"}).json() == {"detail": "not now"}
+    assert client.post("/verify", json={}).status_code == 422
+    assert client.post("/no_such_route").status_code == 404
+
+
+def test_an_answer_that_has_begun_cannot_become_another(client):
+    with pytest.raises(RuntimeError, match="second"):
+        client.post("/breaks_off")
