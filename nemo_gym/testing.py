@@ -29,34 +29,34 @@ from omegaconf import OmegaConf
 from pydantic import PrivateAttr, ValidationError
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from nemo_gym.calls.caller import Address, encode_json
+from nemo_gym.calls.client import ServerClient
+from nemo_gym.calls.problems import failure_of_row
 from nemo_gym.config.settings import SERVER_TYPES, BaseServerConfig
 from nemo_gym.errors import AgentFailed, DataError, EnvironmentFailed, ModelFailed, RolloutError, ServerCallError
-from nemo_gym.http.caller import Address, encode_json
-from nemo_gym.http.client import ServerClient
 from nemo_gym.http.internal import InternalClient
-from nemo_gym.http.problems import failure_of_row
 from nemo_gym.http.reply import RawHeaders, Reply, Timeouts
 from nemo_gym.schemas.items import EasyInputMessage, FunctionToolCall, OutputMessage, OutputText
 from nemo_gym.schemas.responses import RESPONSES_PATH, Response
 from nemo_gym.schemas.rollout import Graded
 from nemo_gym.servers.agent import SimpleResponsesAPIAgent
 from nemo_gym.servers.base import SimpleServer
-from nemo_gym.servers.faults import Faults
-from nemo_gym.servers.front import Front
-from nemo_gym.servers.mcp import expose_if_asked
+from nemo_gym.servers.mcp.endpoint import expose_if_asked
 from nemo_gym.servers.model import SimpleResponsesAPIModel
-from nemo_gym.servers.prompt_end import PromptServer
+from nemo_gym.web.failures import Failures
+from nemo_gym.web.middleware import CallMiddleware
+from nemo_gym.web.shutdown import QuickShutdownServer
 
 ServerT = TypeVar("ServerT", bound=SimpleServer)
 
 TEST_ADDRESS: dict[str, Any] = {"host": "127.0.0.1", "port": 0}
 JSON = {"content-type": "application/json"}
-ASKED_BY_TEST = "nemo_gym.asked_by_test"
+CALLED_BY_TEST = "nemo_gym.called_by_test"
 NO_ROUTE = '{"detail":"Not Found"}'
 
 
 def reply(*items: str | FunctionToolCall | EasyInputMessage) -> Response:
-    """Return a model's response: text becomes an assistant message, `call(…)` a tool call, `heard(…)` a user turn."""
+    """Return a model's response: a text is an assistant message, `call(…)` a tool call, `heard(…)` a user turn."""
     output = [
         OutputMessage(id=f"msg_{number}", content=[OutputText(text=item)]) if isinstance(item, str) else item
         for number, item in enumerate(items)
@@ -226,15 +226,15 @@ class Attempt:
         body = {**self._row, **fields, "response": graded.model_dump(mode="json")}
         answer = await self._client.post("/verify", content=encode_json(body))
         if answer.is_error:
-            raise DataError(f"/verify returned {answer.status_code}: {answer.text}")
+            raise DataError(f"/verify answered {answer.status_code}: {answer.text}")
         return _graded(answer.content)
 
 
-class _FailureReplies(Front):
+class _FailureReplies(CallMiddleware):
     """Middleware that turns failures into responses for calling servers, but raises them for the test itself."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if ASKED_BY_TEST in scope:
+        if CALLED_BY_TEST in scope:
             await self.app(scope, receive, send)
         else:
             await super().__call__(scope, receive, send)
@@ -259,10 +259,10 @@ async def serving(server: SimpleServer) -> AsyncIterator[httpx.AsyncClient]:
     """
     async with _started(server) as app:
 
-        async def asked_by_test(scope: Scope, receive: Receive, send: Send) -> None:
-            await app({**scope, ASKED_BY_TEST: True}, receive, send)
+        async def called_by_test(scope: Scope, receive: Receive, send: Send) -> None:
+            await app({**scope, CALLED_BY_TEST: True}, receive, send)
 
-        transport = httpx.ASGITransport(app=asked_by_test)
+        transport = httpx.ASGITransport(app=called_by_test)
         async with httpx.AsyncClient(transport=transport, base_url="http://server", headers=JSON) as client:
             yield client
 
@@ -296,7 +296,7 @@ async def answering(config: uvicorn.Config, listener: socket.socket) -> AsyncIte
         await task
 
 
-class _InThisProcess(PromptServer):
+class _InThisProcess(QuickShutdownServer):
     """Leaves signals to the test runner."""
 
     @contextmanager
@@ -331,7 +331,7 @@ async def _started(server: SimpleServer) -> AsyncIterator[FastAPI]:
 def _app_of(server: SimpleServer) -> FastAPI:
     app = server.setup_webserver()
     expose_if_asked(server, app)
-    app.add_middleware(_FailureReplies, faults=Faults(_name_of(server), _failure_of(server)))
+    app.add_middleware(_FailureReplies, failures=Failures(_name_of(server), _failure_of(server)))
     server.setup_call_layer(app)
     return app
 
@@ -359,7 +359,7 @@ async def rollout(server: SimpleServer, /, **row: Any) -> AsyncIterator[Attempt]
     async with serving(server) as client:
         seeded = await client.post("/seed_session", content=encode_json(full_row))
         if seeded.is_error:
-            raise DataError(f"/seed_session returned {seeded.status_code}: {seeded.text}")
+            raise DataError(f"/seed_session answered {seeded.status_code}: {seeded.text}")
         yield Attempt(client, full_row)
         await client.post("/close_session")
 
@@ -372,7 +372,7 @@ async def run(agent: SimpleServer, /, **row: Any) -> Graded:
     async with serving(agent) as client:
         answer = await client.post("/run", content=encode_json(_full(row)))
     if answer.is_error:
-        raise DataError(f"/run returned {answer.status_code}: {answer.text}")
+        raise DataError(f"/run answered {answer.status_code}: {answer.text}")
     return _graded(answer.content)
 
 

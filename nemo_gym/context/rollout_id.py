@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping
-from contextvars import Token
 from typing import Any
 from urllib.parse import quote
 

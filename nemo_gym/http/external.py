@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 RATE_LIMIT_ERROR_CODES = [429, 502, 503, 504, 520]
 RETRY_ERROR_CODES = [*RATE_LIMIT_ERROR_CODES, 500]
 MAX_NUM_TRIES = 3
+ENDPOINT_BACKOFF = Backoff(first_s=0.5, factor=2, longest_s=30.0)
 
 # uvicorn closes idle connections after 5 s; whoever reuses one at that moment loses the call.
 IDLE_CONNECTION_S = 4.0
@@ -77,7 +78,7 @@ class RetryPolicy:
     """
 
     tries: int = MAX_NUM_TRIES
-    backoff: Backoff = Backoff(first_s=0.5, factor=2, longest_s=30.0)
+    backoff: Backoff = ENDPOINT_BACKOFF
     statuses: frozenset[int] = frozenset(RETRY_ERROR_CODES)
 
     def allows(self, failure: EndpointError) -> bool:

@@ -105,7 +105,7 @@ def _serve_head(settings: HeadSettings, news: Iterable[bytes], listeners: list[s
     threading.Thread(target=take_news, args=(settings, news), name="news of servers", daemon=True).start()
     app = head_app(settings)
     app.add_middleware(
-        CallMiddleware, gate=Admission(server=HEAD, telemetry=Telemetry(HEAD), run_token=settings.run_token)
+        CallMiddleware, admission=Admission(server=HEAD, telemetry=Telemetry(HEAD), run_token=settings.run_token)
     )
     server = ReportingServer(uvicorn_config(app), report)
     server.run(sockets=listeners)

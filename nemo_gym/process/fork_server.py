@@ -19,7 +19,7 @@ from typing import Any
 
 from nemo_gym.memory import settle_memory
 from nemo_gym.process.child import Descriptors, die_with_forker, leave, run_child
-from nemo_gym.web.fast_routes import ServerApp
+from nemo_gym.web.app import ServerApp
 
 PRELOADED = (
     "nemo_gym.servers.agent",

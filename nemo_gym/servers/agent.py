@@ -7,15 +7,12 @@ import inspect
 import sys
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
-import orjson
 from fastapi import Body, FastAPI
-from pydantic import BaseModel
 from starlette.requests import Request
-from starlette.responses import Response
 
 from nemo_gym.config.observability import is_enabled
 from nemo_gym.config.published import get_first_server_config_dict

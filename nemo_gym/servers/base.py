@@ -24,11 +24,10 @@ from nemo_gym.http.external import external_session
 from nemo_gym.servers.context import ServerContext
 from nemo_gym.servers.name_clashes import hook_of
 from nemo_gym.web.admission import Admission
+from nemo_gym.web.app import ServerApp, add_part
 from nemo_gym.web.failures import Failures
-from nemo_gym.web.fast_routes import ServerApp
 from nemo_gym.web.invalid_bodies import invalid_body_response
 from nemo_gym.web.limits import CallLimits
-from nemo_gym.web.middleware import CallMiddleware
 from nemo_gym.web.open_files import OPEN_FILES, raise_open_files_limit
 from nemo_gym.web.profiling import ProfilingMiddlewareConfig, add_profiling
 from nemo_gym.web.session_cookies import Sessions
@@ -119,19 +118,19 @@ class SimpleServer(BaseServer):
             beginnings=hook_of(self, "session_beginnings")(),
             siblings=standing.siblings,
         )
-        app.add_middleware(CallMiddleware, sessions=sessions)
+        add_part(app, sessions=sessions)
 
     def setup_exception_middleware(self, app: FastAPI) -> None:
         """Let no failure of a handler leave its caller without an answer; what is added later stands outside of it."""
         name = getattr(self.config, "name", type(self).__name__)
-        app.add_middleware(CallMiddleware, faults=Failures(name, self.FAILURE))
+        add_part(app, failures=Failures(name, self.FAILURE))
 
     def setup_call_layer(self, app: FastAPI, run_token: str | None = None, run_id: str = "") -> None:
         """Bound how many calls are at work and for how long, count them, and turn strangers away; outermost of all."""
         given = {key: getattr(self.config, key, None) for key in LIMITS}
         limits = CallLimits(**{LIMITS[key]: value for key, value in given.items() if value is not None})
         standing = context_of(self)
-        gate = Admission(
+        admission = Admission(
             server=standing.telemetry.server,
             telemetry=standing.telemetry,
             limits=limits,
@@ -140,7 +139,7 @@ class SimpleServer(BaseServer):
             admits=getattr(app.state, "admits", None),
             secrets=standing.secret_values,
         )
-        app.add_middleware(CallMiddleware, gate=gate)
+        add_part(app, admission=admission)
 
     def setup_profiling(self, app: FastAPI, profiling_config: ProfilingMiddlewareConfig) -> None:
         """Profile this process if that is wanted; `GET /stats` and the server's end write the profile."""
@@ -184,7 +183,7 @@ class SimpleServer(BaseServer):
 
         app = ServerApp(title=self.get_session_middleware_key(), lifespan=lifespan)
         self.setup_session_middleware(app)
-        app.add_middleware(CallMiddleware, knows_rollouts=True)
+        add_part(app, knows_rollouts=True)
         app.add_exception_handler(RequestValidationError, invalid_body_response)
         return app
 

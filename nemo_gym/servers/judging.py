@@ -50,7 +50,7 @@ def mark_failed(answer: Response, error: JudgeFailed) -> Response:
 
 
 def judge_failsafe(verify_fn: Verify) -> Verify:
-    """Wrap a `/verify` endpoint so that a judge's failure becomes an answer: status 200, the request's body, the cause.
+    """Wrap a `/verify` endpoint. A judge's failure becomes an answer with status 200, the request and the cause.
 
     `SimpleResourcesServer` does this by itself. Use it for a `/verify` route that an author adds.
     """

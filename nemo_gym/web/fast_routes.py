@@ -11,7 +11,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Any
 
 from fastapi import FastAPI
@@ -20,51 +19,13 @@ from fastapi.exceptions import EndpointContext
 from fastapi.params import Body
 from fastapi.routing import APIRoute, serialize_response
 from pydantic_core import from_json
-from starlette.middleware import Middleware
 from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Match, Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nemo_gym.web.middleware import is_ours, merged
-
 JSON_HEADER = (b"content-type", b"application/json")
-
-
-class ServerApp(FastAPI):
-    """FastAPI, with a short way for plain routes; an author's own routes have it too."""
-
-    def __init__(self, **settings: Any) -> None:
-        self._is_watched = find_spec("opentelemetry.sdk") is not None
-        if not self._is_watched:
-            # FastAPI would ask with every request whether anybody listens, and without that package nobody can.
-            settings = {"telemetry": {"tracing": False, "metrics": False, "logs": False}, **settings}
-        super().__init__(**settings)
-        self.router.route_class = FastRoute
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """As its base classes do, in one step where there is nothing else to do."""
-        if scope["type"] != "http" or self.root_path or self.middleware_stack is None or self._is_watched:
-            await super().__call__(scope, receive, send)
-            return
-        scope["app"] = self
-        await self.middleware_stack(scope, receive, send)
-
-    def build_middleware_stack(self) -> ASGIApp:
-        """The author's middlewares and ours stand before the short way as they stand before the router."""
-        own = self.user_middleware
-        self.user_middleware = standing = [*merged(own), Middleware(FastRoutes, of=self)]
-        try:
-            whole: Any = super().build_middleware_stack()
-        finally:
-            self.user_middleware = own
-        if not any(is_ours(each) and "faults" in each.kwargs for each in standing):
-            return whole  # type: ignore[no-any-return]
-        # No error gets past that one, so nobody has to wait for errors outside of it.
-        while not isinstance(whole, standing[0].cls):  # type: ignore[arg-type]
-            whole = whole.app
-        return whole
 
 
 class FastRoute(APIRoute):

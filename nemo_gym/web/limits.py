@@ -19,3 +19,13 @@ class CallLimits:
     """The longest body of a request."""
     body_depth: int = 100
     """The nesting depth of a JSON body. Parsers and validators recurse, and so would a handler."""
+
+
+def too_deep(most: int) -> str:
+    """Return the message for a body that is nested too deep."""
+    return f"the request's body nests brackets more than {most} deep (max_request_depth)"
+
+
+def too_large(most_bytes: int) -> str:
+    """Return the message for a body that is too large."""
+    return f"the request's body has more than {most_bytes} bytes (max_request_bytes)"

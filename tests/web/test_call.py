@@ -204,7 +204,7 @@ async def test_a_call_whose_time_is_over_in_the_queue_was_never_begun():
         assert (await first).status_code == 200
         third = await client.post("/wait", json={"name": "third", "seconds": 0})
     assert (second.status_code, second.json()["detail"]) == (
-        504, "the rollout's time was over while /wait waited for a place at slow",
+        504, "the rollout's time was over while /wait waited for a free slot at slow",
     )  # fmt: skip
     assert third.status_code == 200
     assert server.begun == ["first", "third"]
@@ -229,7 +229,7 @@ async def test_a_body_that_is_too_long_is_refused(is_chunked):
     async with on_a_port(server) as url, httpx.AsyncClient(base_url=url, verify=False) as client:
         answer = await client.post("/wait", content=parts() if is_chunked else b"x" * 1001)
     assert answer.status_code == 413
-    assert "1000 bytes here (max_request_bytes)" in answer.text
+    assert "1000 bytes (max_request_bytes)" in answer.text
 
 
 async def test_metrics_are_counted_by_route_and_status(slow):
@@ -259,7 +259,7 @@ async def test_metrics_are_counted_by_route_and_status(slow):
 async def test_strangers_are_turned_away_where_the_run_has_a_token(slow, path, headers, status):
     app = slow.setup_webserver()
     layer = CallMiddleware(
-        app, gate=Admission(server="slow", telemetry=Telemetry("slow"), limits=CallLimits(), run_token="right")
+        app, admission=Admission(server="slow", telemetry=Telemetry("slow"), limits=CallLimits(), run_token="right")
     )
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=layer), base_url="http://slow") as client:
         answer = await client.request(
@@ -325,7 +325,7 @@ async def test_how_busy_a_server_is_can_be_read_off_its_metrics():
 @pytest.mark.parametrize(("run_id", "status"), [("mine", 200), ("another", 503), (None, 200)])
 async def test_a_call_that_is_meant_for_another_run_is_turned_away(slow, run_id, status):
     app = slow.setup_webserver()
-    layer = CallMiddleware(app, gate=Admission(server="slow", telemetry=Telemetry("slow"), run_id="mine"))
+    layer = CallMiddleware(app, admission=Admission(server="slow", telemetry=Telemetry("slow"), run_id="mine"))
     headers = {RUN_ID_HEADER: run_id} if run_id else {}
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=layer), base_url="http://slow") as client:
         answer = await client.post("/wait", json={"seconds": 0}, headers=headers)

@@ -155,7 +155,7 @@ async def test_a_bug_of_the_agents_own_is_the_agents_failure(caller):
 
 def app_with_faults(otherwise: type = EnvironmentFailed) -> FastAPI:
     app = make_server(Arena, name="arena").setup_webserver()
-    app.add_middleware(CallMiddleware, faults=Failures("arena", otherwise))
+    app.add_middleware(CallMiddleware, failures=Failures("arena", otherwise))
     return app
 
 

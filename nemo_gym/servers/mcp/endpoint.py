@@ -24,6 +24,7 @@ from nemo_gym.servers.name_clashes import listed_tools
 from nemo_gym.servers.resources import SimpleResourcesServer, store_of
 from nemo_gym.servers.tools.tool import RESERVED_NAMES
 from nemo_gym.version import __version__
+from nemo_gym.web.app import add_within_session
 from nemo_gym.web.failures import ROLLOUT_ID_SCOPE_KEY
 from nemo_gym.web.in_process import Answer, answer_of, post_scope
 from nemo_gym.web.session_cookies import lost_with_earlier_life, session_cookie
@@ -59,8 +60,7 @@ def expose_if_asked(server: SimpleServer, app: FastAPI) -> None:
     tokens = SessionTokens(f"{server.get_session_middleware_key()} {standing.cookie_secret}", standing.life)
     app.state.admits = partial(_admits, tokens)
     app.router.routes.insert(0, Route(MCP_PATH, _McpEndpoint(server, app, tools, tokens), methods=["POST"]))
-    # The innermost layer: sessions are read already, and a rollout's prefix is gone from the path.
-    app.user_middleware.append(Middleware(McpSessionMiddleware, server=server, tokens=tokens, tools=tuple(tools)))
+    add_within_session(app, Middleware(McpSessionMiddleware, server=server, tokens=tokens, tools=tuple(tools)))
 
 
 def _admits(tokens: SessionTokens, scope: Scope) -> bool:

@@ -14,7 +14,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from nemo_gym import BaseVerifyRequest, SimpleResourcesServer
 from nemo_gym.testing import make_server
-from nemo_gym.web.fast_routes import ServerApp
+from nemo_gym.web.app import ServerApp
 from tests.web.fast_routes.asking import JSON, Ask, Case, Number, add_route, told_by
 
 

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, StreamingResponse
 from starlette.routing import Route
 
-from nemo_gym.web.fast_routes import ServerApp
+from nemo_gym.web.app import ServerApp
 from tests.web.fast_routes.asking import ADD, JSON, Case, Number, Told, add_route, told_by
 from tests.web.fast_routes.cases import failures, middlewares, parameters, plain_routes, routes
 

@@ -16,8 +16,8 @@ from starlette.routing import Route
 from nemo_gym import BaseVerifyRequest, SessionState, SimpleResourcesServer, tool
 from nemo_gym.servers.base import context_of
 from nemo_gym.testing import make_server, reply
+from nemo_gym.web.app import ServerApp
 from nemo_gym.web.failures import Failures
-from nemo_gym.web.fast_routes import ServerApp
 from nemo_gym.web.middleware import CallMiddleware
 from nemo_gym.web.session_cookies import Sessions
 from nemo_gym.web.telemetry import METRICS_PATH
@@ -156,7 +156,7 @@ async def test_a_failure_that_no_handler_takes_reaches_the_layer_that_answers_fo
         async def add(body: Number) -> Any:
             raise ZeroDivisionError("of course")
 
-        app.add_middleware(CallMiddleware, faults=Failures("plain", Plain.FAILURE))
+        app.add_middleware(CallMiddleware, failures=Failures("plain", Plain.FAILURE))
 
     (alone,), _, _ = await told_by(FastAPI(), case := Case(setup, (ADD,), ()))
     (ours,), _, _ = await told_by(ServerApp(), case)

@@ -1,0 +1,126 @@
+"""The answer to one call: with the session's cookie, without secrets."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+import orjson
+from starlette.types import Message, Scope, Send
+
+from nemo_gym.calls.problems import MEDIA_TYPE, Problem
+from nemo_gym.config.secret_values import SecretValues
+from nemo_gym.errors import RolloutError
+
+if TYPE_CHECKING:
+    from nemo_gym.web.session_cookies import OpenSession
+
+SET_COOKIE_SCOPE_KEY = "nemo_gym.set_cookie"
+"""The scope's function that returns the `Set-Cookie` value, for answers sent outside of the session's layer."""
+
+
+class Rejection(NamedTuple):
+    """Why a call was rejected."""
+
+    status: int
+    title: str
+    detail: str
+
+    @property
+    def body(self) -> bytes:
+        return orjson.dumps({"type": "about:blank", **self._asdict()})
+
+    @property
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        return [(b"content-type", MEDIA_TYPE.encode())]
+
+
+class Answer:
+    """Passes on what the app sends, or answers instead of it."""
+
+    # Class-level defaults for rarely used attributes, so most calls pay nothing for them.
+    status = 0
+    """The status of the answer; 0 until it has begun."""
+    session: OpenSession | None = None
+    """The session whose cookie is added."""
+    rejection: Rejection | None = None
+    """Why the body was rejected. It replaces the server error of code that could not cope with that."""
+    _held: list[Message] | None = None
+    _is_stream = False
+
+    def __init__(self, scope: Scope, send: Send, secrets: SecretValues | None = None) -> None:
+        """`secrets` are masked in failures and in event streams; None masks nothing."""
+        self._scope = scope
+        self._send = send
+        self._secrets = secrets
+
+    @property
+    def has_begun(self) -> bool:
+        return self.status != 0
+
+    async def send(self, message: Message) -> None:
+        """Pass on a message of the app."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            if self.session is not None:
+                message["headers"] = [*message.get("headers", ()), (b"set-cookie", self.session.set_cookie())]
+            if self._secrets is not None:
+                self._is_stream = _is_event_stream(message)
+        if self._secrets is None:
+            await self._send(message)
+        elif self.status < 400:
+            if self._is_stream and message["type"] == "http.response.body":
+                # Clients of a stream receive failures as events.
+                message = {**message, "body": self._secrets.mask_bytes(message.get("body", b""))}
+            await self._send(message)
+        else:
+            await self._send_masked(message, self._secrets)
+
+    async def _send_masked(self, message: Message, secrets: SecretValues) -> None:
+        # A secret may be split between messages, so a failure is held until it is complete.
+        self._held = [*(self._held or ()), message]
+        if message["type"] != "http.response.body" or message.get("more_body", False):
+            return
+        start, *rest = self._held
+        body = b"".join(each.get("body", b"") for each in rest if each["type"] == "http.response.body")
+        headers = start.get("headers", [])
+        if self.rejection is not None and self.status >= 500:
+            self.status = self.rejection.status
+            body, headers = self.rejection.body, [*_of_names(headers, {b"set-cookie"}), *self.rejection.headers]
+        masked = secrets.mask_bytes(body)
+        if masked != body or len(rest) > 1:
+            others = [(name, value) for name, value in headers if name.lower() != b"content-length"]
+            headers = [*others, (b"content-length", b"%d" % len(masked))]
+        await self._send({**start, "status": self.status, "headers": headers})
+        await self._send({"type": "http.response.body", "body": masked})
+
+    async def write(self, status: int, media_type: str, body: bytes, headers: dict[str, str] | None = None) -> None:
+        """Answer instead of the app."""
+        raw = [
+            (name.encode(), value.encode("latin-1"))
+            for name, value in {"content-type": media_type, **(headers or {})}.items()
+        ]
+        if self.session is None and SET_COOKIE_SCOPE_KEY in self._scope:
+            raw.append((b"set-cookie", self._scope[SET_COOKIE_SCOPE_KEY]()))
+        await self.send({"type": "http.response.start", "status": status, "headers": raw})
+        await self.send({"type": "http.response.body", "body": body})
+
+    async def reject(self, status: int, title: str, detail: str, headers: dict[str, str] | None = None) -> None:
+        """Reject the call."""
+        await self.write(status, MEDIA_TYPE, Rejection(status, title, detail).body, headers)
+
+    async def fail(self, error: RolloutError, headers: dict[str, str] | None = None) -> None:
+        """Report a failure."""
+        problem = Problem.of_error(error)
+        await self.write(problem.status, MEDIA_TYPE, problem.model_dump_json().encode(), headers)
+
+
+def _is_event_stream(start: Message) -> bool:
+    for name, value in start.get("headers", ()):
+        if name.lower() == b"content-type":
+            return bool(value.startswith(b"text/event-stream"))
+    return False
+
+
+def _of_names(headers: Iterable[tuple[bytes, bytes]], names: Container[bytes]) -> list[tuple[bytes, bytes]]:
+    return [(name, value) for name, value in headers if name.lower() in names]

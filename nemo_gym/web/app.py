@@ -1,0 +1,82 @@
+"""The FastAPI app of a server, and the layers that each of its calls passes."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
+from starlette.middleware import Middleware
+from starlette.middleware.errors import ServerErrorMiddleware
+from starlette.middleware.exceptions import ExceptionMiddleware
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from nemo_gym.web.fast_routes import FastRoute, FastRoutes
+from nemo_gym.web.middleware import CallMiddleware
+
+OUTER, INNER = ("admission", "failures"), ("knows_rollouts", "sessions")
+"""The parts of the call layer outside and inside of the author's middlewares."""
+
+
+class ServerApp(FastAPI):
+    """FastAPI with the call layer and fast routes; an author's own routes are fast too."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.parts: dict[str, Any] = {}
+        """Arguments of `CallMiddleware`."""
+        self.within_session: list[Middleware] = []
+        """Middlewares that read the session, outermost first."""
+        self._is_traced = find_spec("opentelemetry.sdk") is not None
+        if not self._is_traced:
+            # FastAPI would look for a tracer on every request, and without that package there is none.
+            settings = {"telemetry": {"tracing": False, "metrics": False, "logs": False}, **settings}
+        super().__init__(**settings)
+        self.router.route_class = FastRoute
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Call the middleware stack, directly if FastAPI has nothing else to do."""
+        if scope["type"] != "http" or self.root_path or self.middleware_stack is None or self._is_traced:
+            await super().__call__(scope, receive, send)
+            return
+        scope["app"] = self
+        await self.middleware_stack(scope, receive, send)
+
+    def build_middleware_stack(self) -> ASGIApp:
+        """Wire the layers of a call, the innermost first."""
+        handlers, on_error = {}, None
+        for kind, handler in self.exception_handlers.items():
+            if kind in (500, Exception):
+                on_error = handler
+            else:
+                handlers[kind] = handler
+        app: ASGIApp = self.router
+        app = AsyncExitStackMiddleware(app)
+        app = ExceptionMiddleware(app, handlers=handlers, debug=self.debug)
+        app = FastRoutes(app, of=self)
+        for cls, args, kwargs in reversed(self.within_session):
+            app = cls(app, *args, **kwargs)
+        if not self.user_middleware:
+            app = CallMiddleware(app, **self.parts)
+        else:
+            app = CallMiddleware(app, **{name: part for name, part in self.parts.items() if name in INNER})
+            for cls, args, kwargs in reversed(self.user_middleware):
+                app = cls(app, *args, **kwargs)
+            app = CallMiddleware(app, **{name: part for name, part in self.parts.items() if name in OUTER})
+        if "failures" not in self.parts:
+            app = ServerErrorMiddleware(app, handler=on_error, debug=self.debug)
+        return app
+
+
+def add_part(app: FastAPI, **part: Any) -> None:
+    """Add parts of the call layer to an app. A `ServerApp` wires them itself; any other app gets a middleware."""
+    if isinstance(app, ServerApp):
+        app.parts |= part
+    else:
+        app.add_middleware(CallMiddleware, **part)
+
+
+def add_within_session(app: FastAPI, middleware: Middleware) -> None:
+    """Add a middleware that finds the session in its scope."""
+    inner = app.within_session if isinstance(app, ServerApp) else app.user_middleware
+    inner.append(middleware)
