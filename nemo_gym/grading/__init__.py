@@ -1,6 +1,6 @@
-"""The shelf that verifiers share: find an answer, compare it, ask a judge, run what may never end.
+"""Tools that verifiers share: extract and compare answers, ask a judge, run untrusted code and slow jobs.
 
-The names below are loaded when they are first asked for: a worker process imports only what its job needs.
+Names are imported on first use, so a worker process imports only what its job needs.
 """
 
 from __future__ import annotations
@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from nemo_gym.grading.code import last_code_block as last_code_block
     from nemo_gym.grading.confined import ConfinedPython as ConfinedPython
     from nemo_gym.grading.confined import Limits as Limits
-    from nemo_gym.grading.constraints import Constraint as Constraint
-    from nemo_gym.grading.constraints import constraint as constraint
-    from nemo_gym.grading.constraints import followed as followed
     from nemo_gym.grading.expressions import Comparison as Comparison
     from nemo_gym.grading.expressions import MathEquality as MathEquality
     from nemo_gym.grading.judge import Judge as Judge
@@ -32,18 +29,6 @@ if TYPE_CHECKING:
     from nemo_gym.grading.numbers import same_number as same_number
     from nemo_gym.grading.patterns import PatternFailed as PatternFailed
     from nemo_gym.grading.patterns import PatternSearch as PatternSearch
-    from nemo_gym.grading.sql import DatabaseFailed as DatabaseFailed
-    from nemo_gym.grading.sql import QueryFailed as QueryFailed
-    from nemo_gym.grading.sql import QueryResult as QueryResult
-    from nemo_gym.grading.sql import QueryUnreadable as QueryUnreadable
-    from nemo_gym.grading.sql import SqlLimits as SqlLimits
-    from nemo_gym.grading.sql import SqlRunner as SqlRunner
-    from nemo_gym.grading.sql import as_table as as_table
-    from nemo_gym.grading.sql import is_ordered as is_ordered
-    from nemo_gym.grading.sql import last_sql as last_sql
-    from nemo_gym.grading.structured import DocumentFormat as DocumentFormat
-    from nemo_gym.grading.structured import SchemaUnusable as SchemaUnusable
-    from nemo_gym.grading.structured import first_problem as first_problem
     from nemo_gym.grading.text import last_boxed as last_boxed
     from nemo_gym.grading.text import normalised as normalised
     from nemo_gym.grading.text import option_letter as option_letter
@@ -60,23 +45,10 @@ _HOMES = {
     "actions": ("actions_in",),
     "code": ("CodeGrade", "CodeTests", "TestResult", "grade_code", "last_code_block"),
     "confined": ("ConfinedPython", "Limits"),
-    "constraints": ("Constraint", "constraint", "followed"),
     "expressions": ("Comparison", "MathEquality"),
     "judge": ("Judge", "JudgeCall", "JudgeConfig", "PromptFile", "Verdict", "read_prompt"),
     "numbers": ("number_in", "same_number"),
     "patterns": ("PatternFailed", "PatternSearch"),
-    "sql": (
-        "DatabaseFailed",
-        "QueryFailed",
-        "QueryResult",
-        "QueryUnreadable",
-        "SqlLimits",
-        "SqlRunner",
-        "as_table",
-        "is_ordered",
-        "last_sql",
-    ),
-    "structured": ("DocumentFormat", "SchemaUnusable", "first_problem"),
     "text": ("last_boxed", "normalised", "option_letter", "strip_reasoning", "unwrapped"),
     "workers": ("WorkerCrashed", "WorkerFailed", "WorkerNotStarted", "WorkerPool", "WorkerTimedOut", "WorkersBusy"),
 }

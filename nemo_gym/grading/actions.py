@@ -1,4 +1,4 @@
-"""Which of a game's actions does a text choose?"""
+"""Find the game actions that a model's answer names."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ ANSWER_START, ANSWER_END = "<answer>", "</answer>"
 
 
 def actions_in(text: str, names: Iterable[str]) -> list[str]:
-    r"""The actions that a text names as its answer, in order and as `names` spells them; empty where it names none.
+    r"""Return the actions that a text names as its answer, in order and as `names` spells them.
 
-    Read is the last `<answer>…</answer>`, else the last `\boxed{…}`, else the last line that names an action at all.
-    Case is ignored, names are whole words, and thinking is left out.
+    The answer is the last `<answer>…</answer>`, else the last `\boxed{…}`, else the last line that names an action.
+    Case is ignored, names must be whole words, and the model's reasoning is removed first.
     """
     spelt = {name.casefold(): name for name in names}
     pattern = _pattern(tuple(sorted(spelt, key=len, reverse=True)))
@@ -38,6 +38,6 @@ def _last_tagged(text: str) -> str | None:
 
 @lru_cache(maxsize=64)
 def _pattern(names: tuple[str, ...]) -> re.Pattern[str]:
-    # A number that goes on, as 3 does in 3.5 or in -3, is another one.
+    # The 3 in 3.5 or -3 is part of another number.
     words = "|".join(map(re.escape, names))
     return re.compile(rf"(?<![\w.-])(?:{words})(?![\w-]|\.\d)" if names else r"(?!)")

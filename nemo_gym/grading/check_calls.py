@@ -1,6 +1,6 @@
-"""The calls of a check at the function that it checks: in two processes, which share plain data and nothing else.
+"""Calls from a check to the function that it checks, in two processes that exchange only plain data.
 
-Both ends run in the sandbox of `ConfinedPython`, with the standard library only.
+Both ends run in the sandbox of `ConfinedPython` and import only the standard library.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 ERROR_TAIL = 2_000
-"""So many characters are told of a failure."""
+"""Characters that are kept of a failure's text."""
 
 
 class Pipes(NamedTuple):
-    """The ends of the two pipes between a check and the function it calls."""
+    """Both ends of the two pipes between a check and the function."""
 
     calls_read: int
     calls_write: int
@@ -24,28 +24,28 @@ class Pipes(NamedTuple):
 
 
 def answer_calls(function_of: Callable[[], Callable[..., Any]], calls: int, answers: int) -> None:
-    """Call the function as often as the check asks, until it asks no more."""
+    """Answer the check's calls until it closes the pipe."""
     function = function_of()
-    with open(calls, "rb") as asked, open(answers, "wb") as told:
+    with open(calls, "rb") as asked, open(answers, "wb") as replies:
         for line in asked:
             try:
                 positional, named = _plain(json.loads(line))
                 answer: list[Any] = ["value", _tagged(function(*positional, **named))]
             except BaseException as error:  # noqa: BLE001 - the check may expect it
                 answer = ["raised", type(error).__name__, str(error)[:ERROR_TAIL]]
-            told.write(json.dumps(answer).encode() + b"\n")
-            told.flush()
+            replies.write(json.dumps(answer).encode() + b"\n")
+            replies.flush()
 
 
 def verdict(check: dict[str, str], pipes: Pipes) -> dict[str, str]:
-    """What becomes of the check, to which the function of the other process seems to be its own."""
-    asked = open(pipes.calls_write, "wb")  # noqa: SIM115 - for the process's life
-    told = open(pipes.answers_read, "rb")  # noqa: SIM115
+    """Run the check and return its verdict. The check calls the other process's function like a local one."""
+    asked = open(pipes.calls_write, "wb")  # noqa: SIM115 - stays open for the life of the process
+    replies = open(pipes.answers_read, "rb")  # noqa: SIM115
 
     def proxy(*positional: Any, **named: Any) -> Any:
         asked.write(json.dumps(_tagged((positional, named))).encode() + b"\n")
         asked.flush()
-        answer = json.loads(told.readline() or b'["raised", "RuntimeError", "the program ended"]')
+        answer = json.loads(replies.readline() or b'["raised", "RuntimeError", "the program ended"]')
         if answer[0] == "value":
             return _plain(answer[1])
         kind: Any = getattr(builtins, answer[1], None)
@@ -62,13 +62,13 @@ def verdict(check: dict[str, str], pipes: Pipes) -> dict[str, str]:
             whole(proxy)
     except AssertionError as error:
         return {"verdict": "wrong", "why": f"AssertionError: {error}"[:ERROR_TAIL]}
-    except Exception as error:  # noqa: BLE001 - whatever the answer made the check raise
+    except Exception as error:  # noqa: BLE001 - a wrong answer can make the check raise anything
         return {"verdict": "error", "why": f"{type(error).__name__}: {error}"[:ERROR_TAIL]}
     return {"verdict": "passed", "why": ""}
 
 
 def _tagged(value: Any) -> Any:
-    """A value as JSON that keeps what kind it is; only plain data can be passed on."""
+    """Return a value as JSON that keeps its type. Raises `TypeError` for anything but plain data."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, list):

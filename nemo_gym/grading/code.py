@@ -1,4 +1,4 @@
-"""Grade a program by its tests: what it prints, what its function returns, or what a check says of it."""
+"""Grade a program by its tests: by its output, its function's results, or the verdict of a check."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from nemo_gym.grading.confined import Check, CheckVerdict, ConfinedPython, Progr
 SPARE_OUTPUT_BYTES = 65_536
 SHOWN_CHARACTERS = 500
 
-# Nothing is given back (`*+`): a line that is nearly a fence would else take the cube of its length.
+# Possessive (`*+`), because backtracking over a line that is almost a fence takes cubic time.
 _FENCE = re.compile(r"^[ \t]*+(?P<fence>`{3,}+|~{3,}+)[ \t]*+(?P<language>[^\s`]*+)[^\n`]*+$", re.MULTILINE)
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,4})?")
 
 
 class TestResult(IntEnum):
-    """How a test was not passed."""
+    """The reason why a test did not pass."""
 
     __test__ = False
 
@@ -35,11 +35,11 @@ class TestResult(IntEnum):
 
 @dataclass(frozen=True)
 class CodeTests:
-    """What a program has to do: for each input the output, or to please a check.
+    """The tests of a program: an expected output for each input, or a check.
 
-    Without `function` inputs come on stdin and outputs are printed. With it each line of an input is an argument as
-    JSON and the output is the result as JSON. `check` is code that calls the function and asserts. `preamble` runs
-    before the program and before the check: imports and helpers that the task gave.
+    Without `function`, the program reads an input from stdin and prints the output. With it, each line of an input
+    is one argument as JSON, and the output is the result as JSON. `check` is code that calls the function and
+    asserts. `preamble` holds the task's imports and helpers; it runs before the program and before the check.
     """
 
     inputs: Sequence[str] = ()
@@ -50,7 +50,7 @@ class CodeTests:
 
 
 class FirstFailure(NamedTuple):
-    """The first test that was not passed, and why; texts are cut."""
+    """The first test that did not pass, and why. Long texts are truncated."""
 
     test: int
     error_code: int
@@ -61,7 +61,7 @@ class FirstFailure(NamedTuple):
 
 
 class CodeGrade(NamedTuple):
-    """A verdict for each test (True, or a `TestResult`), and what all of them took in seconds."""
+    """The result of each test (True or a `TestResult`), and the seconds that all tests took together."""
 
     results: list[bool | int]
     seconds: float
@@ -69,18 +69,18 @@ class CodeGrade(NamedTuple):
 
     @property
     def is_passed(self) -> bool:
-        """Whether there were tests and all were passed."""
+        """Whether there was a test and every test passed."""
         return bool(self.results) and all(each is True for each in self.results)
 
 
 def last_code_block(text: str) -> str | None:
-    """What stands in the last fenced block of a text that is closed and not empty; None where there is none."""
+    """Return the content of the last fenced block that is closed and not empty, or None."""
     found, opening = None, None
     for line in _FENCE.finditer(text):
         if opening is None:
             opening = line
         elif line["fence"].startswith(opening["fence"]) and not line["language"]:
-            # A block in a list is indented with it.
+            # A block within a list is indented like the list.
             inside = textwrap.dedent(text[opening.end() : line.start()]).strip("\n")
             found = inside if inside.strip() else found
             opening = None
@@ -90,10 +90,10 @@ def last_code_block(text: str) -> str | None:
 async def grade_code(
     code: str, tests: CodeTests, python: ConfinedPython, *, trial_s: float, total_s: float
 ) -> CodeGrade:
-    """Run a program's tests in one sandbox, `trial_s` seconds for each and `total_s` for all.
+    """Run a program's tests in one sandbox, with `trial_s` seconds for each and `total_s` for all.
 
-    What the outputs should be stays outside, and a check runs apart from the program: it cannot write its own
-    verdict. After a test that took too long no other is run. Raises `EnvironmentFailed` where there is no sandbox.
+    A program cannot forge its verdict: expected outputs stay outside the sandbox, and a check runs in a separate
+    process. After a test times out, the others are not run. Raises `EnvironmentFailed` if there is no sandbox.
     """
     sources = [tests.preamble, code] if tests.preamble else [code]
     program = Program(
@@ -104,12 +104,12 @@ async def grade_code(
         Check(tests.check, tests.preamble) if tests.check is not None else None,
     )
     ended = await python.run(program, trial_s=trial_s, total_s=total_s)
-    # Outputs may be long, and the event loop has others to serve.
+    # Comparing long outputs would block the event loop.
     return await asyncio.to_thread(_graded, ended, tests)
 
 
 def _allowed_bytes(expected: str) -> int:
-    """How much output is not too much: in round numbers, for the program can find them out and must not learn more."""
+    """Return the output limit. It is rounded, because a program can measure it and must not learn the exact length."""
     return (2 * len(expected.encode(errors="replace")) // SPARE_OUTPUT_BYTES + 2) * SPARE_OUTPUT_BYTES
 
 
@@ -137,12 +137,12 @@ def _compared(trial: Trial, expected: str, function: str | None) -> tuple[bool |
 def _checked(trial: Trial) -> tuple[bool | int, str]:
     if trial.how != "finished":
         return _not_finished(trial)
-    told = CheckVerdict.of(trial)
-    if told.verdict == "passed":
+    found = CheckVerdict.of(trial)
+    if found.verdict == "passed":
         return True, ""
-    wrong = told.verdict == "wrong"
-    why = told.why if wrong or not trial.error else f"{told.why}; the program said: {trial.error[-SHOWN_CHARACTERS:]}"
-    return int(TestResult.WRONG if wrong else TestResult.ERROR), why
+    is_wrong = found.verdict == "wrong"
+    why = found.why if is_wrong or not trial.error else f"{found.why}; stderr: {trial.error[-SHOWN_CHARACTERS:]}"
+    return int(TestResult.WRONG if is_wrong else TestResult.ERROR), why
 
 
 def _not_finished(trial: Trial) -> tuple[int, str]:
@@ -155,7 +155,7 @@ def _not_finished(trial: Trial) -> tuple[int, str]:
 
 
 def same_output(printed: str, expected: str) -> bool:
-    """Whether two outputs have the same lines; spaces at a line's ends are ignored, and 1.50 is 1.5."""
+    """Return whether two outputs have the same lines. Outer spaces of a line are ignored, and 1.50 equals 1.5."""
     ours, theirs = (text.strip().split("\n") for text in (printed, expected))
     return len(ours) == len(theirs) and all(
         left.strip() == right.strip() or _same_words(left.split(), right.split())
@@ -179,7 +179,7 @@ def _same_number(left: str, right: str) -> bool:
 
 
 def same_values(returned: str, expected: str) -> bool:
-    """Whether two JSON texts hold equal values."""
+    """Return whether two JSON texts hold equal values."""
     try:
         wanted: Any = json.loads(expected)
         return bool(json.loads(returned) == wanted)

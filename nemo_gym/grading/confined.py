@@ -1,4 +1,4 @@
-"""Run Python that nobody trusts, confined: no network, no files of ours, bounded time, memory, processes, output."""
+"""Run untrusted Python in a sandbox: no network, no host files, limited time, memory, processes and output."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ _T = TypeVar("_T")
 How = Literal["started", "finished", "failed", "out of time", "too much output", "not run"]
 
 START_GRACE_S = 30.0
-"""What a sandbox may take to start and to report, on a busy machine, beside the time of its trials."""
+"""Seconds for a sandbox to start and to report on a busy machine, in addition to its trials."""
 ESCAPED_BYTE = 6
-"""A byte of output is at most so many as a JSON text."""
+"""The most bytes that one byte of output can take in a JSON string."""
 REPORT_BYTES = 65_536
-GIVEN_UP = "this server ends, or nobody waits any more"
+GIVEN_UP = "the server is shutting down, or the call was cancelled"
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one program may use. `memory_mb` bounds each process, and all of them where control groups can be made."""
+    """The limits of one program. `memory_mb` is per process and, if control groups are available, for all together."""
 
     memory_mb: int = 1024
     processes: int = 32
@@ -48,9 +48,9 @@ class Limits:
 
 @dataclass(frozen=True)
 class Check:
-    """Code that calls the program's function and asserts; it runs in a process of its own, out of the program's reach.
+    """Code that calls the program's function and asserts, in a separate process that the program cannot reach.
 
-    `preamble` runs before it, under the names that it defines; arguments and results must be plain data.
+    `preamble` runs first, in the same namespace. Arguments and results must be plain data.
     """
 
     code: str
@@ -59,16 +59,16 @@ class Check:
 
 @dataclass(frozen=True)
 class Program:
-    """What is tried: its sources, run one after the other in one module, and what is done with it.
+    """An untrusted program and its inputs. The sources run one after another in one module.
 
-    Without a `function` it reads each input from stdin. With one, each line of an input is an argument as JSON, and
-    the output is the result as JSON. With a `check` there is one trial, and its output is the verdict.
+    Without a `function`, the program reads each input from stdin. With one, each line of an input is an argument as
+    JSON, and the output is the result as JSON. With a `check` there is one trial, and its output is the verdict.
     """
 
     sources: Sequence[str]
     inputs: Sequence[str] = ()
     output_bytes: Sequence[int] = ()
-    """For each input, how much output is too much."""
+    """The output limit of each input, in bytes."""
     function: str | None = None
     check: Check | None = None
 
@@ -78,7 +78,7 @@ class Program:
 
 
 class Trial(NamedTuple):
-    """How one run of a program ended; `error` is the end of what it wrote to stderr."""
+    """The outcome of one run of a program; `error` is the end of its stderr."""
 
     how: How
     output: str = ""
@@ -87,36 +87,35 @@ class Trial(NamedTuple):
 
 
 class CheckVerdict(NamedTuple):
-    """What a check says of a program."""
+    """The verdict of a check on a program."""
 
     verdict: Literal["passed", "wrong", "error"]
     why: str
 
     @classmethod
     def of(cls, trial: Trial) -> CheckVerdict:
-        """The verdict of a trial that finished."""
-        told = json.loads(trial.output)
-        return cls(told["verdict"], told["why"])
+        """Parse the verdict of a trial that finished."""
+        found = json.loads(trial.output)
+        return cls(found["verdict"], found["why"])
 
 
 @dataclass
 class _Slot:
-    """A place for one sandbox: the user it runs as, and its control group."""
+    """A slot for one sandbox: the user that it runs as, and its control group."""
 
     uid: int | None
     group: ControlGroup | None = None
 
 
 class _NotStarted(Exception):
-    """A sandbox that never came to its program, and what it said."""
+    """A sandbox that did not start its program; the message has its stderr."""
 
 
 class ConfinedPython:
-    """Tries programs in sandboxes of bubblewrap, `size` at a time, each held by a thread.
+    """A runner of programs in bubblewrap sandboxes, `size` at a time, each in its own thread.
 
-    How far they can be confined is found out once. Where there is no sandbox, programs are refused with
-    `EnvironmentFailed`, unless `allow_unconfined`: then they run with resource limits only, as this user, with its
-    files and its network.
+    The available confinement is probed once. If there is no sandbox, programs are rejected with `EnvironmentFailed`.
+    With `allow_unconfined` they then run with resource limits only: as this user, with its files and its network.
     """
 
     def __init__(self, size: int, limits: Limits | None = None, *, allow_unconfined: bool = False) -> None:
@@ -133,7 +132,7 @@ class ConfinedPython:
         self._first_uid = random.randrange(len(SPARE_UIDS))
 
     async def level(self) -> Level:
-        """How far programs are confined; found out by starting a sandbox, once."""
+        """Return how programs are confined. The first call starts a sandbox to find out."""
         async with self._probing:
             if self._level is None:
                 self._level = await self._on_a_thread(self._probe)
@@ -141,11 +140,10 @@ class ConfinedPython:
             return self._level
 
     async def run(self, program: Program, *, trial_s: float, total_s: float) -> list[Trial]:
-        """Try a program with each of its inputs, in one sandbox; as many trials as it has inputs.
+        """Run a program with each of its inputs in one sandbox, and return one trial per input.
 
-        A trial ends at `trial_s` seconds, and with it the whole run; all together have `total_s`. What has not been
-        run then is "not run". Raises `EnvironmentFailed` where programs cannot be confined, and where a sandbox does
-        not start: that is no program's fault.
+        A trial has `trial_s` seconds, and all together have `total_s`. After a timeout the remaining trials are
+        "not run". Raises `EnvironmentFailed` if programs cannot be confined or the sandbox does not start.
         """
         level = await self.level()
         if not level.is_confined and not self.allow_unconfined:
@@ -156,11 +154,11 @@ class ConfinedPython:
             raise EnvironmentFailed(f"A sandbox for a program could not be started: {error}.") from error
 
     def close(self) -> None:
-        """End the programs under way and remove the control groups."""
+        """End the running programs and remove the control groups."""
         for dialogue in list(self._held):
             dialogue.give_up()
         if self._threads is not None:
-            # Each thread ends with the program that it holds, if any.
+            # Do not wait: each thread ends with its program.
             self._threads.shutdown(wait=False)
         for slot in self._made:
             if slot.group:
@@ -168,22 +166,22 @@ class ConfinedPython:
         self._threads, self._made, self._slots = None, [], []
 
     async def _on_a_thread(self, work: Callable[[Dialogue], _T]) -> _T:
-        """What comes of the work; given up, its process is gone before this ends."""
+        """Return the result of the work. If cancelled, wait until its process has ended."""
         if self._threads is None:
             self._threads = ThreadPoolExecutor(self._size, thread_name_prefix="sandbox")
         dialogue = Dialogue()
         self._held.add(dialogue)
         working = self._threads.submit(work, dialogue)
-        told = asyncio.wrap_future(working)
-        # Of what fails after it was given up nobody asks.
-        told.add_done_callback(lambda done: done.cancelled() or done.exception())
+        outcome = asyncio.wrap_future(working)
+        # Retrieve the exception: after a cancellation no caller does, and asyncio would log a warning.
+        outcome.add_done_callback(lambda done: done.cancelled() or done.exception())
         try:
-            await asyncio.wait([told])
-            return told.result()
+            await asyncio.wait([outcome])
+            return outcome.result()
         except asyncio.CancelledError:
             dialogue.give_up()
             if not working.cancel():
-                await asyncio.wait([told], timeout=GONE_S)
+                await asyncio.wait([outcome], timeout=GONE_S)
             raise
         finally:
             self._held.discard(dialogue)
@@ -195,7 +193,7 @@ class ConfinedPython:
         remove_left_behind()
         problem = ""
         for level in (Level(bwrap, has_groups=True), Level(bwrap)):
-            # Where no group can be made, that is no problem, but how it is here.
+            # Many machines do not allow control groups, so an `OSError` is expected.
             with contextlib.suppress(OSError):
                 try:
                     program = Program(["print(1)"], [""], [10])
@@ -208,7 +206,7 @@ class ConfinedPython:
         return cannot_start(problem)
 
     def _try(self, dialogue: Dialogue, program: Program, level: Level, trial_s: float, total_s: float) -> list[Trial]:
-        """Blocks for as long as the program takes. Raises `OSError` where its sandbox has no place here."""
+        """Run the program and block until it ends. Raises `OSError` if the sandbox cannot be set up."""
         if dialogue.is_given_up:
             raise _NotStarted(GIVEN_UP)
         slot = self._a_slot(level)
@@ -235,14 +233,14 @@ class ConfinedPython:
         if dialogue.is_given_up:
             raise _NotStarted(GIVEN_UP)
         if not reports:
-            late = f"it was not there within {total_s + START_GRACE_S:g} s" if said.is_late else "it ended at once"
+            late = f"it did not start within {total_s + START_GRACE_S:g} s" if said.is_late else "it ended at once"
             raise _NotStarted(said.errors.strip() or late)
         ended = reports[1:]
         error = "" if ended and ended[-1].how == "out of time" else said.errors
         return [*ended, *[Trial("not run", error=error)] * (program.trials - len(ended))]
 
     def _a_slot(self, level: Level) -> _Slot:
-        # Of a list that several threads use each element is taken by one of them.
+        # Several threads share this list; `pop` is atomic, so each slot goes to one thread.
         with contextlib.suppress(IndexError):
             return self._slots.pop()
         return self._new_slot(level)
@@ -251,7 +249,7 @@ class ConfinedPython:
         if is_sound and slot in self._made:
             self._slots.append(slot)
             return
-        # Whatever is wrong with its place, the next program gets another.
+        # The slot may be the cause of the failure, so the next program gets a new one.
         if slot.group:
             slot.group.close()
         with contextlib.suppress(ValueError):
@@ -288,21 +286,21 @@ class ConfinedPython:
         python = Interpreter.base()
         if level.bwrap is None:
             return python.script(str(trials.__file__))
-        beside = ["--ro-bind", str(check_calls.__file__), f"/{Path(check_calls.__file__).name}"]
+        mounts = ["--ro-bind", str(check_calls.__file__), f"/{Path(check_calls.__file__).name}"]
         command = sandboxed(
-            level.bwrap, str(trials.__file__), python, scratch_mb=self.limits.scratch_mb, mounts=beside
+            level.bwrap, str(trials.__file__), python, scratch_mb=self.limits.scratch_mb, mounts=mounts
         )
         return joining(slot.group.join_files, command) if slot.group else command
 
 
 def _most_bytes(program: Program) -> int:
-    """No honest sandbox says more."""
+    """Return the most bytes that the sandbox can report if the program keeps its limits."""
     printed = [trials.PIPE_CHUNK] if program.check else program.output_bytes
     return REPORT_BYTES + sum(ESCAPED_BYTE * each + 2 * REPORT_BYTES for each in printed)
 
 
 def _reports(said: bytes) -> Iterator[Trial]:
-    """That the sandbox started, then how each trial ended: as far as it came."""
+    """Yield one report for the start of the sandbox, then one per completed trial."""
     left = memoryview(said)
     while len(left) >= trials.HEADER_BYTES:
         size = int.from_bytes(left[: trials.HEADER_BYTES], "big")
@@ -314,5 +312,5 @@ def _reports(said: bytes) -> Iterator[Trial]:
 
 
 def _frame(message: Any) -> bytes:
-    told = json.dumps(message).encode()
-    return len(told).to_bytes(trials.HEADER_BYTES, "big") + told
+    encoded = json.dumps(message).encode()
+    return len(encoded).to_bytes(trials.HEADER_BYTES, "big") + encoded

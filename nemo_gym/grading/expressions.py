@@ -1,4 +1,4 @@
-"""Compare the mathematical answer in a text with the expected one: exactly where that suffices, else by library."""
+"""Compare the mathematical answer in a text with the expected one: exactly if possible, else with math-verify."""
 
 from __future__ import annotations
 
@@ -18,38 +18,37 @@ LIBRARY = "math_verify"
 DEADLINE_S = 2.0
 MEMORY_LIMIT_BYTES = 4 << 30
 LONGEST_TEXT = 20_000
-"""Characters: of a longer text only the end is searched, where the answer stands."""
+"""Characters. Of a longer text only the end is searched, because the answer is there."""
 LONGEST_ANSWER = 200
-"""Characters of a text that is nothing but an answer."""
+"""Characters of a text that consists only of an answer."""
 
 LONGEST_EXPRESSION = 2_000
-"""Characters: what is longer is no answer to compare, and would only keep a worker busy."""
+"""Characters. A longer expression is not equal, because comparing it would block a worker."""
 
 _HASHES = re.compile(r"^####(.*\S)", re.MULTILINE)
 _CONCLUSION = re.compile(
     r"(?:answer|result|total)\b[^.:\n]{0,40}?(?:\bis\b|[:=])[\s*]*([^\n]{1,60}?)[.!*\s]*\Z", re.IGNORECASE
 )
 _MATHEMATICAL = re.compile(r"[\d$\\]")
-"""Without a digit, a dollar or a command there is nothing that the library would find."""
+"""A digit, dollar sign or LaTeX command. math-verify finds nothing in a text without one."""
 _SPACE = re.compile(r"\s+|\\[,;:! ]")
 
 
 class Comparison(NamedTuple):
-    """What came of comparing an answer with the expected one."""
+    """The result of comparing an answer with the expected one."""
 
     is_equal: bool
     extracted: str | None
-    """The answer as it was read; None where there was none, or where reading it took too long."""
+    """The answer as extracted; None if the text has none or the extraction took too long."""
     undecided: str | None = None
-    """Why the library gave no answer; then `is_equal` is False."""
+    """The reason why math-verify did not decide; then `is_equal` is False."""
 
 
 class MathEquality:
-    """Compares answers; what exact arithmetic does not decide goes to math-verify, in workers that can be killed.
+    """A comparison of answers by exact arithmetic, or else by math-verify in workers that can be killed.
 
-    `deadline_s` bounds one comparison by the library in seconds; as many run side by side as there are cores, and no
-    more than `max_workers`. Workers start with the first comparison that needs them. Raises `LaunchError` where
-    math-verify is not installed.
+    `deadline_s` is the time limit of one math-verify comparison in seconds. There is one worker per core, at most
+    `max_workers`. Workers start when first needed. Raises `LaunchError` if math-verify is not installed.
     """
 
     def __init__(self, *, max_workers: int | None = None, deadline_s: float = DEADLINE_S) -> None:
@@ -62,8 +61,8 @@ class MathEquality:
     async def compare(self, expected: str, text: str) -> Comparison:
         """Compare the answer in a text with the expected one.
 
-        The answer is what the last `\\boxed{…}` holds, else what follows `####`, else a number that is the whole text
-        or its conclusion ("the answer is 72"). Where there is none of these, math-verify looks for it.
+        The answer is the content of the last `\\boxed{…}`, else the text after `####`, else a number that is the whole
+        text or its conclusion ("the answer is 72"). If there is none of these, math-verify searches for it.
         """
         shown = strip_reasoning(text)[-LONGEST_TEXT:]
         answer = _answer_in(shown)
@@ -81,24 +80,24 @@ class MathEquality:
             return Comparison(False, answer, undecided=str(error))
 
     def close(self) -> None:
-        """End the workers; a later comparison starts others."""
+        """End the workers; a later comparison starts new ones."""
         self._workers.close()
 
 
 def boxed(answer: str) -> str:
-    """The answer in the form in which math-verify reads it first of all."""
+    r"""Return the answer in `\boxed{…}`, which math-verify prefers over other notations."""
     return rf"\boxed{{{answer}}}"
 
 
 def prepare_worker() -> None:
-    """Import the library and build its grammar, which takes a second or two and is no answer's fault."""
-    # It warns of having no time limit of its own: ours is the worker's.
+    """Import math-verify and build its grammar, so that these seconds do not count as time of a comparison."""
+    # It warns that it has no time limit; the worker has one.
     logging.getLogger(LIBRARY).setLevel(logging.ERROR)
     compare_by_library(r"\frac{1}{2}", r"\boxed{0.5}")
 
 
 def compare_by_library(expected: str, text: str) -> Comparison:
-    """Compare by math-verify, gold first; it may take for ever, so it belongs into a worker."""
+    """Compare with math-verify. Call it in a worker, because it may never return."""
     library: Any = importlib.import_module(LIBRARY)
     latex, plain = library.LatexExtractionConfig(), library.ExprExtractionConfig()
     gold = library.parse(boxed(expected), [latex], parsing_timeout=None)
@@ -122,7 +121,7 @@ def _answer_in(text: str) -> str | None:
 
 
 def _may_equal(expected: str, answer: str) -> bool:
-    """Whether it is worth the library's time."""
+    """Return whether a comparison by math-verify could succeed."""
     if not answer or len(answer) > LONGEST_EXPRESSION:
         return False
     return number_in(expected) is None or _MATHEMATICAL.search(answer) is not None

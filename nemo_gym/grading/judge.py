@@ -13,17 +13,17 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, Field, ValidationInfo, field_validator, model_validator
 
 from nemo_gym import paths
+from nemo_gym.calls.client import ServerClient
 from nemo_gym.config.settings import ModelServerRef
 from nemo_gym.errors import ConfigError
 from nemo_gym.grading.judge_calls import call_judge
 from nemo_gym.grading.text import strip_reasoning
-from nemo_gym.http.client import ServerClient
 from nemo_gym.schemas.items import EasyInputMessage
 from nemo_gym.schemas.responses import RESPONSES_PATH, Response, ResponseCreateParams
 
 MARKS = "[*_`\"'.:!]"
 DRESS, DRESS_IN_LINE = rf"(?:\s|{MARKS})*", rf"(?:[^\S\n]|{MARKS})*"
-"""What may stand round a verdict; with line ends in it, the search of all lines would take the square of the text."""
+"""Characters that may surround a verdict. If line ends were included, searching all lines would take square time."""
 
 Outcome = Literal["agreed", "unparsable", "tied", "order_decides"]
 
@@ -34,33 +34,33 @@ def _in_folder_first(path: Path, info: ValidationInfo) -> Path:
 
 
 PromptFile = Annotated[Path, AfterValidator(_in_folder_first)]
-"""A text file in the server's own folder, or else in one of the search roots."""
+"""A text file in the server's folder, or else in one of the search roots."""
 
 
 class JudgeConfig(BaseModel):
-    """Who judges, what it is asked, and which verdicts there are."""
+    """The judge model, its prompt and the possible verdicts."""
 
     model_server: ModelServerRef
     prompt: PromptFile
-    """`{name}` stands for a field, doubled braces for braces."""
+    """A template in which `{name}` is a field. Write a literal brace twice."""
     system_message: str | None = None
     labels: list[str] = Field(min_length=1)
-    """The verdicts, in any case. The answer's own is the last one that has a line to itself, else the one that the
-    answer begins with, else the last one."""
+    """The possible verdicts; case is ignored. An answer's verdict is the last label that is alone on a line, else the
+    label at the beginning of the answer, else the last label in it."""
     max_concurrency: int | None = Field(default=64, ge=1)
-    """How many calls may be under way at once; null for any number."""
+    """Maximum number of concurrent calls; null for no limit."""
     responses_create_params: ResponseCreateParams = ResponseCreateParams(input=[])
-    """How the judge samples; `input` is replaced."""
+    """Sampling parameters of the judge; `input` is replaced."""
     votes: int = Field(default=1, ge=1)
-    """How often it is asked the same; more than half of the readable verdicts decide."""
+    """How many times the judge is asked. A label needs more than half of the readable verdicts."""
     swap: tuple[str, str] | None = None
-    """Two fields. A judge that favours a position gives itself away when their values change places: the first label
-    is a verdict only if it is given both ways."""
+    """Two fields whose values are swapped to detect a judge that favours a position. The first label counts only if
+    the judge gives it in both orders."""
 
     @field_validator("prompt")
     @classmethod
     def _is_there(cls, path: Path, info: ValidationInfo) -> Path:
-        # Told as the server starts, with its line, rather than by every answer that is to be judged.
+        # Report a missing file at server start, with its config line, instead of with every verdict.
         context = info.context or {}
         if context.get("checks_files") and paths.find(path, Path.is_file) is None:
             places = ", ".join(dict.fromkeys(map(str, (context["folder"], *paths.search_roots()))))
@@ -70,26 +70,26 @@ class JudgeConfig(BaseModel):
     @model_validator(mode="after")
     def _labels_differ(self) -> JudgeConfig:
         if len({label.casefold() for label in self.labels}) < len(self.labels) or not all(self.labels):
-            raise ValueError(f"labels {self.labels} are not all different texts")
+            raise ValueError(f"labels must be different and not empty: {self.labels}")
         return self
 
 
 @dataclass(frozen=True)
 class JudgeCall:
-    """One question to the judge, and what came of it."""
+    """One question to the judge, with its response."""
 
     responses_create_params: ResponseCreateParams
     response: Response
     label: str | None
-    """None where the answer names none of the labels."""
+    """None if the answer does not contain a label."""
 
     @property
     def text(self) -> str:
-        """What the judge said, its reasoning left out."""
+        """The judge's answer without its reasoning."""
         return strip_reasoning(self.response.last_text)
 
     def record(self) -> dict[str, Any]:
-        """The call as JSON, for the rollout's record."""
+        """Return the call as JSON for the rollout's record."""
         return {
             "responses_create_params": self.responses_create_params.model_dump(mode="json", exclude_unset=True),
             "response": self.response.model_dump(mode="json"),
@@ -99,26 +99,26 @@ class JudgeCall:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the judge found.
+    """The judge's verdict.
 
-    `label` is None unless it was agreed on: no answer could be read (`unparsable`), no label has more than half of
-    the votes (`tied`), or the swapped question led to something else than the first label (`order_decides`).
+    `label` is None unless `outcome` is `agreed`. The other outcomes: no answer could be read (`unparsable`), no label
+    has more than half of the votes (`tied`), or the swapped question led to another label (`order_decides`).
     """
 
     label: str | None
     outcome: Outcome
     calls: tuple[JudgeCall, ...]
     was_swapped: bool = False
-    """Whether the first label was given, and the question asked again with its fields swapped."""
+    """Whether the question was asked again with its fields swapped, after the first label."""
 
     @property
     def text(self) -> str:
-        """Everything that the judge said."""
+        """The judge's answers to all calls."""
         return "\n\n".join(call.text for call in self.calls)
 
 
 class Judge:
-    """Asks a model server, through a prompt, and reads its verdicts."""
+    """A judge model that is asked through a prompt."""
 
     def __init__(self, config: JudgeConfig, client: ServerClient) -> None:
         self._config = config
@@ -128,7 +128,7 @@ class Judge:
         self._labels = _LabelReader(config.labels)
 
     async def ask(self, **fields: str) -> Verdict:
-        """The verdict on these fields of the prompt. Raises `JudgeFailed` where the judge gives no answer at all."""
+        """Return the verdict on these prompt fields. Raises `JudgeFailed` if the judge does not answer."""
         verdict = await self._vote(fields)
         if self._config.swap is None or verdict.label != self._config.labels[0]:
             return verdict
@@ -144,7 +144,7 @@ class Judge:
             async with asyncio.TaskGroup() as group:
                 asked = [group.create_task(self._call(fields)) for _ in range(self._config.votes)]
         except ExceptionGroup as failures:
-            # One reason is enough, and it is the kind of error that callers know.
+            # Callers handle single errors, and the first one is reason enough.
             raise failures.exceptions[0] from failures
         calls = tuple(task.result() for task in asked)
         votes = Counter(call.label for call in calls if call.label is not None)
@@ -165,7 +165,7 @@ class Judge:
         except (LookupError, AttributeError, ValueError, TypeError) as error:
             known = ", ".join(fields)
             raise ConfigError(
-                f"{self._config.prompt}: the prompt asks for more than its fields ({error!r}), which are: {known}."
+                f"{self._config.prompt}: the prompt uses an unknown field ({error!r}). The fields are: {known}."
             ) from error
         messages = [EasyInputMessage(role="user", content=question)]
         if self._config.system_message:
@@ -180,11 +180,11 @@ class Judge:
 
 
 class _LabelReader:
-    """Finds the label that an answer settles on."""
+    """A search for the label that an answer decides on."""
 
     def __init__(self, labels: list[str]) -> None:
         self._by_folded = {label.casefold(): label for label in labels}
-        # A label within another word, or within a longer label, is not that label.
+        # Longest first, so that a label within a longer label does not match.
         by_length = sorted(labels, key=len, reverse=True)
         label = "|".join(rf"{_edge(each[0])}{re.escape(each)}{_edge(each[-1])}" for each in by_length)
         self._alone = re.compile(rf"^{DRESS_IN_LINE}({label}){DRESS_IN_LINE}$", re.IGNORECASE | re.MULTILINE)
@@ -192,27 +192,27 @@ class _LabelReader:
         self._any = re.compile(f"({label})", re.IGNORECASE)
 
     def find(self, text: str) -> str | None:
-        """The label, as it is written in the configuration."""
+        """Return the label as spelled in the config, or None."""
         found = self._alone.findall(text) or self._first.findall(text) or self._any.findall(text)
         return self._by_folded.get(found[-1].casefold()) if found else None
 
 
 def read_prompt(path: Path) -> str:
-    """The prompt in a file, looked for in the search roots; `ConfigError` says what is wrong with it."""
+    """Read a prompt file from the search roots. Raises `ConfigError` if it is missing or not a template."""
     found = paths.find(path, Path.is_file)
     if found is None:
         places = ", ".join(str(root) for root in paths.search_roots())
-        raise ConfigError(f"a prompt: there is no file '{path}' in {places}.")
+        raise ConfigError(f"prompt: there is no file '{path}' in {places}.")
     template = found.read_text("utf-8-sig")
     try:
         names = [name for _, name, _, _ in Formatter().parse(template) if name is not None]
     except ValueError as error:
-        raise ConfigError(f"{found}: {error}: a brace that stands for itself is written twice.") from error
+        raise ConfigError(f"{found}: {error}. Write a literal brace twice.") from error
     if not all(name.isidentifier() for name in names):
-        raise ConfigError(f"{found}: {names} are not all names; a brace that stands for itself is written twice.")
+        raise ConfigError(f"{found}: the fields {names} are not all names. Write a literal brace twice.")
     return template
 
 
 def _edge(character: str) -> str:
-    """Where a label begins or ends with a letter, no other may stand beside it."""
+    """Return a word boundary if the label's edge is a letter, so that it does not match within a word."""
     return r"\b" if character.isalnum() or character == "_" else ""

@@ -1,7 +1,7 @@
-r"""Read numbers as people and LaTeX write them, and compare them exactly.
+r"""Parse numbers in plain text or LaTeX, and compare them exactly.
 
-Read are `1,234.50`, `-3/4`, `1 1/2`, `\frac{3}{4}`, `2\frac{1}{2}`, `1.5 \times 10^{3}`, `6e-4`, `25\%`, `\$18`, and
-any of them with a unit in words behind it: `18 dollars`, `5\text{ km/h}`, `90^\circ`.
+Accepts `1,234.50`, `-3/4`, `1 1/2`, `\frac{3}{4}`, `2\frac{1}{2}`, `1.5 \times 10^{3}`, `6e-4`, `25\%` and `\$18`.
+Any of them may be followed by a unit in words: `18 dollars`, `5\text{ km/h}`, `90^\circ`.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from fractions import Fraction
 from typing import NamedTuple
 
 LONGEST = 200
-"""Characters: what is longer is no number that anyone compares."""
+"""Characters. A longer text is not treated as a number."""
 LARGEST_EXPONENT = 300
 ROUNDED_DIGITS = 6
-"""A decimal with so many digits behind its point stands for whatever rounds to it."""
+"""A decimal with this many decimals or more equals any number that rounds to it."""
 
 _SPACE = re.compile(r"\\[,;:!> ]|\\q?quad(?![A-Za-z])|~")
 _DROPPED = re.compile(r"\\(?:left|right|displaystyle)(?![A-Za-z])|\\?\$|[€£¥]|\{\}|\\[()\[\]]")
@@ -40,19 +40,19 @@ _NO_UNIT = re.compile(
 
 
 class Number(NamedTuple):
-    """A number as it was written."""
+    """A number as written."""
 
     value: Fraction
-    """Of `25%` it is 25."""
+    """25 for `25%`."""
     is_percent: bool
     unit: str
-    """In small letters, singular where that is simple; empty where there is none."""
+    """The unit in lower case and without a plural s, or an empty string."""
     decimals: int
-    """How many digits stood behind the decimal point."""
+    """Digits after the decimal point."""
 
 
 def number_in(text: str) -> Number | None:
-    """The number that the whole text is, unit and currency sign aside; None where it is anything else."""
+    """Parse a text that is one number, with or without a unit and a currency sign. Return None for any other text."""
     if len(text) > LONGEST:
         return None
     parts = _NUMBER.fullmatch(_plain(text))
@@ -69,10 +69,10 @@ def number_in(text: str) -> Number | None:
 
 
 def same_number(expected: str, answer: str) -> bool | None:
-    """Whether two texts are the same number; None where one of them is none, or their units are not comparable.
+    """Return whether two texts are the same number, or None if one is not a number or their units differ.
 
-    A unit or a percent sign that only one of them has is left out: `18` is `18 dollars`, `25` and `0.25` are `25%`.
-    A decimal of six digits or more equals what rounds to it.
+    A unit or percent sign that only one of them has is ignored: `18` is `18 dollars`, `25` and `0.25` are `25%`.
+    A number with six decimals or more equals any number that rounds to it.
     """
     one, other = number_in(expected), number_in(answer)
     if one is None or other is None or (one.unit and other.unit and one.unit != other.unit):
@@ -88,7 +88,7 @@ def _rounds_to(exact: Number, rounded: Number) -> bool:
 
 
 def _plain(text: str) -> str:
-    """The text with LaTeX's ways to write numbers turned into plain ones."""
+    """Replace LaTeX notation of numbers with plain text."""
     plain = _TEXT.sub(r" \1 ", _COMMA.sub(",", text)).translate({0x2212: "-", 0x2013: "-", 0xA0: " ", 0x202F: " "})
     plain = _DEGREE.sub(" degrees ", _FRACTION.sub(_as_division, plain))
     plain = _POWER.sub(lambda power: f"e{power[1] or power[2]}", plain).replace("\\%", "%")
@@ -114,5 +114,5 @@ def _value(parts: re.Match[str]) -> Fraction:
 
 
 def _decimals(parts: re.Match[str]) -> int:
-    behind = len((parts["decimal"] or "").partition(".")[2])
-    return max(behind - int(parts["exponent"] or 0), 0) if behind else 0
+    written = len((parts["decimal"] or "").partition(".")[2])
+    return max(written - int(parts["exponent"] or 0), 0) if written else 0

@@ -1,7 +1,6 @@
-"""Search texts with patterns that came with the data, in processes that can be given up.
+"""Search texts with regular expressions from a dataset, in processes that can be killed.
 
-A regular expression can take longer than anyone will wait, and nothing stops one that runs in this process: it
-holds the interpreter.
+A regular expression can run for hours. It holds the interpreter lock, so this process could not stop it.
 """
 
 from __future__ import annotations
@@ -15,18 +14,18 @@ from nemo_gym.grading.workers import WorkerCrashed, WorkerPool, WorkerTimedOut
 TIME_LIMIT_S = 5.0
 LONGEST_TEXT = 20_000
 SIDE_BY_SIDE = 4
-"""A search without end must not hold up those of the other rollouts."""
+"""Searches at the same time, so that a slow one does not delay other rollouts."""
 
 
 class PatternFailed(ValueError):
-    """A pattern is not a regular expression, or took too long; the message says which and shows it."""
+    """A pattern that is not a regular expression or took too long; the message shows the pattern."""
 
 
 class PatternSearch:
-    """Searches texts in worker processes, which start with the first search.
+    """A search in worker processes, which start with the first search.
 
-    `time_limit_s` bounds one search in seconds. Of a text only the last `longest_text` characters are searched:
-    answers stand at the end, and the time of a search may grow with the square of the length.
+    `time_limit_s` is the time limit of one search in seconds. Only the last `longest_text` characters of a text are
+    searched: answers are at the end, and the time of a search can grow with the square of the length.
     """
 
     def __init__(self, *, time_limit_s: float = TIME_LIMIT_S, longest_text: int = LONGEST_TEXT) -> None:
@@ -35,17 +34,17 @@ class PatternSearch:
         self._workers = WorkerPool(SIDE_BY_SIDE, time_limit_s)
 
     def last_match(self, pattern: str, text: str) -> str | None:
-        """What the pattern's last match captures, case ignored; None where nothing matches.
+        """Return the text that the pattern's last match captures, or None. Case is ignored.
 
-        That is the first group that took part and is not empty, or the whole match of a pattern without groups.
-        Matches that capture nothing are passed over. It blocks for up to the time limit (call it in a thread) and
-        raises `PatternFailed`.
+        The captured text is the first group that is not empty, or the whole match if the pattern has no groups. A
+        match that captures nothing is skipped. Blocks for up to the time limit, so call it in a thread. Raises
+        `PatternFailed`.
         """
         with self._failures_of(pattern):
             return self._workers.run_blocking(last_capture, pattern, text[-self.longest_text :])
 
     async def find_last_match(self, pattern: str, text: str) -> str | None:
-        """`last_match`, awaited."""
+        """Do the same as `last_match`, without blocking."""
         with self._failures_of(pattern):
             return await self._workers.run(last_capture, pattern, text[-self.longest_text :])
 
@@ -56,17 +55,17 @@ class PatternSearch:
         except WorkerTimedOut as error:
             raise PatternFailed(f"the pattern {pattern!r} did not finish within {self.time_limit_s:g} s") from error
         except WorkerCrashed as error:
-            raise PatternFailed(f"the pattern {pattern!r} found no end: {error}") from error
+            raise PatternFailed(f"the pattern {pattern!r} crashed its worker: {error}") from error
         except (re.error, OverflowError, RecursionError) as error:
             raise PatternFailed(f"the pattern {pattern!r} is not a regular expression: {error}") from error
 
     def close(self) -> None:
-        """End the worker processes; a later search starts others."""
+        """End the worker processes; a later search starts new ones."""
         self._workers.close()
 
 
 def last_capture(pattern: str, text: str) -> str | None:
-    """The search itself, in the worker."""
+    """Do the search of `PatternSearch.last_match`, in a worker."""
     found: str | None = None
     for match in re.finditer(pattern, text, re.IGNORECASE):
         captured = next((group for group in match.groups() if group), "") if match.re.groups else match[0]

@@ -1,4 +1,4 @@
-"""Find the answer in a text and bring texts into a form in which they can be compared."""
+"""Find the answer in a text, and normalise texts so that they can be compared."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import unicodedata
 THINK_START, THINK_END = "<think>", "</think>"
 
 WRAPPING_MARKS = "*_`$ \t\r\n"
-"""What markdown and LaTeX put round an answer without changing it."""
+"""Markdown and LaTeX marks around an answer that do not change it."""
 
 _BRACES = re.compile(r"\\boxed\s*\{|\\.|[{}]", re.DOTALL)
 _TEXT_COMMAND = re.compile(
@@ -25,20 +25,20 @@ _SPACE = re.compile(r"\s+")
 _HALF_WIDTH = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)} | {0x3000: 0x20}
 _TATWEEL = "\u0640"
 _LETTER_SERIES = (
-    "أبجدهوزحطي",  # Arabic letters its options in the order of its numerals, not of its alphabet;
-    "ابجدهوزحطي",  # often the alef is written bare,
-    "إبجدهوزحطي",  # or with its hamza below.
-    "কখগঘঙচছজঝঞ",  # Bengali, by its consonants,
-    "অবডঢ",  # or by the letters that sound most like A, B, C and D.
+    "أبجدهوزحطي",  # Arabic options follow the order of the numerals, not of the alphabet;
+    "ابجدهوزحطي",  # the alef is often written without its hamza,
+    "إبجدهوزحطي",  # or with the hamza below.
+    "কখগঘঙচছজঝঞ",  # Bengali options follow the consonants,
+    "অবডঢ",  # or the letters that sound most like A, B, C and D.
 )
 _ASCII_OF_LETTER = {letter: chr(ord("A") + place) for series in _LETTER_SERIES for place, letter in enumerate(series)}
 
 
 def strip_reasoning(text: str) -> str:
-    """The text without what stands between `<think>` and `</think>`.
+    """Return the text without the parts between `<think>` and `</think>`.
 
-    An unclosed `<think>` hides everything after it: thinking that was cut off is no answer. A `</think>` that
-    nothing opened hides everything before it: some chat templates open it in the prompt.
+    An unclosed `<think>` removes everything after it, because truncated reasoning is not an answer. A `</think>`
+    without an opening tag removes everything before it, because some chat templates open it in the prompt.
     """
     *closed, rest = text.split(THINK_END)
     shown: list[str] = []
@@ -53,9 +53,9 @@ def strip_reasoning(text: str) -> str:
 
 
 def last_boxed(text: str) -> str | None:
-    r"""What the last complete `\boxed{…}` holds, inner braces kept; None where there is none.
+    r"""Return the content of the last complete `\boxed{…}` with its inner braces, or None.
 
-    Of nested boxes the inner one is the last. A box whose braces never close is passed over.
+    Of nested boxes the inner one counts as the last. A box whose braces are not closed is skipped.
     """
     first = text.find("\\boxed")
     if first < 0:
@@ -73,10 +73,10 @@ def last_boxed(text: str) -> str | None:
 
 
 def option_letter(text: str) -> str | None:
-    """The letter, A to Z, that a one-letter label stands for; None where the text is anything else.
+    """Return the letter A to Z of a one-letter option label, or None for any other text.
 
-    Read are Latin letters of either case and of full width, Arabic letters in the order of the numerals
-    (أ ب ج د ه …) and Bengali letters (ক খ গ ঘ ঙ …, also অ ব ড ঢ).
+    Accepts Latin letters of either case and full width, Arabic letters in the order of the numerals (أ ب ج د ه …)
+    and Bengali letters (ক খ গ ঘ ঙ …, also অ ব ড ঢ).
     """
     label = _composed(text).translate(_HALF_WIDTH).replace(_TATWEEL, "").strip()
     if len(label) != 1:
@@ -87,9 +87,9 @@ def option_letter(text: str) -> str | None:
 
 
 def unwrapped(text: str) -> str:
-    r"""The text without its dress: `\text{}` and its kin, `$`, `\(…\)`, outer markdown marks, full-width forms.
+    r"""Remove markup: `\text{}` and similar commands, `$`, `\(…\)`, outer markdown marks, full-width forms.
 
-    Case, inner spaces and everything else stay.
+    Case, inner spaces and everything else stay the same.
     """
     plain = _composed(text).translate(_HALF_WIDTH)
     for _ in range(_DEEPEST_NESTING):
@@ -100,14 +100,14 @@ def unwrapped(text: str) -> str:
 
 
 def _composed(text: str) -> str:
-    """In NFC, word for word and long words in parts: under n marks one letter takes the square of n."""
+    """Convert to NFC in bounded parts, because a letter with n combining marks takes time n²."""
     return "".join(unicodedata.normalize("NFC", part) for part in _WORD_OR_PART.findall(text))
 
 
 def normalised(text: str) -> str:
-    """A form in which two spellings of the same short answer are equal.
+    """Return a form in which different spellings of the same short answer are equal.
 
-    Unwrapped, in one case, with single spaces, without LaTeX's spacing and escapes, and without a final full stop.
+    The text is unwrapped and case-folded, with single spaces and no LaTeX spacing, escapes or final full stop.
     """
     plain = _ESCAPED_SIGN.sub(r"\1", _LATEX_SPACE.sub(" ", unwrapped(text)))
     return _SPACE.sub(" ", plain).strip(WRAPPING_MARKS).rstrip(". ").casefold()

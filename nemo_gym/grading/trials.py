@@ -1,9 +1,8 @@
-"""What runs inside the sandbox of `ConfinedPython`: a program, tried in processes of its own, and nothing of ours.
+"""The script that runs inside the sandbox of `ConfinedPython`: it runs a program in child processes.
 
-It is run as a script with the standard library only, and one file of ours at its side. One framed job comes in on
-descriptor 0, one framed report per trial goes out on descriptor 1; a check follows the job in a frame of its own,
-which is read only after the program has been forked off, so the program holds neither the check nor a way to the
-reports.
+It imports only the standard library and `check_calls.py`. It reads one framed job from descriptor 0 and writes one
+framed report per trial to descriptor 1. A check follows the job in a second frame. That frame is read after the
+program has been forked, so the program can reach neither the check nor the reports.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, NoReturn
 
 if __name__ == "__main__":
-    # Alone in the sandbox; what is tried shall find nothing of ours on its path.
+    # The program must not be able to import our files, so their folder is on the path only for this import.
     sys.path.append(os.path.dirname(os.path.abspath(__file__)))
     from check_calls import ERROR_TAIL, Pipes, answer_calls, verdict  # type: ignore[import-not-found]
 
@@ -53,11 +52,11 @@ FUNCTION_PRELUDE = "\n".join(
         "import bisect, collections, functools, heapq, itertools, math, random, re, string, typing",
     ]
 )
-"""What a lone function may use without importing it, as where such problems come from."""
+"""Imports that a lone function may rely on, as on the sites that such problems come from."""
 
 
 class Child(NamedTuple):
-    """A process on trial, and the ends of its pipes that are ours."""
+    """A child process, and our ends of its pipes."""
 
     pid: int
     output: int
@@ -65,16 +64,16 @@ class Child(NamedTuple):
 
 
 def main() -> None:
-    """Read a job, try its program, report."""
+    """Read a job, run its program and write the reports."""
     sys.argv[:] = ["answer.py"]
     job = json.loads(_read_frame())
     _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    # Nothing of the same user may look into this process or reach for its descriptors.
+    # Processes of the same user must not read this process's memory or open its descriptors.
     _prctl(PR_SET_DUMPABLE, 0)
-    # What comes after a trial kills every process there is.
+    # `_sweep` kills every process that it can see.
     if job["is_alone"] and os.getpid() != 1:
-        raise SystemExit("not the first in a process namespace of its own")
-    # From here on what goes wrong is the program's doing.
+        raise SystemExit("this script must be process 1 of a process namespace, because it kills all others")
+    # After this report, any failure is the program's fault.
     _write_frame({"how": STARTED, "output": "", "error": "", "seconds": 0.0})
     if job["mode"] == "check":
         _write_frame(_checked(job))
@@ -122,7 +121,7 @@ def _checked(job: dict[str, Any]) -> dict[str, Any]:
         _keep_only(output, pipes.calls_write, pipes.answers_read)
         _write_all(output, json.dumps(verdict(check, pipes)).encode())
 
-    # What checks is trusted more than what is checked: it stays closed to the other.
+    # The check must not be readable by the program, so it is not dumpable.
     judge = _start(job, "check", checker, keep=pipes, dumpable=0)
     for end in pipes:
         os.close(end)
@@ -155,7 +154,7 @@ def _start(
             status = 0
         except SystemExit as leaving:
             status = _status_of(leaving)
-        except BaseException:  # noqa: BLE001 - it is told on stderr, as an interpreter would
+        except BaseException:  # noqa: BLE001 - printed to stderr, as an interpreter does
             sys.excepthook(*sys.exc_info())
         finally:
             _leave(status)
@@ -204,7 +203,7 @@ def _limit(job: dict[str, Any], folder: str) -> None:
         (resource.RLIMIT_CORE, 0),
     ):
         if kind == resource.RLIMIT_NPROC and not job["is_alone"]:
-            # Outside a namespace every process of the user counts, so the limit would stop us at once.
+            # Outside a namespace all processes of the user count, so the limit would be reached at once.
             continue
         resource.setrlimit(kind, (value, value))
     os.nice(5)
@@ -241,7 +240,7 @@ def _function(job: dict[str, Any]) -> Callable[..., Any]:
 
 
 def _watched(job: dict[str, Any], pids: list[int], child: Child, output_bytes: int, began: float) -> dict[str, Any]:
-    """Read what a child says until it ends or goes too far; then nothing of it is left."""
+    """Read a child's output until it ends or exceeds a limit, then kill it and its descendants."""
     how, output, errors = FINISHED, bytearray(), bytearray()
     deadline, status = began + job["trial_s"], None
     poll = select.poll()
@@ -252,7 +251,7 @@ def _watched(job: dict[str, Any], pids: list[int], child: Child, output_bytes: i
         if time.monotonic() > deadline:
             how = OUT_OF_TIME
             break
-        # The end of the output tells at once; the clock tells of those whose children keep it open.
+        # Usually the closed pipe wakes us at once. Poll as well, because grandchildren may keep it open.
         poll.poll(POLL_S * 1000)
         for end, into, most in ((child.output, output, output_bytes + 1), (child.errors, errors, None)):
             if not _drain(end, into, most):
@@ -282,7 +281,7 @@ def _watched(job: dict[str, Any], pids: list[int], child: Child, output_bytes: i
 
 
 def _drain(end: int, into: bytearray, most: int | None) -> bool:
-    """Take what is there, up to `most` bytes in all, or of no matter how much the tail; False at its end."""
+    """Read up to `most` bytes in all, or keep the last `ERROR_TAIL` if None. Return False at the end of the pipe."""
     for _ in range(64):
         if most is not None and len(into) >= most:
             return True
@@ -299,12 +298,12 @@ def _drain(end: int, into: bytearray, most: int | None) -> bool:
 
 
 def _sweep(job: dict[str, Any], pids: list[int]) -> None:
-    """End the children and whatever they have started."""
+    """Kill the children and all their descendants."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(pid, signal.SIGKILL)
     if job["is_alone"]:
-        # All processes of this namespace but this one, who inherits those that lost their parents.
+        # -1 is every other process of this namespace. Orphans become children of this process.
         with contextlib.suppress(ProcessLookupError):
             os.kill(-1, signal.SIGKILL)
     with contextlib.suppress(ChildProcessError):
@@ -320,7 +319,7 @@ def _leave(status: int) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except BaseException:  # noqa: BLE001 - what could not be written is missing
+        except BaseException:  # noqa: BLE001 - incomplete output is a failure of the program
             status = status or 1
     os._exit(status)
 
@@ -365,5 +364,5 @@ def _write_all(descriptor: int, data: bytes) -> None:
 
 if __name__ == "__main__":
     main()
-    # All has been told, and nothing is left to be tidied up.
+    # The reports are written and nothing needs cleaning up.
     os._exit(0)

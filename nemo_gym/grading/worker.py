@@ -1,7 +1,7 @@
-"""What a worker process of `WorkerPool` does: call the functions it is told to, one after the other.
+"""The script that a worker process of `WorkerPool` runs: it calls one function after another.
 
-It is run as a script, with the standard library only, so that it starts in some 20 ms; what its functions need is
-imported when they are first called.
+It imports only the standard library, so it starts in about 20 ms. A job's own modules are imported with its first
+call.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 
 PR_SET_PDEATHSIG = 1
 GRACE_S = 5.0
-"""The parent ends a job at its deadline; where there is no parent any more, the worker ends itself this much later."""
+"""Seconds past the deadline after which a worker exits by itself. Normally its parent kills it at the deadline."""
 
 READY, BEGUN, RETURNED, RAISED, OUT_OF_MEMORY = b"ready", b"begun", b"returned", b"raised", b"out of memory"
 
@@ -50,7 +50,7 @@ def _answer(connection: Connection, name: str, pickled: bytes, deadline_s: float
         function = _function(name)
         arguments = pickle.loads(pickled)
         connection.send_bytes(BEGUN)
-        # A thread in C, which ends this process even while a job keeps the interpreter to itself.
+        # This timer runs in a C thread, so it ends the process even if a job holds the interpreter lock.
         faulthandler.dump_traceback_later(deadline_s + GRACE_S, exit=True)
         try:
             return RETURNED, pickle.dumps(function(*arguments))
@@ -58,17 +58,17 @@ def _answer(connection: Connection, name: str, pickled: bytes, deadline_s: float
             faulthandler.cancel_dump_traceback_later()
     except MemoryError:
         return OUT_OF_MEMORY, b""
-    except Exception as error:  # noqa: BLE001 - whatever a job raises is its caller's to hear
+    except Exception as error:  # noqa: BLE001 - any exception of a job is passed to its caller
         return RAISED, _pickled(error)
 
 
 def _pickled(error: Exception) -> bytes:
     error.add_note("In a worker process:\n" + "".join(traceback.format_tb(error.__traceback__)).rstrip())
     try:
-        pickle.loads(told := pickle.dumps(error.with_traceback(None)))
-    except Exception:  # noqa: BLE001 - an error that cannot travel is told by its text
+        pickle.loads(pickled := pickle.dumps(error.with_traceback(None)))
+    except Exception:  # noqa: BLE001 - an exception that cannot be pickled is replaced by its text
         return pickle.dumps(RuntimeError(f"{type(error).__name__}: {error}"))
-    return told
+    return pickled
 
 
 def _function(name: str) -> Callable[..., Any]:
@@ -81,7 +81,7 @@ def _function(name: str) -> Callable[..., Any]:
 
 
 def _die_with(parent: int) -> None:
-    """Be killed by the kernel when the thread that started this process ends (Linux)."""
+    """Make the kernel kill this process when the thread that started it ends (Linux)."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
@@ -96,14 +96,14 @@ def _limit_memory(limit_bytes: int | None) -> None:
 
 
 def main() -> None:
-    """The connection's descriptor is on the command line; everything else comes through it."""
-    # What a library prints belongs into the server's log.
+    """Serve the connection whose file descriptor is the only command-line argument."""
+    # The server logs stderr, so send library output there.
     os.dup2(2, 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     descriptor = int(sys.argv[1])
     os.set_inheritable(descriptor, False)
-    # The connection ends with its parent, and to find it gone is no error. The descriptor itself stays open: the
-    # parent must not take a worker for gone before it has its exit code.
+    # A closed connection is not an error: it ends with the parent. The descriptor itself stays open, so that the
+    # parent does not see the end of the connection before the exit code.
     with contextlib.suppress(BrokenPipeError, ConnectionResetError, EOFError):
         work(Connection(os.dup(descriptor)))
 

@@ -1,4 +1,4 @@
-"""Run what may never end in processes that can be given up: a pool of killable workers."""
+"""A pool of worker processes that are killed when a job passes its deadline."""
 
 from __future__ import annotations
 
@@ -21,42 +21,42 @@ from typing import Any, TypeVar
 from nemo_gym.grading import worker
 
 START_LIMIT_S = 60.0
-"""How long a worker may take to start and to import what a function needs, on a busy machine."""
+"""Seconds for a worker to start and to import a job's modules, on a busy machine."""
 MAX_WAITING = 10_000
 
 T = TypeVar("T")
 
 
 class WorkerFailed(RuntimeError):
-    """A job brought no result, for a reason other than an exception of its own."""
+    """A job that has no result, for a reason other than its own exception."""
 
 
 class WorkerTimedOut(WorkerFailed):
-    """A job had not finished at its deadline; its worker was killed."""
+    """A job that passed its deadline; its worker was killed."""
 
 
 class WorkerCrashed(WorkerFailed):
-    """A worker ended over a job, or ran out of memory with it."""
+    """A job during which the worker process ended or ran out of memory."""
 
 
 class WorkerNotStarted(WorkerFailed):
-    """A worker could not start, or not import what it needs: no job is to blame for it."""
+    """A worker that could not start or import a job's modules; the job is not at fault."""
 
 
 class WorkersBusy(WorkerFailed):
-    """More jobs are waiting than the pool will hold."""
+    """A job that was rejected because the pool's queue is full."""
 
 
 class WorkerPool:
-    """Calls functions in up to `size` processes, each of which is killed when its job passes the deadline.
+    """Up to `size` worker processes, each of which is killed when its job passes the deadline.
 
-    Workers start with the first jobs, are reused, and end with this process, however it ends. `deadline_s` bounds
-    one job in seconds, beginning when a worker begins with it: neither waiting, nor starting, nor importing counts.
-    `prepare` is called once at a worker's start: to import and build what its jobs need. `memory_limit_bytes` bounds
-    the address space of a worker. Of more than `max_waiting` jobs, the rest are refused (`WorkersBusy`).
+    Workers start with the first jobs, are reused, and end with this process, even if it is killed. `deadline_s` is
+    the time limit of one job in seconds. Waiting, starting a worker and importing do not count. `prepare` is called
+    once when a worker starts. `memory_limit_bytes` limits a worker's address space. When more than `max_waiting` jobs
+    wait, further ones raise `WorkersBusy`.
 
-    A function must be importable by its name, and its arguments and result must be picklable. Keep sockets and
-    handles out of them; a worker shares nothing with this process.
+    A function must be importable by its name, and its arguments and result must be picklable. A worker shares no
+    state with this process: do not pass sockets or handles.
     """
 
     def __init__(
@@ -75,29 +75,29 @@ class WorkerPool:
             "memory_limit_bytes": memory_limit_bytes,
         }
         self._places = threading.BoundedSemaphore(size + max_waiting)
-        # A worker dies with the thread that started it, so these threads live as long as the pool does.
+        # A worker ends with the thread that started it, so these threads must live as long as the pool.
         self._threads = ThreadPoolExecutor(size, thread_name_prefix="worker pool")
         self._workers = _Workers()
         weakref.finalize(self, self._workers.end_all)
 
     async def run(self, function: Callable[..., T], *args: Any, deadline_s: float | None = None) -> T:
-        """What `function(*args)` returns; whatever it raises is raised here.
+        """Return the result of `function(*args)`, or raise its exception.
 
-        Raises a `WorkerFailed` where there is no result. The job is to blame for `WorkerTimedOut` and `WorkerCrashed`,
-        but not for `WorkerNotStarted` and `WorkersBusy`.
+        Raises `WorkerFailed` if there is no result. The job is at fault for `WorkerTimedOut` and `WorkerCrashed`, but
+        not for `WorkerNotStarted` and `WorkersBusy`.
         """
         return await asyncio.wrap_future(self._submit(function, args, deadline_s))
 
     def run_blocking(self, function: Callable[..., T], *args: Any, deadline_s: float | None = None) -> T:
-        """The same, for threads."""
+        """Do the same as `run`, but block the calling thread."""
         return self._submit(function, args, deadline_s).result()
 
     def close(self) -> None:
-        """Kill the workers. Jobs under way end as `WorkerCrashed`; a later job starts workers again."""
+        """Kill the workers. Running jobs raise `WorkerCrashed`; a later job starts new workers."""
         self._workers.end_all()
 
     def pids(self) -> list[int]:
-        """The processes that are there now."""
+        """Return the process ids of the current workers."""
         return [each.pid for each in self._workers.all]
 
     def _submit(self, function: Callable[..., T], args: tuple[Any, ...], deadline_s: float | None) -> Future[T]:
@@ -112,17 +112,17 @@ class WorkerPool:
 
 
 class _Worker:
-    """One process, and the connection to it."""
+    """A worker process and the connection to it."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         ours, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                # -P: the file's folder must not be searched, its modules have names of the standard library's.
+                # -P: do not search the script's folder, because some of its modules shadow the standard library's.
                 [sys.executable, "-P", worker.__file__, str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
-                # A group of its own: what a job starts ends with its worker.
+                # With its own process group, processes that a job starts end with the worker.
                 process_group=0,
             )
         self._connection = Connection(ours.detach())
@@ -135,7 +135,7 @@ class _Worker:
         return self._process.pid
 
     def call(self, name: str, pickled: bytes, deadline_s: float) -> Any:
-        """What the function returned; raises what it raised, or `WorkerFailed`, after which this worker is no more."""
+        """Return the function's result or raise its exception. After a `WorkerFailed` this worker is dead."""
         outcome = self._begin(name, pickled, deadline_s)
         if outcome == worker.BEGUN:
             outcome = self._receive(deadline_s, f"{name} did not finish")
@@ -143,10 +143,10 @@ class _Worker:
         if outcome == worker.OUT_OF_MEMORY:
             self.end()
             raise WorkerCrashed(f"{name} ran out of memory")
-        told = pickle.loads(result)
+        answer = pickle.loads(result)
         if outcome == worker.RAISED:
-            raise told
-        return told
+            raise answer
+        return answer
 
     def _begin(self, name: str, pickled: bytes, deadline_s: float) -> bytes:
         try:
@@ -160,7 +160,7 @@ class _Worker:
             raise WorkerNotStarted(str(error)) from error
 
     def _send(self, message: bytes) -> None:
-        # Of a worker that is no more the next answer will tell.
+        # If the worker has died, the next read reports it.
         with contextlib.suppress(OSError):
             self._connection.send_bytes(message)
 
@@ -171,23 +171,23 @@ class _Worker:
         except (OSError, EOFError) as error:
             self.end()
             cause = _cause_of(self._process)
-            raise WorkerCrashed(f"{failure}: its process ended ({cause}); the log has what it said") from error
+            raise WorkerCrashed(f"{failure}: its process ended ({cause}); see the log for its output") from error
         self.end()
         raise WorkerTimedOut(f"{failure} within {limit_s:g} s")
 
     def end(self) -> None:
-        """Kill the process and what it has started."""
+        """Kill the process and every process that it started."""
         with self._ending:
             if self._process.returncode is not None:
                 return
-            # Nobody has waited for it yet, so the number is still its own, whether it lives or not.
+            # The process has not been waited for yet, so its id cannot have been reused.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
             self._process.wait()
 
 
 class _Workers:
-    """The workers of a pool: all that live, and those without a job, the last one used first."""
+    """The live workers of a pool. Of the idle ones, the last used is taken first."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -234,7 +234,7 @@ def _do(workers: _Workers, settings: dict[str, Any], name: str, pickled: bytes, 
 
 
 def _name_of(function: Callable[..., Any]) -> str:
-    """`module:function`; raises `ValueError` where a worker could not find it by that."""
+    """Return `module:function`. Raises `ValueError` if a worker could not import it by that name."""
     module, path = function.__module__, function.__qualname__
     if module == "__main__" or "<" in path:
         raise ValueError(f"{module}.{path} cannot be run in a worker: it must be importable by its name")
@@ -242,7 +242,7 @@ def _name_of(function: Callable[..., Any]) -> str:
     for part in path.split("."):
         found = getattr(found, part, None)
     if found != function:
-        raise ValueError(f"{module}.{path} cannot be run in a worker: that name means something else")
+        raise ValueError(f"{module}.{path} cannot be run in a worker: that name refers to another object")
     return f"{module}:{path}"
 
 

@@ -1,4 +1,4 @@
-"""Write a program that passes its tests; it is run in a sandbox."""
+"""Grade a program by running its tests in a sandbox."""
 
 import ast
 import asyncio
@@ -20,24 +20,24 @@ from nemo_gym.grading import CodeTests, ConfinedPython, Limits, grade_code, last
 
 
 class CodeGenConfig(BaseResourcesServerConfig):
-    """How many programs run at once, and what each of them may use."""
+    """The limits of programs."""
 
     REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.STATELESS
 
     num_processes: int = Field(8, ge=1)
-    """How many programs are tried at the same time."""
+    """Number of programs that run at the same time."""
     unit_test_timeout_secs: float = Field(10, gt=0)
     total_timeout_secs: float = Field(60, gt=0)
     """For all tests of one program together."""
     debug: bool = False
-    """Whether metadata of a failed test has its input, output and expected output."""
+    """Whether to add a failed test's input, output and expected output to the metadata."""
     memory_limit_mb: int = Field(1024, ge=64)
     allow_unconfined: bool = False
-    """Run programs without a sandbox where there is none, with limits on time and memory only."""
+    """If no sandbox is available, run programs without one, with limits on time and memory only."""
 
 
 class UnitTests(BaseModel):
-    """One input and one output a test; or, with `check`, code that calls the function and asserts."""
+    """The tests of a program: one input and one output each, or `check`, code that calls the function and asserts."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -49,15 +49,13 @@ class UnitTests(BaseModel):
 
 
 class VerifierMetadata(BaseModel):
-    """What decides the reward."""
-
     model_config = ConfigDict(extra="allow")
 
     unit_tests: UnitTests
 
 
 class CodeGenVerifyRequest(BaseVerifyRequest):
-    """The row, and what the agent answered."""
+    """The row and the agent's response."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -65,18 +63,18 @@ class CodeGenVerifyRequest(BaseVerifyRequest):
 
 
 class CodeGenServer(SimpleResourcesServer):
-    """Takes the last fenced block of the last message for the program."""
+    """A verifier that tests the program in the last fenced block of the last message."""
 
     config: CodeGenConfig
 
     @cached_property
     def python(self) -> ConfinedPython:
-        """Where programs run."""
+        """The sandboxes that run programs."""
         limits = Limits(memory_mb=self.config.memory_limit_mb)
         return ConfinedPython(self.config.num_processes, limits, allow_unconfined=self.config.allow_unconfined)
 
     async def startup(self) -> None:
-        """Find out, and log, how far programs can be confined."""
+        """Detect and log how programs can be confined."""
         await self.python.level()
 
     async def aclose(self) -> None:
@@ -84,17 +82,17 @@ class CodeGenServer(SimpleResourcesServer):
 
     async def verify(self, body: CodeGenVerifyRequest) -> BaseVerifyResponse:
         """Reward a program that passes all of its tests."""
-        # They may be long, and the event loop has others to serve.
+        # Validating long tests would block the event loop.
         tests = await asyncio.to_thread(self._tests, body.verifier_metadata.unit_tests)
         text = body.response.last_text
         code = last_code_block(text)
-        # Typed fields come back with their defaults, and the row is to come back as it was.
+        # Exclude defaults, because the reply must contain the row as it was.
         given = body.verifier_metadata.model_dump(exclude_unset=True)
         added: dict[str, Any] = {"verifier_metadata": given, "extracted_model_output": text}
         added["extracted_model_code"] = code
         if code is None:
-            told = {"result": [], "metadata": {"error_message": "no code block"}, "unit_tests_time_taken": 0.0}
-            return BaseVerifyResponse.grade(body, reward=0.0, **added, **told)
+            empty = {"result": [], "metadata": {"error_message": "no code block"}, "unit_tests_time_taken": 0.0}
+            return BaseVerifyResponse.grade(body, reward=0.0, **added, **empty)
         grade = await grade_code(
             code,
             tests,
@@ -121,16 +119,16 @@ class CodeGenServer(SimpleResourcesServer):
     def _tests(self, given: UnitTests) -> CodeTests:
         where = f"{self.config.name}: verifier_metadata.unit_tests"
         if given.check is not None and given.fn_name is None:
-            raise InvalidTask(f"{where}: 'check' calls a function; name it in fn_name.")
+            raise InvalidTask(f"{where}: fn_name is missing. Set it to the function that 'check' calls.")
         if given.check is None and len(given.inputs) != len(given.outputs):
             raise InvalidTask(
-                f"{where}: {len(given.inputs)} inputs and {len(given.outputs)} outputs; there is one of each a test."
+                f"{where}: {len(given.inputs)} inputs and {len(given.outputs)} outputs. Each test needs one of each."
             )
         if given.check is None and not given.inputs:
-            raise InvalidTask(f"{where}: no test. A program is graded by one or more.")
-        problem = _unreadable_code(given) or _no_json(given)
+            raise InvalidTask(f"{where}: no tests. Add at least one.")
+        problem = _unreadable_code(given) or _invalid_json(given)
         if problem:
-            raise InvalidTask(f"{where}: {problem}. No program can pass.")
+            raise InvalidTask(f"{where}: {problem}. Fix it, because no program can pass.")
         return CodeTests(given.inputs, given.outputs, given.fn_name, given.check, given.preamble)
 
 
@@ -143,8 +141,8 @@ def _unreadable_code(given: UnitTests) -> str | None:
     return None
 
 
-def _no_json(given: UnitTests) -> str | None:
-    """What of a function's arguments and results, if any, is not JSON."""
+def _invalid_json(given: UnitTests) -> str | None:
+    """Describe the first argument or result of a function test that is not JSON."""
     if given.fn_name is None or given.check is not None:
         return None
     for number, (arguments, result) in enumerate(zip(given.inputs, given.outputs, strict=True)):

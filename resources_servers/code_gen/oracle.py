@@ -1,4 +1,4 @@
-"""A perfect attempt: the reference solution that the row carries."""
+"""A perfect answer: the row's reference solution."""
 
 from typing import Any
 
@@ -6,5 +6,5 @@ from nemo_gym.testing import FunctionToolCall
 
 
 def solve(row: dict[str, Any]) -> list[str | FunctionToolCall]:
-    """The answer that passes all tests."""
+    """Return the reference solution in a fenced block."""
     return [f"```python\n{row['verifier_metadata']['reference']}\n```"]

@@ -1,15 +1,13 @@
-r"""Turn HumanEval's problems into rows of this environment.
+r"""Convert HumanEval's problems to rows of this environment.
 
 python resources_servers/code_gen/prepare.py --input <HumanEval.jsonl.gz> --output <rows.jsonl>
 """
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import hashlib
 import json
-import sys
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +15,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from nemo_gym import DataError, exit_code_of
+from nemo_gym import DataError, run_prepare
 from nemo_gym.jsonl import write_rows
 
 INSTRUCTION = (
@@ -27,7 +25,7 @@ INSTRUCTION = (
 
 
 class HumanEvalProblem(BaseModel):
-    """A problem as HumanEval writes it: a signature with its docstring, a body for it, and a check."""
+    """A HumanEval problem: a signature with its docstring, a body, and a check."""
 
     task_id: str
     prompt: str
@@ -37,9 +35,9 @@ class HumanEvalProblem(BaseModel):
 
 
 def prepare(input: Path, output: Path) -> Path:
-    """Write one row per problem of a HumanEval file (JSON Lines, as it is or gzipped), and answer where they are.
+    """Write one row per problem of a HumanEval file (JSON Lines, plain or gzipped), and return the output path.
 
-    Raises `DataError` with file and line for what is no such problem; then nothing is written.
+    Raises `DataError` with file and line if a line is not such a problem; then nothing is written.
     """
     write_rows(output, _rows(input))
     return output
@@ -55,7 +53,7 @@ def _rows(path: Path) -> Iterator[dict[str, Any]]:
             wrong = error.errors()[0]
             field = ".".join(str(part) for part in wrong["loc"])
             raise DataError(
-                f"{path}:{number}: {field}: {wrong['msg']}. Only HumanEval's problems can be turned into rows."
+                f"{path}:{number}: {field}: {wrong['msg']}. Only HumanEval's problems can be converted."
             ) from error
         except ValueError as error:
             raise DataError(f"{path}:{number}: not valid JSON ({error}). Each line must hold one problem.") from error
@@ -90,14 +88,5 @@ def _row(problem: HumanEvalProblem) -> dict[str, Any]:
     }
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run `prepare` from the command line."""
-    parser = argparse.ArgumentParser(description="Turn HumanEval's problems into rows of the code_gen environment.")
-    parser.add_argument("--input", type=Path, required=True, help="HumanEval.jsonl or HumanEval.jsonl.gz")
-    parser.add_argument("--output", type=Path, required=True, help="where the rows are written")
-    asked = parser.parse_args(arguments)
-    return exit_code_of(prepare, asked.input, asked.output)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    run_prepare(prepare)

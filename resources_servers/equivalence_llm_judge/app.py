@@ -1,4 +1,4 @@
-"""Grade a free answer by asking a judge whether it says the same as the expected one."""
+"""Grade a free-form answer by asking a judge whether it is equivalent to the expected one."""
 
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +16,6 @@ from nemo_gym import (
     ReverifyMode,
     SimpleResourcesServer,
     compute_pass_majority_metrics,
-    highest_k_metrics,
 )
 from nemo_gym.grading import Judge, JudgeConfig, PatternFailed, PatternSearch, PromptFile, Verdict, strip_reasoning
 from resources_servers.equivalence_llm_judge.extraction import (
@@ -42,35 +41,42 @@ class EquivalenceConfig(BaseResourcesServerConfig):
     judge_equal_label: str = "[[A=B]]"
     judge_not_equal_label: str = "[[A!=B]]"
     question_extract_regex: str | None = None
-    """Finds the question in the last message of the user, for rows that do not bring it."""
+    """A pattern for the question in the last user message, for rows without `question`."""
     response_extract_regex: str | None = None
-    """Finds the answer in the last message of the model, for rows without a pattern of their own."""
+    """A pattern for the answer in the last assistant message, for rows without their own pattern."""
     check_twice_swap: bool = False
     reward_if_swap_fails: float = 0.0
     use_per_record_regex: bool = True
     extraction_length_threshold: int | None = Field(default=120, ge=0)
-    """Nothing is extracted for expected answers longer than this, in characters: the whole message is judged."""
+    """Characters. If the expected answer is longer, nothing is extracted and the whole message is judged."""
     check_full_generation_on_fail: bool = True
     reward_if_full_generation_succeeds: float = 0.5
 
 
 class Grade(NamedTuple):
-    """A reward, and the verdicts it came from."""
+    """A reward and the verdicts that led to it."""
 
     reward: float
     verdicts: list[Verdict]
 
 
 class EquivalenceServer(SimpleResourcesServer):
-    """Extracts the answer, and has it judged."""
+    """A verifier that extracts the answer and asks a judge about it."""
 
     config: EquivalenceConfig
+    KEY_METRICS = (
+        "mean/input_tokens",
+        "mean/output_tokens",
+        "pass@1[avg-of-{k}]/accuracy",
+        "pass@1[avg-of-{k}]/no_answer",
+        "pass@{k}/accuracy",
+    )
 
     _pattern_search: PatternSearch = PrivateAttr(default_factory=PatternSearch)
 
     @cached_property
     def judge(self) -> Judge:
-        """Says whether two answers are equal."""
+        """The judge of whether two answers are equal."""
         config = self.config
         settings = JudgeConfig(
             model_server=config.judge_model_server,
@@ -84,7 +90,7 @@ class EquivalenceServer(SimpleResourcesServer):
         return Judge(settings, self.server_client)
 
     async def startup(self) -> None:
-        """A prompt that cannot be used is told at once."""
+        """Read the prompt, so that an unusable one is reported at startup."""
         await super().startup()
         _ = self.judge
 
@@ -119,7 +125,7 @@ class EquivalenceServer(SimpleResourcesServer):
         return Grade(config.reward_if_full_generation_succeeds if succeeds else 0.0, [*verdicts, verdict])
 
     async def _extracted(self, body: EquivalenceVerifyRequest, whole: str) -> str:
-        """What the first pattern that finds anything captures; empty where none does, all where there is none."""
+        """Return the first pattern's capture, or "" if no pattern matches. Without patterns, return the whole text."""
         config = self.config
         patterns = patterns_for(
             body,
@@ -127,7 +133,7 @@ class EquivalenceServer(SimpleResourcesServer):
             use_own=config.use_per_record_regex,
             longest=config.extraction_length_threshold,
         )
-        # The first may find the answer, and the others are the row's as well.
+        # Try the other patterns as well, so that an invalid one is reported even if the first finds the answer.
         for pattern in patterns.texts[1:]:
             await self._found(pattern, "", patterns.key)
         for pattern in patterns.texts:
@@ -145,20 +151,13 @@ class EquivalenceServer(SimpleResourcesServer):
         try:
             return await self._pattern_search.find_last_match(pattern, text)
         except PatternFailed as error:
-            # A pattern of the row's own, or one of the server's settings.
             kind = InvalidTask if key == ROW_PATTERN else EnvironmentFailed
-            raise kind(f"{self.config.name}: {key}: {error}. Mend it.", server=self.config.name) from error
+            source = "row" if key == ROW_PATTERN else "config"
+            message = f"{self.config.name}: {key}: {error}. Fix the pattern in the {source}."
+            raise kind(message, server=self.config.name) from error
 
     def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
         return compute_pass_majority_metrics(tasks, answer_key=ANSWER_KEY).metrics
-
-    def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
-        tokens = ("mean/input_tokens", "mean/output_tokens")
-        return {
-            **{key: agent_metrics[key] for key in tokens if key in agent_metrics},
-            **highest_k_metrics(agent_metrics, "pass@1[avg-of-{k}]"),
-            **highest_k_metrics(agent_metrics, "pass@{k}", exclude_names=["no_answer"]),
-        }
 
 
 if __name__ == "__main__":

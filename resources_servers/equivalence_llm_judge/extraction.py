@@ -1,4 +1,4 @@
-"""What a row says of its question, and of where in a message the answer to it stands."""
+"""Read a row's question and the patterns that extract the answer from a message."""
 
 from typing import NamedTuple
 
@@ -7,11 +7,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from nemo_gym import BaseVerifyRequest
 
 ROW_PATTERN = "template_metadata.output_regex"
-"""Where a row has a pattern of its own."""
+"""The key of a row's own pattern."""
 
 
 class TemplateMetadata(BaseModel):
-    """What is known of the prompt: `output_regex` finds the answer that it asked for, the first of a list first."""
+    """Metadata of the prompt. `output_regex` extracts the answer; the patterns of a list are tried in order."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -19,7 +19,7 @@ class TemplateMetadata(BaseModel):
 
 
 class EquivalenceVerifyRequest(BaseVerifyRequest):
-    """A row, and what the model answered."""
+    """The row and the model's response."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -29,7 +29,7 @@ class EquivalenceVerifyRequest(BaseVerifyRequest):
 
 
 class Patterns(NamedTuple):
-    """Patterns in the order in which they are tried, and the key that they stand under."""
+    """Patterns in the order in which they are tried, and the key that defines them."""
 
     texts: list[str]
     key: str
@@ -38,9 +38,9 @@ class Patterns(NamedTuple):
 def patterns_for(
     body: EquivalenceVerifyRequest, *, otherwise: str | None, use_own: bool, longest: int | None
 ) -> Patterns:
-    """Where the answer is looked for: the row's own patterns, `otherwise`, or none.
+    """Return the patterns that extract the answer: the row's own, or `otherwise`.
 
-    None too where the expected answer has more than `longest` characters: so much does not stand in a box.
+    Return none if the expected answer has more than `longest` characters, because long answers are rarely in a box.
     """
     if longest is not None and len(body.expected_answer) > longest:
         return Patterns([], "")
@@ -52,7 +52,7 @@ def patterns_for(
 
 
 def last_user_text(body: BaseVerifyRequest) -> str:
-    """The text of the last message that the model was sent; empty where there is none."""
+    """Return the text of the last user message, or an empty string."""
     asked = [item for item in body.responses_create_params.input_items if getattr(item, "role", None) == "user"]
     if not asked:
         return ""

@@ -1,12 +1,10 @@
-r"""Turn questions with free answers into rows of this environment.
+r"""Convert questions with free-form answers to rows of this environment.
 
 python resources_servers/equivalence_llm_judge/prepare.py --input <questions.jsonl> --output <rows.jsonl>
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from nemo_gym import DataError, exit_code_of
+from nemo_gym import DataError, run_prepare
 from nemo_gym.jsonl import read_lines, write_rows
 
 INSTRUCTION = "Give your answer between <answer> and </answer>, and nothing else there."
@@ -22,7 +20,7 @@ OUTPUT_REGEX = r"(?s)<answer>(.*?)</answer>"
 
 
 class Question(BaseModel):
-    """A question and its answer; further fields become the row's metadata."""
+    """A question and its answer; other fields become the row's metadata."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -31,9 +29,9 @@ class Question(BaseModel):
 
 
 def prepare(input: Path, output: Path) -> Path:
-    """Write one row per line `{"question": …, "answer": …}`, and answer where they are.
+    """Write one row per line `{"question": …, "answer": …}`, and return the output path.
 
-    Raises `DataError` with file and line for what is no such line; then nothing is written.
+    Raises `DataError` with file and line for an invalid line; then nothing is written.
     """
     write_rows(output, _rows(input))
     return output
@@ -47,7 +45,7 @@ def _rows(path: Path) -> Iterator[dict[str, Any]]:
             problem = error.errors()[0]
             where = f"{path}:{line.number}: {'.'.join(str(part) for part in problem['loc'])}"
             raise DataError(
-                f"{where}: {problem['msg']}. A line needs a question and an answer, both texts."
+                f"{where}: {problem['msg']}. Each line needs a question and an answer, both strings."
             ) from error
         text = f"{question.question.strip()}\n\n{INSTRUCTION}"
         yield {
@@ -60,14 +58,5 @@ def _rows(path: Path) -> Iterator[dict[str, Any]]:
         }
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run `prepare` from the command line."""
-    parser = argparse.ArgumentParser(description="Turn questions into rows of the equivalence_llm_judge environment.")
-    parser.add_argument("--input", type=Path, required=True, help="questions and answers (JSON Lines)")
-    parser.add_argument("--output", type=Path, required=True, help="where the rows are written")
-    asked = parser.parse_args(arguments)
-    return exit_code_of(prepare, asked.input, asked.output)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    run_prepare(prepare)

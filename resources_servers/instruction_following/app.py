@@ -1,4 +1,4 @@
-"""Grade an answer by the constraints on its form that the prompt names."""
+"""Grade an answer by the constraints on its form that the row lists."""
 
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -14,19 +14,17 @@ from nemo_gym import (
     SimpleResourcesServer,
 )
 from nemo_gym.grading import WorkerPool, WorkerTimedOut
-from nemo_gym.grading.constraints import Constraint, constraint, followed
+from resources_servers.instruction_following.constraints import Constraint, constraint, followed
 
 GradingMode = Literal["binary", "fraction"]
 
-KEY_METRICS = ("mean/reward", "mean/follow_all_instructions", "mean/input_tokens", "mean/output_tokens")
-
 WORKERS, DEADLINE_S = 2, 10.0
 SHORT = 10_000
-"""Characters whose check takes some milliseconds; longer texts are checked in a worker."""
+"""Characters that take a few milliseconds to check. Longer texts are checked in a worker."""
 
 
 class InstructionFollowingConfig(BaseResourcesServerConfig):
-    """`loose` also takes an answer that obeys once its first or last line or its asterisks are left out."""
+    """With `loose`, a constraint may also be met without the answer's first line, last line or asterisks."""
 
     REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.STATELESS
 
@@ -34,7 +32,7 @@ class InstructionFollowingConfig(BaseResourcesServerConfig):
 
 
 class Task(BaseModel):
-    """The constraints by their ids, and the arguments of each."""
+    """The ids of the constraints, and the arguments of each."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -44,26 +42,27 @@ class Task(BaseModel):
 
 
 class InstructionFollowingRunRequest(Task, BaseRunRequest):
-    """A row: what it lacks may stand in `verifier_metadata`."""
+    """A dataset row. Missing fields are read from `verifier_metadata`."""
 
     verifier_metadata: Task | None = None
 
 
 class InstructionFollowingVerifyRequest(InstructionFollowingRunRequest, BaseVerifyRequest):
-    """The row, and what the agent answered."""
+    """The row and the agent's response."""
 
 
 class Assignment(NamedTuple):
-    """What a row asks for."""
+    """A row's constraints and grading mode."""
 
     constraints: list[Constraint]
     grading_mode: GradingMode
 
 
 class InstructionFollowingServer(SimpleResourcesServer):
-    """Checks the last message against every constraint of the row."""
+    """A verifier that checks the last message against every constraint of the row."""
 
     config: InstructionFollowingConfig
+    KEY_METRICS = ("mean/reward", "mean/follow_all_instructions", "mean/input_tokens", "mean/output_tokens")
 
     _workers: WorkerPool = PrivateAttr(default_factory=lambda: WorkerPool(WORKERS, DEADLINE_S))
 
@@ -84,10 +83,6 @@ class InstructionFollowingServer(SimpleResourcesServer):
             follow_instruction_list=each,
         )
 
-    def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
-        """How well instructions were followed; the means of the rows' own numbers say nothing."""
-        return {name: agent_metrics[name] for name in KEY_METRICS if name in agent_metrics}
-
     async def _followed(self, text: str, constraints: list[Constraint]) -> list[bool]:
         if len(text) <= SHORT:
             return followed(text, constraints, self.config.loose)
@@ -98,15 +93,15 @@ class InstructionFollowingServer(SimpleResourcesServer):
 
 
 def assignment_of(row: InstructionFollowingRunRequest) -> Assignment:
-    """The constraints of a row with their arguments; raises `InvalidTask` where it is not told what to check."""
+    """Return a row's constraints and grading mode. Raises `InvalidTask` if the row does not define them."""
     other = row.verifier_metadata or Task()
     ids = row.instruction_id_list or other.instruction_id_list
     arguments = row.kwargs if row.kwargs is not None else other.kwargs
     if not ids:
-        raise InvalidTask("the row names no constraint in instruction_id_list.")
+        raise InvalidTask("instruction_id_list is empty or missing. List at least one constraint.")
     given = arguments if arguments is not None else [None] * len(ids)
     if len(given) != len(ids):
-        raise InvalidTask(f"the row has {len(ids)} constraints in instruction_id_list and {len(given)} kwargs.")
+        raise InvalidTask(f"instruction_id_list has {len(ids)} ids, kwargs has {len(given)} items. Make them equal.")
     constraints = [constraint(id_, each) for id_, each in zip(ids, given, strict=True)]
     return Assignment(constraints, row.grading_mode or other.grading_mode or "binary")
 

@@ -1,4 +1,4 @@
-"""Put a text together that keeps several constraints at once: from plain sentences, with what each asks for added."""
+"""Draft texts that follow several constraints: plain sentences, plus the parts that each constraint requires."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ MOST_FILLERS = 150
 
 @dataclass
 class Draft:
-    """The parts of a text, before they are joined."""
+    """The parts of a text before they are joined."""
 
     added: list[str] = field(default_factory=list)
-    """Sentences that constraints ask for, without their full stops."""
+    """Sentences that constraints require, without their full stops."""
     avoided: list[str] = field(default_factory=list)
-    """What no filler may hold."""
+    """Words and letters that fillers must not contain."""
     opening: str = ""
     closing: list[str] = field(default_factory=list)
     stop: str = "."
@@ -40,8 +40,7 @@ class Draft:
     finish: list[Callable[[str], str]] = field(default_factory=list)
 
     def texts(self) -> Iterator[str]:
-        """The draft with more and more filler, in sentences of their own or in one long one."""
-        # A filler that has nothing to avoid is found at once, or not at all.
+        """Yield texts with more and more fillers, as separate sentences or as one long sentence."""
         usable = [each for each in FILLERS if not any(word.lower() in each.lower() for word in self.avoided)]
         if not usable:
             return
@@ -59,7 +58,7 @@ class Draft:
 
 
 def _count_asked(arguments: Arguments, count: str, relation: str) -> int:
-    """How often something is to be there: as often as it must, not at all where it must be rare."""
+    """Return how many times to write something: the least that is required, or 0 for an upper limit."""
     asked = int(arguments[count])
     named = arguments.get(relation) or "at least"
     return {"less than": 0, "at most": 0, "more than": asked + 1}.get(named, asked)
@@ -149,10 +148,10 @@ def _add(sentence: Callable[[Arguments], str]) -> Callable[[Draft, Arguments], N
 
 
 def _nothing(_: Draft, __: Arguments) -> None:
-    """Plain sentences do as they are."""
+    """Leave the draft as it is, because plain sentences already follow the constraint."""
 
 
-# In the order in which they are applied: what closes a text comes after what stands before its end.
+# The order matters: parts are applied in this order, and closing parts must come last.
 PARTS: dict[str, Callable[[Draft, Arguments], None]] = {
     "keywords:existence": _keywords,
     "keywords:frequency": _frequency,
@@ -204,7 +203,7 @@ PARTS: dict[str, Callable[[Draft, Arguments], None]] = {
 
 
 def drafts(asked: list[tuple[str, Arguments]]) -> Iterator[str]:
-    """Texts that may keep all of these constraints, the shortest first; none where one of them is not known here."""
+    """Yield candidate texts, the shortest first. Yield nothing if one of the constraints is not in `PARTS`."""
     if any(id_ not in PARTS for id_, _ in asked):
         return
     draft = Draft()

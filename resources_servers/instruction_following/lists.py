@@ -1,4 +1,4 @@
-"""Texts for constraints that ask for a list, a table, or a text of a fixed plan."""
+"""Solutions for constraints that require a list, a table or a text of a fixed form."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _table(names: str, row: str, rows: int, separator: str = ",") -> str:
 
 
 def _overlap(arguments: Arguments) -> str:
-    """A part of the other text, and characters that it does not have, one new run of three for each."""
+    """Return the reference plus characters that it does not contain, each of which adds one new trigram."""
     reference, percentage = arguments["reference_text"], float(arguments["percentage"])
     runs = list(dict.fromkeys(reference[start : start + 3] for start in range(len(reference) - 2)))
     other = "".join(map(chr, range(0x2800, 0x2800 + round(len(runs) * (100 / max(percentage, 1) - 1)))))

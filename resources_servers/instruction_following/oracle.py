@@ -1,16 +1,16 @@
-"""A perfect attempt at an answer under constraints: a text that keeps all of them, found by writing and checking."""
+"""A perfect answer: a text that follows all constraints of a row, found by drafting and checking."""
 
 from collections.abc import Iterator
 from typing import Any
 
 from nemo_gym import DataError
-from nemo_gym.grading.constraints import constraint, followed
+from resources_servers.instruction_following.constraints import constraint, followed
 from resources_servers.instruction_following.drafting import drafts
 from resources_servers.instruction_following.solos import SOLOS
 
 
 def solve(row: dict[str, Any]) -> list[Any]:
-    """Answer with the first text that keeps every constraint; raises `DataError` where none is found."""
+    """Return the first draft that follows every constraint. Raises `DataError` if none does."""
     task = row if row.get("instruction_id_list") else row["verifier_metadata"]
     ids = task["instruction_id_list"]
     arguments = [each or {} for each in task.get("kwargs") or [{}] * len(ids)]
@@ -19,7 +19,7 @@ def solve(row: dict[str, Any]) -> list[Any]:
     for text in _candidates(asked):
         if all(followed(text, constraints)):
             return [text]
-    raise DataError(f"row {row.get('id')}: no text was found that keeps {', '.join(ids)} together.")
+    raise DataError(f"row {row.get('id')}: no text found that follows all of {', '.join(ids)}. Remove a constraint.")
 
 
 def _candidates(asked: list[tuple[str, dict[str, Any]]]) -> Iterator[str]:

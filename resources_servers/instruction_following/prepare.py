@@ -1,18 +1,16 @@
-r"""Make rows: a topic, and constraints on the form of the answer that can be kept together.
+r"""Generate rows: a topic, and constraints on the answer's form that one text can follow.
 
 python resources_servers/instruction_following/prepare.py --count 1000 --seed 1 --output <rows.jsonl>
 """
 
 from __future__ import annotations
 
-import argparse
 import random
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from nemo_gym import DataError, exit_code_of
+from nemo_gym import DataError, run_prepare
 from nemo_gym.jsonl import write_rows
 from resources_servers.instruction_following.oracle import solve
 from resources_servers.instruction_following.wishes import ALONE, TOGETHER, Wish, shown
@@ -30,9 +28,9 @@ MOST_ATTEMPTS = 100
 
 
 def prepare(output: Path, count: int = 100, seed: int = 0) -> Path:
-    """Write so many rows, always the same ones for a seed, and answer where they are."""
+    """Write `count` rows and return the output path. The same seed gives the same rows."""
     if count < 1:
-        raise DataError(f"--count {count}: at least one row is needed.")
+        raise DataError(f"--count {count}: must be at least 1.")
     write_rows(output, _rows(count, random.Random(seed)))
     return output
 
@@ -43,7 +41,7 @@ def _rows(count: int, rng: random.Random) -> Iterator[dict[str, Any]]:
 
 
 def _solvable(rng: random.Random, number: int) -> dict[str, Any]:
-    """A row whose constraints were seen to be kept by one text."""
+    """Draw a row until the oracle finds a text that follows its constraints."""
     for _ in range(MOST_ATTEMPTS):
         drawn = row(rng, number)
         try:
@@ -51,11 +49,11 @@ def _solvable(rng: random.Random, number: int) -> dict[str, Any]:
         except DataError:
             continue
         return drawn
-    raise DataError(f"row {number}: no constraints were found that can be kept together.")
+    raise DataError(f"row {number}: no solvable constraints found in {MOST_ATTEMPTS} attempts. Try another --seed.")
 
 
 def row(rng: random.Random, number: int) -> dict[str, Any]:
-    """A row with one constraint on every word of it, or with several others of different kinds."""
+    """Draw a row with one constraint that shapes every word, or with several others of different kinds."""
     topic = rng.choice(FORMS).format(rng.choice(TOPICS))
     if rng.random() < SHARE_ALONE:
         wishes = [rng.choice(ALONE)]
@@ -81,15 +79,5 @@ def _of_different_kinds(rng: random.Random, count: int) -> list[Wish]:
     return chosen
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run `prepare` from the command line."""
-    parser = argparse.ArgumentParser(description="Make rows of the instruction_following environment.")
-    parser.add_argument("--output", type=Path, required=True, help="where the rows are written")
-    parser.add_argument("--count", type=int, default=100, help="how many (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="other rows for another one (default: %(default)s)")
-    asked = parser.parse_args(arguments)
-    return exit_code_of(prepare, asked.output, asked.count, asked.seed)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    run_prepare(prepare)

@@ -1,4 +1,4 @@
-"""Texts for constraints that shape every word of an answer, so that few others can be kept beside them."""
+"""Solutions for constraints that shape every word, so that few others can be combined with them."""
 
 from __future__ import annotations
 

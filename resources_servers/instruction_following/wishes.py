@@ -1,4 +1,4 @@
-"""What a prompt may ask of an answer's form: the words for it, and arguments drawn at random."""
+"""Constraints as a prompt phrases them, with arguments drawn at random."""
 
 from __future__ import annotations
 
@@ -75,17 +75,17 @@ def _span(rng: random.Random, topic: str) -> dict[str, Any]:
 
 
 class Wish(NamedTuple):
-    """A constraint as a prompt asks for it. Of two of one kind, only one is asked for."""
+    """A constraint as a prompt phrases it. A prompt has at most one of each kind."""
 
     id: str
     kind: str
     ask: str
-    """The words, with the arguments' names in braces."""
+    """The sentence, with the names of arguments in braces."""
     draw: Draw = _none
 
 
 def shown(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Arguments as a prompt names them."""
+    """Return arguments as they are written in a prompt."""
     names = {name: ", ".join(value) if isinstance(value, list) else value for name, value in arguments.items()}
     return {**names, "language": NAMES.get(names.get("language", ""), "")}
 
@@ -208,7 +208,7 @@ TOGETHER = (
     Wish("punctuation:punctuation_dot", "punctuation", "Do not use any full stops."),
     Wish("punctuation:punctuation_exclamation", "punctuation", "Do not use any exclamation marks."),
 )
-"""What goes with others, if of another kind; what does not all the same is found out when a row is made."""
+"""Constraints that can be combined across kinds. `prepare` discards combinations that cannot be solved."""
 
 ALONE = (
     Wish(
@@ -333,4 +333,4 @@ ALONE = (
     Wish("format:no_whitespace", "", "Use no spaces, tabs or line breaks."),
     Wish("format:title_case", "", "Begin each word with a capital."),
 )
-"""What is asked for on its own."""
+"""Constraints that a prompt has alone."""

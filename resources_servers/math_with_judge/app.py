@@ -1,4 +1,4 @@
-"""Grade the answer to a mathematical question: by comparison, and by a judge where that says no."""
+"""Grade the answer to a mathematical question by comparison, and by a judge if they differ."""
 
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +15,6 @@ from nemo_gym import (
     ReverifyMode,
     SimpleResourcesServer,
     compute_pass_majority_metrics,
-    highest_k_metrics,
 )
 from nemo_gym.grading import Judge, JudgeConfig, MathEquality, strip_reasoning
 
@@ -23,7 +22,7 @@ PROMPT = Path(__file__).parent / "prompts" / "judge.md"
 EQUAL, NOT_EQUAL = "[[A=B]]", "[[A!=B]]"
 ANSWER_KEY = "extracted_answer"
 LONGEST_JUDGED_ANSWER = 4_000
-"""Characters: where no answer could be extracted, the judge reads the end of the message."""
+"""Characters at the end of a message that the judge reads if no answer could be extracted."""
 
 
 class MathWithJudgeConfig(BaseResourcesServerConfig):
@@ -35,14 +34,14 @@ class MathWithJudgeConfig(BaseResourcesServerConfig):
         input=[]
     )
     library_verifier_timeout_seconds: float = Field(default=10, gt=0)
-    """For one comparison by math-verify; what takes longer counts as not equal."""
+    """Time limit of one comparison by math-verify; after it, the answers count as not equal."""
     library_verifier_max_concurrency: int = Field(default=32, ge=1)
-    """How many comparisons may run side by side; there are never more workers than cores."""
+    """Maximum number of concurrent comparisons, at most one per core."""
 
     @model_validator(mode="after")
     def _a_judge_is_named(self) -> Self:
         if self.should_use_judge and self.judge_model_server is None:
-            raise ValueError("should_use_judge is true, so judge_model_server must name a model server")
+            raise ValueError("judge_model_server must name a model server, because should_use_judge is true")
         return self
 
 
@@ -54,13 +53,24 @@ class MathVerifyRequest(BaseVerifyRequest):
 
 
 class MathWithJudgeServer(SimpleResourcesServer):
-    """Compares the answer in the last message with the expected one."""
+    """A verifier that compares the answer in the last message with the expected one."""
 
     config: MathWithJudgeConfig
+    KEY_METRICS = (
+        "mean/input_tokens",
+        "mean/output_tokens",
+        "pass@1[avg-of-{k}]/accuracy",
+        "pass@1[avg-of-{k}]/library_accuracy",
+        "pass@1[avg-of-{k}]/no_answer",
+        "pass@{k}/accuracy",
+        "pass@{k}/library_accuracy",
+        "majority@{k}/accuracy",
+        "majority@{k}/library_accuracy",
+    )
 
     @cached_property
     def equality(self) -> MathEquality:
-        """Compares numbers and expressions."""
+        """The comparison of numbers and expressions."""
         return MathEquality(
             max_workers=self.config.library_verifier_max_concurrency,
             deadline_s=self.config.library_verifier_timeout_seconds,
@@ -68,7 +78,7 @@ class MathWithJudgeServer(SimpleResourcesServer):
 
     @cached_property
     def judge(self) -> Judge | None:
-        """Asked where the comparison says no; None where the config wants no judge."""
+        """The judge, asked if the comparison finds a difference; None if the config does not use one."""
         if not self.config.should_use_judge or self.config.judge_model_server is None:
             return None
         settings = JudgeConfig(
@@ -81,7 +91,7 @@ class MathWithJudgeServer(SimpleResourcesServer):
         return Judge(settings, self.server_client)
 
     async def startup(self) -> None:
-        """A library or a prompt that is missing is told at once."""
+        """Load the library and the prompt, so that a missing one is reported at startup."""
         await super().startup()
         _ = self.equality, self.judge
 
@@ -111,15 +121,6 @@ class MathWithJudgeServer(SimpleResourcesServer):
 
     def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
         return compute_pass_majority_metrics(tasks, _scores, answer_key=ANSWER_KEY).metrics
-
-    def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
-        tokens = ("mean/input_tokens", "mean/output_tokens")
-        return {
-            **{key: agent_metrics[key] for key in tokens if key in agent_metrics},
-            **highest_k_metrics(agent_metrics, "pass@1[avg-of-{k}]"),
-            **highest_k_metrics(agent_metrics, "pass@{k}", exclude_names=["no_answer"]),
-            **highest_k_metrics(agent_metrics, "majority@{k}", exclude_names=["no_answer"]),
-        }
 
 
 def _scores(row: dict[str, Any]) -> dict[str, float]:

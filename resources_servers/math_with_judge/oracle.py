@@ -1,8 +1,8 @@
-"""A perfect attempt at a mathematical question."""
+"""A perfect answer to a mathematical question."""
 
 from typing import Any
 
 
 def solve(row: dict[str, Any]) -> list[Any]:
-    """Give the expected answer in a box."""
+    r"""Return the expected answer in `\boxed{}`."""
     return [rf"The answer is \boxed{{{row['expected_answer']}}}."]

@@ -1,4 +1,4 @@
-"""Grade a document by the JSON Schema that it was asked to have."""
+"""Grade a document with the JSON Schema of its row."""
 
 import re
 from typing import ClassVar, Literal, NamedTuple
@@ -20,21 +20,27 @@ from nemo_gym import (
     SimpleResourcesServer,
 )
 from nemo_gym.grading import WorkerCrashed, WorkerPool, WorkerTimedOut
-from nemo_gym.grading.structured import PARSE_ERROR, DocumentFormat, Problem, SchemaUnusable, first_problem
+from resources_servers.structured_outputs.grading import (
+    PARSE_ERROR,
+    DocumentFormat,
+    Problem,
+    SchemaUnusable,
+    first_problem,
+)
 
 NO_ANSWER, TOO_COSTLY = "no_answer", "too_costly"
 SUBMIT = "submit_document"
-"""The tool of the rows that `prepare.py` makes; rows of others may name theirs as they like."""
+"""The tool in rows from `prepare.py`. Other rows may use any name."""
 
 WORKERS, DEADLINE_S, MEMORY_LIMIT_BYTES = 2, 5.0, 2 << 30
 SHORT, SHORT_JSON = 2_000, 20_000
-"""Characters that are read within some milliseconds, however they are meant: longer texts are read in a worker."""
+"""Characters that take a few milliseconds to parse, even if hostile. Longer texts are parsed in a worker."""
 COSTLY = re.compile(r'"(?:\$ref|\$dynamicRef|\$recursiveRef|pattern|patternProperties)"')
-"""Where a schema refers to itself or has a pattern, a short text can take for ever too: all are read in a worker."""
+"""Schema keywords that can make even a short text take forever to validate. A worker then validates every text."""
 
 
 class StructuredOutputsConfig(BaseResourcesServerConfig):
-    """`xml_coerce_types` reads numbers, booleans and nulls out of XML's texts, where the schema wants them."""
+    """With `xml_coerce_types`, XML texts become numbers, booleans and nulls if the schema expects them."""
 
     REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.STATELESS
 
@@ -42,7 +48,7 @@ class StructuredOutputsConfig(BaseResourcesServerConfig):
 
 
 class StructuredOutputsRunRequest(BaseRunRequest):
-    """A row: the schema, the format, and where the document is expected."""
+    """A dataset row: the schema, the format, and where the document is expected."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -51,24 +57,24 @@ class StructuredOutputsRunRequest(BaseRunRequest):
     schema_type: DocumentFormat = "json"
     response_mode: Literal["text", "tool_call"] = "text"
     tool_name: str | None = None
-    """The tool whose last call holds the document; any tool where it is missing."""
+    """The tool whose last call has the document; any tool by default."""
     tool_payload_key: str | None = None
-    """The argument that holds the document; all arguments together where it is missing."""
+    """The argument that has the document; all arguments together by default."""
 
 
 class StructuredOutputsVerifyRequest(StructuredOutputsRunRequest, BaseVerifyRequest):
-    """The row, and what the agent answered."""
+    """The row and the agent's response."""
 
 
 class Answer(NamedTuple):
-    """The document, or why there is none."""
+    """The document, or the reason why it is missing."""
 
     text: str = ""
     problem: Problem | None = None
 
 
 class StructuredOutputsServer(SimpleResourcesServer):
-    """Reads the last message, or the last call of a tool, and holds it against the schema."""
+    """A verifier that validates the last message, or the last tool call, with the schema."""
 
     config: StructuredOutputsConfig
 
@@ -81,7 +87,7 @@ class StructuredOutputsServer(SimpleResourcesServer):
         self._workers.close()
 
     def setup_webserver(self) -> FastAPI:
-        """The rows bring their tools, under any name: each call of one is thanked for."""
+        """Add a route for any tool name, because the tools are defined in the rows."""
         app = super().setup_webserver()
         for path in (f"/{SUBMIT}", "/{tool_name}"):
             app.post(path, response_class=PlainTextResponse)(received)
@@ -89,7 +95,7 @@ class StructuredOutputsServer(SimpleResourcesServer):
 
     async def verify(self, body: StructuredOutputsVerifyRequest) -> BaseVerifyResponse:
         answer = answer_in(body.response, body)
-        # Where there is no document too: that the schema cannot be used must not depend on the answer.
+        # Validate even without a document: an unusable schema must be reported for every answer.
         found = await self._first_problem(answer.text, body)
         problem = answer.problem or found
         return BaseVerifyResponse.grade(
@@ -107,7 +113,7 @@ class StructuredOutputsServer(SimpleResourcesServer):
                 return first_problem(*asked)
             return await self._workers.run(first_problem, *asked)
         except (WorkerTimedOut, WorkerCrashed) as error:
-            return Problem(TOO_COSTLY, f"the document could not be read: {error}")
+            return Problem(TOO_COSTLY, f"the document took too much time or memory: {error}")
         except SchemaUnusable as error:
             raise InvalidTask(f"{self.config.name}: schema_str: {error}") from error
         except ImportError as error:
@@ -115,18 +121,18 @@ class StructuredOutputsServer(SimpleResourcesServer):
 
 
 async def received() -> str:
-    """What the model is told of its document: how good it is, the reward will tell."""
+    """Confirm the call without a verdict. `verify` grades the document."""
     return "Received."
 
 
 def answer_in(response: NeMoGymResponse, row: StructuredOutputsRunRequest) -> Answer:
-    """The document, from where the row expects it."""
+    """Find the document in the response, where the row expects it."""
     if row.response_mode == "text":
         text = response.last_text
-        return Answer(text) if text.strip() else Answer(problem=Problem(NO_ANSWER, "there is no text"))
+        return Answer(text) if text.strip() else Answer(problem=Problem(NO_ANSWER, "the answer has no text"))
     calls = [call for call in response.tool_calls if row.tool_name in (None, call.name)]
     if not calls:
-        return Answer(problem=Problem(NO_ANSWER, f"there is no call of {row.tool_name or 'a tool'}"))
+        return Answer(problem=Problem(NO_ANSWER, f"the answer has no call of {row.tool_name or 'a tool'}"))
     return _payload(calls[-1].arguments, row.tool_payload_key)
 
 

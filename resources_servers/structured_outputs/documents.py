@@ -1,4 +1,4 @@
-"""Make a value that a JSON Schema allows, and write it as a document in one of the five formats."""
+"""Generate a value that a JSON Schema allows, and write it in one of the five formats."""
 
 import csv
 import io
@@ -13,7 +13,7 @@ Schema = dict[str, Any]
 
 
 def value_for(schema: Any, root: Any = None) -> Any:
-    """A value with every property that the schema names; of several ways the first. Patterns are not met."""
+    """Return a value with every property that the schema names. Uses the first alternative and ignores patterns."""
     root = schema if root is None else root
     if not isinstance(schema, dict):
         return "anything"
@@ -91,7 +91,7 @@ _VALUES: dict[str, Callable[[Schema, Any], Any]] = {
 
 
 def written(value: Any, schema_type: str) -> str:
-    """The value as a document; TOML and CSV take objects, and lists of them, only."""
+    """Write a value as a document. TOML can hold only an object, CSV only an object or a list of objects."""
     return _WRITERS[schema_type](value)
 
 
@@ -141,7 +141,7 @@ def _csv(value: Any) -> str:
 
 
 class _YamlDumper(yaml.SafeDumper):
-    """Quotes texts that begin like a number: readers of YAML 1.1 and 1.2 disagree on which of them are one."""
+    """A dumper that quotes texts that begin like a number, because YAML 1.1 and 1.2 disagree on some of them."""
 
 
 def _quoted_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:

@@ -1,4 +1,4 @@
-"""A perfect attempt at a structured answer: some document that the schema allows, in the right place."""
+"""A perfect answer: a document that the schema allows, as text or tool call."""
 
 import json
 from typing import Any
@@ -8,7 +8,7 @@ from resources_servers.structured_outputs.documents import value_for, written
 
 
 def solve(row: dict[str, Any]) -> list[Any]:
-    """Answer with the document, or hand it in with the tool."""
+    """Return the document as the answer or as a tool call, as the row requires."""
     schema, schema_type = json.loads(row["schema_str"]), row.get("schema_type", "json")
     value = value_for(schema)
     if row.get("response_mode", "text") == "text":

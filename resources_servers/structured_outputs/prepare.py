@@ -1,19 +1,17 @@
-r"""Make rows: things to describe, each with a schema of some of its properties and a format.
+r"""Generate rows: things to describe, each with a schema of some of its properties and a format.
 
 python resources_servers/structured_outputs/prepare.py --count 1000 --seed 1 --output <rows.jsonl>
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from nemo_gym import DataError, exit_code_of
+from nemo_gym import DataError, run_prepare
 from nemo_gym.jsonl import write_rows
 
 SUBMIT = "submit_document"
@@ -71,21 +69,21 @@ HINTS = {
 
 
 def prepare(output: Path, count: int = 100, seed: int = 0) -> Path:
-    """Write so many rows, always the same ones for a seed, and answer where they are."""
+    """Write `count` rows and return the output path. The same seed gives the same rows."""
     if count < 1:
-        raise DataError(f"--count {count}: at least one row is needed.")
+        raise DataError(f"--count {count}: must be at least 1.")
     write_rows(output, _rows(count, random.Random(seed)))
     return output
 
 
 def _rows(count: int, rng: random.Random) -> Iterator[dict[str, Any]]:
     for number in range(count):
-        # Every format comes equally often, and with each way to answer.
+        # Distribute formats and response modes evenly.
         yield row(rng, FORMATS[number % len(FORMATS)], MODES[number // len(FORMATS) % len(MODES)])
 
 
 def row(rng: random.Random, schema_type: str, response_mode: str) -> dict[str, Any]:
-    """A row with a thing and some of its properties, drawn at random."""
+    """Draw a row with a random thing and some of its properties."""
     thing = rng.choice(sorted(THINGS))
     properties = {
         name: each
@@ -124,15 +122,5 @@ def _tool(document: dict[str, Any], name: str) -> dict[str, Any]:
     }
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run `prepare` from the command line."""
-    parser = argparse.ArgumentParser(description="Make rows of the structured_outputs environment.")
-    parser.add_argument("--output", type=Path, required=True, help="where the rows are written")
-    parser.add_argument("--count", type=int, default=100, help="how many (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="other rows for another one (default: %(default)s)")
-    asked = parser.parse_args(arguments)
-    return exit_code_of(prepare, asked.output, asked.count, asked.seed)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    run_prepare(prepare)

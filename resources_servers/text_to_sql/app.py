@@ -1,4 +1,4 @@
-"""Answer a question with a query; what counts is what the query finds."""
+"""Grade a query that answers a question by comparing its result with the reference's."""
 
 from functools import cached_property
 from pathlib import Path
@@ -21,37 +21,33 @@ from nemo_gym import (
     ToolError,
     tool,
 )
-from nemo_gym.grading import (
+from nemo_gym.grading import Judge, JudgeConfig, PromptFile, Verdict, strip_reasoning
+from resources_servers.text_to_sql.sql import (
     DatabaseFailed,
-    Judge,
-    JudgeConfig,
-    PromptFile,
     QueryFailed,
     QueryResult,
     QueryUnreadable,
     SqlLimits,
     SqlRunner,
-    Verdict,
     as_table,
     is_ordered,
     last_sql,
-    strip_reasoning,
 )
 
 
 class TextToSqlConfig(BaseResourcesServerConfig):
-    """How queries run, and who judges where running them does not decide."""
+    """The limits of queries, and the judge for cases that results cannot decide."""
 
     REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.STATELESS
 
     num_processes: int = Field(2, ge=1)
-    """How many queries run at the same time."""
+    """Number of concurrent queries."""
     query_timeout_secs: float = Field(5, gt=0)
     offers_run_query: bool = False
-    """Whether the model has a tool that runs queries."""
+    """Whether the model gets the tool `run_query`."""
     judge_model_server: ModelServerRef | None = None
-    """Asked where the reference cannot be run by SQLite, or finds nothing; without one such a row fails, or is graded
-    by what was found. Also asked where the row wants another dialect, and SQLite cannot read the answer."""
+    """The judge, asked if SQLite cannot run the reference or both results are empty, and if SQLite cannot parse an
+    answer in another dialect. Without a judge, a row whose reference cannot be run fails the rollout."""
     judge_responses_create_params: NeMoGymResponseCreateParamsNonStreaming = NeMoGymResponseCreateParamsNonStreaming(
         input=[]
     )
@@ -65,48 +61,48 @@ class TextToSqlConfig(BaseResourcesServerConfig):
 
 
 class SeedRequest(BaseSeedSessionRequest):
-    """The row's part that the tool needs."""
+    """The part of the row that the tool needs."""
 
     sql_context: str = ""
 
 
 class QueriedDatabase(SessionState):
-    """The script that makes this rollout's database."""
+    """The script that creates this rollout's database."""
 
     script: str = ""
 
 
 class TextToSqlVerifyRequest(BaseVerifyRequest):
-    """The row, and what the agent answered."""
+    """The row and the agent's response."""
 
     model_config = ConfigDict(extra="allow")
 
     sql: str
-    """The reference."""
+    """The reference query."""
     sql_context: str = ""
-    """Statements that make the tables, and their rows."""
+    """Statements that create and fill the tables."""
     sql_prompt: str = ""
     sql_dialect: str = "sqlite"
 
     @property
     def is_for_sqlite(self) -> bool:
-        """Whether the model was asked for a query that SQLite reads."""
+        """Whether the row asks for SQLite's dialect."""
         return "sqlite" in self.sql_dialect.casefold()
 
 
 class TextToSqlServer(SimpleResourcesServer):
-    """Runs the answer and the reference on a database of the row's own, and compares what they find."""
+    """A verifier that runs the answer and the reference on the row's database, and compares the results."""
 
     config: TextToSqlConfig
 
     @cached_property
     def runner(self) -> SqlRunner:
-        """Where queries run."""
+        """The worker processes that run queries."""
         return SqlRunner(self.config.num_processes, SqlLimits(deadline_s=self.config.query_timeout_secs))
 
     @cached_property
     def judge(self) -> Judge | None:
-        """Who decides where results do not."""
+        """The judge for cases that results cannot decide, if configured."""
         if self.config.judge_model_server is None:
             return None
         settings = JudgeConfig(
@@ -124,11 +120,11 @@ class TextToSqlServer(SimpleResourcesServer):
         self.runner.close()
 
     def tools(self) -> list[Tool]:
-        """None, unless the configuration offers `run_query`."""
+        """Return `run_query` if the configuration offers it, else an empty list."""
         return super().tools() if self.config.offers_run_query else []
 
     async def seed_session(self, body: SeedRequest, database: QueriedDatabase) -> None:
-        """Remember how this rollout's database is made."""
+        """Store the script that creates this rollout's database."""
         database.script = body.sql_context
 
     @tool
@@ -142,8 +138,8 @@ class TextToSqlServer(SimpleResourcesServer):
             raise ToolError(f"The query failed: {error}") from error
 
     async def verify(self, body: TextToSqlVerifyRequest) -> BaseVerifyResponse:
-        """Reward a query that finds what the reference does."""
-        # Run where there is nothing to compare too: that the row is at fault must not depend on the answer.
+        """Reward a query with the same result as the reference."""
+        # Run the reference even without an answer: a faulty row must be reported for every answer.
         expected = await self._expected(body)
         sql = last_sql(strip_reasoning(body.response.last_text))
         if sql is None:
@@ -158,12 +154,12 @@ class TextToSqlServer(SimpleResourcesServer):
             if self.judge is not None and isinstance(error, QueryUnreadable) and not body.is_for_sqlite:
                 return await self._judged(body, sql, self.judge)
             return _graded(body, 0.0, sql, f"query_failed: {error}")
-        if is_same and self.judge is not None and _says_little(expected):
+        if is_same and self.judge is not None and not expected.rows:
             return await self._judged(body, sql, self.judge)
         return _graded(body, float(is_same), sql, None if is_same else "different_results")
 
     async def _expected(self, body: TextToSqlVerifyRequest) -> QueryResult | None:
-        """What the reference finds; None where it cannot be run, and a judge decides."""
+        """Return the reference's result, or None if it cannot be run and a judge decides."""
         try:
             return await self.runner.query(body.sql_context, body.sql)
         except QueryFailed as error:
@@ -171,7 +167,7 @@ class TextToSqlServer(SimpleResourcesServer):
                 return None
             key = "sql_context" if isinstance(error, DatabaseFailed) else "sql"
             raise InvalidTask(
-                f"{self.config.name}: {key}: the reference cannot be run by SQLite ({error}). Mend the row, or name a "
+                f"{self.config.name}: {key}: SQLite cannot run the reference ({error}). Fix the row, or set "
                 "judge_model_server."
             ) from error
 
@@ -189,10 +185,6 @@ class TextToSqlServer(SimpleResourcesServer):
         return _graded(body, reward, sql, None if is_equal else f"judge: {verdict.outcome}", verdict)
 
 
-def _says_little(expected: QueryResult) -> bool:
-    return not expected.rows
-
-
 def _graded(
     body: TextToSqlVerifyRequest,
     reward: float,
@@ -200,13 +192,13 @@ def _graded(
     failure_reason: str | None,
     verdict: Verdict | None = None,
 ) -> BaseVerifyResponse:
-    told: dict[str, Any] = {
+    details: dict[str, Any] = {
         "extracted_sql": sql,
         "judge_passed": None if verdict is None else failure_reason is None,
         "failure_reason": failure_reason,
         "judge_evaluations": [call.record() for call in verdict.calls] if verdict else [],
     }
-    return BaseVerifyResponse.grade(body, reward=reward, **told)
+    return BaseVerifyResponse.grade(body, reward=reward, **details)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A perfect attempt: the reference, said in a fenced block."""
+"""A perfect answer: the reference in a fenced block."""
 
 from typing import Any
 
@@ -6,5 +6,5 @@ from nemo_gym.testing import FunctionToolCall
 
 
 def solve(row: dict[str, Any]) -> list[str | FunctionToolCall]:
-    """The answer that finds what is asked for."""
+    """Return the row's reference query as the answer."""
     return [f"```sql\n{row['sql']}\n```"]

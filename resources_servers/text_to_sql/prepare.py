@@ -1,26 +1,24 @@
-r"""Make questions on small databases of our own, each with the query that answers it.
+r"""Generate questions about small databases, each with a reference query.
 
 python resources_servers/text_to_sql/prepare.py --count 100 --seed 1 --output <rows.jsonl>
 """
 
 from __future__ import annotations
 
-import argparse
 import random
 import sqlite3
-import sys
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nemo_gym import DataError, exit_code_of
+from nemo_gym import DataError, run_prepare
 from nemo_gym.jsonl import write_rows
 
 INSTRUCTION = "Answer the question with one SQLite query, in a fenced block of SQL. Select what is asked for, no more."
 TRIES = 1_000
-"""A question whose answer is empty is thrown away, and another one made."""
+"""Attempts per row, because questions with an empty result are discarded."""
 
 CITIES = ("Bergen", "Cadiz", "Graz", "Leeds", "Lyon", "Turku")
 NAMES = ("Ada", "Boris", "Chen", "Dora", "Emil", "Fatou", "Gita", "Hugo", "Ines", "Jana", "Kofi", "Lena")
@@ -28,7 +26,7 @@ NAMES = ("Ada", "Boris", "Chen", "Dora", "Emil", "Fatou", "Gita", "Hugo", "Ines"
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked, and the query that answers it."""
+    """A question and its reference query."""
 
     text: str
     sql: str
@@ -36,7 +34,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Schema:
-    """A database: its tables, a way to fill them, and a way to ask about them."""
+    """A database schema, with functions that fill its tables and draw questions."""
 
     name: str
     tables: str
@@ -204,10 +202,10 @@ SCHEMAS = (
 )
 
 
-def prepare(output: Path, count: int, seed: int = 0) -> Path:
-    """Write so many rows, the same for the same seed, and answer where they are.
+def prepare(output: Path, count: int = 100, seed: int = 0) -> Path:
+    """Write `count` rows and return the output path. The same seed gives the same rows.
 
-    Raises `DataError` where `count` is more than there are different questions.
+    Raises `DataError` if there are fewer than `count` different questions.
     """
     write_rows(output, _rows(count, random.Random(seed)))
     return output
@@ -218,7 +216,7 @@ def _rows(count: int, chance: random.Random) -> Iterator[dict[str, Any]]:
     for number in range(count):
         row = _new_row(SCHEMAS[number % len(SCHEMAS)], chance, seen)
         if row is None:
-            raise DataError(f"after {number} rows no other question was found; ask for fewer than {count}.")
+            raise DataError(f"--count {count}: only {number} different questions found. Use a smaller --count.")
         yield row
 
 
@@ -252,9 +250,9 @@ def _finds_something(context: str, sql: str) -> bool:
 
 
 def _row(schema: Schema, context: str, question: Question, identity: str) -> dict[str, Any]:
-    told = f"{INSTRUCTION}\n\nThe tables:\n```sql\n{schema.tables}\n```\n\n{question.text}"
+    prompt = f"{INSTRUCTION}\n\nThe tables:\n```sql\n{schema.tables}\n```\n\n{question.text}"
     return {
-        "responses_create_params": {"input": [{"role": "user", "content": told}]},
+        "responses_create_params": {"input": [{"role": "user", "content": prompt}]},
         "sql": question.sql,
         "sql_dialect": "sqlite",
         "sql_prompt": question.text,
@@ -264,15 +262,5 @@ def _row(schema: Schema, context: str, question: Question, identity: str) -> dic
     }
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run `prepare` from the command line."""
-    parser = argparse.ArgumentParser(description="Make rows of the text_to_sql environment.")
-    parser.add_argument("--output", type=Path, required=True, help="where the rows are written")
-    parser.add_argument("--count", type=int, default=100, help="how many (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="another one makes other rows (default: %(default)s)")
-    asked = parser.parse_args(arguments)
-    return exit_code_of(prepare, asked.output, asked.count, asked.seed)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    run_prepare(prepare)

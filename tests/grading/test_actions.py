@@ -1,4 +1,4 @@
-"""Which of a game's actions does a text choose?"""
+"""Finding the game actions that an answer names."""
 
 import pytest
 
@@ -31,15 +31,15 @@ MOVES = ("Up", "Down", "Left", "Right", "0", "1", "pick up")
         (" \n ", []),
     ],
 )
-def test_the_answer_is_read_as_whole_words(text, chosen):
+def test_actions_match_whole_words(text, chosen):
     assert actions_in(text, MOVES) == chosen
 
 
-def test_without_actions_nothing_is_chosen():
+def test_no_names_match_nothing():
     assert actions_in("up", []) == []
 
 
 @pytest.mark.parametrize("text", ["<answer>" * 40_000, "</answer>" * 40_000, r"\boxed{" * 40_000, "\n" * 300_000])
 @pytest.mark.timeout(5)
-def test_a_text_without_an_end_takes_no_time(text):
+def test_unclosed_tags_are_searched_quickly(text):
     assert actions_in(text, MOVES) == []

@@ -24,12 +24,12 @@ from nemo_gym.grading.code import last_code_block, same_output, same_values
         ("```a``` is no block", None),
     ],
 )
-def test_the_last_whole_block_is_the_program(text, code):
+def test_last_complete_block_is_the_program(text, code):
     assert last_code_block(text) == code
 
 
 @pytest.mark.parametrize("start", ["```" + "a" * 300_000, "```" + " " * 300_000, "~" * 300_000])
-def test_what_is_nearly_a_fence_takes_no_time(start):
+def test_almost_fences_are_scanned_quickly(start):
     began = time.process_time()
     assert last_code_block(f"```\nx\n```\n{start}`") == "x"
     assert time.process_time() - began < 1.0

@@ -1,4 +1,4 @@
-"""Untrusted programs, confined: as root, as a user without rights, and what is left behind."""
+"""Sandboxed programs: limits, checks, cancellation, and running as root or an unprivileged user."""
 
 import asyncio
 import json
@@ -35,12 +35,12 @@ async def tried(python, code, *, trial_s=2.0, **program):
 
 
 @pytest.mark.needs_bubblewrap
-async def test_programs_are_confined_where_bubblewrap_is(python):
+async def test_programs_are_confined_if_bubblewrap_is_installed(python):
     assert (await python.level()).is_confined
 
 
 @pytest.mark.needs_bubblewrap
-async def test_each_limit_holds(python):
+async def test_each_limit_is_enforced(python):
     assert "MemoryError" in (await tried(python, "bytearray(300_000_000)")).error
     assert (
         "No space left"
@@ -54,7 +54,7 @@ async def test_each_limit_holds(python):
 
 
 @pytest.mark.needs_bubblewrap
-async def test_a_run_ends_with_its_time_and_what_was_not_run_says_so(python):
+async def test_trials_after_the_total_time_are_not_run(python):
     program = Program(["import time; time.sleep(0.4)"], [""] * 9, [10] * 9)
     began = time.monotonic()
     ended = await python.run(program, trial_s=5, total_s=1)
@@ -65,7 +65,7 @@ async def test_a_run_ends_with_its_time_and_what_was_not_run_says_so(python):
 
 
 @pytest.mark.needs_bubblewrap
-async def test_a_run_that_is_given_up_leaves_no_process(python):
+async def test_cancelled_run_leaves_no_process(python):
     await python.level()
     marker = f"given-up-{os.getpid()}"
     task = asyncio.create_task(tried(python, f"import time\n'{marker}'\ntime.sleep(60)", trial_s=60))
@@ -75,7 +75,7 @@ async def test_a_run_that_is_given_up_leaves_no_process(python):
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert not children_of(os.getpid())
-    # Its place is free for the next one.
+    # The slot is free again.
     assert (await tried(python, "print(1)")).output == "1\n"
     assert set(own_groups()) == groups
 
@@ -85,25 +85,25 @@ def own_groups():
 
 
 def children_of(pid):
-    """The bubblewraps that a process has started."""
+    """Return the bubblewrap processes that a process has started."""
     return [child for child in psutil.Process(pid).children() if child.name() == "bwrap"]
 
 
 @pytest.mark.needs_bubblewrap
-async def test_programs_that_are_under_way_or_wait_for_their_turn_fail_as_the_server_closes(python):
+async def test_running_and_queued_programs_fail_on_close(python):
     await python.level()
     under_way = [asyncio.create_task(tried(python, "import time; time.sleep(60)", trial_s=60)) for _ in range(4)]
     await asyncio.sleep(0.5)
     python.close()
     for ended in await asyncio.gather(*under_way, return_exceptions=True):
         assert isinstance(ended, EnvironmentFailed)
-        assert "this server ends" in str(ended)
+        assert "the server is shutting down" in str(ended)
     assert (await tried(python, "print(1)")).output == "1\n"
 
 
 @pytest.mark.needs_bubblewrap
-def test_programs_under_way_end_with_the_event_loop():
-    """Where asyncio cancels all tasks at once, its own subprocesses may wait for ever."""
+def test_running_programs_end_with_the_event_loop():
+    """Check a case in which asyncio's own subprocesses hang: all tasks are cancelled at once."""
 
     async def leave_some(after_s):
         python = ConfinedPython(3)
@@ -119,7 +119,7 @@ def test_programs_under_way_end_with_the_event_loop():
 
 
 @pytest.mark.needs_bubblewrap
-async def test_a_sandbox_that_does_not_start_is_no_fault_of_the_program(python, monkeypatch, tmp_path):
+async def test_sandbox_start_failure_is_an_environment_failure(python, monkeypatch, tmp_path):
     bwrap = tmp_path / "bwrap"
     bwrap.symlink_to(find_bwrap())
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
@@ -133,7 +133,7 @@ async def test_a_sandbox_that_does_not_start_is_no_fault_of_the_program(python, 
 
 
 @pytest.mark.needs_bubblewrap
-async def test_trials_of_a_program_share_nothing_but_scratch(python):
+async def test_trials_share_only_scratch(python):
     code = "import sys\nprint(getattr(sys, 'seen', None))\nsys.seen = True"
     ended = await python.run(Program([code], ["", ""], [100, 100]), trial_s=2, total_s=4)
     assert [each.output for each in ended] == ["None\n", "None\n"]
@@ -143,7 +143,7 @@ async def test_trials_of_a_program_share_nothing_but_scratch(python):
 @pytest.mark.parametrize(
     "value", ["None", "True", "-1.5", "'é\\n'", "b'x'", "(1, [2, {3}], frozenset({4}))", "{(1, 2): {'a': None}}", "1j"]
 )
-async def test_plain_data_pass_between_a_check_and_a_function(python, value):
+async def test_plain_data_passes_between_check_and_function(python, value):
     check = Check(
         f"def check(same):\n    given = {value}\n    got = same(given, also=given)\n    assert got == [given, given]"
     )
@@ -152,7 +152,7 @@ async def test_plain_data_pass_between_a_check_and_a_function(python, value):
 
 
 @pytest.mark.needs_bubblewrap
-async def test_a_check_may_be_bare_asserts_and_use_its_preamble(python):
+async def test_check_may_be_bare_asserts_with_preamble(python):
     check = Check("assert twice(2) == helper(2)", "def helper(n): return n + n")
     trial = await tried(python, "def twice(n): return 2 * n", function="twice", check=check)
     assert CheckVerdict.of(trial).verdict == "passed"
@@ -175,11 +175,11 @@ KILL = "import os\\ntry: os.kill(-1, 9)\\nexcept OSError: pass\\nos.kill(1, 9)\\
 async def main():
     python = ConfinedPython(2)
     level = await python.level()
-    told = [str(level)]
+    found = [str(level)]
     for code in ("print(1)", LOOK, BOMB, KILL):
         (trial,) = await python.run(Program([code], [""], [1000]), trial_s=1, total_s=2)
-        told.append([trial.how, trial.output])
-    print(json.dumps(told))
+        found.append([trial.how, trial.output])
+    print(json.dumps(found))
 
 asyncio.run(main())
 '''
@@ -187,8 +187,8 @@ asyncio.run(main())
 
 @pytest.mark.needs_bubblewrap
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-@pytest.mark.skipif(not Path(SYSTEM_PYTHON).exists(), reason=f"there is no {SYSTEM_PYTHON} that everybody may run")
-def test_a_user_without_rights_confines_as_well():
+@pytest.mark.skipif(not Path(SYSTEM_PYTHON).exists(), reason=f"needs {SYSTEM_PYTHON}, which every user can run")
+def test_unprivileged_user_confines_too():
     version = subprocess.run(
         [SYSTEM_PYTHON, "-c", "import sys; print(sys.version_info >= (3, 11))"], capture_output=True, check=True
     )
@@ -198,7 +198,7 @@ def test_a_user_without_rights_confines_as_well():
         Path(folder).chmod(0o755)
         shutil.copytree(Path(nemo_gym.__file__).parent, Path(folder) / "nemo_gym")
         subprocess.run(["chmod", "-R", "a+rX", folder], check=True)
-        told = subprocess.run(
+        finished = subprocess.run(
             [SYSTEM_PYTHON, "-B", "-c", AS_NOBODY],
             user=NOBODY,
             group=NOBODY,
@@ -210,10 +210,10 @@ def test_a_user_without_rights_confines_as_well():
             timeout=30,
             check=False,
         )
-    if "resource limits only" in told.stdout or "EnvironmentFailed" in told.stderr:
-        pytest.skip("users may not make namespaces here")
-    assert told.returncode == 0, told.stderr
-    level, plain, look, bomb, kill = json.loads(told.stdout)
+    if "resource limits only" in finished.stdout or "EnvironmentFailed" in finished.stderr:
+        pytest.skip("this machine does not allow user namespaces")
+    assert finished.returncode == 0, finished.stderr
+    level, plain, look, bomb, kill = json.loads(finished.stdout)
     assert level.startswith("bubblewrap")
     assert plain == ["finished", "1\n"]
     assert look == ["finished", "1 is closed\n"]
@@ -221,11 +221,11 @@ def test_a_user_without_rights_confines_as_well():
     assert kill == ["finished", "1\n"] or kill[0] == "failed"
 
 
-def test_a_control_group_kills_all_that_joined_and_goes():
+def test_control_group_kills_its_members_on_close():
     try:
         group = ControlGroup("test", memory_mb=64, processes=4)
     except OSError:
-        pytest.skip("this process may not make control groups")
+        pytest.skip("this process cannot create control groups")
     process = subprocess.Popen(["sleep", "60"])
     for file in group.join_files:
         Path(file).write_text(str(process.pid))

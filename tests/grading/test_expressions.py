@@ -1,4 +1,4 @@
-"""Comparing mathematical answers, by hand and by library."""
+"""Comparing mathematical answers, exactly and with math-verify."""
 
 import asyncio
 import time
@@ -43,7 +43,7 @@ async def test_plain_answers_need_no_worker(expected, text, extracted):
 
 
 @pytest.mark.parametrize("text", [r"\boxed{71}", "", r"<think>\boxed{72}", r"\boxed{}"])
-async def test_what_is_plainly_wrong_is_not_equal(text):
+async def test_wrong_answers_are_not_equal(text):
     assert not (await MathEquality().compare("72", text)).is_equal
 
 
@@ -56,7 +56,7 @@ async def test_what_is_plainly_wrong_is_not_equal(text):
         ("72", r"\boxed{" + "x1" * 1001 + "}"),
     ],
 )
-async def test_what_can_only_be_wrong_needs_no_worker(expected, text):
+async def test_hopeless_answers_need_no_worker(expected, text):
     equality = MathEquality()
     assert not (await equality.compare(expected, text)).is_equal
     assert equality._workers.pids() == []
@@ -74,7 +74,7 @@ async def test_what_can_only_be_wrong_needs_no_worker(expected, text):
         (r"\sqrt{8}", r"\boxed{2\sqrt{2}}"),
     ],
 )
-async def test_expressions_are_compared_by_what_they_mean(equality, expected, text):
+async def test_expressions_are_compared_by_meaning(equality, expected, text):
     assert (await equality.compare(expected, text)).is_equal
 
 
@@ -89,11 +89,11 @@ async def test_expressions_are_compared_by_what_they_mean(equality, expected, te
         ("1", r"\boxed{\frac{1}{}}"),
     ],
 )
-async def test_expressions_that_differ_are_not_equal(equality, expected, text):
+async def test_different_expressions_are_not_equal(equality, expected, text):
     assert not (await equality.compare(expected, text)).is_equal
 
 
-async def test_a_hostile_answer_costs_its_own_time_only():
+async def test_hostile_answer_does_not_delay_others():
     equality = MathEquality(max_workers=2, deadline_s=3.0)
     await asyncio.gather(*(equality.compare("x", rf"\boxed{{x + {number}}}") for number in range(4)))
     began = time.monotonic()

@@ -1,4 +1,4 @@
-"""The judge: what it is asked, how its answers are read, and what happens when it gives none."""
+"""The judge: its prompts, the parsing of its answers, and its failures."""
 
 import asyncio
 import time
@@ -45,14 +45,14 @@ def prompt(tmp_path):
 
 
 def judge_of(prompt, *replies, servers=(), **settings):
-    """A judge with these replies, and the model that gives them."""
+    """Return a judge and the fake model that gives these replies."""
     model = FakeModel(list(replies) or ["yes"])
     config = {"model_server": REF, "prompt": str(prompt), "labels": ["yes", "no"], **settings}
     server = make_server(JudgedServer, model=model, servers=servers, judge=config)
     return Judge(server.config.judge, server.server_client), model
 
 
-async def test_the_prompt_is_filled_and_the_verdict_kept(prompt):
+async def test_prompt_is_filled_and_verdict_recorded(prompt):
     judge, model = judge_of(
         prompt, "They agree.\nyes", system_message="Be fair.", responses_create_params={"input": [], "temperature": 0}
     )
@@ -96,7 +96,7 @@ async def test_the_prompt_is_filled_and_the_verdict_kept(prompt):
         (["[[A=B]]", "[[A!=B]]"], "A=B", None),
     ],
 )
-async def test_the_label_that_an_answer_settles_on_is_read(prompt, labels, text, label):
+async def test_final_label_of_an_answer_is_found(prompt, labels, text, label):
     judge, _ = judge_of(prompt, text, labels=labels)
     verdict = await judge.ask(**FIELDS)
     assert verdict.label == label
@@ -104,7 +104,7 @@ async def test_the_label_that_an_answer_settles_on_is_read(prompt, labels, text,
 
 
 @pytest.mark.parametrize("filling", ["\n", " ", "*", "\n*", "[[A=B]", "yes"], ids=repr)
-async def test_a_long_answer_of_the_judge_is_read_at_once(prompt, filling):
+async def test_long_judge_answers_are_parsed_quickly(prompt, filling):
     judge, _ = judge_of(prompt, f"no\nI think{filling * 100_000}of course")
     started_at = time.perf_counter()
     assert (await judge.ask(**FIELDS)).label == "no"
@@ -121,7 +121,7 @@ async def test_a_long_answer_of_the_judge_is_read_at_once(prompt, filling):
         (["?", "?", "?"], None, "unparsable"),
     ],
 )
-async def test_more_than_half_of_the_readable_votes_decide(prompt, replies, label, outcome):
+async def test_majority_of_readable_votes_decides(prompt, replies, label, outcome):
     judge, model = judge_of(prompt, *replies, votes=3)
     verdict = await judge.ask(**FIELDS)
     assert (verdict.label, verdict.outcome) == (label, outcome)
@@ -138,7 +138,7 @@ async def test_more_than_half_of_the_readable_votes_decide(prompt, replies, labe
         (["?", "yes"], None, "unparsable", 1),
     ],
 )
-async def test_the_first_label_must_be_given_both_ways(prompt, replies, label, outcome, calls):
+async def test_first_label_must_hold_in_both_orders(prompt, replies, label, outcome, calls):
     judge, model = judge_of(prompt, *replies, swap=["expected", "answer"])
     verdict = await judge.ask(**FIELDS)
     assert (verdict.label, verdict.outcome, len(verdict.calls)) == (label, outcome, calls)
@@ -154,7 +154,7 @@ async def test_the_first_label_must_be_given_both_ways(prompt, replies, label, o
 
 
 class JudgeModel(SimpleResponsesAPIModel):
-    """A judge of its own kind."""
+    """A judge model without chat completions."""
 
     config: BaseResponsesAPIModelConfig
 
@@ -163,7 +163,7 @@ class JudgeModel(SimpleResponsesAPIModel):
 
 
 class SlowModel(JudgeModel):
-    """Counts how many it has to answer at once."""
+    """A model that counts its concurrent requests."""
 
     _now: int = 0
     _most: int = 0
@@ -177,19 +177,19 @@ class SlowModel(JudgeModel):
 
 
 class BrokenModel(JudgeModel):
-    """Never answers."""
+    """A model that always fails."""
 
     async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming):
         raise RuntimeError("out of order")
 
 
 def judged_by(model, prompt, **settings):
-    """A server whose judge is this model."""
+    """Return a server whose judge is this model."""
     config = {"model_server": REF, "prompt": str(prompt), "labels": ["yes", "no"], **settings}
     return make_server(JudgedServer, servers=[model], judge=config)
 
 
-async def test_no_more_calls_are_under_way_than_allowed(prompt):
+async def test_max_concurrency_limits_calls(prompt):
     model = make_server(SlowModel, name="judge_model")
     server = judged_by(model, prompt, max_concurrency=3, votes=2)
     judge = Judge(server.config.judge, server.server_client)
@@ -198,7 +198,7 @@ async def test_no_more_calls_are_under_way_than_allowed(prompt):
     assert model._most == 3
 
 
-async def test_a_judge_that_does_not_answer_fails_the_rollout_and_earns_nothing(prompt):
+async def test_failing_judge_fails_the_rollout(prompt):
     server = judged_by(make_server(BrokenModel, name="judge_model"), prompt, votes=3)
     async with rollout(server) as attempt:
         with pytest.raises(JudgeFailed, match="out of order") as failure:
@@ -206,7 +206,7 @@ async def test_a_judge_that_does_not_answer_fails_the_rollout_and_earns_nothing(
     assert failure.value.server == "judge_model"
 
 
-async def test_over_http_the_failure_keeps_its_class(prompt):
+async def test_judge_failure_keeps_its_class_over_http(prompt):
     server = judged_by(make_server(BrokenModel, name="judge_model"), prompt)
     body = {"responses_create_params": {"input": []}, "response": reply("Paris").model_dump(mode="json")}
     async with on_a_port(server) as url, httpx.AsyncClient(verify=False) as client:
@@ -221,25 +221,25 @@ async def test_over_http_the_failure_keeps_its_class(prompt):
 @pytest.mark.parametrize(
     ("file", "problem"), [("{", "brace"), ("{}", "are not all names"), ("{0}", "are not all names")]
 )
-def test_a_prompt_that_cannot_be_filled_is_refused_at_once(tmp_path, file, problem):
+def test_invalid_prompt_template_is_rejected_at_startup(tmp_path, file, problem):
     (tmp_path / "judge.md").write_text(file)
     with pytest.raises(ConfigError, match=problem):
         judge_of(tmp_path / "judge.md")
 
 
-async def test_a_prompt_that_asks_for_more_than_there_is_says_what_there_is(tmp_path):
+async def test_unknown_prompt_field_lists_known_fields(tmp_path):
     (tmp_path / "judge.md").write_text("{question} {secret}")
     judge, _ = judge_of(tmp_path / "judge.md")
     with pytest.raises(ConfigError, match=r"KeyError\('secret'\).*question, expected, answer"):
         await judge.ask(**FIELDS)
 
 
-def test_a_missing_prompt_names_the_places_where_it_was_looked_for():
+def test_missing_prompt_lists_search_roots():
     with pytest.raises(ConfigError, match=r"no file 'prompts/none\.md' in "):
         judge_of("prompts/none.md")
 
 
-def test_a_prompt_in_the_servers_folder_comes_first(tmp_path):
+def test_prompt_in_server_folder_comes_first(tmp_path):
     (tmp_path / "prompts").mkdir()
     (tmp_path / "prompts" / "judge.md").write_text(PROMPT)
     raw = {"model_server": REF, "prompt": "prompts/judge.md", "labels": ["yes"]}
@@ -249,6 +249,6 @@ def test_a_prompt_in_the_servers_folder_comes_first(tmp_path):
 
 
 @pytest.mark.parametrize("labels", [[], ["yes", "Yes"], [""]])
-def test_labels_must_be_different_texts(labels):
+def test_labels_must_be_different_and_not_empty(labels):
     with pytest.raises(ValidationError, match="labels"):
         JudgeConfig.model_validate({"model_server": REF, "prompt": "p.md", "labels": labels})

@@ -1,4 +1,4 @@
-"""Numbers as people and LaTeX write them."""
+"""Parsing and comparing numbers in plain text and LaTeX."""
 
 from fractions import Fraction
 
@@ -41,7 +41,7 @@ from nemo_gym.grading import number_in, same_number
         ("25 percent", 25),
     ],
 )
-def test_a_number_is_read_exactly(text, value):
+def test_number_is_parsed_exactly(text, value):
     assert number_in(text).value == value
 
 
@@ -53,7 +53,7 @@ def test_a_number_is_read_exactly(text, value):
         "1e999999", "1e-999999", r"2 \times 10^{99999}", "9" * 201, "1..2", "--3", "½",
     ],
 )  # fmt: skip
-def test_what_is_no_single_number_is_none(text):
+def test_text_that_is_not_a_number_is_none(text):
     assert number_in(text) is None
 
 
@@ -76,7 +76,7 @@ def test_what_is_no_single_number_is_none(text):
         ("0.3333333333", "0.333333"),
     ],
 )
-def test_different_spellings_of_one_number_are_equal(expected, answer):
+def test_spellings_of_one_number_are_equal(expected, answer):
     assert same_number(expected, answer) is True
     assert same_number(answer, expected) is True
 
@@ -95,11 +95,11 @@ def test_different_spellings_of_one_number_are_equal(expected, answer):
         ("1234567", "1234568"),
     ],
 )
-def test_different_numbers_are_not(expected, answer):
+def test_different_numbers_are_not_equal(expected, answer):
     assert same_number(expected, answer) is False
     assert same_number(answer, expected) is False
 
 
 @pytest.mark.parametrize(("expected", "answer"), [("18", "x"), ("x", "18"), ("5 km", "5 miles"), ("5 hours", "5 h")])
-def test_what_numbers_alone_do_not_tell_is_left_open(expected, answer):
+def test_comparing_other_texts_returns_none(expected, answer):
     assert same_number(expected, answer) is None

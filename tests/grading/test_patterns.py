@@ -1,4 +1,4 @@
-"""Searching with patterns that came with the data."""
+"""Searching with regular expressions from a dataset."""
 
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -33,18 +33,18 @@ def search():
         (r"a(.)", "a\ud800", "\ud800"),
     ],
 )
-def test_the_last_match_that_captures_something_wins(search, pattern, text, found):
+def test_last_match_with_a_capture_wins(search, pattern, text, found):
     assert search.last_match(pattern, text) == found
 
 
 @pytest.mark.parametrize("pattern", ["(a", "a{2,1}", "*", r"\p{L}", "a{99999999999}", "(?P<x>a)(?P<x>b)"])
-def test_a_pattern_that_is_none_is_named(search, pattern):
+def test_invalid_pattern_is_reported(search, pattern):
     with pytest.raises(PatternFailed, match="is not a regular expression") as failure:
         search.last_match(pattern, "a")
     assert repr(pattern) in str(failure.value)
 
 
-def test_a_search_without_end_is_given_up_and_the_next_one_works(search):
+def test_search_works_after_a_timeout(search):
     began = time.monotonic()
     with pytest.raises(PatternFailed, match="did not finish within 1 s"):
         search.last_match(CATASTROPHIC, ENDLESS_FOR_IT)
@@ -59,7 +59,7 @@ def test_only_the_end_of_a_text_is_searched():
     search.close()
 
 
-def test_a_closed_search_can_be_used_again(search):
+def test_closed_search_can_be_reused(search):
     search.close()
     assert search.last_match("a", "a") == "a"
     search.close()
@@ -67,14 +67,14 @@ def test_a_closed_search_can_be_used_again(search):
     assert search.last_match("b", "b") == "b"
 
 
-def test_threads_share_one_search_and_get_their_own_answers(search):
+def test_threads_share_one_search(search):
     texts = [f"answer: {number}" for number in range(200)]
     with ThreadPoolExecutor(8) as threads:
         found = list(threads.map(lambda text: search.last_match(r"answer: (\d+)", text), texts))
     assert found == [str(number) for number in range(200)]
 
 
-def test_a_search_without_end_does_not_hold_up_the_others(search):
+def test_endless_search_does_not_delay_others(search):
     with ThreadPoolExecutor(1) as threads:
         endless = threads.submit(search.last_match, CATASTROPHIC, ENDLESS_FOR_IT)
         found = [search.last_match(r"answer: (\d+)", f"answer: {number}") for number in range(50)]

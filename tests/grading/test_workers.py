@@ -1,4 +1,4 @@
-"""Jobs in processes that can be given up."""
+"""Jobs in worker processes that can be killed."""
 
 import asyncio
 import gc
@@ -22,7 +22,7 @@ def endless():
         pass
 
 def uninterruptible():
-    "One call in C that never gives the interpreter back."
+    "One call in C that never releases the interpreter lock."
     import re
     re.search("(a+)+$", "a" * 60 + "!")
 
@@ -42,7 +42,7 @@ def print_and(value):
     print("noise on standard output", flush=True)
     return value
 
-def tell_pid(_=None):
+def own_pid(_=None):
     return os.getpid()
 
 def start_a_child_and_hang(file):
@@ -57,7 +57,7 @@ class Own(Exception):
 def raise_one():
     raise KeyError("which one")
 
-def raise_what_cannot_travel():
+def raise_unpicklable_error():
     raise Own("first", "second")
 
 def unpicklable():
@@ -72,7 +72,7 @@ class Named:
 
 @pytest.fixture(scope="module")
 def jobs(tmp_path_factory):
-    """A module of hostile functions, in a folder that only this process's `sys.path` knows."""
+    """Import a module of hostile functions from a folder that is only on this process's `sys.path`."""
     folder = tmp_path_factory.mktemp("jobs")
     (folder / "hostile_jobs.py").write_text(JOBS)
     sys.path.insert(0, str(folder))
@@ -89,20 +89,20 @@ def pool():
     pool.close()
 
 
-async def test_a_function_is_called_with_its_arguments_and_its_result_comes_back(pool, jobs):
+async def test_function_result_is_returned(pool, jobs):
     assert await pool.run(Fraction, 3, 6) == Fraction(1, 2)
     assert await pool.run(jobs.echo, {"text": "ä\ud800", "large": b"x" * 3_000_000})
     assert await pool.run(jobs.Named.doubled, 21) == 42
     assert await asyncio.to_thread(pool.run_blocking, jobs.echo, "in a thread") == "in a thread"
 
 
-def test_no_process_starts_before_the_first_job_and_one_serves_many(pool, jobs):
+def test_worker_starts_lazily_and_is_reused(pool, jobs):
     assert pool.pids() == []
-    assert len({pool.run_blocking(jobs.tell_pid) for _ in range(20)}) == 1
+    assert len({pool.run_blocking(jobs.own_pid) for _ in range(20)}) == 1
     assert len(pool.pids()) == 1
 
 
-async def test_jobs_run_side_by_side_and_no_more_than_the_pool_has_places(pool):
+async def test_pool_size_limits_concurrent_jobs(pool):
     began = time.monotonic()
     await asyncio.gather(*(pool.run(time.sleep, 0.4) for _ in range(4)))
     assert 0.8 <= time.monotonic() - began < 2.5
@@ -110,21 +110,21 @@ async def test_jobs_run_side_by_side_and_no_more_than_the_pool_has_places(pool):
 
 
 @pytest.mark.parametrize("name", ["endless", "uninterruptible"])
-async def test_a_job_without_end_costs_its_own_worker_only(pool, jobs, name):
-    before = await asyncio.gather(*(pool.run(jobs.tell_pid) for _ in range(2)))
+async def test_endless_job_occupies_only_its_worker(pool, jobs, name):
+    before = await asyncio.gather(*(pool.run(jobs.own_pid) for _ in range(2)))
     began = time.monotonic()
     hostile = asyncio.create_task(pool.run(getattr(jobs, name)))
-    beside = [await pool.run(jobs.echo, number) for number in range(50)]
-    assert beside == list(range(50))
+    others = [await pool.run(jobs.echo, number) for number in range(50)]
+    assert others == list(range(50))
     assert not hostile.done()
     with pytest.raises(WorkerTimedOut, match=f"hostile_jobs:{name} did not finish within 1 s"):
         await hostile
     assert 1.0 <= time.monotonic() - began < 4.0
-    assert await pool.run(jobs.tell_pid) in before
+    assert await pool.run(jobs.own_pid) in before
     assert len(pool.pids()) == 1
 
 
-async def test_the_loop_goes_on_while_jobs_run(pool, jobs):
+async def test_event_loop_is_not_blocked_by_jobs(pool, jobs):
     hostile = asyncio.create_task(pool.run(jobs.uninterruptible))
     beats = 0
     while not hostile.done():
@@ -134,20 +134,20 @@ async def test_the_loop_goes_on_while_jobs_run(pool, jobs):
     assert isinstance(hostile.exception(), WorkerTimedOut)
 
 
-async def test_a_job_may_have_a_deadline_of_its_own(pool, jobs):
+async def test_job_may_have_its_own_deadline(pool, jobs):
     with pytest.raises(WorkerTimedOut, match=r"within 0\.2 s"):
         await pool.run(jobs.endless, deadline_s=0.2)
     assert await pool.run(time.sleep, 1.2, deadline_s=5.0) is None
 
 
 @pytest.mark.parametrize(("name", "cause"), [("crash", "SIGSEGV"), ("leave", "exit code 3")])
-async def test_a_worker_that_ends_over_a_job_is_told_and_replaced(pool, jobs, name, cause):
+async def test_crashed_worker_is_reported_and_replaced(pool, jobs, name, cause):
     with pytest.raises(WorkerCrashed, match=rf"hostile_jobs:{name} did not finish: its process ended \({cause}\)"):
         await pool.run(getattr(jobs, name))
     assert await pool.run(jobs.echo, 1) == 1
 
 
-async def test_memory_is_bounded_where_a_bound_is_given(jobs):
+async def test_memory_limit_is_enforced(jobs):
     pool = WorkerPool(size=1, deadline_s=10.0, memory_limit_bytes=512 << 20)
     assert await pool.run(jobs.swallow, 16) == 16 << 20
     with pytest.raises(WorkerCrashed, match="ran out of memory"):
@@ -156,22 +156,22 @@ async def test_memory_is_bounded_where_a_bound_is_given(jobs):
     pool.close()
 
 
-async def test_what_a_job_raises_is_raised_to_its_caller_with_the_place(pool, jobs):
+async def test_job_exception_reaches_caller_with_traceback(pool, jobs):
     with pytest.raises(KeyError, match="which one") as failure:
         await pool.run(jobs.raise_one)
     assert "in raise_one" in failure.value.__notes__[0]
     with pytest.raises(RuntimeError, match="Own: first"):
-        await pool.run(jobs.raise_what_cannot_travel)
+        await pool.run(jobs.raise_unpicklable_error)
     with pytest.raises(Exception, match="pickle"):
         await pool.run(jobs.unpicklable)
     assert len(pool.pids()) == 1
 
 
-async def test_what_a_job_prints_does_not_disturb_its_result(pool, jobs):
-    assert await pool.run(jobs.print_and, "told") == "told"
+async def test_printing_does_not_corrupt_the_result(pool, jobs):
+    assert await pool.run(jobs.print_and, "result") == "result"
 
 
-async def test_a_function_that_a_worker_could_not_find_is_refused(pool):
+async def test_unimportable_function_is_rejected(pool):
     def inner():
         pass
 
@@ -181,13 +181,13 @@ async def test_a_function_that_a_worker_could_not_find_is_refused(pool):
     assert pool.pids() == []
 
 
-async def test_a_worker_that_cannot_be_prepared_is_told_apart_from_a_crash(jobs):
+async def test_failing_prepare_raises_worker_not_started(jobs):
     pool = WorkerPool(size=1, deadline_s=1.0, prepare=jobs.raise_one)
     with pytest.raises(WorkerNotStarted, match=r"a worker for .* did not start: its process ended \(exit code 1\)"):
         await pool.run(time.sleep, 0)
 
 
-async def test_importing_and_preparing_do_not_count_as_time_of_the_job(tmp_path, monkeypatch):
+async def test_imports_do_not_count_toward_the_deadline(tmp_path, monkeypatch):
     source = "import time; time.sleep(0.6)\ndef answer(): return 42\ndef prepare(): time.sleep(0.6)\n"
     (tmp_path / "slow_to_import.py").write_text(source)
     monkeypatch.syspath_prepend(tmp_path)
@@ -199,7 +199,7 @@ async def test_importing_and_preparing_do_not_count_as_time_of_the_job(tmp_path,
         pool.close()
 
 
-async def test_more_jobs_than_may_wait_are_refused(jobs):
+async def test_jobs_beyond_the_queue_limit_are_rejected(jobs):
     pool = WorkerPool(size=1, deadline_s=2.0, max_waiting=2)
     accepted = [asyncio.create_task(pool.run(time.sleep, 0.2)) for _ in range(3)]
     await asyncio.sleep(0)
@@ -210,7 +210,7 @@ async def test_more_jobs_than_may_wait_are_refused(jobs):
     pool.close()
 
 
-async def test_a_job_given_up_while_it_waits_is_never_run(tmp_path):
+async def test_cancelled_waiting_job_never_runs(tmp_path):
     pool = WorkerPool(size=1, deadline_s=2.0)
     first = asyncio.create_task(pool.run(time.sleep, 0.3))
     waiting = asyncio.create_task(pool.run(os.mkdir, tmp_path / "made"))
@@ -221,15 +221,15 @@ async def test_a_job_given_up_while_it_waits_is_never_run(tmp_path):
     pool.close()
 
 
-async def test_closing_ends_the_jobs_under_way_and_the_pool_can_be_used_again(pool, jobs):
+async def test_closed_pool_kills_jobs_and_can_be_reused(pool, jobs):
     hostile = asyncio.create_task(pool.run(jobs.endless, deadline_s=60.0))
-    pid = await pool.run(jobs.tell_pid)
+    pid = await pool.run(jobs.own_pid)
     await asyncio.sleep(0.2)
     pool.close()
     with pytest.raises(WorkerCrashed, match="SIGKILL"):
         await hostile
     assert not is_running(pid)
-    assert await pool.run(jobs.tell_pid) != pid
+    assert await pool.run(jobs.own_pid) != pid
 
 
 def test_threads_and_loops_share_one_pool(pool, jobs):
@@ -245,24 +245,24 @@ def test_threads_and_loops_share_one_pool(pool, jobs):
     assert sorted(found) == list(range(8))
 
 
-async def test_what_a_job_has_started_ends_with_it(pool, jobs, tmp_path):
+async def test_child_processes_end_with_their_job(pool, jobs, tmp_path):
     file = tmp_path / "pid"
     with pytest.raises(WorkerTimedOut):
         await pool.run(jobs.start_a_child_and_hang, str(file))
-    wait_for_the_end_of(int(file.read_text()))
+    wait_until_gone(int(file.read_text()))
 
 
-def test_a_pool_that_nobody_holds_any_more_leaves_no_worker(jobs):
+def test_garbage_collected_pool_ends_its_workers(jobs):
     pool = WorkerPool(size=1, deadline_s=1.0)
-    pid = pool.run_blocking(jobs.tell_pid)
+    pid = pool.run_blocking(jobs.own_pid)
     del pool
     gc.collect()
-    wait_for_the_end_of(pid)
+    wait_until_gone(pid)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the kernel's signal at a parent's end is Linux's")
 @pytest.mark.parametrize("ending", ["os._exit(0)", "os.kill(os.getpid(), 9)", "sys.exit(0)"])
-def test_no_worker_outlives_its_parent_idle_or_busy(ending, jobs):
+def test_workers_end_with_their_parent(ending, jobs):
     script = (
         "import asyncio, os, sys, time\n"
         f"sys.path.insert(0, {str(Path(jobs.__file__).parent)!r})\n"
@@ -276,14 +276,14 @@ def test_no_worker_outlives_its_parent_idle_or_busy(ending, jobs):
         "pool = WorkerPool(size=2, deadline_s=1.0)\n"
         "asyncio.run(main())\n"
     )
-    told = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, check=False)
-    pids = [int(pid) for pid in told.stdout.split()]
+    parent = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, check=False)
+    pids = [int(pid) for pid in parent.stdout.split()]
     assert len(pids) == 2
     for pid in pids:
-        wait_for_the_end_of(pid)
+        wait_until_gone(pid)
 
 
-def wait_for_the_end_of(pid):
+def wait_until_gone(pid):
     deadline = time.monotonic() + 10
     while is_running(pid):
         assert time.monotonic() < deadline

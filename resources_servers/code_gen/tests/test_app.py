@@ -1,4 +1,4 @@
-"""Rewards of code_gen: references, wrong programs, and programs that mean harm."""
+"""Rewards of code_gen: references, wrong programs and harmful programs."""
 
 import asyncio
 import time
@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from nemo_gym import EnvironmentFailed, InvalidTask
+from nemo_gym import EnvironmentFailed, InvalidTask, run_prepare
 from nemo_gym.jsonl import read_rows
 from nemo_gym.testing import make_server, reply, rollout, serving
 from resources_servers.code_gen.app import CodeGenServer
 from resources_servers.code_gen.oracle import solve
-from resources_servers.code_gen.prepare import main, prepare
+from resources_servers.code_gen.prepare import prepare
 
 FOLDER = Path(__file__).parent.parent
 HUMANEVAL = FOLDER.parents[1].parent / "shared" / "data" / "humaneval" / "HumanEval.jsonl.gz"
@@ -42,7 +42,7 @@ async def graded(server, answer, **fields):
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def server():
-    """Two at a time, and little patience; up for all tests, since each start looks what can be confined."""
+    """Start one server with short timeouts for all tests, because each start probes the sandbox."""
     started = make_server(CodeGenServer, num_processes=2, unit_test_timeout_secs=1, total_timeout_secs=4)
     async with serving(started):
         yield started
@@ -51,7 +51,7 @@ async def server():
 @on_the_shared_server
 @pytest.mark.needs_bubblewrap
 @pytest.mark.parametrize("number", range(5))
-async def test_the_reference_of_each_example_earns_everything_and_silence_nothing(server, number):
+async def test_example_rewards_its_oracle_but_not_silence(server, number):
     example = EXAMPLES[number]
     assert (await graded(server, solve(example)[0], **example))["reward"] == 1.0
     assert (await graded(server, "", **example))["reward"] == 0.0
@@ -59,23 +59,23 @@ async def test_the_reference_of_each_example_earns_everything_and_silence_nothin
 
 @pytest.mark.needs_bubblewrap
 @needs_humaneval
-async def test_every_reference_solution_of_humaneval_earns_everything(tmp_path):
+async def test_humaneval_references_earn_everything(tmp_path):
     rows = list(read_rows(prepare(HUMANEVAL, tmp_path / "rows.jsonl")))
     assert len(rows) == 164
     server = make_server(CodeGenServer, num_processes=3)
     async with rollout(server) as attempt:
-        told = await asyncio.gather(*(attempt.verify(reply(*solve(row)), **row) for row in rows))
-    assert [row["source"] for row, each in zip(rows, told, strict=True) if each.reward != 1.0] == []
+        response = await asyncio.gather(*(attempt.verify(reply(*solve(row)), **row) for row in rows))
+    assert [row["source"] for row, each in zip(rows, response, strict=True) if each.reward != 1.0] == []
 
 
 @pytest.mark.needs_bubblewrap
 @needs_humaneval
-async def test_a_task_of_humaneval_given_back_earns_nothing(tmp_path):
+async def test_repeated_humaneval_prompt_earns_nothing(tmp_path):
     rows = list(read_rows(prepare(HUMANEVAL, tmp_path / "rows.jsonl")))[::40]
     server = make_server(CodeGenServer, num_processes=2)
     for each in rows:
-        told = await graded(server, each["responses_create_params"]["input"][0]["content"], **each)
-        assert told["reward"] == 0.0, each["source"]
+        response = await graded(server, each["responses_create_params"]["input"][0]["content"], **each)
+        assert response["reward"] == 0.0, each["source"]
 
 
 @on_the_shared_server
@@ -108,18 +108,18 @@ async def test_a_task_of_humaneval_given_back_earns_nothing(tmp_path):
         ("print('hello')", DOUBLE_CHECK, [-4]),
     ],
 )
-async def test_each_test_has_its_verdict(server, code, tests, result):
-    told = await graded(server, fenced(code), **row(**tests))
-    assert told["result"] == result
-    assert told["reward"] == float(all(each is True for each in result))
-    assert told["extracted_model_code"] == code
+async def test_each_test_has_a_result(server, code, tests, result):
+    response = await graded(server, fenced(code), **row(**tests))
+    assert response["result"] == result
+    assert response["reward"] == float(all(each is True for each in result))
+    assert response["extracted_model_code"] == code
 
 
 @on_the_shared_server
 @pytest.mark.needs_bubblewrap
-async def test_what_a_program_says_can_be_told_though_it_is_no_unicode(server):
-    told = await graded(server, fenced("def double(n): raise ValueError('\\ud800')"), **row(**DOUBLE_CHECK))
-    assert (told["reward"], told["metadata"]["error_message"]) == (0.0, "ValueError: ?")
+async def test_error_message_with_invalid_unicode_is_reported(server):
+    response = await graded(server, fenced("def double(n): raise ValueError('\\ud800')"), **row(**DOUBLE_CHECK))
+    assert (response["reward"], response["metadata"]["error_message"]) == (0.0, "ValueError: ?")
 
 
 CHEATS = {
@@ -149,11 +149,11 @@ CHEATS = {
 @pytest.mark.needs_bubblewrap
 @pytest.mark.parametrize("tests", [DOUBLE_CHECK, DOUBLE_FUNCTION, DOUBLE], ids=["check", "function", "stdin"])
 @pytest.mark.parametrize("cheat", CHEATS)
-async def test_a_program_cannot_grade_itself(server, cheat, tests):
+async def test_program_cannot_grade_itself(server, cheat, tests):
     assert (await graded(server, fenced(CHEATS[cheat]), **row(**tests)))["reward"] == 0.0
 
 
-READS_HOW_LONG_ANSWERS_MAY_BE = """
+READS_OUTPUT_LIMITS = """
 import sys
 frame = sys._getframe()
 while "job" not in frame.f_locals:
@@ -166,9 +166,9 @@ print("YES" if allowed == max(job["output_bytes"]) else "NO")
 
 @on_the_shared_server
 @pytest.mark.needs_bubblewrap
-async def test_a_program_learns_nothing_from_how_long_its_output_may_be(server):
-    told = await graded(server, fenced(READS_HOW_LONG_ANSWERS_MAY_BE), **row(inputs=["1", "2"], outputs=["YES", "NO"]))
-    assert told["result"] == [True, -2]
+async def test_output_limit_does_not_reveal_the_answer(server):
+    response = await graded(server, fenced(READS_OUTPUT_LIMITS), **row(inputs=["1", "2"], outputs=["YES", "NO"]))
+    assert response["result"] == [True, -2]
 
 
 HARM = {
@@ -193,7 +193,7 @@ HARM = {
 @on_the_shared_server
 @pytest.mark.needs_bubblewrap
 @pytest.mark.parametrize("harm", HARM)
-async def test_harm_is_graded_0_in_time_while_others_go_on(server, harm):
+async def test_harmful_programs_earn_nothing_and_block_nothing(server, harm):
     async with rollout(server) as attempt:
         began = time.monotonic()
         bad, *good = await asyncio.gather(
@@ -231,20 +231,20 @@ async def test_nothing_outside_can_be_reached(server, what):
         attempt = OUTSIDE[what].replace("PORT", str(port)).replace("PID", "1")
         body = "\n    ".join(attempt.split("\n"))
         code = f"try:\n    {body}\nexcept (OSError, KeyError):\n    print('refused')"
-        told = await graded(server, fenced(code), **row(inputs=[""], outputs=["refused"]))
-    assert told["result"] == [True]
+        response = await graded(server, fenced(code), **row(inputs=[""], outputs=["refused"]))
+    assert response["result"] == [True]
 
 
 @on_the_shared_server
 @pytest.mark.needs_bubblewrap
-async def test_metadata_tell_of_the_first_failure_and_with_debug_of_its_data(server):
-    told = await graded(server, fenced("print(4)"), **row(**DOUBLE))
-    assert told["metadata"]["failed_test"] == 1
-    assert told["metadata"]["error_code"] == -2
-    assert "expected" not in told["metadata"]
+async def test_metadata_describes_the_first_failure(server):
+    response = await graded(server, fenced("print(4)"), **row(**DOUBLE))
+    assert response["metadata"]["failed_test"] == 1
+    assert response["metadata"]["error_code"] == -2
+    assert "expected" not in response["metadata"]
     curious = make_server(CodeGenServer, debug=True)
-    told = await graded(curious, fenced("print(4)"), **row(**DOUBLE))
-    assert (told["metadata"]["inputs"], told["metadata"]["output"], told["metadata"]["expected"]) == (
+    response = await graded(curious, fenced("print(4)"), **row(**DOUBLE))
+    assert (response["metadata"]["inputs"], response["metadata"]["output"], response["metadata"]["expected"]) == (
         "21\n",
         "4\n",
         "42\n",
@@ -253,18 +253,18 @@ async def test_metadata_tell_of_the_first_failure_and_with_debug_of_its_data(ser
 
 @on_the_shared_server
 @pytest.mark.parametrize("answer", ["", "no code", "```python\nprint(4)", "```\n\n```", "`print(4)`"])
-async def test_an_answer_without_a_whole_block_earns_nothing(server, answer):
-    told = await graded(server, answer, **row(**DOUBLE))
-    assert (told["reward"], told["extracted_model_code"], told["result"]) == (0.0, None, [])
+async def test_answer_without_complete_block_earns_nothing(server, answer):
+    response = await graded(server, answer, **row(**DOUBLE))
+    assert (response["reward"], response["extracted_model_code"], response["result"]) == (0.0, None, [])
 
 
 @on_the_shared_server
 @pytest.mark.parametrize(
-    ("tests", "told"),
+    ("tests", "message"),
     [
-        ({}, "no test"),
+        ({}, "no tests"),
         ({"inputs": ["1"], "outputs": []}, "1 inputs and 0 outputs"),
-        ({"check": "assert True"}, "name it in fn_name"),
+        ({"check": "assert True"}, "fn_name is missing"),
         ({**DOUBLE_CHECK, "check": "assert double(2) = 4"}, "check is not Python: "),
         ({**DOUBLE_CHECK, "preamble": "import"}, "preamble is not Python: "),
         ({**DOUBLE_FUNCTION, "preamble": "import"}, "preamble is not Python: "),
@@ -273,12 +273,12 @@ async def test_an_answer_without_a_whole_block_earns_nothing(server, answer):
     ],
 )
 @pytest.mark.parametrize("answer", [fenced(PROGRAM), ""], ids=["program", "nothing"])
-async def test_a_row_that_cannot_grade_fails_the_rollout_whatever_the_model_answers(server, tests, told, answer):
-    with pytest.raises(InvalidTask, match=f"code_gen: verifier_metadata.unit_tests: .*{told}"):
+async def test_faulty_row_raises_invalid_task(server, tests, message, answer):
+    with pytest.raises(InvalidTask, match=f"code_gen: verifier_metadata.unit_tests: .*{message}"):
         await graded(server, answer, **row(**tests))
 
 
-async def test_without_a_sandbox_nothing_is_run_and_the_failure_says_what_to_install(without_bubblewrap):
+async def test_missing_sandbox_fails_with_install_instructions(without_bubblewrap):
     with pytest.raises(EnvironmentFailed, match=r"apt-get install bubblewrap.*allow_unconfined: true"):
         await graded(make_server(CodeGenServer), fenced(PROGRAM), **row(**DOUBLE))
 
@@ -292,25 +292,27 @@ async def test_without_a_sandbox_nothing_is_run_and_the_failure_says_what_to_ins
         ("while True: print('x' * 1000)", [-2, -2]),
     ],
 )
-async def test_without_a_sandbox_and_if_told_to_limits_still_hold(without_bubblewrap, code, result):
+async def test_limits_hold_with_allow_unconfined(without_bubblewrap, code, result):
     server = make_server(CodeGenServer, unit_test_timeout_secs=1, memory_limit_mb=128, allow_unconfined=True)
-    told = await graded(server, fenced(code), **row(**DOUBLE))
-    assert told["result"] == result
-    assert told["metadata"]["confinement"] == "resource limits only"
+    response = await graded(server, fenced(code), **row(**DOUBLE))
+    assert response["result"] == result
+    assert response["metadata"]["confinement"] == "resource limits only"
 
 
 @pytest.mark.parametrize(
     ("content", "where"),
     [(b'{"task_id": "a"}\n', ":1: prompt"), (b"\n[1]\n", ":2:"), (b"{\n", ":1: not valid JSON")],
 )
-def test_prepare_says_which_line_is_no_problem(tmp_path, capsys, content, where):
+def test_prepare_reports_the_invalid_line(tmp_path, capsys, content, where):
     given = tmp_path / "given.jsonl"
     given.write_bytes(content)
-    assert main(["--input", str(given), "--output", str(tmp_path / "rows.jsonl")]) == 1
+    with pytest.raises(SystemExit, match="1"):
+        run_prepare(prepare, ["--input", str(given), "--output", str(tmp_path / "rows.jsonl")])
     assert f"{given}{where}" in capsys.readouterr().err
     assert not (tmp_path / "rows.jsonl").exists()
 
 
-def test_prepare_says_which_file_is_not_there(tmp_path, capsys):
-    assert main(["--input", str(tmp_path / "none.jsonl.gz"), "--output", str(tmp_path / "rows.jsonl")]) == 1
+def test_prepare_reports_a_missing_file(tmp_path, capsys):
+    with pytest.raises(SystemExit, match="1"):
+        run_prepare(prepare, ["--input", str(tmp_path / "none.jsonl.gz"), "--output", str(tmp_path / "rows.jsonl")])
     assert "none.jsonl.gz" in capsys.readouterr().err

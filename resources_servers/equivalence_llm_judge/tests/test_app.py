@@ -1,4 +1,4 @@
-"""Rows in, graded rows out, with a judge whose replies are given."""
+"""Rewards of equivalence_llm_judge with a fake judge."""
 
 from pathlib import Path
 
@@ -20,8 +20,8 @@ ANSWER = "I think <answer>Lutetia</answer>."
 
 
 async def grade(text, *verdicts, row=PLAIN, **settings):
-    """The graded row, and what the judge was asked."""
-    model = FakeModel(verdicts or ["the judge was asked in vain"])
+    """Return the graded row and the prompts of the judge."""
+    model = FakeModel(verdicts or ["unexpected call"])
     server = make_server(EquivalenceServer, model=model, **settings)
     async with rollout(server, **row) as attempt:
         graded = await attempt.verify(reply(text))
@@ -33,7 +33,7 @@ def judged_answer(prompt):
 
 
 @pytest.mark.parametrize("row", EXAMPLES, ids=lambda row: row["uuid"])
-async def test_an_example_shows_its_oracle_to_the_judge_and_nothing_for_nothing(row):
+async def test_example_rewards_its_oracle_but_not_silence(row):
     graded, asked = await grade(*solve(row), EQUAL, row=row)
     assert graded.reward == 1.0
     assert row["question"] in asked[0]
@@ -42,7 +42,7 @@ async def test_an_example_shows_its_oracle_to_the_judge_and_nothing_for_nothing(
     assert (nothing.reward, nothing.extracted_answer, nothing.judge_evaluations, asked) == (0.0, None, [], [])
 
 
-def test_the_examples_cover_lists_single_patterns_none_and_long_answers():
+def test_examples_cover_all_pattern_forms():
     regexes = [row.get("template_metadata", {}).get("output_regex") for row in EXAMPLES]
     assert {type(regex) for regex in regexes} == {str, list, type(None)}
     assert any(len(row["expected_answer"]) > 120 for row in EXAMPLES)
@@ -73,7 +73,7 @@ def test_the_examples_cover_lists_single_patterns_none_and_long_answers():
         ({**PLAIN, "template_metadata": {"output_regex": []}}, [EQUAL], {}, 1.0, [ANSWER]),
     ],
 )
-async def test_what_is_judged_and_what_it_earns(row, verdicts, settings, reward, judged):
+async def test_judged_text_and_reward(row, verdicts, settings, reward, judged):
     graded, asked = await grade(ANSWER, *verdicts, row=row, **settings)
     assert graded.reward == reward
     assert [judged_answer(prompt) for prompt in asked] == judged
@@ -92,7 +92,7 @@ async def test_what_is_judged_and_what_it_earns(row, verdicts, settings, reward,
         (TAGGED, [DIFFERENT, EQUAL, DIFFERENT], 0.0, 3),
     ],
 )
-async def test_with_the_swap_check_both_orders_must_agree(row, verdicts, reward, calls):
+async def test_swap_check_requires_both_orders(row, verdicts, reward, calls):
     graded, asked = await grade(ANSWER, *verdicts, row=row, check_twice_swap=True, reward_if_swap_fails=0.1)
     assert graded.reward == reward
     assert len(asked) == len(graded.judge_evaluations) == calls
@@ -110,14 +110,14 @@ async def test_with_the_swap_check_both_orders_must_agree(row, verdicts, reward,
         ({}, None, "First read. asked: what?"),
     ],
 )
-async def test_the_question_is_the_rows_or_stands_in_the_users_last_message(fields, pattern, question):
+async def test_question_is_from_row_or_last_message(fields, pattern, question):
     messages = [{"role": "user", "content": "Hello"}, {"role": "user", "content": "First read. asked: what?"}]
     row = {"expected_answer": "Paris", "responses_create_params": {"input": messages}, **fields}
     _, asked = await grade(ANSWER, EQUAL, row=row, question_extract_regex=pattern)
     assert f"Question:\n{question}\n" in asked[0]
 
 
-async def test_a_prompt_labels_and_a_system_message_of_ones_own(tmp_path):
+async def test_custom_prompt_labels_and_system_message(tmp_path):
     path = tmp_path / "judge.txt"
     path.write_text("{question}|{expected_answer}|{generated_answer}|{{}}")
     model = FakeModel(["They are ALIKE."])
@@ -139,36 +139,36 @@ async def test_a_prompt_labels_and_a_system_message_of_ones_own(tmp_path):
     ]  # fmt: skip
 
 
-async def test_thinking_is_not_judged():
+async def test_reasoning_is_not_judged():
     _, asked = await grade("<think>London?</think>Paris", EQUAL)
     assert judged_answer(asked[0]) == "Paris"
 
 
-async def test_a_judge_that_cannot_be_asked_fails_the_rollout():
+async def test_unavailable_judge_fails_the_rollout():
     async with rollout(make_server(EquivalenceServer), **PLAIN) as attempt:
         with pytest.raises(JudgeFailed, match="policy_model"):
             await attempt.verify(reply("Paris"))
 
 
 @pytest.mark.parametrize(
-    ("pattern", "told"), [("(A", "is not a regular expression"), ("(a+)+$", "did not finish within 1 s")]
+    ("pattern", "message"), [("(A", "is not a regular expression"), ("(a+)+$", "did not finish within 1 s")]
 )
-async def test_a_pattern_that_is_none_or_has_no_end_fails_the_rollout_and_blames_the_row(pattern, told):
+async def test_invalid_or_endless_pattern_raises_invalid_task(pattern, message):
     server = make_server(EquivalenceServer, model=FakeModel([EQUAL]))
     server._pattern_search = PatternSearch(time_limit_s=1.0)
     async with rollout(server, **PLAIN, template_metadata={"output_regex": pattern}) as attempt:
-        with pytest.raises(InvalidTask, match=f"template_metadata.output_regex: .* {told}"):
+        with pytest.raises(InvalidTask, match=f"template_metadata.output_regex: .* {message}"):
             await attempt.verify(reply("a" * 60 + "!"))
 
 
-async def test_a_pattern_that_is_none_blames_the_row_where_another_finds_the_answer_too():
+async def test_invalid_pattern_is_reported_despite_a_match():
     server = make_server(EquivalenceServer, model=FakeModel([EQUAL]))
     async with rollout(server, **PLAIN, template_metadata={"output_regex": ["Par.*", "(A"]}) as attempt:
         with pytest.raises(InvalidTask, match=r"template_metadata.output_regex: .* is not a regular"):
             await attempt.verify(reply("Paris"))
 
 
-async def test_the_row_comes_back_with_its_own_fields():
+async def test_reply_contains_the_row():
     row = {**TAGGED, "options": ["a"], "metadata": {"x": 1}, "uuid": "u", "own": [None]}
     graded, _ = await grade(ANSWER, EQUAL, row=row)
     assert graded.extracted_answer == "Lutetia"
@@ -177,7 +177,7 @@ async def test_the_row_comes_back_with_its_own_fields():
     }  # fmt: skip
 
 
-def test_metrics_are_told_with_the_key_ones():
+def test_metrics_and_key_metrics():
     server = make_server(EquivalenceServer)
     metrics = server.compute_metrics([[{"reward": 0.5, "extracted_answer": "x"}, {"reward": 1.0}]])
     assert metrics["pass@1[avg-of-2]/accuracy"] == 75.0
@@ -185,6 +185,6 @@ def test_metrics_are_told_with_the_key_ones():
 
 
 @pytest.mark.parametrize("answer", ["", "Paris"])
-async def test_a_row_without_an_expected_answer_fails_whatever_the_model_answers(answer):
+async def test_row_without_expected_answer_is_rejected(answer):
     with pytest.raises(DataError, match=r"422.*expected_answer"):
         await grade(answer, EQUAL, row={**PLAIN, "expected_answer": ""})

@@ -1,4 +1,4 @@
-"""From a row's constraints to its reward."""
+"""Rewards for a row's constraints."""
 
 import time
 from pathlib import Path
@@ -27,7 +27,7 @@ async def graded(row, *items, **settings):
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda row: f"row {row['id']}")
-async def test_an_example_rewards_an_answer_that_keeps_all_and_no_empty_one(example):
+async def test_example_rewards_its_oracle_but_not_silence(example):
     right = await graded(example, *solve(example))
     assert (right.reward, right.follow_all_instructions) == (1.0, True)
     empty = await graded(example, "")
@@ -49,7 +49,7 @@ async def test_an_example_rewards_an_answer_that_keeps_all_and_no_empty_one(exam
     ],
 )
 @pytest.mark.parametrize("is_nested", [False, True])
-async def test_all_count_or_each_for_its_part(mode, text, each, reward, is_nested):
+async def test_grading_mode_sets_the_reward(mode, text, each, reward, is_nested):
     task = row(grading_mode=mode)
     result = await graded({"verifier_metadata": task} if is_nested else task, text)
     assert result.reward == reward
@@ -58,7 +58,7 @@ async def test_all_count_or_each_for_its_part(mode, text, each, reward, is_neste
 
 
 @pytest.mark.parametrize(("settings", "reward"), [({}, 0.0), ({"loose": True}, 1.0)])
-async def test_the_config_says_whether_a_greeting_counts(settings, reward):
+async def test_loose_config_allows_a_greeting(settings, reward):
     assert (await graded(row(), "Yes, here it is:\nA river.", **settings)).reward == reward
     assert (await graded(row(), NONE, **settings)).reward == 0.0
 
@@ -70,18 +70,18 @@ async def test_only_the_last_message_counts():
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "message"),
     [
         ({"instruction_id_list": ["punctuation:no_commas"], "kwargs": [{}]}, "Did you mean 'punctuation:no_comma'"),
         ({"instruction_id_list": ["keywords:existence"], "kwargs": [{}]}, "keywords: Field required"),
         ({"instruction_id_list": ["keywords:existence"], "kwargs": None}, "keywords: Field required"),
-        ({"kwargs": [{}]}, "2 constraints in instruction_id_list and 1 kwargs"),
-        ({"instruction_id_list": []}, "names no constraint"),
-        ({"instruction_id_list": None}, "names no constraint"),
+        ({"kwargs": [{}]}, "instruction_id_list has 2 ids, kwargs has 1 items"),
+        ({"instruction_id_list": []}, "instruction_id_list is empty or missing"),
+        ({"instruction_id_list": None}, "instruction_id_list is empty or missing"),
     ],
 )
-async def test_a_row_that_is_wrong_is_no_fault_of_the_model(fields, told):
-    with pytest.raises(InvalidTask, match=told) as raised:
+async def test_invalid_row_raises_invalid_task(fields, message):
+    with pytest.raises(InvalidTask, match=message) as raised:
         await graded(row(**fields), BOTH)
     assert str(raised.value).startswith("instruction_following: ")
 
@@ -92,20 +92,20 @@ async def test_constraints_without_arguments_need_none(kwargs):
     assert (await graded(task, BOTH)).reward == 1.0
 
 
-async def test_the_reply_holds_the_row():
+async def test_reply_contains_the_row():
     task = row(own=[1, None], grading_mode="fraction")
     answered = (await graded(task, BOTH)).model_dump(mode="json")
     assert {name: answered[name] for name in task} == task
 
 
-def test_the_key_metrics_leave_out_the_rows_own_numbers():
-    told = {"mean/reward": 1.0, "mean/id": 3.0, "mean/follow_all_instructions": 1.0}
-    kept = make_server(InstructionFollowingServer).get_key_metrics(told)
+def test_key_metrics_exclude_row_fields():
+    metrics = {"mean/reward": 1.0, "mean/id": 3.0, "mean/follow_all_instructions": 1.0}
+    kept = make_server(InstructionFollowingServer).get_key_metrics(metrics)
     assert kept == {"mean/reward": 1.0, "mean/follow_all_instructions": 1.0}
 
 
 @pytest.mark.parametrize(("text", "reward"), [("river " * 20_000, 1.0), ("x" * 2_000_000, 0.0)])
-async def test_a_long_answer_is_graded_elsewhere(text, reward):
+async def test_long_answer_is_graded_in_a_worker(text, reward):
     started_at = time.monotonic()
     assert (await graded(row(), text)).reward == reward
     assert time.monotonic() - started_at < 20

@@ -1,4 +1,4 @@
-"""Rows that are made: always the same for a seed, and each of them can be solved."""
+"""Generated rows: the same for a seed, and solvable."""
 
 import random
 import subprocess
@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from nemo_gym import DataError
-from nemo_gym.grading.constraints import constraint, constraint_ids
+from nemo_gym import DataError, run_prepare
 from nemo_gym.jsonl import read_rows
 from nemo_gym.testing import make_server, reply, rollout, serving
 from resources_servers.instruction_following.app import InstructionFollowingServer
+from resources_servers.instruction_following.constraints import constraint, constraint_ids
 from resources_servers.instruction_following.drafting import PARTS
 from resources_servers.instruction_following.lists import LISTS
 from resources_servers.instruction_following.oracle import solve
-from resources_servers.instruction_following.prepare import main, prepare, row
+from resources_servers.instruction_following.prepare import prepare, row
 from resources_servers.instruction_following.solos import LANGUAGES, SOLOS
 from resources_servers.instruction_following.wishes import ALONE, NAMES, TOGETHER, WORDS
 
@@ -37,7 +37,7 @@ def rows(tmp_path_factory):
     return list(read_rows(prepare(tmp_path_factory.mktemp("rows") / "rows.jsonl", count=120, seed=5)))
 
 
-async def test_every_row_rewards_the_oracle_and_no_empty_answer(rows):
+async def test_every_row_rewards_its_oracle_only(rows):
     assert max(len(each["instruction_id_list"]) for each in rows) > 2
     server = make_server(InstructionFollowingServer)
     async with serving(server):
@@ -47,7 +47,7 @@ async def test_every_row_rewards_the_oracle_and_no_empty_answer(rows):
                     assert (await attempt.verify(reply(*items))).reward == reward, each
 
 
-def test_a_seed_always_makes_the_same_rows_and_another_one_others(tmp_path):
+def test_rows_depend_only_on_the_seed(tmp_path):
     first, again, other = (
         prepare(tmp_path / f"{name}.jsonl", count=10, seed=seed).read_bytes()
         for name, seed in (("first", 1), ("again", 1), ("other", 2))
@@ -55,7 +55,7 @@ def test_a_seed_always_makes_the_same_rows_and_another_one_others(tmp_path):
     assert first == again != other
 
 
-def test_a_prompt_says_what_is_asked_without_a_gap(rows):
+def test_prompt_has_no_gaps_or_placeholders(rows):
     for each in rows:
         assert each["responses_create_params"]["input"][0]["content"] == each["prompt"]
         assert "{" not in each["prompt"]
@@ -63,7 +63,7 @@ def test_a_prompt_says_what_is_asked_without_a_gap(rows):
         assert len(set(each["instruction_id_list"])) == len(each["instruction_id_list"]) == len(each["kwargs"])
 
 
-def test_every_constraint_is_asked_for_and_can_be_kept():
+def test_every_constraint_has_a_solution():
     asked = {wish.id for wish in (*TOGETHER, *ALONE)}
     assert asked <= set(constraint_ids()) == set(PARTS) | set(SOLOS)
     assert set(constraint_ids()) - asked == {*GIVEN, "letters:letter_counting2"}
@@ -71,14 +71,14 @@ def test_every_constraint_is_asked_for_and_can_be_kept():
 
 
 @pytest.mark.parametrize("id_", GIVEN)
-def test_each_constraint_that_only_rows_of_others_have_can_be_kept(id_):
+def test_constraints_outside_the_generator_can_be_solved(id_):
     (text,) = solve({"instruction_id_list": [id_], "kwargs": [GIVEN[id_]]})
     assert constraint(id_, GIVEN[id_]).holds_for(text)
 
 
 @pytest.mark.parametrize("wish", [*TOGETHER, *ALONE], ids=lambda wish: wish.id)
 @pytest.mark.parametrize("seed", range(5))
-def test_each_wish_alone_can_be_granted(wish, seed):
+def test_each_wish_can_be_solved_alone(wish, seed):
 
     arguments = wish.draw(random.Random(seed), "Write a short text about a walk along a river.")
     (text,) = solve({"instruction_id_list": [wish.id], "kwargs": [arguments]})
@@ -86,26 +86,26 @@ def test_each_wish_alone_can_be_granted(wish, seed):
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_there_is_a_text_in_each_language(language):
+def test_each_language_has_a_text(language):
     task = {"instruction_id_list": ["language:response_language"], "kwargs": [{"language": language}]}
     assert solve(task)
 
 
-def test_the_languages_that_are_asked_for_have_a_text():
+def test_requested_languages_have_a_text():
     assert NAMES.keys() <= LANGUAGES.keys()
 
 
-def test_constraints_that_contradict_each_other_have_no_answer():
+def test_contradicting_constraints_raise_data_error():
     task = {
         "id": 7,
         "instruction_id_list": ["change_case:english_capital", "change_case:english_lowercase"],
         "kwargs": [{}, {}],
     }
-    with pytest.raises(DataError, match="row 7: no text was found that keeps change_case:english_capital"):
+    with pytest.raises(DataError, match="row 7: no text found that follows all of change_case:english_capital"):
         solve(task)
 
 
-def test_a_row_names_only_constraints_of_different_kinds():
+def test_row_combines_only_different_kinds():
 
     kinds = {wish.id: wish.kind for wish in TOGETHER}
     for seed in range(200):
@@ -114,15 +114,16 @@ def test_a_row_names_only_constraints_of_different_kinds():
         assert len(set(named)) == len(named)
 
 
-def test_no_rows_cannot_be_made(tmp_path, capsys):
-    with pytest.raises(DataError, match="at least one"):
+def test_count_below_one_is_rejected(tmp_path, capsys):
+    with pytest.raises(DataError, match="must be at least 1"):
         prepare(tmp_path / "rows.jsonl", count=0)
-    assert main(["--output", str(tmp_path / "rows.jsonl"), "--count", "0"]) == 1
+    with pytest.raises(SystemExit, match="1"):
+        run_prepare(prepare, ["--output", str(tmp_path / "rows.jsonl"), "--count", "0"])
     assert "--count 0" in capsys.readouterr().err
     assert not (tmp_path / "rows.jsonl").exists()
 
 
-def test_the_command_of_the_readme_works(tmp_path):
+def test_command_of_the_readme_works(tmp_path):
     command = [sys.executable, str(FOLDER / "prepare.py"), "--count", "7", "--seed", "1", "--output", "rows.jsonl"]
     subprocess.run(command, cwd=tmp_path, check=True, timeout=60)
     assert len(list(read_rows(tmp_path / "rows.jsonl"))) == 7

@@ -1,4 +1,4 @@
-"""Rows in, graded rows out: by comparison, and by a judge."""
+"""Rewards of math_with_judge, by comparison and by a judge."""
 
 import asyncio
 from pathlib import Path
@@ -22,8 +22,8 @@ WITHOUT_JUDGE = {"should_use_judge": False, "judge_model_server": None}
 
 
 async def grade(text, *verdicts, row=ROW, **settings):
-    """The graded row, and what the judge was asked."""
-    model = FakeModel(verdicts or ["the judge was asked in vain"])
+    """Return the graded row and the prompts of the judge."""
+    model = FakeModel(verdicts or ["unexpected call"])
     server = make_server(MathWithJudgeServer, model=model, **settings)
     async with rollout(server, **row) as attempt:
         graded = await attempt.verify(reply(text))
@@ -31,7 +31,7 @@ async def grade(text, *verdicts, row=ROW, **settings):
 
 
 @pytest.mark.parametrize("row", EXAMPLES, ids=lambda row: row["uuid"])
-async def test_an_example_rewards_its_oracle_and_nothing_for_nothing(row):
+async def test_example_rewards_its_oracle_but_not_silence(row):
     graded, asked = await grade(*solve(row), row=row)
     assert (graded.reward, graded.library_reward, graded.judge_evaluations, asked) == (1.0, 1.0, None, [])
     assert graded.extracted_answer == row["expected_answer"]
@@ -50,7 +50,7 @@ async def test_an_example_rewards_its_oracle_and_nothing_for_nothing(row):
         (["", EQUAL], 0.0, [None]),
     ],
 )
-async def test_where_comparison_says_no_the_judge_must_say_equal_both_ways(verdicts, reward, labels):
+async def test_judge_must_say_equal_in_both_orders(verdicts, reward, labels):
     graded, asked = await grade(r"\boxed{16.5}", *verdicts)
     assert (graded.reward, graded.library_reward) == (reward, 0.0)
     assert [evaluation["verdict_label"] for evaluation in graded.judge_evaluations] == labels
@@ -64,28 +64,28 @@ async def test_where_comparison_says_no_the_judge_must_say_equal_both_ways(verdi
     assert all("Answer B:\n16\n" in swapped for swapped in asked[1:])
 
 
-async def test_without_an_extracted_answer_the_judge_reads_the_message():
+async def test_judge_reads_message_without_extracted_answer():
     _, asked = await grade("Sixteen, I should think.", NOT_EQUAL)
     assert "Answer B:\nSixteen, I should think." in asked[0]
 
 
-async def test_without_a_judge_the_comparison_is_all():
+async def test_without_a_judge_the_comparison_decides():
     graded, asked = await grade(r"\boxed{15}", EQUAL, **WITHOUT_JUDGE)
     assert (graded.reward, graded.extracted_answer, graded.judge_evaluations, asked) == (0.0, "15", None, [])
 
 
-def test_a_judge_that_is_wanted_must_be_named():
+def test_should_use_judge_requires_judge_model_server():
     with pytest.raises(DataError, match="judge_model_server must name a model server"):
         make_server(MathWithJudgeServer, judge_model_server=None)
 
 
-async def test_a_judge_that_cannot_be_asked_fails_the_rollout():
+async def test_unavailable_judge_fails_the_rollout():
     async with rollout(make_server(MathWithJudgeServer), **ROW) as attempt:
         with pytest.raises(JudgeFailed, match="policy_model"):
             await attempt.verify(reply(r"\boxed{15}"))
 
 
-async def test_the_row_comes_back_with_its_own_fields():
+async def test_reply_contains_the_row():
     graded, _ = await grade(r"\boxed{16}", row={**ROW, "uuid": "a", "own": {"kept": [1, None]}})
     assert (graded.uuid, graded.own, graded.question) == ("a", {"kept": [1, None]}, ROW["question"])
 
@@ -104,7 +104,7 @@ HOSTILE = [
 ]
 
 
-async def test_hostile_answers_earn_nothing_and_the_other_rollouts_go_on():
+async def test_hostile_answers_do_not_delay_other_rollouts():
     server = make_server(MathWithJudgeServer, **WITHOUT_JUDGE, library_verifier_timeout_seconds=1)
     async with rollout(server, **ROW) as hostile, rollout(server, **ROW) as plain:
         under_way = [asyncio.create_task(hostile.verify(reply(text))) for text in HOSTILE]
@@ -114,8 +114,8 @@ async def test_hostile_answers_earn_nothing_and_the_other_rollouts_go_on():
         assert [(await task).reward for task in under_way] == [0.0] * len(HOSTILE)
 
 
-@pytest.mark.skipif(not GSM8K.exists(), reason="GSM8K's rows are not beside this repository")
-async def test_every_gsm8k_row_rewards_its_oracle_and_no_other_answer(tmp_path):
+@pytest.mark.skipif(not GSM8K.exists(), reason="GSM8K is not in ../shared/data/gsm8k")
+async def test_gsm8k_rows_reward_only_their_answers(tmp_path):
     rows = list(read_rows(prepare(GSM8K, tmp_path / "gsm8k.jsonl")))
     assert len(rows) == 200
     server = make_server(MathWithJudgeServer, **WITHOUT_JUDGE)
@@ -129,7 +129,7 @@ async def test_every_gsm8k_row_rewards_its_oracle_and_no_other_answer(tmp_path):
         assert server.equality._workers.pids() == []
 
 
-async def test_metrics_tell_the_reward_the_comparison_and_the_majority():
+async def test_metrics_include_reward_comparison_and_majority():
     server = make_server(MathWithJudgeServer)
     graded = [{"reward": 1.0, "library_reward": 0.0, "extracted_answer": "16"}] * 2
     metrics = server.compute_metrics([graded])
@@ -140,6 +140,6 @@ async def test_metrics_tell_the_reward_the_comparison_and_the_majority():
 
 
 @pytest.mark.parametrize("answer", ["", r"\boxed{16}"])
-async def test_a_row_without_an_expected_answer_fails_whatever_the_model_answers(answer):
+async def test_row_without_expected_answer_is_rejected(answer):
     with pytest.raises(DataError, match=r"422.*expected_answer"):
         await grade(answer, EQUAL, row={**ROW, "expected_answer": " "})

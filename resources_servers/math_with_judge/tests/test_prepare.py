@@ -1,12 +1,12 @@
-"""GSM8K's files turned into rows."""
+"""Converting GSM8K's files to rows."""
 
 import json
 
 import pytest
 
-from nemo_gym import DataError
+from nemo_gym import DataError, run_prepare
 from nemo_gym.jsonl import read_rows
-from resources_servers.math_with_judge.prepare import main, prepare
+from resources_servers.math_with_judge.prepare import prepare
 
 LINE = {"question": " How many? ", "answer": "1000 + 234 = <<1000+234=1234>>1234\n#### 1,234"}
 
@@ -17,38 +17,39 @@ def written(tmp_path, *lines):
     return path
 
 
-def test_the_answer_is_what_stands_behind_the_hashes(tmp_path):
+def test_expected_answer_follows_the_hashes(tmp_path):
     (row,) = read_rows(prepare(written(tmp_path, LINE), tmp_path / "rows.jsonl"))
     assert (row["question"], row["expected_answer"]) == ("How many?", "1234")
     assert row["responses_create_params"]["input"][0]["content"].startswith("How many?\n\n")
     assert row["metadata"] == {"dataset": "gsm8k", "line": 1}
 
 
-def test_the_same_file_gives_the_same_rows(tmp_path):
+def test_same_file_gives_the_same_rows(tmp_path):
     source = written(tmp_path, LINE, {**LINE, "question": "Another?"})
     first, second = (prepare(source, tmp_path / name).read_bytes() for name in ("a.jsonl", "b.jsonl"))
     assert first == second
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "message"),
     [
         ({"question": "How many?"}, "answer: Field required"),
         ({"question": 3, "answer": "#### 3"}, "question: Input should be a valid string"),
-        ({**LINE, "answer": "There is none"}, "answer: nothing stands behind '####'"),
-        ({**LINE, "answer": "There is none ####  "}, "answer: nothing stands behind '####'"),
+        ({**LINE, "answer": "There is none"}, "answer: the result after '####' is missing"),
+        ({**LINE, "answer": "There is none ####  "}, "answer: the result after '####' is missing"),
     ],
 )
-def test_a_line_of_another_shape_is_named_and_nothing_is_written(tmp_path, capsys, wrong, told):
+def test_invalid_line_is_reported_and_nothing_written(tmp_path, capsys, wrong, message):
     source, output = written(tmp_path, LINE, wrong), tmp_path / "rows.jsonl"
-    with pytest.raises(DataError, match=told) as failure:
+    with pytest.raises(DataError, match=message) as failure:
         prepare(source, output)
     assert str(failure.value).startswith(f"{source}:2: ")
     assert not output.exists()
-    assert main(["--input", str(source), "--output", str(output)]) == 1
-    assert told in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="1"):
+        run_prepare(prepare, ["--input", str(source), "--output", str(output)])
+    assert message in capsys.readouterr().err
 
 
-def test_the_command_writes_the_rows(tmp_path):
-    assert main(["--input", str(written(tmp_path, LINE)), "--output", str(tmp_path / "rows.jsonl")]) == 0
+def test_command_writes_the_rows(tmp_path):
+    run_prepare(prepare, ["--input", str(written(tmp_path, LINE)), "--output", str(tmp_path / "rows.jsonl")])
     assert len(list(read_rows(tmp_path / "rows.jsonl"))) == 1

@@ -1,4 +1,4 @@
-"""Where the document is looked for, what it earns, and what a hostile one costs."""
+"""Finding the document in a response, its reward, and hostile documents."""
 
 import asyncio
 import json
@@ -34,29 +34,29 @@ async def graded(row, *items, **settings):
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda row: row["uuid"])
-async def test_an_example_rewards_a_document_of_its_schema_and_nothing_else(example):
+async def test_example_rewards_its_oracle_but_not_silence(example):
     right = await graded(example, *solve(example))
     assert (right.reward, right.error_type, right.error_message) == (1.0, None, None)
     assert (await graded(example, "")).reward == 0.0
 
 
-def test_the_examples_cover_every_format_and_both_ways_to_answer():
+def test_examples_cover_every_format_and_mode():
     assert {row["schema_type"] for row in EXAMPLES} == {"json", "yaml", "xml", "toml", "csv"}
     assert {row["response_mode"] for row in EXAMPLES} == {"text", "tool_call"}
 
 
 @pytest.mark.parametrize("schema_type", RIGHT)
-async def test_each_format_is_read(schema_type):
+async def test_each_format_is_graded(schema_type):
     assert (await graded(row(schema_type=schema_type), RIGHT[schema_type])).reward == 1.0
     wrong = await graded(row(schema_type=schema_type), RIGHT[schema_type].replace("1", "true"))
     assert (wrong.reward, wrong.error_type) == (0.0, "schema_violation")
 
 
 @pytest.mark.parametrize(
-    ("text", "error_type", "told"),
+    ("text", "error_type", "message"),
     [
-        ("", "no_answer", "no text"),
-        (" \n", "no_answer", "no text"),
+        ("", "no_answer", "has no text"),
+        (" \n", "no_answer", "has no text"),
         ("{", "parse_error", "not JSON"),
         ('```json\n{"n": 1, "s": "x"}\n```', "parse_error", "not JSON"),
         ('Here it is: {"n": 1, "s": "x"}', "parse_error", "not JSON"),
@@ -66,10 +66,10 @@ async def test_each_format_is_read(schema_type):
         ("x" * 300_000, "too_large", "300000 characters"),
     ],
 )
-async def test_what_is_wrong_is_told(text, error_type, told):
+async def test_problem_is_reported(text, error_type, message):
     wrong = await graded(row(), text)
     assert (wrong.reward, wrong.error_type) == (0.0, error_type)
-    assert told in wrong.error_message
+    assert message in wrong.error_message
 
 
 async def test_only_the_last_message_counts():
@@ -108,45 +108,45 @@ IN_CALL = {"response_mode": "tool_call", "tool_name": "hand_in", "tool_payload_k
         ),
     ],
 )
-async def test_a_document_can_be_handed_in_with_a_tool(fields, items, error_type):
+async def test_document_is_found_in_tool_call(fields, items, error_type):
     handed_in = await graded(row(**IN_CALL | fields), *items)
     assert handed_in.error_type == error_type
     assert handed_in.reward == float(error_type is None)
 
 
 @pytest.mark.parametrize("name", [SUBMIT, "a_tool_of_the_row"])
-async def test_any_tool_of_a_row_can_be_called(name):
+async def test_any_tool_name_can_be_called(name):
     async with rollout(make_server(StructuredOutputsServer), **row(**IN_CALL | {"tool_name": name})) as attempt:
         assert await attempt.call(name, document={"n": 1, "s": "x"}) == "Received."
         assert (await attempt.verify()).reward == 1.0
 
 
 @pytest.mark.parametrize(("settings", "reward"), [({}, 1.0), ({"xml_coerce_types": False}, 0.0)])
-async def test_the_config_says_whether_texts_of_xml_are_numbers(settings, reward):
+async def test_xml_coerce_types_can_be_disabled(settings, reward):
     assert (await graded(row(schema_type="xml"), RIGHT["xml"], **settings)).reward == reward
 
 
 @pytest.mark.parametrize("answer", [RIGHT["json"], "", "{", "x" * 300_000])
 @pytest.mark.parametrize("schema", ["{", "[]", '{"type": "nope"}', '{"$ref": "file:///etc/passwd"}'])
-async def test_a_schema_that_is_none_is_no_fault_of_the_model_whatever_it_answers(schema, answer):
+async def test_invalid_schema_raises_invalid_task(schema, answer):
     with pytest.raises(InvalidTask, match="structured_outputs: schema_str: "):
         await graded(row(schema_str=schema), answer)
 
 
-async def test_a_schema_that_is_none_is_told_where_no_tool_was_called_too():
+async def test_invalid_schema_is_reported_without_tool_call():
     with pytest.raises(InvalidTask, match="structured_outputs: schema_str: "):
         await graded(row(**IN_CALL, schema_str="{"), RIGHT["json"])
 
 
 @pytest.mark.parametrize("schema_type", ["yaml", "toml", "csv", "xml"])
-async def test_a_long_document_is_read_elsewhere(schema_type):
+async def test_long_document_is_graded_in_a_worker(schema_type):
     long = {"n": 1, "s": "x" * 5_000}
     text = RIGHT[schema_type].replace("x", long["s"])
     assert (await graded(row(schema_type=schema_type), text)).reward == 1.0
 
 
 @pytest.mark.timeout(60)
-async def test_a_document_that_takes_too_long_costs_its_worker_and_earns_nothing():
+async def test_slow_document_earns_nothing():
     started_at = time.monotonic()
     hostile = await graded(row(schema_type="toml"), "a." * 99_000 + "a = 1")
     assert (hostile.reward, hostile.error_type) == (0.0, "too_costly")
@@ -154,7 +154,7 @@ async def test_a_document_that_takes_too_long_costs_its_worker_and_earns_nothing
 
 
 @pytest.mark.timeout(60)
-async def test_a_short_document_that_takes_too_long_hinders_nobody_either():
+async def test_slow_short_document_does_not_delay_others():
     node = {"$ref": "#/$defs/node"}
     kinds = [{"type": "object", "properties": {"in": node, **more}} for more in ({}, {"kind": {}})]
     recursive = {"$defs": {"node": {"anyOf": [*kinds, {"type": "null"}]}}, **node}
@@ -168,7 +168,7 @@ async def test_a_short_document_that_takes_too_long_hinders_nobody_either():
     assert fine.reward == 1.0
 
 
-async def test_the_reply_holds_the_row():
+async def test_reply_contains_the_row():
     fields = row(uuid="row-1", own=[1, None])
     answered = (await graded(fields, RIGHT["json"])).model_dump(mode="json")
     assert {name: answered[name] for name in fields} == fields

@@ -1,4 +1,4 @@
-"""Rows that are made: always the same for a seed, and each of them can be solved."""
+"""Generated rows: the same for a seed, and solvable."""
 
 import json
 import subprocess
@@ -10,20 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nemo_gym import DataError
-from nemo_gym.grading.structured import first_problem
+from nemo_gym import DataError, run_prepare
 from nemo_gym.jsonl import read_rows
 from nemo_gym.testing import make_server, reply, rollout
 from resources_servers.structured_outputs.app import SUBMIT as ROUTE
 from resources_servers.structured_outputs.app import StructuredOutputsServer
 from resources_servers.structured_outputs.documents import value_for, written
+from resources_servers.structured_outputs.grading import first_problem
 from resources_servers.structured_outputs.oracle import solve
-from resources_servers.structured_outputs.prepare import FORMATS, MODES, SUBMIT, THINGS, main, prepare
+from resources_servers.structured_outputs.prepare import FORMATS, MODES, SUBMIT, THINGS, prepare
 
 FOLDER = Path(__file__).resolve().parents[1]
 
 
-async def test_every_row_rewards_the_oracle_and_no_empty_answer(tmp_path):
+async def test_every_row_rewards_its_oracle_only(tmp_path):
     rows = list(read_rows(prepare(tmp_path / "rows.jsonl", count=60, seed=3)))
     assert {(row["schema_type"], row["response_mode"]) for row in rows} == {(f, m) for f in FORMATS for m in MODES}
     server = make_server(StructuredOutputsServer)
@@ -34,7 +34,7 @@ async def test_every_row_rewards_the_oracle_and_no_empty_answer(tmp_path):
             assert graded.reward == reward, (row, items, graded.error_message)
 
 
-def test_a_seed_always_makes_the_same_rows_and_another_one_others(tmp_path):
+def test_rows_depend_only_on_the_seed(tmp_path):
     first, again, other = (
         prepare(tmp_path / f"{name}.jsonl", count=20, seed=seed).read_bytes()
         for name, seed in (("first", 1), ("again", 1), ("other", 2))
@@ -42,12 +42,12 @@ def test_a_seed_always_makes_the_same_rows_and_another_one_others(tmp_path):
     assert first == again != other
 
 
-def test_the_tool_of_the_rows_is_the_one_that_the_server_knows():
+def test_tool_of_the_rows_has_a_route():
     assert SUBMIT == ROUTE
 
 
 @pytest.mark.parametrize("thing", THINGS)
-def test_everything_there_is_can_be_described(thing):
+def test_every_thing_has_a_conforming_description(thing):
     schema = {"type": "object", "properties": THINGS[thing]}
     jsonschema_rs.validator_for(schema).validate(value_for(schema))
     for format_ in ("json", "yaml", "xml", "toml"):
@@ -74,7 +74,7 @@ def test_everything_there_is_can_be_described(thing):
         {"allOf": [{"properties": {"a": {"type": "integer"}}}], "properties": {"b": {"type": "string"}}},
     ],
 )
-def test_a_value_is_found_for_a_schema(schema):
+def test_value_for_a_schema_conforms(schema):
     assert first_problem(written(value_for(schema), "json"), "json", json.dumps(schema)) is None
 
 
@@ -85,15 +85,16 @@ def test_any_text_can_be_written_in_every_format(text):
         assert first_problem(written({"text": text.strip(), "more": 1}, format_), format_, json.dumps(schema)) is None
 
 
-def test_no_rows_cannot_be_made(tmp_path, capsys):
-    with pytest.raises(DataError, match="at least one"):
+def test_count_below_one_is_rejected(tmp_path, capsys):
+    with pytest.raises(DataError, match="must be at least 1"):
         prepare(tmp_path / "rows.jsonl", count=0)
-    assert main(["--output", str(tmp_path / "rows.jsonl"), "--count", "0"]) == 1
+    with pytest.raises(SystemExit, match="1"):
+        run_prepare(prepare, ["--output", str(tmp_path / "rows.jsonl"), "--count", "0"])
     assert "--count 0" in capsys.readouterr().err
     assert not (tmp_path / "rows.jsonl").exists()
 
 
-def test_the_command_of_the_readme_works(tmp_path):
+def test_command_of_the_readme_works(tmp_path):
     command = [sys.executable, str(FOLDER / "prepare.py"), "--count", "7", "--seed", "1", "--output", "rows.jsonl"]
     subprocess.run(command, cwd=tmp_path, check=True, timeout=60)
     assert len(list(read_rows(tmp_path / "rows.jsonl"))) == 7

@@ -1,4 +1,4 @@
-"""Rewards of text_to_sql: queries that find the same, and queries that mean harm."""
+"""Rewards of text_to_sql: equal results, harmful queries, and the judge."""
 
 import asyncio
 import time
@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from nemo_gym import InvalidTask
+from nemo_gym import InvalidTask, run_prepare
 from nemo_gym.jsonl import read_rows
 from nemo_gym.testing import FakeModel, make_server, reply, rollout, serving
 from resources_servers.text_to_sql.app import TextToSqlServer
 from resources_servers.text_to_sql.oracle import solve
-from resources_servers.text_to_sql.prepare import main, prepare
+from resources_servers.text_to_sql.prepare import prepare
 
 FOLDER = Path(__file__).parent.parent
 EXAMPLES = list(read_rows(FOLDER / "data" / "example.jsonl"))
@@ -37,14 +37,14 @@ async def graded(server, answer, **row):
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def server():
-    """Up for all tests, and its workers with it."""
+    """Start one server with its workers for all tests."""
     started = make_server(TextToSqlServer, query_timeout_secs=2)
     async with serving(started):
         yield started
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda row: row["uuid"])
-async def test_the_reference_of_each_example_earns_everything_and_silence_nothing(server, example):
+async def test_example_rewards_its_oracle_but_not_silence(server, example):
     assert (await graded(server, solve(example)[0], **example))["reward"] == 1.0
     assert (await graded(server, "", **example))["reward"] == 0.0
 
@@ -76,12 +76,12 @@ async def test_the_reference_of_each_example_earns_everything_and_silence_nothin
         ("SELECT a FROM t;", "SELECT a FROM t;", 1.0),
     ],
 )
-async def test_what_counts_is_what_a_query_finds(server, reference, answer, reward):
-    told = await graded(server, fenced(answer), sql=reference)
-    assert told["reward"] == reward
-    assert told["extracted_sql"] == answer
-    assert told["failure_reason"] == (None if reward else "different_results")
-    assert (told["judge_passed"], told["judge_evaluations"]) == (None, [])
+async def test_equal_results_are_rewarded(server, reference, answer, reward):
+    result = await graded(server, fenced(answer), sql=reference)
+    assert result["reward"] == reward
+    assert result["extracted_sql"] == answer
+    assert result["failure_reason"] == (None if reward else "different_results")
+    assert (result["judge_passed"], result["judge_evaluations"]) == (None, [])
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ async def test_what_counts_is_what_a_query_finds(server, reference, answer, rewa
         ("```sql\n```", 0.0),
     ],
 )
-async def test_the_query_is_the_last_block_or_the_whole_answer(server, answer, reward):
+async def test_query_is_last_block_or_whole_answer(server, answer, reward):
     assert (await graded(server, answer))["reward"] == reward
 
 
@@ -130,7 +130,7 @@ HARM = [
 
 
 @pytest.mark.parametrize("sql", HARM, ids=lambda sql: sql[:60])
-async def test_harm_is_graded_0_in_time_while_others_go_on(server, sql):
+async def test_harmful_queries_earn_nothing_and_block_nothing(server, sql):
     async with rollout(server, sql="SELECT a FROM t", sql_context=CONTEXT) as attempt:
         began = time.monotonic()
         bad, *good = await asyncio.gather(
@@ -148,12 +148,12 @@ async def test_harm_is_graded_0_in_time_while_others_go_on(server, sql):
     [
         ({"sql": "SELECT c FROM t"}, "no such column"),
         ({"sql": "DELETE FROM t"}, "not authorized"),
-        ({"sql_context": "CREATE SCHEMA s;"}, "the script that makes the database"),
-        ({"sql_context": "ATTACH '/tmp/x.db' AS x;"}, "the script that makes the database"),
+        ({"sql_context": "CREATE SCHEMA s;"}, "the script that creates the database"),
+        ({"sql_context": "ATTACH '/tmp/x.db' AS x;"}, "the script that creates the database"),
         ({"sql": f"{ENDLESS} SELECT COUNT(*) FROM n"}, "too many steps"),
     ],
 )
-async def test_a_row_that_cannot_grade_fails_the_rollout_whatever_the_model_answers(server, row, why, answer):
+async def test_faulty_row_raises_invalid_task(server, row, why, answer):
     with pytest.raises(InvalidTask, match=f"text_to_sql: {next(iter(row))}: .*{why}"):
         await graded(server, answer, **row)
 
@@ -169,31 +169,31 @@ async def test_a_row_that_cannot_grade_fails_the_rollout_whatever_the_model_answ
         (["[[A!=B]]"], {"check_twice_swap": True, "reward_if_swap_fails": 0.25}, 0.0),
     ],
 )
-async def test_a_judge_decides_where_the_reference_cannot_be_run(replies, settings, reward):
+async def test_judge_decides_if_the_reference_fails(replies, settings, reward):
     model = FakeModel(replies)
     server = make_server(TextToSqlServer, model=model, judge_model_server=JUDGE, **settings)
-    told = await graded(server, fenced("SELECT 1"), sql="SELECT TOP 1 a FROM t", sql_prompt="The first a?")
-    assert (told["reward"], told["judge_passed"]) == (reward, reward == 1.0)
-    assert len(told["judge_evaluations"]) == len(replies)
+    result = await graded(server, fenced("SELECT 1"), sql="SELECT TOP 1 a FROM t", sql_prompt="The first a?")
+    assert (result["reward"], result["judge_passed"]) == (reward, reward == 1.0)
+    assert len(result["judge_evaluations"]) == len(replies)
     asked = model.requests[0]["input"][-1]["content"]
     for part in ("The first a?", "SELECT TOP 1 a FROM t", "SELECT 1", "CREATE TABLE t"):
         assert part in asked
 
 
-def test_a_prompt_is_looked_for_in_the_servers_own_folder_first(monkeypatch, tmp_path):
+def test_prompt_in_server_folder_comes_first(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     server = make_server(TextToSqlServer, judge_model_server=JUDGE, judge_prompt_template_fpath="prompts/judge.md")
     assert server.judge is not None
 
 
-async def test_without_a_query_no_judge_is_asked():
+async def test_judge_is_not_asked_without_a_query():
     model = FakeModel(["[[A=B]]"])
     server = make_server(TextToSqlServer, model=model, judge_model_server=JUDGE)
-    told = await graded(server, "I do not know.", sql="SELECT TOP 1 a FROM t")
-    assert (told["reward"], told["failure_reason"], model.requests) == (0.0, "no_sql", [])
+    result = await graded(server, "I do not know.", sql="SELECT TOP 1 a FROM t")
+    assert (result["reward"], result["failure_reason"], model.requests) == (0.0, "no_sql", [])
 
 
-async def test_a_judge_is_asked_only_where_results_do_not_decide():
+async def test_judge_is_asked_only_if_results_are_unclear():
     model = FakeModel(["[[A!=B]]"])
     server = make_server(TextToSqlServer, model=model, judge_model_server=JUDGE)
     assert (await graded(server, fenced("SELECT a FROM t")))["reward"] == 1.0
@@ -214,20 +214,20 @@ async def test_a_judge_is_asked_only_where_results_do_not_decide():
         ("SQLite", "SELECT a::int FROM t", 0),
     ],
 )
-async def test_a_judge_decides_on_words_of_the_rows_dialect_that_sqlite_does_not_know(dialect, answer, asked):
+async def test_judge_decides_on_syntax_of_other_dialects(dialect, answer, asked):
     model = FakeModel(["[[A=B]]"])
     server = make_server(TextToSqlServer, model=model, judge_model_server=JUDGE)
-    told = await graded(server, fenced(answer), sql_dialect=dialect)
-    assert (told["reward"], len(model.requests)) == (float(asked), asked)
-    assert (told["failure_reason"] or "judged").startswith("judged" if asked else "query_failed: ")
+    result = await graded(server, fenced(answer), sql_dialect=dialect)
+    assert (result["reward"], len(model.requests)) == (float(asked), asked)
+    assert (result["failure_reason"] or "judged").startswith("judged" if asked else "query_failed: ")
 
 
-async def test_what_was_thought_is_no_query(server):
+async def test_reasoning_is_ignored(server):
     assert (await graded(server, "<think>SELECT 1?</think>SELECT a FROM t"))["reward"] == 1.0
     assert (await graded(server, f"<think>\n{fenced('SELECT a FROM t')}"))["failure_reason"] == "no_sql"
 
 
-async def test_queries_can_be_tried_where_that_is_offered():
+async def test_run_query_returns_rows_and_errors():
     server = make_server(TextToSqlServer, offers_run_query=True)
     assert [each.name for each in server.tools()] == ["run_query"]
     async with rollout(server, sql="SELECT a FROM t", sql_context=CONTEXT) as attempt:
@@ -238,11 +238,11 @@ async def test_queries_can_be_tried_where_that_is_offered():
         assert (await attempt.verify(reply(*attempt.calls, fenced("SELECT a FROM t")))).reward == 1.0
 
 
-def test_without_that_there_is_no_tool(server):
+def test_run_query_is_not_offered_by_default(server):
     assert server.tools() == []
 
 
-async def test_two_rollouts_query_their_own_databases():
+async def test_rollouts_query_their_own_databases():
     server = make_server(TextToSqlServer, offers_run_query=True)
     one = rollout(server, sql_context="CREATE TABLE one (a);")
     two = rollout(server, sql_context="CREATE TABLE two (b);")
@@ -251,7 +251,7 @@ async def test_two_rollouts_query_their_own_databases():
         assert (await first.call("run_query", query="SELECT * FROM one")).startswith("a\n")
 
 
-async def test_prepared_rows_can_be_answered_and_are_the_same_for_the_same_seed(tmp_path):
+async def test_prepared_rows_are_reproducible_and_solvable(tmp_path):
     rows = list(read_rows(prepare(tmp_path / "rows.jsonl", count=60, seed=7)))
     again = prepare(tmp_path / "again.jsonl", count=60, seed=7)
     other = prepare(tmp_path / "other.jsonl", count=60, seed=8)
@@ -265,5 +265,5 @@ async def test_prepared_rows_can_be_answered_and_are_the_same_for_the_same_seed(
 
 
 def test_prepare_runs_from_the_command_line(tmp_path):
-    assert main(["--output", str(tmp_path / "rows.jsonl"), "--count", "3"]) == 0
+    run_prepare(prepare, ["--output", str(tmp_path / "rows.jsonl"), "--count", "3"])
     assert len(list(read_rows(tmp_path / "rows.jsonl"))) == 3

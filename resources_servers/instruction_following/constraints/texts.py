@@ -1,0 +1,132 @@
+"""Find the words, sentences, paragraphs and lines of a text in linear time, and compare counts."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+Relation = Literal["at least", "less than", "at most", "more than", "exactly"]
+"""The public data only use the first two."""
+
+Text = Annotated[str, Field(min_length=1)]
+Count = Annotated[int, Field(ge=0)]
+
+_TOKEN = re.compile(r"\w+")
+_WORD = re.compile(r"\w+(?:['’-]\w+)*")
+_SENTENCE_END = re.compile(r"[.!?…。！？]+[\"'”’»)\]*_]*")
+_CLOSED_WITHOUT_SPACE = "。！？"
+_NO_END = frozenset({
+    "mr", "mrs", "ms", "dr", "prof", "st", "jr", "sr", "vs", "etc", "eg", "ie", "e.g", "i.e", "cf", "no", "vol",
+    "fig", "approx", "a.m", "p.m", "u.s",
+})  # fmt: skip
+_LONGEST_ABBREVIATION = 7
+
+
+def compare(count: int, relation: Relation, wanted: int) -> bool:
+    """Return whether a count has this relation to the wanted one."""
+    if relation == "at least":
+        return count >= wanted
+    if relation == "less than":
+        return count < wanted
+    if relation == "at most":
+        return count <= wanted
+    return count > wanted if relation == "more than" else count == wanted
+
+
+def tokens(text: str) -> list[str]:
+    """Return the runs of letters and digits: `don't` is two tokens."""
+    return _TOKEN.findall(text)
+
+
+def words(text: str) -> list[str]:
+    """Return words as a reader counts them: `don't` and `well-known` are one word each."""
+    return _WORD.findall(text)
+
+
+def sentences(text: str) -> list[str]:
+    """Split a text into sentences at full stops, question marks and exclamation marks. The rest is a sentence too.
+
+    A line break does not end a sentence. Neither does the full stop of `Dr.`, of an initial or of a list's `1.`, nor
+    dots or a quoted full stop before a lower-case letter.
+    """
+    found: list[str] = []
+    start = 0
+    for end in [*sentence_ends(text), len(text)]:
+        sentence = text[start:end].strip()
+        if _TOKEN.search(sentence):
+            found.append(sentence)
+        start = end
+    return found
+
+
+def sentence_ends(text: str) -> list[int]:
+    """Return the offset after each mark that ends a sentence."""
+    ends: list[int] = []
+    for mark in _SENTENCE_END.finditer(text):
+        if _ends_sentence(text, ends[-1] if ends else 0, mark):
+            ends.append(mark.end())
+    return ends
+
+
+def _ends_sentence(text: str, start: int, mark: re.Match[str]) -> bool:
+    if mark[0][0] in _CLOSED_WITHOUT_SPACE:
+        return True
+    after = text[mark.end() : mark.end() + 1]
+    if after and not after.isspace():
+        return False
+    if mark[0][0] not in ".…":
+        return True
+    following = text[mark.end() : mark.end() + 80].lstrip()[:1]
+    if mark[0] != ".":
+        return not following.islower()
+    before = text[max(start, mark.start() - _LONGEST_ABBREVIATION) : mark.start()].split()
+    last = before[-1].strip("(\"'“‘*_") if before else ""
+    is_initial = len(last) == 1 and last.isupper() and last != "I"
+    line = text[text.rfind("\n", start, mark.start()) + 1 : mark.start()] if last.isdigit() else ""
+    is_number_of_list = bool(line) and line.strip() == last
+    return not following or not (last.lower() in _NO_END or is_initial or is_number_of_list)
+
+
+def paragraphs(text: str) -> list[str]:
+    """Return the parts between blank lines."""
+    found: list[list[str]] = [[]]
+    for line in text.split("\n"):
+        if line.strip():
+            found[-1].append(line)
+        elif found[-1]:
+            found.append([])
+    return ["\n".join(lines).strip() for lines in found if lines]
+
+
+def lines(text: str) -> list[str]:
+    """Return the lines that are not blank."""
+    return [line for line in text.split("\n") if line.strip()]
+
+
+def occurrences(phrase: str, text: str) -> int:
+    """Count a phrase in a text, also within words. Case is ignored."""
+    return text.lower().count(phrase.lower())
+
+
+def has_word(word: str, text: str) -> bool:
+    """Return whether a text contains a word or phrase, not as part of a longer word. Case is ignored."""
+    return count_word(word, text) > 0
+
+
+def count_word(word: str, text: str) -> int:
+    """Count a word or phrase in a text, except as part of a longer word. Case is ignored."""
+    wanted, searched = word.lower(), text.lower()
+    count, at = 0, searched.find(wanted)
+    while at >= 0:
+        before, after = searched[at - 1 : at] if at else "", searched[at + len(wanted) : at + len(wanted) + 1]
+        count += not (_is_of_word(before) and _is_of_word(wanted[:1])) and not (
+            _is_of_word(after) and _is_of_word(wanted[-1:])
+        )
+        at = searched.find(wanted, at + len(wanted))
+    return count
+
+
+def _is_of_word(character: str) -> bool:
+    return character.isalnum() or character == "_"

@@ -1,0 +1,131 @@
+"""Checks of constraints: results, ids, arguments, loose variants and running time."""
+
+import time
+
+import pytest
+
+from nemo_gym import InvalidTask
+from resources_servers.instruction_following.constraints import constraint, constraint_ids, followed, loose_variants
+from resources_servers.instruction_following.constraints.variants import LONGEST_TEXT
+from resources_servers.instruction_following.tests.cases import CASES, NO, YES
+
+
+@pytest.mark.parametrize(("id_", "arguments", "text", "holds"), CASES)
+def test_constraint_holds_for_text(id_, arguments, text, holds):
+    assert constraint(id_, arguments).holds_for(text) is holds
+
+
+def test_every_constraint_has_both_outcomes():
+    seen = {(id_, holds) for id_, _, _, holds in CASES}
+    assert seen == {(id_, holds) for id_ in constraint_ids() for holds in (YES, NO)}
+
+
+@pytest.mark.parametrize("id_", constraint_ids())
+def test_empty_answer_follows_no_constraint(id_):
+    arguments = next(given for known, given, _, _ in CASES if known == id_)
+    assert not constraint(id_, arguments).holds_for("")
+    assert not constraint(id_, arguments).holds_for(" \n\t ")
+
+
+@pytest.mark.parametrize(
+    ("id_", "message"),
+    [
+        ("keyword:existence", "'keywords:existence'"),
+        ("existence", "'keywords:existence'"),
+        ("length_constraints:number_word", "'length_constraints:number_words'"),
+        ("punctuation:no_commas", "'punctuation:no_comma'"),
+        ("zzz", "No known id is similar"),
+        ("", "No known id is similar"),
+    ],
+)
+def test_unknown_constraint_suggests_similar_ids(id_, message):
+    with pytest.raises(InvalidTask, match=message) as raised:
+        constraint(id_)
+    assert f"'{id_}'" in str(raised.value)
+
+
+LEFT_OUT = [
+    "words:start_verb",
+    "words:odd_even_syllables",
+    "ratio:sentence_words",
+    "custom:european_capitals_sort",
+    "repeat:repeat_span",
+]
+
+
+@pytest.mark.parametrize("id_", LEFT_OUT)
+def test_unclear_public_constraints_are_unknown(id_):
+    with pytest.raises(InvalidTask, match=f"unknown constraint '{id_}'"):
+        constraint(id_)
+
+
+@pytest.mark.parametrize(
+    ("id_", "arguments", "message"),
+    [
+        ("keywords:existence", {}, "keywords: Field required"),
+        ("keywords:existence", None, "keywords: Field required"),
+        ("keywords:existence", {"keywords": [""]}, "keywords.0: "),
+        ("keywords:existence", {"keywords": "river"}, "keywords: "),
+        ("keywords:frequency", {"keyword": "x", "frequency": 1, "relation": "about"}, "relation: "),
+        ("length_constraints:number_words", {"num_words": 2.5}, "num_words: "),
+        ("length_constraints:number_words", {"num_words": -1}, "num_words: "),
+        ("punctuation:no_comma", {"keywords": ["x"]}, "keywords: Extra inputs"),
+        ("language:response_language", {"language": "tlh"}, "language: "),
+    ],
+)
+def test_invalid_arguments_are_reported(id_, arguments, message):
+    with pytest.raises(InvalidTask, match=message) as raised:
+        constraint(id_, arguments)
+    assert f"'{id_}'" in str(raised.value)
+
+
+def test_none_argument_counts_as_missing():
+    assert constraint("punctuation:no_comma", {"keywords": None, "relation": None}).arguments == {}
+
+
+@pytest.mark.parametrize(
+    ("id_", "text", "strict", "loose"),
+    [
+        ("startend:quotation", '"So."', YES, YES),
+        ("startend:quotation", 'Here you are:\n"So."', NO, YES),
+        ("startend:quotation", '"So."\nAnything else?', NO, YES),
+        ("startend:quotation", 'Here:\n"So."\nElse?', NO, YES),
+        ("startend:quotation", 'Here:\n**"So."**\nElse?', NO, YES),
+        ("startend:quotation", 'So:\nHere:\n"So."', NO, NO),
+        ("detectable_format:json_format", "{}\n\nThat is it.", NO, YES),
+        ("punctuation:no_comma", "Yes, sir!\nIt is so.", NO, YES),
+        ("punctuation:no_comma", "", NO, NO),
+        ("punctuation:no_comma", "a, b", NO, NO),
+    ],
+)
+def test_loose_check_ignores_outer_lines_and_asterisks(id_, text, strict, loose):
+    asked = [constraint(id_)]
+    assert followed(text, asked) == [strict]
+    assert followed(text, asked, loose=True) == [loose]
+
+
+def test_text_with_asterisks_has_eight_loose_variants():
+    assert len(set(loose_variants("*a*\n*b*\n*c*\n*d*"))) == 8
+
+
+def test_overlong_text_follows_no_constraint():
+    assert followed("x" * (LONGEST_TEXT + 1), [constraint("punctuation:no_comma")]) == [False]
+
+
+HOSTILE = [
+    "x", " ", "\n", ".", ". ", "1. ", "\n1. ", "*", "* ",
+    "[", "[a", "<<", "<< ", "(", '"', "'", "' ", "p. ", "- ", "-a",
+    "a'", "Mr. ", "?!", "******", "*** ", "Section 1 ", "a a ", "the ",
+    "é", "中", "\u0301", "🌊", "`", "[]", "P.S. ", "0,",
+]  # fmt: skip
+
+
+@pytest.mark.timeout(110)
+@pytest.mark.parametrize("piece", HOSTILE)
+def test_no_text_makes_a_constraint_slow(piece):
+    text = piece * (40_000 // len(piece))
+    for id_ in constraint_ids():
+        arguments = next(given for known, given, _, _ in CASES if known == id_)
+        started_at = time.process_time()
+        constraint(id_, arguments).holds_for(text)
+        assert time.process_time() - started_at < 2, id_

@@ -1,0 +1,38 @@
+"""Validate a document in JSON, YAML, XML, TOML or CSV with a JSON Schema, and report the first problem.
+
+jsonschema-rs (the `schema` extra) does the validation; it is imported with the first document. Documents are limited
+in size and depth, and no format can load external data. A hostile text may still take seconds to parse, so run
+`first_problem` in a `WorkerPool` for long ones.
+"""
+
+from resources_servers.structured_outputs.grading.conformance import (
+    PARSE_ERROR,
+    SCHEMA_VIOLATION,
+    TOO_LARGE,
+    Problem,
+    SchemaUnusable,
+    first_problem,
+)
+from resources_servers.structured_outputs.grading.formats import (
+    DEEPEST,
+    LONGEST_DOCUMENT,
+    MOST_VALUES,
+    DocumentFormat,
+    Unreadable,
+)
+from resources_servers.structured_outputs.grading.strictness import strict_schema
+
+__all__ = [
+    "DEEPEST",
+    "LONGEST_DOCUMENT",
+    "MOST_VALUES",
+    "PARSE_ERROR",
+    "SCHEMA_VIOLATION",
+    "TOO_LARGE",
+    "DocumentFormat",
+    "Problem",
+    "SchemaUnusable",
+    "Unreadable",
+    "first_problem",
+    "strict_schema",
+]

@@ -1,0 +1,166 @@
+"""Parse untrusted JSON, YAML and TOML into plain JSON values."""
+
+from __future__ import annotations
+
+import datetime
+import math
+import re
+import tomllib
+from typing import Any, Literal
+
+import orjson
+import yaml
+
+DocumentFormat = Literal["json", "yaml", "xml", "toml", "csv"]
+
+LONGEST_DOCUMENT = 200_000
+"""Characters of a document."""
+DEEPEST = 100
+"""Levels of nested objects and lists."""
+MOST_VALUES = 100_000
+"""Values of one document. The target of a YAML alias counts each time."""
+
+_LONGEST_NUMBER = 1_000
+
+
+class Unreadable(ValueError):
+    """A text that is not a document of its format; the message describes the error."""
+
+
+def read_json(text: str) -> Any:
+    """Parse a JSON text. Raises `Unreadable`."""
+    try:
+        return bounded(orjson.loads(text))
+    except orjson.JSONDecodeError as error:
+        raise Unreadable(f"not JSON: {error.msg} (line {error.lineno}, column {error.colno})") from error
+
+
+def read_toml(text: str) -> Any:
+    """Parse a TOML text. Dates become strings. Raises `Unreadable`."""
+    try:
+        return bounded(tomllib.loads(text))
+    except RecursionError as error:
+        raise Unreadable(_too_deep()) from error
+    except ValueError as error:
+        raise Unreadable(f"not TOML: {error}") from error
+
+
+def read_yaml(text: str) -> Any:
+    """Parse a text with one YAML document. Raises `Unreadable`.
+
+    Unlike with PyYAML's safe loader, dates, `12:30` and the key `on` are strings, because JSON has no type for them.
+    Merge keys (`<<`) are rejected.
+    """
+    try:
+        # Check the depth on events first, because composing a tree recurses in C without a limit.
+        depth = 0
+        for event in yaml.parse(text, Loader=_Loader):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > DEEPEST:
+                raise Unreadable(_too_deep())
+        return bounded(yaml.load(text, Loader=_Loader))
+    except yaml.YAMLError as error:
+        raise Unreadable(f"not YAML: {_one_line(str(error))}") from error
+    except (TypeError, ValueError, RecursionError) as error:
+        if isinstance(error, Unreadable):
+            raise
+        raise Unreadable(f"not YAML: {error}") from error
+
+
+def bounded(value: Any) -> Any:
+    """Convert dates and integer keys to strings. Raises `Unreadable` for non-JSON values and beyond the limits."""
+    return _Bounds().plain(value, 0)
+
+
+class _Bounds:
+    """A counter of visited values, because nested aliases make a small text huge."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def plain(self, value: Any, depth: int) -> Any:
+        self._count += 1
+        if self._count > MOST_VALUES:
+            raise Unreadable(f"more than {MOST_VALUES} values")
+        if depth > DEEPEST:
+            raise Unreadable(_too_deep())
+        if isinstance(value, dict):
+            return {_key(key): self.plain(item, depth + 1) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self.plain(item, depth + 1) for item in value]
+        if isinstance(value, (datetime.date, datetime.time)):
+            return value.isoformat()
+        if isinstance(value, float) and not math.isfinite(value):
+            raise Unreadable(f"{value} is not a JSON number")
+        if value is None or isinstance(value, (str, int, float)):
+            return value
+        raise Unreadable(f"a {type(value).__name__} is not a JSON value")
+
+
+def _key(key: Any) -> str:
+    if isinstance(key, str):
+        return key
+    if isinstance(key, int) and not isinstance(key, bool):
+        return str(key)
+    raise Unreadable(f"the key {key!r:.80} is not a string")
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """PyYAML's safe loader (the C version if available), without types that JSON does not have."""
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        for key, _ in node.value:
+            if key.tag == "tag:yaml.org,2002:merge":
+                # Merge keys of aliases can double the size with every line.
+                raise yaml.constructor.ConstructorError(
+                    problem="merge keys (<<) are not supported", problem_mark=key.start_mark
+                )
+            if key.tag == "tag:yaml.org,2002:bool":
+                # `on` and `no` are booleans as values, but strings as property names.
+                key.tag = "tag:yaml.org,2002:str"
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML reads it from the class
+        first: [
+            (tag, pattern)
+            for tag, pattern in resolvers
+            if tag not in ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
+        ]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:int",
+    re.compile(r"[-+]?(?:0b[01_]+|0[0-7_]+|0|[1-9][0-9_]*|0x[0-9a-fA-F_]+)\Z"),
+    list("-+0123456789"),
+)
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(
+        r"[-+]?(?:[0-9][0-9_]*\.[0-9_]*(?:[eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+|\.[0-9]+(?:[eE][-+]?[0-9]+)?"
+        r"|\.(?:inf|Inf|INF))\Z|\.(?:nan|NaN|NAN)\Z"
+    ),
+    list("-+0123456789."),
+)
+
+
+def number_of(text: str) -> int | float | None:
+    """Parse a number such as `-3` or `1.5e3`. Return None if the text is not a JSON number."""
+    if len(text) > _LONGEST_NUMBER:
+        return None
+    if _INTEGER.fullmatch(text):
+        return int(text)
+    number = float(text) if _NUMBER.fullmatch(text) else math.nan
+    return number if math.isfinite(number) else None
+
+
+_INTEGER = re.compile(r"[-+]?[0-9]+")
+_NUMBER = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
+
+
+def _too_deep() -> str:
+    return f"nested more than {DEEPEST} levels deep"
+
+
+def _one_line(message: str) -> str:
+    return " ".join(message.split())

@@ -1,0 +1,144 @@
+"""Make a JSON Schema strict: every property that it names is required, and nothing else is allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from resources_servers.structured_outputs.grading.references import referenced
+
+_OF_SCHEMAS = ("items", "additionalItems", "additionalProperties", "unevaluatedItems", "contains", "propertyNames")
+_OF_MAPPINGS = ("properties", "patternProperties", "$defs", "definitions")
+_OF_ONE_OBJECT = ("allOf", "anyOf", "oneOf", "then", "else", "dependentSchemas")
+"""Keywords whose subschemas describe the same object as the schema itself. A reference does so too."""
+
+_OF_THE_ORIGINAL = ("$schema", "$id", "$anchor", "$defs", "definitions")
+"""Keywords that are not copied with a part: identifiers, and definitions that are referenced by path."""
+
+_OLD_DRAFTS = ("draft-04", "draft-06", "draft-07")
+_FIRST_THAT_CLOSES_A_WHOLE = "https://json-schema.org/draft/2019-09/schema"
+
+
+def strict_schema(schema: Any) -> Any:
+    """Return a strict copy. An object without named properties stays as open as it was.
+
+    Several parts may name properties of one object, for example `allOf`, or a reference next to `properties`. Then
+    the whole object is closed, because each part alone would reject the properties of the others. Schemas under `not`
+    and `if` are unchanged, because they are conditions and not descriptions.
+    """
+    return _Strictness(schema).whole()
+
+
+class _Strictness:
+    """The conversion of one schema."""
+
+    def __init__(self, root: Any) -> None:
+        self._root = root
+        self._needs_newer_draft = False
+        self._open_copies: dict[str, str] = {}
+        """For each reference to a part of an object, the name of its open copy under `$defs`."""
+
+    def whole(self) -> Any:
+        strict = self._strict(self._root, is_closed=True)
+        if not isinstance(strict, dict):
+            return strict
+        copies: dict[str, Any] = {}
+        while len(copies) < len(self._open_copies):
+            reference, name = list(self._open_copies.items())[len(copies)]
+            copies[name] = self._open_copy(referenced(self._root, reference))
+        if copies:
+            strict["$defs"] = {**_mapping(strict, "$defs"), **copies}
+        if self._needs_newer_draft and any(draft in str(strict.get("$schema")) for draft in _OLD_DRAFTS):
+            strict["$schema"] = _FIRST_THAT_CLOSES_A_WHOLE
+        return strict
+
+    def _open_copy(self, part: Any) -> Any:
+        copy = self._strict(part, is_closed=False)
+        if not isinstance(copy, dict):
+            return copy
+        return {key: each for key, each in copy.items() if key not in _OF_THE_ORIGINAL}
+
+    def _strict(self, schema: Any, *, is_closed: bool) -> Any:
+        if not isinstance(schema, dict):
+            # In older drafts `items` can be a list of schemas.
+            return [self._strict(each, is_closed=True) for each in schema] if isinstance(schema, list) else schema
+        is_named = isinstance(schema.get("properties"), dict)
+        is_of_parts = len(self._naming(schema)) > 1
+        parts_closed = is_closed and not is_of_parts
+        strict = {name: self._strict_part(name, part, is_closed=parts_closed) for name, part in schema.items()}
+        self._rewrite_limits(strict)
+        if is_named:
+            strict["required"] = list(schema["properties"])
+        if is_named or is_of_parts:
+            strict.pop("additionalProperties", None)
+        if is_closed and is_of_parts:
+            strict["unevaluatedProperties"] = False
+            self._needs_newer_draft = True
+        elif is_closed and is_named:
+            strict["additionalProperties"] = False
+        return strict
+
+    def _rewrite_limits(self, strict: dict[str, Any]) -> None:
+        """Convert the boolean `exclusiveMinimum` and `exclusiveMaximum` of draft 4."""
+        for limit, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
+            if isinstance(strict.get(exclusive), bool):
+                self._needs_newer_draft = True
+                if strict.pop(exclusive) and limit in strict:
+                    strict[exclusive] = strict.pop(limit)
+
+    def _strict_part(self, name: str, part: Any, *, is_closed: bool) -> Any:
+        if name in _OF_SCHEMAS:
+            return self._strict(part, is_closed=True)
+        if name in _OF_MAPPINGS and isinstance(part, dict):
+            return {key: self._strict(each, is_closed=True) for key, each in part.items()}
+        if name == "prefixItems":
+            return self._strict(part, is_closed=True)
+        if name == "$ref" and not is_closed and referenced(self._root, part) is not None:
+            return f"#/$defs/{self._open_copies.setdefault(part, self._new_name())}"
+        if name == "dependentSchemas" and isinstance(part, dict):
+            return {key: self._strict(each, is_closed=is_closed) for key, each in part.items()}
+        if name in _OF_ONE_OBJECT and isinstance(part, list):
+            return [self._strict(each, is_closed=is_closed) for each in part]
+        return self._strict(part, is_closed=is_closed) if name in _OF_ONE_OBJECT else part
+
+    def _new_name(self) -> str:
+        taken = _mapping(self._root, "$defs")
+        name = f"part_{len(self._open_copies) + 1}"
+        while name in taken:
+            name += "_"
+        return name
+
+    def _naming(self, schema: dict[str, Any]) -> list[str]:
+        """Return the keywords that name properties of a schema's object. Alternatives count as one."""
+        found = ["properties"] if isinstance(schema.get("properties"), dict) else []
+        for name, parts in self._parts_of(schema):
+            found += [name] * any(map(self._names_any, parts))
+        return found
+
+    def _names_any(self, schema: Any) -> bool:
+        """Return whether a part of an object names properties, directly or in nested parts."""
+        waiting, seen = [schema], set()
+        while waiting:
+            part = waiting.pop()
+            if not isinstance(part, dict) or id(part) in seen:
+                continue
+            if isinstance(part.get("properties"), dict):
+                return True
+            seen.add(id(part))
+            waiting += [each for _, parts in self._parts_of(part) for each in parts]
+        return False
+
+    def _parts_of(self, schema: dict[str, Any]) -> Iterator[tuple[str, list[Any]]]:
+        """Yield the parts of one object. Alternatives are yielded together."""
+        if "$ref" in schema:
+            yield "$ref", [referenced(self._root, schema["$ref"])]
+        yield from (("allOf", [part]) for part in schema.get("allOf", []))
+        yield from ((name, schema[name]) for name in ("anyOf", "oneOf") if name in schema)
+        yield "if", [schema.get("then"), schema.get("else")]
+        yield "dependentSchemas", list(_mapping(schema, "dependentSchemas").values())
+
+
+def _mapping(schema: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return the mapping under a keyword, or an empty one, because older drafts allow other values."""
+    found = schema.get(name)
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,47 @@
+"""Parse CSV into a list of objects, one per row, with the types of the schema."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import Any
+
+from resources_servers.structured_outputs.grading.described import Described
+from resources_servers.structured_outputs.grading.formats import MOST_VALUES, Unreadable
+
+
+def read_csv(text: str, row: Described) -> list[dict[str, Any]]:
+    """Parse a CSV text with a header line. Raises `Unreadable`.
+
+    Cells become numbers, booleans or nulls if the schema expects them in the column. Lists and objects are JSON.
+    """
+    reader = csv.reader(io.StringIO(text.strip("\r\n"), newline=""), strict=True)
+    rows: list[dict[str, Any]] = []
+    header: list[str] | None = None
+    try:
+        for cells in reader:
+            if header is None:
+                header = _header([cell.strip() for cell in cells])
+                columns = [row.at(name) for name in header]
+            elif cells:
+                if len(cells) != len(header):
+                    raise Unreadable(
+                        f"not CSV: line {reader.line_num} has {len(cells)} cells, the header {len(header)}"
+                    )
+                if len(rows) * len(header) > MOST_VALUES:
+                    raise Unreadable(f"more than {MOST_VALUES} values")
+                values = [column.json_of(cell) for column, cell in zip(columns, cells, strict=True)]
+                rows.append(dict(zip(header, values, strict=True)))
+    except csv.Error as error:
+        raise Unreadable(f"not CSV: line {reader.line_num}: {error}") from error
+    if header is None:
+        raise Unreadable("not CSV: the header line is missing")
+    return rows
+
+
+def _header(names: list[str]) -> list[str]:
+    if len(set(names)) < len(names):
+        raise Unreadable("not CSV: two columns have the same name")
+    if len(names) > MOST_VALUES:
+        raise Unreadable(f"more than {MOST_VALUES} values")
+    return names

@@ -1,0 +1,250 @@
+"""Run untrusted queries on a small SQLite database, and compare their results."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
+
+from nemo_gym import EnvironmentFailed
+from nemo_gym.grading import WorkerCrashed, WorkerFailed, WorkerPool, WorkerTimedOut, last_code_block
+
+STEPS_BETWEEN_LOOKS = 10_000
+VALUE_BYTES = 1_000_000
+"""The longest text or blob that SQLite may create."""
+HEAP_BYTES = 256 * 2**20
+WORKER_BYTES = 2**30
+SIGNIFICANT_DIGITS = 9
+LARGEST_EXACT_FLOAT = 2**53
+
+_READING = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
+_REACHING_OUT = {sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH, sqlite3.SQLITE_CREATE_VTABLE}
+_NO_FUNCTIONS = {"load_extension", "fts3_tokenizer"}
+# An unclosed `[` or `/*` matches to the end; without that, searching the closing mark for each one takes square time.
+_QUOTED = re.compile(
+    r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|\[[^\]]*(?:\]|\Z)|--[^\n]*|/\*.*?(?:\*/|\Z)""", re.DOTALL
+)
+_UNREADABLE = re.compile(r"syntax error|unrecognized token|no such function|wrong number of arguments")
+_BEGINS = re.compile(r"\s*+(?:--[^\n]*+\s*+|/\*.*?\*/\s*+)*+(?:select|with|values)\b", re.IGNORECASE | re.DOTALL)
+_ORDER_OR_BRACKET = re.compile(r"[()]|\border\s+by\b", re.IGNORECASE)
+
+Value = str | int | float | bytes | None
+Row = tuple[Value, ...]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class SqlLimits:
+    """The limits of one query: steps of SQLite's virtual machine (about 50 million a second) and the result's size."""
+
+    steps: int = 20_000_000
+    rows: int = 10_000
+    result_bytes: int = 10_000_000
+    """Total size of the texts and blobs."""
+    deadline_s: float = 5.0
+
+
+class QueryFailed(ValueError):
+    """A query or database script that could not be run; the message is SQLite's or names the limit."""
+
+
+class QueryUnreadable(QueryFailed):
+    """A query with syntax that SQLite does not know: an invalid one, or another dialect."""
+
+
+class DatabaseFailed(QueryFailed):
+    """A script for a database that could not be run."""
+
+
+class QueryResult(NamedTuple):
+    """The result of a query, and the tables that it read."""
+
+    columns: list[str]
+    rows: list[Row]
+    tables: frozenset[str]
+
+
+class SqlRunner:
+    """A runner of read-only queries in `size` worker processes, each query on a new in-memory database.
+
+    A query beyond the limits raises `QueryFailed` and does not affect other queries. If no worker process can start,
+    queries raise `EnvironmentFailed`.
+    """
+
+    def __init__(self, size: int, limits: SqlLimits | None = None) -> None:
+        self.limits = limits or SqlLimits()
+        self._pool = WorkerPool(size, self.limits.deadline_s, memory_limit_bytes=WORKER_BYTES)
+
+    async def query(self, database: str, sql: str) -> QueryResult:
+        """Run a query on the database that a script creates. Raises `QueryFailed`."""
+        return await self._run(run_query, database, sql, self.limits)
+
+    async def finds_the_same(self, database: str, sql: str, expected: QueryResult, *, in_order: bool) -> bool:
+        """Return whether a query has the expected result. Raises `QueryFailed`."""
+        return await self._run(_finds_the_same, database, sql, self.limits, expected, in_order)
+
+    def close(self) -> None:
+        """End the processes."""
+        self._pool.close()
+
+    async def _run(self, function: Callable[..., T], *arguments: Any) -> T:
+        try:
+            return await self._pool.run(function, *arguments)
+        except WorkerTimedOut as error:
+            raise QueryFailed(f"not finished after {self.limits.deadline_s:g} s") from error
+        except WorkerCrashed as error:
+            raise QueryFailed(f"its worker process ended: {error}") from error
+        except WorkerFailed as error:
+            raise EnvironmentFailed(f"no worker could run the query: {error}") from error
+
+
+def run_query(database: str, sql: str, limits: SqlLimits) -> QueryResult:
+    """Run a query on the database that a script creates, and block until it ends. Raises `QueryFailed`."""
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    try:
+        connection.text_factory = lambda raw: raw.decode(errors="replace")
+        connection.execute(f"PRAGMA hard_heap_limit = {HEAP_BYTES}")
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, VALUE_BYTES)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+        _make(connection, database, limits)
+        return _read(connection, sql, limits)
+    finally:
+        connection.close()
+
+
+def _make(connection: sqlite3.Connection, script: str, limits: SqlLimits) -> None:
+    def allow(action: int, *_: str | None) -> int:
+        return sqlite3.SQLITE_DENY if action in _REACHING_OUT else sqlite3.SQLITE_OK
+
+    connection.set_authorizer(allow)
+    _bound(connection, limits)
+    try:
+        connection.executescript(script)
+    except (sqlite3.Error, sqlite3.Warning, ValueError, MemoryError) as error:
+        raise DatabaseFailed(f"the script that creates the database: {_message_of(error)}") from error
+
+
+def _read(connection: sqlite3.Connection, sql: str, limits: SqlLimits) -> QueryResult:
+    tables: set[str] = set()
+
+    def allow(action: int, first: str | None, second: str | None, *_: str | None) -> int:
+        if action == sqlite3.SQLITE_READ and first:
+            tables.add(first.casefold())
+        is_harmless = action != sqlite3.SQLITE_FUNCTION or (second or "").casefold() not in _NO_FUNCTIONS
+        return sqlite3.SQLITE_OK if action in _READING and is_harmless else sqlite3.SQLITE_DENY
+
+    connection.set_authorizer(allow)
+    _bound(connection, limits)
+    try:
+        cursor = connection.execute(sql)
+        rows = _taken(cursor, limits)
+    except QueryFailed:
+        raise
+    except (sqlite3.Error, sqlite3.Warning, ValueError, MemoryError) as error:
+        kind = QueryUnreadable if _UNREADABLE.search(str(error)) else QueryFailed
+        raise kind(_message_of(error)) from error
+    if cursor.description is None:
+        raise QueryFailed("it is not a query")
+    return QueryResult([column[0] for column in cursor.description], rows, frozenset(tables))
+
+
+def _taken(cursor: Iterable[Row], limits: SqlLimits) -> list[Row]:
+    rows: list[Row] = []
+    size = 0
+    for row in cursor:
+        rows.append(row)
+        size += sum(len(value) for value in row if isinstance(value, str | bytes))
+        if len(rows) > limits.rows:
+            raise QueryFailed(f"more than {limits.rows} rows")
+        if size > limits.result_bytes:
+            raise QueryFailed(f"more than {limits.result_bytes} bytes")
+    return rows
+
+
+def _bound(connection: sqlite3.Connection, limits: SqlLimits) -> None:
+    # Limit steps and not seconds, because a verdict must not depend on the load of the machine.
+    left = max(limits.steps // STEPS_BETWEEN_LOOKS, 1)
+
+    def is_over() -> bool:
+        nonlocal left
+        left -= 1
+        return left < 0
+
+    connection.set_progress_handler(is_over, STEPS_BETWEEN_LOOKS)
+
+
+def _message_of(error: Exception) -> str:
+    if isinstance(error, MemoryError):
+        return "too much memory"
+    return "too many steps" if str(error) == "interrupted" else str(error)
+
+
+def _finds_the_same(database: str, sql: str, limits: SqlLimits, expected: QueryResult, in_order: bool) -> bool:
+    return same_results(run_query(database, sql, limits), expected, in_order=in_order)
+
+
+def same_results(found: QueryResult, expected: QueryResult, *, in_order: bool) -> bool:
+    """Return whether two results have the same rows. Column names are ignored.
+
+    Numbers must agree to nine digits, or exactly in a column of whole numbers. If the expected result is empty, the
+    query must have read the same tables and return the same number of columns.
+    """
+    if len(found.columns) != len(expected.columns) or len(found.rows) != len(expected.rows):
+        return False
+    if not expected.rows:
+        return found.tables == expected.tables
+    are_whole = [_are_whole(column) for column in zip(*found.rows, *expected.rows, strict=True)]
+    ours, theirs = ([_comparable(row, are_whole) for row in result.rows] for result in (found, expected))
+    return ours == theirs if in_order else Counter(ours) == Counter(theirs)
+
+
+def _are_whole(values: Iterable[Value]) -> bool:
+    """Return whether all numbers of a column are whole. 2.0 counts, but not a float too large to be exact."""
+    numbers = (value for value in values if isinstance(value, float))
+    return all(number.is_integer() and abs(number) < LARGEST_EXACT_FLOAT for number in numbers)
+
+
+def _comparable(row: Sequence[Value], are_whole: Sequence[bool]) -> Hashable:
+    return tuple(map(_rounded, row, are_whole))
+
+
+def _rounded(value: Value, is_whole: bool) -> Value | tuple[str]:
+    if not isinstance(value, int | float):
+        return value
+    # Whole numbers may be long keys, so compare them exactly.
+    return int(value) if is_whole else (f"{float(value) + 0.0:.{SIGNIFICANT_DIGITS}g}",)
+
+
+def is_ordered(sql: str) -> bool:
+    """Return whether a query has an `ORDER BY` outside of parentheses, strings and comments."""
+    depth = 0
+    for found in _ORDER_OR_BRACKET.finditer(_QUOTED.sub(" ", sql)):
+        if found[0] in "()":
+            depth += 1 if found[0] == "(" else -1
+        elif depth == 0:
+            return True
+    return False
+
+
+def last_sql(text: str) -> str | None:
+    """Return the query in a model's answer: the last fenced block, or the whole answer if it is only a query."""
+    block = last_code_block(text)
+    if block is not None:
+        return block.strip()
+    return text.strip() if _BEGINS.match(text) else None
+
+
+def as_table(result: QueryResult, *, rows: int = 50, width: int = 100) -> str:
+    """Format a result for a model: one line per row, at most `rows` rows, cells truncated to `width` characters."""
+    lines = [" | ".join(_cell(name, width) for name in result.columns)]
+    lines += [" | ".join(_cell(value, width) for value in row) for row in result.rows[:rows]]
+    left = len(result.rows) - rows
+    return "\n".join([*lines, *([f"({left} more rows)"] if left > 0 else []), f"({len(result.rows)} rows in all)"])
+
+
+def _cell(value: Value, width: int) -> str:
+    text = "NULL" if value is None else value.hex() if isinstance(value, bytes) else str(value).replace("\n", " ")
+    return text if len(text) <= width else f"{text[:width]}…"
