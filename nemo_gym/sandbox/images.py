@@ -1,4 +1,4 @@
-"""Where an image is fetched from: names rewritten for a mirror."""
+"""Rewrite image names, for example to fetch images from a mirror."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _TO = ("to", "target", "replacement", "replace", "new")
 
 
 def rewrite_image(image: str, rewrites: Rewrites = None) -> str:
-    """The image with the first of these beginnings that it has replaced; as it is where it has none of them.
+    """Replace the first of these prefixes that the image has; return it unchanged if it has none.
 
-    Rewrites are `{beginning: other}`, or a list of pairs or of `{from: beginning, to: other}`. A beginning ends where
-    a part of the name does: `docker.io/me` is none of `docker.io/mehmet/x`.
+    Rewrites are `{prefix: replacement}`, or a list of pairs or of `{from: prefix, to: replacement}`. A prefix ends
+    at a part of the name: `docker.io/me` does not match `docker.io/mehmet/x`.
     """
     for old, new in _pairs(rewrites):
         if old and image.startswith(old) and (old[-1] in "/:@" or image[len(old) :][:1] in ("", "/", ":", "@")):
@@ -40,4 +40,4 @@ def _of(rewrite: Mapping[str, Any], names: tuple[str, ...]) -> str:
     for name in names:
         if name in rewrite:
             return str(rewrite[name])
-    raise ValueError(f"a rewrite of an image needs the keys 'from' and 'to', and has {', '.join(rewrite) or 'none'}")
+    raise ValueError(f"an image rewrite needs the keys 'from' and 'to', but has {', '.join(rewrite) or 'no key'}")

@@ -1,4 +1,4 @@
-"""Whose sandbox it is, as the environment tells: labels that go with its metadata."""
+"""Labels that name a sandbox's owner, read from environment variables."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ _LABELS = {
 
 
 def labels(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The labels that are set and not empty."""
+    """Return the labels whose variable is set and not empty."""
     return {label: environment[name] for label, name in _LABELS.items() if environment.get(name)}

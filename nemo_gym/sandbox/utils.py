@@ -1,4 +1,4 @@
-"""Published name of `nemo_gym.sandbox.images`."""
+"""The published import path of `nemo_gym.sandbox.images`."""
 
 from nemo_gym.sandbox.images import rewrite_image
 

@@ -1,4 +1,4 @@
-"""The agent of Aviary environments: the model acts, the environment answers, until it is done; then it is graded."""
+"""The agent of Aviary environments: model and environment alternate until the environment is done."""
 
 from typing import Any
 
@@ -22,12 +22,10 @@ from responses_api_agents.aviary_agent.episode import Begun, Episode, metrics_of
 
 
 class AviaryAgentConfig(BaseResponsesAPIAgentConfig):
-    """Settings of the agent."""
-
     resources_server: ResourcesServerRef
     model_server: ModelServerRef
     max_steps: int | None = Field(default=100, ge=1)
-    """The environment is left after this many turns of the model, done or not; what was earned by then counts."""
+    """The most turns of the model. The rewards so far count, even if the environment is not done."""
 
 
 class AviaryAgentRunRequest(BaseRunRequest):
@@ -37,25 +35,25 @@ class AviaryAgentRunRequest(BaseRunRequest):
 
 
 class AviaryAgent(SimpleResponsesAPIAgent):
-    """Seeds, loops model and step, verifies, closes."""
+    """An agent that seeds, alternates between model and step, verifies and closes."""
 
     config: AviaryAgentConfig
 
     async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming) -> NeMoGymResponse:
-        """The model's next turn alone: an environment needs a row, and is acted in over `/run`."""
+        """Return the model's next turn only. An environment needs a row, so use `/run` for a rollout."""
         conversation = Conversation(params=body.model_dump(mode="json", exclude_unset=True))
         await conversation.ask(self.server_client, self.config.model_server.name)
         return NeMoGymResponse.model_validate(conversation.plain_response())
 
     async def run(self, request: Request, body: AviaryAgentRunRequest) -> Response:
-        """Run one rollout from its row to its reward and answer what the verifier answered."""
+        """Run one rollout from its row to its reward and return the verifier's reply."""
         row: dict[str, Any] = await request.json()
         episode = Episode(self.server_client, self.config.resources_server.name, dict(request.cookies))
         begun = await episode.seed(row)
         try:
             conversation = Conversation(params=_asked(row["responses_create_params"], begun))
             await self._act(conversation, episode)
-            # With what the environment told first and with its tools: the row alone does not say what was asked.
+            # The row lacks the first observation and the tools, so record the request that the model got.
             answered = {**row, "responses_create_params": conversation.params, "response": conversation.response}
             if not self.config.skip_verification:
                 return Response(await episode.verify(answered), media_type="application/json")
@@ -65,7 +63,7 @@ class AviaryAgent(SimpleResponsesAPIAgent):
         return Response(orjson.dumps({**answered, **graded}), media_type="application/json")
 
     async def aggregate_metrics(self, body: AggregateMetricsRequest) -> AggregateMetrics:
-        """What the resources server makes of all graded rollouts."""
+        """Return the resources server's metrics of all graded rollouts."""
         if self.config.skip_verification:
             return await super().aggregate_metrics(body)
         return await metrics_of(self.server_client, self.config.resources_server.name, body)
@@ -76,7 +74,7 @@ class AviaryAgent(SimpleResponsesAPIAgent):
             await conversation.ask(self.server_client, self.config.model_server.name)
             step = await episode.step(conversation.said[heard:])
             conversation.said.extend(step.obs)
-            # After a turn that was cut off there is no room for another one.
+            # A truncated turn has used up the tokens, so there is no next one.
             if step.done or conversation.was_cut_off:
                 return
 

@@ -1,4 +1,4 @@
-"""An Aviary environment as its agent sees it: seed, steps, verify, close."""
+"""The client of an Aviary environment: seed, step, verify, close."""
 
 from typing import Any
 
@@ -20,11 +20,11 @@ Item = dict[str, Any]
 
 OF_A_TURN = {"message", "function_call"}
 OF_A_CALL = ("type", "id", "call_id", "name", "arguments", "status", "role", "content")
-"""What a step is told of each item: not the tokens that it was sampled as, which may be many."""
+"""The fields of an item that a step gets. Token ids are left out, because there may be many."""
 
 
 class Begun(BaseModel):
-    """An environment that was opened, and how it begins."""
+    """The reply to `/seed_session`: a new environment and its first observation."""
 
     env_id: str
     obs: list[Item]
@@ -32,7 +32,7 @@ class Begun(BaseModel):
 
 
 class Step(BaseModel):
-    """What a turn of the model has led to."""
+    """The reply to `/step`: the result of one turn of the model."""
 
     obs: list[Item] = Field(default_factory=list)
     reward: float
@@ -40,7 +40,7 @@ class Step(BaseModel):
 
 
 class Episode:
-    """One rollout's environment on a resources server; both its id and the session's cookie lead to it."""
+    """One rollout's environment on a resources server, identified by its id and the session's cookie."""
 
     def __init__(self, client: ServerClient, server: str, cookies: dict[str, str]) -> None:
         self._client = client
@@ -49,13 +49,13 @@ class Episode:
         self._env_id = ""
 
     async def seed(self, row: dict[str, Any]) -> Begun:
-        """Open the environment of a row. Raises `EnvironmentFailed`, as do step and verify."""
+        """Open the environment of a row. Like `step` and `verify`, raise `EnvironmentFailed` if the call fails."""
         begun: Begun = await self._read("/seed_session", row, Begun)
         self._env_id = begun.env_id
         return begun
 
     async def step(self, turn: list[Item]) -> Step:
-        """Let one turn of the model have its effect."""
+        """Send one turn of the model to the environment."""
         action = [
             {name: item[name] for name in OF_A_CALL if name in item} for item in turn if item["type"] in OF_A_TURN
         ]
@@ -63,19 +63,19 @@ class Episode:
         return step
 
     async def verify(self, answered: dict[str, Any]) -> bytes:
-        """The graded row, as the server answers it."""
+        """Return the graded row as the server's unparsed JSON."""
         reply = await self._call("/verify", answered)
         body: bytes = reply.body
         return body
 
     async def close(self) -> None:
-        """Let the server forget the environment."""
+        """Close the environment on the server. Ignore failures."""
         closing = {"env_id": self._env_id}
         try:
             with grace_period():
                 await self._client.post(self._server, "/close", json=closing, cookies=self._cookies)
         except (ServerCallError, RolloutError):
-            # The server forgets an idle environment by itself; the rollout is what matters.
+            # The server drops an idle environment by itself, so the rollout need not fail.
             return
 
     async def _read(self, path: str, body: dict[str, Any], kind: Any) -> Any:
@@ -84,9 +84,9 @@ class Episode:
             return kind.model_validate_json(await reply.read())
         except ValidationError as error:
             problem = error.errors()[0]
-            where = ".".join(str(part) for part in problem["loc"]) or "the answer"
+            where = ".".join(str(part) for part in problem["loc"]) or "the reply"
             raise EnvironmentFailed(
-                f"{self._server}: {path} answered something else than a {kind.__name__}: {where}: {problem['msg']}",
+                f"{self._server}: the reply of {path} is not valid: {where}: {problem['msg']}",
                 server=self._server,
             ) from error
 
@@ -98,7 +98,7 @@ class Episode:
 
 
 async def metrics_of(client: ServerClient, server: str, body: AggregateMetricsRequest) -> AggregateMetrics:
-    """What a resources server makes of all graded rollouts. Raises `EnvironmentFailed`."""
+    """Return a resources server's metrics of all graded rollouts. Raise `EnvironmentFailed` if the call fails."""
     path = "/aggregate_metrics"
     call = client.post(server, path, json=body.model_dump())
     reply = await reply_to(call, server=server, during=path, otherwise=EnvironmentFailed)

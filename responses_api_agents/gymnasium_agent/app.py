@@ -1,4 +1,4 @@
-"""The agent of games: the environment is reset, then model and environment take turns until the game is over."""
+"""The agent of games: after a reset, model and environment alternate until the game is over."""
 
 from typing import Any
 
@@ -25,12 +25,10 @@ from responses_api_agents.gymnasium_agent.transcript import Transcript
 
 
 class GymnasiumAgentConfig(BaseResponsesAPIAgentConfig):
-    """Settings of the agent of games."""
-
     resources_server: ResourcesServerRef
     model_server: ModelServerRef
     max_steps: int | None = Field(default=100, ge=1)
-    """The game is left after this many turns of the model, over or not; what it has earned by then counts."""
+    """The most turns of the model. The rewards so far count, even if the game is not over."""
 
 
 class GymnasiumAgentRunRequest(BaseRunRequest):
@@ -40,18 +38,18 @@ class GymnasiumAgentRunRequest(BaseRunRequest):
 
 
 class GymnasiumAgent(SimpleResponsesAPIAgent):
-    """Resets, loops model and step, and adds up the rewards."""
+    """An agent that resets, alternates between model and step, and adds up the rewards."""
 
     config: GymnasiumAgentConfig
 
     async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming) -> NeMoGymResponse:
-        """The model's next turn alone: a game needs a row, and is played over `/run`."""
+        """Return the model's next turn only. A game needs a row, so use `/run` for a rollout."""
         transcript = Transcript.of(body.model_dump(mode="json", exclude_unset=True), None)
         turn = await transcript.ask(self.server_client, self.config.model_server.name)
         return NeMoGymResponse.model_validate(turn)
 
     async def run(self, request: Request, body: GymnasiumAgentRunRequest) -> Response:
-        """Play the row's game to its end; the answer is the row with the response and the sum of the rewards."""
+        """Play the row's game and return the row with the response and the sum of the rewards."""
         row: dict[str, Any] = await request.json()
         game = Game(self.server_client, self.config.resources_server.name, row, dict(request.cookies))
         try:
@@ -63,7 +61,7 @@ class GymnasiumAgent(SimpleResponsesAPIAgent):
         return Response(orjson.dumps({**row, **played}), media_type="application/json")
 
     async def aggregate_metrics(self, body: AggregateMetricsRequest) -> AggregateMetrics:
-        """What the resources server makes of all graded rollouts."""
+        """Return the resources server's metrics of all graded rollouts."""
         if self.config.skip_verification:
             return await super().aggregate_metrics(body)
         server = self.config.resources_server.name
@@ -76,10 +74,10 @@ class GymnasiumAgent(SimpleResponsesAPIAgent):
         begun = await game.reset()
         transcript = Transcript.of(row["responses_create_params"], begun.observation)
         reward, steps, terminated, truncated = 0.0, 0, False, False
-        # An answer that was cut off is a turn too: whether it can be read, and what follows, is the game's to say.
+        # A truncated answer counts as a turn, because only the game knows whether it can be used.
         while not (terminated or truncated) and steps < (self.config.max_steps or 2**31):
             step = await game.step(await transcript.ask(self.server_client, self.config.model_server.name))
-            transcript.tell(step)
+            transcript.add_step(step)
             reward, steps = reward + step.reward, steps + 1
             terminated, truncated = step.terminated, step.truncated
         return {

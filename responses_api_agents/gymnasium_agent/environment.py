@@ -1,4 +1,4 @@
-"""An environment with reset and step, as its agent sees it: one game, from its beginning to its end."""
+"""The client of an environment with reset and step, for one game."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -23,17 +23,17 @@ from nemo_gym import (
 Cookies = dict[str, str]
 
 STEP_PAUSES_S = (0.1, 0.5, 2.0)
-"""A step whose answer got lost is asked for again after these, where the environment can tell it from a new one."""
+"""Pauses before the retries of a step whose reply was lost, if the environment detects repeated steps."""
 
 
 def cookies_of(reply: Any) -> Cookies:
-    """The cookies that a reply sets, by name."""
+    """Return the cookies that a reply sets, by name."""
     jar: SimpleCookie = reply.cookies
     return {name: morsel.coded_value for name, morsel in jar.items()}
 
 
 class Game:
-    """One game on a resources server, held together by the session's cookie."""
+    """One game on a resources server, identified by the session's cookie."""
 
     def __init__(self, client: ServerClient, server: str, row: dict[str, Any], cookies: Cookies) -> None:
         self._client = client
@@ -44,7 +44,7 @@ class Game:
         self._can_be_closed = False
 
     async def reset(self) -> BaseResetResponse:
-        """Begin the game of the row. Raises `EnvironmentFailed`, as do the others."""
+        """Start the game of the row. Like `step`, raise `EnvironmentFailed` if the call fails."""
         reply = await self._answer("/reset", self._post("/reset", self._row))
         begun = await self._read("/reset", reply, BaseResetResponse)
         self._knows_steps_again = bool(begun.info.get("supports_step_idempotency"))
@@ -52,7 +52,7 @@ class Game:
         return begun
 
     async def step(self, response: dict[str, Any]) -> BaseStepResponse:
-        """Let one turn of the model have its effect."""
+        """Send one turn of the model to the environment."""
         body = {**self._row, "response": response}
         if self._knows_steps_again:
             body[STEP_REQUEST_ID_KEY] = uuid4().hex
@@ -60,14 +60,14 @@ class Game:
         return await self._read("/step", reply, BaseStepResponse)
 
     async def close(self) -> None:
-        """Let the environment forget the game, where it offers that."""
+        """Close the game if the environment supports that. Ignore failures."""
         if not self._can_be_closed:
             return
         try:
             with grace_period():
                 await self._post("/close", {})
         except (ServerCallError, RolloutError):
-            # The server forgets an idle game by itself; the rollout is what matters.
+            # The server drops an idle game by itself, so the rollout need not fail.
             return
 
     async def _post_step(self, body: dict[str, Any]) -> Any:
@@ -91,8 +91,8 @@ class Game:
             return kind.model_validate_json(await reply.read())
         except ValidationError as error:
             problem = error.errors()[0]
-            where = ".".join(str(part) for part in problem["loc"]) or "the answer"
+            where = ".".join(str(part) for part in problem["loc"]) or "the reply"
             raise EnvironmentFailed(
-                f"{self._server}: {path} answered something else than a {kind.__name__}: {where}: {problem['msg']}",
+                f"{self._server}: the reply of {path} is not valid: {where}: {problem['msg']}",
                 server=self._server,
             ) from error

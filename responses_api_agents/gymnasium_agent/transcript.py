@@ -1,4 +1,4 @@
-"""What was said in a game: the model's turns, and what the environment told it."""
+"""The transcript of a game: the model's turns, the outputs of its calls, and the observations."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,31 +17,31 @@ from nemo_gym import (
 from responses_api_agents.gymnasium_agent.environment import Cookies, cookies_of
 
 UNANSWERED = "The environment has not answered this call."
-"""Told of a call that a step left without an output: endpoints refuse a conversation with an open call."""
+"""The output of a call that a step did not answer, because endpoints reject a call without an output."""
 
 
 @dataclass
 class Transcript:
-    """Grows with every turn and with every observation."""
+    """A conversation to which turns and steps are added."""
 
     params: dict[str, Any]
     given: list[dict[str, Any]]
     """The input up to the model's first turn."""
     output: list[dict[str, Any]] = field(default_factory=list)
-    """All that came after it."""
+    """All items since then."""
     _cookies: Cookies = field(default_factory=dict)
     _last: dict[str, Any] = field(default_factory=dict)
     _usage: Any = None
 
     @classmethod
     def of(cls, params: dict[str, Any], observation: str | None) -> "Transcript":
-        """The beginning: the row's input, then what the environment told first."""
+        """Return a transcript with the row's input and the first observation."""
         given = params["input"]
         items = [_user(given)] if isinstance(given, str) else list(given)
         return cls(params, [*items, *_observed(observation)])
 
     async def ask(self, client: ServerClient, model: str) -> dict[str, Any]:
-        """Let the model take a turn, and answer it as it came. Raises `ModelFailed`."""
+        """Let the model take a turn and return its response. Raise `ModelFailed` if the call fails."""
         request = {**self.params, "input": [*self.given, *self.output]}
         path = "/v1/responses"
         call = client.post(model, path, json=request, cookies=self._cookies)
@@ -58,8 +58,8 @@ class Transcript:
         self.output += turn["output"]
         return turn
 
-    def tell(self, step: BaseStepResponse) -> None:
-        """Add what the environment answered to the last turn: outputs of its calls, and the observation."""
+    def add_step(self, step: BaseStepResponse) -> None:
+        """Add the outputs of the last turn's calls, and the observation."""
         answers = {each["call_id"]: each["output"] for each in step.info.get("tool_outputs") or []}
         self.output += [
             {

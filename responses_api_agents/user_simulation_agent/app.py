@@ -1,4 +1,4 @@
-"""The agent of conversations: policy and simulated user in turn, until the user has what it wants or turns run out."""
+"""The agent of conversations: policy and simulated user alternate until the user is satisfied or turns run out."""
 
 from functools import cached_property
 from pathlib import Path
@@ -27,22 +27,20 @@ End = Literal["goal_met", "max_user_turns", "max_steps", "cut_off"]
 
 
 class UserSimulationAgentConfig(ConversingAgentConfig):
-    """Who plays the user, and how long the two may talk."""
-
     max_steps: int = Field(default=200, ge=1)
-    """The conversation ends after this many turns of the policy, whoever would speak next."""
+    """The most turns of the policy."""
     max_user_turns: int = Field(default=10, ge=1)
-    """The conversation ends when the user would speak more often than this; the row's own input does not count."""
+    """The most turns of the user, without the row's own input."""
     user_model_server: ModelServerRef | None = None
-    """The model that finds the user's words; without it the user follows the row's script and answers."""
+    """The model that plays the user. Without it the user follows the row's script and answers."""
     user_prompt: PromptFile = Field(default=Path("prompts/user.md"), validate_default=True)
-    """`{persona}`, `{goal}`, `{facts}`, `{script}` and `{stop_marker}` stand for the row's; braces are doubled."""
+    """A template with `{persona}`, `{goal}`, `{facts}`, `{script}` and `{stop_marker}`; double any other braces."""
     user_responses_create_params: NeMoGymResponseCreateParamsNonStreaming = Field(
         default=NeMoGymResponseCreateParamsNonStreaming(input=[])
     )
-    """How the user's model samples; `input` is replaced."""
+    """Request parameters of the user's model; `input` is replaced."""
     stop_marker: str = Field(default="###STOP###", min_length=1)
-    """What the user's model writes when the user has what it wants."""
+    """The text by which the user's model ends the conversation."""
 
 
 class UserSimulationRunRequest(BaseRunRequest):
@@ -54,37 +52,37 @@ class UserSimulationRunRequest(BaseRunRequest):
 
 
 class Reaction(NamedTuple):
-    """What follows on an answer of the policy: the end, or words of the user that want another answer."""
+    """The reaction to an answer of the policy: the end, or the user's next message."""
 
     end: End | None
     words: str = ""
 
 
 class UserSimulationAgent(ConversingAgent):
-    """Between two turns of the user the policy calls the tools of the resources server as it likes."""
+    """An agent whose policy may call tools of the resources server between two turns of the user."""
 
     config: UserSimulationAgentConfig
 
     def setup_webserver(self) -> FastAPI:
-        """The app; a prompt that cannot be filled in is told before the first rollout."""
+        """Return the app. Check the user prompt first, so that an error shows at the start."""
         self._instructions_for(UserProfile())
         return super().setup_webserver()
 
     async def responses(self, request: Request, body: NeMoGymResponseCreateParamsNonStreaming) -> NeMoGymResponse:
-        """The policy's next answer alone, tools called: a user comes with a row, over `/run`."""
+        """Return the policy's next answer, after its tool calls. A user needs a row, so use `/run` for a rollout."""
         params = body.model_dump(mode="json", exclude_unset=True)
         conversation = await self.begin(params, dict(request.cookies))
         await self.answer(conversation)
         return NeMoGymResponse.model_validate(conversation.plain_response())
 
     async def run(self, request: Request, body: UserSimulationRunRequest) -> Any:
-        """Run one rollout from its row to its reward and answer what the verifier answered."""
+        """Run one rollout from its row to its reward and return the verifier's reply."""
         return await super().run(request, body)
 
     async def converse(
         self, request: Request, body: UserSimulationRunRequest, row: dict[str, Any], session: dict[str, str]
     ) -> Conversation:
-        """Policy and user in turn; the user begins where the row's input does not end with its words."""
+        """Alternate between policy and user. The user begins unless the row's input ends with a user message."""
         user = self._user(body.user)
         conversation = await self.begin(row["responses_create_params"], session)
         user_turns = await self._open(conversation, user)
@@ -104,18 +102,18 @@ class UserSimulationAgent(ConversingAgent):
         return conversation
 
     async def _open(self, conversation: Conversation, user: SimulatedUser) -> int:
-        """Have the user begin where it is its turn; how many turns it has taken then."""
+        """Let the user begin if it is its turn. Return the number of turns it has taken."""
         given = _dialogue(conversation)
         if given and given[-1].speaker == "user":
             return 0
         words = (await user.speak(given)).text
         if not words:
-            raise AgentFailed(f"{self.config.name}: the simulated user had nothing to begin the conversation with")
+            raise AgentFailed(f"{self.config.name}: the simulated user has no message to begin the conversation with")
         conversation.hear(words)
         return 1
 
     async def _react(self, conversation: Conversation, user: SimulatedUser, user_turns: int) -> Reaction:
-        """What the policy's answer leads to."""
+        """Return the reaction to the policy's answer."""
         if conversation.was_cut_off:
             return Reaction("cut_off")
         if self.is_out_of_steps(conversation):
@@ -141,7 +139,7 @@ class UserSimulationAgent(ConversingAgent):
             return instructions_for(self._template, profile, self.config.stop_marker)
         except KeyError as error:
             raise DataError(
-                f"{self.config.user_prompt}: the prompt asks for {error}, which is no field of it."
+                f"{self.config.user_prompt}: unknown field {error}. Use persona, goal, facts, script or stop_marker."
             ) from error
 
     @cached_property
@@ -154,7 +152,7 @@ def _dialogue(conversation: Conversation) -> list[Line]:
 
 
 def _heard_last(dialogue: list[Line]) -> list[Line]:
-    """The dialogue with a last line of the assistant, an empty one where it said nothing in its turn."""
+    """Return the dialogue, with an empty last line if the assistant said nothing in its turn."""
     return dialogue if dialogue[-1].speaker == "assistant" else [*dialogue, Line("assistant", "")]
 
 

@@ -1,4 +1,4 @@
-"""What user and assistant have said to one another: a conversation without tools and thoughts."""
+"""The dialogue between user and assistant: a conversation without tools and reasoning."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ Speaker = Literal["user", "assistant"]
 
 
 class Line(NamedTuple):
-    """What one of the two said before it was the other's turn."""
+    """The text of one speaker until the other's turn."""
 
     speaker: Speaker
     text: str
 
 
 def dialogue_of(given: str | list[dict[str, Any]], said: Iterable[dict[str, Any]] = ()) -> list[Line]:
-    """The lines of a row's input and of what was said after it.
+    """Return the lines of a row's input and of the items after it.
 
-    Instructions, calls, their answers and thinking are no part of it: the user does not see them. What one of the two
-    says in several messages is one line.
+    Instructions, calls, tool outputs and reasoning are omitted, because the user does not see them. Successive
+    messages of one speaker are one line.
     """
     if isinstance(given, str):
         given = [{"role": "user", "content": given}]

@@ -1,4 +1,4 @@
-"""A user whose words a second model finds: told who it is and what it wants, and that it stops when it has it."""
+"""A simulated user that is played by a model."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from responses_api_agents.user_simulation_agent.dialogue import Line
 from responses_api_agents.user_simulation_agent.users import Said, UserProfile
 
 GREETING = "Hello! What can I do for you?"
-"""Stands before the user's first words: many endpoints want a conversation to begin with the other side."""
+"""Precedes the user's first message, because many endpoints require input before the model's first turn."""
 SILENCE = "(The assistant says nothing.)"
 
 
 class UserModel:
-    """Seen from its model, the user is the one that answers, and the assistant the one that writes to it."""
+    """A user played by a model. In the model's requests, the roles of user and assistant are swapped."""
 
     def __init__(
         self, client: ServerClient, server: str, *, instructions: str, params: dict[str, Any], stop_marker: str
@@ -39,11 +39,11 @@ class UserModel:
         self._cookies: dict[str, str] = {}
 
     async def speak(self, dialogue: list[Line]) -> Said:
-        """The user's next turn. Raises `ModelFailed`, with the user model's name, where it has no whole one."""
+        """Return the user's next turn. Raise `ModelFailed` if the model's reply is missing, invalid or truncated."""
         said = strip_reasoning((await self._answer(self._request(dialogue))).last_text)
         text, marker, _ = said.partition(self._stop_marker)
         if not said:
-            raise self._failure("it said nothing, or thought without an end")
+            raise self._failure("its answer is empty, or is only reasoning")
         return Said(text.strip(), is_satisfied=bool(marker))
 
     def _request(self, dialogue: list[Line]) -> dict[str, Any]:
@@ -77,7 +77,7 @@ class UserModel:
             raise self._failure(f"the answer is not a response: {error}") from error
         self.usage = accumulate_response_usage(self.usage, response.usage)
         if response.incomplete_details is not None:
-            # Half a sentence may lack the very words that end the conversation.
+            # A truncated answer may lack the stop marker.
             raise self._failure(f"its answer was cut off ({response.incomplete_details.reason})")
         return response
 
@@ -86,10 +86,7 @@ class UserModel:
 
 
 def instructions_for(template: str, profile: UserProfile, stop_marker: str) -> str:
-    """The prompt of a user: `{persona}`, `{goal}`, `{facts}`, `{script}` and `{stop_marker}` filled in.
-
-    Raises `KeyError` where the prompt asks for anything else.
-    """
+    """Return a user's instructions: the prompt with its fields filled in. Raise `KeyError` for an unknown field."""
     return template.format_map(
         {
             "persona": profile.persona or "an ordinary person",

@@ -1,4 +1,4 @@
-"""Who talks to the assistant: the user that a row describes, and one that follows its script."""
+"""The user that a row describes, and the scripted user."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ QUESTION_MARKS = ("?", "？", "؟")
 
 
 class Answer(BaseModel):
-    """What a scripted user says when it is asked for something."""
+    """The reply of a scripted user to a keyword."""
 
     model_config = ConfigDict(extra="forbid")
 
     asked: list[Annotated[str, Field(pattern=r"\S")]] = Field(min_length=1)
-    """Words or phrases; one of them in what the assistant says is enough. Case does not matter."""
+    """Words or phrases, of which the assistant's message must contain one. Case is ignored."""
     says: str = Field(min_length=1)
 
 
@@ -29,16 +29,16 @@ class UserProfile(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     persona: str = ""
-    """Who it is and how it talks."""
+    """Its identity and its way of talking."""
     goal: str = ""
-    """What it wants of the assistant."""
+    """Its aim in the conversation."""
     facts: dict[str, str | int | float] = {}
-    """What it knows, and tells when it is asked."""
+    """Facts that it reveals if asked."""
     script: list[str] = []
-    """What it says, one line a turn; a model says the same in its own words."""
+    """Its messages, one line per turn; a model puts them into its own words."""
     answers: list[Answer] = []
     otherwise: str = Field(default="I have no wish about that; please decide yourself.", min_length=1)
-    """What a scripted user says to a question that it has no answer to."""
+    """The reply of a scripted user to a question without an answer."""
 
 
 class Said(NamedTuple):
@@ -46,24 +46,24 @@ class Said(NamedTuple):
 
     text: str
     is_satisfied: bool
-    """The user has what it came for; its words, if any, are a farewell."""
+    """The user has reached its goal; its text, if any, is a farewell."""
 
 
 class SimulatedUser(Protocol):
-    """Takes the user's turns in one conversation."""
+    """The user of one conversation."""
 
     async def speak(self, dialogue: list[Line]) -> Said:
-        """The user's next turn. Raises `RolloutError` where there is none."""
+        """Return the user's next turn. Raise `RolloutError` if that fails."""
 
     @property
     def usage(self) -> Any:
-        """The token counts of its model, summed; None where it has none."""
+        """The summed token counts of its model, or None."""
 
 
 class ScriptedUser:
-    """Answers by keywords, else says the next line of its script; satisfied when it has nothing left to say.
+    """A user that answers keywords, otherwise says the next line of its script, and is satisfied after the last one.
 
-    A question finds its answer however often it is put; what merely mentions a keyword finds it once.
+    A question gets its answer each time; a statement that mentions a keyword gets it once.
     """
 
     usage = None
@@ -75,11 +75,13 @@ class ScriptedUser:
         self._given: set[int] = set()
 
     async def speak(self, dialogue: list[Line]) -> Said:
-        """The answers to what the assistant asks, or the next line, or that there is nothing more."""
+        """Return the answers to the assistant's message, or the next line, or a satisfied turn."""
         if not dialogue:
             opening = next(self._lines, self._profile.goal)
             if not opening:
-                raise InvalidTask("the row's user has neither a script nor a goal to open the conversation with")
+                raise InvalidTask(
+                    "the row's user has neither a script nor a goal to open the conversation with: add one"
+                )
             return Said(opening, is_satisfied=False)
         heard = dialogue[-1].text
         is_question = any(mark in heard for mark in QUESTION_MARKS)

@@ -19,7 +19,7 @@ from nemo_gym import (
 
 
 class SimpleModelServerConfig(BaseResponsesAPIModelConfig):
-    """Which endpoint is asked, as whom, and for which model."""
+    """The endpoint, its API key and the model."""
 
     model_config = ConfigDict(hide_input_in_errors=True)
 
@@ -30,13 +30,13 @@ class SimpleModelServerConfig(BaseResponsesAPIModelConfig):
     extra_body: dict[str, Any] = Field(default_factory=dict)
     """Fields for requests that do not set them, such as `temperature`."""
     request_timeout_s: float = 1800.0
-    """How long the endpoint may take for one answer."""
+    """How long the endpoint may take for one reply."""
     request_tries: int = Field(default=3, ge=1)
-    """How often a call is made that the endpoint refuses, is too busy for, or fails with a 5xx."""
+    """Attempts per call, if the endpoint refuses the connection, is too busy or fails with a 5xx."""
 
 
 class SimpleModelServer(SimpleResponsesAPIModel):
-    """Asks the endpoint for everything."""
+    """A model server that forwards every request to the endpoint."""
 
     config: SimpleModelServerConfig
 
@@ -52,7 +52,7 @@ class SimpleModelServer(SimpleResponsesAPIModel):
         )
 
     async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming) -> NeMoGymResponse:
-        """Ask the endpoint's `/responses`."""
+        """Forward the request to the endpoint's `/responses`."""
         try:
             answer = await self.endpoint.create_response(**self._fields(body))
             return NeMoGymResponse.model_validate(answer)
@@ -60,11 +60,11 @@ class SimpleModelServer(SimpleResponsesAPIModel):
             raise ModelFailed(f"{self.config.name}: {error}", server=self.config.name) from error
 
     async def pass_on(self, params: Mapping[str, Any], items: memoryview) -> bytes:
-        """Ask the endpoint's `/responses`, and leave the items and the answer as they are written."""
+        """Forward the request to `/responses`; neither the items nor the reply are parsed."""
         return await self.endpoint.ask("responses", self._with_own(params), items)
 
     async def chat_completions(self, body: NeMoGymChatCompletionCreateParamsNonStreaming) -> NeMoGymChatCompletion:
-        """Ask the endpoint's `/chat/completions`."""
+        """Forward the request to the endpoint's `/chat/completions`."""
         try:
             answer = await self.endpoint.create_chat_completion(**self._fields(body))
             return NeMoGymChatCompletion.model_validate(answer)
@@ -75,7 +75,7 @@ class SimpleModelServer(SimpleResponsesAPIModel):
         await self.endpoint.aclose()
 
     def _fields(self, body: BaseModel) -> dict[str, Any]:
-        # Items of an earlier answer come back with their empty fields, some of which endpoints refuse.
+        # Agents send the items of earlier replies with their empty fields, some of which endpoints reject.
         asked = body.model_dump(exclude_unset=True, exclude_none=True, exclude={"stream", "stream_options"})
         return self._with_own(asked)
 

@@ -32,25 +32,25 @@ ECHOED = (
     "instructions", "max_output_tokens", "max_tool_calls", "metadata", "parallel_tool_calls", "temperature", "text",
     "tool_choice", "tools", "top_p", "user",
 )  # fmt: skip
-"""Fields of the request that its response repeats."""
+"""Request fields that the response repeats."""
 NO_TIME = 0
-"""Said instead of the time of day: a rollout that is run again with the same seed is the same to the byte."""
+"""The creation time of every response, so that a repeated rollout is identical byte for byte."""
 
 
 class SampleModelConfig(BaseResponsesAPIModelConfig):
     seed: int = 0
-    """Another seed, other rollouts; the same seed, the same ones."""
+    """The same seed gives the same rollouts."""
     answers: list[str] = Field(default=ANSWERS, min_length=1)
-    """What it may say when it calls no tool."""
+    """The texts to choose from if no tool is called."""
     tool_call_probability: float = Field(default=0.75, ge=0, le=1)
-    """How often it calls a tool where it may call one or answer."""
+    """How often the model calls a tool if it may also answer."""
     max_calls_per_turn: int = Field(default=2, ge=1)
     max_tool_turns: int = Field(default=4, ge=0)
-    """After so many turns with calls it answers, unless the request requires a call."""
+    """After this many turns with calls the model answers, unless the request requires a call."""
 
 
 class Drawn(NamedTuple):
-    """The replies to one request, and how many words they were drawn after."""
+    """The replies to one request, and the number of words in its conversation."""
 
     replies: list[Reply]
     words_read: int
@@ -71,7 +71,7 @@ class SampleModel(SimpleResponsesAPIModel):
         )
 
     async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming) -> NeMoGymResponse:
-        """Call tools of the request, or answer."""
+        """Return calls of the request's tools, or an answer."""
         asked = body.model_dump(exclude_unset=True)
         (reply,), words_read = self._replies(ask_of_responses, asked)
         return NeMoGymResponse.model_validate(
@@ -91,7 +91,7 @@ class SampleModel(SimpleResponsesAPIModel):
         )
 
     async def chat_completions(self, body: NeMoGymChatCompletionCreateParamsNonStreaming) -> NeMoGymChatCompletion:
-        """Call tools of the request, or answer; `n` times, where it asks for that."""
+        """Return calls of the request's tools, or an answer, for each of the `n` choices."""
         replies, words_read = self._replies(ask_of_chat, body.model_dump(exclude_unset=True), count=body.n or 1)
         words = sum(reply.words for reply in replies)
         return NeMoGymChatCompletion.model_validate(
@@ -109,7 +109,7 @@ class SampleModel(SimpleResponsesAPIModel):
         )
 
     def _replies(self, read: Callable[[dict[str, Any]], Ask], asked: dict[str, Any], count: int = 1) -> Drawn:
-        """Draw as many replies as asked for, by the seed, the rollout and how far its conversation has come."""
+        """Draw `count` replies, determined by the seed, the rollout and the number of turns so far."""
         try:
             ask = read(asked)
             rng = Random(f"{self.config.seed}:{current_rollout_id()}:{ask.conversation.turns}")

@@ -1,4 +1,4 @@
-"""What the policy needs to know of a request, read from either of the two APIs."""
+"""The parts of a request that the policy uses, parsed from either of the two APIs."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any, Literal
 Json = dict[str, Any]
 
 _RANK = {"reasoning": 0, "message": 1, "function_call": 2}
-"""The order in which one turn brings its items."""
+"""The order of the items of one turn."""
 
 
 class RequestError(ValueError):
-    """A request that no answer would suit; the message says what in it, and why."""
+    """A request that the policy cannot answer; the message names the field and the reason."""
 
 
 @dataclass(frozen=True)
 class FunctionTool:
-    """A tool that the model may call; `parameters` is its JSON Schema, or None."""
+    """A tool that the model may call. `parameters` is its JSON Schema or None."""
 
     name: str
     parameters: Any
@@ -26,32 +26,32 @@ class FunctionTool:
 
 @dataclass(frozen=True)
 class Conversation:
-    """How far a conversation has come."""
+    """The size of a conversation so far."""
 
     turns: int
-    """How often the model has spoken or called."""
+    """Turns of the model."""
     tool_turns: int
-    """How many of these turns called a tool."""
+    """Turns of the model with a tool call."""
     words: int
-    """The whitespace-separated words of all texts in it."""
+    """Whitespace-separated words in all texts."""
 
 
 @dataclass(frozen=True)
 class Ask:
-    """One request, as the policy sees it."""
+    """One request to the policy."""
 
     conversation: Conversation
     tools: tuple[FunctionTool, ...] = ()
     """The function tools that may be called now."""
     tool_choice: Literal["auto", "none", "required"] = "auto"
     most_calls: int | None = None
-    """The request's own limit of calls in one answer; None where it sets none."""
+    """The request's own limit of calls in one turn."""
     answer_format: Json | None = None
-    """`{type: json_schema, schema}` or `{type: json_object}` where the answer has to be JSON."""
+    """`{type: json_schema, schema}` or `{type: json_object}` if the answer must be JSON."""
 
 
 def ask_of_responses(body: Json) -> Ask:
-    """Read the fields of a Responses API request."""
+    """Parse a Responses API request."""
     tools = [FunctionTool(tool["name"], tool.get("parameters")) for tool in _functions(body)]
     items = body["input"]
     items = [{"type": "message", "role": "user", "content": items}] if isinstance(items, str) else items
@@ -59,7 +59,7 @@ def ask_of_responses(body: Json) -> Ask:
 
 
 def ask_of_chat(body: Json) -> Ask:
-    """Read the fields of a Chat Completions request."""
+    """Parse a Chat Completions request."""
     functions = [tool["function"] for tool in _functions(body) if isinstance(tool.get("function"), dict)]
     tools = [FunctionTool(str(function.get("name")), function.get("parameters")) for function in functions]
     answer = body.get("response_format") or {}
@@ -77,11 +77,11 @@ def _ask(body: Json, tools: list[FunctionTool], conversation: Conversation, text
     unknown = sorted(set(names or ()) - {tool.name for tool in tools})
     if unknown:
         known = ", ".join(tool.name for tool in tools) or "none"
-        raise RequestError(f"tool_choice names {unknown[0]!r}, and the request's function tools are: {known}")
+        raise RequestError(f"tool_choice names {unknown[0]!r}, but the request's function tools are: {known}")
     if mode == "required" and not tools:
-        raise RequestError(f"tool_choice is {choice!r}, and the request has no function tool to call")
+        raise RequestError(f"tool_choice is {choice!r}, but the request has no function tool to call")
     limits = [body["max_tool_calls"]] if body.get("max_tool_calls") is not None else []
-    # One function that is named is called once, as the endpoints do.
+    # Like real endpoints, call a function that tool_choice names exactly once.
     is_named = isinstance(choice, dict) and choice.get("type") == "function"
     if is_named or body.get("parallel_tool_calls") is False:
         limits.append(1)
@@ -96,7 +96,7 @@ def _ask(body: Json, tools: list[FunctionTool], conversation: Conversation, text
 
 
 def _choice(choice: str | Json) -> tuple[Literal["auto", "none", "required"], list[str] | None]:
-    """The mode, and the functions it is limited to (None for all)."""
+    """Return the mode and the names of the allowed functions, None for all."""
     if isinstance(choice, dict):
         inner = choice.get("allowed_tools", choice)
         if choice.get("type") == "allowed_tools":
@@ -112,7 +112,7 @@ def _mode(text: Any) -> Literal["auto", "none", "required"]:
 
 
 def _name(tool: Json) -> str:
-    """A function's name: Chat Completions has it one level further down."""
+    """Return a function's name, which Chat Completions nests one level deeper."""
     return str(tool.get("function", tool).get("name"))
 
 
@@ -151,7 +151,7 @@ def _conversation_of_messages(messages: Iterable[Json]) -> Conversation:
 
 
 def _words(content: Any) -> int:
-    """The words of a text, or of the texts in a list of parts."""
+    """Count the words of a text or of a list of content parts."""
     if isinstance(content, str):
         return len(content.split())
     if isinstance(content, list):

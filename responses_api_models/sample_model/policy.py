@@ -1,4 +1,4 @@
-"""A policy that acts at random: valid calls of the tools it is given, answers from a list."""
+"""A random policy: valid calls of the request's tools, or answers from a list."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SCHEMAS_KEPT = 512
 
 @dataclass(frozen=True)
 class Habits:
-    """How the policy tends to act."""
+    """The settings of the policy."""
 
     answers: tuple[str, ...]
     tool_call_probability: float
@@ -26,7 +26,7 @@ class Habits:
 
 
 class Call(NamedTuple):
-    """A call of a tool; `arguments` is JSON text."""
+    """A tool call. `arguments` is JSON text."""
 
     id: str
     name: str
@@ -35,7 +35,7 @@ class Call(NamedTuple):
 
 @dataclass(frozen=True)
 class Reply:
-    """One turn: calls, or else a text."""
+    """One turn: either calls or a text."""
 
     id: str
     calls: tuple[Call, ...] = ()
@@ -43,21 +43,21 @@ class Reply:
 
     @property
     def words(self) -> int:
-        """The whitespace-separated words of the text and of the calls."""
+        """The number of whitespace-separated words in the text and the calls."""
         texts = [self.text, *(f"{call.name} {call.arguments}" for call in self.calls)]
         return sum(len(text.split()) for text in texts)
 
 
 class Policy:
-    """Draws replies; for the same request and a generator in the same state, the same reply, ids included."""
+    """A source of replies. The same request and generator state give the same reply, ids included."""
 
     def __init__(self, habits: Habits) -> None:
         self._habits = habits
-        # A request brings its tools anew each time; what was learnt of a schema is kept by its text.
+        # Each request repeats its tools, so samplers are cached by the text of their schema.
         self._sampler = lru_cache(maxsize=SCHEMAS_KEPT)(_sampler)
 
     def reply(self, ask: Ask, rng: Random) -> Reply:
-        """The next turn; `RequestError` where a tool's schema has no instance, naming the tool."""
+        """Return the next turn. Raise `RequestError` if a tool's schema has no instance."""
         calls_at_most = self._habits.max_calls_per_turn
         if ask.most_calls is not None:
             calls_at_most = min(calls_at_most, ask.most_calls)
@@ -92,7 +92,7 @@ class Policy:
         try:
             value = self._sampler(json.dumps(ask.answer_format.get("schema", True))).sample(rng)
         except SchemaError as error:
-            raise RequestError(f"no answer can be made in the format asked for: its schema, {error}") from error
+            raise RequestError(f"no answer can be made in the requested format: its schema, {error}") from error
         return json.dumps(value, ensure_ascii=False)
 
 
@@ -101,12 +101,12 @@ def _sampler(schema_text: str) -> Sampler:
 
 
 def _arguments_schema(tool: FunctionTool) -> str:
-    """The tool's parameters as JSON text; arguments are an object, whether the schema says so or not."""
+    """Return the tool's parameters as JSON text, with the type `object` even if the schema omits it."""
     parameters = {} if tool.parameters is None else tool.parameters
     if not isinstance(parameters, dict):
         raise SchemaError("#", f"must be an object, not {parameters!r}")
     if parameters.get("type", "object") != "object":
-        raise SchemaError("#/type", f"must be 'object', for arguments are one, not {parameters['type']!r}")
+        raise SchemaError("#/type", f"must be 'object', because arguments are one, not {parameters['type']!r}")
     return json.dumps({**parameters, "type": "object"})
 
 

@@ -1,181 +1,202 @@
-"""Random valid instances of a JSON Schema, the same ones for the same generator."""
+"""Random valid instances of a JSON Schema, reproducible from the state of a generator.
+
+The common keywords are met by construction. All others are met by drawing again until the sample is valid.
+"""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from responses_api_models.sample_model.json_schema.arrays import sample_array
-from responses_api_models.sample_model.json_schema.drawing import MOST_VALUES, TRIES
-from responses_api_models.sample_model.json_schema.heights import Heights
-from responses_api_models.sample_model.json_schema.merging import TYPES, Flattener, Plain
-from responses_api_models.sample_model.json_schema.numbers import sample_integer, sample_number
-from responses_api_models.sample_model.json_schema.objects import sample_object
-from responses_api_models.sample_model.json_schema.patterns import PatternError
+from responses_api_models.sample_model.json_schema.merging import branch, flattened, height
+from responses_api_models.sample_model.json_schema.numbers import sample_number
 from responses_api_models.sample_model.json_schema.references import Schema, SchemaError, pointer_to
-from responses_api_models.sample_model.json_schema.texts import sample_text
-from responses_api_models.sample_model.json_schema.validity import is_valid
+from responses_api_models.sample_model.json_schema.texts import WORDS, sample_text
+from responses_api_models.sample_model.json_schema.validity import meets_own_keywords, validator_of
 
+TRIES = 100
+"""How often a sample, or an item that must differ from the others, is drawn."""
 NESTING = 4
-"""Beyond this depth only what is required is made, along the shallowest branches."""
+"""Beyond this depth only required values are made, along the shallowest branches."""
 MANY_VALUES = 200
-"""Beyond this many values in one sample, too."""
+"""The same holds once a sample has this many values."""
+MOST_VALUES = 20_000
 DEEPEST = 40
-BRANCH_TRIES = 20
-"""How often a branch of a `oneOf` is drawn from before another has its turn."""
-CANDIDATE_SHARE = 0.25
-"""How often a valid `default` or one of the `examples` is taken where there is one."""
+OPTIONAL_SHARE = 0.6
+"""How often an optional property is present at the top; further down, less often."""
+MORE_PROPERTIES = 2
+MORE_ITEMS = 3
+"""An array is made at most this much longer than it must be."""
 
 _HINTS = {
-    "object": ("properties", "required", "additionalProperties", "patternProperties", "minProperties"),
-    "array": ("items", "prefixItems", "minItems", "maxItems", "uniqueItems", "contains"),
+    "object": ("properties", "required", "additionalProperties", "minProperties"),
+    "array": ("items", "prefixItems", "minItems", "maxItems"),
     "string": ("minLength", "maxLength", "pattern", "format"),
     "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
 }
+"""The type that keywords suggest if the schema names none."""
 
 
 class Sampler:
-    """Samples one schema; what it learns of the schema on the way makes the next sample faster.
-
-    References may be recursive, but lead nowhere outside of the schema. Values keep to the drafts 4 to 2020-12.
-    """
+    """Samples of one schema. References may be recursive, but must stay within the schema."""
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
-        self.flattener = Flattener(schema)
-        self.heights = Heights(schema)
+        self._validator = validator_of(schema)
 
     def sample(self, rng: Random) -> Any:
-        """One valid instance, made of what `json` writes; the same for a generator in the same state.
-
-        `SchemaError` where there is none, or none was found; it names the part of the schema.
-        """
+        """Return one valid instance. Raise `SchemaError` with the part at fault if none is found."""
         try:
             for _ in range(TRIES):
-                value = _Draw(self, rng).value(self.schema, "#", 0)
-                if is_valid(value, self.schema, self.schema):
+                value = _Draw(self.schema, rng).value(self.schema, "#", 0)
+                if self._validator.is_valid(value):
                     return value
-        except PatternError as error:
-            raise SchemaError("#", str(error)) from error
         except RecursionError as error:
             raise SchemaError("#", "it nests without an end") from error
-        raise SchemaError("#", f"no valid instance was found in {TRIES} tries; its parts may contradict each other")
+        problem = next(iter(self._validator.iter_errors(value)))
+        at = pointer_to("#", *problem.schema_path)
+        raise SchemaError(at, f"no valid instance was found in {TRIES} tries; of the last one, {problem.message:.200}")
 
 
 class _Draw:
     """The drawing of one sample."""
 
-    def __init__(self, sampler: Sampler, rng: Random) -> None:
-        self._sampler = sampler
-        self.flattener = sampler.flattener
-        self.rng = rng
+    def __init__(self, root: Schema, rng: Random) -> None:
+        self._root = root
+        self._rng = rng
         self._values = 0
 
     def value(self, schema: Schema, at: str, depth: float) -> Any:
-        """A value that the schema allows; `at` is its JSON pointer."""
-        if isinstance(schema, dict) and isinstance(schema.get("$ref"), str):
+        """Return a value for the schema with the JSON pointer `at`."""
+        if isinstance(schema, dict) and "$ref" in schema:
             at = schema["$ref"]
-        return self._of_plain(self.flattener.plain(schema, at), at, depth)
+        if depth > DEEPEST or (self._is_tight(depth) and height(self._root, schema) > DEEPEST):
+            raise SchemaError(at, "it nests without an end")
+        return self._of_flat(flattened(self._root, schema, at), at, depth)
 
-    def is_tight(self, depth: float) -> bool:
+    def _is_tight(self, depth: float) -> bool:
         return depth > NESTING or self._values > MANY_VALUES
 
-    def is_valid(self, value: Any, schema: Schema) -> bool:
-        return is_valid(value, schema, self._sampler.schema)
-
-    def _of_plain(self, plain: Plain, at: str, depth: float) -> Any:
+    def _of_flat(self, flat: dict[str, Any], at: str, depth: float) -> Any:
         self._values += 1
-        if depth > DEEPEST:
-            raise SchemaError(at, "it nests without an end")
         if self._values > MOST_VALUES:
-            raise SchemaError(at, f"its instances hold more than {MOST_VALUES} values")
-        candidates = _candidates(plain)
-        if candidates and self.rng.random() < CANDIDATE_SHARE:
-            candidate = self.rng.choice(candidates)
-            if self.is_valid(candidate, plain):
-                return copy.deepcopy(candidate)
-        if "enum" in plain:
-            return self._member(plain, at)
+            raise SchemaError(at, f"its instances have more than {MOST_VALUES} values")
+        if "enum" in flat:
+            members = [member for member in flat["enum"] if meets_own_keywords(member, flat)]
+            if not members:
+                raise SchemaError(at, "no member of its enum meets its other keywords")
+            return copy.deepcopy(self._rng.choice(members))
         for keyword in ("anyOf", "oneOf"):
-            if keyword in plain:
-                return self._of_branch(plain, keyword, at, depth)
-        checks = {keyword: plain[keyword] for keyword in ("not", "allOf") if keyword in plain}
-        for _ in range(TRIES if checks else 1):
-            value = self._of_type(plain, at, depth)
-            if not checks or self.is_valid(value, checks):
-                return value
-        raise SchemaError(at, f"no value was found that its {' and '.join(checks)} lets pass")
+            if keyword in flat:
+                return self._of_branch(flat, keyword, at, depth)
+        match self._type(flat, depth):
+            case "object":
+                return self._object(flat, at, depth)
+            case "array":
+                return self._array(flat, at, depth)
+            case "string":
+                return sample_text(flat, self._rng, at)
+            case "boolean":
+                return self._rng.random() < 0.5
+            case "null":
+                return None
+            case kind:
+                return sample_number(flat, self._rng, at, is_integer=kind == "integer")
 
-    def members(self, plain: Plain) -> list[Any]:
-        others = {keyword: value for keyword, value in plain.items() if keyword not in {"enum", "format"}}
-        return [member for member in plain["enum"] if self.is_valid(member, others)]
-
-    def _member(self, plain: Plain, at: str) -> Any:
-        members = self.members(plain)
-        if not members:
-            raise SchemaError(at, "no member of its enum meets its other keywords")
-        return copy.deepcopy(self.rng.choice(members))
-
-    def _of_branch(self, plain: Plain, keyword: str, at: str, depth: float) -> Any:
-        parts = plain[keyword]
-        order = self.rng.sample(range(len(parts)), len(parts))
-        if self.is_tight(depth):
-            order.sort(key=lambda index: self._sampler.heights.of(parts[index]))
+    def _of_branch(self, flat: dict[str, Any], keyword: str, at: str, depth: float) -> Any:
+        order = self._rng.sample(range(len(flat[keyword])), len(flat[keyword]))
+        if self._is_tight(depth):
+            order.sort(key=lambda index: height(self._root, flat[keyword][index]))
         reason = "it has none"
         for index in order:
             try:
-                narrowed = self.flattener.branch(plain, keyword, index, at)
-                for _ in range(BRANCH_TRIES if keyword == "oneOf" else 1):
-                    # A branch costs a little depth, so that a schema which only refers to itself comes to an end.
-                    value = self._of_plain(narrowed, pointer_to(at, keyword, index), depth + 0.25)
-                    if keyword == "anyOf" or self.is_valid(value, {keyword: parts}):
-                        return value
-                reason = "what one branch allows, another allows too"
+                narrowed = branch(self._root, flat, keyword, index, at)
+                # A branch adds a little depth, so that a union which contains itself ends.
+                return self._of_flat(narrowed, pointer_to(at, keyword, index), depth + 0.25)
             except SchemaError as error:
                 reason = str(error)
         raise SchemaError(at, f"no branch of its {keyword} can be met: {reason}")
 
-    def _of_type(self, plain: Plain, at: str, depth: float) -> Any:
-        last_error = SchemaError(at, "it allows no type")
-        for name in self._types(plain, depth):
-            try:
-                return _MAKERS[name](self, plain, at, depth)
-            except SchemaError as error:
-                last_error = error
-        raise last_error
-
-    def _types(self, plain: Plain, depth: float) -> list[str]:
-        """The types to try, in order."""
-        if "type" not in plain:
-            hinted = [name for name, words in _HINTS.items() if any(word in plain for word in words)]
-            first = hinted or ["string", "integer", "boolean"]
-            rest = [name for name in TYPES if name not in first]
-            return self.rng.sample(first, len(first)) + self.rng.sample(rest, len(rest))
-        names: list[str] = plain["type"]
-        if len(names) == 1:
+    def _type(self, flat: dict[str, Any], depth: float) -> str:
+        names: str | list[str] = flat.get("type") or [
+            name for name, keywords in _HINTS.items() if any(keyword in flat for keyword in keywords)
+        ]
+        if isinstance(names, str):
             return names
-        order = self.rng.sample(names, len(names))
-        return sorted(order, key=lambda name: name in {"object", "array"}) if self.is_tight(depth) else order
+        names = names or ["string", "integer", "boolean"]
+        flatter = [name for name in names if name not in {"object", "array"}]
+        return self._rng.choice(flatter if flatter and self._is_tight(depth) else names)
 
+    def _array(self, flat: dict[str, Any], at: str, depth: float) -> list[Any]:
+        heads, rest = flat.get("prefixItems", []), flat.get("items", True)
+        if isinstance(rest, list):
+            # The spelling of tuples before draft 2020-12.
+            heads, rest = rest, flat.get("additionalItems", True)
+        fewest = int(flat.get("minItems", 0))
+        most = min(int(flat.get("maxItems", MOST_VALUES)), len(heads) if rest is False else MOST_VALUES)
+        if fewest > most:
+            raise SchemaError(at, f"an array needs {fewest} items and may have {most}")
+        size = fewest
+        if not self._is_tight(depth):
+            usual = min(most, max(fewest, len(heads)))
+            size = self._rng.randint(usual, min(most, usual + max(0, MORE_ITEMS - int(depth))))
+        items: list[Any] = []
+        for index in range(size):
+            place = pointer_to(at, "prefixItems", index) if index < len(heads) else pointer_to(at, "items")
+            try:
+                others = items if flat.get("uniqueItems") else []
+                items.append(self._item(heads[index] if index < len(heads) else rest, place, depth, others))
+            except SchemaError:
+                if len(items) < fewest:
+                    raise
+                break
+        return items
 
-def _candidates(plain: Plain) -> list[Any]:
-    """The values that the schema's author gave, not checked."""
-    if "unevaluatedProperties" in plain or "unevaluatedItems" in plain:
-        # Whether they are valid is more than our own check can tell.
-        return []
-    examples = plain.get("examples")
-    given = list(examples) if isinstance(examples, list) else []
-    return [plain["default"], *given] if "default" in plain else given
+    def _item(self, schema: Schema, at: str, depth: float, others: list[Any]) -> Any:
+        for _ in range(TRIES):
+            item = self.value(schema, at, depth + 1)
+            if item not in others:
+                return item
+        raise SchemaError(at, "no further item was found that differs from the others")
 
+    def _object(self, flat: dict[str, Any], at: str, depth: float) -> dict[str, Any]:
+        properties, rest = flat.get("properties", {}), flat.get("additionalProperties", True)
+        required = flat.get("required", [])
+        fewest, most = int(flat.get("minProperties", 0)), int(flat.get("maxProperties", MOST_VALUES))
+        if max(fewest, len(required)) > most:
+            raise SchemaError(at, f"it needs {max(fewest, len(required))} properties and may have {most}")
+        made = {
+            name: self.value(properties.get(name, rest), pointer_to(at, "properties", name), depth + 1)
+            for name in required
+        }
+        tight = self._is_tight(depth)
+        share = 0.0 if tight else OPTIONAL_SHARE / (1 + depth)
+        optional = [name for name in properties if name not in made]
+        for name in self._rng.sample(optional, len(optional)):
+            if len(made) < most and (self._rng.random() < share or len(made) < fewest):
+                self._try_to_add(made, name, properties[name], pointer_to(at, "properties", name), depth)
+        more = 0 if tight or not isinstance(rest, dict) or not rest else self._rng.randint(0, MORE_PROPERTIES)
+        enough = min(most, max(fewest, len(made) + more))
+        for _ in range(TRIES if rest is not False else 0):
+            if len(made) >= enough:
+                break
+            name = self._new_name(flat, at, depth)
+            if name not in properties:
+                self._try_to_add(made, name, rest, pointer_to(at, "additionalProperties"), depth)
+        if len(made) < fewest:
+            raise SchemaError(at, f"it needs {fewest} properties, and only {len(made)} were found")
+        return {name: made[name] for name in dict.fromkeys([*properties, *made]) if name in made}
 
-_MAKERS: dict[str, Callable[[_Draw, Plain, str, float], Any]] = {
-    "string": lambda draw, plain, at, depth: sample_text(plain, draw.rng, at),
-    "integer": lambda draw, plain, at, depth: sample_integer(plain, draw.rng, at),
-    "number": lambda draw, plain, at, depth: sample_number(plain, draw.rng, at),
-    "boolean": lambda draw, plain, at, depth: draw.rng.random() < 0.5,
-    "null": lambda draw, plain, at, depth: None,
-    "array": sample_array,
-    "object": sample_object,
-}
+    def _try_to_add(self, made: dict[str, Any], name: str, schema: Schema, at: str, depth: float) -> None:
+        """Add an optional property unless it has no value."""
+        try:
+            made[name] = self.value(schema, at, depth + 1)
+        except SchemaError:
+            return
+
+    def _new_name(self, flat: dict[str, Any], at: str, depth: float) -> str:
+        if "propertyNames" in flat:
+            names = {"allOf": [{"type": "string"}, flat["propertyNames"]]}
+            return str(self.value(names, pointer_to(at, "propertyNames"), depth + 1))
+        return f"{self._rng.choice(WORDS)}_{self._rng.randint(1, 99)}"

@@ -39,7 +39,7 @@ class VLLMModelConfig(BaseResponsesAPIModelConfig):
     model_config = ConfigDict(hide_input_in_errors=True)
 
     base_url: str | list[str]
-    """The endpoint's address, up to and including `/v1`; of several, a rollout stays with one."""
+    """The endpoint's address, up to and including `/v1`. If there are several, a rollout stays with one."""
     api_key: str = Field(repr=False)
     model: str
     return_token_id_information: bool = False
@@ -51,9 +51,9 @@ class VLLMModelConfig(BaseResponsesAPIModelConfig):
     extra_body: dict[str, Any] | None = None
     """Fields for requests that do not set them, such as `top_k`."""
     request_timeout_s: float = 1800.0
-    """How long an endpoint may take for one answer."""
+    """How long an endpoint may take for one reply."""
     request_tries: int = Field(default=3, ge=1)
-    """How often a call is made that an endpoint refuses, is too busy for, or fails with a 5xx."""
+    """Attempts per call, if an endpoint refuses the connection, is too busy or fails with a 5xx."""
 
     @field_validator("base_url")
     @classmethod
@@ -88,7 +88,7 @@ class VLLMModel(SimpleResponsesAPIModel):
         )
 
     async def responses(self, request: Request, body: NeMoGymResponseCreateParamsNonStreaming) -> NeMoGymResponse:
-        """Ask the endpoint's `/chat/completions` and say its answer in Responses."""
+        """Send the request to the endpoint's `/chat/completions` and translate the reply to Responses."""
         try:
             asked = self.converter.responses_to_chat_completion_create_params(body)
             completion = await self._complete(self._endpoint_of(request), asked)
@@ -99,7 +99,7 @@ class VLLMModel(SimpleResponsesAPIModel):
     async def chat_completions(
         self, request: Request, body: NeMoGymChatCompletionCreateParamsNonStreaming
     ) -> NeMoGymChatCompletion:
-        """Ask the endpoint's `/chat/completions`."""
+        """Forward the request to the endpoint's `/chat/completions`."""
         try:
             completion = await self._complete(self._endpoint_of(request), body)
             if self.config.uses_reasoning_parser:
@@ -116,7 +116,7 @@ class VLLMModel(SimpleResponsesAPIModel):
     def _endpoint_of(self, request: Request) -> NeMoGymAsyncOpenAI:
         if len(self.endpoints) == 1:
             return self.endpoints[0]
-        # The turns of a rollout share a prefix, which only the engine that saw it has in its cache.
+        # The turns of a rollout share a prefix, and only the engine that processed it has it in its cache.
         digest = sha256(request.session[SESSION_ID_KEY].encode()).digest()
         return self.endpoints[int.from_bytes(digest) % len(self.endpoints)]
 
@@ -131,7 +131,7 @@ class VLLMModel(SimpleResponsesAPIModel):
                 return self._cut_off_at_once()
             raise
         if not completion.get("choices"):
-            raise DataError(f"{endpoint.base_url} answered a completion without a choice")
+            raise DataError(f"{endpoint.base_url} returned a completion without choices")
         if self.config.return_token_id_information:
             prompt = await self._prompt_tokens(endpoint, fields) if lacks_prompt_tokens(completion) else None
             move_tokens_into_messages(completion, prompt, keeps_logprobs=bool(body.logprobs))
@@ -154,7 +154,7 @@ class VLLMModel(SimpleResponsesAPIModel):
             if fields.get("n", 1) != 1:
                 raise DataError(
                     f"n is {fields['n']}, but return_token_id_information needs one answer per request. Leave n out, "
-                    "and repeat rollouts with num_repeats."
+                    "and set num_repeats to repeat rollouts."
                 )
             fields |= ASK_FOR_TOKENS
         if self.config.replace_developer_role_with_system:
@@ -177,7 +177,7 @@ class VLLMModel(SimpleResponsesAPIModel):
         return tokens
 
     def _cut_off_at_once(self) -> dict[str, Any]:
-        # The conversation has outgrown the model's context: the model has nothing more to say, and nothing is broken.
+        # A conversation longer than the model's context is not a failure: the reply is cut off before its first token.
         message = {"role": "assistant", "content": ""}
         return {
             "id": f"chatcmpl-{uuid4().hex}",

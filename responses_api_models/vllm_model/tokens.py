@@ -1,4 +1,4 @@
-"""The token ids and log-probabilities of a completion, moved to where the converter expects them: the message."""
+"""Move the token ids and log-probabilities of a completion into its messages, where the converter expects them."""
 
 import math
 from collections.abc import Callable
@@ -26,8 +26,8 @@ def lacks_prompt_tokens(completion: dict[str, Any]) -> bool:
 def move_tokens_into_messages(completion: dict[str, Any], prompt: list[int] | None, *, keeps_logprobs: bool) -> None:
     """Give each message its three token fields and remove the other copies, so that tokens travel once.
 
-    `prompt` replaces prompt tokens that the completion lacks. Raises `DataError` if tokens are missing, or if the
-    places where an engine writes them contradict each other: training on them would go wrong without notice.
+    `prompt` replaces prompt tokens that the completion lacks. Raise `DataError` if tokens are missing, or if two
+    fields of the completion contradict each other, because training on them would go wrong without notice.
     """
     shared = completion.pop("prompt_token_ids", None)
     completion.pop("prompt_logprobs", None)
@@ -60,8 +60,8 @@ def move_tokens_into_messages(completion: dict[str, Any], prompt: list[int] | No
         is_silent = not any(message.get(name) for name in SAID)
         if not prompts or len(generated) != len(log_probs) or not (generated or is_silent):
             raise DataError(
-                f"return_token_id_information is on, but the endpoint answered {len(prompts)} prompt tokens, "
-                f"{len(generated)} generated ones and {len(log_probs)} log-probabilities. Use an engine that answers "
+                f"return_token_id_information is on, but the endpoint returned {len(prompts)} prompt tokens, "
+                f"{len(generated)} generated ones and {len(log_probs)} log-probabilities. Use an engine that supports "
                 "`return_token_ids` and `logprobs`, or switch return_token_id_information off."
             )
         message["prompt_token_ids"] = prompts
@@ -74,7 +74,7 @@ def _agreed(
     sources: dict[str, list[Any] | None],
     are_equal: Callable[[list[Any], list[Any]], bool] = lambda one, other: one == other,
 ) -> list[Any]:
-    """Return what all sources that are present hold; empty if none is. Raise `DataError` if two differ."""
+    """Return the values of the sources that are present, or an empty list. Raise `DataError` if two sources differ."""
     present = {place: values for place, values in sources.items() if values is not None}
     if not present:
         return []

@@ -1,4 +1,4 @@
-"""One process, which is sent something, says something, and is gone afterwards."""
+"""Processes that get one input, write output, and are gone afterwards."""
 
 import sys
 import threading
@@ -20,35 +20,35 @@ def held(code, sent=b"", *, most_bytes=10 * MORE, within_s=20.0, dialogue=None):
 
 
 @pytest.fixture(autouse=True)
-def _nothing_is_left():
+def _no_process_is_left():
     yield
     assert [child for child in psutil.Process().children() if MARKER in child.cmdline()] == []
 
 
-def test_what_is_sent_comes_back_however_long_it_is():
+def test_long_input_is_echoed():
     sent = bytes(range(256)) * (MORE // 256)
     said = held(f"import sys; sys.stdout.buffer.write(sys.stdin.buffer.read({len(sent)}))", sent)
     assert (said.out == sent, said.errors, said.is_late) == (True, "", False)
 
 
-def test_a_process_need_not_read_what_it_is_sent():
+def test_process_may_ignore_its_input():
     assert held("print(1)", bytes(MORE)).out == b"1\n"
     assert held("import os, time; os.close(0); time.sleep(0.2); print(1)", bytes(MORE)).out == b"1\n"
 
 
-def test_of_its_errors_the_end_is_told():
+def test_end_of_stderr_is_returned():
     said = held(f"import sys; sys.stderr.write('x' * {MORE} + 'no'); sys.exit(3)")
     assert said.errors == "x" * (ERROR_TAIL - 2) + "no"
 
 
-def test_who_says_too_much_is_not_heard_to_the_end():
+def test_long_output_is_truncated_and_process_killed():
     began = time.monotonic()
     said = held("while True: print('x' * 1000)", most_bytes=100_000)
     assert 100_000 < len(said.out) < 300_000
     assert time.monotonic() - began < 10
 
 
-def test_who_takes_too_long_is_ended_with_all_that_it_started():
+def test_late_process_is_killed_with_its_children():
     code = "import subprocess, time; subprocess.Popen(['sleep', '60']); print(1, flush=True); time.sleep(60)"
     began = time.monotonic()
     said = held(code, within_s=1.0)
@@ -56,20 +56,20 @@ def test_who_takes_too_long_is_ended_with_all_that_it_started():
     assert time.monotonic() - began < 10
 
 
-def test_one_that_is_given_up_ends_at_once_or_is_never_started():
+def test_give_up_kills_or_prevents_start():
     dialogue = Dialogue()
-    told = []
-    thread = threading.Thread(target=lambda: told.append(held("import time; time.sleep(60)", dialogue=dialogue)))
+    outputs = []
+    thread = threading.Thread(target=lambda: outputs.append(held("import time; time.sleep(60)", dialogue=dialogue)))
     began = time.monotonic()
     thread.start()
     time.sleep(0.3)
     dialogue.give_up()
     thread.join(10)
     assert time.monotonic() - began < 10
-    assert [said.out for said in told] == [b""]
+    assert [said.out for said in outputs] == [b""]
     assert held("print(1)", dialogue=dialogue).out == b""
 
 
-def test_what_cannot_be_started_is_raised():
+def test_failed_start_raises_oserror():
     with pytest.raises(OSError, match="nowhere"):
         Dialogue().hold(["/nowhere"], b"", env={}, most_bytes=1, within_s=1)

@@ -1,4 +1,4 @@
-"""Docker and apptainer, spoken to through small programs of the same names that note what they are told."""
+"""The docker and apptainer providers, tested with fake programs that record their arguments."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from nemo_gym.sandbox import AsyncSandbox, SandboxCreateError, SandboxError, San
 from nemo_gym.sandbox.providers.docker import DockerCreateConfig, DockerProvider
 
 FAKE = '''#!{python}
-"""Notes its words, and runs what is to be executed right here."""
+"""Records its arguments, and runs sandboxed commands on this machine."""
 import json, os, subprocess, sys
 from pathlib import Path
 
@@ -31,19 +31,19 @@ if answer.exists():
     sys.exit(int(code))
 if verb == "exec":
     first = next(n for n, word in enumerate(words) if word in ("sh", "/bin/sh", "cat", "mkdir"))
-    # Of a session of its own, as in a container: what ends the client does not end it.
+    # In its own session, because a process in a container outlives the client too.
     sys.exit(subprocess.run(words[first:], start_new_session={apart}).returncode % 256)
 '''
 
 
 class Fake:
-    """The folder of a program, and what it was told."""
+    """A fake program and its recorded calls."""
 
     def __init__(self, folder, name, monkeypatch):
         self.folder = folder / "fake"
         self.folder.mkdir()
         program = self.folder / name
-        # An apptainer that is ended takes along what it runs.
+        # Unlike docker, a killed apptainer ends its command too.
         program.write_text(FAKE.format(python=sys.executable, folder=str(self.folder), apart=name == "docker"))
         program.chmod(0o755)
         monkeypatch.setenv("PATH", f"{self.folder}{os.pathsep}{os.environ['PATH']}")
@@ -79,14 +79,14 @@ SPEC = SandboxSpec(
 )
 
 
-async def test_a_container_is_made_as_the_spec_and_the_options_say_and_removed(docker):
+async def test_container_follows_spec_and_options(docker):
     provider = DockerProvider(
         create=DockerCreateConfig(network="none", image_rewrites={"docker.io/": "mirror/"}, extra_args=["--read-only"])
     )
     async with AsyncSandbox(provider, SPEC) as sandbox:
         name = sandbox.sandbox_id
     words, files, _ = docker.calls[0]
-    told = " ".join(words)
+    line = " ".join(words)
     assert words[:3] == ["run", "--detach", "--init"]
     for part in (
         f"--name {name}",
@@ -99,16 +99,16 @@ async def test_a_container_is_made_as_the_spec_and_the_options_say_and_removed(d
         "--label nemo_gym.task=7",
         "--read-only",
     ):
-        assert part in told
+        assert part in line
     assert words[words.index("mirror/busybox:1") + 1 :][:2] == ["sh", "-c"]
     assert words[words.index("mirror/busybox:1") + 4] == "60"
-    # What is secret is not on a command line, which anybody here may read.
-    assert "s3cret" not in told
+    # Secrets must not be on the command line, which every user can read.
+    assert "s3cret" not in line
     assert files == ["TOKEN=s3cret\n"]
     assert docker.calls[-1][0] == ["rm", "--force", "--volumes", name]
 
 
-async def test_commands_run_in_the_container_and_files_go_in_and_out(docker, tmp_path):
+async def test_container_runs_commands_and_copies_files(docker, tmp_path):
     async with AsyncSandbox("docker", SandboxSpec(image="x")) as sandbox:
         result = await sandbox.exec("echo out; echo err >&2; pwd; exit 3", cwd=str(tmp_path), user=7, env={"A": "b"})
         assert (result.stdout, result.stderr, result.return_code) == (f"out\n{tmp_path}\n", "err\n", 3)
@@ -125,7 +125,7 @@ async def test_commands_run_in_the_container_and_files_go_in_and_out(docker, tmp
     assert files == ["A=b\n"]
 
 
-async def test_a_timeout_ends_the_command_in_the_container_too(docker):
+async def test_timeout_kills_command_in_container(docker):
     async with AsyncSandbox("docker", SandboxSpec(image="x")) as sandbox:
         began = time.monotonic()
         result = await sandbox.exec("echo begun; sleep 60 & sleep 60; echo over", timeout_s=1)
@@ -143,7 +143,7 @@ def runs(number):
     return stat.exists() and ") Z " not in stat.read_text()
 
 
-async def test_the_state_and_the_address_of_a_container_are_told(docker):
+async def test_container_status_and_endpoint(docker):
     async with AsyncSandbox("docker", SandboxSpec(image="x")) as sandbox:
         for state, status in (("running", "running"), ("exited", "stopped"), ("dead", "error")):
             docker.answers("inspect", f"{state}\n")
@@ -157,7 +157,7 @@ async def test_the_state_and_the_address_of_a_container_are_told(docker):
         assert (await sandbox.endpoint(80)).url == "http://127.0.0.1:32768"
 
 
-async def test_a_command_that_docker_did_not_run_is_the_sandboxs_failure(docker):
+async def test_docker_failure_is_reported_as_lost_sandbox(docker):
     async with AsyncSandbox("docker", SandboxSpec(image="x")) as sandbox:
         docker.answers("exec", "Error: container is not running", code=1)
         result = await sandbox.exec("true")
@@ -172,7 +172,7 @@ async def test_a_command_that_docker_did_not_run_is_the_sandboxs_failure(docker)
         ("apptainer", "instance start", "FATAL: no such image"),
     ],
 )
-async def test_a_start_that_fails_is_quoted_and_leaves_nothing(tmp_path, monkeypatch, name, verb, said):
+async def test_failed_start_is_reported_and_cleaned_up(tmp_path, monkeypatch, name, verb, said):
     fake = Fake(tmp_path, name, monkeypatch)
     fake.answers(verb, said, code=125)
     with pytest.raises(SandboxCreateError, match=re.escape(said)):
@@ -182,7 +182,7 @@ async def test_a_start_that_fails_is_quoted_and_leaves_nothing(tmp_path, monkeyp
 
 
 @pytest.mark.parametrize("name", ["docker", "apptainer"])
-async def test_what_is_missing_is_named(tmp_path, monkeypatch, name):
+async def test_missing_program_or_image_is_named(tmp_path, monkeypatch, name):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(SandboxCreateError, match=f"needs the program `{name}`"):
         await AsyncSandbox(name, SandboxSpec(image="x")).start()
@@ -191,7 +191,7 @@ async def test_what_is_missing_is_named(tmp_path, monkeypatch, name):
         await AsyncSandbox(name).start()
 
 
-async def test_an_instance_is_made_used_and_stopped(apptainer, tmp_path):
+async def test_apptainer_instance_from_start_to_stop(apptainer, tmp_path):
     spec = SandboxSpec(image="x.sif", env={"TOKEN": "s3cret"}, resources={"memory_mib": 64, "cpu": 1, "gpu": 1})
     async with AsyncSandbox({"apptainer": {"has_network": False, "binds": ["/data"]}}, spec) as sandbox:
         name = sandbox.sandbox_id
@@ -205,10 +205,10 @@ async def test_an_instance_is_made_used_and_stopped(apptainer, tmp_path):
             await sandbox.endpoint(80)
     assert (tmp_path / "back").read_text() == "given"
     words, _, inside = apptainer.calls[0]
-    told = " ".join(words)
+    line = " ".join(words)
     assert words[-2:] == ["x.sif", name]
-    assert "--net --network none --nv --cpus 1 --memory 64M --bind /data" in told
-    assert "s3cret" not in told
+    assert "--net --network none --nv --cpus 1 --memory 64M --bind /data" in line
+    assert "s3cret" not in line
     assert inside == {"APPTAINERENV_TOKEN": "s3cret"}
     words, _, inside = apptainer.calls[1]
     assert words[:4] == ["exec", "--pwd", "/tmp", f"instance://{name}"]
@@ -216,7 +216,7 @@ async def test_an_instance_is_made_used_and_stopped(apptainer, tmp_path):
     assert apptainer.calls[-1][0] == ["instance", "stop", "--force", name]
 
 
-async def test_a_command_in_an_instance_ends_with_its_time_and_its_failure_is_told_from_apptainers(apptainer):
+async def test_command_failure_differs_from_apptainer_failure(apptainer):
     async with AsyncSandbox("apptainer", SandboxSpec(image="x")) as sandbox:
         began = time.monotonic()
         assert (await sandbox.exec("sleep 60", timeout_s=0.5)).error_type == "timeout"
@@ -225,7 +225,7 @@ async def test_a_command_in_an_instance_ends_with_its_time_and_its_failure_is_to
         assert (await sandbox.exec("true")).error_type == "sandbox"
 
 
-async def test_an_instance_is_stopped_when_its_time_is_over(apptainer):
+async def test_instance_is_stopped_after_its_ttl(apptainer):
     sandbox = await AsyncSandbox("apptainer", SandboxSpec(image="x", ttl_s=0.2)).start()
     deadline = time.monotonic() + 20
     while not any(words[:2] == ["instance", "stop"] for words, *_ in apptainer.calls):
@@ -233,7 +233,7 @@ async def test_an_instance_is_stopped_when_its_time_is_over(apptainer):
         await sandbox.exec("sleep 0.1")
 
 
-def test_the_event_loop_of_servers_will_do(docker):
+def test_sandbox_works_on_uvloop(docker):
     async def used():
         async with AsyncSandbox("docker", SandboxSpec(image="x")) as sandbox:
             return await sandbox.exec("echo out; exit 3"), await sandbox.exec("sleep 60 & sleep 60", timeout_s=0.5)

@@ -1,4 +1,4 @@
-"""Which provider a configuration means, which one a name stands for, and where images come from."""
+"""Resolving providers from a config or a name, and rewriting images."""
 
 import pytest
 from omegaconf import OmegaConf
@@ -27,7 +27,7 @@ CONFIG = {
 
 
 class Local:
-    """A provider of somebody's own."""
+    """A custom provider."""
 
     def __init__(self, size=1):
         self.size = size
@@ -47,39 +47,39 @@ class Local:
         (CONFIG["sandbox"], {"docker": {"network": "none"}}, {"team": "ours", "cost": "3"}),
     ],
 )
-def test_a_named_block_a_provider_and_a_block_itself_are_found(config, given, provider, metadata):
+def test_provider_is_resolved_from_block_or_name(config, given, provider, metadata):
     assert resolve_provider_config(given, config) == provider
     assert resolve_provider_metadata(given, config) == metadata
 
 
-def test_references_in_a_block_are_followed():
+def test_interpolations_in_a_block_are_resolved():
     config = OmegaConf.create({"mine": "none", "sandbox": {"docker": {"network": "${mine}"}}})
     assert resolve_provider_config("sandbox", config) == {"docker": {"network": "none"}}
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ("smal", "Did you mean 'small'?"),
         ("dokcer", "Did you mean 'docker'?"),
-        ("policy_model", "no provider of sandboxes is called 'responses_api_models'"),
+        ("policy_model", "'responses_api_models' is not a sandbox provider"),
         ("two", "one key.*bubblewrap, docker"),
-        ("own", "cannot be had"),
-        ({}, "has: nothing"),
-        ({"docker": 3}, "have to be a mapping"),
+        ("own", "cannot be imported"),
+        ({}, "found: nothing"),
+        ({"docker": 3}, "must be a mapping"),
     ],
 )
-def test_what_cannot_be_resolved_says_why(given, told):
-    with pytest.raises(ConfigError, match=told):
+def test_unresolvable_provider_is_explained(given, message):
+    with pytest.raises(ConfigError, match=message):
         resolve_provider_config(given, CONFIG)
 
 
-def test_metadata_that_are_no_mapping_are_refused():
+def test_metadata_must_be_a_mapping():
     with pytest.raises(ConfigError, match="default_metadata"):
         resolve_provider_metadata({"docker": {}, "default_metadata": "x"}, {})
 
 
-def test_the_published_paths_lead_to_the_same():
+def test_published_import_paths_export_same_objects():
     assert published_config.resolve_provider_config is resolve_provider_config
     assert published_config.resolve_provider_metadata is resolve_provider_metadata
     assert published_utils.rewrite_image is rewrite_image
@@ -96,23 +96,23 @@ def test_built_in_providers_are_found_by_name():
     assert create_provider("docker", {"network": "a"}, image="b").create_config.image == "b"
 
 
-def test_a_provider_of_ones_own_is_registered_or_named_by_its_place():
+def test_custom_provider_is_registered_or_named_by_path():
     register_provider("test-local", Local)
     assert create_provider({"test-local": {"size": 3}}).size == 3
     assert get_provider_class("json:JSONDecoder").__name__ == "JSONDecoder"
     assert "test-local" in list_providers()
-    with pytest.raises(ConfigError, match="already called"):
+    with pytest.raises(ConfigError, match="already exists"):
         register_provider("test-local", Local, overwrite=False)
-    with pytest.raises(ConfigError, match="does not take these options"):
+    with pytest.raises(ConfigError, match="does not accept these options"):
         create_provider("test-local", colour="red")
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [({"memory_mb": 3}, "no option 'memory_mb'. Did you mean 'memory_mib'"), ({"pids": 0}, "the option 'pids'")],
 )
-def test_options_that_are_unknown_or_wrong_are_named(options, told):
-    with pytest.raises(ConfigError, match=told):
+def test_unknown_or_invalid_options_are_named(options, message):
+    with pytest.raises(ConfigError, match=message):
         create_provider({"bubblewrap": options})
 
 
@@ -130,10 +130,10 @@ def test_options_that_are_unknown_or_wrong_are_named(options, told):
         ([{"source": "a/", "target": "b/"}], "a/c", "b/c"),
     ],
 )
-def test_the_first_beginning_that_an_image_has_is_rewritten(rewrites, image, rewritten):
+def test_first_matching_image_prefix_is_rewritten(rewrites, image, rewritten):
     assert rewrite_image(image, rewrites) == rewritten
 
 
-def test_a_rewrite_without_its_two_sides_is_refused():
+def test_rewrite_needs_from_and_to():
     with pytest.raises(ValueError, match="'from' and 'to'"):
         rewrite_image("a", [{"from": "a"}])

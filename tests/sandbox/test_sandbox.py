@@ -1,4 +1,4 @@
-"""The sandbox as its user sees it, awaited and waited for, whoever provides it."""
+"""The asynchronous and the synchronous sandbox, with a provider that records its calls."""
 
 import asyncio
 import threading
@@ -23,7 +23,7 @@ from nemo_gym.sandbox import (
 
 @dataclass
 class Recorder:
-    """A provider that only writes down what it is asked."""
+    """A provider that only records its calls."""
 
     name: str = "recorder"
     calls: list = field(default_factory=list)
@@ -55,7 +55,7 @@ class Recorder:
         self.calls.append(("aclose",))
 
 
-async def test_each_call_reaches_the_provider_by_position_and_by_name():
+async def test_calls_reach_provider_with_their_arguments():
     provider = Recorder()
     assert isinstance(provider, SandboxProvider)
     spec = SandboxSpec(image="busybox")
@@ -77,7 +77,7 @@ async def test_each_call_reaches_the_provider_by_position_and_by_name():
     ]
 
 
-async def test_it_starts_once_stops_once_and_can_start_again():
+async def test_sandbox_can_be_restarted():
     provider = Recorder()
     sandbox = AsyncSandbox(provider)
     with pytest.raises(SandboxError, match=r"call start\(\)"):
@@ -92,7 +92,7 @@ async def test_it_starts_once_stops_once_and_can_start_again():
     assert [call[1].image for call in provider.calls if call[0] == "create"] == ["a", "b"]
 
 
-async def test_labels_of_the_environment_stand_beneath_those_of_the_spec(monkeypatch):
+async def test_spec_metadata_overrides_environment_labels(monkeypatch):
     for name, value in {"NEMO_GYM_TEAM": "ours", "NEMO_GYM_RUN_ID": "7", "SLURM_JOB_ID": "42"}.items():
         monkeypatch.setenv(name, value)
     provider = Recorder()
@@ -101,7 +101,7 @@ async def test_labels_of_the_environment_stand_beneath_those_of_the_spec(monkeyp
     assert {"team": "theirs", "run_id": "7", "slurm_job_id": "42"}.items() <= labels.items()
 
 
-def test_a_spec_takes_plain_mappings_and_keeps_copies():
+def test_spec_copies_plain_mappings():
     env = {"A": "b"}
     spec = SandboxSpec(env=env, resources={"cpu": 2, "memory_mib": 64}, entrypoint="server")
     env["A"] = "c"
@@ -113,12 +113,12 @@ def test_a_spec_takes_plain_mappings_and_keeps_copies():
 
 
 @pytest.mark.parametrize("wrong", [{"ttl_s": 0}, {"resources": {"memory_mib": -1}}, {"ready_timeout_s": -2}])
-def test_a_spec_refuses_what_cannot_be(wrong):
+def test_spec_rejects_invalid_values(wrong):
     with pytest.raises(ValueError, match="above 0"):
         SandboxSpec(**wrong)
 
 
-async def test_the_create_error_has_its_published_place():
+async def test_create_error_has_its_published_import_path():
     from nemo_gym.sandbox.providers import base
 
     assert base.SandboxCreateError is SandboxCreateError
@@ -126,7 +126,7 @@ async def test_the_create_error_has_its_published_place():
 
 
 @pytest.mark.needs_bubblewrap
-def test_the_sync_twin_works_where_no_loop_runs(tmp_path):
+def test_sync_sandbox_works_without_event_loop(tmp_path):
     (tmp_path / "given").write_text("given")
     with Sandbox({"bubblewrap": {"workspaces": str(tmp_path)}}, SandboxSpec(env={"A": "b"})) as sandbox:
         sandbox.upload(tmp_path / "given", "file")
@@ -142,14 +142,14 @@ def test_the_sync_twin_works_where_no_loop_runs(tmp_path):
 
 
 @pytest.mark.needs_bubblewrap
-async def test_the_sync_twin_works_inside_a_running_loop_and_in_threads_of_it(tmp_path):
+async def test_sync_sandbox_works_inside_running_loop(tmp_path):
     with Sandbox({"bubblewrap": {"workspaces": str(tmp_path)}}) as sandbox:
         assert sandbox.exec("echo here").stdout == "here\n"
         results = await asyncio.gather(*(asyncio.to_thread(sandbox.exec, f"echo {n}") for n in range(4)))
         assert [result.stdout for result in results] == ["0\n", "1\n", "2\n", "3\n"]
 
 
-def test_a_sync_twin_that_cannot_start_leaves_no_thread(without_bubblewrap):
+def test_failed_sync_sandbox_leaves_no_thread(without_bubblewrap):
     with pytest.raises(SandboxCreateError):
         Sandbox("bubblewrap").start()
     assert "sandbox" not in [thread.name for thread in threading.enumerate()]

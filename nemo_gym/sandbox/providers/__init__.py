@@ -1,1 +1,1 @@
-"""Who makes sandboxes: one folder each, found by name."""
+"""Sandbox providers, one folder each, found by name."""

@@ -1,4 +1,4 @@
-"""What a sandbox is asked for and answers, and what a provider of sandboxes does."""
+"""The types of the sandbox API and the protocol of its providers."""
 
 from __future__ import annotations
 
@@ -11,24 +11,22 @@ from typing import Any, Protocol, runtime_checkable
 from nemo_gym.errors import NemoGymError
 
 TIMED_OUT = "timeout"
-"""`error_type` of a command that was ended because its time was over."""
+"""`error_type` of a command that timed out."""
 LOST = "sandbox"
-"""`error_type` of a command whose sandbox is gone or failed: no fault of the command."""
+"""`error_type` of a command whose sandbox is gone or failed."""
 TIMED_OUT_CODE = 124
 LOST_CODE = -1
 
 
 class SandboxError(NemoGymError, RuntimeError):
-    """A sandbox cannot do what it was asked."""
+    """A sandbox could not carry out a request."""
 
 
 class SandboxCreateError(SandboxError):
-    """A sandbox could not be made; the message says what is missing."""
+    """A sandbox could not be created."""
 
 
 class SandboxStatus(StrEnum):
-    """How a sandbox is."""
-
     PENDING = "pending"
     RUNNING = "running"
     STOPPED = "stopped"
@@ -38,44 +36,44 @@ class SandboxStatus(StrEnum):
 
 @dataclass(frozen=True)
 class SandboxResources:
-    """What one sandbox may use; what is None is left to the provider."""
+    """The limits of one sandbox. The provider decides those that are None."""
 
     cpu: float | None = None
-    """How many processors it may keep busy."""
+    """CPUs that it may keep busy."""
     memory_mib: int | None = None
     disk_gib: float | None = None
     gpu: int | None = None
     gpu_type: str | None = None
     pids: int | None = None
-    """How many processes there may be at a time."""
+    """Processes at the same time."""
 
     def __post_init__(self) -> None:
         for name in ("cpu", "memory_mib", "disk_gib", "pids"):
             value = getattr(self, name)
             if value is not None and not value > 0:
-                raise ValueError(f"the resource {name} of a sandbox has to be above 0, not {value}")
+                raise ValueError(f"the resource {name} of a sandbox must be above 0, not {value}")
 
 
 @dataclass(frozen=True)
 class SandboxSpec:
-    """One sandbox as it is wanted. Where a mapping or a sequence is given, a copy is kept."""
+    """The description of a sandbox to create. Mappings and sequences are copied."""
 
     image: str | None = None
     ttl_s: float | None = None
-    """It is stopped after so many seconds, whatever happens."""
+    """Seconds after which the sandbox is stopped in any case."""
     ready_timeout_s: float | None = None
-    """How long its start may take; None for the provider's own."""
+    """Seconds that the start may take; None for the provider's default."""
     workdir: str | None = None
-    """Where commands run and relative paths begin."""
+    """The working directory of commands, and the base of relative paths."""
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     files: Mapping[str, str | bytes | Path] = field(default_factory=dict, repr=False)
-    """Path in the sandbox → what is written there at its start: a text, bytes, or what a local `Path` holds."""
+    """Files written at the start: the path in the sandbox → a text, bytes, or a local `Path` to copy."""
     metadata: Mapping[str, str] = field(default_factory=dict)
     resources: SandboxResources = field(default_factory=SandboxResources)
     entrypoint: Sequence[str] | None = None
-    """What runs in the background from the start on."""
+    """A command that runs in the background from the start."""
     provider_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    """What only its provider understands."""
+    """Options specific to the provider."""
 
     def __post_init__(self) -> None:
         for name in ("env", "files", "metadata", "provider_options"):
@@ -88,12 +86,12 @@ class SandboxSpec:
         for name in ("ttl_s", "ready_timeout_s"):
             value = getattr(self, name)
             if value is not None and not value > 0:
-                raise ValueError(f"{name} of a sandbox has to be above 0 seconds, not {value}")
+                raise ValueError(f"{name} of a sandbox must be above 0 seconds, not {value}")
 
 
 @dataclass(frozen=True)
 class SandboxHandle:
-    """A sandbox that was made; `raw` is its provider's own."""
+    """A reference to a created sandbox. `raw` is for its provider."""
 
     sandbox_id: str
     provider_name: str = ""
@@ -102,19 +100,19 @@ class SandboxHandle:
 
 @dataclass(frozen=True)
 class SandboxExecResult:
-    """How a command ended. Long outputs lack their middle, and say so."""
+    """The result of a command. Long outputs have their middle replaced by a note."""
 
     stdout: str | None = None
     stderr: str | None = None
     return_code: int = 0
-    """As a shell has it: 128 and the signal's number where one ended it."""
+    """The exit code as in a shell: 128 plus the signal's number if a signal ended the command."""
     error_type: str | None = None
     """"timeout", "sandbox" (the sandbox failed, not the command), or None."""
 
 
 @dataclass(frozen=True)
 class SandboxEndpoint:
-    """Where a port of a sandbox can be reached; `headers` go with each request."""
+    """The URL of a sandbox's port, and the headers to send with each request."""
 
     url: str
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -122,12 +120,12 @@ class SandboxEndpoint:
 
 @runtime_checkable
 class SandboxProvider(Protocol):
-    """Makes sandboxes and works in them. Methods raise `SandboxError` where they cannot."""
+    """A provider of sandboxes. Methods raise `SandboxError` if they fail."""
 
     name: str
 
     async def create(self, spec: SandboxSpec) -> SandboxHandle:
-        """Make a sandbox and wait until it is ready. Raises `SandboxCreateError`."""
+        """Create a sandbox and wait until it is ready. Raise `SandboxCreateError` if that fails."""
 
     async def exec(
         self,
@@ -139,34 +137,34 @@ class SandboxProvider(Protocol):
         timeout_s: float | None = None,
         user: str | int | None = None,
     ) -> SandboxExecResult:
-        """Run a command line in a shell, or a program with its arguments; at the timeout all that it started ends."""
+        """Run a command line in a shell, or a program with its arguments. At the timeout, kill its children too."""
 
     async def upload_file(self, handle: SandboxHandle, source_path: str | Path, target_path: str) -> None:
-        """Copy a local file into the sandbox, making folders where needed."""
+        """Copy a local file into the sandbox, creating parent folders."""
 
     async def download_file(self, handle: SandboxHandle, source_path: str, target_path: str | Path) -> None:
-        """Copy a file of the sandbox here, making folders where needed."""
+        """Copy a file of the sandbox to a local path, creating parent folders."""
 
     async def status(self, handle: SandboxHandle) -> SandboxStatus:
-        """How the sandbox is."""
+        """Return the status of the sandbox."""
 
     async def endpoint(self, handle: SandboxHandle, port: int) -> SandboxEndpoint:
-        """Where a port of the sandbox can be reached from here."""
+        """Return the URL of a port of the sandbox."""
 
     async def close(self, handle: SandboxHandle) -> None:
-        """Stop the sandbox and remove what it holds; once more does nothing."""
+        """Stop the sandbox and remove its files. Idempotent."""
 
     async def aclose(self) -> None:
-        """Stop all sandboxes and let go of what the provider holds."""
+        """Stop all sandboxes and release the provider's resources."""
 
 
 def words_of(command: str | Sequence[str]) -> list[str]:
-    """The program and arguments of a command; a command line goes to bash, where there is none to sh."""
+    """Return the program and arguments of a command. A command line runs in bash, or in sh if there is no bash."""
     if isinstance(command, str):
         return ["/bin/sh", "-c", _SHELL, "sh", command]
     words = [str(word) for word in command]
     if not words:
-        raise ValueError("the command is empty: it needs at least the name of a program")
+        raise ValueError("the command is empty: pass at least the name of a program")
     return words
 
 

@@ -1,4 +1,4 @@
-"""Run a program of this machine, `docker` say, with bounded time and output; and what providers made of one share."""
+"""Run a program such as `docker` with bounded time and output, for providers that use a command line."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DEFAULT_OUTPUT_BYTES = 4 * 2**20
 
 
 class Ended(NamedTuple):
-    """How a program ended; -signal where one ended it, as `subprocess` has it."""
+    """How a program ended. The return code is negative if a signal ended it, as in `subprocess`."""
 
     return_code: int
     stdout: str
@@ -36,23 +36,23 @@ class Ended(NamedTuple):
     is_out_of_time: bool = False
 
     @property
-    def last_words(self) -> str:
-        """The end of what it said about its failure."""
+    def message(self) -> str:
+        """The end of the program's output, for an error message."""
         return (self.stderr.strip() or self.stdout.strip() or f"exit code {self.return_code}")[-1_000:]
 
     def as_result(self, *, is_lost: bool = False, stderr: str | None = None) -> SandboxExecResult:
-        """The result of the command that this was the running of."""
-        said = self.stderr if stderr is None else stderr
+        """Return the result of the sandboxed command that this program ran."""
+        errors = self.stderr if stderr is None else stderr
         if self.is_out_of_time:
-            return SandboxExecResult(self.stdout, said, TIMED_OUT_CODE, TIMED_OUT)
+            return SandboxExecResult(self.stdout, errors, TIMED_OUT_CODE, TIMED_OUT)
         if is_lost:
-            return SandboxExecResult(self.stdout, said, LOST_CODE, LOST)
+            return SandboxExecResult(self.stdout, errors, LOST_CODE, LOST)
         code = self.return_code if self.return_code >= 0 else 128 - self.return_code
-        return SandboxExecResult(self.stdout, said, code)
+        return SandboxExecResult(self.stdout, errors, code)
 
 
 def require_program(program: str, provider: str) -> str:
-    """The path of a provider's program. Raises `SandboxCreateError` where it is not installed."""
+    """Return the path of a provider's program. Raise `SandboxCreateError` if it is not installed."""
     found = shutil.which(program)
     if found is None:
         raise SandboxCreateError(
@@ -71,9 +71,9 @@ async def ran(
     stdout: IO[Any] | None = None,
     output_bytes: int = DEFAULT_OUTPUT_BYTES,
 ) -> Ended:
-    """Run a program to its end or to its timeout; its whole process group ends with the task that waits for it.
+    """Run a program to its end or its timeout. If the awaiting task is cancelled, kill the whole process group.
 
-    Of longer outputs the middle is left out. `env` is added to the environment of this process.
+    The middle of longer outputs is omitted. `env` is added to the environment of this process.
     """
     loop = asyncio.get_running_loop()
     transport, watch = await loop.subprocess_exec(
@@ -96,7 +96,7 @@ async def ran(
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(transport.get_pid(), signal.SIGKILL)
             await watch.exited.wait()
-        # What it has left behind may hold its outputs open for good.
+        # A background process may hold the outputs open for ever.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LAST_OUTPUT_S):
                 await watch.drained.wait()
@@ -106,7 +106,7 @@ async def ran(
 
 
 class _Watch(asyncio.SubprocessProtocol):
-    """Keeps what a program says, and tells when it has ended."""
+    """The output of a program, with events for its end."""
 
     def __init__(self, output_bytes: int) -> None:
         self._kept = {1: _Kept(output_bytes), 2: _Kept(output_bytes)}
@@ -156,11 +156,11 @@ class _Kept:
 
 @contextlib.contextmanager
 def written_to(target: str | Path) -> Iterator[IO[bytes]]:
-    """A file to write that takes its place at the end, if all went well; half a file is never there."""
+    """Open a file for writing that replaces the target only if the block succeeds."""
     path = Path(target)
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.is_dir():
-        raise SandboxError(f"{path} is a folder; name the file that is to be written.")
+        raise SandboxError(f"{path} is a folder; name the file to write.")
     number, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with open(number, "wb") as file:
@@ -173,9 +173,9 @@ def written_to(target: str | Path) -> Iterator[IO[bytes]]:
 
 
 def opened(source: str | Path) -> IO[bytes]:
-    """A local file that is to be copied into a sandbox. Raises `SandboxError` where it is none."""
+    """Open a local file to copy into a sandbox. Raise `SandboxError` if it is not a file."""
     path = Path(source)
     if not path.is_file():
-        problem = "it is no file" if path.exists() else "there is none"
+        problem = "it is not a file" if path.exists() else "it does not exist"
         raise SandboxError(f"{path} cannot be copied into a sandbox: {problem}.")
     return path.open("rb")

@@ -1,4 +1,4 @@
-"""The options of a provider, read from what a configuration and a spec give."""
+"""Parse the options of a provider from a config and a spec."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Options = TypeVar("Options", bound=BaseModel)
 def options_of(
     kind: type[Options], provider: str, given: Options | Mapping[str, Any] | None, more: Mapping[str, Any]
 ) -> Options:
-    """The options with `more` laid over them. Raises `ConfigError` naming the key that is unknown or badly set."""
+    """Return the options, overridden by `more`. Raise `ConfigError` with the key if one is unknown or invalid."""
     plain = given.model_dump(exclude_unset=True) if isinstance(given, BaseModel) else dict(given or {})
     try:
         return kind(**{**plain, **more})

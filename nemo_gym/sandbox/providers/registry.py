@@ -1,4 +1,4 @@
-"""Providers of sandboxes by their names; any other is named as `module:Class`."""
+"""The registry of sandbox providers by name. Others are named as `module:Class`."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ _known: dict[str, str | ProviderClass] = {
 
 
 def register_provider(name: str, provider: str | ProviderClass, *, overwrite: bool = True) -> None:
-    """Let a provider be found by a name: a class, or its place as `module:Class`."""
+    """Register a provider, as a class or as `module:Class`, under a name."""
     if not overwrite and name in _known:
-        raise ConfigError(f"a provider of sandboxes is already called '{name}'; choose another name.")
+        raise ConfigError(f"a sandbox provider named '{name}' already exists; choose another name.")
     _known[name] = provider
 
 
 def list_providers() -> list[str]:
-    """The names of all providers, sorted."""
+    """Return the names of all providers, sorted."""
     return sorted(_known)
 
 
 def is_provider(name: str) -> bool:
-    """Whether a name stands for a provider, or is a place of one."""
+    """Return whether a name is registered or has the form `module:Class`."""
     return name in _known or ":" in name
 
 
 def get_provider_class(name: str) -> ProviderClass:
-    """The class of a provider. Raises `UnknownImplementationError` where there is none."""
+    """Return the class of a provider. Raise `UnknownImplementationError` if it does not exist."""
     if not is_provider(name):
-        choice = did_you_mean_or_all(name, _known, "providers of sandboxes")
+        choice = did_you_mean_or_all(name, _known, "sandbox providers")
         raise UnknownImplementationError(
-            f"no provider of sandboxes is called '{name}'.{choice} One of your own is named as `module:Class`."
+            f"'{name}' is not a sandbox provider.{choice} Name your own provider as `module:Class`."
         )
     provider = _known.get(name, name)
     if not isinstance(provider, str):
@@ -52,26 +52,26 @@ def get_provider_class(name: str) -> ProviderClass:
     try:
         return cast(ProviderClass, getattr(importlib.import_module(module), class_name))
     except (ImportError, AttributeError) as error:
-        raise UnknownImplementationError(f"the provider of sandboxes '{provider}' cannot be had: {error}.") from error
+        raise UnknownImplementationError(f"the sandbox provider '{provider}' cannot be imported: {error}.") from error
 
 
 def create_provider(
     config: str | Mapping[str, Any], options: Mapping[str, Any] | None = None, **more: Any
 ) -> SandboxProvider:
-    """A provider from its block of a configuration: `{name: options}`, `{provider: name, …options}`, or a name.
+    """Create a provider from its config block: `{name: options}`, `{provider: name, …options}`, or a name.
 
-    Raises `ConfigError` where the provider or one of its options is unknown.
+    Raise `ConfigError` if the provider or one of its options is unknown.
     """
     name, given = named_options(config)
     given = {**given, **(options or {}), **more}
     try:
         return cast(SandboxProvider, get_provider_class(name)(**given))
     except TypeError as error:
-        raise ConfigError(f"the provider of sandboxes '{name}' does not take these options: {error}.") from error
+        raise ConfigError(f"the sandbox provider '{name}' does not accept these options: {error}.") from error
 
 
 def named_options(config: str | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """The name and the options of a provider's block."""
+    """Return the name and the options in a provider's config block."""
     if isinstance(config, str):
         return config, {}
     plain: Any = OmegaConf.to_container(config, resolve=True) if isinstance(config, DictConfig) else config
@@ -81,10 +81,9 @@ def named_options(config: str | Mapping[str, Any]) -> tuple[str, dict[str, Any]]
     if len(block) != 1:
         found = ", ".join(map(str, block)) or "nothing"
         raise ConfigError(
-            f"a block of a sandbox provider has one key, the provider's name, with its options below; this one has: "
-            f"{found}."
+            f"a sandbox block must have one key, the provider's name, with its options below it; found: {found}."
         )
     ((name, given),) = block.items()
     if given is not None and not isinstance(given, Mapping):
-        raise ConfigError(f"the options of the sandbox provider '{name}' have to be a mapping.")
+        raise ConfigError(f"the options of the sandbox provider '{name}' must be a mapping.")
     return str(name), dict(given or {})

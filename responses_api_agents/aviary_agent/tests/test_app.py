@@ -1,4 +1,4 @@
-"""A rollout from seed to close: what the model is told, what comes back, and how a rollout fails."""
+"""Rollouts from seed to close: the model's input, the graded row and failures."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ TOOLS = [
 
 
 class Cage(SimpleResourcesServer):
-    """Three steps of 0.5 each, in the words of an Aviary server; the row and the texts decide what else happens."""
+    """An Aviary server with three steps of 0.5 each; the row and the texts trigger special cases."""
 
     asked: list[Any] = []  # noqa: RUF012
     rollouts: list[str | None] = []  # noqa: RUF012
@@ -87,7 +87,7 @@ def agent_on(server: Any, *replies: Any, **settings: Any) -> AviaryAgent:
 
 
 def requests_of(agent: AviaryAgent) -> list[dict[str, Any]]:
-    """What the model was asked, turn by turn."""
+    """Return the model's requests, turn by turn."""
     return agent.server_client._connections.model.requests
 
 
@@ -95,7 +95,7 @@ def changed(response: NeMoGymResponse, **fields: Any) -> NeMoGymResponse:
     return NeMoGymResponse.model_validate({**response.model_dump(), **fields})
 
 
-async def test_model_and_environment_take_turns_until_it_is_done_and_then_it_is_verified_and_closed(cage):
+async def test_rollout_runs_from_seed_to_close(cage):
     graded = await run(agent_on(cage), extra={"deep": [None]})
     assert graded.reward == 1.5
     assert len(graded.transitions) == 3
@@ -104,11 +104,11 @@ async def test_model_and_environment_take_turns_until_it_is_done_and_then_it_is_
     assert cage.asked[0][1]["extra"] == {"deep": [None]}
     assert cage.asked[-1][1] == {"env_id": "e1"}
     assert {body["env_id"] for path, body in cage.asked if path == "/step"} == {"e1"}
-    told = [item.type for item in graded.response.output]
-    assert told == ["function_call", "function_call_output"] * 3
+    types = [item.type for item in graded.response.output]
+    assert types == ["function_call", "function_call_output"] * 3
 
 
-async def test_the_model_sees_the_row_the_beginning_the_tools_and_all_that_followed(cage):
+async def test_model_sees_row_tools_and_observations(cage):
     params = {"input": [{"role": "system", "content": "Rules."}], "temperature": 0.5, "tools": []}
     agent = agent_on(cage, reply("I peck.", call("peck")), "Enough.")
     graded = await run(agent, responses_create_params=params)
@@ -122,13 +122,13 @@ async def test_the_model_sees_the_row_the_beginning_the_tools_and_all_that_follo
     assert graded.responses_create_params.tools == TOOLS
 
 
-async def test_an_input_that_is_a_text_comes_first(cage):
+async def test_text_input_comes_first(cage):
     agent = agent_on(cage)
     await run(agent, responses_create_params={"input": "Rules."})
     assert [item["content"] for item in requests_of(agent)[0]["input"]] == ["Rules.", "Begin."]
 
 
-async def test_a_step_is_told_the_turn_without_thoughts_and_tokens(cage):
+async def test_step_gets_turn_without_reasoning_and_tokens(cage):
     thought = {"type": "reasoning", "id": "r", "summary": []}
     said = {
         **reply("Hm.").output[0].model_dump(),
@@ -146,43 +146,43 @@ async def test_a_step_is_told_the_turn_without_thoughts_and_tokens(cage):
 
 
 @pytest.mark.parametrize(("max_steps", "steps"), [(1, 1), (2, 2), (3, 3), (None, 3)])
-async def test_the_environment_is_left_after_so_many_turns(cage, max_steps, steps):
+async def test_rollout_ends_after_max_steps(cage, max_steps, steps):
     graded = await run(agent_on(cage, max_steps=max_steps))
     assert (graded.reward, len(cage.steps)) == (0.5 * steps, steps)
 
 
-async def test_a_turn_that_was_cut_off_is_the_last_one(cage):
+async def test_truncated_turn_is_the_last_one(cage):
     cut = changed(reply("I was about to"), incomplete_details={"reason": "max_output_tokens"})
     graded = await run(agent_on(cage, call("peck"), cut))
     assert graded.reward == 1.0
     assert cage.paths[-2:] == ["/verify", "/close"]
 
 
-async def test_the_usage_of_all_turns_adds_up(cage):
+async def test_usage_of_all_turns_is_summed(cage):
     usage = {"input_tokens": 10, "output_tokens": 2, "total_tokens": 12}
     graded = await run(agent_on(cage, changed(reply(call("peck")), usage=usage)))
     assert (graded.response.usage.input_tokens, graded.response.usage.total_tokens) == (30, 36)
 
 
-async def test_every_call_carries_the_rollouts_id(cage):
+async def test_every_call_has_the_rollout_id(cage):
     await run(agent_on(cage), _ng_task_index=4, _ng_rollout_index=2)
     assert set(cage.rollouts) == {"4-2"}
 
 
-async def test_without_verification_the_reward_is_the_configs_and_the_environment_is_closed(cage):
+async def test_skipped_verification_uses_configured_reward(cage):
     graded = await run(agent_on(cage, skip_verification=True, skip_verification_reward=0.25))
     assert (graded.reward, graded.verification_skipped) == (0.25, True)
     assert "/verify" not in cage.paths
     assert cage.paths[-1] == "/close"
 
 
-async def test_a_step_that_fails_fails_the_rollout_and_closes_the_environment(cage):
+async def test_failing_step_fails_rollout_and_closes_environment(cage):
     with pytest.raises(EnvironmentFailed, match="bang"):
         await run(agent_on(cage, "explode"))
     assert cage.paths == ["/seed_session", "/step", "/close"]
 
 
-async def test_a_model_that_fails_fails_the_rollout_and_closes_the_environment(cage):
+async def test_failing_model_fails_rollout_and_closes_environment(cage):
     agent = agent_on(cage)
     agent.server_client._connections.model = None
     with pytest.raises(ModelFailed, match="policy_model"):
@@ -190,27 +190,27 @@ async def test_a_model_that_fails_fails_the_rollout_and_closes_the_environment(c
     assert cage.paths == ["/seed_session", "/close"]
 
 
-async def test_a_server_that_answers_something_else_is_named(cage):
-    with pytest.raises(EnvironmentFailed, match="cage: /seed_session answered something else than a Begun: obs"):
+async def test_invalid_reply_names_server_and_field(cage):
+    with pytest.raises(EnvironmentFailed, match="cage: the reply of /seed_session is not valid: obs"):
         await run(agent_on(cage), odd=True)
     assert cage.paths == ["/seed_session"]
 
 
-async def test_a_server_that_cannot_be_reached_fails_the_rollout(cage):
+async def test_unreachable_server_fails_the_rollout(cage):
     agent = agent_on(cage, resources_server={**CAGE, "name": "nowhere"})
     agent.server_client._connections.model = None
     with pytest.raises((EnvironmentFailed, ServerCallError), match="nowhere"):
         await run(agent)
 
 
-async def test_the_conversation_alone_is_the_models_next_turn(cage):
+async def test_responses_route_returns_the_next_turn(cage):
     async with serving(agent_on(cage, "Hello.")) as client:
         answer = await client.post("/v1/responses", json={"input": "Hi."})
     assert NeMoGymResponse.model_validate(answer.json()).output_text == "Hello."
     assert cage.asked == []
 
 
-async def test_metrics_are_the_resources_servers(cage):
+async def test_metrics_come_from_the_resources_server(cage):
     rows = [{"_ng_task_index": 0, "_ng_rollout_index": number, "reward": float(number)} for number in range(2)]
     async with serving(agent_on(cage)) as client:
         metrics = (await client.post("/aggregate_metrics", json={"verify_responses": rows})).json()

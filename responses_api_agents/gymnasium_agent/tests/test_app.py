@@ -1,4 +1,4 @@
-"""A game from its reset to its end: what the model is told, what comes back, and how a rollout fails."""
+"""Games from reset to end: the model's input, the graded row and failures."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ class Round(SessionState):
 
 
 class Arena(SteppedResourcesServer):
-    """Three turns of 0.5 each; texts decide what else happens."""
+    """An environment with three turns of 0.5 each; texts trigger special cases."""
 
     steps_seen: list[dict[str, Any]] = []  # noqa: RUF012
     rollouts_seen: list[str | None] = []  # noqa: RUF012
@@ -49,13 +49,13 @@ class Arena(SteppedResourcesServer):
         text = body.response.last_text
         if text == "explode":
             raise RuntimeError("bang")
-        calls = [{"call_id": each.call_id, "output": {"told": each.name}} for each in body.response.tool_calls]
+        calls = [{"call_id": each.call_id, "output": {"called": each.name}} for each in body.response.tool_calls]
         return BaseStepResponse(
             observation=None if text == "hush" else f"Turn {round_.turns} is over.",
             reward=0.5,
             terminated=round_.turns == 3,
             truncated=text == "stop",
-            info={"tool_outputs": [each for each in calls if each["output"]["told"] != "ignored"]},
+            info={"tool_outputs": [each for each in calls if each["output"]["called"] != "ignored"]},
         )
 
 
@@ -74,7 +74,7 @@ def agent_on(server: Any, *replies: Any, **settings: Any) -> GymnasiumAgent:
 
 
 def asked(agent: GymnasiumAgent) -> list[list[Any]]:
-    """What the model was asked, turn by turn, as texts and types."""
+    """Return the model's requests, turn by turn, as texts and types."""
     requests = agent.server_client._connections.model.requests
     return [[item.get("content", item.get("output", item.get("type"))) for item in each["input"]] for each in requests]
 
@@ -83,18 +83,18 @@ def changed(response: NeMoGymResponse, **fields: Any) -> NeMoGymResponse:
     return NeMoGymResponse.model_validate({**response.model_dump(), **fields})
 
 
-async def test_a_game_is_played_to_its_end_and_the_rewards_add_up(arena):
+async def test_game_rewards_are_summed(arena):
     agent = agent_on(arena, "one", "two", "three", "four")
     graded = await run(agent, responses_create_params={"input": "Play."}, extra={"deep": [None]})
     assert (graded.reward, graded.steps, graded.terminated, graded.truncated) == (1.5, 3, True, False)
     assert graded.extra == {"deep": [None]}
     assert graded.responses_create_params.input == "Play."
     assert graded.response.output_text == "onetwothree"
-    told = [item.content for item in graded.response.output if getattr(item, "role", "") == "user"]
-    assert told == ["Turn 1 is over.", "Turn 2 is over.", "Turn 3 is over."]
+    observed = [item.content for item in graded.response.output if getattr(item, "role", "") == "user"]
+    assert observed == ["Turn 1 is over.", "Turn 2 is over.", "Turn 3 is over."]
 
 
-async def test_the_model_sees_the_row_the_beginning_and_all_that_followed(arena):
+async def test_model_sees_row_and_observations(arena):
     agent = agent_on(arena)
     await run(agent, responses_create_params={"input": [{"role": "system", "content": "Rules."}], "temperature": 0.5})
     first, _, third = asked(agent)
@@ -104,7 +104,7 @@ async def test_the_model_sees_the_row_the_beginning_and_all_that_followed(arena)
     assert {each["temperature"] for each in agent.server_client._connections.model.requests} == {0.5}
 
 
-async def test_every_step_brings_the_row_and_this_turn_alone_under_an_id_of_its_own(arena):
+async def test_each_step_has_row_turn_and_id(arena):
     await run(agent_on(arena, "one", "two", "three"), extra=1)
     turns = [each["response"]["output"] for each in arena.steps_seen]
     texts = [[part["text"] for item in turn for part in item["content"]] for turn in turns]
@@ -113,56 +113,56 @@ async def test_every_step_brings_the_row_and_this_turn_alone_under_an_id_of_its_
     assert len({each["_ng_step_request_id"] for each in arena.steps_seen}) == 3
 
 
-async def test_a_game_that_is_broken_off_ends_the_rollout(arena):
+async def test_truncated_game_ends_the_rollout(arena):
     graded = await run(agent_on(arena, "go", "stop"))
     assert (graded.reward, graded.steps, graded.terminated, graded.truncated) == (1.0, 2, False, True)
 
 
 @pytest.mark.parametrize(("max_steps", "steps"), [(1, 1), (2, 2), (3, 3), (None, 3)])
-async def test_a_game_is_left_after_so_many_turns(arena, max_steps, steps):
+async def test_game_ends_after_max_steps(arena, max_steps, steps):
     graded = await run(agent_on(arena, max_steps=max_steps))
     assert (graded.reward, graded.steps, graded.terminated) == (0.5 * steps, steps, steps == 3)
 
 
-async def test_calls_are_answered_by_the_step_and_by_a_sentence_where_it_does_not(arena):
+async def test_calls_without_output_get_a_note(arena):
     turn = reply("hush", call("look"), call("ignored"))
     agent = agent_on(arena, turn, "go")
     graded = await run(agent, responses_create_params={"input": []})
     outputs = [item.output for item in graded.response.output if item.type == "function_call_output"]
-    assert outputs == ['{"told":"look"}', "The environment has not answered this call."]
+    assert outputs == ['{"called":"look"}', "The environment has not answered this call."]
     assert asked(agent)[1][-2:] == outputs
 
 
-async def test_where_nothing_is_observed_nothing_is_told(arena):
+async def test_missing_observation_adds_no_message(arena):
     agent = agent_on(arena, "hush")
     await run(agent)
     assert [len(each) for each in asked(agent)] == [1, 2, 3]
 
 
-async def test_an_answer_that_was_cut_off_is_a_turn(arena):
+async def test_truncated_answer_counts_as_turn(arena):
     cut = changed(reply("I was about to"), incomplete_details={"reason": "max_output_tokens"})
     assert (await run(agent_on(arena, cut))).steps == 3
 
 
-async def test_the_usage_of_all_turns_adds_up(arena):
+async def test_usage_of_all_turns_is_summed(arena):
     usage = {"input_tokens": 10, "output_tokens": 2, "total_tokens": 12}
     graded = await run(agent_on(arena, changed(reply("go"), usage=usage)))
     assert (graded.response.usage.input_tokens, graded.response.usage.total_tokens) == (30, 36)
 
 
-async def test_the_reward_is_what_playing_the_response_again_earns(arena):
+async def test_reward_matches_replay_of_the_response(arena):
     graded = await run(agent_on(arena, reply("a", call("look")), reply("b", "c"), "stop"))
     async with serving(arena) as client:
         again = await client.post("/verify", content=graded.model_dump_json())
     assert (again.json()["reward"], again.json()["steps"]) == (graded.reward, graded.steps)
 
 
-async def test_every_call_of_a_rollout_carries_its_id(arena):
+async def test_every_call_has_the_rollout_id(arena):
     await run(agent_on(arena), _ng_rollout_id="r-1")
     assert arena.rollouts_seen == ["r-1"] * 4
 
 
-async def test_games_do_not_meet_and_none_is_left_behind(arena):
+async def test_concurrent_games_are_isolated_and_cleaned_up(arena):
     agent = agent_on(arena)
     async with serving(agent):
         assert [(await run(agent)).reward for _ in range(2)] == [1.5, 1.5]
@@ -176,7 +176,7 @@ FAILURES = {
 
 
 @pytest.mark.parametrize("stage", FAILURES)
-async def test_a_failing_environment_fails_the_rollout_with_its_cause_and_closes_the_game(arena, stage):
+async def test_failing_environment_fails_rollout_and_closes_game(arena, stage):
     replies, params, message = FAILURES[stage]
     agent = agent_on(arena, *replies)
     async with serving(agent):
@@ -186,7 +186,7 @@ async def test_a_failing_environment_fails_the_rollout_with_its_cause_and_closes
         assert len(arena.sessions) == 0
 
 
-async def test_a_model_server_that_is_not_there_is_the_models_failure(arena):
+async def test_missing_model_server_is_a_model_failure(arena):
     agent = make_server(GymnasiumAgent, servers=[arena], resources_server=ARENA)
     async with serving(agent):
         with pytest.raises(ModelFailed, match="policy_model"):
@@ -194,13 +194,13 @@ async def test_a_model_server_that_is_not_there_is_the_models_failure(arena):
         assert len(arena.sessions) == 0
 
 
-async def test_a_resources_server_that_is_not_there_is_the_environments_failure(arena):
+async def test_missing_resources_server_is_an_environment_failure(arena):
     with pytest.raises(EnvironmentFailed, match="'elsewhere'"):
         await run(agent_on(arena, resources_server={**ARENA, "name": "elsewhere"}))
 
 
 class Foreign(Arena):
-    """A server that is not built on the base class: it keeps one game, and says what it was asked."""
+    """A server that does not use the base class's routes. It has one game and records its requests."""
 
     info: dict[str, Any] = {}  # noqa: RUF012
     asked: list[tuple[str, Any]] = []  # noqa: RUF012
@@ -234,21 +234,21 @@ def foreign(**fields: Any) -> Foreign:
     return built
 
 
-async def test_what_the_environment_does_not_offer_is_not_asked_of_it():
+async def test_optional_features_are_not_used_unless_supported():
     server = foreign()
     assert (await run(agent_on(server))).reward == 1.0
     assert [path for path, _ in server.asked] == ["/reset", "/step"]
     assert "_ng_step_request_id" not in server.asked[1][1]
 
 
-async def test_an_environment_that_offers_it_is_closed_with_its_cookie():
+async def test_supported_close_is_called_with_cookie():
     server = foreign(info={"supports_explicit_close": True})
     await run(agent_on(server))
     assert server.asked[-1] == ("/close", {"seat": "7"})
 
 
 class LosingAnswers(GymnasiumAgent):
-    """Its connections lose the first answers to a step."""
+    """An agent whose connections lose the first replies to a step."""
 
     def losing(self, count: int) -> "LosingAnswers":
         connections = self.server_client._connections
@@ -271,34 +271,34 @@ def losing_agent(server: Any, count: int) -> GymnasiumAgent:
     ).losing(count)
 
 
-async def test_a_step_whose_answer_got_lost_is_asked_for_again_and_played_once(arena):
+async def test_step_with_lost_reply_is_retried_once(arena):
     graded = await run(losing_agent(arena, 2))
     assert (graded.reward, graded.steps, len(arena.steps_seen)) == (1.5, 3, 3)
 
 
-async def test_where_a_step_cannot_be_told_from_a_new_one_a_lost_answer_fails_the_rollout():
+async def test_lost_reply_fails_rollout_without_idempotency():
     server = foreign()
     with pytest.raises(EnvironmentFailed, match="the connection was lost"):
         await run(losing_agent(server, 1))
     assert [path for path, _ in server.asked] == ["/reset", "/step"]
 
 
-async def test_a_step_that_says_nothing_lets_the_game_go_on():
+async def test_empty_step_reply_continues_the_game():
     assert (await run(agent_on(foreign(answer={}), max_steps=2))).steps == 2
 
 
 @pytest.mark.parametrize("answer", [{"observation": 7}, {"reward": "much"}, {"terminated": None}])
-async def test_an_answer_that_is_no_step_is_the_environments_failure(answer):
-    with pytest.raises(EnvironmentFailed, match=f"/step answered something else.*{next(iter(answer))}"):
+async def test_invalid_step_reply_is_an_environment_failure(answer):
+    with pytest.raises(EnvironmentFailed, match=f"the reply of /step is not valid: .*{next(iter(answer))}"):
         await run(agent_on(foreign(answer=answer)))
 
 
-async def test_a_skipped_verification_is_said(arena):
+async def test_skipped_verification_is_marked(arena):
     graded = await run(agent_on(arena, skip_verification=True, skip_verification_reward=0.25))
     assert (graded.reward, graded.verification_skipped, graded.steps) == (0.25, True, 3)
 
 
-async def test_metrics_are_the_resources_servers(arena):
+async def test_metrics_come_from_the_resources_server(arena):
     rows = {"verify_responses": [{"_ng_task_index": 0, "reward": 1.0}, {"_ng_task_index": 1, "reward": 0.0}]}
     async with serving(agent_on(arena)) as client:
         assert (await client.post("/aggregate_metrics", json=rows)).json()["agent_metrics"]["mean/reward"] == 0.5
@@ -307,15 +307,15 @@ async def test_metrics_are_the_resources_servers(arena):
             assert (await client.post("/aggregate_metrics", json=rows)).json()["agent_metrics"] == {}
 
 
-async def test_a_conversation_alone_is_the_models_next_turn(arena):
+async def test_responses_route_returns_the_next_turn(arena):
     agent = agent_on(arena, "Hello.")
     async with serving(agent) as client:
-        told = (await client.post("/v1/responses", json={"input": "Hi."})).json()
-    assert told["output"][0]["content"][0]["text"] == "Hello."
+        answered = (await client.post("/v1/responses", json={"input": "Hi."})).json()
+    assert answered["output"][0]["content"][0]["text"] == "Hello."
     assert asked(agent) == [["Hi."]]
 
 
-def test_settings_that_make_no_sense_are_refused():
+def test_invalid_settings_are_rejected():
     given = {"host": "h", "port": 1, "entrypoint": "app.py", "name": "a", "model_server": POLICY}
     for wrong in ({"max_steps": 0}, {"resources_server": {"name": "x"}}):
         with pytest.raises(ValueError, match=next(iter(wrong))):

@@ -1,4 +1,4 @@
-"""Conversations of a policy with a user, scripted or played by a model: their course, their ends, their failures."""
+"""Conversations of a policy with a user, scripted or played by a model."""
 
 from typing import Any
 
@@ -63,7 +63,7 @@ class Arena(SimpleResourcesServer):
 
 
 class Model(SimpleResponsesAPIModel):
-    """Gives its replies in order, the last one again and again; what is no reply is raised."""
+    """A model that gives its replies in order and repeats the last one. Exceptions are raised."""
 
     config: BaseResponsesAPIModelConfig
     replies: list[Any] = []  # noqa: RUF012
@@ -71,10 +71,10 @@ class Model(SimpleResponsesAPIModel):
 
     async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming) -> NeMoGymResponse:
         self.asked.append(body.model_dump(mode="json", exclude_unset=True))
-        told = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
-        if isinstance(told, Exception):
-            raise told
-        response = told if isinstance(told, NeMoGymResponse) else reply(told)
+        answer = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
+        if isinstance(answer, Exception):
+            raise answer
+        response = answer if isinstance(answer, NeMoGymResponse) else reply(answer)
         return NeMoGymResponse.model_validate({**response.model_dump(mode="json"), "usage": USAGE})
 
     async def chat_completions(self, body: NeMoGymResponseCreateParamsNonStreaming) -> None:
@@ -97,8 +97,8 @@ def arena():
     return make_server(Arena, name="arena")
 
 
-def told(graded: Any) -> list[str]:
-    """The course of a conversation, in words."""
+def course_of(graded: Any) -> list[str]:
+    """Return the course of a conversation as lines of text."""
     course = []
     for item in graded.response.model_dump(mode="json")["output"]:
         if item["type"] == "function_call":
@@ -119,10 +119,10 @@ def asked_of(server: Model) -> list[list[tuple[str, str]]]:
     ]
 
 
-async def test_policy_tools_and_user_take_turns_until_the_user_is_satisfied(arena):
+async def test_conversation_ends_with_satisfied_user(arena):
     policy = model("policy_model", "How many?", call("score", points=1), call("score", points=2), "Done.")
     graded = await run(agent_on(arena, policy), **ROW)
-    assert told(graded) == [
+    assert course_of(graded) == [
         "assistant: How many?",
         "user: Three.",
         'score{"points":1}',
@@ -134,49 +134,49 @@ async def test_policy_tools_and_user_take_turns_until_the_user_is_satisfied(aren
     assert (graded.reward, graded.ended_by, graded.user_turns, graded.user_usage) == (3.0, "goal_met", 1, None)
     assert graded.user == PROFILE
     assert graded.response.usage.total_tokens == 4 * 11
-    # The policy hears the user where it spoke.
+    # The user's message follows the answer to which it replies.
     assert asked_of(policy)[1][2:] == [("assistant", policy.asked[1]["input"][2]["content"]), ("user", "Three.")]
 
 
-async def test_the_user_begins_where_the_row_has_no_words_of_it(arena):
+async def test_user_begins_without_user_message_in_row(arena):
     policy = model("policy_model", "Done.")
     row = {"responses_create_params": {"input": [{"role": "system", "content": "S"}]}, "user": {"script": ["Hi."]}}
     graded = await run(agent_on(arena, policy), **row)
-    assert told(graded) == ["user: Hi.", "assistant: Done."]
+    assert course_of(graded) == ["user: Hi.", "assistant: Done."]
     assert asked_of(policy) == [[("system", "S"), ("user", "Hi.")]]
     assert graded.user_turns == 1
 
 
 @pytest.mark.parametrize("turns", [1, 3])
-async def test_a_conversation_without_end_ends_after_max_user_turns(arena, turns):
+async def test_conversation_ends_after_max_user_turns(arena, turns):
     graded = await run(agent_on(arena, model("policy_model", "How many?"), max_user_turns=turns), **ROW)
-    assert told(graded) == ["assistant: How many?", *["user: Three.", "assistant: How many?"] * turns]
+    assert course_of(graded) == ["assistant: How many?", *["user: Three.", "assistant: How many?"] * turns]
     assert (graded.ended_by, graded.user_turns, graded.user_last_words) == ("max_user_turns", turns, "Three.")
 
 
 @pytest.mark.parametrize(("steps", "items"), [(1, 1), (2, 4), (3, 6)])
-async def test_a_conversation_ends_after_max_steps_of_the_policy(arena, steps, items):
+async def test_conversation_ends_after_max_steps(arena, steps, items):
     policy = model("policy_model", "How many?", call("score", points=1))
     graded = await run(agent_on(arena, policy, max_steps=steps), **ROW)
     course = ["assistant: How many?", "user: Three.", *['score{"points":1}', "= 1", 'score{"points":1}', "= 2"]]
-    assert told(graded) == course[:items]
+    assert course_of(graded) == course[:items]
     assert (graded.ended_by, len(policy.asked)) == ("max_steps", steps)
 
 
-async def test_a_turn_that_was_cut_off_ends_the_conversation(arena):
+async def test_truncated_turn_ends_the_conversation(arena):
     cut = NeMoGymResponse.model_validate(
         {**reply("How m").model_dump(), "incomplete_details": {"reason": "max_output_tokens"}}
     )
     graded = await run(agent_on(arena, model("policy_model", cut)), **ROW)
-    assert (told(graded), graded.ended_by) == (["assistant: How m"], "cut_off")
+    assert (course_of(graded), graded.ended_by) == (["assistant: How m"], "cut_off")
 
 
-async def test_a_user_model_sees_its_side_alone_and_stops_with_its_marker(arena):
+async def test_user_model_sees_swapped_roles_and_stops(arena):
     policy = model("policy_model", reply("Let me see.", call("score", points=3)), "<think>3?</think>Done?", "Fine.")
     user = model("user_model", "<think>not yet</think>Is that all?", "Thanks!\n###STOP### more")
     settings = {"user_model_server": USER, "user_responses_create_params": {"input": [], "temperature": 0.5}}
     graded = await run(agent_on(arena, policy, user, **settings), **ROW)
-    assert told(graded)[-2:] == ["user: Is that all?", "assistant: Fine."]
+    assert course_of(graded)[-2:] == ["user: Is that all?", "assistant: Fine."]
     assert (graded.reward, graded.ended_by, graded.user_last_words) == (3.0, "goal_met", "Thanks!")
     assert (graded.response.usage.total_tokens, graded.user_usage["total_tokens"]) == (33, 22)
     (system, *first), second = asked_of(user)
@@ -190,16 +190,16 @@ async def test_a_user_model_sees_its_side_alone_and_stops_with_its_marker(arena)
     assert {request["temperature"] for request in user.asked} == {0.5}
 
 
-async def test_a_user_model_may_begin_and_is_told_of_silence(arena):
+async def test_user_model_may_begin_and_sees_silence(arena):
     user = model("user_model", "Hi.", "END")
     agent = agent_on(arena, model("policy_model", ""), user, user_model_server=USER, stop_marker="END")
     graded = await run(agent, responses_create_params={"input": []}, user={})
-    assert told(graded) == ["user: Hi.", "assistant: "]
+    assert course_of(graded) == ["user: Hi.", "assistant: "]
     assert asked_of(user)[0][1:] == [("user", "Hello! What can I do for you?")]
     assert asked_of(user)[1][2:] == [("assistant", "Hi."), ("user", "(The assistant says nothing.)")]
 
 
-async def test_a_users_own_words_alone_end_the_conversation(arena):
+async def test_stop_marker_of_policy_is_ignored(arena):
     user = model("user_model", "Go on.")
     agent = agent_on(arena, model("policy_model", "###STOP###"), user, user_model_server=USER, max_user_turns=2)
     assert (await run(agent, **ROW)).ended_by == "max_user_turns"
@@ -213,13 +213,13 @@ CUT = {**reply("I wa").model_dump(), "incomplete_details": {"reason": "max_outpu
     [
         (ModelFailed("the endpoint is gone", server="user_model"), "the endpoint is gone"),
         (RuntimeError("out of paper"), "out of paper"),
-        ("", "it said nothing"),
-        ("<think>what now", "it said nothing"),
-        (reply(), "it said nothing"),
+        ("", "its answer is empty"),
+        ("<think>what now", "its answer is empty"),
+        (reply(), "its answer is empty"),
         (NeMoGymResponse.model_validate(CUT), r"cut off \(max_output_tokens\)"),
     ],
 )
-async def test_a_failing_user_model_fails_the_rollout_with_its_cause_and_closes_the_session(arena, answer, cause):
+async def test_failing_user_model_fails_rollout_with_cause(arena, answer, cause):
     agent = agent_on(arena, model("policy_model", "Hm?"), model("user_model", answer), user_model_server=USER)
     async with serving(agent):
         with pytest.raises(ModelFailed, match=f"the simulated user 'user_model': .*{cause}") as failed:
@@ -228,26 +228,26 @@ async def test_a_failing_user_model_fails_the_rollout_with_its_cause_and_closes_
         assert len(arena.sessions) == 0
 
 
-async def test_a_user_model_that_is_not_there_is_told_by_its_name(arena):
+async def test_missing_user_model_is_named(arena):
     agent = agent_on(arena, model("policy_model", "Hm?"), user_model_server=USER)
     with pytest.raises(ModelFailed, match="user_model") as failed:
         await run(agent, **ROW)
     assert failed.value.server == "user_model"
 
 
-async def test_a_user_that_is_satisfied_before_it_has_begun_fails_the_rollout(arena):
+async def test_user_without_opening_message_fails_rollout(arena):
     agent = agent_on(arena, model("policy_model", "x"), model("user_model", "###STOP###"), user_model_server=USER)
-    with pytest.raises(Exception, match="nothing to begin the conversation with"):
+    with pytest.raises(Exception, match="no message to begin the conversation with"):
         await run(agent, responses_create_params={"input": []}, user={})
 
 
 @pytest.mark.parametrize("row", [{}, {"user": {"goals": "x"}}, {"user": {"answers": [{"asked": []}]}}])
-async def test_a_row_without_a_user_is_refused_with_the_field(arena, row):
+async def test_row_without_valid_user_is_rejected(arena, row):
     with pytest.raises(DataError, match=r"422: .*user"):
         await run(agent_on(arena, model("policy_model", "x")), **row)
 
 
-async def test_a_failing_tool_or_policy_fails_the_rollout_as_theirs(arena):
+async def test_failing_tool_or_policy_is_attributed(arena):
     with pytest.raises(EnvironmentFailed, match="of nothing"):
         await run(agent_on(arena, model("policy_model", call("explode"))), **ROW)
     with pytest.raises(ModelFailed, match="gone"):
@@ -255,7 +255,7 @@ async def test_a_failing_tool_or_policy_fails_the_rollout_as_theirs(arena):
 
 
 class Own(Arena):
-    """Answers with a response class of its own, which knows no further fields."""
+    """A verifier whose reply has no extra fields."""
 
     async def verify(self, body: BaseVerifyRequest, score: Score) -> BaseVerifyResponse:
         return BaseVerifyResponse(
@@ -263,7 +263,7 @@ class Own(Arena):
         )
 
 
-async def test_what_the_agent_tells_survives_a_verifier_that_echoes_nothing():
+async def test_added_fields_survive_a_minimal_verifier():
     graded = await run(agent_on(make_server(Own, name="arena"), model("policy_model", "Done.")), **ROW)
     assert (graded.reward, graded.ended_by, graded.user_turns) == (0.5, "goal_met", 0)
 
@@ -275,7 +275,7 @@ async def test_skipped_verification_keeps_the_conversation(arena):
         assert (graded.verification_skipped, graded.ended_by, len(arena.sessions)) == (True, "goal_met", 0)
 
 
-async def test_the_conversation_alone_is_answered_without_a_user(arena):
+async def test_responses_route_works_without_user(arena):
     agent = agent_on(arena, model("policy_model", call("score", points=1), "How many?"))
     async with serving(agent) as client:
         answered = await client.post("/v1/responses", json={"input": "Score!"})
@@ -286,7 +286,7 @@ async def test_the_conversation_alone_is_answered_without_a_user(arena):
     ]
 
 
-async def test_a_prompt_of_ones_own_is_filled_in_or_refused_at_the_start(arena, tmp_path):
+async def test_custom_prompt_is_filled_in_or_rejected(arena, tmp_path):
     path = tmp_path / "user.md"
     path.write_text("{persona} wants {goal}; {{braces}}; says {stop_marker}")
     user = model("user_model", "###STOP###")
@@ -299,7 +299,7 @@ async def test_a_prompt_of_ones_own_is_filled_in_or_refused_at_the_start(arena, 
 
 
 @pytest.mark.parametrize("settings", [{"max_user_turns": 0}, {"max_steps": None}, {"stop_marker": ""}])
-def test_settings_that_make_no_sense_are_refused(settings):
+def test_invalid_settings_are_rejected(settings):
     given = {"host": "h", "port": 1, "entrypoint": "app.py", "name": "a", "model_server": POLICY}
     with pytest.raises(ValueError, match=next(iter(settings))):
         UserSimulationAgentConfig.model_validate(

@@ -1,4 +1,4 @@
-"""What a scripted user says, and what a dialogue consists of."""
+"""The scripted user and the lines of a dialogue."""
 
 import pytest
 
@@ -37,17 +37,17 @@ async def replies(profile, *heard):
         ("", None),
     ],
 )
-async def test_a_scripted_user_answers_what_it_is_asked_and_is_satisfied_with_the_rest(heard, said):
+async def test_scripted_user_answers_keywords(heard, said):
     assert await replies(PROFILE, heard) == [Said(said or "", is_satisfied=said is None)]
 
 
-async def test_a_question_is_answered_again_and_a_mention_only_once():
+async def test_question_is_answered_repeatedly_statement_once():
     said = await replies(PROFILE, "What time?", "What time?", "Booked for that time.")
     assert [each.text for each in said] == ["At 19:30.", "At 19:30.", ""]
     assert [each.is_satisfied for each in said] == [False, False, True]
 
 
-async def test_the_script_goes_on_where_no_keyword_is_heard():
+async def test_script_continues_without_keyword():
     profile = {**PROFILE, "script": ["And by the window.", "Thank you."]}
     said = await replies(profile, "Noted.", "What time?", "Anything else?", "Inside?", "Done.")
     assert [each.text for each in said] == ["And by the window.", "At 19:30.", "Thank you.", "As you like.", ""]
@@ -57,11 +57,11 @@ async def test_the_script_goes_on_where_no_keyword_is_heard():
 @pytest.mark.parametrize(
     ("profile", "opening"), [({"script": ["Hi.", "More."], "goal": "x"}, "Hi."), ({"goal": "A table!"}, "A table!")]
 )
-async def test_a_scripted_user_opens_with_its_script_or_its_goal(profile, opening):
+async def test_scripted_user_opens_with_script_or_goal(profile, opening):
     assert await ScriptedUser(UserProfile.model_validate(profile)).speak([]) == Said(opening, is_satisfied=False)
 
 
-async def test_a_scripted_user_with_nothing_to_open_with_fails():
+async def test_scripted_user_without_opening_fails():
     with pytest.raises(InvalidTask, match="neither a script nor a goal"):
         await ScriptedUser(UserProfile()).speak([])
 
@@ -76,7 +76,7 @@ async def test_a_scripted_user_with_nothing_to_open_with_fails():
         {"otherwise": ""},
     ],
 )
-def test_a_user_that_cannot_be_played_is_refused(profile):
+def test_invalid_user_profile_is_rejected(profile):
     with pytest.raises(ValueError, match="UserProfile"):
         UserProfile.model_validate(profile)
 
@@ -85,7 +85,7 @@ def message(role, content, **more):
     return {"role": role, "content": content, **more}
 
 
-def test_a_dialogue_is_what_the_two_said_and_nothing_else():
+def test_dialogue_contains_only_messages():
     given = [
         message("system", "Be brief."),
         message("user", "Hi."),

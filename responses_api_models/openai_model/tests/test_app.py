@@ -1,4 +1,4 @@
-"""The forwarding server, over real HTTP in front of a real endpoint."""
+"""The forwarding server over real HTTP, in front of a real endpoint."""
 
 import re
 from contextlib import asynccontextmanager
@@ -20,7 +20,7 @@ TOOL = {"type": "function", "name": "get_weather", "parameters": {"type": "objec
 
 @asynccontextmanager
 async def policy(endpoint, model="echo", **settings):
-    """The openai package's client of a server in front of the endpoint, on a port of its own."""
+    """Yield the openai package's client for a server in front of the endpoint."""
     settings = {
         "openai_base_url": f"{endpoint}/v1",
         "openai_api_key": "sk-very-secret",
@@ -36,11 +36,11 @@ async def policy(endpoint, model="echo", **settings):
 
 @pytest.fixture
 def bodies(seen):
-    """The bodies that reached the endpoint during this test."""
+    """Return the bodies that reached the endpoint during this test."""
     return lambda: [request["body"] for request in seen()]
 
 
-async def test_a_response_comes_back_as_the_endpoint_wrote_it(endpoint):
+async def test_response_is_returned_unchanged(endpoint):
     async with policy(endpoint) as client:
         response = await client.responses.create(model="ignored", input="Hello", tools=[TOOL])
     Response.model_validate(response.model_dump(warnings=False))
@@ -49,21 +49,21 @@ async def test_a_response_comes_back_as_the_endpoint_wrote_it(endpoint):
     assert response.something_new == {"kept": True}
 
 
-async def test_a_tool_call_comes_back(endpoint):
+async def test_tool_call_is_returned(endpoint):
     async with policy(endpoint, "tool-call") as client:
         response = await client.responses.create(model="ignored", input="Hello", tools=[TOOL])
     Response.model_validate(response.model_dump(warnings=False))
     assert [item.type for item in response.output] == ["reasoning", "function_call"]
 
 
-async def test_a_completion_comes_back(endpoint):
+async def test_completion_is_returned(endpoint):
     async with policy(endpoint) as client:
         completion = await client.chat.completions.create(model="ignored", messages=HELLO)
     ChatCompletion.model_validate(completion.model_dump(warnings=False))
     assert completion.choices[0].message.content == "echo: Hello"
 
 
-async def test_request_wins_over_the_servers_settings(endpoint, bodies):
+async def test_request_overrides_server_settings(endpoint, bodies):
     async with policy(endpoint, extra_body={"temperature": 0.2, "top_k": 5}) as client:
         await client.responses.create(model="ignored", input=HELLO, temperature=1.0, stream=False)
         await client.chat.completions.create(model="ignored", messages=HELLO, stream=False)
@@ -78,11 +78,11 @@ async def test_request_wins_over_the_servers_settings(endpoint, bodies):
     ]
 
 
-async def test_the_items_of_an_answer_can_be_sent_back(endpoint, bodies):
+async def test_output_items_can_be_sent_back(endpoint, bodies):
     async with policy(endpoint, "tool-call") as client:
         first = await client.responses.create(model="ignored", input=HELLO)
         answer = {"type": "function_call_output", "call_id": "call_1", "output": "cold"}
-        # What the openai client itself sends is what it got, without the fields that nobody set.
+        # The openai client itself sends items without the fields that were not set.
         again = [*HELLO, *(item.to_dict() for item in first.output), answer]
         await client.responses.create(model="ignored", input=again)
     reasoning, call, output = bodies()[1]["input"][1:]
@@ -92,7 +92,7 @@ async def test_the_items_of_an_answer_can_be_sent_back(endpoint, bodies):
 
 
 @pytest.mark.parametrize(
-    ("model", "told"),
+    ("model", "error"),
     [
         ("too-long", "answered 400.*maximum context length"),
         ("status:500", r"policy_model: .* answered 500.*\(tried 3 times\)"),
@@ -100,7 +100,7 @@ async def test_the_items_of_an_answer_can_be_sent_back(endpoint, bodies):
         ("not-json", "no JSON object"),
     ],
 )
-async def test_a_failure_of_the_endpoint_is_a_failure_of_the_model(endpoint, model, told):
+async def test_endpoint_failure_is_a_model_failure(endpoint, model, error):
     async with policy(endpoint, model) as client:
         with pytest.raises(openai.InternalServerError) as of_responses:
             await client.responses.create(model="ignored", input="Hello")
@@ -110,12 +110,12 @@ async def test_a_failure_of_the_endpoint_is_a_failure_of_the_model(endpoint, mod
         assert caught.value.status_code == 502
         problem = caught.value.response.json()
         assert problem["failure_class"] == "model_failed"
-        assert re.search(told, problem["detail"])
+        assert re.search(error, problem["detail"])
         assert "sk-very-secret" not in caught.value.response.text
 
 
 @pytest.mark.parametrize("status", [429, 503])
-async def test_an_endpoint_that_stays_busy_is_overloaded(endpoint, status):
+async def test_busy_endpoint_is_reported_as_overloaded(endpoint, status):
     async with policy(endpoint, f"status:{status}") as client:
         with pytest.raises(openai.InternalServerError) as caught:
             await client.responses.create(model="ignored", input="Hello")
@@ -125,13 +125,13 @@ async def test_an_endpoint_that_stays_busy_is_overloaded(endpoint, status):
     assert re.search(rf"policy_model: .* answered {status}.*\(tried 3 times\)", problem["detail"])
 
 
-async def test_an_endpoint_that_is_busy_for_a_moment_is_not_noticed(endpoint, bodies):
+async def test_briefly_busy_endpoint_is_retried(endpoint, bodies):
     async with policy(endpoint, "flaky:429:1:openai") as client:
         assert (await client.responses.create(model="ignored", input="Hello")).output_text == "echo: Hello"
     assert len(bodies()) == 2
 
 
-async def test_how_often_a_failing_endpoint_is_asked_is_a_setting(endpoint, bodies):
+async def test_number_of_tries_is_configurable(endpoint, bodies):
     async with policy(endpoint, "status:500", request_tries=1) as client:
         with pytest.raises(openai.InternalServerError, match="502"):
             await client.responses.create(model="ignored", input="Hello")
@@ -167,34 +167,34 @@ async def asked_directly(endpoint, cls=SimpleModelServer):
 
 
 def written(**params):
-    """A request as an agent writes it, and where its input begins."""
+    """Return a request as an agent writes it, and the position of its input."""
     beginning = orjson.dumps(params)[:-1] + (b"," if params else b"") + b'"input":'
     return beginning + orjson.dumps(ITEMS) + b"}", len(beginning)
 
 
 @pytest.mark.parametrize("params", [{}, {"temperature": 0.5, "tools": [TOOL], "user": None}])
-async def test_an_input_is_passed_on_as_it_was_written_where_the_caller_says_where_it_is(endpoint, bodies, params):
+async def test_marked_input_is_forwarded_unchanged(endpoint, bodies, params):
     async with asked_directly(endpoint) as client:
-        told = await ask(client, *written(**params))
-    assert told.status_code == 200
+        replied = await ask(client, *written(**params))
+    assert replied.status_code == 200
     sent = {name: value for name, value in params.items() if value is not None}
     (body,) = bodies()
     assert body == {**sent, "model": "echo", "input": ITEMS, **({"tools": body["tools"]} if "tools" in sent else {})}
 
 
-async def test_the_answer_to_such_a_caller_is_passed_on_as_the_endpoint_wrote_it(endpoint):
+async def test_reply_to_marked_input_is_forwarded_unchanged(endpoint):
     async with asked_directly(endpoint) as client:
-        told, checked = (
+        replied, checked = (
             (await ask(client, *written())).json(),
             (await client.post("/v1/responses", json={"input": ITEMS})).json(),
         )
-    assert NeMoGymResponse.model_validate(told) == NeMoGymResponse.model_validate(checked)
-    # Whoever reads the answer fills in what the endpoint left out.
+    assert NeMoGymResponse.model_validate(replied) == NeMoGymResponse.model_validate(checked)
+    # Only parsing fills in the fields that the endpoint left out.
     assert checked["incomplete_details"] is None
-    assert "incomplete_details" not in told
+    assert "incomplete_details" not in replied
 
 
-async def test_params_are_told_apart_however_often_they_come(endpoint, bodies):
+async def test_repeated_params_are_not_mixed_up(endpoint, bodies):
     async with asked_directly(endpoint) as client:
         for temperature in (0.5, 0.7, 0.5):
             assert (await ask(client, *written(temperature=temperature))).status_code == 200
@@ -202,37 +202,37 @@ async def test_params_are_told_apart_however_often_they_come(endpoint, bodies):
 
 
 @pytest.mark.parametrize("shift", [-1000, -9, -1, 1, 10**6])
-async def test_a_wrong_place_of_the_input_is_not_believed(endpoint, bodies, shift):
+async def test_wrong_input_position_falls_back_to_parsing(endpoint, bodies, shift):
     text, input_at = written(temperature=0.5)
     async with asked_directly(endpoint) as client:
-        told = await ask(client, text, input_at + shift)
-    assert told.status_code == 200
+        replied = await ask(client, text, input_at + shift)
+    assert replied.status_code == 200
     assert [item["type"] for item in bodies()[0]["input"]] == ["message", "function_call", "function_call_output"]
 
 
 @pytest.mark.parametrize("params", [{"spam": 1}, {"temperature": "hot"}])
-async def test_all_but_the_input_is_still_checked(endpoint, params):
+async def test_params_are_validated_with_marked_input(endpoint, params):
     async with asked_directly(endpoint) as client:
-        told = await ask(client, *written(**params))
-    (problem,) = told.json()["detail"]
-    assert (told.status_code, problem["loc"]) == (422, ["body", *params])
+        replied = await ask(client, *written(**params))
+    (problem,) = replied.json()["detail"]
+    assert (replied.status_code, problem["loc"]) == (422, ["body", *params])
 
 
 class Reading(SimpleModelServer):
-    """Has its own way to answer, for which it looks at the input."""
+    """A server whose own `responses` method reads the input."""
 
     async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming) -> NeMoGymResponse:
         assert [item.type for item in body.input] == ["message", "function_call", "function_call_output"]
         return await super().responses(body)
 
 
-async def test_a_class_with_a_method_of_its_own_is_given_the_items(endpoint, bodies):
+async def test_subclass_override_gets_parsed_items(endpoint, bodies):
     async with asked_directly(endpoint, Reading) as client:
-        told = await ask(client, *written())
-    assert (told.status_code, len(bodies()[0]["input"])) == (200, 3)
+        replied = await ask(client, *written())
+    assert (replied.status_code, len(bodies()[0]["input"])) == (200, 3)
 
 
-async def test_a_conversation_sends_its_items_as_they_were_said_without_empty_fields(endpoint, bodies):
+async def test_conversation_resends_items_without_empty_fields(endpoint, bodies):
     settings = {"openai_base_url": f"{endpoint}/v1", "openai_api_key": "sk-very-secret", "openai_model": "tool-call"}
     conversation = Conversation(params={"input": "Hello", "temperature": 0.5})
     policy_model = make_server(SimpleModelServer, name="policy_model", **settings)
@@ -249,7 +249,7 @@ async def test_a_conversation_sends_its_items_as_they_were_said_without_empty_fi
     assert len(conversation.said) == 4
 
 
-async def test_what_an_agent_changes_of_the_conversation_is_what_the_model_is_told(endpoint, bodies):
+async def test_model_sees_agent_changes_to_conversation(endpoint, bodies):
     settings = {"openai_base_url": f"{endpoint}/v1", "openai_api_key": "sk-very-secret", "openai_model": "tool-call"}
     conversation = Conversation(params={"input": "Hello"})
     policy_model = make_server(SimpleModelServer, name="policy_model", **settings)

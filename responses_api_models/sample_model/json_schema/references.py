@@ -1,4 +1,4 @@
-"""What a `$ref` of a JSON Schema names, and the error for a schema that leads nowhere."""
+"""References within a JSON Schema, and the error for schemas without instances."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ from typing import Any
 from urllib.parse import unquote
 
 Schema = Any
-"""A JSON Schema: a dict, True or False. What it holds is the schema author's, so nothing more is promised."""
+"""A JSON Schema: a dict, True or False."""
 
 
 class SchemaError(ValueError):
-    """A schema that nothing can be sampled from: it has no instance, or a part of it is not understood.
-
-    `pointer` is the JSON pointer to that part, from the root of the schema (`#`).
-    """
+    """A schema that has no instance, or none that was found. `pointer` is the JSON pointer to the part at fault."""
 
     def __init__(self, pointer: str, reason: str) -> None:
         super().__init__(f"{pointer}: {reason}")
@@ -22,40 +19,21 @@ class SchemaError(ValueError):
 
 
 def pointer_to(parent: str, *tokens: str | int) -> str:
-    """The JSON pointer some steps below another."""
+    """Return the JSON pointer to a part of `parent`."""
     return "/".join([parent, *[str(token).replace("~", "~0").replace("/", "~1") for token in tokens]])
 
 
 def resolve(root: Schema, reference: str) -> Schema:
-    """The part of the schema that a `$ref` names: a JSON pointer from the root, or an anchor."""
-    own_name = root.get("$id") if isinstance(root, dict) else None
-    local = reference.removeprefix(own_name) if own_name else reference
-    if local and not local.startswith("#"):
-        raise SchemaError(reference, "this $ref leads out of the schema, and nothing is fetched from elsewhere")
-    fragment = unquote(local[1:])
-    if fragment and not fragment.startswith("/"):
-        return _anchored(root, fragment, reference)
+    """Return the part of the schema that a `$ref` such as `#/$defs/Node` names."""
+    if reference != "#" and not reference.startswith("#/"):
+        raise SchemaError(reference, "only JSON pointers within the schema, such as '#/$defs/Node', are followed")
     found = root
-    for token in fragment.split("/")[1:]:
+    for token in unquote(reference).split("/")[1:]:
         key = token.replace("~1", "/").replace("~0", "~")
         if isinstance(found, dict) and key in found:
             found = found[key]
         elif isinstance(found, list) and key.isdecimal() and int(key) < len(found):
             found = found[int(key)]
         else:
-            raise SchemaError(reference, f"this $ref leads nowhere, for there is no {key!r} on its way")
+            raise SchemaError(reference, f"the schema has no such part: {key!r} is missing")
     return found
-
-
-def _anchored(node: Schema, name: str, reference: str) -> Schema:
-    waiting = [node]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, list):
-            waiting.extend(node)
-        if not isinstance(node, dict):
-            continue
-        if node.get("$anchor") == name or node.get("$id") == f"#{name}":
-            return node
-        waiting.extend(node.values())
-    raise SchemaError(reference, f"this $ref leads nowhere, for no part of the schema has the anchor {name!r}")

@@ -1,54 +1,80 @@
-"""Texts that a plain schema allows."""
+"""Random texts that meet the lengths, the format and the pattern of a schema."""
 
 from __future__ import annotations
 
+import string
+from collections.abc import Callable
 from random import Random
+from typing import Any
+from uuid import UUID
 
-from responses_api_models.sample_model.json_schema.formats import FORMATS
-from responses_api_models.sample_model.json_schema.merging import Plain
-from responses_api_models.sample_model.json_schema.patterns import Pattern, PatternError, pattern
 from responses_api_models.sample_model.json_schema.references import SchemaError
+from responses_api_models.sample_model.json_schema.validity import meets_own_keywords
 
+TRIES = 2000
 LONGEST_TEXT = 100_000
-TRIES = 60
 WORDS = ("apple", "bridge", "cloud", "delta", "ember", "forest", "garden", "harbor", "island", "lantern", "meadow")
+_ALPHABETS = (
+    string.digits, string.ascii_lowercase, string.ascii_uppercase, string.ascii_letters, "0123456789abcdef",
+    string.ascii_letters + string.digits + "_-", "".join(map(chr, range(32, 127))),
+)  # fmt: skip
 
 
-def sample_text(plain: Plain, rng: Random, at: str) -> str:
-    """A text that meets the lengths (in characters), the pattern and the format; an unknown format asks nothing."""
-    shortest = int(plain.get("minLength", 0))
-    longest = int(plain["maxLength"]) if "maxLength" in plain else None
-    if longest is not None and longest < shortest:
+def _date(rng: Random) -> str:
+    return f"{rng.randint(1970, 2049)}-{rng.randint(1, 12):02}-{rng.randint(1, 28):02}"
+
+
+def _clock(rng: Random) -> str:
+    return f"{rng.randint(0, 23):02}:{rng.randint(0, 59):02}"
+
+
+def _host(rng: Random) -> str:
+    return f"{rng.choice(WORDS)}.example.{rng.choice(('com', 'net', 'org'))}"
+
+
+FORMATS: dict[str, Callable[[Random], str]] = {
+    "date": _date,
+    "time": lambda rng: f"{_clock(rng)}:00Z",
+    "date-time": lambda rng: f"{_date(rng)}T{_clock(rng)}:00Z",
+    "duration": lambda rng: f"P{rng.randint(0, 99)}DT{rng.randint(0, 23)}H",
+    **dict.fromkeys(("email", "idn-email"), lambda rng: f"{rng.choice(WORDS)}{rng.randint(1, 99)}@{_host(rng)}"),
+    **dict.fromkeys(("hostname", "idn-hostname"), _host),
+    "ipv4": lambda rng: ".".join(str(rng.randint(0, 255)) for _ in range(4)),
+    "ipv6": lambda rng: ":".join(f"{rng.getrandbits(16):x}" for _ in range(8)),
+    **dict.fromkeys(("uri", "uri-reference", "iri", "iri-reference"), lambda rng: f"https://{_host(rng)}/"),
+    "uuid": lambda rng: str(UUID(int=rng.getrandbits(128), version=4)),
+    "json-pointer": lambda rng: f"/{rng.choice(WORDS)}/{rng.randint(0, 9)}",
+}
+
+
+def sample_text(schema: dict[str, Any], rng: Random, at: str) -> str:
+    """Return a text; a `default` or one of the `examples` is as likely as another kind of text."""
+    shortest = int(schema.get("minLength", 0))
+    longest = int(schema.get("maxLength", max(shortest, LONGEST_TEXT)))
+    if longest < shortest:
         raise SchemaError(at, f"no text has at least {shortest} and at most {longest} characters")
     if shortest > LONGEST_TEXT:
         raise SchemaError(at, f"texts of more than {LONGEST_TEXT} characters are not made")
-    try:
-        wanted = _patterns(plain)
-        if wanted:
-            return _meeting(wanted, rng, shortest, longest)
-    except PatternError as error:
-        raise SchemaError(at, str(error)) from error
-    text = " ".join(rng.sample(WORDS, rng.randint(1, 3)))
-    while len(text) < shortest:
-        text += " " + rng.choice(WORDS)
-    if longest is None or len(text) <= longest:
-        return text
-    return text[: rng.randint(max(shortest, min(1, longest)), longest)]
 
+    def words(rng: Random) -> str:
+        text = " ".join(rng.sample(WORDS, rng.randint(1, 3)))
+        while len(text) < shortest:
+            text += " " + rng.choice(WORDS)
+        return text if len(text) <= longest else text[: rng.randint(max(shortest, min(1, longest)), longest)]
 
-def _patterns(plain: Plain) -> list[Pattern]:
-    """All patterns to be met; those that could not be merged are in `allOf`."""
-    parts = (plain, *plain.get("allOf", ()))
-    texts = [part["pattern"] for part in parts if "pattern" in part]
-    texts += [FORMATS[part["format"]] for part in parts if part.get("format") in FORMATS]
-    return [pattern(text) for text in dict.fromkeys(texts)]
+    def characters(rng: Random) -> str:
+        return "".join(rng.choices(rng.choice(_ALPHABETS), k=rng.randint(shortest, min(longest, shortest + 8))))
 
-
-def _meeting(wanted: list[Pattern], rng: Random, shortest: int, longest: int | None) -> str:
-    if len(wanted) == 1:
-        return wanted[0].sample(rng, shortest, longest)
-    for attempt in range(TRIES):
-        text = wanted[attempt % len(wanted)].sample(rng, shortest, longest)
-        if all(one.matches(text) for one in wanted):
+    kinds = [words]
+    if schema.get("format") in FORMATS:
+        kinds = [FORMATS[schema["format"]]]
+    elif "pattern" in schema:
+        kinds = [words, _clock, *FORMATS.values(), *[characters] * len(FORMATS)]
+    examples = schema.get("examples")
+    given = [schema.get("default"), *(examples if isinstance(examples, list) else ())]
+    kinds += [lambda rng, text=text: text for text in given if isinstance(text, str)]
+    for _ in range(TRIES):
+        text = rng.choice(kinds)(rng)
+        if meets_own_keywords(text, schema):
             return text
-    raise PatternError("no text was found that meets all its patterns and its format")
+    raise SchemaError(at, "no text with its pattern, format and length was found; give it an enum or examples")

@@ -1,4 +1,4 @@
-"""The model server acts at random within what a request allows, and the same each time."""
+"""The server makes random but reproducible replies within the limits of a request."""
 
 import json
 from pathlib import Path
@@ -67,7 +67,7 @@ def text_of(response):
 
 
 def played(client, rollout, turns=10):
-    """A whole rollout against a tool that always answers the same."""
+    """Return a whole rollout against a tool with a constant output."""
     conversation = [USER]
     for _ in range(turns):
         response = respond(client, rollout, input=conversation, tools=[TOOL])
@@ -81,42 +81,42 @@ def played(client, rollout, turns=10):
     return conversation
 
 
-def test_without_tools_it_answers_from_the_list(client):
+def test_without_tools_answers_from_the_list(client):
     answers = {text_of(response) for response in responses_of_rollouts(client)}
     assert answers == set(ANSWERS)
 
 
-def test_the_answers_can_be_chosen():
+def test_answers_are_configurable():
     with client_of(answers=["yes"]) as client:
         assert text_of(respond(client)) == "yes"
 
 
-def test_the_arguments_of_every_call_are_valid(client):
+def test_arguments_of_every_call_are_valid(client):
     validator = jsonschema_rs.validator_for(WEATHER)
     calls = [call for response in responses_of_rollouts(client, tools=[TOOL]) for call in calls_of(response)]
     assert len(calls) > 40
     assert all(validator.is_valid(json.loads(call["arguments"])) for call in calls)
 
 
-def test_a_tool_without_parameters_is_called_with_an_empty_object(client):
+def test_tool_without_parameters_gets_empty_object(client):
     calls = calls_of(respond(client, tools=[OTHER_TOOL], tool_choice="required"))
     assert {call["arguments"] for call in calls} == {"{}"}
 
 
-def test_it_sometimes_calls_and_sometimes_answers(client):
+def test_model_sometimes_calls_and_sometimes_answers(client):
     kinds = [response["output"][0]["type"] for response in responses_of_rollouts(client, tools=[TOOL])]
     assert 30 < kinds.count("function_call") < 58
     assert kinds.count("message") == 60 - kinds.count("function_call")
 
 
 @pytest.mark.parametrize(("probability", "kind"), [(0, "message"), (1, "function_call")])
-def test_how_often_it_calls_can_be_set(probability, kind):
+def test_tool_call_probability_is_configurable(probability, kind):
     with client_of(tool_call_probability=probability) as client:
         responses = responses_of_rollouts(client, count=20, tools=[TOOL])
     assert {item["type"] for response in responses for item in response["output"]} == {kind}
 
 
-def test_the_number_of_calls_of_one_turn_is_bounded():
+def test_calls_per_turn_are_limited():
     with client_of(max_calls_per_turn=3, tool_call_probability=1) as client:
         counts = {len(calls_of(response)) for response in responses_of_rollouts(client, tools=[TOOL])}
     assert counts == {1, 2, 3}
@@ -126,7 +126,7 @@ def test_the_number_of_calls_of_one_turn_is_bounded():
     ("limit", "counts"),
     [({"parallel_tool_calls": False}, {1}), ({"max_tool_calls": 1}, {1}), ({"max_tool_calls": 0}, {0}), ({}, {1, 2})],
 )
-def test_a_requests_own_limit_of_calls_is_kept(client, limit, counts):
+def test_call_limit_of_request_is_respected(client, limit, counts):
     responses = responses_of_rollouts(client, count=20, tools=[TOOL], tool_choice="required", **limit)
     assert {len(calls_of(response)) for response in responses} == counts
 
@@ -143,14 +143,14 @@ def test_a_requests_own_limit_of_calls_is_kept(client, limit, counts):
         ),
     ],
 )
-def test_the_tool_choice_is_respected(client, choice, called):
+def test_tool_choice_is_respected(client, choice, called):
     responses = responses_of_rollouts(client, count=20, tools=[TOOL, OTHER_TOOL], tool_choice=choice)
     assert {call["name"] for response in responses for call in calls_of(response)} == called
     assert all(bool(calls_of(response)) == bool(called) for response in responses)
 
 
 @pytest.mark.parametrize("max_tool_turns", [0, 2])
-def test_it_answers_after_its_last_turn_with_calls(max_tool_turns):
+def test_model_answers_after_max_tool_turns(max_tool_turns):
     with client_of(max_tool_turns=max_tool_turns, tool_call_probability=1) as client:
         conversation = played(client, "0-0")
     assert conversation[-1]["type"] == "message"
@@ -163,10 +163,10 @@ def test_it_answers_after_its_last_turn_with_calls(max_tool_turns):
     assert sum(outputs_before) == max_tool_turns
 
 
-def test_a_rollout_run_again_is_the_same_to_the_byte(client):
+def test_repeated_rollout_is_identical(client):
     first = [json.dumps(played(client, f"3-{repeat}")) for repeat in range(10)]
-    with client_of() as started_anew:
-        assert [json.dumps(played(started_anew, f"3-{repeat}")) for repeat in range(10)] == first
+    with client_of() as restarted:
+        assert [json.dumps(played(restarted, f"3-{repeat}")) for repeat in range(10)] == first
 
 
 def test_repeats_tasks_and_seeds_differ(client):
@@ -178,14 +178,14 @@ def test_repeats_tasks_and_seeds_differ(client):
     assert len(set(rollouts)) == len(rollouts)
 
 
-def test_the_whole_response_tells_no_time(client):
+def test_response_does_not_depend_on_time(client):
     assert respond(client) == respond(client)
     assert respond(client)["created_at"] == 0
     assert chat(client) == chat(client)
     assert chat(client)["created"] == 0
 
 
-def test_each_turn_of_a_rollout_has_ids_of_its_own():
+def test_ids_differ_between_turns():
     with client_of(tool_call_probability=1) as client:
         conversation = played(client, "0-0")
     ids = [item["call_id"] for item in conversation if item.get("type") == "function_call"]
@@ -193,7 +193,7 @@ def test_each_turn_of_a_rollout_has_ids_of_its_own():
     assert len(set(ids)) == len(ids)
 
 
-def test_a_response_repeats_its_request_and_counts_words(client):
+def test_response_echoes_request_and_counts_words(client):
     response = respond(client, model="some-model", tools=[TOOL], tool_choice="none", metadata={"a": "b"})
     assert response["model"] == "some-model"
     assert response["tools"] == [TOOL]
@@ -203,7 +203,7 @@ def test_a_response_repeats_its_request_and_counts_words(client):
     assert (usage["input_tokens"], usage["output_tokens"], usage["total_tokens"]) == (5, words, 5 + words)
 
 
-def test_an_input_that_is_one_text_will_do(client):
+def test_text_input_is_accepted(client):
     assert text_of(respond(client, input="Is it cold in Oslo?")) in ANSWERS
 
 
@@ -218,7 +218,7 @@ def test_chat_completions_call_tools_with_valid_arguments(client):
         )
 
 
-def test_chat_completions_act_as_responses_do(client):
+def test_chat_completions_match_responses(client):
     response = respond(client, tools=[TOOL], tool_choice="required")
     [choice] = chat(client, tools=[CHAT_TOOL], tool_choice="required")["choices"]
     called = [(call["name"], call["arguments"]) for call in calls_of(response)]
@@ -226,7 +226,7 @@ def test_chat_completions_act_as_responses_do(client):
     assert [(function["name"], function["arguments"]) for function in functions] == called
 
 
-def test_chat_completions_take_a_named_function_and_end_after_the_last_tool_turn():
+def test_chat_completions_respect_tool_choice_and_turn_limit():
     named = {"type": "function", "function": {"name": "get_weather"}}
     call = {"id": "c", "type": "function", "function": {"name": "get_weather", "arguments": "{}"}}
     answered = {"role": "tool", "tool_call_id": "c", "content": "cold"}
@@ -240,13 +240,13 @@ def test_chat_completions_take_a_named_function_and_end_after_the_last_tool_turn
     assert (late["finish_reason"], late["message"]["content"] in ANSWERS) == ("stop", True)
 
 
-def test_chat_completions_give_as_many_choices_as_asked_for(client):
+def test_chat_completions_return_n_choices(client):
     choices = chat(client, n=8)["choices"]
     assert [choice["index"] for choice in choices] == list(range(8))
     assert len({choice["message"]["content"] for choice in choices}) > 1
 
 
-def test_a_structured_answer_is_valid(client):
+def test_structured_answer_is_valid(client):
     schema = {"type": "object", "properties": {"letter": {"enum": ["A", "B"]}}, "required": ["letter"]}
     wanted = {"type": "json_schema", "name": "letter", "schema": schema}
     letters = {json.loads(text_of(each))["letter"] for each in responses_of_rollouts(client, text={"format": wanted})}
@@ -266,13 +266,13 @@ def test_a_structured_answer_is_valid(client):
         ({"tools": [], "tool_choice": "required"}, ["required", "no function tool"]),
     ],
 )
-def test_a_request_that_nothing_suits_is_refused_with_its_reason(client, body, words):
+def test_impossible_request_is_rejected_with_reason(client, body, words):
     reply = client.post("/v1/responses", json={"input": "?", "tool_choice": "required", **body})
     assert reply.status_code == 422
     assert all(word in reply.json()["detail"] for word in words)
 
 
-def test_the_config_stands_in_for_any_policy_model():
+def test_config_defines_the_policy_model():
     config = yaml.safe_load((Path(__file__).parents[1] / "configs" / "sample_model.yaml").read_text("utf-8"))
     [(kind, implementations)] = config["policy_model"].items()
     [(folder, settings)] = implementations.items()

@@ -1,4 +1,4 @@
-"""The server of Chat Completions endpoints, over real HTTP in front of a real endpoint."""
+"""The server for Chat Completions endpoints over real HTTP, in front of a real endpoint."""
 
 import asyncio
 import json
@@ -20,18 +20,18 @@ TOOL = {"type": "function", "name": "get_weather", "parameters": {"type": "objec
 
 @pytest.fixture
 def bodies(seen):
-    """The bodies that reached the endpoint during this test."""
+    """Return the bodies that reached the endpoint during this test."""
     return lambda: [request["body"] for request in seen()]
 
 
 def served(**settings):
-    """The address of a server with these settings, on a port of its own, until the block ends."""
+    """Serve these settings on a free port until the block ends; yield the address."""
     return on_a_port(make_server(VLLMModel, **settings))
 
 
 @asynccontextmanager
 async def policy(endpoint, model="echo", **settings):
-    """The openai package's client of such a server."""
+    """Yield the openai package's client for such a server."""
     settings = {"base_url": f"{endpoint}/v1", "api_key": "dummy_key", "model": model, **settings}
     async with (
         served(**settings) as url,
@@ -41,31 +41,31 @@ async def policy(endpoint, model="echo", **settings):
 
 
 async def respond(endpoint, model, *, asked=None, **settings):
-    """The response of a fresh server to a greeting, checked the way the openai package would."""
+    """Return a fresh server's response to a greeting, validated by the openai package."""
     async with policy(endpoint, model, **settings) as client:
         response = await client.responses.create(model="ignored", **{"input": "Hello", **(asked or {})})
         return Response.model_validate(response.model_dump(warnings=False))
 
 
 async def complete(endpoint, model, *, asked=None, **settings):
-    """The completion of a fresh server to a greeting, checked the way the openai package would."""
+    """Return a fresh server's completion of a greeting, validated by the openai package."""
     async with policy(endpoint, model, **settings) as client:
         completion = await client.chat.completions.create(model="ignored", **{"messages": HELLO, **(asked or {})})
         return ChatCompletion.model_validate(completion.model_dump(warnings=False))
 
 
 @contextmanager
-def model_fails(told):
-    """The block ends in a failure of the model whose cause has this in it."""
+def model_fails(error):
+    """Expect the block to fail with a model failure that matches `error`."""
     with pytest.raises(openai.InternalServerError) as caught:
         yield
     assert caught.value.status_code == 502
     problem = caught.value.response.json()
     assert (problem["failure_class"], problem["server"]) == ("model_failed", "policy_model")
-    assert re.search(told, problem["detail"])
+    assert re.search(error, problem["detail"])
 
 
-async def test_text_comes_back_with_its_usage(endpoint):
+async def test_text_is_returned_with_usage(endpoint):
     response = await respond(endpoint, "echo")
     assert response.output_text == "echo: Hello"
     assert response.status == "completed"
@@ -87,24 +87,24 @@ async def test_text_comes_back_with_its_usage(endpoint):
         ("no-usage", ["message"]),
     ],
 )
-async def test_both_routes_answer_what_the_openai_client_can_read(endpoint, model, kinds):
+async def test_openai_client_accepts_both_routes(endpoint, model, kinds):
     response = await respond(endpoint, model, asked={"tools": [TOOL]})
     assert [item.type for item in response.output] == kinds
     assert (await complete(endpoint, model)).model == model
 
 
-async def test_a_message_in_an_unusual_form_is_read_all_the_same(endpoint):
+async def test_unusual_message_form_is_accepted(endpoint):
     message, call = (await respond(endpoint, "odd")).output
     assert message.content[0].text == "in parts"
     assert (call.name, call.arguments, call.call_id[:5]) == ("f", '{"x":1}', "call_")
 
 
-async def test_an_answer_that_was_cut_off_is_incomplete(endpoint):
+async def test_truncated_answer_is_incomplete(endpoint):
     response = await respond(endpoint, "length")
     assert (response.status, response.incomplete_details.reason) == ("incomplete", "max_output_tokens")
 
 
-async def test_a_conversation_that_outgrows_the_context_ends_with_an_empty_incomplete_answer(endpoint):
+async def test_context_overflow_gives_empty_incomplete_answer(endpoint):
     response = await respond(endpoint, "too-long")
     assert (response.status, response.incomplete_details.reason) == ("incomplete", "max_output_tokens")
     assert response.output_text == ""
@@ -114,29 +114,29 @@ async def test_a_conversation_that_outgrows_the_context_ends_with_an_empty_incom
 
 
 @pytest.mark.parametrize(
-    ("model", "told"),
+    ("model", "error"),
     [
         ("bad-request", "answered 400.*Unknown field 'spam'"),
         ("status:500", r"answered 500.*This is always 500.*\(tried 3 times\)"),
         ("not-json", "no JSON object"),
-        ("no-choice", "without a choice"),
+        ("no-choice", "without choices"),
     ],
 )
-async def test_a_failure_of_the_endpoint_is_a_failure_of_the_model(endpoint, model, told):
+async def test_endpoint_failure_is_a_model_failure(endpoint, model, error):
     async def fails(call):
-        with model_fails(told):
+        with model_fails(error):
             await call(endpoint, model)
 
     await asyncio.gather(fails(respond), fails(complete))
 
 
-async def test_a_tool_that_only_other_endpoints_have_is_told(endpoint, bodies):
+async def test_unsupported_hosted_tool_is_named(endpoint, bodies):
     with model_fails("web_search"):
         await respond(endpoint, "echo", asked={"tools": [{"type": "web_search"}]})
     assert bodies() == []
 
 
-async def test_an_endpoint_that_is_busy_for_a_moment_is_not_noticed(endpoint, bodies):
+async def test_briefly_busy_endpoint_is_retried(endpoint, bodies):
     assert (await respond(endpoint, "flaky:429:1:vllm")).output_text == "echo: Hello"
     assert len(bodies()) == 2
 
@@ -152,14 +152,14 @@ async def test_reasoning_is_sent_back_and_shown_in_completions(endpoint, bodies)
     assert completion.choices[0].message.content == wrapped
 
 
-async def test_reasoning_stays_apart_where_there_is_no_parser(endpoint, bodies):
+async def test_reasoning_stays_separate_without_parser(endpoint, bodies):
     async with policy(endpoint, "reasoning", uses_reasoning_parser=False) as client:
         completion = await client.chat.completions.create(model="m", messages=HELLO)
     assert completion.choices[0].message.content == "42"
     assert completion.choices[0].message.reasoning == "Six times seven."
 
 
-async def test_request_wins_over_the_servers_settings(endpoint, bodies):
+async def test_request_overrides_server_settings(endpoint, bodies):
     metadata = {
         "extra_body": json.dumps({"top_k": 7, "chat_template_kwargs": {"c": 3}}),
         "chat_template_kwargs": json.dumps({"d": 4}),
@@ -193,13 +193,13 @@ async def test_null_in_a_request_leaves_the_servers_setting(endpoint, bodies):
 
 
 @pytest.mark.parametrize("value", ["{", "[1]"])
-async def test_settings_that_cannot_be_read_are_told(endpoint, value):
+async def test_unreadable_metadata_settings_are_reported(endpoint, value):
     with model_fails(r"metadata\.extra_body"):
         await respond(endpoint, "echo", asked={"metadata": {"extra_body": value}})
 
 
 @pytest.mark.parametrize(("replace", "role"), [(True, "system"), (False, "developer")])
-async def test_the_developer_becomes_the_system_where_the_engine_knows_only_that(endpoint, bodies, replace, role):
+async def test_developer_role_is_replaced_if_configured(endpoint, bodies, replace, role):
     asked = {"input": [{"role": "developer", "content": "Be brief."}, *HELLO]}
     await respond(endpoint, "echo", asked=asked, replace_developer_role_with_system=replace)
     assert [message["role"] for message in bodies()[0]["messages"]] == [role, "user"]
@@ -208,7 +208,7 @@ async def test_the_developer_becomes_the_system_where_the_engine_knows_only_that
 # Several endpoints
 
 
-async def test_a_session_stays_with_one_of_several_endpoints(endpoint, another_endpoint, seen):
+async def test_session_stays_with_one_endpoint(endpoint, another_endpoint, seen):
     urls = [f"{endpoint}/v1", f"{another_endpoint}/v1"]
     async with served(base_url=urls, api_key="k", model="echo") as url:
         for _ in range(24):
@@ -218,17 +218,17 @@ async def test_a_session_stays_with_one_of_several_endpoints(endpoint, another_e
     async with httpx.AsyncClient(verify=False) as client:
         counts = [len((await client.get(f"{address}/seen")).json()) for address in (endpoint, another_endpoint)]
     assert sum(counts) == 72
-    # Each session's three calls went to one side. That no session went to one of them has a chance of 1 in 8 million.
+    # Each session made its three calls to one endpoint. One endpoint gets no session with a chance of 1 in 8 million.
     assert [count % 3 for count in counts] == [0, 0]
     assert all(counts)
 
 
-def test_at_least_one_address_is_needed():
+def test_at_least_one_address_is_required():
     with pytest.raises(ValueError, match="at least one address"):
         VLLMModelConfig(host="", port=0, entrypoint="", name="", base_url=[], api_key="k", model="m")
 
 
-def test_the_key_is_in_no_message():
+def test_key_never_appears_in_messages():
     settings = {"host": "", "port": 0, "entrypoint": "", "name": "", "api_key": "sk-secret", "model": "m"}
     assert "sk-secret" not in repr(VLLMModelConfig(base_url="http://x/v1", **settings))
     with pytest.raises(ValueError, match="model") as caught:
@@ -239,7 +239,7 @@ def test_the_key_is_in_no_message():
 # Tokens
 
 
-async def test_tokens_stand_on_the_last_item_and_the_next_turn_sends_them_back(endpoint, bodies):
+async def test_tokens_are_on_last_item_and_sent_back(endpoint, bodies):
     async with policy(endpoint, return_token_id_information=True) as client:
         first = await client.responses.create(model="m", input="Hi")
         last = first.output[-1]
@@ -264,7 +264,7 @@ async def test_tokens_stand_on_the_last_item_and_the_next_turn_sends_them_back(e
     }
 
 
-async def test_tokens_that_the_message_already_carries_are_taken(endpoint):
+async def test_tokens_in_the_message_are_used(endpoint):
     response = await respond(endpoint, "tokens-in-message", return_token_id_information=True)
     last = response.output[-1]
     assert (last.prompt_token_ids, last.generation_token_ids, last.generation_log_probs) == ([1], [2, 3], [-1.0, -2.0])
@@ -294,15 +294,15 @@ async def test_alternative_tokens_are_never_requested(endpoint, bodies):
     assert bodies()[0]["top_logprobs"] == 0
 
 
-async def test_an_older_engine_is_asked_for_the_prompts_tokens(endpoint, bodies):
-    # The endpoint answers `return_token_ids` only under the name "echo".
+async def test_prompt_tokens_of_older_engine_are_requested(endpoint, bodies):
+    # The endpoint supports `return_token_ids` only for the model "echo".
     response = await respond(endpoint, "older", return_token_id_information=True)
     assert response.output[-1].prompt_token_ids == [ord(char) for char in "Hello"]
     assert response.output[-1].generation_token_ids == [ord(char) for char in "echo: Hello"]
     assert bodies()[1] == {"model": "older", "messages": HELLO}
 
 
-async def test_tokens_travel_in_completions_once(endpoint):
+async def test_tokens_appear_once_in_completions(endpoint):
     async with policy(endpoint, return_token_id_information=True) as client:
         completion = await client.chat.completions.create(model="m", messages=HELLO)
         asked_for = await client.chat.completions.create(model="m", messages=HELLO, logprobs=True)
@@ -313,17 +313,17 @@ async def test_tokens_travel_in_completions_once(endpoint):
     assert len(asked_for.choices[0].logprobs.content) == len("echo: Hello")
 
 
-async def test_missing_tokens_are_told_not_made_up(endpoint):
+async def test_missing_tokens_are_reported(endpoint):
     with model_fails("0 generated ones and 0 log-probabilities"):
         await respond(endpoint, "tokens-missing", return_token_id_information=True)
 
 
-async def test_an_endpoint_that_knows_nothing_of_tokens_is_told_as_such(endpoint):
-    with model_fails("return_token_id_information is on, but the endpoint answered 0 prompt tokens"):
+async def test_endpoint_without_token_support_is_reported(endpoint):
+    with model_fails("return_token_id_information is on, but the endpoint returned 0 prompt tokens"):
         await respond(endpoint, "no-tokenize", return_token_id_information=True)
 
 
-async def test_how_often_a_failing_endpoint_is_asked_is_a_setting(endpoint, bodies):
+async def test_number_of_tries_is_configurable(endpoint, bodies):
     async with policy(endpoint, "status:500", request_tries=1) as client:
         with pytest.raises(openai.InternalServerError, match="502"):
             await client.responses.create(model="ignored", input="Hello")

@@ -1,4 +1,4 @@
-"""A provider of sandboxes, and one of its sandboxes."""
+"""Fixtures: a bubblewrap provider and one of its sandboxes."""
 
 import pytest
 

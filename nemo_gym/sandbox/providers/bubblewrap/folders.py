@@ -1,4 +1,4 @@
-"""Where sandboxes keep their files on this machine, and how what was left there is found."""
+"""The folders of sandboxes on this machine, and the removal of orphaned ones."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from typing import Any
 
 PREFIX = "nemo_gym-sandbox-"
 FRESH_S = 60.0
-"""A folder so young may belong to a sandbox that is being made and has not locked it yet."""
+"""A younger folder may belong to a sandbox that is being created and has not locked it yet."""
 WORKDIR = "/workspace"
 
 
 class Home:
-    """The folder of one sandbox on this machine; locked as long as its owner lives."""
+    """The folder of one sandbox on this machine, locked as long as its owner lives."""
 
     def __init__(self, above: str | None, uid: int | None) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=above))
-        self._lock = open(self.folder / "lock", "w")  # noqa: SIM115 - open for as long as it lasts
+        self._lock = open(self.folder / "lock", "w")  # noqa: SIM115 - closed by remove()
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         self.workspace = self.folder / "workspace"
         self.workspace.mkdir(mode=0o700)
@@ -35,13 +35,12 @@ class Home:
         (self.folder / "group").write_text(f"root:x:0:\nsandbox:x:{own}:\n")
 
     def remove(self) -> None:
-        """Remove it with all it holds."""
         _remove(self.folder)
         self._lock.close()
 
 
 def remove_left_behind(above: str | None) -> None:
-    """Remove the folders of sandboxes whose owner ended without doing so."""
+    """Remove the folders of sandboxes whose owner has ended."""
     for folder in Path(above or tempfile.gettempdir()).glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError):
             about = folder.lstat()
@@ -61,7 +60,7 @@ def _remove(folder: Path) -> None:
 
 
 def _again_with_rights(act: Callable[..., Any], path: str, _: Any) -> None:
-    """Folders that were closed even to their owner."""
+    """Retry with permissions, because a sandboxed command may have removed those of its folders."""
     with contextlib.suppress(OSError):
         os.chmod(os.path.dirname(path), 0o700)
         if os.path.isdir(path) and not os.path.islink(path):

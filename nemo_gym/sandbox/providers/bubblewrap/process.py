@@ -1,4 +1,4 @@
-"""The owner's side of one sandbox: its first process, and the commands that it is sent."""
+"""The owner's side of one sandbox: its first process and the commands sent to it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from nemo_gym.sandbox.providers.base import SandboxError
 from nemo_gym.sandbox.providers.bubblewrap.supervisor import HEADER_BYTES
 
 ESCAPED_BYTE = 6
-"""A byte of output is at most so many as a JSON text."""
+"""The most bytes that one byte of output takes as JSON."""
 REPLY_GRACE_S = 15.0
-"""What a busy machine may take to end a command and to tell, beside the command's own time."""
+"""Additional time for a busy machine to end a command and reply."""
 GOING_S = 5.0
 SAID_BYTES = 2_000
 
@@ -35,7 +35,7 @@ class Reply(NamedTuple):
 
 
 class SandboxProcess:
-    """A sandbox that runs. What it holds, a control group say, goes with it."""
+    """The first process of a running sandbox. Its control group ends with it."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class SandboxProcess:
     async def start(
         cls, command: Sequence[str], settings: Mapping[str, Any], group: ControlGroup | None, output_bytes: int
     ) -> Self:
-        """Start it; whether it is there is known when it answers. Raises `OSError` where the program cannot run."""
+        """Start the process, without waiting for its first reply. Raise `OSError` if the program cannot run."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             try:
@@ -62,7 +62,7 @@ class SandboxProcess:
                     stdin=theirs.fileno(),
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.PIPE,
-                    # Of a server that was told to go each child would hear too.
+                    # A signal to the server's process group must not reach the child.
                     start_new_session=True,
                     env={"PATH": os.defpath, "LANG": "C.UTF-8"},
                     cwd="/",
@@ -77,24 +77,24 @@ class SandboxProcess:
 
     @property
     def is_running(self) -> bool:
-        """Whether its first process is there."""
+        """Whether the sandbox's first process is running."""
         return self._process.returncode is None
 
     async def run(
         self, command: Sequence[str], env: Mapping[str, str], *, cwd: str | None, timeout_s: float | None
     ) -> Reply:
-        """Run a command to its end or its timeout; given up, it is ended. Raises `SandboxError` where all is lost."""
+        """Run a command to its end or timeout; cancelling kills it. Raise `SandboxError` if the sandbox is gone."""
         request = {"act": "run", "command": list(command), "env": dict(env), "cwd": cwd, "timeout_s": timeout_s}
         return await self._asked(request, [], timeout_s)
 
     async def put(self, file: int, path: str, *, timeout_s: float) -> None:
-        """Copy what an open file of this machine holds. Raises `SandboxError` where it cannot be."""
+        """Copy an open local file into the sandbox. Raise `SandboxError` if that fails."""
         mode = 0o755 if os.fstat(file).st_mode & 0o100 else 0o644
         request = {"act": "put", "path": path, "mode": mode, "timeout_s": timeout_s}
         _check_copied(await self._asked(request, [file], timeout_s))
 
     async def get(self, path: str, file: int, *, timeout_s: float) -> None:
-        """Copy a file of the sandbox to one of this machine that is open. Raises `SandboxError` where it cannot be."""
+        """Copy a file of the sandbox into an open local file. Raise `SandboxError` if that fails."""
         request = {"act": "get", "path": path, "timeout_s": timeout_s}
         _check_copied(await self._asked(request, [file], timeout_s))
 
@@ -108,14 +108,14 @@ class SandboxProcess:
                 await writer.drain()
                 size = int.from_bytes(await reader.readexactly(HEADER_BYTES), "big")
                 if size > 2 * ESCAPED_BYTE * self._output_bytes + SAID_BYTES:
-                    raise SandboxError("the sandbox said more than it may.")
-                told = json.loads(await reader.readexactly(size))
+                    raise SandboxError("the reply of the sandbox is longer than allowed.")
+                reply = json.loads(await reader.readexactly(size))
         except (OSError, EOFError) as error:
-            # Of `TimeoutError`, too, which is an `OSError`: it does not answer.
-            raise SandboxError("the sandbox is gone, or does not answer.") from error
+            # `OSError` includes `TimeoutError`.
+            raise SandboxError("the sandbox is gone or does not reply.") from error
         finally:
             writer.close()
-        return Reply(told["how"] == "out of time", told["code"], told["stdout"], told["stderr"])
+        return Reply(reply["how"] == "out of time", reply["code"], reply["stdout"], reply["stderr"])
 
     async def _connected(self, files: list[int]) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         ours, theirs = socket.socketpair()
@@ -136,8 +136,8 @@ class SandboxProcess:
                 ours.close()
                 raise
 
-    async def last_words(self) -> str:
-        """What a sandbox that did not start said; to be asked once it has ended or been stopped."""
+    async def startup_errors(self) -> str:
+        """Return the stderr of a sandbox that did not start. Call it after the sandbox has ended."""
         assert self._process.stderr is not None
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(1.0):
@@ -145,13 +145,13 @@ class SandboxProcess:
         return ""
 
     async def stop(self) -> None:
-        """End it and all that runs in it."""
+        """End the sandbox and all its processes."""
         with contextlib.suppress(OSError):
-            # Told to the other side, too, where a process forked off this one holds the socket open.
+            # Unlike close(), this reaches the peer even if a fork of this process holds the socket open.
             self._control.shutdown(socket.SHUT_RDWR)
         self._control.close()
         with contextlib.suppress(TimeoutError):
-            # Where there is no namespace, it needs a moment to look for all that it has started.
+            # Without a namespace, the process needs a moment to find all its descendants.
             async with asyncio.timeout(GOING_S):
                 await self._process.wait()
         with contextlib.suppress(ProcessLookupError):
@@ -169,11 +169,10 @@ def _check_copied(reply: Reply) -> None:
 
 
 def base_environment(home: str, python_folder: str) -> dict[str, str]:
-    """What a command finds set, and nothing of this process's own."""
+    """Return the default variables of commands, without any of this process's own."""
     path = f"/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin:{python_folder}"
     return {"PATH": path, "HOME": home, "USER": "sandbox", "LANG": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 def folder_of(program: str) -> str:
-    """The folder in which a program lies."""
     return str(Path(program).parent)

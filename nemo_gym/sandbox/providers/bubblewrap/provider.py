@@ -1,4 +1,4 @@
-"""Sandboxes of bubblewrap, each with its own processes, network, user and workspace, on the system of this machine."""
+"""Bubblewrap sandboxes, each with its own processes, network, user and workspace, on this machine's system."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ logger = logging.getLogger(__name__)
 
 COPY_S = 600.0
 THE_USER = ("root", "sandbox", "0")
-"""By whatever name it is asked for: a sandbox has one user, and the system is read-only for all."""
+"""Names of the one user of a sandbox. The system is read-only for this user."""
 
 
 class BubblewrapProvider:
-    """Makes sandboxes. How far they can be confined is found out once, by making one.
+    """A provider of bubblewrap sandboxes. It creates one as a probe to find out how far they can be confined.
 
-    Where they cannot, `create` raises `SandboxCreateError`, unless `allow_unconfined`.
+    If they cannot be confined, `create` raises `SandboxCreateError`, unless `allow_unconfined` is set.
     """
 
     name = "bubblewrap"
@@ -55,7 +55,7 @@ class BubblewrapProvider:
         self._level: Level | None = None
 
     async def level(self) -> Level:
-        """How far sandboxes are confined."""
+        """Return how far sandboxes are confined."""
         async with self._probing:
             if self._level is None:
                 self._level = await self._probe()
@@ -63,22 +63,22 @@ class BubblewrapProvider:
             return self._level
 
     async def create(self, spec: SandboxSpec) -> SandboxHandle:
-        """Start a sandbox and write its files. The image of a spec is not looked at: the system is this machine's."""
+        """Start a sandbox and write its files. The image of the spec is ignored in favour of this machine's system."""
         level = await self.level()
         config = self._config_of(spec)
         if not level.is_confined and not config.allow_unconfined:
             raise SandboxCreateError(refusal(level))
         if spec.resources.gpu:
-            raise SandboxCreateError("a sandbox of bubblewrap has no GPU; ask for none, or choose another provider.")
+            raise SandboxCreateError("a bubblewrap sandbox has no GPU; leave `gpu` out or choose another provider.")
         if spec.image:
-            logger.info("bubblewrap has no images: this machine's system stands in for %s", spec.image)
+            logger.info("bubblewrap has no images: this machine's system replaces %s", spec.image)
         handle = SandboxHandle(f"bubblewrap-{uuid.uuid4().hex[:16]}", self.name)
         try:
             self._sandboxes[handle.sandbox_id] = await self._start(spec, config, level)
         except OSError as error:
-            raise SandboxCreateError(f"the sandbox cannot be made: {error}") from error
+            raise SandboxCreateError(f"the sandbox cannot be created: {error}") from error
         try:
-            await self._furnish(handle, spec)
+            await self._prepare(handle, spec)
         except BaseException:
             await self.close(handle)
             raise
@@ -94,19 +94,19 @@ class BubblewrapProvider:
         timeout_s: float | None = None,
         user: str | int | None = None,
     ) -> SandboxExecResult:
-        """Run a command in the sandbox; what it leaves in the background runs on until the sandbox is stopped."""
+        """Run a command in the sandbox. Its background processes continue until the sandbox is stopped."""
         words = words_of(command)
         sandbox = self._sandboxes.get(handle.sandbox_id)
         if sandbox is None:
             return SandboxExecResult("", "the sandbox has been stopped.", LOST_CODE, LOST)
         if user is not None and str(user) not in (*THE_USER, str(sandbox.uid)):
-            raise SandboxError(f"a sandbox of bubblewrap has one user, 'sandbox', and no '{user}'.")
+            raise SandboxError(f"a bubblewrap sandbox has one user, 'sandbox', and no '{user}'.")
         variables = {**sandbox.env, **{key: str(value) for key, value in (env or {}).items()}}
         try:
-            told = await sandbox.process.run(words, variables, cwd=cwd, timeout_s=timeout_s)
+            reply = await sandbox.process.run(words, variables, cwd=cwd, timeout_s=timeout_s)
         except SandboxError as error:
             return SandboxExecResult("", str(error), LOST_CODE, LOST)
-        return SandboxExecResult(told.stdout, told.stderr, told.code, TIMED_OUT if told.is_out_of_time else None)
+        return SandboxExecResult(reply.stdout, reply.stderr, reply.code, TIMED_OUT if reply.is_out_of_time else None)
 
     async def upload_file(self, handle: SandboxHandle, source_path: str | Path, target_path: str) -> None:
         """Copy a local file to the workspace or to /tmp."""
@@ -114,32 +114,31 @@ class BubblewrapProvider:
             await self._sandbox(handle).process.put(file.fileno(), str(target_path), timeout_s=COPY_S)
 
     async def download_file(self, handle: SandboxHandle, source_path: str, target_path: str | Path) -> None:
-        """Copy a file of the workspace or of /tmp here."""
+        """Copy a file of the workspace or of /tmp to a local path."""
         with written_to(target_path) as file:
             await self._sandbox(handle).process.get(str(source_path), file.fileno(), timeout_s=COPY_S)
 
     async def status(self, handle: SandboxHandle) -> SandboxStatus:
-        """Running, or stopped: closed, or its time was over."""
+        """Return running, or stopped if the sandbox was closed or its time is over."""
         sandbox = self._sandboxes.get(handle.sandbox_id)
         return SandboxStatus.RUNNING if sandbox and sandbox.process.is_running else SandboxStatus.STOPPED
 
     async def endpoint(self, handle: SandboxHandle, port: int) -> SandboxEndpoint:
-        """The port of this machine, where the sandbox shares its network."""
+        """Return the same port of this machine. Raise `SandboxError` if the sandbox does not share its network."""
         if not self._sandbox(handle).has_network:
             raise SandboxError(
-                f"port {port} of the sandbox cannot be reached: it has a network of its own. Use it from within, with "
-                "`exec`, or set `has_network: true` for its provider."
+                f"port {port} of the sandbox cannot be reached: it has its own network. Use the port from inside, "
+                "with `exec`, or set `has_network: true` for its provider."
             )
         return SandboxEndpoint(f"http://127.0.0.1:{port}")
 
     async def close(self, handle: SandboxHandle) -> None:
-        """End all processes of the sandbox and remove its workspace."""
+        """Kill all processes of the sandbox and remove its workspace."""
         sandbox = self._sandboxes.pop(handle.sandbox_id, None)
         if sandbox is not None:
             await self._end(sandbox)
 
     async def aclose(self) -> None:
-        """Stop all sandboxes."""
         await asyncio.gather(*(self.close(SandboxHandle(name)) for name in list(self._sandboxes)))
 
     def _sandbox(self, handle: SandboxHandle) -> RunningSandbox:
@@ -148,12 +147,12 @@ class BubblewrapProvider:
         return self._sandboxes[handle.sandbox_id]
 
     def _config_of(self, spec: SandboxSpec) -> BubblewrapConfig:
-        """The provider's own, and what a spec may say; never how far its sandbox is confined."""
+        """Merge the provider's config with the options of a spec, which cannot change the confinement."""
         options = dict(spec.provider_options)
         for key in ("allow_unconfined", "has_network", "readable", "workspaces"):
             if key in options:
                 raise SandboxCreateError(
-                    f"'{key}' belongs in the provider's block of the configuration, not in a spec."
+                    f"'{key}' belongs in the provider's config block, not in the provider_options of a spec."
                 )
         wanted = {"memory_mib": spec.resources.memory_mib, "pids": spec.resources.pids}
         return options_of(
@@ -178,17 +177,17 @@ class BubblewrapProvider:
             return level
         return cannot_start(problem)
 
-    async def _furnish(self, handle: SandboxHandle, spec: SandboxSpec) -> None:
+    async def _prepare(self, handle: SandboxHandle, spec: SandboxSpec) -> None:
         sandbox = self._sandbox(handle)
         for path, content in spec.files.items():
             if isinstance(content, Path):
                 await self.upload_file(handle, content, path)
                 continue
-            told = content.encode() if isinstance(content, str) else content
+            data = content.encode() if isinstance(content, str) else content
             given = os.memfd_create("file")
             try:
-                with open(given, "wb", closefd=False) as file:  # noqa: ASYNC230 - it is memory
-                    file.write(told)
+                with open(given, "wb", closefd=False) as file:  # noqa: ASYNC230 - a file in memory
+                    file.write(data)
                 os.lseek(given, 0, os.SEEK_SET)
                 await sandbox.process.put(given, path, timeout_s=COPY_S)
             finally:

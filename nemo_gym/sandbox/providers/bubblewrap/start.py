@@ -1,4 +1,4 @@
-"""Start one sandbox of bubblewrap, and end it: its folder, its control group, its first process."""
+"""Start and end one bubblewrap sandbox: its folder, control group and first process."""
 
 from __future__ import annotations
 
@@ -26,30 +26,28 @@ GIBIBYTE_IN_MIB = 1024
 
 
 class BubblewrapConfig(BaseModel):
-    """What holds for the sandboxes of a provider where a spec says nothing else."""
+    """The defaults for the sandboxes of a provider."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     memory_mib: int = Field(default=2048, gt=0)
     pids: int = Field(default=256, gt=0)
     scratch_mib: int = Field(default=256, gt=0)
-    """Room in /tmp, and again in /dev/shm; counts as memory."""
+    """The size of /tmp, and of /dev/shm; counts as memory."""
     readable: list[str] = Field(default_factory=list)
-    """More files and folders of this machine that sandboxes may read."""
+    """Additional files and folders of this machine that sandboxes may read."""
     has_network: bool = False
-    """Whether they share this machine's network; otherwise each has one of its own, with nobody else on it."""
+    """Whether sandboxes share this machine's network; otherwise each has its own, isolated one."""
     workspaces: str | None = None
-    """The folder for the workspaces; the system's temporary one otherwise."""
+    """The folder for the workspaces; the system's temporary folder by default."""
     output_bytes: int = Field(default=DEFAULT_OUTPUT_BYTES, gt=0)
-    """Of longer outputs the middle is left out."""
+    """The middle of longer outputs is omitted."""
     allow_unconfined: bool = False
-    """Run commands as this user, with its files and its network, where they cannot be confined."""
+    """Run commands as this user, with access to its files and network, if they cannot be confined."""
 
 
 @dataclass
 class RunningSandbox:
-    """One sandbox that was made."""
-
     process: SandboxProcess
     home: Home
     place: Place
@@ -58,12 +56,12 @@ class RunningSandbox:
     has_network: bool
 
     async def end(self) -> None:
-        """End all its processes and remove its workspace."""
+        """Kill all its processes and remove its workspace."""
         await _end(self.process, self.home)
 
 
 async def started(spec: SandboxSpec, config: BubblewrapConfig, level: Level, uid: int | None) -> RunningSandbox:
-    """A sandbox that answers, its commands run as this user. Raises `SandboxCreateError` or `OSError`."""
+    """Start a sandbox that runs commands as user `uid`. Raise `SandboxCreateError` or `OSError` if that fails."""
     workdir = checked_workdir(spec.workdir)
     home = await asyncio.to_thread(Home, config.workspaces, uid)
     process = None
@@ -87,15 +85,15 @@ async def started(spec: SandboxSpec, config: BubblewrapConfig, level: Level, uid
 async def _until_ready(process: SandboxProcess, env: dict[str, str], timeout_s: float) -> None:
     try:
         async with asyncio.timeout(timeout_s):
-            told = await process.run(["/bin/sh", "-c", ":"], env, cwd=None, timeout_s=None)
+            reply = await process.run(["/bin/sh", "-c", ":"], env, cwd=None, timeout_s=None)
     except TimeoutError:
         raise SandboxCreateError(f"the sandbox was not ready after {timeout_s:g} s.") from None
     except SandboxError as error:
         await process.stop()
-        said = (await process.last_words()).strip()
-        raise SandboxCreateError(said or str(error)) from error
-    if told.code != 0:
-        raise SandboxCreateError(f"the sandbox runs no command: {told.stderr.strip() or told.code}")
+        output = (await process.startup_errors()).strip()
+        raise SandboxCreateError(output or str(error)) from error
+    if reply.code != 0:
+        raise SandboxCreateError(f"the sandbox cannot run commands: {reply.stderr.strip() or reply.code}")
 
 
 async def _end(process: SandboxProcess | None, home: Home) -> None:
@@ -130,7 +128,7 @@ def _settings(
         "roots": place.roots,
         "uid": uid,
         "processes": config.pids,
-        # A group bounds what is used; without one there is only what each process may ask for.
+        # Without a control group, only the address space of each process can be limited.
         "address_space_mib": None if level.has_groups else config.memory_mib,
         "file_mib": None if disk is None else int(disk * GIBIBYTE_IN_MIB) or 1,
         "ttl_s": spec.ttl_s,
@@ -140,7 +138,7 @@ def _settings(
 def _group(name: str, spec: SandboxSpec, config: BubblewrapConfig) -> ControlGroup:
     disk_mib = int((spec.resources.disk_gib or 0) * GIBIBYTE_IN_MIB)
     limits: dict[str, Any] = {
-        # What is written to /tmp, and to a workspace of bounded size, is kept in memory.
+        # /tmp and a workspace of limited size are kept in memory.
         "memory_mb": config.memory_mib + config.scratch_mib + disk_mib,
         "processes": config.pids + OWN_PROCESSES,
     }
@@ -149,5 +147,5 @@ def _group(name: str, spec: SandboxSpec, config: BubblewrapConfig) -> ControlGro
     except OSError:
         if spec.resources.cpu is None:
             raise
-        logger.warning("sandboxes cannot be held to %s processors here", spec.resources.cpu)
+        logger.warning("sandboxes cannot be limited to %s CPUs on this machine", spec.resources.cpu)
         return ControlGroup(name, **limits)

@@ -1,8 +1,8 @@
-"""What runs inside a sandbox as its first process: it starts the commands that it is sent, and ends with its owner.
+"""The first process inside a sandbox. It runs the commands that its owner sends, and ends with the owner.
 
-It is run as a script with the standard library only. Descriptor 0 is a socket to the owner: first the settings come as
-JSON, then with each message a connection of its own for one command, and for a copy the local file. When the socket
-closes, or the sandbox's time is over, this process ends, and with the first process all others of its namespace.
+This script uses the standard library only. Descriptor 0 is a socket to the owner. The first message has the settings
+as JSON. Each further message passes a connection for one command and, to copy a file, the open local file. When the
+socket closes or the sandbox's time is over, this process ends, and all others of its namespace with it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MEBIBYTE = 2**20
 HEADER_BYTES = 8
 CHUNK = 65_536
 POLL_MS = 50
-"""How often the end of a command is looked for where the system does not tell of it."""
+"""How often to check for the end of a command if the system has no pidfd."""
 ENDING_S = 5.0
 SETTINGS_BYTES = 65_536
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
@@ -35,15 +35,15 @@ Settings = dict[str, Any]
 
 
 def main() -> NoReturn:
-    """Serve the owner until it goes."""
+    """Serve the owner until it closes the socket."""
     control = socket.socket(fileno=0)
     settings = json.loads(control.recv(SETTINGS_BYTES))
     if settings["is_alone"] and os.getpid() != 1:
-        raise SystemExit("not the first in a process namespace of its own")
-    # Nothing of the same user may look into this process or reach for its descriptors.
+        raise SystemExit("not the first process of its own PID namespace")
+    # Other processes of the same user must not read this process's memory or descriptors.
     _prctl(PR_SET_DUMPABLE, 0)
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
-    # Children that ended are taken away at once, and those of others that lost their parents.
+    # Let the kernel reap children and orphans.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     signal.signal(signal.SIGALRM, lambda *_: _leave())
     if settings["ttl_s"]:
@@ -69,7 +69,7 @@ def _received(control: socket.socket) -> list[int]:
 
 
 def _leave() -> NoReturn:
-    """End everything: in a namespace that follows from our own end, otherwise all descendants are looked for."""
+    """End all processes. In a PID namespace the kernel does that; otherwise kill all descendants."""
     signal.signal(signal.SIGALRM, signal.SIG_IGN)
     if os.getpid() != 1:
         _end_descendants()
@@ -77,7 +77,7 @@ def _leave() -> NoReturn:
 
 
 def _attend(settings: Settings, connection: int, file: int | None = None) -> NoReturn:
-    """Serve one command, in a process of its own."""
+    """Serve one command in this forked process."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -94,7 +94,7 @@ def _attend(settings: Settings, connection: int, file: int | None = None) -> NoR
 
 
 class Command:
-    """One command, or one copy of a file, from its start to its end."""
+    """One command, or one copy of a file."""
 
     def __init__(self, settings: Settings, request: dict[str, Any], connection: int, file: int | None) -> None:
         self._request = request
@@ -110,7 +110,7 @@ class Command:
             os.close(file)
 
     def ran(self) -> dict[str, Any]:
-        """Watch it until it ends, its time is over, or its owner has given it up."""
+        """Wait until the command ends, times out, or is cancelled by the owner. Return the reply."""
         how, status = "finished", None
         timeout_s = self._request["timeout_s"]
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
@@ -120,7 +120,7 @@ class Command:
         if ending is not None:
             poll.register(ending, select.POLLIN)
         while status is None:
-            # The owner says nothing more: what can be read is the end.
+            # The owner sends nothing more, so a readable connection means that it was closed.
             if self._connection in [each for each, _ in poll.poll(POLL_MS)]:
                 raise EOFError
             self._drain(poll)
@@ -129,11 +129,11 @@ class Command:
                 how, status = "out of time", TIMED_OUT_CODE
                 _end_descendants()
         self._drain(poll)
-        stdout, stderr = (kept.told() for kept in self._pipes.values())
+        stdout, stderr = (kept.as_text() for kept in self._pipes.values())
         return {"how": how, "code": status, "stdout": stdout, "stderr": stderr}
 
     def outlive(self) -> None:
-        """Read what its background processes still say: writing where nobody reads would end them."""
+        """Read the output of background processes, because a closed pipe would kill them."""
         poll = self._poll()
         open_ends = set(self._pipes)
         while open_ends:
@@ -151,7 +151,7 @@ class Command:
         return poll
 
     def _drain(self, poll: select.poll) -> None:
-        """Take what is there; of an output without end a good part, so that the clock is looked at."""
+        """Read the available output, but at most 64 chunks per pipe, so that the timeout is still checked."""
         for end, kept in self._pipes.items():
             for _ in range(64):
                 chunk = _read(end)
@@ -163,7 +163,7 @@ class Command:
                 kept.add(chunk)
 
     def _reaped(self) -> int | None:
-        """Take away children that ended; the exit code of the command itself once it has."""
+        """Reap children. Return the exit code of the command itself once it has ended."""
         found = None
         with contextlib.suppress(ChildProcessError):
             while True:
@@ -191,13 +191,13 @@ class Kept:
         self._left_out += excess
         del self._tail[:excess]
 
-    def told(self) -> str:
+    def as_text(self) -> str:
         gap = f"\n[… {self._left_out} bytes left out …]\n".encode() if self._left_out else b""
         return bytes(self._head + gap + self._tail).decode(errors="replace")
 
 
 def _become(settings: Settings, request: dict[str, Any], output: int, errors: int, file: int | None) -> NoReturn:
-    """In a process just made: be the command, or copy the file, as the sandbox's user and under its limits."""
+    """Turn this forked process into the command, or copy the file, as the sandbox's user and under its limits."""
     code = CANNOT_RUN
     try:
         os.setsid()
@@ -217,13 +217,13 @@ def _become(settings: Settings, request: dict[str, Any], output: int, errors: in
             code = _executed(request["command"], request["env"])
     except OSError as error:
         _say(f"{error.filename}: {error.strerror}" if error.filename else str(error))
-    except Exception as error:  # noqa: BLE001 - whatever it is, its process ends here
+    except Exception as error:  # noqa: BLE001 - the process ends here
         _say(f"{type(error).__name__}: {error}")
     os._exit(code)
 
 
 def _executed(command: list[str], env: dict[str, str]) -> int:
-    """Be the command from now on; only where it cannot be run, an exit code comes back, as a shell has it."""
+    """Replace this process by the command. If it cannot be run, return the exit code that a shell would use."""
     try:
         os.execvpe(command[0], command, env)
     except OSError as error:
@@ -240,14 +240,14 @@ def _limit(settings: Settings) -> None:
     if settings["address_space_mib"]:
         limits[resource.RLIMIT_AS] = settings["address_space_mib"] * MEBIBYTE
     if settings["is_alone"]:
-        # Outside a namespace every process of the user counts, so the limit would stop us at once.
+        # Without a namespace all processes of the user count, so the limit would already be exceeded.
         limits[resource.RLIMIT_NPROC] = settings["processes"]
     if settings["file_mib"]:
         limits[resource.RLIMIT_FSIZE] = settings["file_mib"] * MEBIBYTE
     for kind, value in limits.items():
         resource.setrlimit(kind, (value, value))
     _prctl(PR_SET_DUMPABLE, 1)
-    # Of all in the sandbox its commands go first when memory runs out.
+    # If memory runs out, the kernel must kill commands before this supervisor.
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
         score.write("1000")
     _prctl(PR_SET_DUMPABLE, 0)
@@ -261,7 +261,7 @@ def _copy(settings: Settings, request: dict[str, Any], file: int) -> None:
     path = os.path.realpath(os.path.join(settings["workdir"], request["path"]))
     if not any(path.startswith(f"{root}/") for root in map(os.path.realpath, settings["roots"])):
         allowed = ", ".join(settings["roots"])
-        raise PermissionError(f"{request['path']} is outside of what may be copied to and from: {allowed}")
+        raise PermissionError(f"{request['path']} is outside the folders that allow copying: {allowed}")
     if request["act"] == "put":
         os.makedirs(os.path.dirname(path), exist_ok=True)
         target = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK | os.O_NOFOLLOW, 0o644)
@@ -274,7 +274,7 @@ def _copy(settings: Settings, request: dict[str, Any], file: int) -> None:
 
 def _regular(descriptor: int, path: str) -> int:
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        raise OSError(f"{path} is no file")
+        raise OSError(f"{path} is not a file")
     return descriptor
 
 
@@ -286,11 +286,11 @@ def _copy_all(source: int, target: int) -> None:
 
 
 def _end_descendants() -> None:
-    """End all that was started from here, even what has made itself a session of its own."""
+    """Kill all descendants, including those that started their own session."""
     until = time.monotonic() + ENDING_S
     stopped: set[int] = set()
     while (found := _descendants()) and time.monotonic() < until:
-        # What has been stopped starts nothing more; when nothing new is found, all are.
+        # A stopped process cannot fork. Once no new ones appear, all are stopped and can be killed.
         new = found - stopped
         for pid in new or found:
             with contextlib.suppress(OSError):
@@ -308,7 +308,7 @@ def _descendants() -> set[int]:
     for name in os.listdir("/proc"):
         if name.isdecimal():
             with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
-                # The name of its program, in brackets, may hold anything.
+                # The program's name, in parentheses, may contain any character.
                 state, parent = file.read().rpartition(b")")[2].split()[:2]
                 if state != b"Z":
                     parents[int(name)] = int(parent)
@@ -332,7 +332,7 @@ def _keep_only(*descriptors: int) -> None:
 
 
 def _read(end: int) -> bytes | None:
-    """What can be read now: None where there is nothing yet, empty at the end."""
+    """Return the bytes available now: None if there are none yet, empty at the end."""
     try:
         return os.read(end, CHUNK)
     except BlockingIOError:
@@ -354,8 +354,8 @@ def _read_exactly(connection: int, count: int) -> bytes:
 
 
 def _write_frame(connection: int, message: dict[str, Any]) -> None:
-    told = json.dumps(message).encode()
-    left = memoryview(len(told).to_bytes(HEADER_BYTES, "big") + told)
+    body = json.dumps(message).encode()
+    left = memoryview(len(body).to_bytes(HEADER_BYTES, "big") + body)
     while left:
         left = left[os.write(connection, left) :]
 

@@ -1,4 +1,4 @@
-"""Sandboxes that are containers of docker."""
+"""Sandboxes as docker containers."""
 
 from nemo_gym.sandbox.providers.docker.command import DockerCreateConfig
 from nemo_gym.sandbox.providers.docker.provider import DockerProvider

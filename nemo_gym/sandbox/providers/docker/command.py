@@ -1,4 +1,4 @@
-"""How containers are made: the options, and the words of `docker run` that they stand for."""
+"""The options of new containers, and the arguments of `docker run`."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ FOREVER = ["sh", "-c", "trap 'exit 0' TERM INT; while :; do sleep 3600 & wait $!
 
 
 class DockerCreateConfig(BaseModel):
-    """How containers are made."""
+    """Options of new containers."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     program: str = "docker"
-    """Or another with the same command line, such as podman."""
+    """Or another program with the same command line, such as podman."""
     image: str | None = None
-    """For a spec without one."""
+    """The default image."""
     image_rewrites: Any = None
-    """As `rewrite_image` takes them."""
+    """In a form that `rewrite_image` accepts."""
     pull: str | None = None
     """missing, always or never."""
     platform: str | None = None
     network: str | None = None
-    """A network of docker's, or none; left out, containers have docker's own default."""
+    """A docker network, or `none`; docker's default if omitted."""
     user: str | None = None
     volumes: list[str] = Field(default_factory=list)
     extra_args: list[str] = Field(default_factory=list)
@@ -38,7 +38,7 @@ class DockerCreateConfig(BaseModel):
 
 
 def run_options(name: str, spec: SandboxSpec, config: DockerCreateConfig) -> list[str]:
-    """What `docker run` is told of a container."""
+    """Return the arguments of `docker run` before the image."""
     wanted = spec.resources
     single = {
         "--name": name,
@@ -65,21 +65,21 @@ def run_options(name: str, spec: SandboxSpec, config: DockerCreateConfig) -> lis
 
 
 def first_command(spec: SandboxSpec) -> list[str]:
-    """What runs in a container first, and as long as it lasts."""
+    """Return the container's main command, which ends with the container."""
     first = list(spec.entrypoint or FOREVER)
     if spec.ttl_s is None:
         return first
-    # Its end is the container's, also where nobody is left to stop it.
+    # The container enforces the limit itself, in case its owner has ended.
     return ["sh", "-c", '"$@" & sleep "$0"; kill $!', str(spec.ttl_s), *first]
 
 
 @contextlib.contextmanager
 def environment_options(env: Mapping[str, str]) -> Iterator[list[str]]:
-    """The options that set variables: not on the command line, which any user of this machine may read."""
+    """Yield options that set variables from a file, because every user of this machine can read a command line."""
     if not env:
         yield []
         return
-    # The file knows no line breaks.
+    # The file format does not support line breaks.
     plain = {key: value for key, value in env.items() if "\n" not in str(value)}
     words = [word for key, value in env.items() if key not in plain for word in ("--env", f"{key}={value}")]
     with tempfile.NamedTemporaryFile("w", prefix="nemo_gym-env-", encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""Sandboxes that are containers, made and worked in through the command line of docker."""
+"""Sandboxes as containers, controlled through the command line of docker."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from nemo_gym.sandbox.providers.docker.command import (
 from nemo_gym.sandbox.providers.options import options_of
 
 QUICK_S = 60.0
-"""What a call that only asks or removes may take."""
+"""The timeout of calls that only query or remove."""
 READY_S = 600.0
-"""A first start may fetch the image."""
+"""The timeout of a start, which may fetch the image."""
 _NUMBERED = 'echo "nemo_gym-process:$$" >&2; [ -z "$1" ] || cd "$1" || exit 126; shift; exec "$@"'
-"""A process in a container outlives the client that asked for it: its number is what ends it."""
+"""Prints the PID, because killing the docker client does not end the process in the container."""
 _NUMBER = re.compile(r"^nemo_gym-process:(\d+)\n", re.MULTILINE)
 _STATES = {"running": SandboxStatus.RUNNING, "exited": SandboxStatus.STOPPED, "created": SandboxStatus.PENDING}
 
 
 class DockerProvider:
-    """Makes containers. `create` tells how; its fields may also be given by themselves."""
+    """A provider of containers. The fields of `create` may also be passed as keyword arguments."""
 
     name = "docker"
 
@@ -48,29 +48,29 @@ class DockerProvider:
         self._made: set[str] = set()
 
     async def create(self, spec: SandboxSpec) -> SandboxHandle:
-        """Start a container and wait until docker says that it runs."""
+        """Start a container and wait until docker reports that it runs."""
         config = options_of(DockerCreateConfig, self.name, self.create_config, dict(spec.provider_options))
         require_program(config.program, self.name)
         image = spec.image or config.image
         if image is None:
-            raise SandboxCreateError("a sandbox of docker needs an image: set `image` of its SandboxSpec.")
+            raise SandboxCreateError("a docker sandbox needs an image: set `image` in its SandboxSpec.")
         name = f"nemo_gym-{uuid.uuid4().hex[:16]}"
-        # Even a start that failed or was given up may have left something of that name.
+        # Even a start that failed or was cancelled may have created a container.
         self._made.add(name)
         handle = SandboxHandle(name, self.name)
         try:
             with environment_options(spec.env) as variables:
                 words = [*run_options(name, spec, config), *variables]
-                told = await self._docker(
+                ended = await self._docker(
                     *words, rewrite_image(image, config.image_rewrites), *first_command(spec),
                     timeout_s=spec.ready_timeout_s or READY_S,
                 )  # fmt: skip
         except BaseException:
             await self.close(handle)
             raise
-        if told.return_code != 0:
+        if ended.return_code != 0:
             await self.close(handle)
-            why = "it was not ready in time" if told.is_out_of_time else told.last_words
+            why = "it was not ready in time" if ended.is_out_of_time else ended.message
             raise SandboxCreateError(f"docker could not start a container of {image}: {why}")
         return handle
 
@@ -84,17 +84,18 @@ class DockerProvider:
         timeout_s: float | None = None,
         user: str | int | None = None,
     ) -> SandboxExecResult:
-        """Run a command in the container."""
         who = ["--user", str(user)] if user is not None else []
         with environment_options(env or {}) as variables:
             words = ["exec", *who, *variables, handle.sandbox_id]
             words += ["sh", "-c", _NUMBERED, "sh", cwd or "", *words_of(command)]
-            told = await self._docker(*words, timeout_s=timeout_s)
-        number = _NUMBER.search(told.stderr)
-        if told.is_out_of_time and number:
+            ended = await self._docker(*words, timeout_s=timeout_s)
+        number = _NUMBER.search(ended.stderr)
+        if ended.is_out_of_time and number:
             kill = f"kill -9 -{number[1]} 2>/dev/null || kill -9 {number[1]}"
             await self._docker("exec", "--user", "0", handle.sandbox_id, "sh", "-c", kill, timeout_s=QUICK_S)
-        return told.as_result(is_lost=number is None and told.return_code != 0, stderr=_NUMBER.sub("", told.stderr, 1))
+        return ended.as_result(
+            is_lost=number is None and ended.return_code != 0, stderr=_NUMBER.sub("", ended.stderr, 1)
+        )
 
     async def upload_file(self, handle: SandboxHandle, source_path: str | Path, target_path: str) -> None:
         """Copy a local file into the container."""
@@ -105,38 +106,37 @@ class DockerProvider:
             await self._must("exec", "-i", handle.sandbox_id, *script, stdin=file)
 
     async def download_file(self, handle: SandboxHandle, source_path: str, target_path: str | Path) -> None:
-        """Copy a file of the container here."""
+        """Copy a file of the container to a local path."""
         with written_to(target_path) as file:
             await self._must("exec", handle.sandbox_id, "cat", "--", source_path, stdout=file)
 
     async def status(self, handle: SandboxHandle) -> SandboxStatus:
-        """What docker says of the container."""
-        told = await self._docker("inspect", "--format", "{{.State.Status}}", handle.sandbox_id, timeout_s=QUICK_S)
-        if told.return_code != 0:
-            return SandboxStatus.STOPPED if "no such" in told.stderr.lower() else SandboxStatus.UNKNOWN
-        return _STATES.get(told.stdout.strip(), SandboxStatus.ERROR)
+        """Return the status that docker reports."""
+        ended = await self._docker("inspect", "--format", "{{.State.Status}}", handle.sandbox_id, timeout_s=QUICK_S)
+        if ended.return_code != 0:
+            return SandboxStatus.STOPPED if "no such" in ended.stderr.lower() else SandboxStatus.UNKNOWN
+        return _STATES.get(ended.stdout.strip(), SandboxStatus.ERROR)
 
     async def endpoint(self, handle: SandboxHandle, port: int) -> SandboxEndpoint:
-        """The container's own address, or the port of this machine that `-p` of `extra_args` gave it."""
-        told = await self._docker("port", handle.sandbox_id, str(port), timeout_s=QUICK_S)
-        if told.return_code == 0 and told.stdout.strip():
-            address = told.stdout.split()[0].replace("0.0.0.0", "127.0.0.1")
+        """Return the container's own address, or the port of this machine that `-p` in `extra_args` maps to it."""
+        ended = await self._docker("port", handle.sandbox_id, str(port), timeout_s=QUICK_S)
+        if ended.return_code == 0 and ended.stdout.strip():
+            address = ended.stdout.split()[0].replace("0.0.0.0", "127.0.0.1")
             return SandboxEndpoint(f"http://{address}")
         shown = "{{range .NetworkSettings.Networks}}{{.IPAddress}} {{end}}"
-        told = await self._must("inspect", "--format", shown, handle.sandbox_id)
-        if not told.stdout.split():
+        ended = await self._must("inspect", "--format", shown, handle.sandbox_id)
+        if not ended.stdout.split():
             raise SandboxError(f"port {port} cannot be reached: the container {handle.sandbox_id} has no network.")
-        return SandboxEndpoint(f"http://{told.stdout.split()[0]}:{port}")
+        return SandboxEndpoint(f"http://{ended.stdout.split()[0]}:{port}")
 
     async def close(self, handle: SandboxHandle) -> None:
-        """Remove the container and what was written in it."""
+        """Remove the container and its files."""
         if handle.sandbox_id in self._made:
-            told = await self._docker("rm", "--force", "--volumes", handle.sandbox_id, timeout_s=QUICK_S)
-            if told.return_code == 0 or "no such" in told.stderr.lower():
+            ended = await self._docker("rm", "--force", "--volumes", handle.sandbox_id, timeout_s=QUICK_S)
+            if ended.return_code == 0 or "no such" in ended.stderr.lower():
                 self._made.discard(handle.sandbox_id)
 
     async def aclose(self) -> None:
-        """Remove all containers."""
         for name in sorted(self._made):
             await self.close(SandboxHandle(name, self.name))
 
@@ -144,7 +144,7 @@ class DockerProvider:
         return await ran([self.create_config.program, *words], **how)
 
     async def _must(self, *words: str, **how: Any) -> Ended:
-        told = await self._docker(*words, timeout_s=READY_S, **how)
-        if told.return_code != 0:
-            raise SandboxError(f"docker {words[0]} failed: {told.last_words}")
-        return told
+        ended = await self._docker(*words, timeout_s=READY_S, **how)
+        if ended.return_code != 0:
+            raise SandboxError(f"docker {words[0]} failed: {ended.message}")
+        return ended
