@@ -1,6 +1,6 @@
-"""nemo_gym: environments that language-model agents act in, as HTTP services, and the rollouts they earn.
+"""nemo_gym: environments for language-model agents as HTTP services, and the collection of their rollouts.
 
-The names below are loaded when they are first asked for, so `import nemo_gym` costs next to nothing.
+The names below are loaded on first access, so `import nemo_gym` is fast.
 """
 
 from __future__ import annotations
@@ -13,6 +13,12 @@ from nemo_gym.version import __package_name__, __version__
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from nemo_gym.calls.client import ServerClient as ServerClient
+    from nemo_gym.calls.client import get_response_json as get_response_json
+    from nemo_gym.calls.client import raise_for_status as raise_for_status
+    from nemo_gym.calls.problems import failure_of_call as failure_of_call
+    from nemo_gym.calls.problems import failure_of_reply as failure_of_reply
+    from nemo_gym.calls.problems import reply_to as reply_to
     from nemo_gym.config.settings import AgentServerRef as AgentServerRef
     from nemo_gym.config.settings import BaseResourcesServerConfig as BaseResourcesServerConfig
     from nemo_gym.config.settings import BaseResponsesAPIAgentConfig as BaseResponsesAPIAgentConfig
@@ -22,6 +28,9 @@ if TYPE_CHECKING:
     from nemo_gym.config.settings import Domain as Domain
     from nemo_gym.config.settings import ModelServerRef as ModelServerRef
     from nemo_gym.config.settings import ResourcesServerRef as ResourcesServerRef
+    from nemo_gym.context.deadline import grace_period as grace_period
+    from nemo_gym.context.rollout_id import current_rollout_id as current_rollout_id
+    from nemo_gym.data.preparing import run_prepare as run_prepare
     from nemo_gym.errors import AgentFailed as AgentFailed
     from nemo_gym.errors import DataError as DataError
     from nemo_gym.errors import EndpointError as EndpointError
@@ -36,16 +45,9 @@ if TYPE_CHECKING:
     from nemo_gym.errors import ServerCallError as ServerCallError
     from nemo_gym.errors import ServerLost as ServerLost
     from nemo_gym.errors import ToolError as ToolError
+    from nemo_gym.errors import UsageError as UsageError
     from nemo_gym.errors import exit_code_of as exit_code_of
-    from nemo_gym.http.client import ServerClient as ServerClient
-    from nemo_gym.http.client import get_response_json as get_response_json
-    from nemo_gym.http.client import raise_for_status as raise_for_status
-    from nemo_gym.http.correlation import current_rollout_id as current_rollout_id
-    from nemo_gym.http.deadline import grace_period as grace_period
     from nemo_gym.http.endpoint import NeMoGymAsyncOpenAI as NeMoGymAsyncOpenAI
-    from nemo_gym.http.problems import failure_of_call as failure_of_call
-    from nemo_gym.http.problems import failure_of_reply as failure_of_reply
-    from nemo_gym.http.problems import reply_to as reply_to
     from nemo_gym.metrics import compute_pass_majority_metrics as compute_pass_majority_metrics
     from nemo_gym.metrics import compute_subset_metrics as compute_subset_metrics
     from nemo_gym.metrics import highest_k_metrics as highest_k_metrics
@@ -75,15 +77,16 @@ if TYPE_CHECKING:
     from nemo_gym.servers.conversing import ConversingAgent as ConversingAgent
     from nemo_gym.servers.conversing import ConversingAgentConfig as ConversingAgentConfig
     from nemo_gym.servers.model import SimpleResponsesAPIModel as SimpleResponsesAPIModel
+    from nemo_gym.servers.overridable import OverridableAgent as OverridableAgent
     from nemo_gym.servers.resources import SimpleResourcesServer as SimpleResourcesServer
-    from nemo_gym.servers.session_cookies import SESSION_ID_KEY as SESSION_ID_KEY
     from nemo_gym.servers.sessions import SessionState as SessionState
     from nemo_gym.servers.stepped import SteppedResourcesServer as SteppedResourcesServer
     from nemo_gym.servers.stepped import turns_of as turns_of
-    from nemo_gym.servers.tools import INDEPENDENT_TOOLS_HEADER as INDEPENDENT_TOOLS_HEADER
-    from nemo_gym.servers.tools import Tool as Tool
-    from nemo_gym.servers.tools import is_callable_name as is_callable_name
-    from nemo_gym.servers.tools import tool as tool
+    from nemo_gym.servers.tools.tool import INDEPENDENT_TOOLS_HEADER as INDEPENDENT_TOOLS_HEADER
+    from nemo_gym.servers.tools.tool import Tool as Tool
+    from nemo_gym.servers.tools.tool import is_callable_name as is_callable_name
+    from nemo_gym.servers.tools.tool import tool as tool
+    from nemo_gym.web.session_cookies import SESSION_ID_KEY as SESSION_ID_KEY
 
     CACHE_DIR: Path
     PARENT_DIR: Path
@@ -96,10 +99,11 @@ _HOMES = {
         "AgentServerRef", "BaseResourcesServerConfig", "BaseResponsesAPIAgentConfig", "BaseResponsesAPIModelConfig",
         "BaseRunServerInstanceConfig", "BaseServerConfig", "Domain", "ModelServerRef", "ResourcesServerRef",
     ),
+    "data.preparing": ("run_prepare",),
     "errors": (
         "AgentFailed", "DataError", "EndpointError", "EnvironmentFailed", "InvalidTask", "JudgeFailed", "ModelFailed",
         "Overloaded", "RolloutCancelled", "RolloutError", "RolloutTimedOut", "ServerCallError", "ServerLost",
-        "ToolError", "exit_code_of",
+        "ToolError", "UsageError", "exit_code_of",
     ),
     "schemas.rollout": (
         "AggregateMetrics", "AggregateMetricsRequest", "BaseMultiRewardVerifyResponse", "BaseRunRequest",
@@ -110,19 +114,20 @@ _HOMES = {
         "STEP_REQUEST_ID_KEY", "BaseResetRequest", "BaseResetResponse", "BaseStepRequest", "BaseStepResponse",
     ),
     "schemas.responses": ("accumulate_response_usage",),
-    "servers.tools": ("INDEPENDENT_TOOLS_HEADER", "Tool", "is_callable_name", "tool"),
-    "servers.session_cookies": ("SESSION_ID_KEY",),
+    "servers.tools.tool": ("INDEPENDENT_TOOLS_HEADER", "Tool", "is_callable_name", "tool"),
+    "web.session_cookies": ("SESSION_ID_KEY",),
     "servers.sessions": ("SessionState",),
     "servers.resources": ("SimpleResourcesServer",),
     "servers.stepped": ("SteppedResourcesServer", "turns_of"),
     "servers.agent": ("Body", "SimpleResponsesAPIAgent"),
     "servers.conversation": ("Conversation",),
     "servers.conversing": ("ConversingAgent", "ConversingAgentConfig"),
+    "servers.overridable": ("OverridableAgent",),
     "servers.model": ("SimpleResponsesAPIModel",),
-    "http.client": ("ServerClient", "get_response_json", "raise_for_status"),
-    "http.correlation": ("current_rollout_id",),
-    "http.deadline": ("grace_period",),
-    "http.problems": ("failure_of_call", "failure_of_reply", "reply_to"),
+    "calls.client": ("ServerClient", "get_response_json", "raise_for_status"),
+    "context.rollout_id": ("current_rollout_id",),
+    "context.deadline": ("grace_period",),
+    "calls.problems": ("failure_of_call", "failure_of_reply", "reply_to"),
     "metrics": ("compute_pass_majority_metrics", "compute_subset_metrics", "highest_k_metrics"),
 }  # fmt: skip
 
@@ -135,7 +140,7 @@ _RENAMED = {
     "NeMoGymResponseOutputItem": ("schemas.items", "OutputItem"),
 }
 
-# Published tools, not folders, import these; two of them have no public name there.
+# Only published tools import these, not server folders; two of them are private there.
 _HELPERS = {
     "NEMO_GYM_EXTRA_ROOTS_ENV_VAR_NAME": "EXTRA_ROOTS_ENV_VAR",
     "_augment_sys_path": "augment_sys_path",
