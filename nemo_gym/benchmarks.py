@@ -1,4 +1,4 @@
-"""Published name of what lives in `nemo_gym.data.benchmarks`, and of the commands on it."""
+"""Public import path of `nemo_gym.data.benchmarks` and its commands; re-exports only."""
 
 from nemo_gym.cli.published import list_benchmarks, prepare_benchmark
 from nemo_gym.cli.settings import PrepareBenchmarkSettings as PrepareBenchmarkConfig

@@ -1,4 +1,4 @@
-"""Published name of what lives in `nemo_gym.config`, `nemo_gym.schemas.rollout` and `nemo_gym.errors`."""
+"""Public import path of `nemo_gym.config`, `nemo_gym.schemas.rollout` and `nemo_gym.errors`; re-exports only."""
 
 from omegaconf import OmegaConf
 

@@ -1,4 +1,4 @@
-"""Every error we raise, sorted by who should hear of it.
+"""All errors that nemo_gym raises, sorted by audience.
 
 NemoGymError
 ├─ UserError              the user: one paragraph, no traceback, exit code 1
@@ -8,16 +8,16 @@ NemoGymError
 │  │  ├─ NoServerInstancesError, AlmostServerError, UnknownImplementationError
 │  │  ├─ DuplicateServerError, ServerRefNotFoundError, PortTakenError, OverrideError
 │  │  └─ UsageError       a parameter of the command; exit code 2
-│  ├─ LaunchError         a server that did not come up, or went away
+   │  ├─ LaunchError         a server that did not start or stopped unexpectedly
 │  └─ DataError           a row, a file, an existing result
 ├─ RolloutError           the record: a failed rollout, kept apart, without a reward
 │  ├─ ModelFailed, AgentFailed, EnvironmentFailed, JudgeFailed
 │  └─ RolloutTimedOut, Overloaded, RolloutCancelled, ServerLost, InvalidTask
-├─ ToolError              the model: told as the tool's answer
-└─ ServerCallError        a call between servers that brought no usable answer
-   └─ EndpointError        the same of a model endpoint outside
+├─ ToolError              the model: returned as the tool's output
+└─ ServerCallError        a call between servers without a usable response
+   └─ EndpointError        the same for an external model endpoint
 
-Anything else is a bug of ours, and keeps its traceback.
+Anything else is a bug in nemo_gym and keeps its traceback.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from typing import Any, ClassVar, Self
 
 
 class NemoGymError(Exception):
-    """The root of everything below."""
+    """Base class of all nemo_gym errors."""
 
 
 class UserError(NemoGymError):
-    """Something its user can mend: the message says where, what and what now."""
+    """An error that the user can fix. The message has the place, the problem and the remedy."""
 
 
 class ConfigError(UserError):
@@ -40,88 +40,88 @@ class ConfigError(UserError):
 
 
 class UsageError(ConfigError, ValueError):
-    """A parameter of the command itself is missing or wrong; its exit code is 2, as of any wrong flag."""
+    """A missing or wrong parameter of the command itself; exit code 2, as for a wrong flag."""
 
 
 class ConfigPathNotFoundError(ConfigError, FileNotFoundError):
-    """A configuration file is in none of the folders that are searched."""
+    """A configuration file that is not in any search root."""
 
 
 class MalformedConfigPathsError(ConfigError, ValueError):
-    """`config_paths` is not a list of paths."""
+    """A `config_paths` value that is not a list of paths."""
 
 
 class ConfigSyntaxError(ConfigError, ValueError):
-    """A file is not YAML, or not a mapping."""
+    """A file that is not YAML, or not a mapping."""
 
 
 class ConfigMissingValuesError(ConfigError, ValueError):
-    """Required values (`???`) are unset; all of them are named."""
+    """Required values (`???`) that are not set; the message lists all of them."""
 
 
 class ConfigInterpolationError(ConfigError, ValueError):
-    """A `${…}` points at nothing."""
+    """A `${…}` whose target does not exist."""
 
 
 class InheritPathNotFoundError(ConfigError, ValueError):
-    """`_inherit_from` or `_copy` names a path that no file defines."""
+    """An `_inherit_from` or `_copy` path that is not defined in any file."""
 
 
 class NoServerInstancesError(ConfigError, ValueError):
-    """The configuration defines no server."""
+    """A configuration without servers."""
 
 
 class AlmostServerError(ConfigError, ValueError):
-    """A block looks like a server and is not a valid one."""
+    """A block that resembles a server but is invalid."""
 
 
 class UnknownImplementationError(ConfigError, ValueError):
-    """No folder holds the implementation that a block names."""
+    """An implementation without a folder."""
 
 
 class DuplicateServerError(ConfigError, ValueError):
-    """One name, two blocks."""
+    """Two blocks with the same name."""
 
 
 class ServerRefNotFoundError(ConfigError, ValueError):
-    """A reference names a server that no file defines."""
+    """A reference to a server that is not defined in any file."""
 
 
 class PortTakenError(ConfigError, ValueError):
-    """A fixed port is in use."""
+    """A fixed port that is already in use."""
 
 
 class OverrideError(ConfigError, ValueError):
-    """A command-line override that cannot be read or applied."""
+    """A command-line override that cannot be parsed or applied."""
 
 
 class LaunchError(UserError):
-    """A server did not come up, or went away while it was needed."""
+    """A server that did not start, or stopped while it was needed."""
 
 
 class SignatureError(LaunchError, TypeError):
-    """A method that its server cannot offer as it is written: as a tool, or with a state."""
+    """A method whose signature its server does not support, as a tool or with session state."""
 
 
 class HeadServerNotFoundError(LaunchError, ValueError):
-    """No head server answers where one was looked for."""
+    """No head server responds at the expected address."""
 
 
 class DataError(UserError, ValueError):
-    """A row or a file that cannot be used as it is."""
+    """A row or a file that cannot be used."""
 
 
 class RolloutError(NemoGymError):
-    """One rollout failed. It is recorded with its cause and never earns a reward.
+    """A failed rollout. It is recorded with its cause and never gets a reward.
 
-    `failure_class` is what the record carries as `_ng_failure_class`, `tier` where it happened (`model`, `agent`,
-    `environment`, `judge` or `collector`), and `server` the instance. `may_retry` says whether the same rollout,
-    begun anew, may well succeed: what failed was not the rollout itself.
+    `failure_class` is recorded as `_ng_failure_class`. `tier` is the source of the failure (`model`, `agent`,
+    `environment`, `judge` or `collector`), `server` the instance. `may_retry` means that the same rollout may
+    succeed when run again, because the rollout itself did not cause the failure.
     """
 
     failure_class: ClassVar[str] = "rollout_failed"
     status: ClassVar[int] = 500
-    """The HTTP status with which servers tell of it."""
+    """The HTTP status of servers that report it."""
     may_retry: ClassVar[bool] = False
     default_tier: ClassVar[str] = "agent"
 
@@ -130,13 +130,13 @@ class RolloutError(NemoGymError):
         self.server = server
         self.tier = tier or self.default_tier
         self.retry_after_s: float | None = None
-        """How long whoever failed asks to be left alone, where it says so."""
+        """Seconds to wait before a retry, if the failed server asks for it."""
         self.row: dict[str, Any] | None = None
-        """The row that failed, if `run_examples` raises this."""
+        """The failed row, if `run_examples` raises this."""
 
 
 class ModelFailed(RolloutError):
-    """A model server, or the endpoint behind it, gave no usable answer."""
+    """A model server or its endpoint did not return a usable response."""
 
     failure_class = "model_failed"
     status = 502
@@ -144,20 +144,20 @@ class ModelFailed(RolloutError):
 
 
 class AgentFailed(RolloutError):
-    """The agent server could not carry the rollout through."""
+    """The agent server could not complete the rollout."""
 
     failure_class = "agent_failed"
 
 
 class EnvironmentFailed(RolloutError):
-    """A tool, `seed_session` or `verify` failed for a reason the model is not to blame for."""
+    """A tool, `seed_session` or `verify` failed, and not because of the model."""
 
     failure_class = "environment_failed"
     default_tier = "environment"
 
 
 class JudgeFailed(RolloutError):
-    """The judge gave no verdict."""
+    """The judge did not return a verdict."""
 
     failure_class = "judge_failed"
     status = 502
@@ -165,7 +165,7 @@ class JudgeFailed(RolloutError):
 
 
 class RolloutTimedOut(RolloutError):
-    """The time for the rollout was over before it had ended."""
+    """The rollout exceeded its time limit."""
 
     failure_class = "timeout"
     status = 504
@@ -173,7 +173,7 @@ class RolloutTimedOut(RolloutError):
 
 
 class Overloaded(RolloutError):
-    """A server, or a model endpoint, had no room for the call, however often it was asked."""
+    """A server or model endpoint rejected the call for lack of capacity, despite retries."""
 
     failure_class = "overloaded"
     status = 503
@@ -181,7 +181,7 @@ class Overloaded(RolloutError):
 
 
 class RolloutCancelled(RolloutError):
-    """Whoever wanted the rollout has given it up."""
+    """The client cancelled the rollout."""
 
     failure_class = "cancelled"
     status = 499
@@ -189,7 +189,7 @@ class RolloutCancelled(RolloutError):
 
 
 class ServerLost(RolloutError):
-    """A server ended while the rollout needed it, or came back without the rollout's state."""
+    """A server stopped during the rollout, or restarted without the rollout's state."""
 
     failure_class = "lost"
     status = 503
@@ -197,7 +197,7 @@ class ServerLost(RolloutError):
 
 
 class InvalidTask(RolloutError):
-    """The row cannot be run: what is wrong with it would be wrong the next time, too."""
+    """The row cannot be run, and a retry would fail in the same way."""
 
     failure_class = "invalid_task"
     status = 422
@@ -218,36 +218,36 @@ FAILURES: Mapping[str, type[RolloutError]] = {
         InvalidTask,
     )
 }
-"""Every kind of failure, by its class in the records."""
+"""All kinds of failure by their class in the records."""
 
 
 class ToolError(NemoGymError):
-    """Raised by a tool to tell the model what went wrong; the rollout goes on."""
+    """An error that a tool raises to inform the model; the rollout continues."""
 
 
 class ServerCallError(NemoGymError):
-    """A call to another server brought no usable answer.
+    """A call to another server did not return a usable response.
 
-    `was_sent` is False only where the request certainly never left, so trying again is safe.
+    `was_sent` is False only if the request was certainly never sent, so a retry is safe.
     """
 
     aiohttps: str = "ClientError"
-    """What aiohttp calls it: published folders catch that."""
+    """Name of the corresponding aiohttp error, which published folders catch."""
 
     def __init__(self, message: str, *, was_sent: bool = True) -> None:
         super().__init__(message)
         self.was_sent = was_sent
 
     def of_server(self, name: str) -> Self:
-        """The same error, its message naming the server that was called."""
+        """Add the name of the called server to the message and return the error."""
         self.args = (f"server '{name}': {self}",)
         return self
 
 
 class EndpointError(ServerCallError):
-    """A model endpoint brought no usable answer, however often it was asked.
+    """A model endpoint did not return a usable response, despite retries.
 
-    `status` is its HTTP status, None where no answer came; `body` is the beginning of what it said.
+    `status` is the HTTP status, or None without a response. `body` is the beginning of the response body.
     """
 
     def __init__(self, message: str, *, status: int | None = None, body: str = "", was_sent: bool = True) -> None:
@@ -259,7 +259,7 @@ class EndpointError(ServerCallError):
 
 
 def exit_code_of(action: Callable[..., Any], *arguments: Any, **named: Any) -> int:
-    """Do what a small program is for, and return its exit code: what its user can mend is told, and makes it 1."""
+    """Run a small program and return its exit code: 1 for a user error, whose message goes to stderr."""
     try:
         action(*arguments, **named)
     except UserError as error:

@@ -1,4 +1,4 @@
-"""Published name of the row keys of `nemo_gym.schemas.rollout` and of what `nemo_gym.config` tells a server."""
+"""Public import path of `nemo_gym.config.published` and the row keys of a rollout; re-exports only."""
 
 from omegaconf import DictConfig, OmegaConf
 

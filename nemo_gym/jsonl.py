@@ -19,12 +19,12 @@ from nemo_gym.errors import DataError
 
 PLAIN_VALUES = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
 FITTED_BYTES = 64 * 1024
-"""Beyond, what is left over is only promised by the system, never touched."""
+"""Above this size the system only reserves unused memory and never touches it."""
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 class WriteFailed(DataError):
-    """The system does not take what is written, as on a full disk."""
+    """The system rejects a write, for example because the disk is full."""
 
 
 class RawLine(NamedTuple):
@@ -43,7 +43,7 @@ class Line(NamedTuple):
 
 
 def read_raw_lines(path: Path) -> Iterator[RawLine]:
-    """The lines of a file, one at a time and unread, blank ones and a byte order mark skipped."""
+    """Yield the lines of a file unparsed, without blank lines and a byte order mark."""
     try:
         file = path.open("rb")
     except OSError as error:
@@ -56,16 +56,16 @@ def read_raw_lines(path: Path) -> Iterator[RawLine]:
 
 
 def read_lines(path: Path) -> Iterator[Line]:
-    """The rows of a file, one at a time, blank lines skipped.
+    """Yield the rows of a file, without blank lines.
 
-    Raises `DataError` with file, line and column where a line is not a JSON object.
+    Raise `DataError` with file, line and column for a line that is not a JSON object.
     """
     for number, raw in read_raw_lines(path):
         yield Line(number, raw, parse_row(raw, path, number))
 
 
 def parse_row(line: bytes, path: Path, number: int) -> dict[str, Any]:
-    """The JSON object on one line; `DataError` says where it is not one."""
+    """Parse one line as a JSON object. Raise `DataError` with its place if it is not one."""
     try:
         row = orjson.loads(line)
     except orjson.JSONDecodeError as error:
@@ -78,19 +78,19 @@ def parse_row(line: bytes, path: Path, number: int) -> dict[str, Any]:
 
 
 def read_rows(path: Path) -> Iterator[dict[str, Any]]:
-    """The rows of a file without their line numbers."""
+    """Yield the rows of a file without line numbers."""
     return (line.row for line in read_lines(path))
 
 
 def dump_line(row: Any) -> bytes:
-    """One row as a line, newline included; non-string keys and numpy values are allowed."""
+    """Return a row as one line with its newline; non-string keys and numpy values are allowed."""
     return dump_json(row) + b"\n"
 
 
 def dump_json(value: Any, default: Callable[[Any], Any] | None = None) -> bytes:
-    """JSON of any plain value, also of what models and hostile callers write and orjson refuses.
+    """Return any plain value as JSON, including values that orjson rejects.
 
-    That is integers beyond 64 bits, and halves of surrogate pairs: those are no Unicode, and become question marks.
+    These are integers beyond 64 bits and lone surrogates, which are invalid Unicode and become question marks.
     """
     try:
         return fitted(
@@ -103,26 +103,26 @@ def dump_json(value: Any, default: Callable[[Any], Any] | None = None) -> bytes:
 
 
 def check_unicode(value: Any) -> None:
-    """Raise `ValueError` where a text in a JSON value has half of a surrogate pair.
+    """Raise `ValueError` if a text in a JSON value contains a lone surrogate.
 
-    `json` reads `"\\ud800"` without a word, and no answer could be written with it.
+    `json` accepts `"\\ud800"`, but a response with it could not be encoded.
     """
     json.dumps(value, ensure_ascii=False).encode()
 
 
 def dump_up_to(name: str, fields: dict[str, Any]) -> bytes:
-    """A JSON object of these fields up to the value of one more; that and a closing bracket are still to come."""
+    """Return a JSON object of these fields, cut off before the value of one more; the caller adds value and brace."""
     written = dump_json(fields)
     return b'%b%b"%b":' % (written[:-1], b"," if fields else b"", name.encode())
 
 
 def fitted(written: bytes) -> bytes:
-    """The same bytes in as much memory as they need: orjson leaves up to ten times that, for as long as they live."""
+    """Copy small results into a buffer of the right size, because orjson's buffers are up to ten times larger."""
     return bytes(memoryview(written)) if len(written) < FITTED_BYTES else written
 
 
 def write_rows(path: Path, rows: Iterable[Any]) -> int:
-    """Write a file whole or not at all, and say how many rows it holds. Raises `WriteFailed` on a full disk."""
+    """Write a file atomically and return its row count. Raise `WriteFailed` on a full disk."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     count = 0
@@ -144,13 +144,13 @@ def write_rows(path: Path, rows: Iterable[Any]) -> int:
 
 
 class Appender:
-    """Adds whole lines to a file; each one is handed to the system before `write` returns.
+    """Appends whole lines to a file; each line is passed to the system before `write` returns.
 
-    Raises `WriteFailed` where the system does not take it, such as on a full disk: then nothing of the line stays.
+    Raise `WriteFailed` if the system rejects a line, such as on a full disk, and remove any part already written.
     """
 
     def __init__(self, path: Path, *, truncate: bool = False, hide: Callable[[bytes], bytes] | None = None) -> None:
-        """`hide` is given each line and gives what is written of it."""
+        """Open the file. `hide` masks secrets in each line before it is written."""
         self._path = path
         self._hide = hide
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -160,25 +160,25 @@ class Appender:
         self._syncing = Lock()
 
     def write(self, row: Any) -> None:
-        """Add one row."""
+        """Append one row."""
         self.write_line(dump_line(row))
 
     def write_line(self, line: bytes) -> None:
-        """Add a row that is a line already, newline included."""
+        """Append a row that is already a line, newline included."""
         if self._hide is not None:
             line = self._hide(line)
         left = memoryview(line)
         self._is_safe = False
         try:
-            # The system may take only a part, as it does where the disk fills up or a signal comes.
+            # The system may write only a part when the disk fills up or a signal arrives.
             while left:
                 left = left[self._file.write(left) :]
         except OSError as error:
-            self._take_back(len(line) - len(left))
+            self._undo(len(line) - len(left))
             raise self._failed(error) from error
 
     def sync(self) -> None:
-        """Have the system bring what was written to the disk itself; may be called from another thread."""
+        """Flush written lines to the disk with fsync; may be called from another thread."""
         with self._syncing:
             if self._is_safe or self._file.closed:
                 return
@@ -186,7 +186,7 @@ class Appender:
             try:
                 os.fsync(self._file.fileno())
             except OSError as error:
-                # A pipe or a device has no disk behind it.
+                # Pipes and devices do not support fsync.
                 if error.errno != errno.EINVAL:
                     raise self._failed(error) from error
 
@@ -197,7 +197,7 @@ class Appender:
             with self._syncing:
                 self._file.close()
 
-    def _take_back(self, written: int) -> None:
+    def _undo(self, written: int) -> None:
         with suppress(OSError):
             self._file.truncate(os.fstat(self._file.fileno()).st_size - written)
 

@@ -1,7 +1,7 @@
-"""When a process looks for garbage: as often as there is some to be found, since counting frees most of what is made.
+"""Adaptive garbage collection: reference counting frees most objects, so collections adapt to how much they find.
 
-The interpreter looks whenever so many more objects were made than freed. With thousands of rollouts under way that is
-all the time: each look goes through everything that they hold, and finds nothing.
+By default the interpreter collects whenever allocations exceed deallocations by a threshold. With thousands of
+rollouts in progress that is constantly, and each collection scans all of their objects and finds nothing.
 """
 
 from __future__ import annotations
@@ -11,32 +11,32 @@ import ctypes
 import gc
 from contextlib import suppress
 
-LOOK_EVERY_S = 1.0
-FEWEST, MOST = 20_000, 1_000_000
-"""So many more objects made than freed start a look: the fewest at first, then by what the last look has found."""
-WORTH_SHARE = 0.1
-"""A look at so many objects was worth it if this share of them was garbage."""
-OLDER, OLDEST = 5, 10
-"""Looks of the interpreter's own, at `MOST`, between its looks at what is older."""
+CHECK_INTERVAL_S = 1.0
+MIN_THRESHOLD, MAX_THRESHOLD = 20_000, 1_000_000
+"""Bounds of the net allocations that trigger a collection: the lower one at first, then adapted to the results."""
+MIN_GARBAGE_SHARE = 0.1
+"""A collection was worthwhile if this share of the net allocations was garbage."""
+OLD_INTERVAL, OLDEST_INTERVAL = 5, 10
+"""Interpreter thresholds for the two older generations, as a number of collections of the next younger one."""
 
 
 def settle_memory() -> None:
-    """Set aside what is there for good, and leave the looking to `tend_memory`; called once a process is ready."""
+    """Freeze existing objects and leave collections to `tend_memory`; call it once a process is ready."""
     gc.collect()
     with suppress(OSError, AttributeError):
-        # What was only needed to start goes back to the system, where its C library knows how.
+        # Returns memory that only the start needed, if the C library supports it.
         ctypes.CDLL(None).malloc_trim(0)
     gc.freeze()
-    gc.set_threshold(MOST, OLDER, OLDEST)
+    gc.set_threshold(MAX_THRESHOLD, OLD_INTERVAL, OLDEST_INTERVAL)
 
 
 async def tend_memory() -> None:
-    """Look for garbage for as long as the process runs: twice as seldom after a look in vain, else twice as often."""
-    wanted = FEWEST
+    """Collect garbage until cancelled: half as often after a useless collection, otherwise twice as often."""
+    threshold = MIN_THRESHOLD
     while True:
-        await asyncio.sleep(LOOK_EVERY_S)
-        made = gc.get_count()[0]
-        if made < wanted:
+        await asyncio.sleep(CHECK_INTERVAL_S)
+        allocations = gc.get_count()[0]
+        if allocations < threshold:
             continue
-        was_worth_it = gc.collect() >= made * WORTH_SHARE
-        wanted = max(FEWEST, wanted // 2) if was_worth_it else min(MOST, wanted * 2)
+        was_useful = gc.collect() >= allocations * MIN_GARBAGE_SHARE
+        threshold = max(MIN_THRESHOLD, threshold // 2) if was_useful else min(MAX_THRESHOLD, threshold * 2)

@@ -1,4 +1,4 @@
-"""JSON whose long arrays of token ids and log-probabilities stay as they are written, for who only passes them on."""
+"""Parse JSON but keep long arrays of token ids and log-probabilities as text, for code that only forwards them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import orjson
 
 TOKEN_KEYS = ("prompt_token_ids", "generation_token_ids", "generation_log_probs")
 WORTH_BYTES = 512
-"""A shorter array is read as quickly as it is set aside."""
+"""Parsing a shorter array costs less than keeping it as text."""
 
-# In a string, the quotes of such a key would have backslashes before them.
+# Inside a string, the quotes of such a key would be escaped.
 _BEGINNING = re.compile(rb'"(?:' + "|".join(TOKEN_KEYS).encode() + rb')"\s*:\s*(?=\[)')
 _KEYS = tuple(key.encode() for key in TOKEN_KEYS)
 _OF_NUMBERS = b"[0123456789.,-+eE \n\r\t]"
@@ -20,10 +20,10 @@ _MARK = f"array {secrets.token_hex(8)} "
 
 
 def loads_opaque(text: bytes) -> Any:
-    """A parsed JSON text in which each long array under one of `TOKEN_KEYS` is an `orjson.Fragment` of its own text.
+    """Parse JSON, but return long arrays under one of `TOKEN_KEYS` as `orjson.Fragment` of their own text.
 
-    `orjson.dumps` writes such a fragment back as it came. Raises `orjson.JSONDecodeError`; that of a fragment's
-    numbers is raised by whoever reads them.
+    `orjson.dumps` writes such a fragment back unchanged. Raise `orjson.JSONDecodeError` for invalid JSON, but leave
+    invalid numbers inside a fragment to the code that parses it.
     """
     if len(text) < WORTH_BYTES or not any(key in text for key in _KEYS):
         return orjson.loads(text)
@@ -44,7 +44,7 @@ def loads_opaque(text: bytes) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """The same value with nothing set aside any more."""
+    """Return the same value with all fragments parsed."""
     return orjson.loads(orjson.dumps(value))
 
 

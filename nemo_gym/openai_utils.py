@@ -1,4 +1,4 @@
-"""Published name of the wire's words in `nemo_gym.schemas`, and of the endpoint client."""
+"""Public import path of `nemo_gym.schemas` and the endpoint client; re-exports only."""
 
 from nemo_gym.http.endpoint import RATE_LIMIT_ERROR_CODES, RETRY_ERROR_CODES, NeMoGymAsyncOpenAI
 from nemo_gym.schemas.chat import (

@@ -1,4 +1,4 @@
-"""Published name of what lives in `nemo_gym.version`."""
+"""Public import path of `nemo_gym.version`; re-exports only."""
 
 from nemo_gym.version import __package_name__, __version__
 

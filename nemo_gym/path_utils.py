@@ -1,4 +1,4 @@
-"""Published name of the naming of a run's files in `nemo_gym.rollouts.job`."""
+"""Public import path of `failures_path_for` in `nemo_gym.rollouts.job`; re-exports only."""
 
 from nemo_gym.rollouts.job import failures_path_for
 

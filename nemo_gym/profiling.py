@@ -1,5 +1,5 @@
-"""Published name of the profiler in `nemo_gym.servers.profiling`."""
+"""Public import path of the profiler; re-exports only."""
 
-from nemo_gym.servers.profiling import Profiler
+from nemo_gym.web.profiling import Profiler
 
 __all__ = ["Profiler"]

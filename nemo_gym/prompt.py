@@ -1,4 +1,4 @@
-"""Published name of what lives in `nemo_gym.data.prompts`."""
+"""Public import path of `nemo_gym.data.prompts`; re-exports only."""
 
 from nemo_gym.cli.published import materialize_prompts_cli
 from nemo_gym.data.prompts import (

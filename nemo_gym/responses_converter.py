@@ -1,4 +1,4 @@
-"""Published name of the converter in `nemo_gym.dialects.chat`, which takes its ids from the `uuid4` of this module."""
+"""Public import path of the converter in `nemo_gym.dialects.chat`, which takes its ids from this module's `uuid4`."""
 
 from uuid import uuid4
 

@@ -1,4 +1,4 @@
-"""Published name of what lives in `nemo_gym.metrics`."""
+"""Public import path of `nemo_gym.metrics`; re-exports only."""
 
 from nemo_gym.cli.published import reward_profile
 from nemo_gym.metrics import (

@@ -1,4 +1,4 @@
-"""Published name of what lives in `nemo_gym.rollouts` and of the marks of a failure in `nemo_gym.schemas.rollout`."""
+"""Public import path of `nemo_gym.rollouts` and the failure keys of `nemo_gym.schemas.rollout`; re-exports only."""
 
 from nemo_gym.capture.attachment import attach_trajectory_record as _attach_trajectory_record
 from nemo_gym.cli.published import aggregate_rollouts, collect_rollouts

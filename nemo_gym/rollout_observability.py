@@ -1,4 +1,4 @@
-"""Published name of the models of `nemo_gym.capture`: what agents observe, and what a trajectory is made of."""
+"""Public import path of the observation and trajectory models of `nemo_gym.capture`; re-exports only."""
 
 from nemo_gym.capture.joining import join_model_call_observations
 from nemo_gym.capture.observations import (

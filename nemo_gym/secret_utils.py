@@ -1,4 +1,4 @@
-"""Published name of what `nemo_gym.config.masking` hides."""
+"""Public import path of `nemo_gym.config.masking`; re-exports only."""
 
 from nemo_gym.config.masking import MASK, is_secret_key, mask_text, masked
 

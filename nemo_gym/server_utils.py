@@ -1,11 +1,7 @@
-"""Published name of what lives in `nemo_gym.http` and `nemo_gym.servers`."""
+"""Public import path of the server base classes, the server client and HTTP helpers; re-exports only."""
 
-from nemo_gym.config.models import DEFAULT_HEAD_SERVER_PORT
-from nemo_gym.config.process import ServerInstance as ServerInstanceDisplayConfig
-from nemo_gym.config.published import get_first_server_config_dict, get_global_config_dict
-from nemo_gym.config.settings import BaseServerConfig
-from nemo_gym.http.client import HEAD_SERVER_KEY as HEAD_SERVER_KEY_NAME
-from nemo_gym.http.client import (
+from nemo_gym.calls.client import HEAD_SERVER_KEY as HEAD_SERVER_KEY_NAME
+from nemo_gym.calls.client import (
     ServerClient,
     ServerStatus,
     get_response_json,
@@ -13,7 +9,11 @@ from nemo_gym.http.client import (
     raise_for_status,
     setup_server_client,
 )
-from nemo_gym.http.correlation import apply_rollout_prefix, rollout_path_prefix
+from nemo_gym.config.models import DEFAULT_HEAD_SERVER_PORT
+from nemo_gym.config.process import ServerInstance as ServerInstanceDisplayConfig
+from nemo_gym.config.published import get_first_server_config_dict, get_global_config_dict
+from nemo_gym.config.settings import BaseServerConfig
+from nemo_gym.context.rollout_id import apply_rollout_prefix, rollout_path_prefix
 from nemo_gym.http.external import MAX_NUM_TRIES
 from nemo_gym.http.reply import Reply as ClientResponse
 from nemo_gym.http.requests import (
@@ -25,16 +25,16 @@ from nemo_gym.http.requests import (
     request,
     set_global_aiohttp_client,
 )
-from nemo_gym.servers.base import BaseServer, SimpleServer
-from nemo_gym.servers.head import HeadServer
-from nemo_gym.servers.profiling import ProfilingMiddlewareConfig
-from nemo_gym.servers.ray import initialize_ray
-from nemo_gym.servers.session_cookies import SESSION_ID_KEY
-from nemo_gym.servers.workers import (
+from nemo_gym.process.head import HeadServer
+from nemo_gym.process.ray import initialize_ray
+from nemo_gym.process.workers import (
     UvicornLoggingConfig,
     is_nemo_gym_fastapi_entrypoint,
     is_nemo_gym_fastapi_worker,
 )
+from nemo_gym.servers.base import BaseServer, SimpleServer
+from nemo_gym.web.profiling import ProfilingMiddlewareConfig
+from nemo_gym.web.session_cookies import SESSION_ID_KEY
 
 __all__ = [
     "DEFAULT_HEAD_SERVER_PORT",

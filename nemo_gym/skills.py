@@ -1,4 +1,4 @@
-"""Published name of what lives in `nemo_gym.data.skills`."""
+"""Public import path of `nemo_gym.data.skills`; re-exports only."""
 
 from nemo_gym.data.skills import (
     SkillMetadata,

@@ -1,4 +1,4 @@
-"""Published name of the command in `nemo_gym.data.prepare`."""
+"""Public import path of `nemo_gym.data.prepare`; re-exports only."""
 
 from nemo_gym.cli.published import prepare_data
 from nemo_gym.data.prepare import PreparationSettings as TrainDataProcessorConfig

@@ -1,4 +1,4 @@
-"""Published name of the verifiers' cases in `nemo_gym.contract.fixtures`."""
+"""Public import path of `nemo_gym.contract.fixtures`; re-exports only."""
 
 from nemo_gym.contract.fixtures import VerifierFixture, exercise_verifier_fixture
 

@@ -1,4 +1,4 @@
-"""The version and the package's name, alone in their file so that asking for them costs nothing."""
+"""Version and name of the package, in a file of their own so that importing them is cheap."""
 
 __package_name__ = "nemo_gym"
 __version__ = "0.1.0"

@@ -1,4 +1,4 @@
-"""Each YAML file that is checked in loads, and each server in it accepts its settings."""
+"""Every YAML file in the repository loads, and each server in it accepts its settings."""
 
 import sys
 from collections.abc import Iterator, Mapping
@@ -10,7 +10,7 @@ import yaml
 from nemo_gym import config, paths
 from nemo_gym.config.process import ProcessSettings
 from nemo_gym.data.prompts import load_prompt_config
-from nemo_gym.servers.serve import build_app, build_server
+from nemo_gym.process.serve import build_app, build_server
 
 REPOSITORY = Path(__file__).parent.parent
 TREES = ("resources_servers", "responses_api_agents", "responses_api_models", "configs")
@@ -34,14 +34,14 @@ def relative(path):
 
 
 def files_of(path: Path) -> Iterator[Path]:
-    """A file and all that it includes."""
+    """Yield a file and its includes."""
     yield path
     for included in (yaml.safe_load(path.read_text("utf-8")) or {}).get("config_paths", []):
         yield from files_of(paths.find(included))
 
 
 def leaves(value, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], object]]:
-    """Every value of a tree that holds no others, with its path."""
+    """Yield every leaf of a tree with its path."""
     children = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else None
     if children is None:
         yield path, value
@@ -51,7 +51,7 @@ def leaves(value, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...],
 
 
 def completed(path: Path) -> config.RunConfig:
-    """The run that a file describes, with what it leaves to its user: unset values, an endpoint, models."""
+    """Load a file with example values for everything it leaves open: unset values, an endpoint, models."""
     files = list(files_of(path))
     trees = [yaml.safe_load(file.read_text("utf-8")) or {} for file in files]
     found = [leaf for tree in trees for leaf in leaves(tree)]
@@ -70,8 +70,8 @@ def completed(path: Path) -> config.RunConfig:
 
 
 @pytest.fixture(autouse=True)
-def _modules_are_looked_for_where_they_were():
-    # A server's process looks in its own folder first; this one builds servers of many folders.
+def _restore_sys_path():
+    # A server's process imports from its own folder first, but this process builds servers of many folders.
     earlier = list(sys.path)
     yield
     sys.path[:] = earlier
@@ -88,7 +88,7 @@ def test_each_server_of_a_config_accepts_its_settings(path):
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=relative)
-def test_a_config_names_no_address_and_no_key(path):
+def test_config_contains_no_addresses_or_keys(path):
     text = path.read_text("utf-8")
     for _, value in leaves(yaml.safe_load(text) or {}):
         assert "://" not in str(value)
@@ -98,14 +98,14 @@ def test_a_config_names_no_address_and_no_key(path):
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=relative)
-def test_the_examples_that_a_config_names_are_there(path):
+def test_example_datasets_of_a_config_exist(path):
     for server in completed(path).servers.values():
         for dataset in server.datasets:
             if dataset.type == "example":
                 assert (REPOSITORY / dataset.jsonl_fpath).is_file()
 
 
-def test_what_is_no_config_is_a_prompt():
+def test_other_yaml_files_are_prompts():
     for path in OTHERS:
         assert load_prompt_config(str(path)).user
 
@@ -115,7 +115,7 @@ def test_what_is_no_config_is_a_prompt():
     [path for tree in TREES[:3] for path in sorted((REPOSITORY / tree).iterdir()) if path.name[0] not in "._"],
     ids=relative,
 )
-def test_each_folder_has_a_config_of_its_own_name(folder):
+def test_each_folder_has_a_config_with_its_name(folder):
     path = folder / "configs" / f"{folder.name}.yaml"
     assert path.is_file()
     assert folder in [server.folder for server in completed(path).servers.values()]

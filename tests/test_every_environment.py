@@ -1,4 +1,4 @@
-"""The contract that every folder under resources_servers keeps: a new one is covered as soon as it is there."""
+"""The contract of all folders under resources_servers; new folders are covered automatically."""
 
 import math
 import random
@@ -14,7 +14,7 @@ from nemo_gym.contract.answers import HUGE, ODD_ARGUMENTS
 from nemo_gym.data.examples import check_examples
 from nemo_gym.data.prompts import apply_prompt_to_row, load_prompt_config
 from nemo_gym.jsonl import read_rows
-from nemo_gym.servers.serve import ProcessSettings, load_module, server_class
+from nemo_gym.process.serve import ProcessSettings, load_module, server_class
 from nemo_gym.testing import FakeModel, call, make_server, reply, rollout, serving
 from responses_api_models.sample_model.sampler import Sampler
 
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.timeout(60)
 
 
 class Environment(NamedTuple):
-    """A folder's server as its own config describes it, and the rows of its examples."""
+    """A folder's server with the settings of its own config, and its example rows."""
 
     folder: Path
     server_class: type
@@ -39,12 +39,12 @@ class Environment(NamedTuple):
     rows: list[dict]
 
     def server(self):
-        """A fresh one; its judge, should it have one, always gives the first of its verdicts."""
+        """Return a new server; a judge always returns the first of its labels."""
         return make_server(self.server_class, model=FakeModel([first_label(self.settings)]), **self.settings)
 
 
 def first_label(settings):
-    """The first verdict that the settings name, wherever in them it stands."""
+    """Return the first verdict label in the settings, at any depth."""
     for key, value in settings.items():
         if key.endswith("equal_label") and isinstance(value, str):
             return value
@@ -56,17 +56,17 @@ def first_label(settings):
 
 
 def load(path):
-    """A config with a policy model to go with it, as one run."""
+    """Load a config together with a policy model."""
     return config.load([path, SAMPLE_MODEL], skip_dotenv=True, require_servers=True)
 
 
 def own_servers(run, folder):
-    """The resources servers of a run that live in this folder."""
+    """Return the resources servers of a run whose code is in this folder."""
     return [server for server in run.servers_of("resources_servers") if server.folder == folder]
 
 
 def example_rows(run):
-    """The rows of all example datasets of a run, as they are sent."""
+    """Yield the rows of all example datasets of a run, with their prompts."""
     for agent in run.servers_of("responses_api_agents"):
         for dataset in agent.datasets:
             if dataset.type == "example":
@@ -95,12 +95,12 @@ def environment(request):
     )
     earlier = list(sys.path)
     yield Environment(folder, server_class(load_module(settings), settings), server.settings, list(example_rows(run)))
-    # A server's process looks for modules in its folder first; ours has many folders.
+    # A server's process imports from its folder first, but this process loads many folders.
     sys.path[:] = earlier
 
 
 def arguments_for(tool, seed):
-    """Valid arguments of a tool, others for another seed."""
+    """Return valid arguments of a tool, which depend on the seed."""
     return Sampler(tool.parameters).sample(random.Random(f"{tool.name} {seed}"))
 
 
@@ -108,7 +108,7 @@ NO_TOOLS = ["no_such_tool", "", "../verify"]
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
-async def test_every_promise_is_kept(path):
+async def test_every_promise_holds(path):
     with open_environment(path.parents[1], [f"+config_paths=[{path}]"]) as environment:
         findings = await check_environment(environment)
     assert [finding for finding in findings if not finding.is_kept] == []
@@ -116,11 +116,11 @@ async def test_every_promise_is_kept(path):
 
 FILES = ("README.md", "app.py", "oracle.py", "prepare.py", "data/example.jsonl")
 MOST_BYTES = 200_000
-"""Of a file of examples: they are there to be read."""
+"""Maximum size of an example file, to keep it readable."""
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
-def test_no_part_of_a_folder_is_missing(folder):
+def test_folder_is_complete(folder):
     assert [name for name in FILES if not (folder / name).is_file()] == []
     assert list((folder / "configs").glob("*.yaml"))
     assert list((folder / "tests").glob("test_*.py"))
@@ -128,7 +128,7 @@ def test_no_part_of_a_folder_is_missing(folder):
 
 
 @pytest.mark.parametrize("folder", EACH_FOLDER, ids=lambda path: path.name)
-async def test_the_example_rollouts_are_those_that_the_oracle_plays(folder):
+async def test_example_rollouts_match_the_oracle(folder):
     path = folder / "data" / "example_rollouts.jsonl"
     assert path.stat().st_size < MOST_BYTES
     assert not any(str(place).encode() in path.read_bytes() for place in (REPOSITORY, Path(sys.prefix), Path("/tmp")))
@@ -138,13 +138,13 @@ async def test_the_example_rollouts_are_those_that_the_oracle_plays(folder):
         full = [environment.oracle.full_reward(row) for row in environment.rows]
     stored = list(read_rows(path))
     assert [row["reward"] for row in stored] == pytest.approx(full)
-    # Beside what was answered and earned, a rollout may tell of the machine that graded it.
-    told = [(row["response"]["output"], row["reward"], row.keys()) for row in stored]
+    # Other fields may depend on the machine that graded the rollout.
+    expected = [(row["response"]["output"], row["reward"], row.keys()) for row in stored]
     advice = f"ng_check +entrypoint=resources_servers/{folder.name} +write_examples=true"
-    assert told == [(row["response"]["output"], row["reward"], row.keys()) for row in played], advice
+    assert expected == [(row["response"]["output"], row["reward"], row.keys()) for row in played], advice
 
 
-def test_a_readme_tells_the_task_its_grading_its_licence_and_one_command(environment):
+def test_readme_covers_task_grading_license_and_command(environment):
     text = (environment.folder / "README.md").read_text("utf-8")
     assert text.startswith("# ")
     assert "reward" in text or "earns" in text
@@ -158,7 +158,7 @@ def test_no_two_tools_have_the_same_name(environment):
     assert len(set(names)) == len(names)
 
 
-async def test_a_graded_row_comes_back_whole(environment):
+async def test_graded_row_keeps_all_fields(environment):
     row = {**environment.rows[0], "a_field_of_no_one": {"kept": [1, None]}}
     async with rollout(environment.server(), **row) as attempt:
         graded = (await attempt.verify(reply(PLAIN_REPLY))).model_dump(mode="json")
@@ -168,7 +168,7 @@ async def test_a_graded_row_comes_back_whole(environment):
 
 
 async def played(server, row, tools, seed):
-    """The answers to a call of each tool, twice, and then the reward."""
+    """Call each tool twice and return the outputs and the reward."""
     async with rollout(server, **row) as attempt:
         answers = [
             await attempt.call(tool.name, **arguments_for(tool, (seed, turn))) for turn in range(2) for tool in tools
@@ -176,7 +176,7 @@ async def played(server, row, tools, seed):
         return answers, (await attempt.verify()).reward
 
 
-async def test_a_second_rollout_is_answered_as_on_a_fresh_server(environment):
+async def test_second_rollout_behaves_as_on_a_fresh_server(environment):
     fresh, used = environment.server(), environment.server()
     tools = used.tools()
     if not tools:
@@ -192,19 +192,19 @@ async def test_a_second_rollout_is_answered_as_on_a_fresh_server(environment):
         assert await played(used, second, tools, "second") == undisturbed
 
 
-async def test_no_tool_call_is_too_odd_to_be_graded(environment):
+async def test_odd_tool_calls_can_be_graded(environment):
     server = environment.server()
     async with serving(server):
         for name in [*(tool.name for tool in server.tools()), *NO_TOOLS]:
             calls = [call(name).model_copy(update={"arguments": arguments}) for arguments in ODD_ARGUMENTS]
-            # Each as the last call of all, for some look at the last one only.
+            # Every call is the last one once, because some verifiers check only the last call.
             for count in range(1, len(calls) + 1):
                 async with rollout(server, **environment.rows[count % len(environment.rows)]) as attempt:
                     graded = await attempt.verify(reply(*calls[:count]))
                 assert math.isfinite(graded.reward), calls[count - 1].arguments
 
 
-async def test_wrong_arguments_are_answered_and_not_an_end(environment):
+async def test_wrong_arguments_do_not_end_a_rollout(environment):
     server = environment.server()
     async with rollout(server, **environment.rows[0]) as attempt:
         for tool in server.tools():
@@ -213,7 +213,7 @@ async def test_wrong_arguments_are_answered_and_not_an_end(environment):
         assert math.isfinite((await attempt.verify()).reward)
 
 
-async def test_large_numbers_and_texts_do_not_upset_a_tool(environment):
+async def test_tools_handle_large_numbers_and_texts(environment):
     server = environment.server()
     async with rollout(server, **environment.rows[0]) as attempt:
         for tool in server.tools():

@@ -1,4 +1,4 @@
-"""JSON Lines: whole rows or a message that says where, and files that are never half written."""
+"""JSON Lines: complete rows or an error with its place, and no half-written files."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def path(tmp_path: Path) -> Path:
     ],
     ids=["plain", "no newline at the end", "byte order mark and CRLF", "blank lines and spaces"],
 )
-def test_however_a_file_was_saved_its_rows_are_the_same(path, written):
+def test_rows_do_not_depend_on_file_format(path, written):
     path.write_bytes(written)
     assert list(jsonl.read_rows(path)) == ROWS
 
 
-def test_blank_lines_count_for_the_number_of_a_line(path):
+def test_blank_lines_count_in_line_numbers(path):
     path.write_bytes(b'\n{"a": 1}\n\n{"a": 2}\n')
     assert [(line.number, line.raw) for line in jsonl.read_lines(path)] == [(2, b'{"a": 1}'), (4, b'{"a": 2}')]
 
@@ -47,7 +47,7 @@ def test_blank_lines_count_for_the_number_of_a_line(path):
     ("line", "column"),
     [(b'{"a": 1,}', 8), (b'  {"a": oops}', 9), (b'{"a": NaN}', 7), (b'{"a": 1} {"b": 2}', 10), (b'{"a": "\xff"}', 1)],
 )
-def test_a_line_that_is_not_json_is_told_with_file_line_and_column(path, line, column):
+def test_invalid_json_reports_file_line_and_column(path, line, column):
     path.write_bytes(b'{"a": 0}\n' + line + b"\n")
     with pytest.raises(DataError) as error:
         list(jsonl.read_rows(path))
@@ -55,32 +55,32 @@ def test_a_line_that_is_not_json_is_told_with_file_line_and_column(path, line, c
 
 
 @pytest.mark.parametrize("line", [b"[1]", b'"text"', b"3", b"null"])
-def test_a_line_that_is_no_object_is_told_with_file_and_line(path, line):
+def test_non_object_line_reports_file_and_line(path, line):
     path.write_bytes(line)
     with pytest.raises(DataError, match=r"rows\.jsonl:1: expected a JSON object, found "):
         list(jsonl.read_rows(path))
 
 
-def test_rows_before_a_bad_line_are_given_out_first(path):
+def test_rows_before_an_invalid_line_are_returned(path):
     path.write_bytes(b'{"a": 1}\n{"a": 2}\nbad\n')
     rows = jsonl.read_rows(path)
     assert [next(rows), next(rows)] == [{"a": 1}, {"a": 2}]
 
 
 @pytest.mark.parametrize("name", ["missing.jsonl", "."])
-def test_what_cannot_be_opened_is_told_with_its_path(tmp_path, name):
+def test_unreadable_file_reports_its_path(tmp_path, name):
     with pytest.raises(DataError) as error:
         list(jsonl.read_rows(tmp_path / name))
     assert str(tmp_path / name) in str(error.value)
 
 
-def test_a_line_of_many_megabytes_is_one_row(path):
+def test_line_of_many_megabytes_is_one_row(path):
     text = "x" * 20_000_000
     jsonl.write_rows(path, [{"text": text}, {"text": "y"}])
     assert [len(row["text"]) for row in jsonl.read_rows(path)] == [len(text), 1]
 
 
-def test_what_is_written_reads_the_same(path):
+def test_written_rows_round_trip(path):
     rows = [{"n": number, "t": "ü\u2028\n"} for number in range(100)]
     assert jsonl.write_rows(path, iter(rows)) == 100
     assert list(jsonl.read_rows(path)) == rows
@@ -91,7 +91,7 @@ def test_keys_that_are_numbers_become_text(path):
     assert list(jsonl.read_rows(path)) == [{"at": {"1": "one"}}]
 
 
-def test_a_file_is_written_whole_or_not_at_all(path):
+def test_file_is_written_atomically(path):
     def rows() -> Any:
         yield {"a": "new"}
         raise RuntimeError("half way")
@@ -103,14 +103,14 @@ def test_a_file_is_written_whole_or_not_at_all(path):
     assert [entry.name for entry in path.parent.iterdir()] == [path.name]
 
 
-def test_folders_on_the_way_are_made(tmp_path):
+def test_missing_folders_are_created(tmp_path):
     assert jsonl.write_rows(tmp_path / "a" / "b.jsonl", ROWS) == 2
     with jsonl.Appender(tmp_path / "c" / "d.jsonl") as file:
         file.write(ROWS[0])
     assert list(jsonl.read_rows(tmp_path / "c" / "d.jsonl")) == ROWS[:1]
 
 
-def test_an_appended_row_can_be_read_before_the_file_is_closed(path):
+def test_appended_row_is_readable_before_close(path):
     with jsonl.Appender(path) as file:
         file.write(ROWS[0])
         assert list(jsonl.read_rows(path)) == ROWS[:1]
@@ -118,7 +118,7 @@ def test_an_appended_row_can_be_read_before_the_file_is_closed(path):
         assert list(jsonl.read_rows(path)) == ROWS
 
 
-def test_appending_keeps_what_was_there_unless_told_otherwise(path):
+def test_appending_keeps_rows_unless_truncated(path):
     jsonl.write_rows(path, ROWS)
     with jsonl.Appender(path) as file:
         file.write({"a": 3})
@@ -128,7 +128,7 @@ def test_appending_keeps_what_was_there_unless_told_otherwise(path):
     assert list(jsonl.read_rows(path)) == [{"a": 4}]
 
 
-def test_closing_twice_is_closing_once(path):
+def test_closing_twice_is_allowed(path):
     file = jsonl.Appender(path)
     file.write(ROWS[0])
     file.close()
@@ -136,7 +136,7 @@ def test_closing_twice_is_closing_once(path):
     assert list(jsonl.read_rows(path)) == ROWS[:1]
 
 
-def test_a_file_is_brought_to_the_disk_by_another_thread_while_rows_come(path):
+def test_file_can_be_synced_from_another_thread(path):
     with jsonl.Appender(path) as file, ThreadPoolExecutor() as threads:
         for number in range(200):
             file.write({"number": number})
@@ -146,8 +146,8 @@ def test_a_file_is_brought_to_the_disk_by_another_thread_while_rows_come(path):
     assert [row["number"] for row in jsonl.read_rows(path)] == list(range(200))
 
 
-def test_a_file_that_the_system_no_longer_takes_is_told_with_its_path(path):
-    # The limit on a file's size stands in for a full disk: the system takes a part of the line, then refuses.
+def test_failed_write_reports_its_path(path):
+    # A file size limit replaces a full disk: the system writes a part of the line, then fails.
     script = """
         import resource, signal, sys
         from pathlib import Path
@@ -163,10 +163,10 @@ def test_a_file_that_the_system_no_longer_takes_is_told_with_its_path(path):
         except DataError as error:
             print(number, error)
     """
-    told = subprocess.run(
+    finished = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script), path], capture_output=True, text=True, timeout=30, check=True
     )
-    assert told.stdout.strip() == f"4 {path}: cannot be written to (File too large)."
+    assert finished.stdout.strip() == f"4 {path}: cannot be written to (File too large)."
     assert [row["number"] for row in jsonl.read_rows(path)] == [0, 1, 2, 3]
 
 
@@ -189,11 +189,11 @@ def test_memory_does_not_grow_with_the_file(path):
         ({"\udfff": [2**70]}, b'{"?": [1180591620717411303424]}'),
     ],
 )
-def test_what_models_write_beyond_plain_json_is_written(value: Any, written: bytes) -> None:
+def test_values_that_orjson_rejects_are_written(value: Any, written: bytes) -> None:
     assert jsonl.dump_json(value) == written
 
 
-def test_half_of_a_surrogate_pair_is_no_unicode() -> None:
+def test_lone_surrogate_is_invalid_unicode() -> None:
     jsonl.check_unicode(["\U0001f600", {"é": 1}])
     for value in ("\ud800", {"a": ["\udfff"]}, {"\ud83d": None}):
         with pytest.raises(ValueError, match="surrogates"):

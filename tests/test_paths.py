@@ -1,4 +1,4 @@
-"""Where files are looked for: extra roots, the working folder, the installation."""
+"""Search paths: extra roots, the working folder, the installation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nemo_gym import paths
 
 @pytest.fixture
 def extra(tmp_path, monkeypatch) -> list[Path]:
-    """Two extra roots and a working folder, all of them empty."""
+    """Create two extra roots and a working folder, all empty."""
     roots = [tmp_path / "first", tmp_path / "second"]
     for folder in (*roots, tmp_path / "work"):
         folder.mkdir()
@@ -27,7 +27,7 @@ def write(folder: Path, name: str = "a.yaml") -> Path:
     return folder / name
 
 
-def test_extra_roots_come_before_the_working_folder_and_the_installation_comes_last(extra):
+def test_search_roots_have_a_fixed_order(extra):
     assert paths.search_roots() == [*extra, Path.cwd(), paths.INSTALL_ROOT]
 
 
@@ -37,27 +37,27 @@ def test_without_extra_roots_there_are_two(monkeypatch, tmp_path):
     assert paths.search_roots() == [tmp_path.resolve(), paths.INSTALL_ROOT]
 
 
-def test_a_servers_process_searches_its_own_folder_and_then_its_project(extra, monkeypatch, tmp_path):
-    project = [tmp_path / "started_here", tmp_path / "lies_here"]
+def test_server_process_searches_its_folder_then_project(extra, monkeypatch, tmp_path):
+    project = [tmp_path / "started_here", tmp_path / "server_folder"]
     monkeypatch.setenv(paths.PROJECT_ROOTS_ENV_VAR, os.pathsep.join(map(str, project)))
     assert paths.search_roots() == [*extra, Path.cwd(), *project, paths.INSTALL_ROOT]
 
 
-def test_a_root_is_searched_once_however_often_it_is_named(extra, monkeypatch, tmp_path):
+def test_duplicate_root_is_searched_once(extra, monkeypatch, tmp_path):
     (tmp_path / "link").symlink_to(extra[0])
     named = [str(extra[0]), "", str(tmp_path / "link"), str(extra[0] / ".." / "first"), "."]
     monkeypatch.setenv(paths.EXTRA_ROOTS_ENV_VAR, os.pathsep.join(named))
     assert paths.search_roots() == [extra[0], Path.cwd(), paths.INSTALL_ROOT]
 
 
-def test_relative_roots_are_the_same_ones_for_a_process_that_works_elsewhere(extra, monkeypatch, tmp_path):
+def test_relative_roots_survive_a_change_of_folder(extra, monkeypatch, tmp_path):
     monkeypatch.setenv(paths.EXTRA_ROOTS_ENV_VAR, os.pathsep.join(["../first", "."]))
     started_in = Path.cwd()
-    for name, value in paths.roots_from_here(tmp_path / "lies_here").items():
+    for name, value in paths.roots_from_here(tmp_path / "server_folder").items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(tmp_path / "second")
     assert paths.search_roots() == [
-        extra[0], started_in, tmp_path / "second", tmp_path / "lies_here", paths.INSTALL_ROOT,
+        extra[0], started_in, tmp_path / "second", tmp_path / "server_folder", paths.INSTALL_ROOT,
     ]  # fmt: skip
 
 
@@ -70,7 +70,7 @@ def test_a_tilde_is_the_home_folder(monkeypatch, tmp_path):
     assert paths.find("~/a.yaml") == tmp_path / "a.yaml"
 
 
-def test_the_first_root_that_has_a_file_wins(extra):
+def test_first_root_with_the_file_wins(extra):
     assert paths.find("a.yaml") is None
     in_work = write(Path.cwd())
     assert paths.find("a.yaml") == in_work
@@ -80,11 +80,11 @@ def test_the_first_root_that_has_a_file_wins(extra):
     assert paths.find("a.yaml") == in_first
 
 
-def test_the_shipped_servers_are_found_from_anywhere(extra):
+def test_built_in_servers_are_found_from_anywhere(extra):
     assert paths.find("nemo_gym/paths.py") == Path(paths.__file__).resolve()
 
 
-def test_what_is_not_accepted_is_passed_over(extra):
+def test_rejected_candidates_are_skipped(extra):
     (extra[0] / "thing").mkdir()
     file = write(extra[1], "thing")
     assert paths.find("thing") == extra[0] / "thing"
@@ -92,13 +92,13 @@ def test_what_is_not_accepted_is_passed_over(extra):
     assert paths.find("thing", lambda path: False) is None
 
 
-def test_an_absolute_path_is_not_searched_for(extra, tmp_path):
+def test_absolute_path_is_not_searched(extra, tmp_path):
     file = write(tmp_path, "elsewhere/a.yaml")
     write(extra[0])
     assert paths.find(file) == file
     assert paths.find(tmp_path / "a.yaml") is None
 
 
-def test_results_of_a_checkout_go_into_it(extra):
+def test_results_of_a_checkout_stay_in_it(extra):
     assert paths.working_dir() == paths.INSTALL_ROOT
     assert (paths.working_dir() / "pyproject.toml").is_file()

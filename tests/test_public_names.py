@@ -1,4 +1,4 @@
-"""What is exported is what is declared, and asking for it costs nothing beforehand."""
+"""The package exports exactly its declared names, and importing it is cheap."""
 
 import ast
 import subprocess
@@ -14,11 +14,11 @@ HEAVY = ("ray", "openai", "pandas", "aiohttp", "fastapi", "pydantic", "omegaconf
 
 
 @pytest.mark.parametrize("name", nemo_gym.__all__)
-def test_every_declared_name_is_there(name: str) -> None:
+def test_every_declared_name_exists(name: str) -> None:
     assert getattr(nemo_gym, name) is not None
 
 
-def test_type_checkers_see_the_names_that_are_exported() -> None:
+def test_type_checkers_see_all_exported_names() -> None:
     block = next(node for node in ast.parse(INIT.read_text("utf-8")).body if isinstance(node, ast.If))
     shown = {
         (alias.asname, node.module.removeprefix("nemo_gym."), alias.name)
@@ -35,7 +35,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 
 @pytest.mark.parametrize("module", ["nemo_gym", "nemo_gym.cli.main"])
-def test_importing_brings_nothing_heavy_and_changes_nothing(module: str) -> None:
+def test_import_is_light_and_has_no_side_effects(module: str) -> None:
     program = (
         "import sys, os; path, environ = list(sys.path), dict(os.environ); "
         f"import {module}; "
@@ -46,7 +46,7 @@ def test_importing_brings_nothing_heavy_and_changes_nothing(module: str) -> None
     assert printed.strip() == "[]"
 
 
-def test_schemas_need_pydantic_and_nothing_more() -> None:
+def test_schemas_need_only_pydantic() -> None:
     program = f"import nemo_gym.schemas.rollout, sys; print(sorted(set(sys.modules) & set({HEAVY!r})))"
     printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
     assert printed.strip() == "['pydantic']"

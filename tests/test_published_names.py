@@ -1,4 +1,4 @@
-"""The names that published folders import are there, and the small ones among them do what they say."""
+"""All names that published folders import exist, and the simple ones work as expected."""
 
 from __future__ import annotations
 
@@ -87,27 +87,27 @@ IMPORTED = {
 
 
 @pytest.mark.parametrize("module", IMPORTED)
-def test_every_name_that_published_folders_import_is_there(module):
+def test_every_published_name_exists(module):
     there = vars(importlib.import_module(f"nemo_gym.{module}"))
     assert [name for name in IMPORTED[module].split() if name not in there] == []
     assert set(IMPORTED[module].split()) <= set(there["__all__"])
 
 
 @pytest.mark.parametrize("name", ["RunHelper", "RunConfig", "TestConfig", "TestAllConfig", "PipListConfig"])
-def test_a_name_that_moved_is_found_at_its_old_place_and_at_its_new_one(name):
+def test_moved_name_exists_at_both_places(name):
     old, new = (importlib.import_module(module) for module in ("nemo_gym.cli", "nemo_gym.cli.env"))
     assert getattr(new, name) is getattr(old, name)
     assert not hasattr(new, "Nonsense")
 
 
 @pytest.mark.parametrize(("home", "name"), [("eval", "PrepareBenchmarkConfig"), ("general", "VersionConfig")])
-def test_the_settings_of_a_command_are_found_in_its_published_module(home, name):
+def test_command_settings_exist_in_their_published_module(home, name):
     there = vars(importlib.import_module(f"nemo_gym.cli.{home}"))
     assert there["__all__"] == [name]
     assert there[name]().model_dump()
 
 
-def test_roots_are_searched_under_the_names_that_the_package_has_for_it(tmp_path, monkeypatch):
+def test_search_roots_have_their_published_names(tmp_path, monkeypatch):
     monkeypatch.setenv(nemo_gym.NEMO_GYM_EXTRA_ROOTS_ENV_VAR_NAME, str(tmp_path))
     monkeypatch.setattr(sys, "path", [*sys.path])
     (tmp_path / "mine.yaml").write_text("a: 1")
@@ -138,7 +138,7 @@ def test_constants_have_their_published_values():
         ("3-1", True, "/ng-rollout/3-1/training-token-capture"),
     ],
 )
-def test_a_prefix_lets_calls_count_for_a_rollout(rollout_id, captures, prefix):
+def test_prefix_assigns_calls_to_a_rollout(rollout_id, captures, prefix):
     assert rollout_path_prefix(rollout_id, token_capture=captures) == prefix
     assert apply_rollout_prefix("http://h:1", rollout_id, token_capture=captures) == f"http://h:1{prefix}"
 
@@ -155,11 +155,11 @@ def test_a_prefix_lets_calls_count_for_a_rollout(rollout_id, captures, prefix):
         ("mcp__buy", None, "mcp__buy"),
     ],
 )
-def test_a_tools_name_is_told_without_its_server(name, server, plain):
+def test_tool_name_loses_its_server_prefix(name, server, plain):
     assert normalize_tool_name(name, server) == plain
 
 
-def test_the_limit_of_open_files_is_raised_and_never_lowered():
+def test_open_file_limit_is_never_lowered():
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))

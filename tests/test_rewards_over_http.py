@@ -1,4 +1,4 @@
-"""The environments score over HTTP as their methods do when they are called: one run, real processes, told replies."""
+"""Environments score the same over HTTP as by direct method calls: one run, real processes, scripted replies."""
 
 import asyncio
 import json
@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from nemo_gym import config
-from nemo_gym.http.client import ServerClient
+from nemo_gym.calls.client import ServerClient
 from nemo_gym.jsonl import read_rows
 from nemo_gym.launcher import launch
-from nemo_gym.servers.arguments import WrongArguments
-from nemo_gym.servers.binding import Handler
+from nemo_gym.servers.tools.arguments import WrongArguments
+from nemo_gym.servers.tools.handlers import Handler
 from nemo_gym.testing import call, make_server, reply
 from resources_servers.example_multi_step.app import MultiStepServer
 from resources_servers.example_session_state_mgmt.app import CounterServer
@@ -46,7 +46,7 @@ pytestmark = pytest.mark.timeout(90)
 
 
 class Case(NamedTuple):
-    """A row, the turns that the model takes, and what they are worth."""
+    """A row, the model's turns, and the expected reward."""
 
     environment: str
     row: dict[str, Any]
@@ -134,7 +134,7 @@ def mcqa_example_cases() -> Iterator[Case]:
 
 
 def agieval_cases(folder: Path) -> Iterator[Case]:
-    """Each question answered right, wrong, and not at all."""
+    """Yield each question with a correct, a wrong and a useless answer."""
     for name, count in AGIEVAL_QUESTIONS.items():
         rows = read_rows(prepare(AGIEVAL / f"{name}.jsonl", folder / f"{name}.jsonl", GRADING_MODES[name]))
         form = "Let me see.\nAnswer: {}" if "colon" in GRADING_MODES[name] else r"Let me see. \boxed{{{}}}"
@@ -150,7 +150,7 @@ def agieval_cases(folder: Path) -> Iterator[Case]:
 
 @pytest.fixture(scope="module")
 def endpoint():
-    """The address of a model endpoint that says what each row tells it to."""
+    """Start a model endpoint that replies with each row's script, and yield its address."""
     program = REPOSITORY / "tests" / "endpoint" / "scripted.py"
     with subprocess.Popen([sys.executable, program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         yield f"http://127.0.0.1:{int(process.stdout.readline())}/v1"
@@ -159,7 +159,7 @@ def endpoint():
 
 @pytest.fixture(scope="module")
 def servers(endpoint, tmp_path_factory):
-    """The four environments, their agents and the model."""
+    """Start the four environments, their agents and the model."""
     files = [f"resources_servers/{name}/configs/{name}.yaml" for name in SERVERS]
     run = config.load(
         [*files, "responses_api_models/openai_model/configs/openai_model.yaml"],
@@ -178,7 +178,7 @@ def servers(endpoint, tmp_path_factory):
 
 
 async def rewards_over_http(run: config.RunConfig, cases: list[Case]) -> list[float]:
-    """What the agents answer, for many rollouts at a time."""
+    """Run all cases concurrently on the agents and return their rewards."""
     client = ServerClient.of_run(run)
     gate = asyncio.Semaphore(PARALLEL)
 
@@ -198,7 +198,7 @@ async def rewards_over_http(run: config.RunConfig, cases: list[Case]) -> list[fl
 
 
 async def reward_of_methods(case: Case) -> float:
-    """What the server's own methods say, called one after the other."""
+    """Return the reward from calling the server's own methods one after the other."""
     server = make_server(SERVERS[case.environment])
     states: dict[type, Any] = {}
 
@@ -233,14 +233,14 @@ async def check(servers, cases: list[Case]) -> None:
 
 
 @pytest.mark.parametrize("cases", [weather_cases, multi_step_cases, counter_cases, mcqa_example_cases])
-async def test_the_examples_score_over_http_as_their_methods_do(servers, cases):
+async def test_examples_score_equally_over_http(servers, cases):
     made = list(cases())
     await check(servers, made)
     assert len({json.dumps(case.row) for case in made}) == 5
 
 
 @pytest.mark.skipif(not AGIEVAL.is_dir(), reason="the AGIEval questions are not at ../shared/data/agieval")
-async def test_400_agieval_questions_score_over_http_as_their_methods_do(servers, tmp_path):
+async def test_400_agieval_questions_score_equally_over_http(servers, tmp_path):
     cases = list(agieval_cases(tmp_path))
     assert len(cases) == 3 * 400
     await check(servers, cases)

@@ -1,4 +1,4 @@
-"""The tools for authors' tests: servers made from their folders, rollouts in process, models with given replies."""
+"""Helpers for authors' tests: servers from their folders, in-process rollouts, models with given replies."""
 
 import asyncio
 from typing import Any
@@ -36,7 +36,7 @@ class ArenaConfig(BaseResourcesServerConfig):
 
 
 class Arena(SimpleResourcesServer):
-    """Its board is there from its startup to its end."""
+    """A server whose board exists from startup to shutdown."""
 
     config: ArenaConfig
     board: list[str] | None = None
@@ -56,7 +56,7 @@ class Arena(SimpleResourcesServer):
 
     @tool
     async def mark(self, name: str, marks: Marks) -> str:
-        """Mark; `name` is an argument's name like any other."""
+        """Mark; `name` is an ordinary argument."""
         self.board.append(name)
         marks.names.append(name)
         return " ".join(marks.names)
@@ -64,8 +64,8 @@ class Arena(SimpleResourcesServer):
     @tool
     async def ask(self, of: str) -> str:
         """Ask another server."""
-        told = await self.server_client.post(of, "/v1/responses", json={"input": "well?"})
-        return NeMoGymResponse.model_validate(await get_response_json(told)).last_text
+        answer = await self.server_client.post(of, "/v1/responses", json={"input": "well?"})
+        return NeMoGymResponse.model_validate(await get_response_json(answer)).last_text
 
     @tool
     async def fail(self, how: str) -> str:
@@ -82,7 +82,7 @@ def make_arena(events: list[str], **settings: Any) -> Arena:
     return server
 
 
-def test_a_reply_is_made_of_texts_and_calls():
+def test_reply_consists_of_texts_and_calls():
     made = reply("One.", call("look", word="a"), "Two.")
     assert [item.type for item in made.output] == ["message", "function_call", "message"]
     assert (made.output_text, made.last_text) == ("One.Two.", "Two.")
@@ -94,7 +94,7 @@ def test_a_call_may_have_an_argument_of_any_name(argument):
     assert call("look", **{argument: 1}).arguments == f'{{"{argument}":1}}'
 
 
-def test_a_fake_model_gives_its_replies_in_turn_and_then_the_last_again():
+def test_fake_model_repeats_its_last_reply():
     model = FakeModel(["One.", call("look"), reply("Three.")])
     texts = [model.answer({"turn": turn}) for turn in range(4)]
     assert [answer.last_text for answer in texts] == ["One.", "", "Three.", "Three."]
@@ -103,18 +103,18 @@ def test_a_fake_model_gives_its_replies_in_turn_and_then_the_last_again():
         FakeModel([])
 
 
-def test_a_server_is_made_from_the_config_that_bears_its_folders_name():
+def test_server_uses_the_config_with_its_folder_name():
     server = make_server(CounterServer)
     assert (server.config.name, server.config.entrypoint) == ("example_session_state_mgmt", "app.py")
     assert make_server(CounterServer, session_idle_s=5.0).config.session_idle_s == 5.0
 
 
-def test_settings_that_do_not_suffice_are_told():
-    with pytest.raises(DataError, match=r"the settings of Arena do not suffice \(size: Field required\)"):
+def test_incomplete_settings_are_reported():
+    with pytest.raises(DataError, match=r"the settings of Arena are incomplete \(size: Field required\)"):
         make_server(Arena)
 
 
-async def test_a_rollout_starts_the_server_and_ends_it():
+async def test_rollout_starts_and_stops_the_server():
     events: list[str] = []
     async with rollout(make_arena(events)) as attempt:
         assert await attempt.call("mark", name="a") == "a"
@@ -123,7 +123,7 @@ async def test_a_rollout_starts_the_server_and_ends_it():
     assert events == ["startup", "aclose"]
 
 
-async def test_rollouts_at_the_same_time_share_the_server_and_not_the_state():
+async def test_concurrent_rollouts_share_the_server_not_state():
     events: list[str] = []
     server = make_arena(events)
 
@@ -138,22 +138,22 @@ async def test_rollouts_at_the_same_time_share_the_server_and_not_the_state():
     assert len(server.sessions) == 0
 
 
-async def test_what_a_handler_raises_is_raised_in_the_test():
+async def test_handler_errors_are_raised_in_the_test():
     async with rollout(make_arena([])) as attempt:
         with pytest.raises(ZeroDivisionError, match="of nothing"):
             await attempt.call("fail", how="bug")
 
 
-async def test_a_tool_that_is_not_there_is_a_mistake_of_the_test():
+async def test_unknown_tool_is_an_error_of_the_test():
     async with rollout(make_arena([])) as attempt:
         for name in ("marc", "tools"):
             with pytest.raises(DataError, match=f"the server has no tool '{name}'"):
                 await attempt.call(name)
-        # What a tool itself could not find, the model is told.
+        # A 404 raised inside a tool is a tool output for the model.
         assert await attempt.call("fail", how="missing") == '{"detail":"no such file"}'
 
 
-async def test_verify_grades_the_calls_made_or_the_response_given():
+async def test_verify_grades_calls_or_the_given_response():
     async with rollout(make_arena([]), extra=1) as attempt:
         await attempt.call("mark", name="a")
         await attempt.call("mark", name="b")
@@ -168,20 +168,20 @@ async def test_a_row_may_have_a_field_of_any_name():
     assert (graded.server, graded.agent, graded.name) == ("s", "a", "n")
 
 
-async def test_a_server_reaches_the_model_under_every_name_that_is_no_servers():
+async def test_unknown_server_names_reach_the_model():
     model = FakeModel(["Well."])
     async with rollout(make_arena([], model=model)) as attempt:
         assert await attempt.call("ask", of="judge") == "Well."
     assert model.requests == [{"input": "well?"}]
 
 
-async def test_a_server_that_the_test_does_not_have_is_named():
+async def test_missing_server_is_named():
     async with rollout(make_arena([])) as attempt:
         with pytest.raises(ServerCallError, match="'judge': this test has no such server"):
             await attempt.call("ask", of="judge")
 
 
-async def test_an_agents_rollout_runs_through_its_servers():
+async def test_agent_rollout_runs_through_its_servers():
     counter = make_server(CounterServer)
     model = FakeModel([call("increment_counter", count=2), call("increment_counter", count=3), "Done."])
     agent = make_server(SimpleAgent, model=model, servers=[counter], resources_server=COUNTER)
@@ -190,14 +190,14 @@ async def test_an_agents_rollout_runs_through_its_servers():
     assert len(counter.sessions) == 0
 
 
-async def test_a_real_model_server_may_be_among_them():
+async def test_real_model_server_can_be_used():
     policy = make_server(SampleModel, name="policy_model")
     agent = make_server(SimpleAgent, servers=[make_server(CounterServer), policy], resources_server=COUNTER)
     graded = await run(agent, expected_count=0)
     assert graded.response.output[-1].type in ("message", "function_call_output")
 
 
-async def test_servers_that_are_called_are_started_too():
+async def test_called_servers_are_started_too():
     events: list[str] = []
     inner = make_arena(events, name="arena")
     agent = make_server(
@@ -213,7 +213,7 @@ async def test_servers_that_are_called_are_started_too():
     assert events == ["startup", "aclose"]
 
 
-async def test_a_failed_rollout_of_an_agent_is_raised_with_its_cause():
+async def test_failed_agent_rollout_raises_its_cause():
     agent = make_server(
         SimpleAgent,
         model=FakeModel([call("fail", how="bug"), "Done."]),
@@ -224,7 +224,7 @@ async def test_a_failed_rollout_of_an_agent_is_raised_with_its_cause():
         await run(agent)
 
 
-async def test_a_row_that_the_agent_refuses_is_told():
+async def test_row_rejected_by_the_agent_is_reported():
     agent = make_server(SimpleAgent, resources_server=COUNTER)
     with pytest.raises(DataError, match=r"/run answered 422: .*temperature"):
         await run(agent, responses_create_params={"input": [], "temperature": "hot"})

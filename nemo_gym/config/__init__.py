@@ -1,4 +1,4 @@
-"""YAML and command line in, one frozen RunConfig out."""
+"""Configuration from YAML and the command line as one frozen `RunConfig`."""
 
 from nemo_gym.config.explain import check_settings, explain_input, explain_validation, problems_by_key
 from nemo_gym.config.loading import load

@@ -30,7 +30,7 @@ def is_loopback(host: str) -> bool:
 
 
 def leads_to(host: str, listening: str) -> bool:
-    """Return whether a connection to `host` reaches a server of this machine that listens on `listening`."""
+    """Return whether a connection to `host` reaches a local server that listens on `listening`."""
     if host == listening:
         return True
     wanted = _addresses(host)
@@ -54,7 +54,7 @@ def _is_of_this_machine(address: str) -> bool:
         return True
     with socket.socket(socket.AF_INET6 if ip.version == 6 else socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            # Sends nothing: the kernel only picks the source address, which is the target itself if it is local.
+            # Sends no packet: the kernel only selects a source address, which equals the target if it is local.
             probe.connect((address, 9))
         except OSError:
             return False
@@ -68,8 +68,8 @@ def configured_token(plain: Mapping[str, Any]) -> str | None:
         return None
     if not isinstance(given, str) or not _TOKEN.fullmatch(given):
         raise ConfigError(
-            f"{RUN_TOKEN_KEY}: the value must be text of at least 16 ASCII letters, digits or signs, without spaces. "
-            "Leave it out and the run creates its own token, or set it to false to open the run to everyone."
+            f"{RUN_TOKEN_KEY}: must be text of at least 16 printable ASCII characters, without spaces. "
+            "Remove it to let the run create a token, or set it to false to open the run to everyone."
         )
     return given
 
@@ -88,7 +88,7 @@ def reachable_hosts(run: RunConfig) -> list[str]:
 def token_of_run(run: RunConfig) -> str | None:
     """Return the token that calls to a run's servers must carry: the configured one, or a new one.
 
-    Return None if the run is open on purpose, or if nothing is configured and only this machine can reach it.
+    Return None if the run is open on purpose. Also return None for an unconfigured run on loopback addresses.
     """
     given = configured_token(run.plain)
     if given is not None:

@@ -116,7 +116,7 @@ class _Run:
                 f"{directive.origin}: {dotted(path)} adds keys to '{directive.text}', which is not a mapping "
                 f"({source.origin})."
             )
-        return self._less_deleted(Node(result.value, node.origin), node.mapping.get(DELETE), path)
+        return self._without_deleted(Node(result.value, node.origin), node.mapping.get(DELETE), path)
 
     def _source(self, path: Path, directive: _Directive) -> Node:
         """Return the source of a directive, looked up in the original tree."""
@@ -161,7 +161,7 @@ class _Run:
             f"{did_you_mean(directive.text, known) or ' Add the file that defines it to config_paths.'}"
         )
 
-    def _less_deleted(self, result: Node, deleted: Node | None, path: Path) -> Node:
+    def _without_deleted(self, result: Node, deleted: Node | None, path: Path) -> Node:
         if deleted is None:
             return result
         named = deleted.value if isinstance(deleted.value, list) else [deleted]

@@ -98,7 +98,7 @@ def near_misses(
 ) -> list[str]:
     """Return one line per unknown key that resembles an unset field of the class.
 
-    A key from the command line may also resemble a field that is set, because it was meant to override that field.
+    A key from the command line may also resemble a field that is set, in order to override it.
     """
     return [line for line, _ in _near_misses(model_class, settings, (), block, origins)]
 

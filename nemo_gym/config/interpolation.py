@@ -155,7 +155,7 @@ class Resolver:
         for name in _REFERENCE.findall(text):
             target = _absolute(name, path)
             found = locate(self._tree, target)
-            if found is None and not self._leads_through_text(target):
+            if found is None and not self._passes_interpolation(target):
                 return self._undefined(name, target)
             if found is not None and (below := self._unresolvable_below(found)):
                 return below
@@ -183,7 +183,7 @@ class Resolver:
                     return (*path, *below)
         return None
 
-    def _leads_through_text(self, target: Path) -> bool:
+    def _passes_interpolation(self, target: Path) -> bool:
         """Return whether part of the path is an interpolation, which only OmegaConf can follow."""
         above = [find(self._tree, target[:count]) for count in range(1, len(target))]
         return any(node is not None and isinstance(node.value, str) and "${" in node.value for node in above)

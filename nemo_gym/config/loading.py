@@ -43,8 +43,8 @@ def load(
 ) -> RunConfig:
     """Read a configuration from all its sources into one frozen value.
 
-    Later sources win: the files of `paths` with their includes, `env.yaml` (`dotenv_path`, or the first one in
-    the search roots), `initial`, and `overrides`, the words of the command line (`+a.b=1`, `~c`).
+    Later sources win: the files of `paths` with their includes, `env.yaml`, `initial`, and `overrides`.
+    `dotenv_path` replaces the first `env.yaml` of the search roots. Overrides are words such as `+a.b=1` or `~c`.
     Without `require_servers`, a configuration may define no servers. Raise a subclass of ConfigError whose
     message gives the file, the line, the key and the remedy.
     """

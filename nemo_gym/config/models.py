@@ -228,7 +228,7 @@ class RunConfig(Frozen):
     """Unique id of the run; empty before it starts."""
     shortcuts: Mapping[str, str] = Field(default_factory=dict)
     """Unix sockets of servers, by all their names: local calls over them cost half as much as over TCP. Servers
-    with several processes, or that share a process, have none."""
+    with several processes have none."""
 
     def servers_of(self, type_: ServerType) -> list[ServerConfig]:
         """Return the servers of one tier, in configuration order."""

@@ -81,7 +81,7 @@ def apply_override(tree: Node, override: Override) -> Node:
             f"To add it, write +{key}=VALUE."
         )
     assert override.value is not None  # only a deletion may omit it
-    return _laid_over(tree, override.path, override, tree)
+    return _merged_at(tree, override.path, override, tree)
 
 
 def _shown(word: str, key: str, text: str | None) -> str:
@@ -103,7 +103,7 @@ def _malformed_key(shown: str, key: str, text: str | None) -> str:
     return f"'{shown}': {problem}. Write an override as +key=value, ++key=value, key=value or ~key."
 
 
-def _laid_over(node: Node, parts: Path, override: Override, whole: Node) -> Node:
+def _merged_at(node: Node, parts: Path, override: Override, whole: Node) -> Node:
     """Merge the override's value into `node` at `parts`."""
     assert override.value is not None
     if not parts:
@@ -111,7 +111,7 @@ def _laid_over(node: Node, parts: Path, override: Override, whole: Node) -> Node
     below = step(node, parts)
     if below:
         key, used, child = below
-        return replaced(node, (key,), _laid_over(child, parts[used:], override, whole))
+        return replaced(node, (key,), _merged_at(child, parts[used:], override, whole))
     grown = override.value
     for part in reversed(parts):
         grown = Node({part: grown}, override.origin)
@@ -155,7 +155,7 @@ def _deleted(tree: Node, override: Override) -> Node:
     block = at(tree, holder)
     dropped = plain(block.mapping["_delete_key"]) if "_delete_key" in block.mapping else []
     dropped = dropped.split(",") if isinstance(dropped, str) else list(dropped)
-    block = block.having(_delete_key=node_of([*dropped, dotted(rest)], override.origin))
+    block = block.updated(_delete_key=node_of([*dropped, dotted(rest)], override.origin))
     return replaced(tree, holder, block) if holder else block
 
 

@@ -144,9 +144,7 @@ def _refusal(error: OSError, host: str, port: int, instance: str, written: Writt
             "another port, or remove its port from the configuration to use a free one."
         )
     if error.errno == errno.EACCES:
-        return ConfigError(
-            f"{written.port or instance}: this user may not bind port {port}. Use a port from 1024 on."
-        )
+        return ConfigError(f"{written.port or instance}: this user may not bind port {port}. Use a port from 1024 on.")
     subject = f"{instance} " if written.host else ""
     return ConfigError(
         f"{written.host or instance}: {subject}cannot listen on {host}{f':{port}' if port else ''} "

@@ -52,7 +52,7 @@ class ProcessSettings(BaseModel):
     environment: dict[str, str] = Field(default_factory=dict, repr=False)
     """Variables that the process adds to its environment after it has started, so that others cannot read them."""
     num_workers: int = 1
-    """How many processes serve it."""
+    """Number of processes that serve it."""
     number: int = 0
     """Index of this process among them."""
     sockets: list[str] = Field(default_factory=list)
@@ -114,7 +114,7 @@ class ServerInstance(BaseModel):
     start_time: float
     """Seconds since the epoch."""
     num_workers: int = 1
-    """How many processes serve it."""
+    """Number of processes that serve it."""
     restarts: int = 0
     """Number of times that one of its processes died and was restarted."""
     process: str = ""

@@ -36,7 +36,7 @@ _OVERRIDE = re.compile(r"(\+\+|\+|~)?[A-Za-z_][\w.-]*=|~")
 _of_process: list[DictConfig] = []
 
 
-def tell_process(view: DictConfig) -> None:
+def set_process_config(view: DictConfig) -> None:
     """Set the configuration of this process."""
     _of_process[:] = [view]
 
@@ -171,15 +171,15 @@ def get_global_config_dict(
         config = OmegaConf.create(yaml_text) if yaml_text else None
         if not isinstance(config, DictConfig):
             config = global_config_dict_parser_cls().parse(global_config_dict_parser_config)
-        tell_process(config)
+        set_process_config(config)
     return _of_process[0]
 
 
-def told_by(module: str) -> DictConfig:
+def module_config(module: str) -> DictConfig:
     """Call `get_global_config_dict` through a module's own name for it.
 
-    Tests of published folders patch the function in the module that they import, so callers reached through that
-    module must use its patched version.
+    Tests of published folders patch the function in the module that they import. Callers reached through that
+    module must therefore use the patched function.
     """
     replaced: Callable[[], DictConfig] = getattr(
         sys.modules.get(module), "get_global_config_dict", get_global_config_dict
@@ -207,4 +207,4 @@ def find_open_port(disallowed_ports: Collection[int] | None = None, max_retries:
             port: int = probe.getsockname()[1]
         if port not in (disallowed_ports or ()):
             return port
-    raise PortTakenError(f"{max_retries} free ports were found, and all of them are disallowed")
+    raise PortTakenError(f"all {max_retries} free ports that were found are disallowed; allow more ports")

@@ -62,8 +62,8 @@ def shown(path: Path) -> str:
 def read_yaml(path: Path) -> Node:
     """Return the tree of one file. An empty file is an empty mapping.
 
-    Raise ConfigSyntaxError if it is not YAML or not a mapping, DuplicateServerError if a top-level block occurs
-    twice, and ConfigPathNotFoundError if it cannot be opened.
+    Raise ConfigSyntaxError if it is not YAML or not a mapping. Raise DuplicateServerError if a top-level block
+    occurs twice, and ConfigPathNotFoundError if the file cannot be opened.
     """
     name = shown(path)
     try:

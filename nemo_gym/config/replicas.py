@@ -27,6 +27,6 @@ def replicas_of(plain: Mapping[str, Any], places: Mapping[str, Origin]) -> int:
     if not isinstance(number, int) or isinstance(number, bool) or number < 1:
         raise ConfigError(
             f"{places[REPLICAS_KEY]}: {REPLICAS_KEY} must be a number of processes from 1, or '{AUTO}' for one per "
-            f"core, and is {replicas!r}."
+            f"core, but is {replicas!r}."
         )
     return number

@@ -1,4 +1,4 @@
-"""The top-level keys that mean something to every run and are never server instances."""
+"""Top-level keys with a fixed meaning, which are never server instances."""
 
 RESERVED_KEYS = frozenset(
     [

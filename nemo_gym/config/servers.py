@@ -92,7 +92,7 @@ def join_dummy_models(tree: Node) -> Node:
             continue
         real = next(key for key in models.mapping if key != DUMMY_MODEL)
         joined = merge(models.mapping[DUMMY_MODEL], models.mapping[real], tree)
-        tree = tree.having(**{str(name): block.having(**{MODEL_TIER: Node({real: joined}, models.origin)})})
+        tree = tree.updated(**{str(name): block.updated(**{MODEL_TIER: Node({real: joined}, models.origin)})})
     return tree
 
 

@@ -69,7 +69,7 @@ def gather(
     for override in settings:
         tree = apply_override(tree, override)
     if files.names:
-        tree = tree.having(config_paths=node_of(files.names, Origin("the configuration", 0)))
+        tree = tree.updated(config_paths=node_of(files.names, Origin("the configuration", 0)))
     return Sources(tree, tuple(files.names), env)
 
 
@@ -124,7 +124,7 @@ def _hints(env: Node, start: Node, settings: Sequence[Override]) -> Node:
     known = merge(env, start)
     for override in settings:
         if override.action == "set" and override.value and len(override.path) == 1:
-            known = known.having(**{override.path[0]: override.value})
+            known = known.updated(**{override.path[0]: override.value})
     return known.without(CONFIG_PATHS)
 
 
@@ -171,7 +171,7 @@ class _Files:
         if "${" not in str(item.value):
             return str(item.value)
         key = "config path"
-        return str(Resolver(self._known.having(**{key: item})).value((key,)))
+        return str(Resolver(self._known.updated(**{key: item})).value((key,)))
 
 
 def _find_config(item: Node, text: str, near: Path | None) -> Path:

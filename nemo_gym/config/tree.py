@@ -38,7 +38,7 @@ class Node:
         """Whether the value is `???`."""
         return self.value == UNSET
 
-    def having(self, **entries: Node) -> Node:
+    def updated(self, **entries: Node) -> Node:
         """Return this mapping with some entries added or replaced."""
         added: dict[Key, Node] = {**self.mapping}
         added.update(entries)

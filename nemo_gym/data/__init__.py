@@ -1,1 +1,1 @@
-"""Datasets before a run: prompts, skills, checks, and the gathering of a config's files."""
+"""Datasets before a run: prompts, skills, checks, and collecting a config's files."""

@@ -1,4 +1,4 @@
-"""Benchmarks: folders whose YAML describes a data set of the type `benchmark`, and whose program makes it."""
+"""Benchmarks: folders with a YAML that has a dataset of type `benchmark`, and a script that creates the dataset."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict
 
 from nemo_gym import paths
 from nemo_gym.config import DatasetConfig, RunConfig, ServerConfig, load
-from nemo_gym.config.published import maybe_get_global_config_dict, tell_process
+from nemo_gym.config.published import maybe_get_global_config_dict, set_process_config
 from nemo_gym.config.servers import NO_MODEL
 from nemo_gym.errors import DataError
 
@@ -28,30 +28,30 @@ DEFAULT_FLAVOR = "config"
 
 
 class BenchmarkConfig(BaseModel):
-    """A benchmark: which agent runs it, on which data set, how often."""
+    """A benchmark: its agent, its dataset and its number of repeats."""
 
     model_config = ConfigDict(frozen=True)
 
     name: str
-    """The folder's, or `folder/flavor` where the YAML is not its `config.yaml`."""
+    """The folder name, or `folder/flavor` if the YAML is not `config.yaml`."""
     path: Path
-    """The YAML."""
+    """The YAML file."""
     agent_name: str
     num_repeats: int
     dataset: DatasetConfig
 
     @classmethod
     def from_config_path(cls, config_path: str | Path) -> Self:
-        """The benchmark that a YAML describes; `DataError` where it has no data set of the type `benchmark`."""
+        """Read a benchmark from a YAML file. Raise `DataError` if it does not define a dataset of type `benchmark`."""
         path = paths.find(config_path, Path.is_file)
         if path is None:
             places = ", ".join(str(root) for root in paths.search_roots())
-            raise DataError(f"benchmark: there is no file '{config_path}' in {places}.")
+            raise DataError(f"benchmark: file '{config_path}' not found in {places}. Check the path.")
         for agent in load([path], skip_dotenv=True, initial=NO_MODEL).servers_of("responses_api_agents"):
             for dataset in agent.datasets:
                 if dataset.type == "benchmark":
                     return cls._of(path, agent, dataset)
-        raise DataError(f"{path}: no agent of this configuration has a dataset with type: benchmark.")
+        raise DataError(f"{path}: no agent has a dataset with type: benchmark. Add one to the agent's datasets.")
 
     @classmethod
     def _of(cls, path: Path, agent: ServerConfig, dataset: DatasetConfig) -> Self:
@@ -64,9 +64,9 @@ class BenchmarkConfig(BaseModel):
         )
 
     def prepare(self, **arguments: Any) -> Path:
-        """Make the data set by the `prepare(**arguments)` of its program, and say where it is.
+        """Create the dataset with the script's `prepare(**arguments)` and return its path.
 
-        Raises `DataError` where there is no such program, or it made another file than the YAML names.
+        Raise `DataError` if the script is missing or its file is not the one named in the YAML.
         """
         program = self._program()
         with _importing_from([*self._roots(), *paths.search_roots()]):
@@ -75,18 +75,18 @@ class BenchmarkConfig(BaseModel):
                 inspect.signature(function).bind(**arguments)
             except TypeError as error:
                 raise DataError(
-                    f"{program}: prepare{inspect.signature(function)} does not take what prepare_script_args gives "
-                    f"it: {error}."
+                    f"{program}: prepare{inspect.signature(function)} does not accept these prepare_script_args: "
+                    f"{error}."
                 ) from error
             made = Path(function(**arguments))
         expected = [root / self.dataset.jsonl_fpath for root in (*self._roots(), *paths.search_roots())]
         if made.resolve() not in [path.resolve() for path in expected]:
             raise DataError(
                 f"{program}: prepare() returned '{made}', but {self.path} names jsonl_fpath: "
-                f"{self.dataset.jsonl_fpath}. They have to be the same file."
+                f"{self.dataset.jsonl_fpath}. Both must be the same file."
             )
         if not made.is_file():
-            raise DataError(f"{program}: prepare() returned '{made}' and did not write it.")
+            raise DataError(f"{program}: prepare() returned '{made}' but did not write this file.")
         return made
 
     def _program(self) -> Path:
@@ -94,32 +94,32 @@ class BenchmarkConfig(BaseModel):
         candidates = [root / named for root in self._roots()]
         found = next((path for path in candidates if path.is_file()), None) or paths.find(named, Path.is_file)
         if found is None:
-            raise DataError(f"{self.path}: the benchmark '{self.name}' has no program '{named}' that makes its data.")
+            raise DataError(f"{self.path}: script '{named}' not found. Add it to create the data of '{self.name}'.")
         return found
 
     def _roots(self) -> list[Path]:
-        """Where this benchmark's own relative paths begin: the folder that holds `benchmarks/`."""
+        """Return the folder that contains `benchmarks/`, the base of this benchmark's relative paths."""
         return [parent.parent for parent in self.path.resolve().parents if parent.name == BENCHMARKS][-1:]
 
 
 def find_benchmarks() -> Iterator[BenchmarkConfig]:
-    """Every benchmark in a `benchmarks/` of the search roots, by name; of one name the first root's counts."""
+    """Yield the benchmarks in the search roots' `benchmarks/` by name. For equal names the first root wins."""
     return map(BenchmarkConfig.from_config_path, benchmark_files().values())
 
 
 def benchmark_files() -> dict[str, Path]:
-    """The YAML of every benchmark, by its name; see `find_benchmarks`."""
+    """Return the YAML file of each benchmark, keyed by name. See `find_benchmarks`."""
     found: dict[str, Path] = {}
     for root in paths.search_roots():
         for path in sorted((root / BENCHMARKS).rglob("*.yaml")):
-            # Reading a configuration takes a while, and prompts are YAML too.
+            # Loading a config is slow, and prompts are YAML files too.
             if BENCHMARKS in path.relative_to(root).parts[:-2] and "type: benchmark" in path.read_text("utf-8"):
                 found.setdefault(_name_of(path), path)
     return dict(sorted(found.items()))
 
 
 def benchmarks_of(run: RunConfig) -> list[BenchmarkConfig]:
-    """Every benchmark of a configuration; `DataError` where it has none."""
+    """Return the benchmarks of a configuration. Raise `DataError` if it does not define one."""
     found = [
         BenchmarkConfig._of(Path(_file_of(agent, place)).resolve(), agent, dataset)
         for agent in run.servers_of("responses_api_agents")
@@ -129,21 +129,21 @@ def benchmarks_of(run: RunConfig) -> list[BenchmarkConfig]:
     if not found:
         known = ", ".join(benchmark_files()) or "none"
         raise DataError(
-            "no agent of this configuration has a dataset with type: benchmark. Name one with --benchmark or "
-            f"+config_paths=[…]; the benchmarks here are: {known}."
+            "no agent of this configuration has a dataset with type: benchmark. Choose a benchmark with --benchmark "
+            f"or +config_paths=[…]. Available: {known}."
         )
     return found
 
 
 def _file_of(agent: ServerConfig, place: int) -> str:
-    # The agent itself may be inherited from the configuration of an environment.
+    # The agent may be inherited from an environment's config, so ask for the dataset's own file first.
     return agent.origins.get(f"datasets.{place}", agent.origins[""]).file
 
 
 def prepare_all(
     benchmarks: Sequence[BenchmarkConfig], arguments: Mapping[str, Any], *, processes: int = 1
 ) -> list[Path]:
-    """Make the data of each, and say where it is; with several processes, so many at once."""
+    """Create the dataset of each benchmark, up to `processes` at once, and return their paths."""
     if processes == 1 or len(benchmarks) < 2:
         return [benchmark.prepare(**arguments) for benchmark in benchmarks]
     known = maybe_get_global_config_dict()
@@ -153,7 +153,7 @@ def prepare_all(
 
 def _begin(known: DictConfig | None) -> None:
     if known is not None:
-        tell_process(known)
+        set_process_config(known)
 
 
 def _prepare(benchmark: BenchmarkConfig, arguments: Mapping[str, Any]) -> Path:
@@ -170,13 +170,13 @@ def _prepare_of(program: Path) -> Callable[..., str | Path]:
     module = _imported(program)
     prepare: Callable[..., str | Path] | None = getattr(module, "prepare", None)
     if not callable(prepare):
-        raise DataError(f"{program}: a program that makes a benchmark's data defines prepare(**kwargs) -> Path.")
+        raise DataError(f"{program}: prepare() not found. Define prepare(**kwargs) -> Path, which creates the data.")
     return prepare
 
 
 @contextmanager
 def _importing_from(roots: Sequence[Path]) -> Iterator[None]:
-    """Programs import from their own folder and from others by the names that these have in a checkout."""
+    """Put the roots on `sys.path`, because scripts import each other by their names in a checkout."""
     search_path = list(sys.path)
     sys.path[:0] = [str(root) for root in roots if str(root) not in search_path]
     try:
@@ -192,7 +192,7 @@ def _imported(program: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, program)
     assert spec is not None
     assert spec.loader is not None
-    # Where it is looked for by its name: its functions may be sent to processes of its own.
+    # Register the module by name, because its functions may be pickled for worker processes.
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -1,4 +1,4 @@
-"""What there is to choose from: the servers, environments and benchmarks in the search roots."""
+"""Catalog of the servers, environments and benchmarks in the search roots."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ from nemo_gym.errors import ConfigError, DataError
 ENVIRONMENTS = "environments"
 DEFAULT_FLAVOR = "config"
 ALIKE = 0.7
-"""`sudoko` and `sudoku` are more alike than that."""
+"""Cutoff of `difflib` similarity, below that of `sudoko` and `sudoku`."""
 
 Notice = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Component:
-    """Something that a configuration can name."""
+    """A server, environment or benchmark that a configuration can name."""
 
     name: str
-    """A folder's; `folder/flavor` where one of its configs has another name."""
+    """The folder name, or `folder/flavor` for a config with another name."""
     kind: str
     """`resources-server`, `agent`, `model`, `environment` or `benchmark`."""
     path: Path
-    """The folder of a server; the config of an environment or a benchmark."""
+    """A server's folder, or the config file of an environment or benchmark."""
     domain: str | None = None
     description: str | None = None
     configs: tuple[str, ...] = ()
-    """What a server's configs are called."""
+    """The names of a server's configs."""
     agents: tuple[str, ...] = ()
-    """The agents that an environment's config defines."""
+    """The agents that the config defines."""
     datasets: tuple[str, ...] = ()
-    """Its datasets, each as `name (type)`."""
+    """The agents' datasets, each as `name (type)`."""
 
 
 KINDS: dict[ServerType, str] = {
@@ -53,7 +53,7 @@ KINDS: dict[ServerType, str] = {
 
 
 def servers(tier: ServerType, notice: Notice) -> list[Component]:
-    """The server folders of one tier, by name; of one name the first root's counts."""
+    """Return the server folders of one tier, sorted by name. For equal names the first root wins."""
     found: dict[str, Path] = {}
     for root in paths.search_roots():
         for app in sorted((root / tier).glob("*/app.py")):
@@ -62,7 +62,7 @@ def servers(tier: ServerType, notice: Notice) -> list[Component]:
 
 
 def environments(notice: Notice) -> list[Component]:
-    """What can be run as it is: configs with an agent, of resources servers, of `environments/` and of benchmarks."""
+    """Return the configs with an agent: those of resources servers, of `environments/` and of benchmarks."""
     found: dict[str, Component] = {}
     for component in (*_of_environment_folders(notice), *_of_resources_servers(notice), *benchmarks(notice)):
         found.setdefault(component.name, component)
@@ -70,22 +70,22 @@ def environments(notice: Notice) -> list[Component]:
 
 
 def benchmarks(notice: Notice) -> list[Component]:
-    """The benchmarks, by name."""
+    """Return the benchmarks, sorted by name."""
     described = (_described(name, "benchmark", path, notice) for name, path in benchmark_files().items())
     return [component for component in described if component is not None]
 
 
 def named(components: Sequence[Component], name: str, what: str) -> Component:
-    """The one of this name; `DataError` says which was probably meant."""
+    """Return the component with this name. Raise `DataError`, with a suggestion, if it is missing."""
     found = next((each for each in components if each.name == name), None)
     if found is None:
         hint = did_you_mean_or_all(name, [each.name for each in components], what)
-        raise DataError(f"there is no '{name}' among the {what}.{hint}")
+        raise DataError(f"'{name}' not found among the {what}.{hint}")
     return found
 
 
 def matching(components: Iterable[Component], query: str) -> list[Component]:
-    """Those whose name, domain or description has the query in it, or a word that is nearly it."""
+    """Return the components whose name, domain or description contains the query or a similar word."""
     wanted = query.casefold()
     return [each for each in components if any(_is_like(text.casefold(), wanted) for text in _texts(each))]
 
@@ -142,13 +142,13 @@ def _described(name: str, kind: str, path: Path, notice: Notice) -> Component | 
         for dataset in settings.get("datasets") or ()
         if isinstance(dataset, dict)
     ]
-    told = tuple(f"{dataset.get('name')} ({dataset.get('type')})" for dataset in datasets)
-    return replace(component, agents=agents, datasets=told)
+    labels = tuple(f"{dataset.get('name')} ({dataset.get('type')})" for dataset in datasets)
+    return replace(component, agents=agents, datasets=labels)
 
 
 def _with_metadata(component: Component, settings: dict[str, Any]) -> Component:
-    told = {key: str(settings[key]) for key in ("domain", "description") if settings.get(key)}
-    return replace(component, **told)  # type: ignore[arg-type]
+    metadata = {key: str(settings[key]) for key in ("domain", "description") if settings.get(key)}
+    return replace(component, **metadata)  # type: ignore[arg-type]
 
 
 def _implementations(blocks: dict[str, Any], tier: str) -> Iterable[tuple[str, dict[str, Any]]]:
@@ -159,7 +159,7 @@ def _implementations(blocks: dict[str, Any], tier: str) -> Iterable[tuple[str, d
 
 
 def _blocks(path: Path, notice: Notice) -> dict[str, Any]:
-    """The top of a config, includes and interpolations unread; nothing where it cannot be read, which is noticed."""
+    """Return a config's top level, unresolved. If it is unreadable, report that and return an empty mapping."""
     try:
         top: dict[str, Any] = plain(read_yaml(path))
     except ConfigError as error:

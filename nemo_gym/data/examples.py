@@ -1,4 +1,4 @@
-"""The examples that an environment brings: five tasks, their metrics, and five rollouts of them."""
+"""The example files of an environment: five tasks, their metrics, and five rollouts of them."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ EXAMPLES = 5
 
 
 def check_examples(folder: Path) -> None:
-    """Raise `DataError` unless an environment's folder has its examples; all that is missing is told at once.
+    """Raise `DataError`, which lists every problem, unless an environment's examples are complete.
 
-    Asked for are 5 lines in data/example.jsonl, data/example_metrics.json saying so, 5 lines in
-    data/example_rollouts.jsonl, and no file of a conflict that nobody has settled.
+    Required are 5 lines in data/example.jsonl, the same count in data/example_metrics.json and 5 lines in
+    data/example_rollouts.jsonl. Unresolved `*conflict*` files are not allowed.
     """
     data = folder / "data"
     make_metrics = f"python -m nemo_gym.data.examples {folder}"
@@ -29,10 +29,10 @@ def check_examples(folder: Path) -> None:
     )
     problems = [
         *_problems_of_rows(data / "example.jsonl", "Write five tasks, one JSON object per line."),
-        *_problems_of_metrics(data / "example_metrics.json", f"Make it with: {make_metrics}"),
-        *_problems_of_rows(data / "example_rollouts.jsonl", f"Make it with: {make_rollouts}"),
+        *_problems_of_metrics(data / "example_metrics.json", f"Create it with: {make_metrics}"),
+        *_problems_of_rows(data / "example_rollouts.jsonl", f"Create it with: {make_rollouts}"),
         *(
-            f"{path}: metrics that contradict earlier ones. Compare the two, then remove this file."
+            f"{path}: these metrics contradict the earlier ones. Compare both files, then remove this one."
             for path in sorted(data.glob("*conflict*"))
         ),
     ]
@@ -41,7 +41,7 @@ def check_examples(folder: Path) -> None:
 
 
 def write_example_metrics(folder: Path) -> Path:
-    """Write data/example_metrics.json of an environment's folder, and say where it is."""
+    """Write data/example_metrics.json of an environment's folder and return its path."""
     rows = folder / "data" / "example.jsonl"
     metrics = {
         "name": "example",
@@ -56,7 +56,7 @@ def write_example_metrics(folder: Path) -> Path:
 
 def _problems_of_rows(path: Path, advice: str) -> list[str]:
     if not path.is_file():
-        return [f"{path}: is missing. {advice}"]
+        return [f"{path}: file not found. {advice}"]
     try:
         count = sum(1 for _ in read_rows(path))
     except DataError as error:
@@ -66,7 +66,7 @@ def _problems_of_rows(path: Path, advice: str) -> list[str]:
 
 def _problems_of_metrics(path: Path, advice: str) -> list[str]:
     if not path.is_file():
-        return [f"{path}: is missing. {advice}"]
+        return [f"{path}: file not found. {advice}"]
     try:
         metrics: Any = orjson.loads(path.read_bytes())
     except orjson.JSONDecodeError as error:
@@ -82,4 +82,4 @@ def _config_of(folder: Path) -> Path:
 
 
 if __name__ == "__main__":
-    print(write_example_metrics(Path(sys.argv[1])))  # noqa: T201 - the command says what it made
+    print(write_example_metrics(Path(sys.argv[1])))  # noqa: T201 - a command's output

@@ -1,4 +1,4 @@
-"""Gather the datasets of a run's agents into one file of tasks."""
+"""Gather the datasets of a run's agents into one task file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nemo_gym.schemas.rollout import AGENT_REF_KEY
 
 
 class AgentDataset(NamedTuple):
-    """A dataset of an agent, and the file that holds it."""
+    """A dataset of an agent, with its file."""
 
     agent: str
     dataset: DatasetConfig
@@ -23,7 +23,7 @@ class AgentDataset(NamedTuple):
 
 
 def datasets_of_split(run: RunConfig, split: str) -> list[AgentDataset]:
-    """Every dataset of this type; `DataError` where there is none, or a file is missing."""
+    """Return the datasets of this type. Raise `DataError` if none is defined or a file is missing."""
     found = [
         AgentDataset(agent.name, dataset, file_of(agent, dataset))
         for agent in run.servers_of("responses_api_agents")
@@ -34,21 +34,21 @@ def datasets_of_split(run: RunConfig, split: str) -> list[AgentDataset]:
         return found
     have = sorted({dataset.type for agent in run.servers.values() for dataset in agent.datasets})
     raise DataError(
-        f"split={split}: no agent of this configuration has a dataset of that type. "
-        f"There are: {', '.join(have) or 'none'}."
+        f"split={split}: no agent of this configuration has a dataset of this type. "
+        f"Available types: {', '.join(have) or 'none'}."
     )
 
 
 def gather(datasets: list[AgentDataset], output: Path, *, copies: bool) -> int:
-    """Write the rows of all datasets, each with its agent, and say how many there are.
+    """Write the rows of all datasets, each with its agent, and return their number.
 
-    With `copies`, a row stands there as often as its dataset's `num_repeats` says.
+    With `copies`, write each row `num_repeats` times, as its dataset requires.
     """
     return write_rows(output, rows_of(datasets, copies=copies))
 
 
 def rows_of(datasets: Iterable[AgentDataset], *, copies: bool) -> Iterator[dict[str, Any]]:
-    """The rows of all datasets, each with its agent and with its dataset's prompt; see `gather` for copies."""
+    """Yield the rows of all datasets with their agent and prompt applied. See `gather` for `copies`."""
     for agent, dataset, path in datasets:
         prompt = load_prompt_config(dataset.prompt_config) if dataset.prompt_config else None
         for number, _, row in read_lines(path):
@@ -63,7 +63,7 @@ def rows_of(datasets: Iterable[AgentDataset], *, copies: bool) -> Iterator[dict[
 
 
 def file_of(agent: ServerConfig, dataset: DatasetConfig) -> Path:
-    """Where a dataset's rows lie. Raises `DataError` with the line that names them, where they are not there."""
+    """Return the path of a dataset's file. If it is missing, raise `DataError` with the config line that names it."""
     found = paths.find(dataset.jsonl_fpath, Path.is_file)
     if found is not None:
         return found
@@ -71,6 +71,6 @@ def file_of(agent: ServerConfig, dataset: DatasetConfig) -> Path:
     origin = agent.origins.get(f"datasets.{agent.datasets.index(dataset)}.jsonl_fpath")
     place = f"{origin}: {agent.name}.datasets" if origin else f"{agent.name}.datasets"
     raise DataError(
-        f"{place}: dataset '{dataset.name}' has no file '{dataset.jsonl_fpath}' in {places}. "
-        + (f"Make it with {dataset.prepare_script}." if dataset.prepare_script else "Prepare or download it first.")
+        f"{place}: dataset '{dataset.name}': file '{dataset.jsonl_fpath}' not found in {places}. "
+        + (f"Create it with {dataset.prepare_script}." if dataset.prepare_script else "Prepare or download it first.")
     )

@@ -1,4 +1,4 @@
-"""Datasets as generic packages of a GitLab project, by its HTTP API."""
+"""Datasets stored as generic packages of a GitLab project, through its HTTP API."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from nemo_gym.errors import ConfigError, DataError
 
 URL_KEY, TOKEN_KEY = "gitlab_url", "gitlab_token"
 TRACKING_SUFFIX = "/ml/mlflow"
-"""A project's experiment tracking lies below its API address, so `mlflow_tracking_uri` tells that as well."""
+"""Suffix of `mlflow_tracking_uri`. The part before it is the project's API address, the default of `gitlab_url`."""
 
 TIMEOUT_S = 600.0
-TOLD_CHARACTERS = 300
+REPLY_CHARACTERS_SHOWN = 300
 
 
 class Project(NamedTuple):
-    """A GitLab project, and the right to change it."""
+    """A GitLab project and its access token."""
 
     url: str
-    """The project in the API: `https://<host>/api/v4/projects/<number>`."""
+    """The project's API address: `https://<host>/api/v4/projects/<number>`."""
     token: str
 
     @classmethod
     def of_config(cls, plain: Mapping[str, Any]) -> Self:
-        """The one that a configuration names by `gitlab_url` and `gitlab_token`, or for MLflow."""
+        """Return the project named by `gitlab_url` and `gitlab_token`, or else by the MLflow settings."""
         url = plain.get(URL_KEY) or str(plain.get("mlflow_tracking_uri") or "").rstrip("/").removesuffix(
             TRACKING_SUFFIX
         )
@@ -37,25 +37,25 @@ class Project(NamedTuple):
         absent = [key for key, value in ((URL_KEY, url), (TOKEN_KEY, token)) if not value]
         if absent:
             raise ConfigError(
-                f"{' and '.join(absent)} {'is' if len(absent) == 1 else 'are'} missing. Write them into env.yaml: the "
-                "project's address in the API, which ends in /api/v4/projects/<number>, and a token for it."
+                f"{' and '.join(absent)} {'is' if len(absent) == 1 else 'are'} missing. Add to env.yaml the project's "
+                "API address, which ends in /api/v4/projects/<number>, and a token for it."
             )
         return cls(str(url).rstrip("/"), str(token))
 
     def upload(self, file: Path, name: str, version: str) -> str:
-        """Put a file into a package, and say which file of it that is."""
-        with _told(f"{file}: uploading it as {name} {version}"), self._client() as client, file.open("rb") as content:
-            client.put(self._file(name, version, file.name), content=content).raise_for_status()
+        """Upload a file to a package and return its name there."""
+        with _failing_as(f"{file}: upload as {name} {version}"), self._client() as client, file.open("rb") as body:
+            client.put(self._file(name, version, file.name), content=body).raise_for_status()
         return file.name
 
     def download(self, name: str, version: str, artifact: str, output: Path) -> None:
-        """Write a file of a package to `output`, whole or not at all."""
+        """Download a file of a package to `output`, replacing it atomically."""
         output.parent.mkdir(parents=True, exist_ok=True)
         partial = output.with_name(f".{output.name}.partial")
         url = self._file(name, version, artifact)
         try:
             with (
-                _told(f"dataset '{name}' {version}: downloading {artifact}"),
+                _failing_as(f"dataset '{name}' {version}: download of {artifact}"),
                 self._client() as client,
                 client.stream("GET", url) as reply,
             ):
@@ -70,14 +70,14 @@ class Project(NamedTuple):
             partial.unlink(missing_ok=True)
 
     def delete(self, name: str) -> int:
-        """Delete every version of a package, and say how many there were. Raises `DataError` where there is none."""
-        with _told(f"dataset '{name}': deleting it"), self._client() as client:
+        """Delete all versions of a package and return their number. Raise `DataError` if it does not exist."""
+        with _failing_as(f"dataset '{name}': deletion"), self._client() as client:
             found = client.get(f"{self.url}/packages", params={"package_name": name, "per_page": 100})
             found.raise_for_status()
-            # GitLab finds by part of the name.
+            # Because GitLab also returns partial matches, compare the whole name.
             numbers = [package["id"] for package in found.json() if package["name"] == name]
             if not numbers:
-                raise DataError(f"dataset '{name}': there is no package of this name in {self.url}.")
+                raise DataError(f"dataset '{name}': package not found in {self.url}. Check the name.")
             for number in numbers:
                 client.delete(f"{self.url}/packages/{number}").raise_for_status()
         return len(numbers)
@@ -90,14 +90,14 @@ class Project(NamedTuple):
 
 
 @contextmanager
-def _told(what: str) -> Iterator[None]:
-    """Tell the user of a call that failed."""
+def _failing_as(what: str) -> Iterator[None]:
+    """Raise `DataError` if an HTTP call fails."""
     try:
         yield
     except httpx.HTTPStatusError as error:
-        said = error.response.text[:TOLD_CHARACTERS].strip()
+        body = error.response.text[:REPLY_CHARACTERS_SHOWN].strip()
         raise DataError(
-            f"{what}: {error.request.method} {error.request.url} answered {error.response.status_code}: {said}"
+            f"{what}: {error.request.method} {error.request.url} returned {error.response.status_code}: {body}"
         ) from error
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise DataError(f"{what}: no answer ({error}). Check {URL_KEY}.") from error
+        raise DataError(f"{what}: request failed ({error}). Check {URL_KEY}.") from error

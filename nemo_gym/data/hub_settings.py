@@ -18,9 +18,9 @@ class UploadToGitLab(_Settings):
     dataset_name: str
     """The name of the package."""
     version: str
-    """Its version."""
+    """The version of the package."""
     input_jsonl_fpath: Path
-    """The file."""
+    """The file to upload."""
 
 
 class DownloadFromGitLab(_Settings):
@@ -29,58 +29,58 @@ class DownloadFromGitLab(_Settings):
     dataset_name: str
     """The name of the package."""
     version: str
-    """Its version."""
+    """The version of the package."""
     artifact_fpath: str
     """The file in the package."""
     output_fpath: Path
-    """Where it goes."""
+    """The file to write."""
 
 
 class DeleteFromGitLab(_Settings):
     """Parameters of `ng_delete_dataset_from_gitlab`."""
 
     dataset_name: str
-    """The package; all of its versions are deleted."""
+    """The name of the package. All its versions are deleted."""
 
 
 class MigrateToHuggingFace(_Settings):
-    """Parameters of `ng_gitlab_to_hf_dataset`: a file is published, then its package deleted from GitLab."""
+    """Parameters of `ng_gitlab_to_hf_dataset`, which publishes a file and then deletes its package from GitLab."""
 
     hf_token: str
-    """A token that may write; better kept in env.yaml."""
+    """A token with write access. Keep it in env.yaml."""
     hf_organization: str
-    """Whose dataset it is to be."""
+    """The organization that owns the dataset."""
     hf_collection_name: str
-    """The collection that it joins."""
+    """The collection to which the dataset is added."""
     hf_collection_slug: str
-    """What stands behind the name in the collection's address, or the whole of its slug."""
+    """The part of the collection's address after its name, or its full slug."""
     dataset_name: str | None = None
-    """What follows the prefix in its name; without one, the domain and the name of the server in the config."""
+    """The dataset's name without the prefix. Default: the domain and name of the server in the config."""
     input_jsonl_fpath: Path
-    """The file."""
+    """The file to upload."""
     resource_config_path: str
-    """The YAML of the environment that it belongs to."""
+    """The YAML of the environment to which the dataset belongs."""
     hf_dataset_prefix: str = "Nemotron-RL"
-    """What its name begins with."""
+    """The prefix of the dataset's name."""
     split: Literal["train", "validation", "test"] = "train"
-    """Which part of the dataset the file is."""
+    """The split that the file contains."""
     create_pr: bool = False
-    """Propose it instead of publishing it."""
+    """Open a pull request instead of publishing directly."""
     revision: str | None = None
-    """The branch, where it is not the main one."""
+    """The branch. Default: the main branch."""
     commit_message: str | None = None
-    """The title of the change."""
+    """The title of the commit."""
     commit_description: str | None = None
-    """More about it."""
+    """The description of the commit."""
 
 
 class UploadToHuggingFace(MigrateToHuggingFace):
     """Parameters of `ng_upload_dataset_to_hf`."""
 
     delete_from_gitlab: bool = False
-    """Afterwards delete the package of this dataset_name from GitLab."""
+    """Delete the package with this dataset_name from GitLab after the upload."""
     storage: Literal["hf"] = "hf"
-    """Where to; for gitlab the parameters are other ones."""
+    """The target hub. GitLab takes other parameters."""
 
 
 class DownloadFromHuggingFace(_Settings):
@@ -89,21 +89,21 @@ class DownloadFromHuggingFace(_Settings):
     repo_id: str
     """The dataset, as organization/name."""
     artifact_fpath: str | None = None
-    """The file in it; else name a split."""
+    """The file in the dataset. Give either this or split."""
     split: Literal["train", "validation", "test"] | None = None
-    """The part of it; else name a file."""
+    """The split to download. Give either this or artifact_fpath."""
     output_fpath: Path | None = None
-    """Where it goes; else name a folder."""
+    """The file to write. Give either this or output_dirpath."""
     output_dirpath: Path | None = None
-    """The folder that it goes into."""
+    """The folder to write to. Give either this or output_fpath."""
     hf_token: str | None = None
-    """A token, where the dataset is not public."""
+    """A token, required if the dataset is not public."""
     storage: Literal["hf"] = "hf"
-    """Where from; for gitlab the parameters are other ones."""
+    """The source hub. GitLab takes other parameters."""
 
     @model_validator(mode="after")
     def _one_of_each(self) -> Self:
         for pair in (("artifact_fpath", "split"), ("output_fpath", "output_dirpath")):
             if sum(getattr(self, name) is not None for name in pair) != 1:
-                raise ValueError(f"exactly one of {pair[0]} and {pair[1]} has to be given")
+                raise ValueError(f"give exactly one of {pair[0]} and {pair[1]}")
         return self

@@ -1,4 +1,4 @@
-"""Fetch the file of a dataset from where the configuration says that it is."""
+"""Fetch a dataset's file from the hub that the configuration names."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ Notice = Callable[[str], None]
 
 
 def fetcher(hub: str, plain: Mapping[str, Any], *, notice: Notice) -> Callable[[DatasetConfig], Path]:
-    """What fetches a dataset from this hub (`huggingface` or `gitlab`) to its place, and says where that is.
+    """Return a function that downloads a dataset from this hub (`huggingface` or `gitlab`) and returns its path.
 
-    It raises `DataError` where the configuration does not tell its source there, or the hub does not give it.
+    The function raises `DataError` if the config names no source on this hub, or if the download fails.
     """
 
     def fetch(dataset: DatasetConfig) -> Path:
         source = dataset.huggingface_identifier if hub == "huggingface" else dataset.gitlab_identifier
         if source is None:
-            told = dataset.source.type if dataset.source else None
-            advice = f"Add +data_source={told}." if told else f"Add source: {{type: {hub}, …}} to the dataset."
+            other = dataset.source.type if dataset.source else None
+            advice = f"Add +data_source={other}." if other else f"Add source: {{type: {hub}, …}} to the dataset."
             raise DataError(
-                f"dataset '{dataset.name}': there is no file '{dataset.jsonl_fpath}', and no {hub} source is told for "
-                f"it. {advice}"
+                f"dataset '{dataset.name}': file '{dataset.jsonl_fpath}' not found, and the dataset does not name a "
+                f"{hub} source. {advice}"
             )
         place = _place_of(dataset.jsonl_fpath)
         notice(f"fetching dataset '{dataset.name}' to {place} …")
@@ -49,7 +49,7 @@ def _from_huggingface(source: DatasetSource, split: str, place: Path, token: str
 
 
 def _place_of(relative: str) -> Path:
-    """In the root that has the nearest of its folders."""
+    """Return the target path, in the search root that already has the deepest of the path's folders."""
     path = Path(relative)
     for folder in path.parents:
         found = paths.find(folder, Path.is_dir)

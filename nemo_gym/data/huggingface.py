@@ -1,4 +1,4 @@
-"""Datasets on the Hugging Face Hub, by its own library."""
+"""Datasets on the Hugging Face Hub, through its `huggingface_hub` library."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ LIBRARY = "huggingface_hub"
 
 
 def upload(settings: MigrateToHuggingFace) -> str:
-    """Publish a file as a split of a dataset, let that join its collection, and say which dataset it is."""
+    """Publish a file as a split of a dataset, add that to its collection, and return its repo id."""
     if not settings.input_jsonl_fpath.is_file():
-        raise DataError(f"input_jsonl_fpath: there is no file '{settings.input_jsonl_fpath}'. Check the path.")
+        raise DataError(f"input_jsonl_fpath: file '{settings.input_jsonl_fpath}' not found. Check the path.")
     repo = repo_id_of(settings)
     api = _library().HfApi(token=settings.hf_token)
-    with _told(f"{settings.input_jsonl_fpath}: uploading it as {repo}"):
+    with _failing_as(f"{settings.input_jsonl_fpath}: upload as {repo}"):
         api.create_repo(repo, repo_type="dataset", exist_ok=True)
         api.upload_file(
             path_or_fileobj=settings.input_jsonl_fpath,
@@ -36,7 +36,7 @@ def upload(settings: MigrateToHuggingFace) -> str:
             commit_message=settings.commit_message,
             commit_description=settings.commit_description,
         )
-    with _told(f"{repo}: adding it to the collection {_collection_of(settings)}"):
+    with _failing_as(f"{repo}: addition to collection {_collection_of(settings)}"):
         api.add_collection_item(_collection_of(settings), item_id=repo, item_type="dataset", exists_ok=True)
     return repo
 
@@ -44,13 +44,13 @@ def upload(settings: MigrateToHuggingFace) -> str:
 def download(
     repo_id: str, output: Path, *, artifact: str | None = None, split: str | None = None, token: str | None = None
 ) -> None:
-    """Write a file of a dataset to `output`: the one named, or the one of the split."""
+    """Download a dataset's file to `output`: `artifact`, or else the file of the split."""
     hub = _library()
-    what = f"dataset '{repo_id}': downloading {artifact or split}"
-    with tempfile.TemporaryDirectory(prefix="nemo_gym_download_") as work, _told(what):
+    what = f"dataset '{repo_id}': download of {artifact or split}"
+    with tempfile.TemporaryDirectory(prefix="nemo_gym_download_") as work, _failing_as(what):
         name = artifact or _file_of_split(hub.HfApi(token=token).list_repo_files(repo_id, repo_type="dataset"), split)
         if name is None:
-            raise DataError(f"{what}: it has no {split}.jsonl. Name the file: +artifact_fpath=…")
+            raise DataError(f"{what}: the dataset does not contain {split}.jsonl. Name the file: +artifact_fpath=…")
         fetched = hub.hf_hub_download(repo_id, name, repo_type="dataset", token=token, local_dir=work)
         output.parent.mkdir(parents=True, exist_ok=True)
         partial = output.with_name(f".{output.name}.partial")
@@ -59,7 +59,7 @@ def download(
 
 
 def repo_id_of(settings: MigrateToHuggingFace) -> str:
-    """`organization/prefix-name`."""
+    """Return the dataset's repo id, `organization/prefix-name`."""
     name = settings.dataset_name or _name_in(settings.resource_config_path)
     return f"{settings.hf_organization}/{settings.hf_dataset_prefix}-{name}"
 
@@ -67,7 +67,7 @@ def repo_id_of(settings: MigrateToHuggingFace) -> str:
 def _name_in(config_path: str) -> str:
     servers = load([config_path], skip_dotenv=True, initial=NO_MODEL).servers_of("resources_servers")
     if not servers:
-        raise DataError(f"{config_path}: no resources server to name the dataset after. Add +dataset_name=…")
+        raise DataError(f"{config_path}: no resources server that could name the dataset. Add +dataset_name=…")
     domain = servers[0].settings.get("domain")
     return f"{domain}-{servers[0].name}" if domain else servers[0].name
 
@@ -85,12 +85,12 @@ def _library() -> Any:
     try:
         return importlib.import_module(LIBRARY)
     except ImportError as error:
-        raise DataError(f"this needs {LIBRARY}, which is not installed: pip install {LIBRARY}") from error
+        raise DataError(f"{LIBRARY} is required but not installed. Run: pip install {LIBRARY}") from error
 
 
 @contextmanager
-def _told(what: str) -> Iterator[None]:
-    """Tell the user of a call that failed."""
+def _failing_as(what: str) -> Iterator[None]:
+    """Raise `DataError` if a call of the library fails."""
     errors = importlib.import_module(f"{LIBRARY}.errors")
     known = (errors.HfHubHTTPError, errors.HFValidationError, errors.EntryNotFoundError, ConnectionError)
     try:
@@ -98,7 +98,7 @@ def _told(what: str) -> Iterator[None]:
     except known as error:
         raise DataError(f"{what}: {' '.join(str(error).split())}") from error
     except Exception as error:
-        # The library hands on what its HTTP client raises, and that is another one with each of its versions.
+        # The library passes on its HTTP client's errors, and that client differs between versions.
         if type(error).__module__.partition(".")[0] not in ("httpx", "httpx2", "requests", "urllib3"):
             raise
-        raise DataError(f"{what}: no answer ({error}).") from error
+        raise DataError(f"{what}: request failed ({error}). Check the network connection.") from error

@@ -1,4 +1,4 @@
-"""Whether a dataset's metrics still say what an earlier file of them says."""
+"""Compare a dataset's metrics with an earlier metrics file."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import orjson
 from nemo_gym.errors import DataError
 
 CLOSE = 5e-3
-"""Numbers from 1 on are rounded to two decimals."""
+"""Tolerance for numbers from 1, which are rounded to two decimals."""
 CLOSE_BELOW_1 = 5e-4
 
 
 def contradictions(path: Path, measured: Mapping[str, Any]) -> Iterator[str]:
-    """What an earlier metrics file says otherwise, by its keys; what it does not say cannot contradict.
+    """Yield how the values of an earlier metrics file differ from those measured. Keys that it lacks are ignored.
 
-    Nothing where there is no such file. Raises `DataError` where it is no JSON object.
+    Yield nothing if the file does not exist. Raise `DataError` if it is not a JSON object.
     """
     if not path.is_file():
         return
@@ -36,11 +36,11 @@ def _differences(earlier: Mapping[str, Any], now: Mapping[str, Any], above: str)
         name = f"{above}{key}"
         if key not in now:
             if was is not None:
-                yield f"{name} was {was!r}, and is not there now"
+                yield f"{name} was {was!r} and is missing now"
         elif isinstance(was, dict) and isinstance(now[key], dict):
             yield from _differences(was, now[key], f"{name}.")
         elif not _agree(was, now[key]):
-            yield f"{name} was {was!r}, and is {now[key]!r} now"
+            yield f"{name} was {was!r} and is {now[key]!r} now"
 
 
 def _agree(was: Any, now: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Prepare the datasets of a configuration: check every row, measure, compare with earlier measures, collate."""
+"""Prepare a configuration's datasets: check the rows, compute metrics, compare with earlier ones, collate."""
 
 from __future__ import annotations
 
@@ -29,37 +29,37 @@ class PreparationSettings(BaseModel):
     model_config = ConfigDict(extra="ignore", use_attribute_docstrings=True)
 
     output_dirpath: Path
-    """Where the collated files go, one for each type of dataset."""
+    """The folder for the collated files, one per dataset type."""
     mode: Literal["train_preparation", "example_validation"]
-    """Which datasets: train, validation and benchmark, or example."""
+    """The dataset types to prepare: train, validation and benchmark, or example."""
     should_download: bool = False
-    """Fetch what is not there."""
+    """Download missing files."""
     data_source: Literal["gitlab", "huggingface"] = "huggingface"
-    """Where it is fetched."""
+    """The hub from which to download."""
     overwrite_metrics_conflicts: bool = False
-    """Replace metrics that the data no longer agrees with."""
+    """Replace earlier metrics that contradict the data."""
 
 
 Fetch = Callable[[DatasetConfig], Path]
-"""Brings a dataset's file to its place and says where that is; `DataError` where it cannot."""
+"""A function that downloads a dataset's file and returns its path, or raises `DataError`."""
 
 
 class Collated(NamedTuple):
-    """What was written for one type of dataset."""
+    """The files written for one dataset type."""
 
     type: str
     rows: int
     path: Path
     metrics: Path
     datasets: list[Path]
-    """The files that it is made of."""
+    """The source files."""
 
 
 def prepare(run: RunConfig, settings: PreparationSettings, fetch: Fetch) -> list[Collated]:
     """Check, measure and collate every dataset of the mode's types.
 
-    Raises `DataError` where a file is missing (and not to be fetched), where rows cannot be sent (all of them are
-    counted, the first ones told), or where metrics contradict earlier ones; then nothing is collated.
+    Raise `DataError` before collating anything if a file is missing, rows are invalid or metrics contradict earlier
+    ones. All invalid rows are counted, and the first ones are listed.
     """
     datasets = _in_scope(run, settings, fetch)
     for path in dict.fromkeys(each.path for each in datasets):
@@ -96,20 +96,20 @@ def _in_scope(run: RunConfig, settings: PreparationSettings, fetch: Fetch) -> li
         have = sorted({dataset.type for agent in run.servers.values() for dataset in agent.datasets})
         raise DataError(
             f"mode={settings.mode}: no agent of this configuration has a dataset of type {' or '.join(types)}. "
-            f"There are: {', '.join(have) or 'none'}."
+            f"Available types: {', '.join(have) or 'none'}."
         )
     return found
 
 
 def _missing(agent: str, dataset: DatasetConfig) -> str:
     if dataset.type == "benchmark":
-        advice = "Make it with ng_prepare_benchmark."
+        advice = "Create it with ng_prepare_benchmark."
     elif dataset.source:
-        advice = "Add +should_download=true to fetch it."
+        advice = "Add +should_download=true to download it."
     else:
-        advice = f"Run {dataset.prepare_script}." if dataset.prepare_script else "Put it there, or tell its source."
+        advice = f"Run {dataset.prepare_script}." if dataset.prepare_script else "Copy it there, or add a source."
     places = ", ".join(map(str, paths.search_roots()))
-    return f"{agent}.datasets: dataset '{dataset.name}' has no file '{dataset.jsonl_fpath}' in {places}. {advice}"
+    return f"{agent}.datasets: dataset '{dataset.name}': file '{dataset.jsonl_fpath}' not found in {places}. {advice}"
 
 
 def _check_rows(path: Path, datasets: Sequence[AgentDataset]) -> None:
@@ -130,14 +130,14 @@ def _check_rows(path: Path, datasets: Sequence[AgentDataset]) -> None:
         raise DataError(f"{path}: no rows. Each line must hold one JSON object.")
     if bad:
         hidden = len(bad) - len(shown)
-        more = f"\n… and {hidden} more, in the lines {', '.join(map(str, bad[PROBLEMS_SHOWN:]))}." if hidden else ""
-        raise DataError(f"{path}: {len(bad)} of {count} rows cannot be sent:\n" + "\n".join(shown) + more)
+        more = f"\n… and {hidden} more, in lines {', '.join(map(str, bad[PROBLEMS_SHOWN:]))}." if hidden else ""
+        raise DataError(f"{path}: {len(bad)} of {count} rows are invalid:\n" + "\n".join(shown) + more)
 
 
 def _problem(row: dict[str, Any], *, has_prompt: bool) -> str | None:
     params = row.get(PARAMS_KEY)
     if params is None and not has_prompt:
-        return f"no {PARAMS_KEY}, and the dataset has no prompt_config."
+        return f"{PARAMS_KEY} is missing, and the dataset does not set prompt_config. Add one of them."
     if not isinstance(params or {}, dict):
         return f"{PARAMS_KEY} must be an object, found {type(params).__name__}."
     given = {"input": [], **(params or {})} if has_prompt else params
@@ -158,12 +158,12 @@ def _measure_all(datasets: Sequence[AgentDataset], *, overwrite: bool) -> None:
         whole = {**dataset.model_dump(mode="json"), **measured}
         if not overwrite and (found := list(contradictions(target, whole))):
             _write(conflict, written)
-            problems.append(f"{target}: {'; '.join(found)}. {conflict} has what is true of the data now.")
+            problems.append(f"{target}: {'; '.join(found)}. The current metrics are in {conflict}.")
         else:
             _write(target, written)
             conflict.unlink(missing_ok=True)
     if problems:
-        advice = "Correct the data, or accept what is new with +overwrite_metrics_conflicts=true."
+        advice = "Correct the data, or accept the new metrics with +overwrite_metrics_conflicts=true."
         raise DataError("\n".join([*problems, advice]))
 
 

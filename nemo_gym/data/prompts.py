@@ -1,4 +1,4 @@
-"""From a prompt template and a row to a request."""
+"""Prompt templates, which turn rows into requests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nemo_gym.jsonl import read_lines, read_rows, write_rows
 
 
 class PromptConfig(BaseModel):
-    """A prompt: `{field}` stands for a field of the row, doubled braces for braces."""
+    """A prompt template. `{field}` inserts a field of the row; `{{` and `}}` are literal braces."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -30,94 +30,94 @@ class PromptConfig(BaseModel):
         try:
             names = [name for _, name, _, _ in Formatter().parse(template or "") if name is not None]
         except ValueError as error:
-            raise ValueError(f"{error}: a brace that stands for itself is written twice, {{{{ or }}}}") from error
+            raise ValueError(f"{error}; double each literal brace: {{{{ or }}}}") from error
         if any(not name or name[0].isdecimal() for name in names):
-            raise ValueError("'{}' names no field of the row; braces that stand for themselves are written twice")
+            raise ValueError("'{}' does not name a field of the row; double each literal brace: {{ or }}")
         return template
 
 
 def load_prompt_config(path: str | Path) -> PromptConfig:
-    """Read a prompt file, looked for in the search roots; `DataError` says what is wrong with it.
+    """Find a prompt file in the search roots and read it.
 
-    Raises `ConfigPathNotFoundError` (a `FileNotFoundError`) where there is none.
+    Raise `ConfigPathNotFoundError` (a `FileNotFoundError`) if it does not exist, `DataError` if it is invalid.
     """
     found = paths.find(path, Path.is_file)
     if found is None:
         places = ", ".join(str(root) for root in paths.search_roots())
-        raise ConfigPathNotFoundError(f"prompt_config: no file '{path}' in {places}.")
+        raise ConfigPathNotFoundError(f"prompt_config: file '{path}' not found in {places}. Check the path.")
     return _read_prompt(found, found.stat().st_mtime_ns)
 
 
 @lru_cache(maxsize=64)
 def _read_prompt(found: Path, changed_at: int) -> PromptConfig:
-    """Agents ask for their prompt at every rollout, so a file is read once for each time it was changed."""
+    """Read a prompt file. Cached per modification time, because agents load their prompt in every rollout."""
     try:
         return PromptConfig.model_validate(yaml.safe_load(found.read_text("utf-8-sig")))
     except ValidationError as error:
-        told = "; ".join(
+        problems = "; ".join(
             ": ".join(map(str, [*problem["loc"], problem["msg"].removeprefix("Value error, ")]))
             for problem in error.errors()
         )
         raise DataError(
-            f"{found}: not a prompt: it needs 'user' and may have 'system', both texts. {told}."
+            f"{found}: not a valid prompt: 'user' is required, 'system' is optional, both strings. {problems}."
         ) from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise DataError(f"{found}: cannot be read: {error}") from error
+        raise DataError(f"{found}: not readable as UTF-8 YAML: {error}") from error
 
 
-# Published tests clear it between prompts of the same name.
+# Published tests clear the cache between prompts of the same name.
 load_prompt_config.cache_clear = _read_prompt.cache_clear  # type: ignore[attr-defined]
 
 
 def fill_prompt(cfg: PromptConfig, row: Mapping[str, Any]) -> list[dict[str, str]]:
-    """The messages of a prompt; `KeyError` names what the row lacks, and the fields that it has."""
+    """Return the prompt's messages for a row. `KeyError` names the missing field and those that the row has."""
     parts = (("system", cfg.system), ("user", cfg.user))
     try:
         return [
             {"role": role, "content": template.format_map(row)} for role, template in parts if template is not None
         ]
     except (IndexError, AttributeError, TypeError, ValueError) as error:
-        raise KeyError(f"the prompt does not fit the row ({error}), which has: {', '.join(sorted(row))}") from error
+        raise KeyError(f"the prompt does not fit the row ({error}); the row has: {', '.join(sorted(row))}") from error
     except KeyError as error:
-        raise KeyError(f"the prompt asks for {error}, but the row has only: {', '.join(sorted(row))}") from error
+        raise KeyError(f"the prompt uses {error}, but the row has only: {', '.join(sorted(row))}") from error
 
 
 def apply_prompt_to_row(row: Mapping[str, Any], cfg: PromptConfig) -> dict[str, Any]:
-    """The row with the prompt's messages as its `responses_create_params.input`."""
+    """Return the row with the prompt's messages as its `responses_create_params.input`."""
     params = {**(row.get("responses_create_params") or {}), "input": fill_prompt(cfg, row)}
     return {**row, "responses_create_params": params}
 
 
 def validate_prompt_compatibility(rows: Iterable[Mapping[str, Any]], prompt: PromptConfig) -> None:
-    """Refuse rows that bring an `input` of their own: which of the two was meant cannot be known."""
+    """Raise `DataError` if rows already have an `input`, because the prompt would conflict with it."""
     taken = [
         number for number, row in enumerate(rows, start=1) if "input" in (row.get("responses_create_params") or {})
     ]
     if taken:
         shown = ", ".join(map(str, taken[:10])) + (" …" if len(taken) > 10 else "")
         raise DataError(
-            f"prompt_config is given, but {len(taken)} rows already have responses_create_params.input "
-            f"(rows {shown}). Leave out prompt_config, or remove the rows' input."
+            f"prompt_config is set, but {len(taken)} rows already have responses_create_params.input "
+            f"(rows {shown}). Remove prompt_config or the rows' input."
         )
 
 
 class MaterializePromptsConfig(BaseModel):
-    """Which rows are to be given which prompt, and where they are to be written."""
+    """Settings of prompt materialization: the rows, the prompt and the output file."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
     input_jsonl_fpath: Path
-    """The rows, one JSON object per line, none of them with an input of its own."""
+    """The rows, one JSON object per line, each without an input."""
     prompt_config: str
     """The prompt file."""
     output_jsonl_fpath: Path
-    """The rows with their input."""
+    """The file to write: the rows with their input."""
 
 
 def materialize_prompts(input_jsonl_fpath: str | Path, prompt: PromptConfig, output_jsonl_fpath: str | Path) -> int:
-    """Write a file's rows with the prompt's messages as their input, and say how many there are.
+    """Write a file's rows with the prompt's messages as their input and return their number.
 
-    The output is written whole or not at all. Raises `DataError`, with the line, where a row does not fit.
+    The output is written atomically. Raise `DataError`, with the line, if the prompt does not fit a row.
     """
     source = paths.find(input_jsonl_fpath, Path.is_file) or Path(input_jsonl_fpath)
     validate_prompt_compatibility(read_rows(source), prompt)

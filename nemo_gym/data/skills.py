@@ -1,4 +1,4 @@
-"""A folder of skills: what is in it, and a hash that tells when it changes."""
+"""Skill folders: their metadata, and a hash that detects changes."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ FRONT_MATTER = re.compile(r"\s*---[ \t]*\n(.*?)^---[ \t]*$", re.DOTALL | re.MULT
 
 
 class SkillsConfig(BaseModel):
-    """Which skills a run offers."""
+    """The skills that a run offers."""
 
     path: str
-    """A folder with one folder per skill, each with a SKILL.md."""
+    """A folder with one subfolder per skill, each with a SKILL.md."""
 
 
 class SkillMetadata(BaseModel):
     """The front matter of a SKILL.md."""
 
-    # In YAML, `version: 1.0` is a number.
+    # YAML parses `version: 1.0` as a number.
     model_config = ConfigDict(coerce_numbers_to_str=True)
 
     name: str
@@ -35,7 +35,7 @@ class SkillMetadata(BaseModel):
 
 
 class SkillsRef(BaseModel):
-    """What a row says of the skills it was run with."""
+    """The skills of a rollout, as its row records them."""
 
     path: str
     hash: str
@@ -43,21 +43,21 @@ class SkillsRef(BaseModel):
 
 
 def parse_skill_md(path: str | Path) -> SkillMetadata:
-    """The front matter of a SKILL.md; `DataError` where there is none, or no name in it."""
+    """Return the front matter of a SKILL.md. Raise `DataError` if it is missing or lacks a name."""
     found = FRONT_MATTER.match(Path(path).read_text("utf-8-sig", errors="replace"))
     if found is None:
-        raise DataError(f"{path}:1: a skill begins with YAML between two lines of '---'.")
+        raise DataError(f"{path}:1: front matter is missing. Begin the file with YAML between two '---' lines.")
     try:
         return SkillMetadata.model_validate(yaml.safe_load(found[1]))
     except ValidationError as error:
-        told = "; ".join(": ".join(map(str, [*problem["loc"], problem["msg"]])) for problem in error.errors())
-        raise DataError(f"{path}: the front matter is not a skill's: it needs a 'name'. {told}.") from error
+        problems = "; ".join(": ".join(map(str, [*problem["loc"], problem["msg"]])) for problem in error.errors())
+        raise DataError(f"{path}: invalid front matter: {problems}. A skill needs a 'name'.") from error
     except yaml.YAMLError as error:
-        raise DataError(f"{path}: the front matter is not YAML: {error}") from error
+        raise DataError(f"{path}: the front matter is not valid YAML: {error}") from error
 
 
 def hash_skill_dir(path: str | Path) -> str:
-    """12 hexadecimal digits of SHA-256 over the sorted relative paths and the bytes of all files."""
+    """Return the first 12 hex digits of the SHA-256 over the files' sorted relative paths and contents."""
     folder = Path(path)
     digest = hashlib.sha256()
     for file in sorted(file for file in folder.rglob("*") if file.is_file()):
@@ -67,20 +67,20 @@ def hash_skill_dir(path: str | Path) -> str:
 
 
 def load_skill_directory(path: str | Path) -> SkillsRef:
-    """The skills of a folder, looked for in the search roots.
+    """Find a folder in the search roots and return its skills.
 
-    Raises `ConfigPathNotFoundError` (a `FileNotFoundError`) where there is no such folder, `DataError` where it holds
-    no skill.
+    Raise `ConfigPathNotFoundError` (a `FileNotFoundError`) if the folder does not exist, `DataError` if it does not
+    contain a skill.
     """
     folder = _found(path)
     skills = [parse_skill_md(file) for file in sorted(folder.glob("*/SKILL.md"))]
     if not skills:
-        raise DataError(f"skills.path: {folder} holds no skill: a folder with a SKILL.md for each is expected.")
+        raise DataError(f"skills.path: {folder} does not contain a skill. Add a subfolder with a SKILL.md for each.")
     return SkillsRef(path=str(path), hash=hash_skill_dir(folder), skills=skills)
 
 
 def stage_skills(path: str | Path, dest: str | Path) -> None:
-    """Copy a folder of skills to where an agent looks for them."""
+    """Copy a folder of skills to an agent's skills folder."""
     shutil.copytree(_found(path), dest, dirs_exist_ok=True)
 
 
@@ -88,5 +88,5 @@ def _found(path: str | Path) -> Path:
     folder = paths.find(path, Path.is_dir)
     if folder is None:
         places = ", ".join(map(str, paths.search_roots()))
-        raise ConfigPathNotFoundError(f"skills.path: no folder '{path}' in {places}.")
+        raise ConfigPathNotFoundError(f"skills.path: folder '{path}' not found in {places}. Check the path.")
     return folder

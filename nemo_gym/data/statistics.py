@@ -1,4 +1,4 @@
-"""What a dataset's metrics file says of its rows: how many, and the spread of what can be counted in them."""
+"""Statistics of a dataset's rows for its metrics file: their number, and the spread of each numeric field."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PARAMS_KEY = "responses_create_params"
 
 
 def dataset_statistics(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """`Number of examples`, the spread of every number, and how many different texts a text field has."""
+    """Return `Number of examples`, the spread of each number, and the unique count of each string field."""
     count = 0
     numbers: dict[str, list[float]] = {name: [] for name in _counted({})}
     texts: dict[str, list[str]] = {}
@@ -36,7 +36,7 @@ def dataset_statistics(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _counted(params: Mapping[str, Any]) -> dict[str, float | None]:
-    """What is counted in a request; None where there is nothing to count."""
+    """Return the numbers taken from a request, None for absent parts."""
     return {
         "Number of tools": len(params["tools"]) if params.get("tools") else None,
         "Json-dumped number of words (proxy for token count)": len(json.dumps(params).split()),
@@ -46,7 +46,7 @@ def _counted(params: Mapping[str, Any]) -> dict[str, float | None]:
 
 
 def _turns(messages: Any) -> int | None:
-    """How often the user speaks."""
+    """Return the number of user messages."""
     if isinstance(messages, list):
         return sum(1 for message in messages if message.get("role") == "user")
     return None if messages is None else 1

@@ -1,4 +1,4 @@
-"""Send what a run came to where experiments are tracked, if its configuration names such a place."""
+"""Send a run's results to the experiment trackers that its configuration names."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import orjson
 
 from nemo_gym.export.shipment import ExportFailed, Shipment
 
-PLACES = {
+TRACKERS = {
     "wandb": ("wandb_project", "wandb_name", "wandb_api_key"),
     "mlflow": ("mlflow_tracking_uri", "mlflow_tracking_token", "mlflow_experiment_name", "mlflow_run_name"),
 }
-"""Each place, which is a module of this package, and the settings that name it: all of them, or it is not meant."""
+"""Each tracker, named like its module in this package, and the settings that must all be set to use it."""
 
 
 def export(
@@ -25,30 +25,30 @@ def export(
     rollouts: Path,
     notice: Callable[[str], None],
 ) -> None:
-    """Send the configuration, whose secrets are masked, the metrics and the rollouts; what fails is only noticed."""
-    wanted = [place for place, keys in PLACES.items() if all(plain.get(key) for key in keys)]
+    """Send the configuration (with masked secrets), metrics and rollouts. Report failures without raising."""
+    wanted = [tracker for tracker, keys in TRACKERS.items() if all(plain.get(key) for key in keys)]
     if not wanted:
         return
     metrics = orjson.loads(metrics_file.read_bytes()) if metrics_file.exists() else []
     shipment = Shipment(config, flat_metrics(metrics), rollouts if wants_rollouts(plain) else None)
-    for place in wanted:
-        settings = {key: str(plain[key]) for key in PLACES[place]}
+    for tracker in wanted:
+        settings = {key: str(plain[key]) for key in TRACKERS[tracker]}
         try:
-            importlib.import_module(f"nemo_gym.export.{place}").send(shipment, settings)
+            importlib.import_module(f"nemo_gym.export.{tracker}").send(shipment, settings)
         except ExportFailed as error:
-            notice(f"note: nothing was sent to {place}: {error}")
+            notice(f"note: export to {tracker} failed: {error}")
 
 
 def wants_rollouts(plain: Mapping[str, Any]) -> bool:
-    """Whether the rollouts are sent, too; `upload_rollouts_to_wandb` is the older name of that setting."""
+    """Return whether to send the rollouts too. `upload_rollouts_to_wandb` is the setting's older name."""
     return plain.get("upload_rollouts", plain.get("upload_rollouts_to_wandb", True)) is not False
 
 
 def flat_metrics(metrics: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """`<agent>/<metric>` and `key_metrics/<agent>/<metric>`, where they are plain values."""
+    """Return the scalar metrics, keyed by `<agent>/<metric>` and `key_metrics/<agent>/<metric>`."""
     flat: dict[str, Any] = {}
     for entry in metrics:
         agent = entry["agent_ref"]["name"]
-        for prefix, told in ((agent, entry["agent_metrics"]), (f"key_metrics/{agent}", entry["key_metrics"])):
-            flat |= {f"{prefix}/{key}": value for key, value in told.items() if isinstance(value, int | float | str)}
+        for prefix, group in ((agent, entry["agent_metrics"]), (f"key_metrics/{agent}", entry["key_metrics"])):
+            flat |= {f"{prefix}/{key}": value for key, value in group.items() if isinstance(value, int | float | str)}
     return flat

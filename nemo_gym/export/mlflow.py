@@ -9,17 +9,17 @@ from collections.abc import Mapping
 from nemo_gym.export.shipment import COLUMN, ExportFailed, Shipment
 
 _UNUSABLE = re.compile(r"[^\w\-. :/]")
-"""Signs that MLflow takes in no metric's name; `pass@1[avg-of-4]` has three."""
+"""Characters that MLflow rejects in metric names. `pass@1[avg-of-4]` has three."""
 
 
 def send(shipment: Shipment, settings: Mapping[str, str]) -> None:
-    """Log the run under `mlflow_run_name`, in `mlflow_experiment_name`. Raises `ExportFailed`."""
+    """Log the run under `mlflow_run_name`, in `mlflow_experiment_name`. Raise `ExportFailed` if that fails."""
     try:
-        import mlflow  # slow to import, and not everybody's
+        import mlflow  # optional and slow to import
         from mlflow.exceptions import MlflowException
     except ImportError as error:
-        raise ExportFailed("the package is not installed: pip install mlflow.") from error
-    # The only way in which its client takes a token.
+        raise ExportFailed("the package is not installed. Run: pip install mlflow") from error
+    # The MLflow client reads its token only from the environment.
     os.environ["MLFLOW_TRACKING_TOKEN"] = settings["mlflow_tracking_token"]
     try:
         mlflow.set_tracking_uri(settings["mlflow_tracking_uri"])

@@ -1,4 +1,4 @@
-"""What is sent of a run, wherever it goes."""
+"""The part of a run that is sent to experiment trackers."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ COLUMN = "rollout"
 
 
 class ExportFailed(UserError):
-    """The place where experiments are tracked did not take a run."""
+    """An experiment tracker did not accept a run."""
 
 
 class Shipment(NamedTuple):
-    """A run, as trackers are told of it."""
+    """The data of a run for experiment trackers."""
 
     config: Mapping[str, Any]
     metrics: Mapping[str, Any]
     rollouts_file: Path | None
-    """None where rollouts are not to be sent."""
+    """None if rollouts are not to be sent."""
 
     def rollouts(self) -> list[str]:
-        """Each rollout as a line of JSON: the one column of a table."""
+        """Return each rollout as a JSON line, for a table with a single column."""
         if self.rollouts_file is None or not self.rollouts_file.exists():
             return []
         return [line.raw.decode() for line in read_raw_lines(self.rollouts_file)]

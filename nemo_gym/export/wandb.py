@@ -8,11 +8,11 @@ from nemo_gym.export.shipment import COLUMN, ExportFailed, Shipment
 
 
 def send(shipment: Shipment, settings: Mapping[str, str]) -> None:
-    """Log the run under `wandb_name`, in `wandb_project`. Raises `ExportFailed`."""
+    """Log the run under `wandb_name`, in `wandb_project`. Raise `ExportFailed` if that fails."""
     try:
-        import wandb  # slow to import, and not everybody's
+        import wandb  # optional and slow to import
     except ImportError as error:
-        raise ExportFailed("the package is not installed: pip install wandb.") from error
+        raise ExportFailed("the package is not installed. Run: pip install wandb") from error
     try:
         wandb.login(key=settings["wandb_api_key"])
         run = wandb.init(project=settings["wandb_project"], name=settings["wandb_name"], config=dict(shipment.config))

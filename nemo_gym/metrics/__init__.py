@@ -1,4 +1,4 @@
-"""What a run's verify responses add up to: baselines, pass@k, majority, reward profiles."""
+"""Metrics over a run's verify responses: baselines, pass@k, majority, reward profiles."""
 
 from nemo_gym.metrics.aggregate import (
     AggregateMetricsMixin,
@@ -16,7 +16,7 @@ from nemo_gym.metrics.pass_at_k import (
 )
 from nemo_gym.metrics.profile import Completion, RewardProfile, RewardProfiler, write_profile
 
-# The function `profile` is left in its module: re-exported here it would hide the module's own name.
+# `profile` is not re-exported, because the function would shadow the module of the same name.
 __all__ = [
     "AggregateMetricsMixin",
     "Baseline",

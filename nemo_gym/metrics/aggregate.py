@@ -1,4 +1,4 @@
-"""Means and spreads of what verify responses say in numbers, by task and by agent."""
+"""Mean and spread of the numeric fields of verify responses, per task and per agent."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ ADDED_BY_THE_ROLLOUT = frozenset(
 
 
 class AggregateMetricsMixin:
-    """Aggregation for a server; `compute_metrics` and `get_key_metrics` are there to be overridden."""
+    """Metrics aggregation for a server. Override `compute_metrics` and `get_key_metrics` to add to it."""
 
     def compute_metrics(self, tasks: list[list[Row]]) -> dict[str, Any]:
-        """Further agent metrics from all verify responses, per task and, within it, per run.
+        """Return further agent metrics, computed from the verify responses grouped by task.
 
-        A list `per_task_metrics` in the answer goes to the groups instead: to the one whose `_ng_task_index` an
-        entry carries, or else to the task at the same place in `tasks`.
+        A list `per_task_metrics` in the result is merged into the task groups. Each entry belongs to the task of its
+        `_ng_task_index`, or else to the task at the same position in `tasks`.
         """
         return {}
 
     def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
-        """The few metrics that stand for the rest: every mean, unless overridden."""
+        """Return the headline metrics. Default: every mean."""
         return mean_metrics(agent_metrics)
 
     async def aggregate_metrics(self, body: AggregateMetricsRequest) -> AggregateMetrics:
-        """The metrics of an agent's verify responses."""
-        # In a thread: a large run keeps a core busy for seconds, and the server still has rollouts to answer.
+        """Return the metrics of an agent's verify responses."""
+        # A large run takes seconds of CPU time, so a thread keeps the event loop free for other requests.
         return await asyncio.to_thread(
             compute_aggregate_metrics, body.verify_responses, self.compute_metrics, self.get_key_metrics
         )
@@ -58,10 +58,10 @@ def compute_aggregate_metrics(
     compute_metrics_fn: ComputeMetrics | None = None,
     get_key_metrics_fn: GetKeyMetrics | None = None,
 ) -> AggregateMetrics:
-    """The baseline of every numeric field, per task and over all, and what the two functions add to it.
+    """Return the baseline of every numeric field, per task and overall, plus the results of the two functions.
 
-    Failed rollouts (`_ng_failure_class`) are left out. Metrics that are None or not finite are omitted. A group
-    expects the rollouts that it has; who planned them knows of others (`completeness`).
+    Failed rollouts (`_ng_failure_class`) are skipped. Metrics that are None or not finite are omitted. A group's
+    expected number of rollouts is the number it has; the planner may correct it (`completeness`).
     """
     tasks = responses_by_task(verify_responses)
     if not tasks:
@@ -75,30 +75,30 @@ def compute_aggregate_metrics(
         groups[task_index] = group_entry(task_index, attempts, sample_of(rows[0]), expected=len(attempts))
 
     computed = compute_metrics_fn(list(tasks.values())) if compute_metrics_fn is not None else {}
-    agent_metrics = _told({**baseline.metrics(), **computed})
+    agent_metrics = _finite({**baseline.metrics(), **computed})
     _merge_per_task(groups, agent_metrics.pop(PER_TASK_METRICS, []))
     key_metrics = (get_key_metrics_fn or mean_metrics)(agent_metrics)
     return AggregateMetrics(
-        group_level_metrics=list(groups.values()), agent_metrics=agent_metrics, key_metrics=_told(key_metrics)
+        group_level_metrics=list(groups.values()), agent_metrics=agent_metrics, key_metrics=_finite(key_metrics)
     )
 
 
 def mean_metrics(agent_metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """Every `mean/<field>`."""
+    """Return every `mean/<field>`."""
     return {key: value for key, value in agent_metrics.items() if key.startswith("mean/")}
 
 
 class Baseline:
-    """The mean, max, min, median and sample deviation of every field, from rollouts handed over one at a time.
+    """The mean, max, min, median and sample deviation of every field, from rollouts added one at a time.
 
-    Holds eight bytes a value, so a million rollouts fit where their texts would not.
+    Takes eight bytes per value, so the numbers of a million rollouts fit in memory.
     """
 
     def __init__(self) -> None:
         self._columns: dict[str, array[float]] = {}
 
     def add(self, numbers: Mapping[str, float]) -> None:
-        """Take in the numbers of one rollout, as `numbers_of` gives them."""
+        """Add the numbers of one rollout, as returned by `numbers_of`."""
         for field, value in numbers.items():
             column = self._columns.get(field)
             if column is None:
@@ -106,7 +106,7 @@ class Baseline:
             column.append(value)
 
     def metrics(self) -> dict[str, float]:
-        """`mean/<field>` and so on, each over the rollouts that have the field."""
+        """Return `mean/<field>` and the other statistics, each over the rollouts that have the field."""
         return {
             f"{statistic}/{field}": value
             for field, column in self._columns.items()
@@ -128,7 +128,7 @@ def _summary(column: Sequence[float]) -> _Summary:
     low, high = values[0], values[-1]
     mean = _total(values) / count
     if math.isfinite(mean):
-        # Rounding may carry a mean past the values that it lies between; then equal values would seem to vary.
+        # Rounding may push the mean outside [low, high], and equal values would then show a deviation.
         mean = min(max(mean, low), high)
     squares = _total([(value - mean) * (value - mean) for value in values])
     return _Summary(
@@ -148,7 +148,7 @@ def _total(values: list[float]) -> float:
 
 
 class Attempt(NamedTuple):
-    """What the metrics need of one verify response."""
+    """The part of a verify response that the metrics use."""
 
     rollout_index: int
     numbers: dict[str, float]
@@ -156,14 +156,14 @@ class Attempt(NamedTuple):
 
 
 def attempt_of(row: Row, default_index: int) -> Attempt:
-    """The numbers of a verify response; the index is its own where it carries one."""
+    """Return the numbers of a verify response, with its own rollout index if it has one."""
     return Attempt(_index(row, ROLLOUT_INDEX_KEY, default_index), numbers_of(row), _usage(row))
 
 
 def numbers_of(row: Row) -> dict[str, float]:
-    """Every numeric or boolean (0 or 1) field of a verify response and of `response.usage`.
+    """Return the numeric and boolean (as 0 or 1) fields of a verify response and of its `response.usage`.
 
-    Left out: what the collector adds (`_ng_…`), and numbers that are not finite.
+    Fields of the collector (`_ng_…`) and numbers that are not finite are omitted.
     """
     numbers = {
         field: number
@@ -178,17 +178,17 @@ def numbers_of(row: Row) -> dict[str, float]:
 
 
 def sample_of(row: Row) -> Row:
-    """The input row that a verify response echoes: its fields less what the rollout and the collector added."""
+    """Return the input row that a verify response echoes, without the fields added by rollout and collector."""
     return {field: value for field, value in without_private(row).items() if field not in ADDED_BY_THE_ROLLOUT}
 
 
 def without_private(row: Row) -> Row:
-    """A row less the collector's own fields (`_ng_…`)."""
+    """Return a row without the collector's fields (`_ng_…`)."""
     return {field: value for field, value in row.items() if not field.startswith(PRIVATE_PREFIX)}
 
 
 def completeness(rollouts: int, expected: int) -> dict[str, float]:
-    """How much of what was asked for of a task has been done."""
+    """Return a task's numbers of expected and missing rollouts, and the percentage that is done."""
     return {
         "expected_num_rollouts": expected,
         "missing_num_rollouts": expected - rollouts,
@@ -197,7 +197,7 @@ def completeness(rollouts: int, expected: int) -> dict[str, float]:
 
 
 def group_entry(task_index: int, attempts: Sequence[Attempt], sample: Row, *, expected: int) -> dict[str, Any]:
-    """The metrics of one task, of which so many rollouts are expected, and its rollouts one by one."""
+    """Return the metrics of one task, with an entry for each of its rollouts."""
     baseline = Baseline()
     for attempt in attempts:
         baseline.add(attempt.numbers)
@@ -212,9 +212,9 @@ def group_entry(task_index: int, attempts: Sequence[Attempt], sample: Row, *, ex
 
 
 def responses_by_task(verify_responses: Sequence[Row]) -> dict[int, list[Row]]:
-    """The successful responses per task, in the order of the task indices; the runs within in theirs.
+    """Group the successful responses by task index, each group sorted by rollout index.
 
-    A response without a task index is taken for a task of its own, numbered after all others.
+    A response without a task index becomes a separate task, numbered after all others.
     """
     tasks: dict[int, list[Row]] = {}
     single: list[Row] = []
@@ -227,7 +227,7 @@ def responses_by_task(verify_responses: Sequence[Row]) -> dict[int, list[Row]]:
         else:
             tasks.setdefault(task_index, []).append(row)
     for rows in tasks.values():
-        # Rows without an index keep their order behind those that have one.
+        # Rows without an index keep their order, after those that have one.
         rows.sort(key=lambda row: _index(row, ROLLOUT_INDEX_KEY, math.inf))
     ordered = dict(sorted(tasks.items()))
     ordered.update(enumerate(([row] for row in single), start=max(ordered, default=-1) + 1))
@@ -265,7 +265,7 @@ def _rollout_info(task_index: int, attempt: Attempt) -> dict[str, Any]:
     }
     if attempt.usage is not None:
         info["usage"] = attempt.usage
-    # A verifier's field of the same name must not take the place of the rollout's identity.
+    # A verifier's field of the same name must not overwrite the rollout's identity.
     return {**attempt.numbers, **info}
 
 
@@ -274,13 +274,12 @@ def _merge_per_task(groups: dict[int, dict[str, Any]], entries: Sequence[Mapping
     for place, entry in enumerate(entries):
         task_index = entry.get(TASK_INDEX_KEY, order[place] if place < len(order) else None)
         if task_index not in groups:
-            logger.warning("compute_metrics gave per-task metrics for task %s, which has no rollouts", task_index)
+            logger.warning("compute_metrics returned per-task metrics for task %s without rollouts", task_index)
             continue
-        groups[task_index].update(_told(entry))
+        groups[task_index].update(_finite(entry))
 
 
-def _told(metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """The metrics less those that are None or not finite."""
+def _finite(metrics: Mapping[str, Any]) -> dict[str, Any]:
     return {
         key: value
         for key, value in metrics.items()

@@ -1,7 +1,7 @@
-"""pass@k, majority@k and how much they vary, from the scores of a task's repeated attempts.
+"""pass@k, majority@k and their deviations, from the scores of a task's repeated attempts.
 
-Each task gives a curve: its value at k = 1, 2, … up to its number of attempts. A metric at k is the mean, in
-percent, over the curves that reach k; so the work grows with the number of rollouts and no faster.
+Each task yields a curve: its value at k = 1, 2, … up to its number of attempts. A metric at k is the mean, in
+percent, over the curves that reach k. The cost is therefore linear in the number of rollouts.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ STAT_SUFFIXES = ("std_dev_across_runs", "std_err_across_runs", "avg_sample_std_d
 
 
 class PassMajority(NamedTuple):
-    """What `compute_pass_majority_metrics` finds.
+    """The result of `compute_pass_majority_metrics`.
 
-    `all_score_dicts` holds the scores per task and rollout; `max_k` is the most rollouts that any task has.
+    `all_score_dicts` holds the scores per task and rollout. `max_k` is the largest number of rollouts per task.
     """
 
     metrics: dict[str, Any]
@@ -40,12 +40,12 @@ class PassMajority(NamedTuple):
 def compute_pass_majority_metrics(
     tasks: Sequence[Sequence[Row]], score_fn: ScoreFn | None = None, answer_key: str | None = None
 ) -> PassMajority:
-    """pass@k, pass@1[avg-of-k] and, with an `answer_key`, majority@k of every score, in percent.
+    """Return pass@k, pass@1[avg-of-k] and, with an `answer_key`, majority@k of every score, in percent.
 
-    `tasks` holds the verify responses per task and, within it, per run. `score_fn` tells the scores of one
-    response; without it there is one, `accuracy`, the reward. A score that a response lacks (or that is None or
-    not finite) leaves this response out for that score. A score is binary when all its values are 0 or 1.
-    With an `answer_key`, `no_answer` is a score too: 1 where the answer is missing or empty.
+    `tasks` holds the verify responses grouped by task. `score_fn` returns the scores of one response; by default
+    the only score is `accuracy`, the reward. If a score is missing, None or not finite, its response is skipped
+    for this score. A score is binary if all its values are 0 or 1. With an `answer_key`, there is also the score
+    `no_answer`: 1 if the answer is missing or empty.
     """
     score_of = score_fn or _accuracy
     scores = [[_scores(row, score_of, answer_key) for row in rollouts] for rollouts in tasks]
@@ -72,11 +72,11 @@ def compute_pass_majority_metrics(
 def add_avg_sample_std_dev(
     metrics: dict[str, Any], all_score_dicts: list[list[Scores]], score_names: Iterable[str], max_k: int
 ) -> None:
-    """Add to `metrics`, for k from 2 to `max_k`, the mean over tasks of the sample deviation of the first k scores."""
+    """Add the sample deviation of the first k scores to `metrics`: its mean over the tasks, for k = 2 … `max_k`."""
     for name in score_names:
         curves = [_std_so_far(curve[:max_k]) for curve in _values(all_score_dicts, name)]
         deviations = _by_k(f"pass@1[avg-of-{{k}}]/{name}/avg_sample_std_dev", curves)
-        # One score alone has no deviation.
+        # A single score does not have a sample deviation.
         deviations.pop(f"pass@1[avg-of-1]/{name}/avg_sample_std_dev", None)
         metrics.update(deviations)
 
@@ -87,9 +87,9 @@ def compute_subset_metrics(
     score_fn: ScoreFn | None = None,
     answer_key: str | None = None,
 ) -> dict[str, Any]:
-    """The metrics of `compute_pass_majority_metrics` for each value of a row field, as `<value>/<metric>`.
+    """Return `compute_pass_majority_metrics` for each value of a row field, as `<value>/<metric>`.
 
-    A task belongs to the first value that its responses carry; a task without one is in no subset.
+    A task belongs to the first value in its responses. A task without a value is skipped.
     """
     subsets: dict[str, list[Sequence[Row]]] = {}
     for rollouts in tasks:
@@ -109,12 +109,12 @@ def highest_k_metrics(
     score_names: Collection[str] | None = None,
     exclude_names: Collection[str] | None = None,
 ) -> dict[str, Any]:
-    """The entries `<pattern>/<score>` of the largest k, such as `pass@8/accuracy` for `pass@{k}`.
+    """Return the entries `<pattern>/<score>` of the largest k, such as `pass@8/accuracy` for `pass@{k}`.
 
-    `score_names` and `exclude_names` say which scores are looked at; deviations and errors never are.
+    `score_names` and `exclude_names` select the scores. Deviations and standard errors are always skipped.
     """
     if "{k}" not in pattern:
-        raise ValueError(f"the pattern {pattern!r} has no place for k; write it like 'pass@{{k}}'")
+        raise ValueError(f"the pattern {pattern!r} does not contain '{{k}}'; write it like 'pass@{{k}}'")
     before, _, after = pattern.partition("{k}")
     wanted = re.compile(f"{re.escape(before)}(?P<k>[0-9]+){re.escape(after)}/(?P<score>.+)")
     found: dict[int, dict[str, Any]] = {}
@@ -135,8 +135,8 @@ def _accuracy(row: Row) -> Mapping[str, float | None]:
 
 
 def _scores(row: Row, score_of: ScoreFn, answer_key: str | None) -> Scores:
-    told = score_of(row)
-    scores = {name: float(value) for name, value in told.items() if value is not None and isfinite(value)}
+    values = score_of(row)
+    scores = {name: float(value) for name, value in values.items() if value is not None and isfinite(value)}
     if answer_key is not None:
         scores.setdefault(NO_ANSWER, float(_is_empty(row.get(answer_key))))
     return scores
@@ -151,7 +151,7 @@ def _values(scores: list[list[Scores]], name: str) -> list[list[float]]:
 
 
 def _by_k(key: str, curves: Iterable[Curve]) -> dict[str, float]:
-    """The mean at each k, in percent, over the curves that reach it; `key` holds a place `{k}`."""
+    """Return the mean at each k, in percent, over the curves that reach it. `key` contains `{k}`."""
     at_k: list[list[float]] = []
     for curve in curves:
         at_k.extend([] for _ in range(len(curve) - len(at_k)))
@@ -161,11 +161,11 @@ def _by_k(key: str, curves: Iterable[Curve]) -> dict[str, float]:
 
 
 def _chance_of_a_hit(scores: Curve) -> list[float]:
-    """1 - C(wrong, k) / C(n, k): the chance that k of the n attempts, drawn at random, include a right one."""
+    """Return 1 - C(wrong, k) / C(n, k): the chance that k of n attempts, drawn at random, include a correct one."""
     attempts, wrong = len(scores), list(scores).count(0.0)
     missed, chances = 1.0, []
     for drawn in range(attempts):
-        # Becomes 0, and stays so, once there are more draws than wrong attempts.
+        # Becomes and stays 0 after more draws than wrong attempts.
         missed *= (wrong - drawn) / (attempts - drawn)
         chances.append(1.0 - missed)
     return chances
@@ -180,10 +180,10 @@ def _mean_so_far(scores: Curve) -> list[float]:
 
 
 def _std_so_far(values: Curve) -> list[float]:
-    """The sample standard deviation of the first k values; 0 at k = 1."""
+    """Return the sample standard deviation of the first k values, 0 at k = 1."""
     deviations, mean, squares = [], 0.0, 0.0
     for k, value in enumerate(values, start=1):
-        # Welford's update: stable, and one pass for all k.
+        # Welford's algorithm is numerically stable and needs one pass for all k.
         step = value - mean
         mean += step / k
         squares += step * (value - mean)
@@ -211,7 +211,7 @@ def _hashable(answer: Any) -> Hashable | None:
 
 
 def _majority_so_far(votes: Sequence[_Vote]) -> list[float]:
-    """The score of the most frequent (answer, score) pair among the first k; ties averaged, no answer 0."""
+    """Return the score of the most frequent (answer, score) pair of the first k: ties averaged, 0 without answers."""
     counts: Counter[_Vote] = Counter()
     most, leaders, total, majority = 0, 0, 0.0, []
     for vote in votes:
@@ -226,7 +226,7 @@ def _majority_so_far(votes: Sequence[_Vote]) -> list[float]:
 
 
 def _run_averages(scores: list[list[Scores]], name: str, max_k: int) -> list[float]:
-    """The average of run 0, run 1, …, in percent: run i is rollout i of each task that has one."""
+    """Return the average of each run in percent. Run i consists of rollout i of each task that has one."""
     by_run: list[list[float]] = [[] for _ in range(max_k)]
     for rollouts in scores:
         for values, attempt in zip(by_run, rollouts, strict=False):

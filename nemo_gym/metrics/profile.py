@@ -1,4 +1,4 @@
-"""How rewards spread over a task's attempts: the rollouts of a file, beside the inputs that they answer."""
+"""Reward profiles: the distribution of rewards over each task's rollouts, from the input and rollout files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KEYS_SHOWN = 20
 
 
 class RunKey(NamedTuple):
-    """Which repeat of which task, whatever the attempt."""
+    """A task and its repeat, regardless of the attempt."""
 
     task: int
     repeat: int
@@ -33,7 +33,7 @@ class RunKey(NamedTuple):
 
 @dataclass(frozen=True)
 class Completion:
-    """How much of what was asked for has been done; inputs are tasks, rows are their repeats."""
+    """The numbers of expected and completed rollouts. Inputs are tasks, rows are their repeats."""
 
     expected_rows: int
     completed_rows: int
@@ -44,7 +44,7 @@ class Completion:
 
 @dataclass(frozen=True)
 class RewardProfile:
-    """The metrics per task and per agent, as they are written."""
+    """The metrics per task and per agent, in the format of the files."""
 
     group_level_metrics: list[dict[str, Any]]
     agent_metrics: list[dict[str, Any]]
@@ -52,30 +52,30 @@ class RewardProfile:
 
 
 class RewardProfileConfig(BaseModel):
-    """What is profiled: the parameters of `ng_reward_profile`."""
+    """Parameters of `ng_reward_profile`."""
 
     model_config = ConfigDict(extra="ignore", use_attribute_docstrings=True)
 
     materialized_inputs_jsonl_fpath: Path
-    """The rows as they were sent: `<output>_materialized_inputs.jsonl` of the collection."""
+    """The rows as sent: `<output>_materialized_inputs.jsonl` of the collection."""
     rollouts_jsonl_fpath: Path
     """The rollouts: the output of the collection."""
     allow_partial_rollouts: bool = False
-    """Profile what is there although rollouts are missing."""
+    """Profile the existing rollouts even if others are missing."""
 
 
 class ProfileFiles(NamedTuple):
-    """Where a profile was written."""
+    """The files of a profile."""
 
     reward_profiling: Path
     agent_metrics: Path
 
 
 def profile(materialized_inputs: Path, rollouts: Path, *, allow_partial_rollouts: bool = False) -> RewardProfile:
-    """The reward profile of a rollouts file; one rollout at a time is in memory.
+    """Return the reward profile of a rollouts file, with only one rollout in memory at a time.
 
-    Raises `DataError`, with the keys, where rollouts answer no input, answer one twice, or (unless partial
-    rollouts are allowed) are missing.
+    Raise `DataError`, with the keys, if a rollout lacks its input or occurs twice. A missing rollout also raises
+    unless partial rollouts are allowed.
     """
     profiler = RewardProfiler()
     for line in jsonl.read_lines(materialized_inputs):
@@ -89,7 +89,7 @@ def profile(materialized_inputs: Path, rollouts: Path, *, allow_partial_rollouts
 
 
 def with_pass_rates(reward_profile: RewardProfile, threshold: float) -> RewardProfile:
-    """The profile with each task's `pass_rate`: the share of its rollouts whose reward reaches the threshold."""
+    """Add each task's `pass_rate`: the share of its rollouts whose reward reaches the threshold."""
     groups = []
     for group in reward_profile.group_level_metrics:
         rewards = [info["reward"] for info in group["rollout_infos"] if "reward" in info]
@@ -102,7 +102,7 @@ def with_pass_rates(reward_profile: RewardProfile, threshold: float) -> RewardPr
 def write_profile(
     reward_profile: RewardProfile, rollouts: Path, *, reward_profiling: Path | None = None
 ) -> ProfileFiles:
-    """Write the two files of a profile beside its rollouts file, over older ones; the first one elsewhere if asked."""
+    """Write a profile's files next to its rollouts, replacing older ones. `reward_profiling` overrides one path."""
     files = ProfileFiles(
         reward_profiling=reward_profiling or rollouts.with_name(f"{rollouts.stem}_reward_profiling.jsonl"),
         agent_metrics=rollouts.with_name(f"{rollouts.stem}_agent_metrics.json"),
@@ -115,7 +115,7 @@ def write_profile(
 
 
 class RewardProfiler:
-    """Lines rollouts up with the inputs that they answer, one at a time; keeps their numbers, not their texts."""
+    """A matcher of rollouts and their inputs, one at a time. It keeps the rollouts' numbers, not their texts."""
 
     def __init__(self) -> None:
         self._samples: dict[int, Row] = {}
@@ -126,20 +126,20 @@ class RewardProfiler:
         self._baselines: dict[str | None, Baseline] = {}
 
     def expect(self, row: Row) -> None:
-        """Take in one materialized input row."""
+        """Add one materialized input row."""
         key = _run_key(row)
         if key in self._agents:
-            raise DataError(f"a second row for rollout {key}. Each row must have an index pair of its own.")
+            raise DataError(f"a second row for rollout {key}. Each row needs a unique pair of indices.")
         self._agents[key] = _agent_name(row)
         self._samples.setdefault(key.task, without_private(row))
 
     def add(self, rollout: Row) -> None:
-        """Take in one rollout; all inputs must have been taken in before. Failed ones do not count."""
+        """Add one rollout, after all inputs have been added. Failed rollouts are skipped."""
         if rollout.get(FAILURE_CLASS_KEY) is not None:
             return
         key = _run_key(rollout)
         if "reward" not in rollout:
-            raise DataError("no reward, so this is no rollout. Are the inputs and the rollouts the wrong way round?")
+            raise DataError("not a rollout: the reward is missing. Did you swap the inputs and the rollouts?")
         if key not in self._agents:
             self._unasked.append(key)
             return
@@ -151,7 +151,7 @@ class RewardProfiler:
         self._baselines.setdefault(agent, Baseline()).add(attempt.numbers)
 
     def profile(self, *, allow_partial_rollouts: bool = False) -> RewardProfile:
-        """The metrics of all that was taken in; `DataError` where inputs and rollouts do not fit together."""
+        """Return the metrics of all rollouts. Raise `DataError` if inputs and rollouts do not match."""
         self._check(allow_partial_rollouts)
         groups = self._groups()
         return RewardProfile(groups, self._agent_metrics(), _completion(groups))
@@ -161,14 +161,14 @@ class RewardProfiler:
         faults = [
             f"{len(keys)} {what}: {_listed(keys)}. {remedy}"
             for keys, what, remedy in (
-                (self._unasked, "without an input row", "Give the materialized inputs of the same collection."),
-                (self._repeated, "there twice", "Keep one line for each."),
+                (self._unasked, "without an input row", "Pass the materialized inputs of the same collection."),
+                (self._repeated, "duplicated", "Keep one line for each."),
                 (missing, "missing", "Resume the collection, or add +allow_partial_rollouts=true."),
             )
             if keys
         ]
         if faults:
-            raise DataError("rollouts (task:rollout) do not fit the inputs; " + " ".join(faults))
+            raise DataError("rollouts (task:rollout) do not match the inputs; " + " ".join(faults))
 
     def _groups(self) -> list[dict[str, Any]]:
         expected: dict[int, list[RunKey]] = {}
@@ -202,7 +202,7 @@ def _completion(groups: list[dict[str, Any]]) -> Completion:
 def _run_key(row: Row) -> RunKey:
     key = RolloutKey.of_row(row)
     if key is None:
-        raise DataError(f"no {TASK_INDEX_KEY} and {ROLLOUT_INDEX_KEY}. Is this a file that a collection has written?")
+        raise DataError(f"{TASK_INDEX_KEY} or {ROLLOUT_INDEX_KEY} is missing. Was this file written by a collection?")
     return RunKey(key.task, key.repeat)
 
 
@@ -219,7 +219,7 @@ def _listed(keys: Sequence[RunKey]) -> str:
 
 @contextmanager
 def _at(path: Path, line: int | None = None) -> Iterator[None]:
-    """Puts the place before the message of a `DataError`."""
+    """Prefix the message of a `DataError` with the file and line."""
     try:
         yield
     except DataError as error:

@@ -1,1 +1,1 @@
-"""Run many tasks through their agents and keep what came of each."""
+"""Run many tasks through their agents and record each outcome."""

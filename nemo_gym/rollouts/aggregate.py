@@ -1,4 +1,4 @@
-"""Metrics of a finished run: each agent is asked for those of its own rollouts."""
+"""Metrics of a finished run, requested from each agent for its own rollouts."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from typing import IO, Any
 import orjson
 from pydantic import ValidationError
 
+from nemo_gym.calls.caller import encode_json
+from nemo_gym.calls.client import ServerClient
 from nemo_gym.errors import DataError, RolloutError, ServerCallError
-from nemo_gym.http.caller import encode_json
-from nemo_gym.http.client import ServerClient
-from nemo_gym.http.problems import readable
-from nemo_gym.http.reply import Timeouts
+from nemo_gym.http.reply import Timeouts, readable
 from nemo_gym.jsonl import read_lines
 from nemo_gym.metrics.aggregate import completeness
 from nemo_gym.rollouts.job import RunFiles
@@ -37,16 +36,16 @@ MEAN_REWARD = "mean/reward"
 PESSIMISTIC = "pessimistic/"
 
 AgentMetrics = dict[str, Any]
-"""`{agent_ref: {name}, agent_metrics, key_metrics, group_level_metrics}`, and of a whole run `ledger, failed_tasks`"""
+"""`{agent_ref: {name}, agent_metrics, key_metrics, group_level_metrics}`, plus `ledger, failed_tasks` for a run."""
 
 
 async def aggregate(client: ServerClient, files: RunFiles) -> list[AgentMetrics]:
-    """Ask every agent for its metrics and write them beside the results, each with what they are taken over.
+    """Request the metrics of every agent and write them, with its ledger, next to the results.
 
-    `ledger` says how many rollouts of the agent were planned, scored, failed (by cause) and unresolved; means are over
-    the scored ones, and `pessimistic/mean/reward` has 0 for each that failed. `failed_tasks` are those without a
-    score. An agent that scored nothing has these only.
-    Where an agent cannot tell its metrics, the others' are written all the same, and `DataError` says why.
+    `ledger` counts the agent's planned, scored, failed (by cause) and unresolved rollouts. Means cover the scored
+    rollouts; `pessimistic/mean/reward` also counts each failed one as 0. `failed_tasks` lists tasks without a score.
+    An agent without scored rollouts has only these entries. If an agent does not return its metrics, write those of
+    the others and raise `DataError`.
     """
     ledgers = await asyncio.to_thread(ledgers_of, files)
     return await aggregate_all(client, [files.results], files.metrics, ledgers=ledgers)
@@ -60,9 +59,9 @@ async def aggregate_all(
     ledgers: Mapping[str, Ledger] | None = None,
     server_of: Callable[[str], str] = str,
 ) -> list[AgentMetrics]:
-    """The same over the rollouts of several files; the metrics are `written`. Without ledgers, none is told.
+    """Aggregate the rollouts of several files and save the metrics as `written`, with ledgers if they are passed.
 
-    `server_of` names the server that is asked for an agent's metrics, where it is not the agent itself.
+    `server_of` maps an agent to the server that computes its metrics. Default: the agent itself.
     """
     ledgers = ledgers or {}
     gate = asyncio.Semaphore(ASKED_AT_ONCE)
@@ -79,9 +78,9 @@ async def aggregate_all(
     if metrics:
         _write(written, metrics)
     if problems := [answer for answer in answers if isinstance(answer, str)]:
-        others = f" {written} has those of the other agents." if metrics else ""
+        others = f" {written} has the metrics of the other agents." if metrics else ""
         kept = ", ".join(map(str, results))
-        raise DataError(f"the rollouts are kept in {kept}, but {'; '.join(problems)}.{others}")
+        raise DataError(f"the rollouts are saved in {kept}, but {'; '.join(problems)}.{others}")
     return metrics
 
 
@@ -95,20 +94,20 @@ def _with_ledger(metrics: AgentMetrics, ledgers: Mapping[str, Ledger]) -> AgentM
         agent_metrics[PESSIMISTIC + MEAN_REWARD] = ledger.pessimistic(mean)
     for group in metrics["group_level_metrics"]:
         task, rollouts = group.get(TASK_INDEX_KEY), group.get("num_rollouts")
-        # The agent was told of the scored rollouts only.
+        # The agent received only the scored rollouts.
         if isinstance(task, int) and isinstance(rollouts, int) and (expected := ledger.planned_of[task]):
             group.update(completeness(rollouts, expected))
-    return {**metrics, "ledger": ledger.told(), "failed_tasks": [task.told() for task in ledger.failed_tasks]}
+    return {**metrics, "ledger": ledger.as_dict(), "failed_tasks": [task.as_dict() for task in ledger.failed_tasks]}
 
 
 def _bodies(results: Sequence[Path], folder: Path, stack: ExitStack) -> dict[str, IO[bytes]]:
-    """By agent, what it will be sent: written to the disk where it is large, so that one agent's is in memory."""
+    """Return the request body for each agent. Large bodies are spooled to disk to keep only one in memory."""
     bodies: dict[str, IO[bytes]] = {}
     for path in results:
         for line in read_lines(path):
             agent = agent_of(line.row)
             if agent is None:
-                what = f"no {AGENT_REF_KEY}.name. Is this a file that a collection has written?"
+                what = f"{AGENT_REF_KEY}.name is missing. Was this file written by a collection?"
                 raise DataError(f"{path}:{line.number}: {what}")
             body = bodies.get(agent)
             if body is None:
@@ -124,14 +123,14 @@ def _bodies(results: Sequence[Path], folder: Path, stack: ExitStack) -> dict[str
 
 
 def _forget(path: Path) -> None:
-    # Metrics of earlier rollouts must not stand beside these, whatever happens next.
+    # Metrics of earlier rollouts must not remain next to new results, even if the next steps fail.
     path.unlink(missing_ok=True)
 
 
 async def _metrics_of(
     client: ServerClient, agent: str, server: str, body: IO[bytes] | None, gate: asyncio.Semaphore
 ) -> AgentMetrics | str:
-    """An agent's metrics, or why there are none."""
+    """Return an agent's metrics, or an error message."""
     if body is None:
         return {AGENT_REF_KEY: {"name": agent}, **AggregateMetrics().model_dump()}
     timeouts = Timeouts(read_s=AGGREGATION_TIMEOUT_S, total_s=AGGREGATION_TIMEOUT_S)
@@ -140,14 +139,14 @@ async def _metrics_of(
         try:
             reply = await client.post(server, "/aggregate_metrics", data=body.read(), headers=JSON, timeouts=timeouts)
         except (ServerCallError, RolloutError) as error:
-            return f"{server} gave no metrics: {error}"
+            return f"{server} did not return metrics: {error}"
     answer = await reply.read()
     try:
         if reply.ok:
             return {AGENT_REF_KEY: {"name": agent}, **AggregateMetrics.model_validate_json(answer).model_dump()}
     except ValidationError:
-        pass  # told below, as any other answer that is no metrics
-    return f"{server} gave no metrics: /aggregate_metrics answered {reply.status}: {readable(answer)}"
+        pass  # reported below, like any other invalid reply
+    return f"{server} did not return metrics: /aggregate_metrics returned {reply.status}: {readable(answer)}"
 
 
 def _stripped(row: dict[str, Any]) -> dict[str, Any]:

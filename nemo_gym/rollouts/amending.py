@@ -1,4 +1,4 @@
-"""Going on with an earlier run whose input or settings are not quite the same: amended, kept, or refused."""
+"""Resuming a run whose input or settings have changed: its tasks are amended, kept or rejected."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from nemo_gym.rollouts.tasks import TaskPlan
 from nemo_gym.schemas.rollout import TASK_INDEX_KEY
 
 LOOKED_INTO = 100
-"""Of so many changed tasks it is told what has changed."""
+"""Number of changed tasks whose differences are listed."""
 FIELDS_NAMED = 5
 SHOWN_CHARACTERS = 40
 SEED_SETTING = "num_repeats_add_seed"
@@ -32,27 +32,27 @@ Row = dict[str, Any]
 
 @dataclass
 class Amendment:
-    """What going on has made of the run's tasks."""
+    """The changes to the tasks of a resumed run."""
 
     added: int = 0
     """Rollouts that the earlier run had not planned."""
     replaced: int = 0
-    """Rollouts that were not scored, and whose row is another one now."""
+    """Rollouts without a score whose row has changed."""
     surplus: int = 0
-    """Rollouts that the earlier run planned, and that nothing asks for now."""
+    """Rollouts that the earlier run planned but the input no longer contains."""
 
     def notes(self) -> Iterator[str]:
-        """What the user should know."""
+        """Yield the notes for the user."""
         if self.added:
             yield f"rollouts added to the earlier run: {self.added}"
         if self.replaced:
-            yield f"rollouts of the earlier run that are run with another row now: {self.replaced}"
+            yield f"unscored rollouts of the earlier run whose row has changed: {self.replaced}"
         if self.surplus:
-            yield f"rollouts of the earlier run that nothing asks for now, and that stay planned: {self.surplus}"
+            yield f"rollouts of the earlier run that are not in the input any more but stay planned: {self.surplus}"
 
 
 class FieldChange(NamedTuple):
-    """A field of a task's row, then and now."""
+    """A field of a task's row before and now."""
 
     task: int
     before: str
@@ -61,7 +61,7 @@ class FieldChange(NamedTuple):
 
 @dataclass(frozen=True)
 class Amending:
-    """An earlier run, and what is asked for now."""
+    """An earlier run, with the input and settings that apply now."""
 
     plan: TaskPlan
     files: RunFiles
@@ -69,20 +69,20 @@ class Amending:
     prompt: Fingerprint | None
     earlier: EarlierRun
     record: RunRecord | None
-    """What the earlier run wrote down of itself."""
+    """The record of the earlier run, if it is readable."""
 
     def amend(self, *, force: bool) -> Amendment:
-        """Bring the materialized file up to date, whole or not at all.
+        """Update the materialized file atomically.
 
-        Raises `DataError` that names what differs where results of two kinds would stand in one file, unless forced.
+        Unless forced, raise `DataError`, which lists the differences, if the file would mix results of two kinds.
         """
         numbers = self.plan.check()
         known = KnownTasks.read(self.files.materialized)
         matching = match(known, self.plan.planned(numbers), numbers)
         if not force and (differences := [*self._other_settings(), *self._other_rows(matching, numbers)]):
             raise DataError(
-                f"{self.files.results} was begun with {', '.join(differences)}. Put that right, add "
-                "+resume_from_cache=force (--resume=force) to go on all the same, add +overwrite=true to begin again, "
+                f"{self.files.results} was started with {', '.join(differences)}. Restore these values, add "
+                "+resume_from_cache=force (--resume=force) to resume anyway, add +overwrite=true to start over, "
                 "or choose another output."
             )
         amendment = Amendment(
@@ -96,7 +96,7 @@ class Amending:
     def _rows(
         self, known: Mapping[int, int], matching: Matching, numbers: TaskNumbers, amendment: Amendment
     ) -> Iterator[Row]:
-        """The rows of the run from now on: first those that stay, then those that come."""
+        """Yield the new rows of the run: first those that stay, then the added ones."""
         for row in read_rows(self.files.materialized):
             key = TaskKey.of(row)
             is_replaced = key.task in matching.changed and key.repeat < matching.repeats[key.task]
@@ -142,7 +142,7 @@ class Amending:
             task, before, now = found[0]
             others = len(found) - 1
             is_more = len(matching.changed) > LOOKED_INTO and others
-            more = f"; {'at least ' if is_more else ''}{others} tasks more" if others else ""
+            more = f"; {'at least ' if is_more else ''}{others} more tasks" if others else ""
             yield f"another {field} (task {task}: {before}, now {now}{more})"
         if not changes:
             yield f"another row of task {next(iter(matching.changed))}"
@@ -150,7 +150,7 @@ class Amending:
             yield f"{hidden} other fields"
 
     def _changes(self, matching: Matching, numbers: TaskNumbers) -> dict[str, list[FieldChange]]:
-        """By field, how the rows of the first changed tasks differ."""
+        """Return how the rows of the first changed tasks differ, grouped by field."""
         looked_into = set(islice(matching.changed, LOOKED_INTO))
         now = {
             TaskKey(task, planned.first): content_of(planned.row)
@@ -167,7 +167,7 @@ class Amending:
 
 
 def _differences(before: Row, now: Row, prefix: str = "") -> Iterator[tuple[str, str, str]]:
-    """Each field, dotted, whose value is another one now, with both values as they are shown."""
+    """Yield the dotted name of each changed field with its old and new value as text."""
     for key in dict.fromkeys((*before, *now)):
         old, new = before.get(key), now.get(key)
         if isinstance(old, dict) and isinstance(new, dict):

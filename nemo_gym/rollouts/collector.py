@@ -1,4 +1,4 @@
-"""Run all tasks of a run, bounded in number, and write each record as it comes."""
+"""Run all tasks of a run with bounded concurrency and write each record when it is ready."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from nemo_gym.calls.client import ServerClient
 from nemo_gym.errors import Overloaded
-from nemo_gym.http.client import ServerClient
 from nemo_gym.jsonl import Appender, WriteFailed, read_rows
 from nemo_gym.rollouts.attempts import AttemptLimits, run_to_its_end
 from nemo_gym.rollouts.concurrency import AdaptiveLimit
@@ -26,19 +26,19 @@ logger = logging.getLogger(__name__)
 OnRecord = Callable[[Record, Summary], None]
 
 MOST_AT_ONCE = 16_384
-"""As far as `auto` goes."""
+"""The upper limit of `auto`."""
 OTHER_FILES = 256
-"""How many files, logs and pipes this process may have open beside its rollouts' connections."""
+"""The number of files, logs and pipes that this process may open in addition to its rollouts' connections."""
 SYNC_EVERY_S = 1.0
 
 
 async def collect(
     client: ServerClient, run: OpenRun, *, on_record: OnRecord = lambda record, summary: None
 ) -> Summary:
-    """Run every owed task of a run; `on_record` hears of each that has ended, once it is written.
+    """Run every pending task of a run. `on_record` is called for each ended task after its record is written.
 
-    Records leave memory as they are written: what is held grows with the number in flight, not with the data. What
-    was written is on the disk itself a second later.
+    Memory use grows with the number of rollouts in flight, not with the data. Records are synced to disk within about
+    a second.
     """
     summary, settings = run.summary, run.settings
     wanted = settings.num_samples_in_parallel
@@ -59,17 +59,17 @@ async def collect(
                     work.begin(workers, owed, at_once)
                 keeping.cancel()
     except BaseExceptionGroup as errors:
-        # Only what ends a run comes here, such as a full disk, and it may meet several workers at once.
-        raise _told(_first(errors), run) from None
+        # Only fatal errors such as a full disk arrive here, possibly from several workers at once.
+        raise _with_advice(_first(errors), run) from None
     except WriteFailed as error:
-        raise _told(error, run) from error
+        raise _with_advice(error, run) from error
     finally:
         summary.close()
     return summary
 
 
 class _Work:
-    """What the workers of one run share."""
+    """The state that the workers of one run share."""
 
     def __init__(
         self,
@@ -89,17 +89,17 @@ class _Work:
         self._limit = limit
         self._workers = 0
         self._runner = runner
-        self._limits = AttemptLimits(run.earlier.limit, settings.rollout_timeout_s, settings.retry_pause_s)
+        self._limits = AttemptLimits.of(settings, run.earlier.limit)
 
     def begin(self, group: asyncio.TaskGroup, tasks: Iterator[dict[str, Any]], most: int) -> None:
-        """Let as many workers as there may be draw from the tasks; the number follows the limit."""
+        """Start workers up to the current limit. They all take their tasks from the iterator."""
         wanted = most if self._limit is None else min(most, self._limit.limit)
         while self._workers < wanted:
             self._workers += 1
             group.create_task(self._through(group, tasks, most))
 
     async def _through(self, group: asyncio.TaskGroup, tasks: Iterator[dict[str, Any]], most: int) -> None:
-        # All workers draw from one iterator, so a task is made only when a slot is free.
+        # All workers share one iterator, so a task is created only when a slot is free.
         for row in tasks:
             began_at = time.monotonic()
             cause = await self._end(row)
@@ -112,7 +112,7 @@ class _Work:
         self._workers -= 1
 
     async def _end(self, row: dict[str, Any]) -> str | None:
-        """Run one task; why it, or an attempt at it, failed."""
+        """Run one task. Return why it, or its last failed attempt, failed."""
         summary = self._run.summary
         failed_before = self._run.earlier.cause_of(row)
 
@@ -132,7 +132,7 @@ class _Work:
         return record.cause or failed_before
 
     async def keep(self) -> None:
-        """Bring what was written to the disk itself, over and over."""
+        """Sync the written records to disk periodically."""
         while True:
             await asyncio.sleep(SYNC_EVERY_S)
             await asyncio.to_thread(self._sync)
@@ -145,7 +145,7 @@ class _Work:
 
 
 def by_repeat(path: Path) -> Iterator[dict[str, Any]]:
-    """The first repeats of all tasks, then the second ones, and so on; one row at a time is in memory."""
+    """Yield the first repeats of all tasks, then the second ones, and so on, with one row in memory at a time."""
     repeat, last = 0, 0
     while repeat <= last:
         for row in read_rows(path):
@@ -156,7 +156,7 @@ def by_repeat(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _within(rows: Iterator[dict[str, Any]], budget_s: float | None) -> Iterator[dict[str, Any]]:
-    """The rows that are asked for before the time is over."""
+    """Yield rows until the time budget is spent."""
     ends_at = math.inf if budget_s is None else time.monotonic() + budget_s
     for row in rows:
         if time.monotonic() > ends_at:
@@ -171,17 +171,17 @@ def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
     return first
 
 
-def _told(error: BaseException, run: OpenRun) -> BaseException:
+def _with_advice(error: BaseException, run: OpenRun) -> BaseException:
     if not isinstance(error, WriteFailed):
         return error
     return WriteFailed(
-        f"{error} The {run.summary.scored} rollouts that were scored are kept in {run.files.results}. Make room, then "
-        "go on with +resume_from_cache=true."
+        f"{error} The {run.summary.scored} scored rollouts are saved in {run.files.results}. Free some disk space, "
+        "then resume with +resume_from_cache=true."
     )
 
 
 def allowed_connections(wanted: int) -> int:
-    """How many connections this process may hold; its limit of open files is raised as far as it can be."""
+    """Return how many connections this process may open, after raising its limit of open files if needed."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = wanted + OTHER_FILES
     if soft == resource.RLIM_INFINITY or soft >= needed:
@@ -189,5 +189,5 @@ def allowed_connections(wanted: int) -> int:
     most = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
     if most < needed:
-        logger.warning("open files are limited to %d (ulimit -Hn), so fewer rollouts run at once", most)
+        logger.warning("fewer rollouts run at once, because open files are limited to %d (ulimit -Hn)", most)
     return max(1, min(wanted, most - OTHER_FILES))

@@ -1,4 +1,4 @@
-"""How many rollouts run at once where nobody says it: found by trying, and told in the run's record."""
+"""Adaptive concurrency: find by measurement how many rollouts to run at once, and record the steps."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ FIRST_LIMIT = 16
 LEAST_WINDOW_S = 1.0
 LONGEST_WINDOW_S = 20.0
 ROUNDS = 2
-"""A window lasts until each place has been used so often, so that it is no accident which rollouts ended in it."""
+"""Rollouts per slot in a measuring window, enough to be a representative sample."""
 
 WORTH_DOUBLING = 1.2
-"""Twice as many have to bring so much more; otherwise the last limit was enough."""
+"""The throughput gain required to keep doubling the limit."""
 WORTH_GROWING = 1.03
 SLOWER = 1.5
-"""With a median so much longer and no more throughput, what runs at once stands in its own way."""
+"""The growth of the median duration that, together with lower throughput, indicates too much concurrency."""
 LESS = 0.8
 BACK_OFF = 0.7
 GROWTH = 0.1
@@ -29,7 +29,7 @@ STEPS_KEPT = 200
 
 
 class Phase(StrEnum):
-    """What the limit is doing."""
+    """The current activity of the limit."""
 
     DOUBLING = "doubling"
     PROBING = "probing"
@@ -38,7 +38,7 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True)
 class Step:
-    """One window and what followed from it."""
+    """A measuring window and the resulting decision."""
 
     at_s: float
     limit: int
@@ -46,11 +46,11 @@ class Step:
     median_s: float
     overloaded: int
     then: int
-    """The limit after it."""
+    """The new limit."""
     why: str
 
-    def told(self) -> dict[str, Any]:
-        """The step as the run's record holds it."""
+    def as_dict(self) -> dict[str, Any]:
+        """Return the step in the format of the run's record."""
         return {
             "at_s": round(self.at_s, 1), "limit": self.limit, "rollouts_per_s": round(self.per_s, 2),
             "median_s": round(self.median_s, 3), "overloaded": self.overloaded, "then": self.then, "why": self.why,
@@ -59,17 +59,17 @@ class Step:
 
 @dataclass
 class AdaptiveLimit:
-    """Grows while that brings more rollouts per second, and gives way where a server or an endpoint is overloaded.
+    """A concurrency limit that grows while throughput grows, and shrinks if a server or endpoint is overloaded.
 
-    It doubles until twice as many bring no more, then tries a tenth more or less from time to time. A window in which
-    more than one rollout in a hundred was overloaded, or in which rollouts take longer and fewer end, lowers it.
+    It doubles until that stops helping, then occasionally tries 10 % more or less. A window lowers the limit if
+    more than 1 % of its rollouts met an overload, or if rollouts take longer and throughput drops.
     """
 
     most: int
-    """It never goes beyond, such as for want of connections."""
+    """The upper bound, for example the available connections."""
     clock: Callable[[], float] = time.monotonic
     steps: list[Step] = field(default_factory=list)
-    """What it did, the last of it where it did much."""
+    """The latest steps, at most `STEPS_KEPT`."""
 
     def __post_init__(self) -> None:
         self.limit = min(FIRST_LIMIT, self.most)
@@ -78,12 +78,12 @@ class AdaptiveLimit:
         self._seconds: list[float] = []
         self._overloaded = 0
         self._base: tuple[int, float, float] | None = None
-        """The limit that the current one is compared with, its throughput and its median."""
+        """The reference limit, with its throughput and median duration."""
         self._windows_held = 0
         self._probes_up = False
 
     def ended(self, seconds: float, *, was_overloaded: bool = False) -> bool:
-        """Take a rollout in that ended after so many seconds; whether the limit is another one now."""
+        """Count a rollout that took `seconds`. Return whether the limit has changed."""
         self._seconds.append(seconds)
         self._overloaded += was_overloaded
         now = self.clock()
@@ -117,12 +117,12 @@ class AdaptiveLimit:
             if per_s > base[1]:
                 base = (self.limit, per_s, median_s)
             self._hold(base)
-            return base[0], "twice as many brought no more"
+            return base[0], "doubling did not help"
         self._base = (self.limit, per_s, median_s)
         if self.limit == self.most:
             self._hold(self._base)
-            return self.limit, "as many as there may be"
-        return min(self.most, 2 * self.limit), "more brought more"
+            return self.limit, "maximum reached"
+        return min(self.most, 2 * self.limit), "throughput grew"
 
     def _after_probe(self, per_s: float, median_s: float) -> tuple[int, str]:
         assert self._base is not None
@@ -130,9 +130,9 @@ class AdaptiveLimit:
         was_up = self.limit > limit
         if per_s < (WORTH_GROWING if was_up else 1.0) * base_per_s:
             self._hold(self._base)
-            return limit, "a few more brought no more" if was_up else "a few less cost something"
+            return limit, "a few more did not help" if was_up else "a few fewer lowered throughput"
         self._base = (self.limit, per_s, median_s)
-        # What was worth a step is worth the next one in the same direction.
+        # A successful step makes another one in the same direction worthwhile.
         return self._probe(up=was_up)
 
     def _after_holding(self, per_s: float, median_s: float) -> tuple[int, str]:
@@ -143,8 +143,8 @@ class AdaptiveLimit:
         _, base_per_s, base_median_s = self._base
         if median_s > SLOWER * base_median_s and per_s < LESS * base_per_s:
             self._hold(None)
-            return self._lowered(LESS), "slower, and fewer ended"
-        # The tasks change over a run: what is compared with is what was seen lately.
+            return self._lowered(LESS), "slower, with less throughput"
+        # Because the tasks change over a run, the reference follows recent windows.
         self._base = (self.limit, (base_per_s + per_s) / 2, (base_median_s + median_s) / 2)
         if self._windows_held < WINDOWS_BETWEEN_PROBES:
             return self.limit, "held"
@@ -158,7 +158,7 @@ class AdaptiveLimit:
             self._hold(self._base)
             return then, "held"
         self._phase = Phase.PROBING
-        return then, "trying a few more" if up else "trying a few less"
+        return then, "trying a few more" if up else "trying a few fewer"
 
     def _lowered(self, factor: float) -> int:
         return max(1, int(self.limit * factor))

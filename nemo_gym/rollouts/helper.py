@@ -1,4 +1,4 @@
-"""Run rollouts from a program: what training frameworks call instead of the command line."""
+"""Run rollouts from a program, such as a training framework, instead of the command line."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 import orjson
 from pydantic import BaseModel, PrivateAttr, ValidationError
 
+from nemo_gym.calls.client import HEAD_SERVER_KEY, ServerClient
+from nemo_gym.calls.problems import failure_of_row
 from nemo_gym.config.explain import problems_by_key
-from nemo_gym.config.published import told_by
+from nemo_gym.config.published import module_config
 from nemo_gym.config.settings import BaseServerConfig
 from nemo_gym.config.suggestions import did_you_mean_or_all
 from nemo_gym.errors import ConfigError, InvalidTask, RolloutCancelled, RolloutError
-from nemo_gym.http.client import HEAD_SERVER_KEY, ServerClient
-from nemo_gym.http.problems import failure_of_row
 from nemo_gym.jsonl import read_rows
 from nemo_gym.rollouts.aggregate import aggregate
 from nemo_gym.rollouts.attempts import AttemptLimits, run_to_its_end
@@ -32,7 +32,7 @@ from nemo_gym.rollouts.tasks import TaskPlan, agent_of, find_input
 Row = dict[str, Any]
 
 PUBLISHED_NAME = "nemo_gym.rollout_collection"
-"""Where frameworks import this from, and where tests replace what the configuration says."""
+"""The public import path. Published tests patch the configuration in this module."""
 
 
 class RolloutCollectionHelper(BaseModel):
@@ -46,9 +46,10 @@ class RolloutCollectionHelper(BaseModel):
     _under_way: set[asyncio.Task[None]] = PrivateAttr(default_factory=set)
 
     def setup_server_client(self, head_server_config: Any = None) -> ServerClient:
-        """A client for the run whose head server this is (`host`, `port`); by default the configuration's."""
-        head = head_server_config or BaseServerConfig.model_validate(dict(told_by(PUBLISHED_NAME)[HEAD_SERVER_KEY]))
-        return ServerClient.load_from_global_config(head)
+        """Return a client for the run of this head server (`host`, `port`). Default: the configured one."""
+        if not head_server_config:
+            head_server_config = BaseServerConfig.model_validate(dict(module_config(PUBLISHED_NAME)[HEAD_SERVER_KEY]))
+        return ServerClient.load_from_global_config(head_server_config)
 
     def run_examples(
         self,
@@ -58,12 +59,12 @@ class RolloutCollectionHelper(BaseModel):
     ) -> Iterator[Awaitable[tuple[Row, Row]]]:
         """Start all rollouts and return an iterator of awaitables, each for the next rollout that has ended.
 
-        Each awaitable returns `(row, result)`: the row as it was passed in and the graded rollout, token ids included
-        if the model server returns them. Rollouts that failed come last, after all their attempts: each raises a
-        `RolloutError` with the tier, the cause and the `row`. `semaphore` bounds how many run at once, in addition to
-        the number of open files. Call and iterate this in a running event loop.
+        Each awaitable returns `(row, result)`: the row as passed in and the graded rollout, with token ids if the
+        model server returns them. Failed rollouts come last, after all their attempts. Each raises a `RolloutError`
+        with the tier, the cause and the `row`. `semaphore` limits how many run at once; the limit of open files also
+        applies. Call and iterate this in a running event loop.
 
-        Raises `InvalidTask` (status 422) before anything is sent if a row does not name an agent of the run.
+        Raise `InvalidTask` (status 422) before sending anything if a row does not name an agent of the run.
         """
         rows = list(examples)
         client = self.setup_server_client(head_server_config)
@@ -75,7 +76,7 @@ class RolloutCollectionHelper(BaseModel):
         return (examples_run.next_ended() for _ in rows)
 
     async def run_from_config(self, config: CollectJob) -> list[Row]:
-        """What `ng_collect_rollouts` does, with the same files; the scored rollouts, as they stand in the output."""
+        """Collect rollouts like `ng_collect_rollouts`, with the same files. Return the scored rollouts."""
         client = self.setup_server_client()
         files = RunFiles(results=config.output_jsonl_fpath)
         try:
@@ -89,7 +90,7 @@ class RolloutCollectionHelper(BaseModel):
         return list(read_rows(files.results))
 
     def _attempt_settings(self, client: ServerClient) -> AttemptSettings:
-        # Frameworks create the helper without arguments and pass their users' settings on in the configuration.
+        # Frameworks create the helper without arguments and pass their users' settings in the configuration.
         configured = client.global_config_dict
         given = {name: configured[name] for name in AttemptSettings.model_fields if name in configured}
         own = {"rollout_timeout_s": self.rollout_timeout_s, "max_attempts": self.max_attempts}
@@ -106,7 +107,7 @@ def _check_agents(rows: Sequence[Row], known: Sequence[str]) -> None:
         name = agent_of(row)
         if name is None:
             listed = ", ".join(known)
-            raise InvalidTask(f"examples[{number}] names no agent. Add agent_ref: {{name: …}}, one of: {listed}.")
+            raise InvalidTask(f"examples[{number}] does not name an agent. Set agent_ref.name to one of: {listed}.")
         if name not in known:
             hint = did_you_mean_or_all(name, known, "agents")
             raise InvalidTask(f"examples[{number}].agent_ref: agent '{name}' is not part of this run.{hint}")
@@ -126,7 +127,7 @@ class _ExamplesRun:
         self._rows = rows
         # Callers read the token ids, so results are parsed in full.
         self._runner = Runner(client, rollout_timeout_s=settings.rollout_timeout_s, loads=orjson.loads)
-        self._limits = AttemptLimits(max_attempts(settings), settings.rollout_timeout_s, settings.retry_pause_s)
+        self._limits = AttemptLimits.of(settings, max_attempts(settings))
         self._wanted = semaphore or nullcontext()
         self._connections = asyncio.Semaphore(allowed_connections(max(1, len(rows))))
         self._ended: asyncio.Queue[tuple[Row, Row] | RolloutError] = asyncio.Queue()
@@ -141,7 +142,7 @@ class _ExamplesRun:
         return ended
 
     async def run(self) -> None:
-        """Run all rollouts, then queue the failures. The queue gets one entry per row, whatever happens."""
+        """Run all rollouts, then queue the failures. The queue always gets one entry per row."""
         try:
             async with asyncio.TaskGroup() as group:
                 for row in self._rows:
@@ -158,7 +159,7 @@ class _ExamplesRun:
             record = await run_to_its_end(self._runner, row, self._limits, on_repeat=lambda record: None)
         if failure := failure_of_row(record.row):
             failure.row = row
-            # One failure ends the loop of a caller that does not catch it, so the good ones come first.
+            # A failure ends the loop of a caller that does not catch it, so the results come first.
             self._failures.append(failure)
         else:
             self._put((row, record.row))

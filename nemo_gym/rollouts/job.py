@@ -1,4 +1,4 @@
-"""What a collection is asked to do: the parameters of the commands that collect."""
+"""Parameters of the commands that collect rollouts, and the files of a run."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from nemo_gym.data.skills import SkillsConfig
 
 
 class AttemptSettings(BaseModel):
-    """How long a rollout may take, and how often it is tried."""
+    """The timeout and the retries of a rollout."""
 
     model_config = ConfigDict(extra="ignore", use_attribute_docstrings=True)
 
     rollout_timeout_s: float = Field(default=1800.0, gt=0)
-    """Seconds after which a rollout fails. All attempts of one run share them."""
+    """Seconds after which a rollout fails, for all its attempts in one run together."""
     max_attempts: PositiveInt | None = None
-    """How often a task may fail, earlier runs included. Default: NEMO_GYM_MAX_ROLLOUT_ATTEMPTS, or 3."""
+    """How often a task may fail, including earlier runs. Default: NEMO_GYM_MAX_ROLLOUT_ATTEMPTS, or 3."""
     retry_pause_s: float = Field(default=1.0, ge=0)
     """Seconds to wait after a lost or overloaded server. Each further wait is four times as long, up to 60 s."""
 
@@ -27,57 +27,57 @@ class CollectionSettings(AttemptSettings):
     """Parameters of every command that collects rollouts."""
 
     output_jsonl_fpath: Path
-    """Where the scored rollouts go, one per line; the other files of the run stand beside it."""
+    """The file for the scored rollouts, one per line. The run's other files are written next to it."""
     agent_name: str | None = None
-    """The agent for rows that name none."""
+    """The agent for rows without an agent_ref."""
     limit: PositiveInt | None = None
-    """Only the first so many rows."""
+    """The number of rows to use, from the first one. Default: all."""
     num_repeats: PositiveInt | dict[str, PositiveInt] | None = None
-    """How often each row is run; per agent as {agent: n, _default: n}."""
+    """How often to run each row. Per agent: {agent: n, _default: n}."""
     num_repeats_add_seed: bool = False
-    """Give each repeat its own sampling seed, by metadata.extra_body."""
+    """Set a different sampling seed for each repeat, in metadata.extra_body."""
     num_samples_in_parallel: PositiveInt | Literal["auto"] = 1024
-    """How many rollouts may be under way at once; auto finds out how many bring the most."""
+    """How many rollouts may run at once. auto adapts the number to the measured throughput."""
     responses_create_params: dict[str, Any] = Field(default_factory=dict)
-    """Fields laid over every row's request, such as temperature."""
+    """Fields that override those of every row's request, such as temperature."""
     prompt_config: str | None = None
     """A prompt file for rows without input."""
     skills: SkillsConfig | None = None
-    """A folder of skills; each row is stamped with its hash."""
+    """A folder of skills. Each row records its hash."""
     resume_from_cache: bool | Literal["force"] = False
-    """Go on with an earlier run of the same output; force: even where its rows or its model were others."""
+    """Resume an earlier run of the same output. force: even if its rows or its model have changed."""
     overwrite: bool = False
     """Replace the files of an earlier run."""
     disable_aggregation: bool = False
-    """Leave out the metrics at the end."""
+    """Skip the metrics at the end."""
     interleave_repeats: bool = False
-    """Begin the first repeat of every row before the second one of any."""
+    """Start the first repeat of every row before any second repeat."""
     dispatch_budget_s: float | None = Field(default=None, gt=0)
-    """Begin no rollout after so many seconds; those that are under way end, the others stay unresolved."""
+    """Seconds after which no further rollout starts. Running ones finish, the rest stays unresolved."""
     require_complete: bool = False
-    """End with exit code 1 unless every rollout was scored."""
+    """Exit with code 1 unless every rollout was scored."""
 
     @field_validator("num_samples_in_parallel", mode="before")
     @classmethod
-    def _usual_where_none_is_asked_for(cls, given: Any) -> Any:
-        # Published programs hand None on, which once meant no bound at all.
+    def _default_for_none(cls, given: Any) -> Any:
+        # Published programs pass None, which once meant unlimited.
         return cls.model_fields["num_samples_in_parallel"].default if given is None else given
 
 
 class CollectJob(CollectionSettings):
-    """Parameters of `ng_collect_rollouts`: against servers that are up."""
+    """Parameters of `ng_collect_rollouts`, which uses running servers."""
 
     input_jsonl_fpath: Path
     """The tasks, one JSON object per line."""
 
 
 class EndToEndJob(CollectionSettings):
-    """Parameters of `ng_e2e_collect_rollouts`: starts the servers, collects, stops them."""
+    """Parameters of `ng_e2e_collect_rollouts`, which starts the servers, collects and stops them."""
 
     split: Literal["train", "validation", "benchmark", "example"]
-    """Which datasets of the agents are collected."""
+    """The type of the agents' datasets to collect."""
     reuse_existing_data_preparation: bool = False
-    """Take the gathered dataset of an earlier run where there is one."""
+    """Reuse the gathered dataset of an earlier run if it exists."""
 
 
 class RunFiles(BaseModel):
@@ -92,7 +92,7 @@ class RunFiles(BaseModel):
 
     @property
     def materialized(self) -> Path:
-        """Every row as it was sent."""
+        """Every row as sent to its agent."""
         return self._beside("_materialized_inputs.jsonl")
 
     @property
@@ -107,13 +107,13 @@ class RunFiles(BaseModel):
 
     @property
     def record(self) -> Path:
-        """What the run was, and what came of it."""
+        """The settings and outcomes of the run."""
         return self._beside("_run.json")
 
     @property
     def lock(self) -> Path:
-        """Held by the one process that writes these files."""
-        # Whatever link leads there, one output has one lock.
+        """The lock of the process that writes these files."""
+        # Resolve links, so that one output always has one lock.
         output = self.results.resolve()
         return output.with_name(f".{output.name}.lock")
 
@@ -125,11 +125,11 @@ class RunFiles(BaseModel):
     @property
     def prepared(self) -> Path:
         """The gathered datasets of an end-to-end run."""
-        # An output without a suffix would otherwise have the name of its own folder.
+        # Without a suffix, the output would have the same name as its folder.
         folder = self.results.with_suffix("") if self.results.suffix else self._beside("_data")
         return folder / "preprocessed_datasets"
 
 
 def failures_path_for(path: str | Path) -> Path:
-    """Where the failures of a run with this output are written."""
+    """Return the failures file of a run with this output."""
     return RunFiles(results=Path(path)).failures

@@ -1,4 +1,4 @@
-"""What became of everything that an agent was to run, by the files of a run."""
+"""Per-agent counts of a run's planned, scored, failed and unresolved rollouts, read from its files."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from nemo_gym.schemas.rollout import TASK_INDEX_KEY
 
 @dataclass
 class FailedTask:
-    """A task none of whose rollouts was scored, and at least one failed."""
+    """A task with at least one failed and without any scored rollout."""
 
     task: int
     rollouts: int = 0
-    """How many were planned."""
+    """The number of planned rollouts."""
     failed: Counter[str] = field(default_factory=Counter)
     message: str = ""
-    """What the last failed attempt of its last rollout said."""
+    """The message of the last failed attempt of its last rollout."""
 
-    def told(self) -> dict[str, Any]:
-        """As it stands in the metrics."""
+    def as_dict(self) -> dict[str, Any]:
+        """Return the task in the format of the metrics file."""
         return {
             TASK_INDEX_KEY: self.task,
             "num_rollouts": 0,
@@ -37,27 +37,27 @@ class FailedTask:
 
 @dataclass
 class Ledger:
-    """planned = scored + failed + unresolved, of one agent; rollouts are counted, whatever attempts they took."""
+    """The rollouts of one agent: planned = scored + failed + unresolved. Attempts are not counted separately."""
 
     planned_of: Counter[int] = field(default_factory=Counter)
-    """By task."""
+    """Planned rollouts per task."""
     scored: int = 0
     failed: Counter[str] = field(default_factory=Counter)
-    """By the cause of the last attempt."""
+    """Failed rollouts per cause of their last attempt."""
     failed_tasks: list[FailedTask] = field(default_factory=list)
 
     @property
     def planned(self) -> int:
-        """All rollouts that there were to be."""
+        """The number of planned rollouts."""
         return self.planned_of.total()
 
     @property
     def unresolved(self) -> int:
-        """Rollouts that are in no file: never begun, never ended, or not to be kept."""
+        """The number of rollouts that did not start, did not end or asked not to be kept."""
         return self.planned - self.scored - self.failed.total()
 
-    def told(self) -> dict[str, Any]:
-        """As it stands in the metrics."""
+    def as_dict(self) -> dict[str, Any]:
+        """Return the ledger in the format of the metrics file."""
         return {
             "planned": self.planned,
             "scored": self.scored,
@@ -66,12 +66,12 @@ class Ledger:
         }
 
     def pessimistic(self, mean: float) -> float:
-        """A mean over the scored rollouts, with 0 for each that failed."""
+        """Return the mean over scored and failed rollouts, with 0 for each failed one."""
         return mean * self.scored / (self.scored + self.failed.total())
 
 
 def ledgers_of(files: RunFiles) -> dict[str, Ledger]:
-    """The ledger of each agent of a run; none where its tasks are not written down."""
+    """Return the ledger of each agent of a run, or an empty mapping if the materialized file is missing."""
     failures = failures_in(files.failures)
     scored = KeySet(key for key, _ in keyed_rows(files.results))
     without_score = _tasks_without_score(files, failures)

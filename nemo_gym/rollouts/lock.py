@@ -1,4 +1,4 @@
-"""One output, one writer: a lock that the system takes back when its holder dies."""
+"""A lock that gives each output a single writer. The system releases it when the process dies."""
 
 from __future__ import annotations
 
@@ -20,15 +20,13 @@ UNSUPPORTED = {errno.ENOTSUP, errno.ENOLCK, errno.ENOSYS}
 
 @contextmanager
 def locked(files: RunFiles) -> Iterator[None]:
-    """Be the only run that writes these files; `DataError` names the process that does so already."""
+    """Hold the lock on these files. Raise `DataError`, which names the holder, if another run has it."""
     if files.results.is_dir():
-        raise DataError(
-            f"{files.results}: is a folder. Name a file in it, such as {files.results / 'rollouts.jsonl'}."
-        )
+        raise DataError(f"{files.results} is a folder. Name a file in it, such as {files.results / 'rollouts.jsonl'}.")
     try:
         files.lock.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise DataError(f"{files.results}: its folder cannot be made ({error.strerror}).") from error
+        raise DataError(f"{files.results}: cannot create its folder ({error.strerror}). Check the path.") from error
     held = _lock(files)
     try:
         if held is not None:
@@ -37,7 +35,7 @@ def locked(files: RunFiles) -> Iterator[None]:
         yield
     finally:
         if held is not None:
-            # Removed while it is held: whoever opened it meanwhile finds that it is no longer the file of that name.
+            # Remove the file before releasing the lock. A process that opened it meanwhile notices and tries again.
             files.lock.unlink(missing_ok=True)
             os.close(held)
 
@@ -47,21 +45,21 @@ def _lock(files: RunFiles) -> int | None:
         try:
             opened = os.open(files.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
-            raise DataError(f"{files.results}: nothing can be written there ({error.strerror}).") from error
+            raise DataError(f"{files.lock}: cannot be created ({error.strerror}). Choose another output.") from error
         try:
             fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            told = _holder(opened)
+            holder = _holder(opened)
             os.close(opened)
             raise DataError(
-                f"{files.results}: another run is writing it ({told}). Wait for its end, stop it, or choose another "
-                "output."
+                f"{files.results}: another run is writing this file ({holder}). Wait for it, stop it, or choose "
+                "another output."
             ) from None
         except OSError as error:
             os.close(opened)
             if error.errno not in UNSUPPORTED:
                 raise
-            logger.warning("%s: this file system has no locks; let one run at a time write there", files.lock)
+            logger.warning("%s: this file system does not support locks; run one collection at a time", files.lock)
             return None
         if _is_still(opened, files):
             return opened
@@ -69,7 +67,7 @@ def _lock(files: RunFiles) -> int | None:
 
 
 def _is_still(opened: int, files: RunFiles) -> bool:
-    """Whether the file that was opened is the one of that name, not one that its holder has removed since."""
+    """Return whether the opened file still has its name, because its former holder may have removed it."""
     try:
         return os.path.samestat(os.fstat(opened), files.lock.stat())
     except FileNotFoundError:
@@ -78,4 +76,4 @@ def _is_still(opened: int, files: RunFiles) -> bool:
 
 def _holder(opened: int) -> str:
     pid, _, since = os.pread(opened, 100, 0).decode("ascii", "replace").strip().partition(" ")
-    return f"process {pid}, since {since}" if since else "it has just begun"
+    return f"process {pid}, since {since}" if since else "just started"

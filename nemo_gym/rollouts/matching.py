@@ -1,4 +1,4 @@
-"""The rows of an input lined up with the tasks that an earlier run made: known, new, or changed."""
+"""Match the rows of an input to the tasks of an earlier run: known, new or changed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Row = dict[str, Any]
 
 
 def content_of(row: Row) -> Row:
-    """What a row asks of its agent: the row less its numbers, and less the seed that a repeat is given."""
+    """Return a row without its task, repeat and attempt numbers and without the seed of a repeat."""
     content = {key: value for key, value in row.items() if key not in NUMBER_KEYS}
     params = content.get("responses_create_params")
     metadata = params.get("metadata") if isinstance(params, dict) else None
@@ -41,7 +41,7 @@ def content_of(row: Row) -> Row:
 
 
 def content_digest(row: Row) -> int:
-    """64 bits that stand for a row's content, whatever the order of its fields."""
+    """Return a 64-bit digest of a row's content, independent of the order of its fields."""
     return digest_of(orjson.dumps(content_of(row), option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS))
 
 
@@ -49,22 +49,22 @@ class KnownTask(NamedTuple):
     """A task of the earlier run."""
 
     digest: int
-    """Of the content of its first repeat."""
+    """The digest of its first repeat's content."""
     repeats: int
     agent: str
 
 
 @dataclass
 class KnownTasks:
-    """The tasks of a materialized file, in its order."""
+    """The tasks of a materialized file, in file order."""
 
     tasks: dict[int, KnownTask] = field(default_factory=dict)
     deviating: dict[TaskKey, int] = field(default_factory=dict)
-    """The digests of repeats whose content is not that of their task's first one."""
+    """The digests of repeats whose content differs from their task's first repeat."""
 
     @classmethod
     def read(cls, materialized: Path) -> KnownTasks:
-        """Read the file."""
+        """Read the tasks from a materialized file."""
         known = cls()
         agents: dict[str, str] = {}
         for row in read_rows(materialized):
@@ -80,7 +80,7 @@ class KnownTasks:
         return known
 
     def differs(self, task: int, planned: PlannedRow, digest: int) -> bool:
-        """Whether a repeat that is known had another content than this row."""
+        """Return whether a known repeat of the task has other content than this row."""
         known = self.tasks[task]
         last = min(planned.first + planned.repeats, known.repeats)
         return any(
@@ -90,38 +90,38 @@ class KnownTasks:
 
 @dataclass
 class Matching:
-    """Which task of the run each row of the input is."""
+    """The assignment of input rows to tasks of the run. A row's input number is its number without the earlier run."""
 
     numbers: dict[int, int] = field(default_factory=dict)
-    """The task of the run, by the number that the input alone would give it."""
+    """The task of the run, keyed by input number."""
     changed: dict[int, int] = field(default_factory=dict)
-    """Tasks whose row is another one now, each with the number that the input alone gives it."""
+    """Tasks whose row has changed, with their input number."""
     repeats: Counter[int] = field(default_factory=Counter)
-    """How many repeats of each task of the run the input asks for."""
+    """The number of repeats of each task that the input requests."""
 
     def task_of(self, planned: PlannedRow) -> int:
-        """The task of the run that a row is."""
+        """Return the task of the run to which a row belongs."""
         own: int = planned.row[TASK_INDEX_KEY]
         return own if planned.has_own_number else self.numbers[own]
 
 
-class _Stranger(NamedTuple):
-    """A row that no known task has the content of."""
+class _UnmatchedRow(NamedTuple):
+    """A row whose content differs from all known tasks."""
 
     number: int
     place: tuple[str, int | None]
-    """Its agent, and the known task of this agent that stands before it."""
+    """Its agent, and this agent's preceding known task."""
 
 
 def match(known: KnownTasks, planned: Iterable[PlannedRow], numbers: TaskNumbers) -> Matching:
-    """Line the rows of an input up with the known tasks, by content; where a row stands does not matter.
+    """Match the rows of an input to the known tasks by content, regardless of their order.
 
-    A row that nobody knows has changed where a known one is missing at its place, between the same neighbours of the
-    same agent, and is new elsewhere. Rows that bring the number of their task are that task.
+    An unmatched row counts as changed if a known task is missing at its place, between the same neighbours of the
+    same agent. Otherwise it is new. A row with its own task number belongs to that task.
     """
     matching = Matching()
     free = _FreeTasks(known, numbers.taken)
-    strangers: list[_Stranger] = []
+    unmatched: list[_UnmatchedRow] = []
     latest: dict[str, int] = {}
     asked: Counter[int] = Counter()
     for row in planned:
@@ -133,24 +133,24 @@ def match(known: KnownTasks, planned: Iterable[PlannedRow], numbers: TaskNumbers
             continue
         asked[number] += row.repeats
         if asked[number] > row.repeats:
-            continue  # the same line once more
+            continue  # an identical line came before
         same = free.take(content_digest(row.row))
         if same is not None:
             latest[agent] = matching.numbers[number] = same
         else:
-            strangers.append(_Stranger(number, (agent, latest.get(agent))))
-    _settle(matching, known, strangers, numbers.taken)
+            unmatched.append(_UnmatchedRow(number, (agent, latest.get(agent))))
+    _assign(matching, known, unmatched, numbers.taken)
     for number, repeats in asked.items():
         matching.repeats[matching.numbers[number]] += repeats
     return matching
 
 
 class _FreeTasks:
-    """The known tasks that no row of the input has been found to be, by content."""
+    """The known tasks, by content, that are not yet matched to an input row."""
 
     def __init__(self, known: KnownTasks, taken: Container[int]) -> None:
         self._first: dict[int, int] = {}
-        # Few tasks have the content of another one, and a queue for each would take most of the memory.
+        # Few tasks have identical content, and a queue for each task would dominate the memory.
         self._others: dict[int, deque[int]] = {}
         for number, task in known.tasks.items():
             if number in taken:
@@ -161,16 +161,16 @@ class _FreeTasks:
                 self._first[task.digest] = number
 
     def take(self, digest: int) -> int | None:
-        """The next task of this content."""
+        """Remove and return the next task with this content."""
         number = self._first.pop(digest, None)
         if others := self._others.get(digest):
             self._first[digest] = others.popleft()
         return number
 
 
-def _settle(matching: Matching, known: KnownTasks, strangers: list[_Stranger], taken: Container[int]) -> None:
-    """Give every stranger its task: a known one that is missing at its place, or a new one."""
-    if not strangers:
+def _assign(matching: Matching, known: KnownTasks, unmatched: list[_UnmatchedRow], taken: Container[int]) -> None:
+    """Assign each unmatched row the known task that is missing at its place, or else a new one."""
+    if not unmatched:
         return
     found = set(matching.numbers.values()) | set(matching.repeats)
     missing: dict[tuple[str, int | None], deque[int]] = defaultdict(deque)
@@ -181,12 +181,12 @@ def _settle(matching: Matching, known: KnownTasks, strangers: list[_Stranger], t
         elif number not in taken:
             missing[task.agent, latest.get(task.agent)].append(number)
     free = 0
-    for stranger in strangers:
-        if candidates := missing.get(stranger.place):
+    for row in unmatched:
+        if candidates := missing.get(row.place):
             task_number = candidates.popleft()
-            matching.changed[task_number] = stranger.number
+            matching.changed[task_number] = row.number
         else:
             while free in known.tasks or free in taken:
                 free += 1
             task_number, free = free, free + 1
-        matching.numbers[stranger.number] = task_number
+        matching.numbers[row.number] = task_number

@@ -1,4 +1,4 @@
-"""Which task a line is, and which of its repeats come next."""
+"""Numbers for the tasks and repeats of an input's lines."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ from collections.abc import Iterable
 from itertools import islice
 
 HIGH_BITS = 4
-"""Values are sorted in 16 parts, by their highest bits."""
+"""Values are sorted in 16 partitions by their highest bits."""
 
 
 class TaskNumbers:
-    """Numbers tasks in the order of first appearance, and the repeats of each from 0.
+    """Task numbers in the order of first appearance, with the repeats of each task from 0.
 
-    Identical lines are one task, and so are rows that bring the same index; no row without an index gets one that
-    another row brings. Only what occurs more than once is remembered: a file of a million different rows costs eight
-    bytes each while it is checked, and nothing afterwards.
+    Identical lines are one task, and so are rows with the same `_ng_task_index`. New numbers avoid these indices.
+    Only duplicates are remembered: a million different rows take eight bytes each during the check, and no memory
+    after it.
     """
 
     def __init__(self, digests: array[int], given: array[int]) -> None:
         self._repeated = _duplicates(digests)
         self._repeated_given = _duplicates(given)
         self.taken: frozenset[int] = frozenset(given) if digests else frozenset()
-        """The indices that rows bring, where others bring none."""
+        """The indices contained in rows, if other rows need new ones."""
         self.begin_again()
 
     def begin_again(self) -> None:
-        """The next line is the first one of the file."""
+        """Start over at the first line of the file."""
         self._index_of_line: dict[int, int] = {}
         self._repeats_taken: dict[int, int] = {}
         self._next = 0
 
     def take(self, raw: bytes, given: int | None, repeats: int) -> tuple[int, int]:
-        """The task of the next line, and the first of its repeats; `given` is the index that the row brings."""
+        """Return the task of the next line and its first repeat. `given` is the index in the row."""
         if given is not None:
             return given, self._first_repeat(given, repeats) if given in self._repeated_given else 0
         digest = digest_of(raw)
@@ -57,7 +57,7 @@ class TaskNumbers:
 
 
 def in_order(values: Iterable[int]) -> array[int]:
-    """The same 64-bit values, sorted; a tenth of the memory that a list of them would take."""
+    """Return the 64-bit values, sorted, with a tenth of the memory of a list."""
     unsorted = values if isinstance(values, array) else array("Q", values)
     ordered = array("Q")
     for high in range(1 << HIGH_BITS):
@@ -71,5 +71,5 @@ def _duplicates(values: array[int]) -> set[int]:
 
 
 def digest_of(raw: bytes) -> int:
-    """64 bits that stand for a line."""
+    """Return a 64-bit digest of a line."""
     return int.from_bytes(hashlib.blake2b(raw, digest_size=8).digest(), "little")

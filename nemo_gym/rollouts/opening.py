@@ -1,4 +1,4 @@
-"""Begin a run, or go on with an earlier one: its files, its tasks, and its record."""
+"""Start a run or resume an earlier one: its files, its tasks and its record."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from nemo_gym.rollouts.tasks import TaskPlan
 
 @dataclass
 class OpenRun:
-    """A run whose tasks are written down, and may be collected."""
+    """A run whose tasks are written and ready to be collected."""
 
     files: RunFiles
     settings: CollectionSettings
@@ -29,19 +29,19 @@ class OpenRun:
     earlier: EarlierRun
     record: RecordKeeper
     secrets: SecretValues = field(default_factory=SecretValues)
-    """What is hidden in its records, whoever said it."""
+    """The values to mask in its records."""
     notes: list[str] = field(default_factory=list)
-    """What the user should know of an earlier run that this one goes on with."""
+    """Notes for the user about the resumed run."""
 
 
 @contextmanager
 def open_run(
     plan: TaskPlan, files: RunFiles, subject: RunSubject | None = None, *, secrets: SecretValues | None = None
 ) -> Iterator[OpenRun]:
-    """Write every task of the run to its file, and keep the run's record until the end.
+    """Write the run's tasks to their file and keep the run's record up to date until the end.
 
-    An output that is there already is refused, unless the settings say to resume or to overwrite. The caller holds
-    the lock of the output.
+    An existing output is rejected unless the settings say to resume or overwrite. The caller must hold the lock of
+    the output.
     """
     run = _opened(plan, files, subject or RunSubject(), secrets or SecretValues())
     try:
@@ -70,7 +70,7 @@ def _opened(plan: TaskPlan, files: RunFiles, subject: RunSubject, secrets: Secre
         summary = earlier.count(read_rows(files.materialized))
         if summary.given_up:
             notes.append(
-                f"tasks that failed too often to be tried again: {summary.given_up} (more +max_attempts allow it)"
+                f"tasks not retried after too many failures: {summary.given_up} (raise +max_attempts to retry them)"
             )
     else:
         before, earlier, notes = None, EarlierRun(limit=limit), []
@@ -83,11 +83,11 @@ def _opened(plan: TaskPlan, files: RunFiles, subject: RunSubject, secrets: Secre
 
 
 def _begin(plan: TaskPlan, files: RunFiles) -> int:
-    """Write the tasks of a run that nothing is left of, and say how many there are."""
+    """Write the tasks of a new run, replacing an earlier one, and return their number."""
     leftovers = [path for path in (files.results, files.failures) if path.exists() and path.stat().st_size]
     for path in leftovers:
         _check_replaceable(path, plan, files)
-    # The old results go before the new tasks come: whenever this is interrupted, the two never belong to two runs.
+    # Remove the old results before the new tasks appear, so that an interruption cannot mix two runs.
     staged = files.materialized.with_name(f".{files.materialized.name}.staged")
     try:
         planned = write_rows(staged, plan.rows())
@@ -101,16 +101,16 @@ def _begin(plan: TaskPlan, files: RunFiles) -> int:
 
 def _check_replaceable(path: Path, plan: TaskPlan, files: RunFiles) -> None:
     if plan.input.exists() and plan.input.samefile(path):
-        raise DataError(f"{path}: is both the input and a file that this run would replace. Choose another output.")
+        raise DataError(f"{path} is both the input and a file that this run would replace. Choose another output.")
     if plan.settings.overwrite:
         return
     if plan.settings.resume_from_cache:
         missing = files.results if files.materialized.exists() else files.materialized
         raise DataError(
-            f"{path}: holds rollouts of an earlier run, but without {missing} it cannot be resumed. Put that file "
-            "back, add +overwrite=true to begin again, or choose another output."
+            f"{path} contains rollouts of an earlier run, which cannot be resumed without {missing}. Restore that "
+            "file, add +overwrite=true to start over, or choose another output."
         )
     raise DataError(
-        f"{path}: holds rollouts of an earlier run. Add +resume_from_cache=true to go on with it, "
+        f"{path} contains rollouts of an earlier run. Add +resume_from_cache=true to resume it, "
         "+overwrite=true to replace it, or choose another output."
     )

@@ -1,4 +1,4 @@
-"""How a task ended: scored, failed, or unresolved. Exactly one of them."""
+"""Outcomes of a task: scored, failed or unresolved."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nemo_gym.schemas.rollout import AGENT_REF_KEY
 
 
 class Outcome(StrEnum):
-    """What became of a task."""
+    """The outcome of a task."""
 
     SCORED = "scored"
     FAILED = "failed"
@@ -20,70 +20,70 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True)
 class Record:
-    """A task that ended, with the line to be written for it."""
+    """An ended task, with the row to write for it."""
 
     outcome: Outcome
     row: dict[str, Any]
-    """The result, or the failure; what an unresolved task answered is written nowhere."""
+    """The result or the failure. The result of an unresolved task is not written."""
     reward: float | None = None
     cause: str | None = None
     """The failure class of a failed task."""
     may_retry: bool = False
-    """Whether a failed task may well succeed if it is begun anew at once."""
+    """Whether an immediate retry of a failed task may succeed."""
     retry_after_s: float | None = None
-    """How long the server that failed asks to be left alone."""
+    """Seconds to wait before a retry, from `Retry-After`."""
 
     @property
     def agent(self) -> str:
-        """The agent that ran it."""
+        """The agent that ran the task."""
         return str((self.row.get(AGENT_REF_KEY) or {}).get("name"))
 
 
 @dataclass
 class Summary:
-    """planned = scored + failed + unresolved, at the end of a run; tasks are counted, whatever attempts they took."""
+    """The outcomes of a run. At its end, planned = scored + failed + unresolved. A task counts once."""
 
     planned: int = 0
     scored: int = 0
     unresolved: int = 0
     failed_by_cause: Counter[str] = field(default_factory=Counter)
-    """A task with several failures counts by the last one."""
+    """Failed tasks by the cause of their last failure."""
     reward_sum: float = 0.0
     kept: int = 0
-    """How many of the scored were there already when the run began."""
+    """Tasks that were already scored when the run started."""
     given_up: int = 0
-    """How many of the failed were not tried, because they had failed too often when the run began."""
+    """Failed tasks that this run did not try, because they had failed too often before."""
     repeated: int = 0
-    """How many failed attempts of this run were followed by another one."""
+    """Failed attempts of this run that were followed by a retry."""
     failed_before: Counter[str] = field(default_factory=Counter)
-    """Tasks that failed by this cause, and are to be tried again or are being so."""
+    """Tasks with a failed attempt that wait for a retry or are running it, by cause."""
     never_ended: int = 0
-    """How many tasks were still under way, or not begun, when the run stopped."""
+    """Tasks that were running or not started when the run stopped."""
 
     @property
     def failed(self) -> int:
-        """All failures together."""
+        """The number of failed tasks."""
         return sum(self.failed_by_cause.values())
 
     @property
     def finished(self) -> int:
-        """How many tasks are accounted for."""
+        """The number of tasks with an outcome."""
         return self.scored + self.failed + self.unresolved
 
     @property
     def mean_reward(self) -> float | None:
-        """Over the tasks that this run scored."""
+        """The mean reward of the tasks scored in this run."""
         fresh = self.scored - self.kept
         return self.reward_sum / fresh if fresh else None
 
     def repeat(self, record: Record, *, failed_before: str | None = None) -> None:
-        """Take in a failed attempt that is followed by another one."""
+        """Count a failed attempt that is followed by a retry."""
         self.repeated += 1
         self._no_longer(failed_before)
         self.failed_before[_cause_of(record)] += 1
 
     def count(self, record: Record, *, failed_before: str | None = None) -> None:
-        """Take one more ended task in; `failed_before` is the cause of its attempt before this one."""
+        """Count an ended task. `failed_before` is the cause of its previous failed attempt."""
         self._no_longer(failed_before)
         if record.outcome is Outcome.SCORED:
             self.scored += 1
@@ -91,13 +91,13 @@ class Summary:
         elif record.outcome is Outcome.FAILED:
             self.failed_by_cause[_cause_of(record)] += 1
         elif failed_before is not None:
-            # An answer that asks not to be kept leaves the task as it was.
+            # A result that asks not to be kept does not change the task's outcome.
             self.failed_by_cause[failed_before] += 1
         else:
             self.unresolved += 1
 
     def close(self) -> None:
-        """Tasks that never ended are unresolved, or stay failed where an attempt of theirs did."""
+        """Count tasks that did not end as unresolved, or as failed if an attempt of theirs has failed."""
         self.never_ended = self.planned - self.finished
         self.unresolved += self.never_ended - self.failed_before.total()
         self.failed_by_cause += self.failed_before

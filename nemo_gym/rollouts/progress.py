@@ -1,4 +1,4 @@
-"""The moving line while rollouts are collected; where nothing can move, one line per tenth."""
+"""Progress of a collection: a progress bar in a terminal, otherwise one line per 10 %."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nemo_gym.rollouts.outcome import Record, Summary
 
 
 class Progress:
-    """Shows how far a run is: rate, mean reward, failures and time left."""
+    """The progress display of a run, with rate, mean reward, failures and remaining time."""
 
     def __init__(self, summary: Summary, stream: TextIO = sys.stderr) -> None:
         self._stream = stream
@@ -35,12 +35,12 @@ class Progress:
             self._bar.stop()
 
     def advance(self, record: Record, summary: Summary) -> None:
-        """One more task has ended."""
+        """Show that another task has ended."""
         if self._finished_earlier is None:
-            # What an earlier run finished is known only now, and must not count for the rate.
+            # Tasks finished by an earlier run are known only now and must not count in the rate.
             self._finished_earlier = summary.finished - 1
         self._summary = summary
-        # The bar draws itself ten times a second, whether anything has ended or not.
+        # The bar redraws itself ten times a second.
         if self._bar is None and summary.finished * 10 >= self._next_tenth * self._total:
             self._next_tenth = summary.finished * 10 // self._total + 1
             words = self._words(summary)
@@ -74,13 +74,13 @@ def _clock(seconds: float) -> str:
 
 
 def _bar(total: int, stream: TextIO, state: Callable[[], dict[str, Any]]) -> Any:
-    # rich takes 0.1 s to import, and only a terminal needs it.
+    # Importing rich takes 0.1 s, and only a terminal needs it.
     from rich.console import Console, RenderableType
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
     from rich.progress import Progress as RichProgress
 
     class Bar(RichProgress):
-        """Asks for the state of things whenever it is drawn."""
+        """A progress bar that reads the current state whenever it is drawn."""
 
         def get_renderables(self) -> Iterable[RenderableType]:
             for task in self.task_ids:

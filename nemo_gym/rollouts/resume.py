@@ -1,4 +1,4 @@
-"""Which tasks of an earlier run are done, and which are owed."""
+"""The tasks of an earlier run: which are done, and which are still to be run."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ MESSAGE_CHARACTERS = 300
 
 
 class TaskKey(NamedTuple):
-    """Which repeat of which task."""
+    """A task and its repeat."""
 
     task: int
     repeat: int
 
     @classmethod
     def of(cls, row: dict[str, Any]) -> TaskKey:
-        """The key that every materialized row and every result carries."""
+        """Return the key of a materialized row or a result."""
         return cls(row[TASK_INDEX_KEY], row[ROLLOUT_INDEX_KEY])
 
 
 class KeySet:
-    """Which keys are in a file, at eight bytes each."""
+    """A set of task keys that takes eight bytes per key."""
 
     def __init__(self, keys: Iterable[TaskKey] = ()) -> None:
         self._digests = in_order(array("Q", map(self._digest, keys)))
@@ -65,12 +65,12 @@ class KeySet:
 
 
 def max_attempts(settings: AttemptSettings | None = None) -> int:
-    """Return how often a task may fail before it is given up."""
+    """Return how often a task may fail before retries end."""
     if settings is not None and settings.max_attempts is not None:
         return settings.max_attempts
     text = os.environ.get(MAX_ATTEMPTS_ENV_VAR) or "3"
     if not text.isdecimal() or int(text) < 1:
-        raise ConfigError(f"{MAX_ATTEMPTS_ENV_VAR}={text}: expected a number from 1.")
+        raise ConfigError(f"{MAX_ATTEMPTS_ENV_VAR}={text}: expected an integer of at least 1.")
     return int(text)
 
 
@@ -79,32 +79,32 @@ class Failures(NamedTuple):
 
     attempts: int
     cause: str
-    """Of the last one."""
+    """The cause of the last attempt."""
     message: str
     is_final: bool
-    """Whether any of them said that no further attempt can succeed."""
+    """Whether an attempt reported that a retry cannot succeed."""
 
 
 @dataclass
 class EarlierRun:
-    """What an earlier run left behind."""
+    """The outcomes of an earlier run."""
 
     scored: KeySet = field(default_factory=KeySet)
     failures: dict[TaskKey, Failures] = field(default_factory=dict)
-    """Of all tasks with a failed attempt, scored or not."""
+    """The failures of all tasks with a failed attempt, scored or not."""
     limit: int = 1
     """How often a task may fail."""
 
     @classmethod
     def read(cls, files: RunFiles, limit: int) -> EarlierRun:
-        """Read what the run's tasks came to; a torn last line is cut off, so its task is run again."""
+        """Read the outcomes from the run's files. Truncate an incomplete last line, so that its task runs again."""
         for path in (files.results, files.failures, files.materialized):
             cut_torn_line(path)
         scored = KeySet(key for key, _ in keyed_rows(files.results))
         return cls(scored=scored, failures=failures_in(files.failures), limit=limit)
 
     def count(self, rows: Iterable[dict[str, Any]]) -> Summary:
-        """Begin the summary of a run that goes on with these tasks."""
+        """Return the initial summary of a run that resumes with these tasks."""
         summary = Summary()
         for row in rows:
             key = TaskKey.of(row)
@@ -117,12 +117,12 @@ class EarlierRun:
             elif failures:
                 summary.failed_before[failures.cause] += 1
         summary.kept = summary.scored
-        if strangers := len(self.scored) - summary.scored:
-            logger.warning("%d of the rollouts that were scored earlier are of no task of this run", strangers)
+        if unmatched := len(self.scored) - summary.scored:
+            logger.warning("%d rollouts scored earlier do not belong to a task of this run", unmatched)
         return summary
 
     def owed(self, rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        """The tasks still to be run, numbered by attempt."""
+        """Yield the tasks that still have to run, with their attempt number."""
         for row in rows:
             key = TaskKey.of(row)
             if key in self.scored:
@@ -134,7 +134,7 @@ class EarlierRun:
             yield row
 
     def cause_of(self, row: dict[str, Any]) -> str | None:
-        """Why a task's last attempt failed; None where it has none."""
+        """Return why a task's last attempt failed, None if it has not failed."""
         failures = self.failures.get(TaskKey.of(row))
         return failures.cause if failures else None
 
@@ -143,7 +143,7 @@ class EarlierRun:
 
 
 def failures_in(path: Path) -> dict[TaskKey, Failures]:
-    """The failed attempts in a file, task by task."""
+    """Return the failed attempts in a file, grouped by task."""
     found: dict[TaskKey, Failures] = {}
     for key, row in keyed_rows(path):
         cause = str(row.get(FAILURE_CLASS_KEY))
@@ -160,19 +160,19 @@ def failures_in(path: Path) -> dict[TaskKey, Failures]:
 
 
 def keyed_rows(path: Path) -> Iterator[tuple[TaskKey, dict[str, Any]]]:
-    """The rows of a run's file, each with its key; none where there is no file."""
+    """Yield the rows of a run's file with their keys. A missing file counts as empty."""
     for line in read_lines(path) if path.exists() else ():
         try:
             yield TaskKey.of(line.row), line.row
         except KeyError as error:
             raise DataError(
-                f"{path}:{line.number}: no {error}, so it is not known whose rollout this is. Remove the line, or "
+                f"{path}:{line.number}: {error} is missing, so the rollout's task is unknown. Remove the line, or "
                 "choose another output."
             ) from error
 
 
 def cut_torn_line(path: Path) -> None:
-    """Take off what a crash has left of a last line."""
+    """Truncate a last line that a crash left incomplete."""
     if not path.exists() or not path.stat().st_size:
         return
     with path.open("rb+") as file:

@@ -1,4 +1,4 @@
-"""Grade stored rollouts again: each row with its response goes to the resources server, and no model plays."""
+"""Grade stored rollouts again: send each row with its response to the resources server, without a policy model."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any, ClassVar, NamedTuple
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
+from nemo_gym.calls.client import ServerClient
 from nemo_gym.config.settings import AGENT_TIER, RESOURCES_TIER
 from nemo_gym.errors import ConfigError, DataError, EnvironmentFailed, JudgeFailed, RolloutError, ServerCallError
-from nemo_gym.http.client import ServerClient
 from nemo_gym.jsonl import Appender, parse_row, read_lines, read_raw_lines, read_rows, write_rows
 from nemo_gym.rollouts.attempts import AttemptLimits, run_to_its_end
 from nemo_gym.rollouts.collector import allowed_connections
-from nemo_gym.rollouts.job import CollectionSettings, RunFiles, failures_path_for
+from nemo_gym.rollouts.job import AttemptSettings, CollectionSettings, RunFiles, failures_path_for
 from nemo_gym.rollouts.outcome import Outcome, Record, Summary
 from nemo_gym.rollouts.resume import KeySet, TaskKey, cut_torn_line, keyed_rows, max_attempts
 from nemo_gym.rollouts.runner import Runner
@@ -38,42 +38,42 @@ class ReverificationJob(BaseModel):
     model_config = ConfigDict(extra="ignore", use_attribute_docstrings=True)
 
     materialized_inputs_jsonl_fpath: Path
-    """The rows as they were sent: <output>_materialized_inputs.jsonl of the collection."""
+    """The rows as sent: <output>_materialized_inputs.jsonl of the collection."""
     rollouts_jsonl_fpath: Path
     """The rollouts: the output of the collection."""
     output_jsonl_fpath: Path
-    """Where the newly graded rollouts go."""
+    """The file for the newly graded rollouts."""
     force: bool = False
-    """Also where a server does not say that it can grade without the rollout's state; the output is unsafe_<name>."""
+    """Also use servers that may need the rollout's state for grading. The output is then unsafe_<name>."""
     disable_aggregation: bool = False
-    """Leave out the metrics at the end."""
+    """Skip the metrics at the end."""
     num_samples_in_parallel: PositiveInt | None = None
-    """How many may be under way at once; by default as many as a collection."""
+    """How many rollouts may be graded at once. Default: as in a collection."""
     limit: PositiveInt | None = None
-    """Only the first so many rollouts."""
+    """The number of rollouts to grade, from the first one. Default: all."""
     overwrite: bool = False
     """Replace an earlier output."""
     resume_from_cache: bool = False
-    """Grade only what an earlier output lacks."""
+    """Grade only the rollouts that are missing in an earlier output."""
     judge_failed_only: bool = False
-    """Keep the rollouts as they are, and grade those whose judge failed (of <rollouts>_failures.jsonl)."""
+    """Keep the scored rollouts and grade only those whose judge failed (from <rollouts>_failures.jsonl)."""
     append: bool = False
-    """Add to what is in the output, be it the rollouts themselves, and grade only what it lacks."""
+    """Add missing rollouts to the output, which may be the rollouts file itself."""
     rollout_timeout_s: float = Field(default=CollectionSettings.model_fields["rollout_timeout_s"].default, gt=0)
-    """Grading that takes longer than this fails."""
+    """Seconds after which the grading of a rollout fails."""
 
 
 @dataclass(frozen=True)
 class Graders:
-    """Which resources server graded the rollouts of each agent."""
+    """The resources server that grades the rollouts of each agent."""
 
     of_agent: Mapping[str, str]
     only: str | None = None
-    """The one of a configuration without agents, which grades whatever there is."""
+    """The single resources server of a configuration without agents, which grades all rollouts."""
 
     @classmethod
     def among(cls, blocks: Iterable[ServerBlock], aliases: Mapping[str, str] | None = None) -> Graders:
-        """By what the agents of a configuration name; `aliases` are other names of agents."""
+        """Collect the resources server named by each agent. `aliases` maps further agent names to agents."""
         of_agent, resources = {}, []
         for block in blocks:
             named = block.settings.get("resources_server")
@@ -85,19 +85,19 @@ class Graders:
         return cls(of_agent, resources[0] if len(resources) == 1 and not of_agent else None)
 
     def find(self, agent: str | None) -> str | None:
-        """The server for the rollouts of an agent; None where nothing says it."""
+        """Return the resources server for an agent's rollouts, None if it is unknown."""
         return self.only or self.of_agent.get(str(agent))
 
 
 class Regrader(Runner):
-    """Has rows graded that carry their response."""
+    """A runner that sends rows with a stored response to be graded."""
 
     PATH: ClassVar[str] = "/verify"
     FAILURE: ClassVar[type[RolloutError]] = EnvironmentFailed
 
     def __init__(self, client: ServerClient, graders: Graders, *, rollout_timeout_s: float) -> None:
         super().__init__(client, rollout_timeout_s=rollout_timeout_s)
-        # The models' calls were recorded when the rollout was made.
+        # The model calls were already recorded with the original rollout.
         self._capture = None
         self._graders = graders
 
@@ -106,7 +106,7 @@ class Regrader(Runner):
 
 
 class Begun(NamedTuple):
-    """An output that may be written, and what of it is there."""
+    """An output that is ready to be written, with its existing rollouts."""
 
     files: RunFiles
     done: KeySet
@@ -115,43 +115,43 @@ class Begun(NamedTuple):
 
 @dataclass(frozen=True)
 class Reverification:
-    """What is to be graded: rollouts by the number of their line, and the rows that they answer."""
+    """The rollouts to grade, by line number, with their input rows."""
 
     job: ReverificationJob
     graders: Graders
     lines: Mapping[TaskKey, int]
     inputs: Mapping[TaskKey, bytes]
     servers: frozenset[str]
-    """All that will be asked."""
+    """All servers that will be called."""
 
     @classmethod
     def plan(cls, job: ReverificationJob, graders: Graders) -> Reverification:
-        """Look everything up before anything runs. `DataError` names what does not fit together."""
+        """Read and match all files before anything runs. Raise `DataError` if they do not match."""
         lines: dict[TaskKey, int] = {}
         for line in read_lines(_source(job)):
             if job.judge_failed_only and line.row.get(FAILURE_CLASS_KEY) != JudgeFailed.failure_class:
                 continue
             if not isinstance(line.row.get("response"), dict):
-                raise DataError(f"{_source(job)}:{line.number}: no response, so there is nothing to grade.")
+                raise DataError(f"{_source(job)}:{line.number}: the response to be graded is missing.")
             lines[_key(line.row, _source(job), line.number)] = line.number
         if job.judge_failed_only:
             for key, _ in keyed_rows(job.rollouts_jsonl_fpath):
                 lines.pop(key, None)
         elif not lines:
-            raise DataError(f"{_source(job)}: no rollouts in it, so there is nothing to grade.")
+            raise DataError(f"{_source(job)} does not contain rollouts to grade.")
         lines = dict(list(lines.items())[: job.limit])
         inputs, agents = _inputs_of(job.materialized_inputs_jsonl_fpath, lines)
         found = {agent: graders.find(agent) for agent in agents}
-        if strangers := sorted(str(agent) for agent, server in found.items() if server is None):
+        if unknown := sorted(str(agent) for agent, server in found.items() if server is None):
             known = ", ".join(sorted(graders.of_agent)) or "none"
             raise ConfigError(
-                f"no resources server is known for the rollouts of {', '.join(strangers)}: the configuration's agents "
-                f"with a resources_server are: {known}. Name the config that they were collected with."
+                f"the configuration does not define a resources server for the rollouts of {', '.join(unknown)}. "
+                f"Agents with a resources_server: {known}. Pass the config of the original collection."
             )
         return cls(job, graders, lines, inputs, frozenset(filter(None, found.values())))
 
     def rows(self, done: KeySet) -> Iterator[Row]:
-        """Each row with the stored response, less what is done."""
+        """Yield each row with its stored response, skipping those in `done`."""
         source = _source(self.job)
         for number, raw in read_raw_lines(source):
             rollout = parse_row(raw, source, number)
@@ -160,30 +160,30 @@ class Reverification:
                 yield {**orjson.loads(self.inputs[key]), "response": rollout["response"]}
 
     async def output(self, client: ServerClient) -> RunFiles:
-        """The files to be written; `DataError` where a server cannot be trusted to grade without the rollout."""
+        """Return the output files. Unless forced, raise `DataError` if a server may need the rollout's state."""
         modes = {server: await _mode(client, server) for server in sorted(self.servers)}
         unsafe = [f"{server} ({mode})" for server, mode in modes.items() if mode is not ReverifyMode.STATELESS]
         path = self.job.output_jsonl_fpath
         if unsafe and not self.job.force:
             raise DataError(
-                f"{', '.join(unsafe)}: not known to grade by the row and the response alone (REVERIFY_MODE of its "
-                f"config class), so the rewards may be wrong. Add +force=true to have them all the same, in "
+                f"{', '.join(unsafe)}: may need more than the row and the response for grading (REVERIFY_MODE of its "
+                f"config class), so the rewards may be wrong. Add +force=true to write them anyway, to "
                 f"{UNSAFE}{path.name}."
             )
         return RunFiles(results=path.with_name(f"{UNSAFE}{path.name}") if unsafe else path)
 
     def begin(self, files: RunFiles) -> Begun:
-        """Make way for the output, and say what of it is there. The caller holds its lock."""
+        """Prepare the output and return its existing rollouts. The caller must hold its lock."""
         job, results = self.job, files.results
         keeps = job.append or job.resume_from_cache
         is_there = results.exists() and results.stat().st_size > 0
         is_input = results.exists() and any(path.exists() and results.samefile(path) for path in self._read())
         if is_input and not job.append:
-            raise DataError(f"{results}: is one of the inputs. Choose another output, or add to it: +append=true.")
+            raise DataError(f"{results} is one of the inputs. Choose another output, or add to it: +append=true.")
         if is_there and not (keeps or job.overwrite):
             raise DataError(
-                f"{results}: holds rollouts already. Add +overwrite=true to replace it, +resume_from_cache=true to "
-                "grade what it lacks, or choose another output."
+                f"{results} already contains rollouts. Add +overwrite=true to replace it, +resume_from_cache=true to "
+                "grade only the missing ones, or choose another output."
             )
         results.parent.mkdir(parents=True, exist_ok=True)
         files.metrics.unlink(missing_ok=True)
@@ -209,12 +209,12 @@ async def reverify(
     on_record: OnRecord = lambda record, summary: None,
     hide: Callable[[bytes], bytes] | None = None,
 ) -> None:
-    """Grade what is not done, and write each record as it comes; the summary is kept up to date."""
+    """Grade the remaining rollouts. Write each record when it is ready and keep the summary up to date."""
     job, files, summary = planned.job, begun.files, begun.summary
     regrader = Regrader(client, planned.graders, rollout_timeout_s=job.rollout_timeout_s)
-    limits = AttemptLimits(max_attempts(), job.rollout_timeout_s, _usual("retry_pause_s"))
+    limits = AttemptLimits.of(AttemptSettings(rollout_timeout_s=job.rollout_timeout_s), max_attempts())
     rows = planned.rows(begun.done)
-    at_once = allowed_connections(job.num_samples_in_parallel or _usual("num_samples_in_parallel"))
+    at_once = allowed_connections(job.num_samples_in_parallel or _default_of("num_samples_in_parallel"))
     with Appender(files.results, hide=hide) as results, Appender(files.failures, hide=hide) as failures:
 
         async def end(row: Row) -> None:
@@ -241,14 +241,13 @@ async def reverify(
                 for _ in range(min(at_once, summary.planned - summary.finished)):
                     group.create_task(work())
         except BaseExceptionGroup as errors:
-            # Only what ends it all comes here, such as a full disk.
+            # Only fatal errors such as a full disk arrive here.
             raise errors.exceptions[0] from None
         finally:
             summary.close()
 
 
-def _usual(setting: str) -> Any:
-    """What a collection does where nobody says it."""
+def _default_of(setting: str) -> Any:
     return CollectionSettings.model_fields[setting].default
 
 
@@ -260,11 +259,11 @@ def _key(row: Row, path: Path, number: int) -> TaskKey:
     try:
         return TaskKey.of(row)
     except KeyError as error:
-        raise DataError(f"{path}:{number}: no {error}. Is this a file that a collection has written?") from error
+        raise DataError(f"{path}:{number}: {error} is missing. Was this file written by a collection?") from error
 
 
 def _inputs_of(path: Path, wanted: Mapping[TaskKey, int]) -> tuple[dict[TaskKey, bytes], set[str | None]]:
-    """The rows that these rollouts answer, unread, and the agents that they name."""
+    """Return the unparsed input rows of these rollouts and the agents that they name."""
     inputs: dict[TaskKey, bytes] = {}
     agents = set()
     for line in read_lines(path):
@@ -276,7 +275,7 @@ def _inputs_of(path: Path, wanted: Mapping[TaskKey, int]) -> tuple[dict[TaskKey,
         shown = ", ".join(missing[:KEYS_SHOWN])
         more = f" and {len(missing) - KEYS_SHOWN} more" if len(missing) > KEYS_SHOWN else ""
         raise DataError(
-            f"{path}: {len(missing)} rollouts (task:rollout) have no row there: {shown}{more}. Give the "
+            f"{path}: the rows of {len(missing)} rollouts (task:rollout) are missing: {shown}{more}. Pass the "
             "materialized inputs of the same collection."
         )
     return inputs, agents
@@ -286,7 +285,7 @@ async def _mode(client: ServerClient, server: str) -> ReverifyMode:
     try:
         reply = await client.get(server, "/reverify_mode")
     except ServerCallError as error:
-        raise DataError(f"{server} does not tell whether it can grade again: {error}") from error
+        raise DataError(f"{server} does not report whether it supports reverification: {error}") from error
     try:
         return ReverifyMode(orjson.loads(await reply.read())) if reply.ok else ReverifyMode.UNKNOWN
     except ValueError:

@@ -1,4 +1,4 @@
-"""`<output>_run.json`: what a run was asked, by whom and with what, and what came of it."""
+"""`<output>_run.json`: the command, inputs, settings and outcomes of a run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from nemo_gym.version import __version__
 
 logger = logging.getLogger(__name__)
 
-UNTOLD_SETTINGS = {"output_jsonl_fpath", "resume_from_cache", "overwrite"}
+OMITTED_SETTINGS = {"output_jsonl_fpath", "resume_from_cache", "overwrite"}
 WRITE_EVERY_S = 5.0
 
 State = Literal["running", "finished", "interrupted", "stopped", "killed"]
@@ -37,7 +37,7 @@ _NAMED_VALUE = re.compile(r"([\w.-]+)(['\"]?\s*[:=]\s*)(['\"]?)([^\s'\",{}\[\]]+
 
 
 class Fingerprint(BaseModel):
-    """A file as it was."""
+    """The identity of a file's content at one point in time."""
 
     path: str
     sha256: str
@@ -46,7 +46,7 @@ class Fingerprint(BaseModel):
 
     @classmethod
     def of(cls, path: Path) -> Fingerprint:
-        """Read a file once, whole."""
+        """Compute the fingerprint of a file."""
         digest, size, rows = hashlib.sha256(), 0, 0
         with path.open("rb") as file:
             for line in file:
@@ -57,19 +57,19 @@ class Fingerprint(BaseModel):
 
 
 class Outcomes(BaseModel):
-    """planned = scored + failed + unresolved, once the run has ended."""
+    """The outcomes of a run's rollouts: planned = scored + failed + unresolved."""
 
     planned: int
     scored: int
     kept: int
-    """How many of the scored were there when the session began."""
+    """The number of scored rollouts that existed when the session started."""
     failed: dict[str, int]
     unresolved: int
     repeated_attempts: int
 
     @classmethod
     def of(cls, summary: Summary) -> Outcomes:
-        """As things stand: what has not ended is unresolved, or failed where an attempt did."""
+        """Return the current outcomes. A rollout in progress is unresolved, or failed if an attempt has failed."""
         failed = summary.failed_by_cause + summary.failed_before
         return cls(
             planned=summary.planned,
@@ -82,12 +82,12 @@ class Outcomes(BaseModel):
 
 
 class Session(BaseModel):
-    """One process that worked on the run."""
+    """A process that worked on the run."""
 
     state: State = "running"
-    """`killed` is told by a later session of one that said nothing of its end."""
+    """`killed` is set by the next session if this one did not record its end."""
     reason: str | None = None
-    """Why it was stopped."""
+    """The error that stopped the session."""
     started_at: str
     ended_at: str | None = None
     command: list[str]
@@ -96,13 +96,13 @@ class Session(BaseModel):
     versions: dict[str, str]
     outcomes: Outcomes
     concurrency: int | None = None
-    """How many rollouts could be under way at once; at last, where that was found by trying."""
+    """How many rollouts may run at once; the latest value if the limit is adaptive."""
     concurrency_steps: list[dict[str, Any]] | None = None
-    """What was tried, and what it brought."""
+    """The steps of an adaptive limit."""
 
 
 class RunRecord(Session):
-    """The run as its latest session left it, and the sessions before."""
+    """The latest session of a run, with the earlier ones."""
 
     config_hash: str | None = None
     models: dict[str, dict[str, Any]] = Field(default_factory=dict)
@@ -123,8 +123,8 @@ class RunRecord(Session):
         prompt: Fingerprint | None,
         earlier: RunRecord | None,
     ) -> RunRecord:
-        """The record of a run that begins now, in this process; `earlier` is of the one that it goes on with."""
-        told = settings.model_dump(mode="json", exclude=UNTOLD_SETTINGS)
+        """Return the record of a run that starts now in this process. `earlier` is the record of a resumed run."""
+        recorded = settings.model_dump(mode="json", exclude=OMITTED_SETTINGS)
         return cls(
             started_at=_now(),
             command=masked_command(sys.argv),
@@ -137,35 +137,35 @@ class RunRecord(Session):
             policy_model_name=subject.policy_model_name,
             input=input_file,
             prompt=prompt,
-            settings=masked(told),
+            settings=masked(recorded),
             earlier_sessions=[*earlier.earlier_sessions, earlier.as_earlier()] if earlier else [],
         )
 
     @property
     def subject(self) -> RunSubject:
-        """What the run was about."""
+        """The models and settings of the run."""
         return RunSubject(models=self.models, policy_model_name=self.policy_model_name, config_hash=self.config_hash)
 
     def as_earlier(self) -> Session:
-        """What a later session keeps of this one."""
-        told = Session.model_validate(self.model_dump(include=set(Session.model_fields)))
-        # Whoever reads this holds the lock, so a session that says it is running is not.
-        return told.model_copy(update={"state": "killed"}) if told.state == "running" else told
+        """Return the part of this record that a later session keeps."""
+        session = Session.model_validate(self.model_dump(include=set(Session.model_fields)))
+        # Because the reader holds the lock, a session recorded as running must have been killed.
+        return session.model_copy(update={"state": "killed"}) if session.state == "running" else session
 
 
 def read_record(path: Path) -> RunRecord | None:
-    """What is known of an earlier run; None where nothing is."""
+    """Return the record of an earlier run, None if it is missing or unreadable."""
     try:
         return RunRecord.model_validate_json(path.read_bytes())
     except FileNotFoundError:
         return None
     except (OSError, ValidationError) as error:
-        logger.warning("%s cannot be read, so nothing is known of the models of the earlier run (%s)", path, error)
+        logger.warning("%s is unreadable, so the earlier run's models are not compared (%s)", path, error)
         return None
 
 
 class RecordKeeper:
-    """Keeps the record of this process's run up to date on the disk; where that fails, the run goes on without."""
+    """The writer of this process's run record. If writing fails, the run continues without a record."""
 
     def __init__(self, path: Path, record: RunRecord, summary: Summary, secrets: SecretValues) -> None:
         self._secrets = secrets
@@ -178,11 +178,11 @@ class RecordKeeper:
         self.write()
 
     def is_due(self) -> bool:
-        """Whether the record has not been written for a while."""
+        """Return whether the last write is at least `WRITE_EVERY_S` ago."""
         return time.monotonic() - self._written_at >= WRITE_EVERY_S
 
     def write(self) -> None:
-        """Write it whole or not at all; may be called in another thread."""
+        """Write the record atomically. Thread-safe."""
         partial = self._path.with_name(f".{self._path.name}.{os.getpid()}.partial")
         with self._writing:
             self._written_at = time.monotonic()
@@ -193,22 +193,22 @@ class RecordKeeper:
                 partial.write_bytes(self._secrets.mask_bytes(text.encode()))
                 partial.replace(self._path)
             except OSError as error:
-                logger.warning("%s: the record of the run cannot be written (%s)", self._path, error.strerror)
+                logger.warning("%s: cannot write the run's record (%s)", self._path, error.strerror)
                 partial.unlink(missing_ok=True)
 
     def runs_with(self, concurrency: int | AdaptiveLimit) -> None:
-        """Note how many rollouts can be under way at once; a limit that adapts is looked at with every writing."""
+        """Set how many rollouts may run at once. An adaptive limit is read at every write."""
         self._concurrency = concurrency
 
     def _note_concurrency(self) -> None:
         if isinstance(self._concurrency, AdaptiveLimit):
             self._record.concurrency = self._concurrency.limit
-            self._record.concurrency_steps = [step.told() for step in self._concurrency.steps]
+            self._record.concurrency_steps = [step.as_dict() for step in self._concurrency.steps]
         else:
             self._record.concurrency = self._concurrency
 
     def end(self, state: State, reason: str | None = None) -> None:
-        """Say how the run ended; the first word counts."""
+        """Record how the run ended. Only the first call has an effect."""
         if self._record.state == "running":
             self._record.state = state
             self._record.reason = reason and mask_text(reason)
@@ -217,13 +217,13 @@ class RecordKeeper:
 
 
 def masked_command(words: Sequence[str]) -> list[str]:
-    """A command line without its secrets: by the name of the key before a value, and by the look of the value."""
-    told: list[str] = []
+    """Return a command line with its secrets masked, recognized by their key or by the form of their value."""
+    shown: list[str] = []
     hides_next = False
     for word in words:
-        told.append(MASK if hides_next else mask_text(_NAMED_VALUE.sub(_masked_value, word)))
+        shown.append(MASK if hides_next else mask_text(_NAMED_VALUE.sub(_masked_value, word)))
         hides_next = word.startswith("--") and "=" not in word and is_secret_key(word)
-    return told
+    return shown
 
 
 def _masked_value(found: re.Match[str]) -> str:

@@ -1,4 +1,4 @@
-"""One task to one record, good or failed: nothing that happens to a rollout reaches the run."""
+"""Run one task and return one record, scored or failed, so that an error of one rollout never stops the run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import orjson
 
+from nemo_gym.calls.client import ServerClient
+from nemo_gym.calls.problems import failure_of_call, failure_of_reply
 from nemo_gym.config.observability import ModelCallCaptureConfig
+from nemo_gym.context.deadline import deadline_in
+from nemo_gym.context.rollout_id import rollout_context
 from nemo_gym.errors import (
     FAILURES,
     AgentFailed,
@@ -22,12 +26,8 @@ from nemo_gym.errors import (
     RolloutTimedOut,
     ServerCallError,
 )
-from nemo_gym.http.client import ServerClient
-from nemo_gym.http.correlation import rollout_context
-from nemo_gym.http.deadline import deadline_in
 from nemo_gym.http.external import seconds_of_retry_after
-from nemo_gym.http.problems import failure_of_call, failure_of_reply, readable
-from nemo_gym.http.reply import Reply, ReplyTimedOut, Timeouts
+from nemo_gym.http.reply import Reply, ReplyTimedOut, Timeouts, readable
 from nemo_gym.jsonl import dump_json
 from nemo_gym.opaque import loads_opaque
 from nemo_gym.rollouts.outcome import Outcome, Record
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 Loads = Callable[[bytes], Any]
-"""Parses JSON; `loads_opaque` where the result is only written again."""
+"""A JSON parser. `loads_opaque` is enough if the result is only written again."""
 
 JSON = {"content-type": "application/json"}
 REWARD_KEY = "reward"
@@ -70,17 +70,17 @@ CARRIED_KEYS = (
     AGENT_REF_KEY,
     SKILLS_REF_KEY,
 )
-"""What a result repeats of its row, whatever the verifier answered."""
+"""Keys that every result copies from its row, overriding the verifier's values."""
 FAILURE_OF_STATUS: dict[int, type[RolloutError]] = {422: InvalidTask, 429: Overloaded, 503: Overloaded}
-"""What an agent's answer means that tells no more than its status; any other is `AgentFailed`."""
+"""The failure for an error status without details. Any other status means `Runner.FAILURE`."""
 
 
 class Runner:
-    """Runs tasks through the agents that their rows name; a rollout has so many seconds, or its caller's deadline."""
+    """A runner of tasks through the agents that their rows name, until the timeout or the caller's deadline."""
 
     PATH: ClassVar[str] = "/run"
     FAILURE: ClassVar[type[RolloutError]] = AgentFailed
-    """What an answer of an error status means that tells no more."""
+    """The default failure for an error reply without details."""
 
     def __init__(self, client: ServerClient, *, rollout_timeout_s: float, loads: Loads = loads_opaque) -> None:
         self._client = client
@@ -89,7 +89,7 @@ class Runner:
         self._loads = loads if self._capture is None else orjson.loads
 
     async def run(self, row: dict[str, Any]) -> Record:
-        """Run one task to its end; this never raises, short of being cancelled."""
+        """Run one task to its end. Never raises, except when cancelled."""
         if self._capture is None:
             return await self._ended(row)
         captured = await asyncio.to_thread(self._capture, row)
@@ -98,7 +98,7 @@ class Runner:
         return record
 
     def server_of(self, row: dict[str, Any]) -> str:
-        """The server that a row is sent to."""
+        """Return the server to which a row is sent."""
         return str(row[AGENT_REF_KEY]["name"])
 
     async def _ended(self, row: dict[str, Any]) -> Record:
@@ -107,7 +107,7 @@ class Runner:
         except RolloutError as error:
             return failed(row, error)
         except Exception as error:
-            # Whatever went wrong, it went wrong for one rollout.
+            # An unexpected error must fail only this rollout, not the run.
             logger.exception(
                 "repeat %s of task %s failed", row.get(ROLLOUT_INDEX_KEY), row.get(TASK_INDEX_KEY), exc_info=error
             )
@@ -127,12 +127,12 @@ class Runner:
             result = self._loads(body)
         except orjson.JSONDecodeError as error:
             raise self.FAILURE(
-                f"{server}: {self.PATH} answered something that is not JSON ({error.msg}): {readable(body, 200)}",
+                f"{server}: the reply of {self.PATH} is not valid JSON ({error.msg}): {readable(body, 200)}",
                 server=server,
             ) from error
         if not isinstance(result, dict):
             raise self.FAILURE(
-                f"{server}: {self.PATH} answered a {type(result).__name__}, not an object", server=server
+                f"{server}: {self.PATH} returned a {type(result).__name__}, not an object", server=server
             )
         return _with_mirrored_mask(result) | {key: row[key] for key in CARRIED_KEYS if key in row}
 
@@ -153,11 +153,11 @@ class Runner:
 
 
 def _capture_of(client: ServerClient) -> Callable[[dict[str, Any]], RolloutCapture] | None:
-    """Begins the record of a rollout; None where the run's servers record nothing."""
+    """Return a function that starts the capture of a rollout, None if the run does not capture model calls."""
     folder = ModelCallCaptureConfig.of(client.global_config_dict).store_dir
     if folder is None:
         return None
-    # Imported here: a run that records nothing does not pay for it.
+    # Imported here to spare runs without capture the cost.
     from nemo_gym.capture.attachment import RolloutCapture
     from nemo_gym.capture.store import CaptureStore
 
@@ -165,7 +165,7 @@ def _capture_of(client: ServerClient) -> Callable[[dict[str, Any]], RolloutCaptu
 
 
 def _with_mirrored_mask(result: dict[str, Any]) -> dict[str, Any]:
-    # NeMo RL looks for the mark in `instance_config`. A row's field of that name may be something else.
+    # NeMo RL reads the mark from `instance_config`. A row may use this name for a field of another type.
     config = result.get(INSTANCE_CONFIG_KEY) or {}
     if result.get(MASK_KEY) is not True or not isinstance(config, dict):
         return result
@@ -180,37 +180,37 @@ def _record(row: dict[str, Any], result: dict[str, Any], server: str, path: str)
         return _failed_by_answer(row, result, server, path)
     reward = result.get(REWARD_KEY)
     if isinstance(reward, bool) or not isinstance(reward, (int, float)) or not math.isfinite(reward):
-        message = f"{server}: {path} answered the reward {reward!r}, which is not a finite number"
+        message = f"{server}: {path} returned the reward {reward!r}, which is not a finite number"
         return failed(row, EnvironmentFailed(message, server=server))
     return Record(Outcome.SCORED, result, reward=float(reward))
 
 
 def _failed_by_answer(row: dict[str, Any], result: dict[str, Any], server: str, path: str) -> Record:
-    """The record of an answer that tells of a failure; what it says itself goes before what is known of its class."""
+    """Return the record of a reply that reports a failure. Its own fields override the defaults of its class."""
     cause = str(result[FAILURE_CLASS_KEY])
     kind = FAILURES.get(cause, AgentFailed)
-    message = result.get(FAILURE_MESSAGE_KEY) or result.get(JUDGE_ERROR_KEY) or f"{server}: {path} answered '{cause}'"
+    message = result.get(FAILURE_MESSAGE_KEY) or result.get(JUDGE_ERROR_KEY) or f"{server}: {path} returned '{cause}'"
     may_retry = bool(result.get(FAILURE_RETRYABLE_KEY, kind.may_retry)) and not result.get(TERMINAL_KEY)
-    told = _told(row, kind(str(message), server=server), cause)
-    # A reward stands beside the cause where a published server failed; no one earned it.
-    unearned = {name: value for name, value in result.items() if name != REWARD_KEY}
-    told_row = {**row, **told, **unearned, FAILURE_RETRYABLE_KEY: may_retry}
-    return Record(Outcome.FAILED, told_row, cause=cause, may_retry=may_retry)
+    fields = _failure_fields(row, kind(str(message), server=server), cause)
+    # Published servers add a reward to a failure, which must not be taken for a score.
+    unrewarded = {name: value for name, value in result.items() if name != REWARD_KEY}
+    failed_row = {**row, **fields, **unrewarded, FAILURE_RETRYABLE_KEY: may_retry}
+    return Record(Outcome.FAILED, failed_row, cause=cause, may_retry=may_retry)
 
 
 def failed(row: dict[str, Any], error: RolloutError) -> Record:
-    """The record of a failure: the task with its cause, and no reward."""
+    """Return the record of a failure: the task with its cause, without a reward."""
     cause = error.failure_class
     return Record(
         Outcome.FAILED,
-        {**row, **_told(row, error, cause)},
+        {**row, **_failure_fields(row, error, cause)},
         cause=cause,
         may_retry=error.may_retry,
         retry_after_s=error.retry_after_s,
     )
 
 
-def _told(row: dict[str, Any], error: RolloutError, cause: str) -> dict[str, Any]:
+def _failure_fields(row: dict[str, Any], error: RolloutError, cause: str) -> dict[str, Any]:
     return {
         ATTEMPT_INDEX_KEY: row.get(ATTEMPT_INDEX_KEY) or 0,
         FAILURE_CLASS_KEY: cause,

@@ -1,4 +1,4 @@
-"""What a run is about beside its rows: the models it asks, and the servers' settings."""
+"""The subject of a run besides its rows: the models that it calls, and the servers' settings."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _OPERATION = re.compile(
 
 
 class ServerBlock(NamedTuple):
-    """One server as the configuration describes it."""
+    """A server's block in the configuration."""
 
     name: str
     tier: str
@@ -36,7 +36,7 @@ class ServerBlock(NamedTuple):
 
 
 class RunSubject(BaseModel):
-    """Holds neither addresses nor secrets: those change from one start to the next, and may not be written down."""
+    """The models and server settings of a run, without secrets and without addresses, which change between starts."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -44,33 +44,33 @@ class RunSubject(BaseModel):
     """The settings of each model server."""
     policy_model_name: str | None = None
     config_hash: str | None = None
-    """Of the settings of all servers."""
+    """A hash of all servers' settings."""
 
     @classmethod
     def of_run(cls, run: RunConfig) -> Self:
-        """Of servers that this process starts."""
+        """Return the subject of a run whose servers this process starts."""
         return cls._of(blocks_of_run(run), run.plain.get(POLICY_NAME_KEY))
 
     @classmethod
     def of_config(cls, config: DictConfig) -> Self:
-        """Of servers that are up, by what their head server tells."""
+        """Return the subject of a run from its head server's configuration."""
         return cls._of(list(blocks_of_config(config)), _plain(config, POLICY_NAME_KEY))
 
     @classmethod
     def _of(cls, blocks: list[ServerBlock], policy_name: Any) -> Self:
-        told = {
-            block.name: {"type": block.tier, "implementation": block.implementation, **_telling(block.settings)}
+        servers = {
+            block.name: {"type": block.tier, "implementation": block.implementation, **_comparable(block.settings)}
             for block in blocks
         }
-        text = orjson.dumps(told, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS, default=str)
+        text = orjson.dumps(servers, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS, default=str)
         return cls(
-            models={name: block for name, block in told.items() if block["type"] == MODEL_TIER},
+            models={name: block for name, block in servers.items() if block["type"] == MODEL_TIER},
             policy_model_name=None if policy_name is None else str(policy_name),
-            config_hash=hashlib.sha256(text).hexdigest() if told else None,
+            config_hash=hashlib.sha256(text).hexdigest() if servers else None,
         )
 
     def differences_from(self, earlier: RunSubject) -> list[str]:
-        """What of the models that both name is not as it was: `policy_model_name qwen → llama`."""
+        """Return the changes of models that both runs name, such as `policy_model_name qwen → llama`."""
         found = []
         renamed = None
         before, now = earlier.policy_model_name, self.policy_model_name
@@ -81,25 +81,25 @@ class RunSubject(BaseModel):
             old, new = earlier.models[name], self.models[name]
             for key in sorted(old.keys() | new.keys()):
                 values = (old.get(key), new.get(key))
-                # What only says how a model is reached or how hard it is pressed does not make it another one.
+                # Addresses, timeouts and concurrency do not change which model it is.
                 if values[0] != values[1] and values != renamed and not _OPERATION.search(key):
                     found.append(f"{name}.{key} {_shown(values[0])} → {_shown(values[1])}")
         return found
 
 
-def _telling(settings: Mapping[str, Any]) -> dict[str, Any]:
+def _comparable(settings: Mapping[str, Any]) -> dict[str, Any]:
     kept = {
-        str(key): _telling(value) if isinstance(value, Mapping) else value
+        str(key): _comparable(value) if isinstance(value, Mapping) else value
         for key, value in settings.items()
         if not _ADDRESS.search(str(key)) and not is_secret_key(str(key))
     }
-    # As it will be read again: numbers, texts, lists and objects.
+    # Convert to plain JSON types, because the record is compared after it was read back from JSON.
     plain: dict[str, Any] = orjson.loads(orjson.dumps(masked(kept), option=orjson.OPT_NON_STR_KEYS, default=str))
     return plain
 
 
 def blocks_of_run(run: RunConfig) -> list[ServerBlock]:
-    """The servers that this process starts."""
+    """Return the blocks of the servers that this process starts."""
     return [
         ServerBlock(server.name, server.type, server.implementation, server.settings)
         for server in run.servers.values()
@@ -107,7 +107,7 @@ def blocks_of_run(run: RunConfig) -> list[ServerBlock]:
 
 
 def blocks_of_config(config: DictConfig) -> Iterator[ServerBlock]:
-    """The servers that are up, by what their head server tells."""
+    """Yield the server blocks of a head server's configuration."""
     for name in config:
         block = _plain(config, str(name))
         for tier in SERVER_TYPES:
@@ -118,7 +118,7 @@ def blocks_of_config(config: DictConfig) -> Iterator[ServerBlock]:
 
 
 def _plain(config: DictConfig, key: str) -> Any:
-    """A value with its interpolations resolved where they can be: a mask, or another machine's variable, cannot."""
+    """Return a value with its interpolations resolved if possible. Masks and foreign variables stay unresolved."""
     for resolve in (True, False):
         try:
             value = config.get(key) if resolve else OmegaConf.to_container(config, resolve=False).get(key)  # type: ignore[union-attr]

@@ -1,4 +1,4 @@
-"""From the rows of a file to the tasks of a run: each row as it will be sent, once per repeat."""
+"""Turn the rows of a file into the tasks of a run: each row as sent, once per repeat."""
 
 from __future__ import annotations
 
@@ -52,57 +52,54 @@ OUTCOME_KEYS = (
     NO_PERSIST_KEY,
     TERMINAL_KEY,
 )
-"""What an earlier run said of a row: agents echo their row, so a failure that is run again would fail by its echo."""
+"""Outcome fields of an earlier run. They are removed from rows, because agents echo them as if they were new."""
 KIND_KEY, REASON_KEY = "failure_kind", "failure_reason"
-"""The same in the words of release 0.7; a row of a dataset may have fields of these names that mean something else."""
+"""Failure fields of release 0.7. A dataset may use these names with another meaning."""
 
 
 def find_input(path: Path) -> Path:
-    """The file of a run's tasks, wherever among the search roots it lies. Raises `DataError` where it is not."""
+    """Find the task file of a run in the search roots. Raise `DataError` if it does not exist."""
     found = paths.find(path, Path.exists)
     if found is None:
         places = ", ".join(str(root) for root in paths.search_roots())
         near = get_close_matches(path.name, [each.name for each in path.parent.glob("*.jsonl")], n=1)
         hint = f" Did you mean '{path.with_name(near[0])}'?" if near else " Check the path."
-        raise DataError(f"input_jsonl_fpath: there is no file '{path}' in {places}.{hint}")
+        raise DataError(f"input_jsonl_fpath: file '{path}' not found in {places}.{hint}")
     return found
 
 
 class PlannedRow(NamedTuple):
-    """A row as it will be sent, less the number of its repeat."""
+    """A row as sent, without its repeat number."""
 
     row: dict[str, Any]
     first: int
-    """Its first repeat: the task may have had others from an earlier row."""
+    """The first repeat, above 0 if an earlier row belongs to the same task."""
     repeats: int
     has_own_number: bool
-    """Whether the row brought the number of its task."""
+    """Whether the row contains its task number."""
 
 
 @dataclass(frozen=True)
 class TaskPlan:
-    """How the rows of one file become tasks."""
+    """The conversion of a file's rows to tasks."""
 
     input: Path
     settings: CollectionSettings
     agents: Collection[str]
-    """The agents that are up."""
+    """The running agents."""
 
     def check(self) -> TaskNumbers:
-        """How the rows are numbered; `DataError` tells of all rows that cannot be tasks, with file and line."""
+        """Check all rows and return their numbering. Raise `DataError`, with file and line, if rows are invalid."""
         return self._checked_numbers()
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Every task, repeats one after the other; nothing but the current row is held.
-
-        Checks all rows before the first one is given out.
-        """
+        """Check all rows, then yield the tasks with consecutive repeats, holding only the current row in memory."""
         for planned in self.planned(self._checked_numbers()):
             for repeat in range(planned.first, planned.first + planned.repeats):
                 yield self.repeated(planned.row, repeat)
 
     def planned(self, numbers: TaskNumbers) -> Iterator[PlannedRow]:
-        """The rows, which have been checked, each with its task and its repeats."""
+        """Yield the rows, which must have been checked, with their task numbers and repeats."""
         numbers.begin_again()
         prompt = self._prompt()
         skills = load_skill_directory(self.settings.skills.path) if self.settings.skills else None
@@ -117,7 +114,7 @@ class TaskPlan:
             yield PlannedRow(row, first, repeats, has_own_number=own_number is not None)
 
     def repeated(self, row: dict[str, Any], repeat: int) -> dict[str, Any]:
-        """One repeat of a row."""
+        """Return one repeat of a row."""
         task = {**row, ROLLOUT_INDEX_KEY: repeat}
         if self.settings.num_repeats_add_seed:
             params = task["responses_create_params"]
@@ -127,7 +124,7 @@ class TaskPlan:
         return task
 
     def prompt_file(self) -> Path | None:
-        """Where the prompt for rows without input lies; None where there is none."""
+        """Return the path of the prompt for rows without input, None if it is not set."""
         return paths.find(self.settings.prompt_config, Path.is_file) if self.settings.prompt_config else None
 
     def _lines(self) -> Iterator[Line]:
@@ -138,12 +135,12 @@ class TaskPlan:
 
     def _checked_numbers(self) -> TaskNumbers:
         if self.input.exists() and not self.input.is_file():
-            raise DataError(f"{self.input}: not a regular file. Rows are read more than once; write them to a file.")
+            raise DataError(f"{self.input} is not a regular file. Rows are read more than once; write them to a file.")
         digests, given = array("Q"), array("Q")
         problems: list[str] = []
         count = 0
         prompt = self._prompt()
-        # Said once, not of each row: it is the setting that is wrong.
+        # Report this once instead of per row, because the setting is wrong.
         no_such_agent = self._unknown_agent(self.settings.agent_name) if self.settings.agent_name else None
         for number, raw in islice(read_raw_lines(self.input), self.settings.limit):
             try:
@@ -155,8 +152,8 @@ class TaskPlan:
             except DataError as error:
                 if raw.strip() in (b"[", b"{"):
                     raise DataError(
-                        f"{self.input}:{number}: a JSON document over several lines begins here, and each line must "
-                        "hold one JSON object. Put each row on a line of its own (jq -c '.[]' does it for a list)."
+                        f"{self.input}:{number}: a JSON document of several lines starts here. Each line must contain "
+                        "one JSON object. Put each row on its own line, for a list with: jq -c '.[]'"
                     ) from error
                 count += 1
                 if count <= PROBLEMS_SHOWN:
@@ -169,9 +166,9 @@ class TaskPlan:
                     given.append(index)
         if problems:
             hidden = count - PROBLEMS_SHOWN
-            raise DataError("\n".join(problems) + (f"\n… and {hidden} rows more." if hidden > 0 else ""))
+            raise DataError("\n".join(problems) + (f"\n… and {hidden} more rows." if hidden > 0 else ""))
         if not digests and not given:
-            raise DataError(f"{self.input}: no rows. Each line must hold one JSON object.")
+            raise DataError(f"{self.input}: no rows. Each line must contain one JSON object.")
         return TaskNumbers(digests, given)
 
     def _problem(self, row: dict[str, Any], prompt: PromptConfig | None) -> str | None:
@@ -179,12 +176,12 @@ class TaskPlan:
             return problem
         reference = row.get(AGENT_REF_KEY)
         if reference is not None and agent_of(row) is None:
-            return f"{AGENT_REF_KEY} has to be {{name: AGENT}}, and is {reference!r}."
+            return f"{AGENT_REF_KEY} must be {{name: AGENT}}, found {reference!r}."
         params = row.get("responses_create_params")
         if params is not None and not isinstance(params, dict):
             return f"responses_create_params must be an object, found {type(params).__name__}."
         if prompt is not None and "input" in (params or {}):
-            return "prompt_config is given, but the row has responses_create_params.input. Leave one of them out."
+            return "prompt_config is set, but the row has responses_create_params.input. Remove one of them."
         try:
             prepared = self._prepared(row, prompt)
             ResponseCreateParams.model_validate(prepared["responses_create_params"])
@@ -196,26 +193,26 @@ class TaskPlan:
                 error, given, block="responses_create_params", known=ResponseCreateParams.model_fields
             )
         if self.settings.num_repeats_add_seed and extra_body_of(prepared["responses_create_params"]) is None:
-            return "responses_create_params.metadata.extra_body must hold a JSON object for num_repeats_add_seed."
+            return "responses_create_params.metadata.extra_body must be a JSON object for num_repeats_add_seed."
         return self._agent_problem(prepared)
 
     def _agent_problem(self, row: dict[str, Any]) -> str | None:
         name = agent_of(row)
         if name is None:
-            return f"the row names no agent. Add +agent_name=… (one of: {', '.join(sorted(self.agents))})."
+            return f"the row does not name an agent. Add +agent_name=… (one of: {', '.join(sorted(self.agents))})."
         if unknown := self._unknown_agent(name):
             return unknown
         repeats = self.settings.num_repeats
         if isinstance(repeats, dict) and name not in repeats and DEFAULT_AGENT_KEY not in repeats:
-            return f"num_repeats says nothing of agent '{name}'. Add it, or _default."
+            return f"num_repeats does not list agent '{name}'. Add it, or _default."
         return None
 
     def _unknown_agent(self, name: str) -> str | None:
         if name in self.agents:
             return None
         close = get_close_matches(name, self.agents, n=1)
-        hint = f" Did you mean '{close[0]}'?" if close else f" There are: {', '.join(sorted(self.agents))}."
-        return f"no agent '{name}' is up.{hint}"
+        hint = f" Did you mean '{close[0]}'?" if close else f" Running agents: {', '.join(sorted(self.agents))}."
+        return f"agent '{name}' is not running.{hint}"
 
     def _prepared(self, row: dict[str, Any], prompt: PromptConfig | None) -> dict[str, Any]:
         prepared = apply_prompt_to_row(row, prompt) if prompt else dict(row)
@@ -236,7 +233,7 @@ class TaskPlan:
 
 
 def agent_of(row: dict[str, Any]) -> str | None:
-    """The name of the agent that a row asks for."""
+    """Return the name of a row's agent, None if it does not name one."""
     reference = row.get(AGENT_REF_KEY)
     name = reference.get("name") if isinstance(reference, dict) else None
     return name if isinstance(name, str) else None
@@ -245,7 +242,7 @@ def agent_of(row: dict[str, Any]) -> str | None:
 def _index_problem(row: dict[str, Any]) -> str | None:
     index = row.get(TASK_INDEX_KEY)
     if index is not None and (isinstance(index, bool) or not isinstance(index, int) or index < 0):
-        return f"{TASK_INDEX_KEY} must be a number from 0, found {index!r}."
+        return f"{TASK_INDEX_KEY} must be an integer of at least 0, found {index!r}."
     try:
         rollout_id_of_row({key: value for key, value in row.items() if key not in OUTCOME_KEYS})
     except ValueError as error:
@@ -254,7 +251,7 @@ def _index_problem(row: dict[str, Any]) -> str | None:
 
 
 def extra_body_of(params: dict[str, Any]) -> dict[str, Any] | None:
-    """What a request's metadata adds to the body of the model call; None where it is not readable."""
+    """Return the `extra_body` for the model call from a request's metadata, None if it is invalid."""
     try:
         extra_body = orjson.loads((params.get("metadata") or {}).get("extra_body") or "{}")
     except orjson.JSONDecodeError:

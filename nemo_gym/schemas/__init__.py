@@ -1,1 +1,1 @@
-"""The words of the wire: what the three tiers say to each other. Pydantic only."""
+"""Pydantic models of the requests and responses of the three tiers."""

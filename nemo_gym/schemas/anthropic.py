@@ -1,4 +1,4 @@
-"""A request and an answer of the Anthropic Messages API."""
+"""Request and response of the Anthropic Messages API."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ StopReason = Literal["end_turn", "max_tokens", "tool_use", "refusal"]
 
 
 class TextBlock(TaggedModel):
-    """Text, of either side."""
+    """Text from either side."""
 
     text: str
     type: Literal["text"] = "text"
 
 
 class Source(WireModel):
-    """Where an image or a document comes from: `data` inline, `url` or `file_id`, as `type` says."""
+    """The source of an image or a document; `type` selects `data` (inline), `url` or `file_id`."""
 
     type: str
     media_type: str | None = None
@@ -29,14 +29,14 @@ class Source(WireModel):
 
 
 class ImageBlock(TaggedModel):
-    """An image given to the model."""
+    """An image for the model."""
 
     source: Source
     type: Literal["image"] = "image"
 
 
 class DocumentBlock(TaggedModel):
-    """A document given to the model."""
+    """A document for the model."""
 
     source: Source
     title: str | None = None
@@ -44,7 +44,7 @@ class DocumentBlock(TaggedModel):
 
 
 class ThinkingBlock(TaggedModel):
-    """What the model thought; the client sends `signature` back as it came, and does not look into it."""
+    """The model's reasoning; clients send the opaque `signature` back unchanged."""
 
     thinking: str
     signature: str = ""
@@ -52,14 +52,14 @@ class ThinkingBlock(TaggedModel):
 
 
 class RedactedThinkingBlock(TaggedModel):
-    """Thoughts that the client cannot read; it sends `data` back as it came."""
+    """Encrypted reasoning; clients send `data` back unchanged."""
 
     data: str
     type: Literal["redacted_thinking"] = "redacted_thinking"
 
 
 class ToolUseBlock(TaggedModel):
-    """The model's wish to call a tool."""
+    """A tool call by the model."""
 
     id: str
     name: str
@@ -68,7 +68,7 @@ class ToolUseBlock(TaggedModel):
 
 
 class ToolResultBlock(TaggedModel):
-    """What the tool answered to the call whose `id` is `tool_use_id`."""
+    """The output of the tool call whose `id` is `tool_use_id`."""
 
     tool_use_id: str
     content: str | list[ContentBlock] | None = None
@@ -77,7 +77,7 @@ class ToolResultBlock(TaggedModel):
 
 
 class OtherBlock(WireModel):
-    """A block of any other type, kept as it came."""
+    """A block of any other type, kept unchanged."""
 
     type: str
 
@@ -105,18 +105,18 @@ ContentBlock = Annotated[
 ]
 """A block of a request."""
 AnswerBlock = Annotated[TextBlock | ThinkingBlock | RedactedThinkingBlock | ToolUseBlock, Field(discriminator="type")]
-"""A block of an answer."""
+"""A block of a response."""
 
 
 class MessageParam(BaseModel):
-    """One turn of the conversation."""
+    """One message of the conversation."""
 
     role: Literal["user", "assistant", "system"]
     content: str | list[ContentBlock]
 
 
 class ToolParam(BaseModel):
-    """A tool of a request; `input_schema` is a JSON Schema, which tools that run at Anthropic do not have."""
+    """A tool of a request; `input_schema` is a JSON Schema, absent for tools that run at Anthropic."""
 
     name: str
     type: str | None = None
@@ -126,7 +126,7 @@ class ToolParam(BaseModel):
 
 
 class ToolChoice(BaseModel):
-    """Whether the model may, must or must not call a tool; `name` is that of the one it must call."""
+    """Whether the model may, must or must not call a tool; `name` is the tool that it must call."""
 
     type: Literal["auto", "any", "tool", "none"]
     name: str | None = None
@@ -134,13 +134,13 @@ class ToolChoice(BaseModel):
 
 
 class OutputConfig(BaseModel):
-    """How the answer is to look: `format` is `{type: json_schema, schema}`."""
+    """The form of the response: `format` is `{type: json_schema, schema}`."""
 
     format: dict[str, Any] | None = None
 
 
 class AnthropicCreateParams(BaseModel):
-    """What a model server is asked, in Messages form; unknown fields are ignored."""
+    """The body of a Messages request; unknown fields are ignored."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -157,7 +157,7 @@ class AnthropicCreateParams(BaseModel):
 
 
 class AnthropicUsage(WireModel):
-    """Token counts of one call; `input_tokens` are those that were in no cache."""
+    """Token counts of one call; `input_tokens` excludes cached tokens."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -166,7 +166,7 @@ class AnthropicUsage(WireModel):
 
 
 class AnthropicMessage(WireModel):
-    """What a model server answers, in Messages form."""
+    """The body of a Messages response."""
 
     id: str
     type: Literal["message"] = "message"
@@ -179,14 +179,14 @@ class AnthropicMessage(WireModel):
 
 
 class AnthropicErrorDetail(BaseModel):
-    """The kind of an error and what to do about it."""
+    """The kind of an error and its message."""
 
     type: str
     message: str
 
 
 class AnthropicError(BaseModel):
-    """What is answered in place of a message."""
+    """The body of an error response."""
 
     type: Literal["error"] = "error"
     error: AnthropicErrorDetail

@@ -1,4 +1,4 @@
-"""What all items of the wire have in common."""
+"""Base classes of all models on the wire."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from pydantic import BaseModel, ConfigDict
 
 
 class WireModel(BaseModel):
-    """Keeps the fields it does not know, so that a round trip loses nothing."""
+    """A model that keeps unknown fields, so that a round trip loses nothing."""
 
     model_config = ConfigDict(extra="allow")
 
 
 class TaggedModel(WireModel):
-    """A wire model told apart by fields that have a default, such as `type`.
+    """A wire model identified by fields with a default, such as `type`.
 
-    Such a field counts as set even when its default was taken: calls are sent with
-    `model_dump(exclude_unset=True)`, and an item without its `type` could not be read back.
+    These fields always count as set: calls are sent with `model_dump(exclude_unset=True)`, and an item without its
+    `type` could not be parsed.
     """
 
     tags: ClassVar[tuple[str, ...]] = ("type",)

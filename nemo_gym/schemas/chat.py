@@ -1,4 +1,4 @@
-"""A request and a response of the Chat Completions API."""
+"""Request and response of the Chat Completions API."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, NotRequired, Required
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Tag
 
-# Before Python 3.12 pydantic reads no other, and published folders name these types in models of their own.
+# Before Python 3.12 pydantic supports only this TypedDict, and published folders use these types in their own models.
 from typing_extensions import TypedDict
 
 from nemo_gym.schemas.base import TaggedModel, WireModel
@@ -28,7 +28,7 @@ class FunctionCallParam(TypedDict):
 
 
 class ToolCallParam(TypedDict):
-    """A tool call in a message that is sent."""
+    """A tool call in a message of a request."""
 
     id: str
     type: Literal["function"]
@@ -52,7 +52,7 @@ class FunctionToolParam(TypedDict):
 
 
 class SystemMessageParam(TypedDict):
-    """Instructions."""
+    """A system message."""
 
     role: Literal["system"]
     content: str | list[dict[str, Any]]
@@ -60,7 +60,7 @@ class SystemMessageParam(TypedDict):
 
 
 class DeveloperMessageParam(TypedDict):
-    """Instructions, by their newer name."""
+    """A developer message, the newer name of a system message."""
 
     role: Literal["developer"]
     content: str | list[dict[str, Any]]
@@ -68,7 +68,7 @@ class DeveloperMessageParam(TypedDict):
 
 
 class UserMessageParam(TypedDict):
-    """What the user said."""
+    """A user message."""
 
     role: Literal["user"]
     content: str | list[dict[str, Any]]
@@ -76,7 +76,7 @@ class UserMessageParam(TypedDict):
 
 
 class AssistantMessageParam(TypedDict, total=False):
-    """What the assistant said, or called."""
+    """An assistant message of a request."""
 
     role: Required[Literal["assistant"]]
     content: str | list[dict[str, Any]] | None
@@ -88,7 +88,7 @@ class AssistantMessageParam(TypedDict, total=False):
 
 
 class AssistantMessageForTrainingParam(AssistantMessageParam, total=False):
-    """The same with its tokens."""
+    """An assistant message with its tokens."""
 
     prompt_token_ids: Required[list[int]]
     generation_token_ids: Required[list[int]]
@@ -97,7 +97,7 @@ class AssistantMessageForTrainingParam(AssistantMessageParam, total=False):
 
 
 class ToolMessageParam(TypedDict):
-    """What a tool answered."""
+    """The output of a tool call."""
 
     role: Literal["tool"]
     content: str | list[dict[str, Any]]
@@ -120,22 +120,22 @@ ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 def _checked_message(message: dict[str, Any]) -> dict[str, Any]:
     role = message.get("role")
     if role not in ROLES:
-        raise ValueError(f"a message's 'role' is one of {', '.join(ROLES)}; here it is {role!r}")
+        raise ValueError(f"a message's 'role' must be one of {', '.join(ROLES)}, but is {role!r}")
     if role == "tool" and not isinstance(message.get("tool_call_id"), str):
-        raise ValueError("a message of the role 'tool' needs a 'tool_call_id'")
+        raise ValueError("a message with the role 'tool' needs a 'tool_call_id'")
     missing = [field for field in REQUIRED_TOKEN_METADATA_FIELDS if field not in message]
     if 0 < len(missing) < len(REQUIRED_TOKEN_METADATA_FIELDS):
-        raise ValueError(f"a message that carries tokens carries all of them; {', '.join(missing)} is missing")
+        raise ValueError(f"a message with tokens needs all token fields; {', '.join(missing)} is missing")
     return message
 
 
 class ChatCompletionCreateParams(BaseModel):
-    """What a model server is asked, in Chat Completions form; unknown fields are ignored."""
+    """The body of a Chat Completions request; unknown fields are ignored."""
 
     model_config = ConfigDict(extra="ignore")
 
     messages: list[Annotated[dict[str, Any], AfterValidator(_checked_message)]]
-    """Each of them a `MessageParam`; whatever else it holds is kept."""
+    """Items of type `MessageParam`, with any extra fields kept."""
     model: str | None = None
     audio: dict[str, Any] | None = None
     frequency_penalty: float | None = None
@@ -170,14 +170,14 @@ class ChatCompletionCreateParams(BaseModel):
 
 
 class Function(WireModel):
-    """The function of a tool call: `arguments` is the JSON text that the model wrote."""
+    """The function of a tool call; `arguments` is the JSON text from the model."""
 
     arguments: str
     name: str
 
 
 class MessageToolCall(TaggedModel):
-    """A tool call in a message that was received."""
+    """A tool call in a message of a response."""
 
     id: str
     function: Function
@@ -195,7 +195,7 @@ class ChatMessage(WireModel):
 
 
 class ChatMessageForTraining(ChatMessage):
-    """The same with its tokens."""
+    """An assistant message with its tokens."""
 
     prompt_token_ids: list[int]
     generation_token_ids: list[int]
@@ -213,11 +213,11 @@ AnyChatMessage = Annotated[
     Annotated[ChatMessageForTraining, Tag("tokens")] | Annotated[ChatMessage, Tag("plain")],
     Discriminator(_carries_tokens),
 ]
-"""With its tokens or without; some of their fields alone are refused."""
+"""A message with or without tokens; a part of the token fields is rejected."""
 
 
 class Choice(WireModel):
-    """One of the answers."""
+    """One alternative of a response."""
 
     finish_reason: str
     index: int
@@ -234,7 +234,7 @@ class CompletionUsage(WireModel):
 
 
 class ChatCompletion(WireModel):
-    """What a model server answers, in Chat Completions form."""
+    """The body of a Chat Completions response."""
 
     id: str
     choices: list[Choice]

@@ -1,4 +1,4 @@
-"""Messages, tool calls, reasoning: what a request and a response of the Responses API are made of."""
+"""Items of Responses API requests and responses: messages, tool calls, reasoning."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Role = Literal["user", "assistant", "system", "developer"]
 
 
 class InputText(TaggedModel):
-    """Text given to the model."""
+    """Text for the model."""
 
     text: str
     type: Literal["input_text"] = "input_text"
 
 
 class InputImage(TaggedModel):
-    """An image given to the model, by address or by file."""
+    """An image for the model, by URL or file id."""
 
     type: Literal["input_image"] = "input_image"
     detail: Literal["low", "high", "auto", "original"] | None = "auto"
@@ -30,7 +30,7 @@ class InputImage(TaggedModel):
 
 
 class InputFile(TaggedModel):
-    """A file given to the model, inline, by address or by id."""
+    """A file for the model, inline, by URL or by id."""
 
     type: Literal["input_file"] = "input_file"
     file_data: str | None = None
@@ -40,14 +40,14 @@ class InputFile(TaggedModel):
 
 
 class InputAudio(TaggedModel):
-    """Sound given to the model: `input_audio` holds base64 `data` and a `format`."""
+    """Audio for the model: `input_audio` holds base64 `data` and a `format`."""
 
     type: Literal["input_audio"] = "input_audio"
     input_audio: dict[str, Any]
 
 
 class InputVideo(TaggedModel):
-    """A video given to the model; exactly one of `video_url` and `video` is set."""
+    """A video for the model; exactly one of `video_url` and `video` is set."""
 
     type: Literal["input_video"] = "input_video"
     video_url: Any = None
@@ -72,7 +72,7 @@ class OutputText(TaggedModel):
 
 
 class OutputRefusal(TaggedModel):
-    """The model's word that it will not answer."""
+    """A refusal by the model."""
 
     refusal: str
     type: Literal["refusal"] = "refusal"
@@ -86,7 +86,7 @@ OutputPart = Annotated[OutputText | OutputRefusal, Field(discriminator="type")]
 
 
 class EasyInputMessage(TaggedModel):
-    """A message in its short form: a role and a text, or a list of parts."""
+    """A message in short form: a role with a text or a list of parts."""
 
     content: str | list[InputPart]
     role: Role
@@ -94,7 +94,7 @@ class EasyInputMessage(TaggedModel):
 
 
 class Message(TaggedModel):
-    """A message in its long form: a list of parts, and a status."""
+    """A message in long form: a list of parts and a status."""
 
     content: list[InputPart]
     role: Literal["user", "system", "developer"]
@@ -103,7 +103,7 @@ class Message(TaggedModel):
 
 
 class OutputMessage(TaggedModel):
-    """What the assistant said."""
+    """A message from the assistant."""
 
     id: str
     content: list[OutputPart]
@@ -120,7 +120,7 @@ class OutputMessage(TaggedModel):
 
 
 class FunctionToolCall(TaggedModel):
-    """The model's wish to call a tool; `arguments` is the JSON text that it wrote."""
+    """A tool call by the model; `arguments` is the JSON text that it wrote."""
 
     arguments: str
     call_id: str
@@ -131,7 +131,7 @@ class FunctionToolCall(TaggedModel):
 
 
 class FunctionCallOutput(TaggedModel):
-    """What the tool answered to the call of the same `call_id`."""
+    """The output of the tool call with the same `call_id`."""
 
     call_id: str
     output: str | list[Any]
@@ -148,7 +148,7 @@ class Summary(TaggedModel):
 
 
 class ReasoningItem(TaggedModel):
-    """What the model thought before it spoke."""
+    """The model's reasoning before its answer."""
 
     id: str
     summary: list[Summary]
@@ -159,7 +159,7 @@ class ReasoningItem(TaggedModel):
     @model_validator(mode="before")
     @classmethod
     def _ignore_status(cls, data: Any) -> Any:
-        # Endpoints send a status here; sent back to them, some refuse it.
+        # Endpoints send a status, but some reject it in requests.
         if isinstance(data, dict) and "status" in data:
             return {key: value for key, value in data.items() if key != "status"}
         return data
@@ -171,7 +171,7 @@ class ReasoningItem(TaggedModel):
 
 
 class HostedItem(WireModel):
-    """An item of a tool that runs at the endpoint; kept as it came."""
+    """An item of a tool that runs at the endpoint, kept unchanged."""
 
     type: Literal[
         "mcp_call", "mcp_list_tools", "mcp_approval_request", "mcp_approval_response", "file_search_call",
@@ -188,10 +188,10 @@ REQUIRED_TOKEN_METADATA_FIELDS = TOKEN_METADATA_FIELDS[:3]
 
 
 class TokenIDLogProbMixin(WireModel):
-    """The tokens behind an item, for training.
+    """The tokens of an item, for training.
 
     `prompt_token_ids` and `generation_token_ids` are token ids, `generation_log_probs` natural logarithms,
-    one per generated token. `routed_experts` is what a mixture-of-experts router chose, as the engine sent it.
+    one per generated token. `routed_experts` is the choice of a mixture-of-experts router, as sent by the engine.
     """
 
     prompt_token_ids: list[int]
@@ -230,7 +230,7 @@ RESPONSES_TO_TRAIN: dict[type[WireModel], type[WireModel]] = {
 
 
 def training_variant_of(cls: type[WireModel]) -> type[WireModel]:
-    """The class that also carries tokens; a class that does already is its own variant."""
+    """Return the variant of a class with tokens; a class with tokens is its own variant."""
     return cls if issubclass(cls, TokenIDLogProbMixin) else RESPONSES_TO_TRAIN[cls]
 
 
@@ -253,7 +253,7 @@ _CALLS_AND_REASONING = frozenset({"function_call", "function_call_output", "reas
 
 
 def _tag(item: Any, *, type_is_required: bool) -> str | None:
-    """Which class of the union reads this item; None (an error that lists the tags) where none does."""
+    """Return the tag of the union member for an item; None (an error that lists the tags) if none fits."""
     if not isinstance(item, dict):
         return next((_TAG_OF_CLASS[cls] for cls in type(item).__mro__ if cls in _TAG_OF_CLASS), None)
     kind = item.get("type", None if type_is_required else "message")
@@ -301,13 +301,13 @@ AnyItem = (
     | Annotated[ReasoningItemForTraining, Tag("reasoning_tokens")]
 )
 InputItem = Annotated[AnyItem, Discriminator(_input_tag)]
-"""An item of a request; a message may leave out its `type`."""
+"""An item of a request; a message may omit its `type`."""
 OutputItem = Annotated[AnyItem, Discriminator(_output_tag)]
-"""An item of a response; its `type` must be there."""
+"""An item of a response; its `type` is required."""
 
 
 def last_text(items: Iterable[Any]) -> str:
-    """The text of the last assistant message, reasoning left out; empty where there is none."""
+    """Return the text of the last assistant message without reasoning, or an empty string."""
     for item in reversed(list(items)):
         if isinstance(item, OutputMessage):
             return item.text

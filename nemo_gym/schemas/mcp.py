@@ -1,4 +1,4 @@
-"""What an agent is told of tools that it may reach over MCP, and how such tools are named."""
+"""Metadata of the tools that a session offers over MCP, and their names."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from typing import Literal
 from pydantic import BaseModel, Field
 
 MCP_METADATA_KEY = "mcp"
-"""Where the answer of `/seed_session` holds an `MCPServerMetadata`."""
+"""The key of `MCPServerMetadata` in the response of `/seed_session`."""
 SESSION_TOKEN_HEADER = "X-NeMo-Gym-Session-Token"
 _PREFIX = "mcp__"
 
 
 class MCPServerMetadata(BaseModel):
-    """Where the tools of a session are served."""
+    """The MCP address of a session's tools."""
 
     server_name: str
     url_path: str = "/mcp"
     transport: Literal["http"] = "http"
     headers: dict[str, str] = Field(default_factory=dict)
-    """To be sent with every request; `SESSION_TOKEN_HEADER` tells the session."""
+    """Required with every request; `SESSION_TOKEN_HEADER` identifies the session."""
 
 
 def normalize_tool_name(name: str, server_name: str | None = None) -> str:
-    """A tool's own name, without the `mcp__<server>__` that an agent's MCP client put before it.
+    """Return a tool's own name, without the prefix `mcp__<server>__` added by an agent's MCP client.
 
-    With `server_name`, only the prefix of that server is taken away.
+    With `server_name`, remove only that server's prefix.
     """
     if server_name is not None:
         return name.removeprefix(f"{_PREFIX}{server_name}__")

@@ -1,4 +1,4 @@
-"""A request and a response of the Responses API."""
+"""Request and response of the Responses API."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nemo_gym.schemas.base import WireModel
 from nemo_gym.schemas.items import FunctionToolCall, InputItem, OutputItem, OutputMessage, last_text
 
 RESPONSES_PATH = "/v1/responses"
-"""Where model servers and agents answer."""
+"""The route of model servers and agents."""
 
 
 def _checked_tool(tool: dict[str, Any]) -> dict[str, Any]:
@@ -26,9 +26,9 @@ ToolParam = Annotated[dict[str, Any], AfterValidator(_checked_tool)]
 
 
 class ResponseCreateParams(BaseModel):
-    """What a model server is asked: the conversation so far, the tools, how to sample.
+    """The body of a Responses request: the conversation so far, the tools and the sampling parameters.
 
-    Unknown fields are refused; `stream` may only be false.
+    Unknown fields are rejected; `stream` may only be false.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -56,7 +56,7 @@ class ResponseCreateParams(BaseModel):
     stream_options: dict[str, Any] | None = None
     temperature: float | None = None
     text: dict[str, Any] | None = None
-    # Rows written by other tools carry null in fields that they do not use.
+    # Rows from other tools may contain null in unused fields.
     tool_choice: Annotated[
         Literal["none", "auto", "required"] | dict[str, Any], BeforeValidator(lambda value: value or "auto")
     ] = "auto"
@@ -83,13 +83,13 @@ def _items_of_text(text: str) -> list[InputItem]:
 
 
 class InputTokensDetails(WireModel):
-    """Where the input tokens came from."""
+    """A breakdown of the input tokens."""
 
     cached_tokens: int | None = 0
 
 
 class OutputTokensDetails(WireModel):
-    """What the output tokens were for."""
+    """A breakdown of the output tokens."""
 
     reasoning_tokens: int | None = 0
 
@@ -105,7 +105,7 @@ class ResponseUsage(WireModel):
 
     @classmethod
     def sum_from_list(cls, usages: Iterable[Self | None]) -> Self | None:
-        """The sum of all that is known; None where nothing is."""
+        """Return the sum of all usages, or None if all are None."""
         total: Self | None = None
         for usage in usages:
             total = accumulate_response_usage(total, usage)
@@ -116,9 +116,9 @@ UsageT = TypeVar("UsageT", bound=ResponseUsage)
 
 
 def accumulate_response_usage(total: UsageT | None, additional: UsageT | None) -> UsageT | None:
-    """The two together; a side that is None counts for nothing, and neither is changed.
+    """Return the sum of two usages without changing them; None counts as zero.
 
-    Every count is added up, those too that no field here names; a count that neither side knows stays None.
+    Counts in extra fields are added too. A count that is None on both sides stays None.
     """
     if total is None or additional is None:
         return additional if total is None else total
@@ -126,7 +126,7 @@ def accumulate_response_usage(total: UsageT | None, additional: UsageT | None) -
 
 
 def sum_of_counts(left: Any, right: Any) -> Any:
-    """Two usages as JSON holds them, added up; None counts for nothing."""
+    """Return the sum of two usages in JSON form; None counts as zero."""
     if left is None:
         return right
     if isinstance(left, dict) and isinstance(right, dict):
@@ -136,7 +136,7 @@ def sum_of_counts(left: Any, right: Any) -> Any:
 
 
 class IncompleteDetails(WireModel):
-    """Why a response stopped before its end."""
+    """The reason why a response is incomplete."""
 
     reason: str | None = None
 
@@ -152,13 +152,13 @@ def _of_any_model(value: Any) -> Any:
 
 
 FromAnyModel = BeforeValidator(_of_any_model)
-"""Takes what the `openai` package has made, too."""
+"""Also accepts objects of the `openai` package."""
 Settings = Annotated[Any, BeforeValidator(_by_attribute)]
-"""Settings that a response repeats: read by attribute, `response.reasoning.effort`."""
+"""Settings repeated in a response, with attribute access: `response.reasoning.effort`."""
 
 
 class Response(WireModel):
-    """What a model server answers, or an agent: everything that was said and called, in order."""
+    """The response of a model server or an agent: all messages and tool calls, in order."""
 
     id: str
     created_at: float
@@ -193,12 +193,12 @@ class Response(WireModel):
 
     @property
     def output_text(self) -> str:
-        """All assistant texts, joined."""
+        """The texts of all assistant messages, joined."""
         return "".join(item.text for item in self.output if isinstance(item, OutputMessage))
 
     @property
     def last_text(self) -> str:
-        """The text of the last assistant message, reasoning left out; empty where there is none."""
+        """The text of the last assistant message without reasoning, or an empty string."""
         return last_text(self.output)
 
     @property

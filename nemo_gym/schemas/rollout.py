@@ -1,4 +1,4 @@
-"""The messages of one rollout: seed, run, verify, aggregate; and the key that names it."""
+"""Requests and responses of one rollout (seed, run, verify, aggregate), and the key that identifies it."""
 
 from __future__ import annotations
 
@@ -29,29 +29,29 @@ JUDGE_ERROR_KEY = "_ng_failure_judge_error"
 FAILURE_KEYS = (
     FAILURE_CLASS_KEY, FAILURE_MESSAGE_KEY, FAILURE_SERVER_KEY, FAILURE_TIER_KEY, JUDGE_ERROR_KEY,
 )  # fmt: skip
-"""What a row may tell of a failure."""
+"""The failure fields of a row."""
 
 ROLLOUT_HEADER = "x-nemo-gym-rollout"
-"""Carries the rollout's id along every call between our servers."""
+"""Header with the rollout id, sent with every call between servers."""
 
 TIME_LEFT_HEADER = "x-nemo-gym-time-left"
-"""With a call between our servers: the seconds in which the rollout has to have ended."""
+"""Header with the seconds left for the rollout, sent with calls between servers."""
 NOT_BEGUN_HEADER = "x-nemo-gym-not-begun"
-"""With an answer of 503: the server had no room and did nothing, so the same call may be sent again."""
+"""Header of a 503 response: the server did not start the call for lack of capacity, so a retry is safe."""
 FAILURE_HEADER = "x-nemo-gym-failure"
-"""With a row that is no grade, answered with 200 by custom: its failure class, for callers that look at no row."""
+"""Header with the failure class of an ungraded row sent with status 200, for callers that skip the body."""
 INPUT_AT_HEADER = "x-nemo-gym-input-at"
-"""With a request of a model: where in its body the input begins, which ends it; for servers that pass the input on."""
+"""Header with the offset of the input, the last part of a model request, for servers that forward it."""
 RUN_ID_HEADER = "x-nemo-gym-run"
-"""With a call between our servers: the run that it is meant for. A port may have passed on to another one."""
+"""Header with the intended run of a call between servers, because another run may have taken over the port."""
 RUN_TOKEN_HEADER = "x-nemo-gym-run-token"
-"""Tells a server that can be reached from outside that the caller belongs to its run."""
+"""Header with the run token, which servers with a public address require."""
 
 ROLLOUT_ID_PATTERN = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
 
 
 class RolloutKey(NamedTuple):
-    """Which attempt at which repeat of which task."""
+    """The task, repeat and attempt of a rollout."""
 
     task: int
     repeat: int
@@ -59,7 +59,7 @@ class RolloutKey(NamedTuple):
 
     @classmethod
     def of_row(cls, row: Mapping[str, Any]) -> Self | None:
-        """The key that a row carries; None where it carries none."""
+        """Return the key of a row, or None if it has no key."""
         task, repeat = row.get(TASK_INDEX_KEY), row.get(ROLLOUT_INDEX_KEY)
         if not isinstance(task, int) or not isinstance(repeat, int):
             return None
@@ -67,14 +67,14 @@ class RolloutKey(NamedTuple):
 
     @property
     def rollout_id(self) -> str:
-        """The published form: `<task>-<repeat>`, then `-a<attempt>` for a retry."""
+        """The published form: `<task>-<repeat>`, with `-a<attempt>` for a retry."""
         return f"{self.task}-{self.repeat}" + (f"-a{self.attempt}" if self.attempt else "")
 
 
 def rollout_id_of_row(row: Mapping[str, Any]) -> str | None:
-    """The row's own rollout id, or the one its key makes; None where it has neither.
+    """Return the row's explicit rollout id or the id of its key, or None if it has neither.
 
-    An explicit id that is not a legal one (`ROLLOUT_ID_PATTERN`) raises `ValueError`.
+    Raise `ValueError` if an explicit id does not match `ROLLOUT_ID_PATTERN`.
     """
     explicit = row.get(ROLLOUT_ID_KEY)
     if explicit is None:
@@ -87,13 +87,13 @@ def rollout_id_of_row(row: Mapping[str, Any]) -> str | None:
 
 
 class BaseRunRequest(BaseModel):
-    """A dataset row as the agent receives it. Subclasses type the further fields that they use."""
+    """A dataset row as the agent receives it. Subclasses declare the other fields that they use."""
 
     responses_create_params: ResponseCreateParams
 
 
 class BaseVerifyRequest(BaseRunRequest):
-    """The row, and what the agent did with it."""
+    """The row with the agent's response."""
 
     response: Response
 
@@ -103,41 +103,41 @@ class BaseVerifyResponse(BaseVerifyRequest):
 
     reward: float
     mask_sample: bool = Field(default=False, exclude_if=not_)
-    """Whether training must skip this rollout, for example because its sandbox broke down after it earned nothing."""
+    """Whether training must skip this rollout, for example because its sandbox broke and it has no valid reward."""
 
     @classmethod
     def grade(cls, body: BaseVerifyRequest, reward: float, **fields: Any) -> Graded:
         """Return a response that echoes the whole request, extra fields included, and adds `fields`.
 
-        `mask_sample=True` keeps the rollout but excludes it from training; `failure_kind` and `failure_reason` may say
-        why.
+        `mask_sample=True` keeps the rollout but excludes it from training; `failure_kind` and `failure_reason` may
+        explain why.
         """
         echoed = {name: value for name, value in body if name in body.model_fields_set}
         return Graded.model_construct(**{**echoed, "reward": reward, **fields})
 
 
 class Graded(BaseVerifyResponse):
-    """A graded rollout that may carry any further field; `BaseVerifyResponse.grade` makes them."""
+    """A graded rollout with any extra fields, made by `BaseVerifyResponse.grade`."""
 
     model_config = ConfigDict(extra="allow")
 
 
 class BaseMultiRewardVerifyResponse(BaseVerifyResponse):
-    """A reward, and the parts it was made of."""
+    """A reward with its components."""
 
     reward_components: dict[str, float]
 
 
 class BaseSeedSessionRequest(BaseModel):
-    """The row, before the rollout begins. Subclasses type the fields that they use."""
+    """The row before the rollout starts. Subclasses declare the fields that they use."""
 
 
 class BaseSeedSessionResponse(BaseModel):
-    """What the agent is told of the new session."""
+    """The agent's information about the new session."""
 
 
 class ResourcesSeedSessionRequest(BaseSeedSessionRequest):
-    """A session that its caller names, for a task whose own data come apart from the row."""
+    """A session with an id from the caller, for tasks whose data is separate from the row."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -148,19 +148,19 @@ class ResourcesSeedSessionRequest(BaseSeedSessionRequest):
 
 
 class ResourcesSeedSessionResponse(BaseSeedSessionResponse):
-    """What the caller is told of the new session."""
+    """The caller's information about the new session."""
 
     model_config = ConfigDict(extra="allow")
 
 
 class ResourcesCloseSessionRequest(BaseModel):
-    """The end of a session; which one, its cookie says."""
+    """The end of the session that the cookie identifies."""
 
     model_config = ConfigDict(extra="allow")
 
 
 class ResourcesCloseSessionResponse(BaseModel):
-    """Whether anything was kept of the session that has ended."""
+    """Whether the session had any state to close."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -168,7 +168,7 @@ class ResourcesCloseSessionResponse(BaseModel):
 
 
 class AgentSeedSessionRequest(BaseModel):
-    """The beginning of an agent's session, for callers that keep one over several requests."""
+    """The start of an agent's session, for callers that keep it over several requests."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -180,7 +180,7 @@ class AgentSeedSessionRequest(BaseModel):
 
 
 class AgentSeedSessionResponse(BaseModel):
-    """The session that was opened."""
+    """The new session."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -205,13 +205,13 @@ class AgentCloseSessionResponse(BaseModel):
 
 
 class AggregateMetricsRequest(BaseModel):
-    """All verify responses of an agent, without their texts."""
+    """All verify responses of an agent, without texts."""
 
     verify_responses: list[dict[str, Any]]
 
 
 class AggregateMetrics(BaseModel):
-    """Metrics per task, per agent, and the few that stand for the rest."""
+    """Metrics per task and per agent, and a few key metrics."""
 
     group_level_metrics: list[dict[str, Any]] = Field(default_factory=list)
     agent_metrics: dict[str, Any] = Field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""The messages of a game that is played with reset and step."""
+"""Requests and responses of environments with reset and step."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ from pydantic import BaseModel, Field
 from nemo_gym.schemas.rollout import BaseRunRequest, BaseVerifyRequest
 
 STEP_REQUEST_ID_KEY = "_ng_step_request_id"
-"""With a step: names the request, so that one that is sent again is not played again."""
+"""The id of a step request, so that a retry does not repeat the step."""
 
 
 class BaseResetRequest(BaseRunRequest):
-    """The row, before the game begins. Subclasses type the fields that they use."""
+    """The row before the episode starts. Subclasses declare the fields that they use."""
 
 
 class BaseResetResponse(BaseModel):
-    """The game's beginning, as the model is told."""
+    """The start of an episode."""
 
     observation: str | None = None
-    """Told to the model as the user's word; None where the row has said everything."""
+    """Sent to the model as a user message; None if the row already has everything."""
     info: dict[str, Any] = Field(default_factory=dict)
 
 
 class BaseStepRequest(BaseVerifyRequest):
-    """The row, and in `response` the model's turn: this one alone. Subclasses type the fields that they use."""
+    """The row, with only the model's current turn in `response`. Subclasses declare the fields that they use."""
 
 
 class BaseStepResponse(BaseModel):
-    """What the model's turn has led to."""
+    """The result of the model's turn."""
 
     observation: str | None = None
-    """Told to the model as the user's word; None where there is nothing to tell."""
+    """Sent to the model as a user message; None for no message."""
     reward: float = 0.0
-    """What this turn has earned; the rollout's reward is the sum."""
+    """The reward of this turn; the rollout's reward is the sum."""
     terminated: bool = False
-    """The game has come to its end."""
+    """The episode ended by its own rules."""
     truncated: bool = False
-    """The game was broken off."""
+    """The episode was cut off."""
     info: dict[str, Any] = Field(default_factory=dict)
-    """May hold `tool_outputs`, `[{call_id, output}]`: the answers to the calls of this turn."""
+    """May hold `tool_outputs`, `[{call_id, output}]`: the outputs for this turn's tool calls."""

@@ -1,4 +1,4 @@
-"""A whole run with real servers: its results tell of the model calls, where that is asked for."""
+"""Tests of capture in a complete run with real servers."""
 
 import orjson
 import pytest
@@ -80,49 +80,49 @@ def folder(shared_workplace):
 
 @pytest.fixture(scope="module")
 def captured(shared_workplace, folder):
-    """Ten rollouts with their calls recorded."""
+    """The results of ten rollouts with capture enabled."""
     words = ("+observability_enabled=true", f"+model_call_capture_dir={folder}")
     return collected(shared_workplace, CONFIG, "on/out.jsonl", "+num_repeats=2", *words)
 
 
-def test_each_result_tells_of_the_model_calls_of_its_rollout(captured, folder):
+def test_each_result_lists_its_model_calls(captured, folder):
     assert len(captured) == 10
     for row in captured:
-        told = row["ng_model_call_capture"]
-        assert told["rollout_id"] == f"{row['_ng_task_index']}-{row['_ng_rollout_index']}"
-        stored = CaptureStore(folder).read(told["rollout_id"])
-        assert [call["model_call_id"] for call in told["calls"]] == [call["model_call_id"] for call in stored]
+        shown = row["ng_model_call_capture"]
+        assert shown["rollout_id"] == f"{row['_ng_task_index']}-{row['_ng_rollout_index']}"
+        stored = CaptureStore(folder).read(shown["rollout_id"])
+        assert [call["model_call_id"] for call in shown["calls"]] == [call["model_call_id"] for call in stored]
         assert stored[-1]["response"]["output"] == row["response"]["output"][-len(stored[-1]["response"]["output"]) :]
-        assert {call["model_ref"]["name"] for call in told["calls"]} == {"policy_model"}
-        assert told["metrics"]["num_calls"] == len(stored) > 0
-        assert told["metrics"]["tokens_in"] == row["response"]["usage"]["input_tokens"]
-        assert told["metrics"]["tokens_out"] == row["response"]["usage"]["output_tokens"]
-        assert "gaps" not in told
+        assert {call["model_ref"]["name"] for call in shown["calls"]} == {"policy_model"}
+        assert shown["metrics"]["num_calls"] == len(stored) > 0
+        assert shown["metrics"]["tokens_in"] == row["response"]["usage"]["input_tokens"]
+        assert shown["metrics"]["tokens_out"] == row["response"]["usage"]["output_tokens"]
+        assert "gaps" not in shown
 
 
 def test_each_result_has_its_trajectory(captured):
     for row in captured:
-        told = TrajectoryRecord.model_validate(row["ng_trajectory"])
-        assert told.rollout_id == row["ng_model_call_capture"]["rollout_id"]
-        assert len(told.model_calls) == row["ng_model_call_capture"]["metrics"]["num_calls"]
+        shown = TrajectoryRecord.model_validate(row["ng_trajectory"])
+        assert shown.rollout_id == row["ng_model_call_capture"]["rollout_id"]
+        assert len(shown.model_calls) == row["ng_model_call_capture"]["metrics"]["num_calls"]
         calls = [item for item in row["response"]["output"] if item["type"] == "function_call"]
-        assert [call.tool_call_id for call in told.tool_calls] == [call["call_id"] for call in calls]
+        assert [call.tool_call_id for call in shown.tool_calls] == [call["call_id"] for call in calls]
 
 
-def test_a_second_run_with_the_same_folder_tells_of_its_own_calls(captured, shared_workplace, folder):
+def test_second_run_reports_only_its_own_calls(captured, shared_workplace, folder):
     words = ("+observability_enabled=true", f"+model_call_capture_dir={folder}")
     again = collected(shared_workplace, CONFIG, "again/out.jsonl", "+num_repeats=2", *words)
     calls_of = {row["ng_model_call_capture"]["rollout_id"]: row["ng_model_call_capture"] for row in captured}
     for row in again:
-        told = row["ng_model_call_capture"]
-        earlier = calls_of[told["rollout_id"]]
-        assert told["metrics"]["num_calls"] == earlier["metrics"]["num_calls"]
-        assert not {call["model_call_id"] for call in told["calls"]} & {
+        shown = row["ng_model_call_capture"]
+        earlier = calls_of[shown["rollout_id"]]
+        assert shown["metrics"]["num_calls"] == earlier["metrics"]["num_calls"]
+        assert not {call["model_call_id"] for call in shown["calls"]} & {
             call["model_call_id"] for call in earlier["calls"]
         }
 
 
-def test_a_run_is_the_same_without_and_leaves_nothing_behind(captured, shared_workplace):
+def test_run_without_capture_has_equal_results(captured, shared_workplace):
     plain = collected(shared_workplace, CONFIG, "off/out.jsonl", "+num_repeats=2")
     added = {"ng_model_call_capture", "ng_trajectory"}
     in_order = sorted(captured, key=lambda row: (row["_ng_task_index"], row["_ng_rollout_index"]))
@@ -131,7 +131,7 @@ def test_a_run_is_the_same_without_and_leaves_nothing_behind(captured, shared_wo
     assert not list((shared_workplace.folder / "off").rglob("*.capture.*"))
 
 
-def test_what_an_agent_observes_is_passed_on_and_joined(workplace):
+def test_agent_observations_are_joined_with_calls(workplace):
     workplace.write("responses_api_agents/observing/app.py", OBSERVING_AGENT)
     workplace.write("responses_api_agents/observing/configs/observing.yaml", OBSERVING_YAML)
     rows = [{"responses_create_params": {"input": "hi"}, "fails": fails} for fails in (False, True)]
@@ -145,10 +145,10 @@ def test_what_an_agent_observes_is_passed_on_and_joined(workplace):
         f"+model_call_capture_dir={workplace.folder / 'capture'}",
         "+disable_aggregation=true",
     )
-    told = TrajectoryRecord.model_validate(row["ng_trajectory"])
+    shown = TrajectoryRecord.model_validate(row["ng_trajectory"])
     assert row["ng_agent_observations"]["source"] == "observing"
-    assert [each.invocation_id for each in told.invocations] == ["/ng-rollout/0-0/v1/responses"]
-    assert [call.invocation_id for call in told.model_calls] == ["/ng-rollout/0-0/v1/responses"]
+    assert [each.invocation_id for each in shown.invocations] == ["/ng-rollout/0-0/v1/responses"]
+    assert [call.invocation_id for call in shown.model_calls] == ["/ng-rollout/0-0/v1/responses"]
     (failure,) = rows_of(workplace.folder / "out_failures.jsonl")
     assert failure["ng_model_call_capture"]["metrics"]["num_calls"] == 1
 
@@ -156,12 +156,12 @@ def test_what_an_agent_observes_is_passed_on_and_joined(workplace):
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (["+observability_enabled=true"], "model_call_capture_dir does not say where the records go"),
-        (["+observability_enabled=true", "+model_call_capture_dir=here"], "has to be an absolute path"),
-        (["+observability_enabled=perhaps"], "observability_enabled has to be true or false, and is 'perhaps'"),
+        (["+observability_enabled=true"], "model_call_capture_dir is not set"),
+        (["+observability_enabled=true", "+model_call_capture_dir=here"], "must be an absolute path"),
+        (["+observability_enabled=perhaps"], "observability_enabled must be true or false, but is 'perhaps'"),
     ],
 )
-def test_a_run_that_could_not_record_does_not_start(workplace, words, problem):
+def test_invalid_capture_settings_prevent_start(workplace, words, problem):
     finished = workplace.run("ng_run", CONFIG, "+head_server.port=0", *words)
     assert finished.code == 1
     assert problem in finished.err
@@ -169,7 +169,7 @@ def test_a_run_that_could_not_record_does_not_start(workplace, words, problem):
     assert "Traceback" not in finished.err
 
 
-def test_token_capture_is_accepted_and_plainly_not_there(workplace):
+def test_token_capture_setting_is_accepted_with_warning(workplace):
     finished = workplace.run("ng_dump_config", CONFIG, "+token_id_capture={enabled:true,dir:/tokens}")
     assert finished.code == 0, finished.err
-    assert "token_id_capture.enabled is true, but there is no token capture here" in finished.err
+    assert "token_id_capture.enabled is true, but nemo_gym does not support token capture" in finished.err

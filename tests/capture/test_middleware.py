@@ -1,4 +1,4 @@
-"""What a model server records of the calls that reach it, and that its callers notice nothing of it."""
+"""Tests of the capture middleware: the records of calls, and unchanged answers for callers."""
 
 import asyncio
 import os
@@ -43,8 +43,8 @@ class Model(SimpleResponsesAPIModel):
             raise ModelFailed("no") from EndpointError("denied", status=401)
         if body.input == "wait":
             raise TimeoutError
-        told = reply(f"for {current_rollout_id()}", call("look", at="it"))
-        return NeMoGymResponse.model_validate({**told.model_dump(), "usage": USAGE})
+        answer = reply(f"for {current_rollout_id()}", call("look", at="it"))
+        return NeMoGymResponse.model_validate({**answer.model_dump(), "usage": USAGE})
 
     async def chat_completions(self, body: NeMoGymChatCompletionCreateParamsNonStreaming) -> NeMoGymChatCompletion:
         asked = {"id": "call_1", "type": "function", "function": {"name": "look", "arguments": '{"at": "it"}'}}
@@ -74,7 +74,7 @@ def client(store):
 
 
 def captured(app, store):
-    """The middleware round any app, and what it records of one call."""
+    """Return a function that calls an app through the middleware, and returns its answer and the records."""
     wrapped = _CaptureMiddleware(app, store=store)
 
     async def ask(path="/ng-rollout/1-0/v1/responses", content=b'{"input": "hi"}', headers=()):
@@ -90,7 +90,7 @@ def captured(app, store):
 
 
 def answering(*chunks, status=200, headers=(), error=None):
-    """An app that reads the request, answers these chunks, and then raises, where it has what."""
+    """Return an app that reads the request, sends these chunks, and then raises `error` if given."""
 
     async def app(scope, receive, send):
         while (await receive()).get("more_body"):
@@ -107,7 +107,7 @@ def answering(*chunks, status=200, headers=(), error=None):
     return app
 
 
-def test_a_call_is_recorded_with_what_was_asked_and_answered(client, store):
+def test_call_is_recorded_with_request_and_answer(client, store):
     answer = client.post("/ng-rollout/2-1/v1/responses", json={"input": "hi"})
     assert answer.json()["output"][0]["content"][0]["text"] == "for 2-1"
     (record,) = store.read("2-1")
@@ -135,7 +135,7 @@ def test_a_call_is_recorded_with_what_was_asked_and_answered(client, store):
         ("/v1/messages", MESSAGES, "messages"),
     ],
 )
-def test_a_stream_is_recorded_as_the_answer_that_it_is(client, store, prefix, path, body, dialect):
+def test_stream_is_recorded_like_an_unstreamed_answer(client, store, prefix, path, body, dialect):
     plain = client.post(f"{prefix}{path}", json=body).json()
     with_usage = {"stream_options": {"include_usage": True}} if dialect == "chat" else {}
     streamed = client.post(f"{prefix}{path}", json={**body, "stream": True, **with_usage})
@@ -160,7 +160,7 @@ def without_nulls(value):
     ("asked", "status", "category"),
     [("refuse", 429, "rate_limit"), ("fail", None, "auth"), ("wait", None, "timeout"), (7, 422, "client_error")],
 )
-def test_a_failed_call_is_recorded_with_its_kind(client, store, asked, status, category):
+def test_failed_call_is_recorded_with_its_category(client, store, asked, status, category):
     assert client.post("/ng-rollout/2-1/v1/responses", json={"input": asked}).status_code in (429, 500, 422)
     (record,) = store.read("2-1")
     assert record["error_category"] == category
@@ -175,7 +175,7 @@ def test_a_failed_call_is_recorded_with_its_kind(client, store, asked, status, c
         (429, "rate_limit"), (500, "upstream_error"), (502, "upstream_error"), (504, "timeout"),
     ],
 )  # fmt: skip
-async def test_an_error_status_has_a_kind(store, status, category):
+async def test_error_status_has_a_category(store, status, category):
     answer, (record,) = await captured(answering(b"{}", status=status), store)()
     assert answer.status_code == status
     assert record["error_category"] == category
@@ -190,7 +190,7 @@ async def test_an_error_status_has_a_kind(store, status, category):
         (EndpointError("busy", status=503), "upstream_error"),
     ],
 )
-async def test_an_error_of_the_handler_has_a_kind_and_reaches_the_caller(store, error, category):
+async def test_handler_error_is_categorised_and_reaches_the_caller(store, error, category):
     answer, (record,) = await captured(answering(error=error), store)()
     assert answer.status_code == 500
     assert record["error_category"] == category
@@ -217,42 +217,42 @@ ITEM = b'data: {"type": "response.output_item.done", "item": {"type": "message"}
         ([b'data: ["odd"]\n\n'], None, "capture_parse_error", None),
     ],
 )  # fmt: skip
-async def test_a_stream_is_told_as_far_as_it_came(store, chunks, error, category, response):
+async def test_truncated_stream_is_recorded_as_far_as_received(store, chunks, error, category, response):
     _, (record,) = await captured(answering(*chunks, headers=EVENTS, error=error), store)()
     assert record["error_category"] == category
     assert record["response"] == response
     assert record.get("response_raw") == (None if category is None else b"".join(chunks).decode())
 
 
-async def test_an_answer_that_never_ends_is_incomplete(store):
+async def test_unfinished_answer_is_recorded_as_incomplete(store):
     _, (record,) = await captured(answering(b'{"id": ', error=asyncio.CancelledError()), store)()
     assert record["error_category"] == "incomplete"
     assert record["response_raw"] == '{"id": '
 
 
-async def test_what_is_no_json_is_kept_as_text(store):
+async def test_non_json_bodies_are_kept_as_text(store):
     _, (record,) = await captured(answering(b"<html>"), store)(content=b"input=hi")
     assert record["error_category"] == "capture_parse_error"
     assert (record["request"], record["request_raw"]) == (None, "input=hi")
     assert (record["response"], record["response_raw"]) == (None, "<html>")
 
 
-async def test_a_caller_that_has_its_answer_finds_the_record(store):
+async def test_record_is_written_before_answer_ends(store):
     recorded = []
 
     async def watching(scope, receive, send):
-        async def told(message):
+        async def watched_send(message):
             await send(message)
             recorded.append(len(store.read("1-0")))
 
-        await answering(b"{", b"}")(scope, receive, told)
+        await answering(b"{", b"}")(scope, receive, watched_send)
 
     await captured(watching, store)()
     # The end of the answer was held back until the record was on disk.
     assert recorded == [0, 0, 1]
 
 
-async def test_only_model_calls_that_name_their_rollout_are_recorded(store):
+async def test_only_model_calls_of_rollouts_are_recorded(store):
     ask = captured(answering(b"{}"), store)
     for path in ("/v1/responses", "/ng-rollout/1-0/v1/models", "/ng-rollout/../v1/responses"):
         answer, records = await ask(path=path)
@@ -262,23 +262,23 @@ async def test_only_model_calls_that_name_their_rollout_are_recorded(store):
     assert len(records) == 1
 
 
-async def test_the_app_sees_the_path_without_the_prefix(store):
+async def test_app_sees_path_without_prefix(store):
     async def app(scope, receive, send):
-        told = orjson.dumps([scope["path"], scope["raw_path"].decode()])
-        await answering(told)(scope, receive, send)
+        paths = orjson.dumps([scope["path"], scope["raw_path"].decode()])
+        await answering(paths)(scope, receive, send)
 
     answer, _ = await captured(app, store)(path="/ng-rollout/1-0/training-token-capture/v1/messages")
     assert answer.json() == ["/v1/messages", "/v1/messages"]
 
 
-def test_a_record_that_cannot_be_written_fails_no_call(client, store):
+def test_write_error_does_not_fail_the_call(client, store):
     store.path_for("2-1").mkdir(parents=True)
     assert client.post("/ng-rollout/2-1/v1/responses", json={"input": "hi"}).status_code == 200
     assert store.is_incomplete("2-1")
 
 
 @pytest.mark.parametrize("config", [{}, {"observability_enabled": False, "model_call_capture_dir": "/nowhere"}])
-def test_nothing_is_recorded_unless_it_is_asked_for(config, tmp_path):
+def test_capture_is_off_by_default(config, tmp_path):
     client = TestClient(model_server(**config).setup_webserver())
     answer = client.post("/ng-rollout/2-1/v1/responses", json={"input": "hi"})
     assert answer.json()["output"][0]["content"][0]["text"] == "for 2-1"
@@ -286,9 +286,9 @@ def test_nothing_is_recorded_unless_it_is_asked_for(config, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("folder", "problem"), [(None, "does not say where the records go"), ("here", "has to be an absolute path")]
+    ("folder", "problem"), [(None, "model_call_capture_dir is not set"), ("here", "must be an absolute path")]
 )
-def test_a_server_without_a_folder_for_its_records_does_not_start(folder, problem):
+def test_server_without_capture_folder_does_not_start(folder, problem):
     with pytest.raises(ConfigError, match=problem):
         model_server(observability_enabled=True, model_call_capture_dir=folder).setup_webserver()
 
@@ -310,6 +310,6 @@ print([name for name in sys.modules if name.startswith("nemo_gym.capture")])
 """
 
 
-def test_servers_that_record_nothing_do_not_import_what_records():
+def test_capture_is_imported_only_if_enabled():
     printed = subprocess.run([sys.executable, "-c", OFF], capture_output=True, text=True, check=True, env=os.environ)
     assert printed.stdout.strip() == "[]"

@@ -1,4 +1,4 @@
-"""What agents may tell of a rollout, and what is made of it."""
+"""Tests of agent observations and of the trajectories built from them."""
 
 import pytest
 from pydantic import ValidationError
@@ -64,14 +64,14 @@ RESULT = {
 
 
 def captured(number, **fields):
-    told = {"id": f"resp_{number}", "usage": {"input_tokens": 2, "output_tokens": 1}}
+    answer = {"id": f"resp_{number}", "usage": {"input_tokens": 2, "output_tokens": 1}}
     return ModelCallRecord(
-        model_call_id=f"call_{number}", dialect="responses", started_at=number, response=told, **fields
+        model_call_id=f"call_{number}", dialect="responses", started_at=number, response=answer, **fields
     )
 
 
 @pytest.mark.parametrize("name", REQUIRED)
-def test_every_model_refuses_what_it_does_not_know_also_later(name):
+def test_every_model_rejects_unknown_fields(name):
     model = getattr(published, name)
     made = model(**REQUIRED[name])
     with pytest.raises(ValidationError, match="Extra inputs are not permitted"):
@@ -81,7 +81,7 @@ def test_every_model_refuses_what_it_does_not_know_also_later(name):
     assert model.model_validate_json(made.model_dump_json()) == made
 
 
-def test_what_is_assigned_is_checked():
+def test_assigned_values_are_validated():
     invocation = AgentInvocation(invocation_id="i")
     invocation.status = "completed"
     with pytest.raises(ValidationError):
@@ -92,12 +92,12 @@ def test_what_is_assigned_is_checked():
 
 
 @pytest.mark.parametrize("moment", [12.5, "2026-01-02T03:04:05Z"])
-def test_a_moment_comes_back_as_it_was_told(moment):
-    told = ToolCallObservation(tool_call_id="t", started_at=moment)
-    assert told.model_dump(mode="json")["started_at"] == moment
+def test_moment_keeps_its_format(moment):
+    call = ToolCallObservation(tool_call_id="t", started_at=moment)
+    assert call.model_dump(mode="json")["started_at"] == moment
 
 
-def test_a_bundle_tells_its_records_apart_by_their_kind():
+def test_bundle_distinguishes_records_by_kind():
     records = [
         AgentInvocation(invocation_id="i"),
         ToolCallObservation(tool_call_id="t"),
@@ -114,7 +114,7 @@ def test_a_bundle_tells_its_records_apart_by_their_kind():
         AgentObservationBundle(source="a", records=[{"kind": "thought"}])
 
 
-def test_calls_belong_to_the_invocation_that_names_them():
+def test_calls_belong_to_the_invocation_naming_them():
     episode = AgentEpisode(episode_id="e", model_calls=[ModelCallRef(response_id="resp_2")])
     main = AgentInvocation(
         invocation_id="main", model_calls=[ModelCallRef(model_call_id="call_1")], episodes=[episode]
@@ -131,30 +131,30 @@ def test_calls_belong_to_the_invocation_that_names_them():
     ]  # fmt: skip
 
 
-def test_a_single_invocation_made_all_calls():
+def test_single_invocation_owns_all_calls():
     joined = join_model_call_observations([AgentInvocation(invocation_id="i")], [captured(1), captured(2)])
     assert [call.invocation_id for call in joined.model_calls] == ["i", "i"]
     assert joined.gaps == []
 
 
-def test_a_trajectory_without_observations_is_told_from_the_response():
+def test_trajectory_without_observations_comes_from_response():
     result = _attach_trajectory_record(ROW, dict(RESULT), [captured(1), captured(2, error_category="timeout")])
-    told = TrajectoryRecord.model_validate(result["ng_trajectory"])
-    assert (told.schema_version, told.task_id, told.rollout_id) == ("1.0", "p-3", "3-1")
-    assert [invocation.agent_name for invocation in told.invocations] == ["solver"]
-    (turn,) = told.turns
+    trajectory = TrajectoryRecord.model_validate(result["ng_trajectory"])
+    assert (trajectory.schema_version, trajectory.task_id, trajectory.rollout_id) == ("1.0", "p-3", "3-1")
+    assert [invocation.agent_name for invocation in trajectory.invocations] == ["solver"]
+    (turn,) = trajectory.turns
     assert (turn.question, turn.answer, turn.reasoning_content) == ("Where?", "There.", "Look it up.")
     assert (turn.turn_no, turn.step_count, turn.resolved, turn.timestamp) == (1, 2, True, 1.0)
     assert [call.model_call_id for call in turn.model_calls] == ["call_1", "call_2"]
-    assert [(call.tool_call_id, call.status, call.output) for call in told.tool_calls] == [
+    assert [(call.tool_call_id, call.status, call.output) for call in trajectory.tool_calls] == [
         ("f1", "completed", "seen"), ("f2", None, None),
     ]  # fmt: skip
-    assert [call.tokens.tokens_total for call in told.model_calls] == [3, 3]
-    assert [call.error_category for call in told.model_calls] == [None, "timeout"]
-    assert [gap.code for gap in told.gaps] == ["no_agent_observations"]
+    assert [call.tokens.tokens_total for call in trajectory.model_calls] == [3, 3]
+    assert [call.error_category for call in trajectory.model_calls] == [None, "timeout"]
+    assert [gap.code for gap in trajectory.gaps] == ["no_agent_observations"]
 
 
-def test_what_the_agent_observed_goes_before_what_the_response_shows():
+def test_observations_take_precedence_over_the_response():
     bundle = AgentObservationBundle(
         source="solver",
         records=[
@@ -164,29 +164,29 @@ def test_what_the_agent_observed_goes_before_what_the_response_shows():
         gaps=[ObservationGap(code="no_sandbox_times")],
     )
     row = {**RESULT, "ng_agent_observations": bundle.model_dump(mode="json")}
-    told = TrajectoryRecord.model_validate(_attach_trajectory_record(ROW, row, [captured(1)])["ng_trajectory"])
-    assert told.invocations == bundle.invocations
-    assert told.tool_calls == [
+    trajectory = TrajectoryRecord.model_validate(_attach_trajectory_record(ROW, row, [captured(1)])["ng_trajectory"])
+    assert trajectory.invocations == bundle.invocations
+    assert trajectory.tool_calls == [
         TrajectoryToolCall(tool_call_id="t", tool_name="shell", duration_ms=4.0, timing_source="agent")
     ]
-    assert [call.invocation_id for call in told.model_calls] == ["main"]
-    assert [gap.code for gap in told.gaps] == ["no_sandbox_times"]
+    assert [call.invocation_id for call in trajectory.model_calls] == ["main"]
+    assert [gap.code for gap in trajectory.gaps] == ["no_sandbox_times"]
 
 
-def test_observations_that_cannot_be_read_are_a_gap():
+def test_unreadable_observations_are_a_gap():
     row = {**RESULT, "ng_agent_observations": {"source": "a", "records": [{"kind": "tool_call"}]}}
-    told = _attach_trajectory_record(ROW, row)["ng_trajectory"]
-    (gap,) = told["gaps"]
+    trajectory = _attach_trajectory_record(ROW, row)["ng_trajectory"]
+    (gap,) = trajectory["gaps"]
     assert gap["code"] == "unreadable_agent_observations"
     assert "tool_call_id: Field required" in gap["detail"]
 
 
-def test_a_trajectory_that_the_agent_tells_stays():
+def test_trajectory_of_the_agent_is_kept():
     assert _attach_trajectory_record(ROW, {"ng_trajectory": "its own"})["ng_trajectory"] == "its own"
 
 
 @pytest.mark.parametrize("result", [{}, {"response": None}, {"response": {"output": "odd"}}, {"response": []}])
-def test_a_failed_rollout_has_a_trajectory_too(result):
-    told = TrajectoryRecord.model_validate(_attach_trajectory_record({}, result)["ng_trajectory"])
-    assert told.turns[0].answer is None
-    assert told.rollout_id is None
+def test_failed_rollout_has_a_trajectory(result):
+    trajectory = TrajectoryRecord.model_validate(_attach_trajectory_record({}, result)["ng_trajectory"])
+    assert trajectory.turns[0].answer is None
+    assert trajectory.rollout_id is None

@@ -1,4 +1,4 @@
-"""Under which paths calls are made for a rollout: prefixed where they are recorded, plain elsewhere."""
+"""Tests of the paths of calls: prefixed with the rollout if capture is enabled, plain otherwise."""
 
 import asyncio
 from unittest.mock import MagicMock, patch
@@ -54,7 +54,7 @@ def request_of(**scope):
 
 
 @pytest.mark.parametrize("body", [ROW, RunRequest.model_validate(ROW)])
-def test_an_agent_finds_its_paths_where_calls_are_recorded(body):
+def test_agent_paths_are_prefixed_with_capture(body):
     agent = agent_with({**BLOCKS, **ON})
     assert agent.rollout_id_from_run(body) == "4-2"
     assert agent.url_path_for_run("/v1/responses", body) == "/ng-rollout/4-2/v1/responses"
@@ -66,7 +66,7 @@ def test_an_agent_finds_its_paths_where_calls_are_recorded(body):
 
 
 @pytest.mark.parametrize("config", [{}, {"observability_enabled": False}, OmegaConf.create({}), MagicMock()])
-def test_an_agent_has_plain_paths_where_nothing_is_recorded(config):
+def test_agent_paths_are_plain_without_capture(config):
     agent = agent_with(config)
     assert agent.rollout_id_from_run(ROW) is None
     assert agent.url_path_for_run("/v1/responses", ROW) == "/v1/responses"
@@ -78,11 +78,11 @@ def test_an_agent_has_plain_paths_where_nothing_is_recorded(config):
     assert not agent._token_id_capture_enabled()
 
 
-def test_a_client_without_a_configuration_records_nothing():
+def test_client_without_configuration_adds_no_prefix():
     assert agent_of(MagicMock(spec=ServerClient)).url_path_for_run("/v1/responses", ROW) == "/v1/responses"
 
 
-def test_a_request_carries_its_rollout_also_by_context():
+def test_request_takes_rollout_from_context():
     agent = agent_with(ON)
     with rollout_context("9-0"):
         assert agent.url_path_for_request("/v1/responses", request_of()) == "/ng-rollout/9-0/v1/responses"
@@ -91,7 +91,7 @@ def test_a_request_carries_its_rollout_also_by_context():
 
 
 @pytest.mark.parametrize(("config", "prefix"), [(ON, "/ng-rollout/4-2"), ({}, "")])
-def test_a_model_servers_address_is_found_by_its_name(config, prefix):
+def test_model_server_url_is_resolved_by_name(config, prefix):
     client = ServerClient(
         head_server_config=BaseServerConfig(host="h", port=0),
         global_config_dict=OmegaConf.create({**BLOCKS, **config}),
@@ -103,7 +103,7 @@ def test_a_model_servers_address_is_found_by_its_name(config, prefix):
         agent.resolve_model_base_url("modle")
 
 
-def test_the_look_up_of_a_model_server_can_be_replaced_where_it_is_published():
+def test_published_model_server_lookup_can_be_replaced():
     agent = agent_with({})
     agent.server_client._build_server_base_url = lambda settings: f"http://{settings['host']}:{settings['port']}"
     with patch(
@@ -124,19 +124,19 @@ def test_the_look_up_of_a_model_server_can_be_replaced_where_it_is_published():
         (None, None),
     ],
 )
-def test_a_run_request_may_carry_an_id(body, rollout_id):
+def test_run_request_may_carry_a_rollout_id(body, rollout_id):
     assert maybe_rollout_id_from_run_body(body) == rollout_id
 
 
-def test_the_published_names_of_correlation_are_those_in_use():
+def test_published_correlation_names_are_in_use():
     with rollout_context("1-1"):
         assert current_rollout_id() == "1-1"
     assert ROLLOUT_ID_PATTERN.pattern == "^[A-Za-z0-9][A-Za-z0-9._-]*$"
-    assert RolloutContextMiddleware.__module__ == "nemo_gym.servers.front"
+    assert RolloutContextMiddleware.__module__ == "nemo_gym.web.middleware"
 
 
-class Heard:
-    """A server that notes the first line of one request and hangs up."""
+class PathRecorder:
+    """A server that records the path of each request and closes the connection."""
 
     async def __aenter__(self):
         self.lines = []
@@ -172,10 +172,10 @@ class Heard:
         ("agent", "/run", ROW, "4-2", ""),
     ],
 )
-async def test_the_client_prefixes_what_works_for_a_rollout(config, server, path, body, context, prefix):
-    async with Heard() as heard:
+async def test_client_prefixes_only_calls_of_rollouts(config, server, path, body, context, prefix):
+    async with PathRecorder() as recorder:
         blocks = {
-            name: {tier: {"x": {"host": "127.0.0.1", "port": heard.port}} for tier in block}
+            name: {tier: {"x": {"host": "127.0.0.1", "port": recorder.port}} for tier in block}
             for name, block in BLOCKS.items()
         }
         client = ServerClient(
@@ -185,4 +185,4 @@ async def test_the_client_prefixes_what_works_for_a_rollout(config, server, path
         with rollout_context(context):
             await client.post(server, path, json=body)
         await client.aclose()
-    assert heard.lines == [f"{prefix if config else ''}{path}"]
+    assert recorder.lines == [f"{prefix if config else ''}{path}"]

@@ -1,4 +1,4 @@
-"""The file of a rollout: whole lines whoever writes, and no way out of its folder."""
+"""Tests of the capture store: concurrent writers, torn lines, and ids that would leave the folder."""
 
 import subprocess
 import sys
@@ -60,7 +60,7 @@ def call(number=0, *, dialect="responses", **fields):
     )
 
 
-def test_what_is_recorded_is_read_back(store):
+def test_recorded_calls_are_read_back(store):
     store.record("3-1", {"model_call_id": "a", "request": {"input": "hi"}})
     store.record("3-1", {"model_call_id": "b"})
     assert store.path_for("3-1") == store.root / "3-1.capture.jsonl"
@@ -69,7 +69,7 @@ def test_what_is_recorded_is_read_back(store):
     assert store.read("3-2") == []
 
 
-def test_processes_that_write_at_once_leave_whole_lines(store):
+def test_concurrent_writers_leave_complete_lines(store):
     command = [sys.executable, "-c", WRITER, str(store.root)]
     writers = [
         subprocess.Popen([*command, who], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for who in "abc"
@@ -88,7 +88,7 @@ def test_processes_that_write_at_once_leave_whole_lines(store):
     assert all(line["text"] == line["who"] * 20_000 for line in lines)
 
 
-def test_a_torn_line_costs_itself_only_and_is_told(store):
+def test_torn_line_is_skipped_and_reported(store):
     store.record("1-0", {"model_call_id": "first"})
     with store.path_for("1-0").open("ab") as file:
         file.write(b'{"model_call_id": "to')
@@ -101,7 +101,7 @@ def test_a_torn_line_costs_itself_only_and_is_told(store):
         store.read("1-0")
 
 
-def test_a_rollout_is_complete_until_it_is_marked(store):
+def test_rollout_is_complete_until_marked(store):
     assert not store.is_incomplete("1-0")
     store.mark_incomplete("1-0")
     assert store.is_incomplete("1-0")
@@ -111,7 +111,7 @@ def test_a_rollout_is_complete_until_it_is_marked(store):
 
 
 @pytest.mark.parametrize("rollout_id", ["../1-0", "..", ".", "", "a/b", "/etc/passwd", "a\n", "a\0b", "-a", "ä"])
-def test_no_id_leads_out_of_the_folder(store, rollout_id):
+def test_no_id_can_leave_the_folder(store, rollout_id):
     for use in (store.path_for, store.incomplete_path_for, store.mark_incomplete, store.read, store.read_available):
         with pytest.raises(ValueError, match="is not a rollout id"):
             use(rollout_id)
@@ -119,13 +119,13 @@ def test_no_id_leads_out_of_the_folder(store, rollout_id):
         store.record(rollout_id, {})
 
 
-def test_a_folder_that_cannot_be_made_is_the_users_to_mend(tmp_path):
+def test_unusable_folder_is_a_config_error(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match=r"model_call_capture_dir: .*/file/capture cannot be made a folder"):
+    with pytest.raises(ConfigError, match=r"model_call_capture_dir: .*/file/capture cannot be created"):
         CaptureStore(tmp_path / "file" / "capture").opened()
 
 
-def test_calls_are_read_in_the_order_they_began(store):
+def test_calls_are_read_by_start_time(store):
     for number in (2, 0, 1):
         store.record("1-0", call(number).line())
     records = read_model_call_records(store, "1-0")
@@ -133,14 +133,14 @@ def test_calls_are_read_in_the_order_they_began(store):
 
 
 @pytest.mark.parametrize("dialect", ANSWERS)
-def test_tokens_are_counted_alike_in_all_dialects(store, dialect):
+def test_tokens_are_counted_equally_in_all_dialects(store, dialect):
     for number in range(2):
         store.record("1-0", call(number, dialect=dialect, response=ANSWERS[dialect]).line())
     store.record("1-0", call(2, dialect=dialect, error_category="exception").line())
     assert aggregate_model_call_metrics(store, "1-0") == {
         "tokens_in": 20,
         "tokens_out": 6,
-        # Messages tells of no reasoning tokens.
+        # Messages does not report reasoning tokens.
         "tokens_reasoning": 0 if dialect == "messages" else 4,
         "tokens_total": 26,
         "cached_tokens": 8,
@@ -149,27 +149,27 @@ def test_tokens_are_counted_alike_in_all_dialects(store, dialect):
     }
 
 
-def test_nothing_captured_is_all_zero(store):
+def test_metrics_without_calls_are_zero(store):
     assert set(aggregate_model_call_metrics(store, "1-0").values()) == {0}
 
 
-def test_a_record_is_given_the_calls_of_its_rollout(store):
+def test_result_gets_the_calls_of_its_rollout(store):
     store.record("4-1", call(request={"input": "hi"}, response=ANSWERS["responses"]).line())
     store.record("4-0", call(9).line())
     store.mark_incomplete("4-1", "call_x could not be written")
     record = {"_ng_task_index": 4, "_ng_rollout_index": 1, "reward": 1.0}
     merge_model_call_capture_into_record(record, [store.root])
-    told = record["ng_model_call_capture"]
-    assert told["rollout_id"] == "4-1"
-    assert told["metrics"]["num_calls"] == 1
-    assert told["metrics"]["tokens_total"] == 13
-    assert [each["model_call_id"] for each in told["calls"]] == ["call_0"]
-    assert not {"request", "response"} & told["calls"][0].keys()
-    assert told["gaps"] == [{"code": "capture_incomplete", "detail": "call_x could not be written"}]
+    capture = record["ng_model_call_capture"]
+    assert capture["rollout_id"] == "4-1"
+    assert capture["metrics"]["num_calls"] == 1
+    assert capture["metrics"]["tokens_total"] == 13
+    assert [each["model_call_id"] for each in capture["calls"]] == ["call_0"]
+    assert not {"request", "response"} & capture["calls"][0].keys()
+    assert capture["gaps"] == [{"code": "capture_incomplete", "detail": "call_x could not be written"}]
     merge_model_call_capture_into_record(record, [store.root], include_payloads=True)
     assert record["ng_model_call_capture"]["calls"][0]["request"] == {"input": "hi"}
 
 
 @pytest.mark.parametrize("record", [{"reward": 1.0}, {"_ng_task_index": 8, "_ng_rollout_index": 0}])
-def test_a_record_of_which_nothing_is_known_stays_as_it_is(store, record):
+def test_result_without_captured_calls_is_unchanged(store, record):
     assert merge_model_call_capture_into_record(dict(record), [store.root]) == record

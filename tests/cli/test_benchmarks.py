@@ -1,4 +1,4 @@
-"""`ng_list_benchmarks` and `ng_prepare_benchmark`: benchmarks are found by their folders and make their own data."""
+"""Tests of `ng_list_benchmarks` and `ng_prepare_benchmark`."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_benchmarks_are_listed_for_programs(benchmarks):
         ("ng", "eval", "prepare", "--config", "benchmarks/sums/hard.yaml"),
     ],
 )
-def test_a_benchmarks_own_program_makes_its_data(benchmarks, words):
+def test_prepare_script_makes_the_data(benchmarks, words):
     made = benchmarks.folder / "benchmarks/sums/data/sums.jsonl"
     finished = benchmarks.run(*words, "+prepare_script_args={count: 3}")
     name = "sums/hard" if "hard" in words[-1] else "sums"
@@ -98,7 +98,7 @@ def test_a_benchmarks_own_program_makes_its_data(benchmarks, words):
     assert len(rows(benchmarks, "sums")) == 3
 
 
-def test_several_are_made_in_processes_of_their_own(benchmarks):
+def test_benchmarks_are_prepared_in_separate_processes(benchmarks):
     words = ("--benchmark", "sums", "--benchmark", "products", "+num_prepare_benchmark_processes=2")
     finished = benchmarks.run("ng_prepare_benchmark", *words)
     assert (finished.code, len(finished.out.splitlines())) == (0, 2)
@@ -131,7 +131,7 @@ def prepare() -> Path:
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_a_program_may_ask_for_the_configuration_although_it_has_no_model(workplace, processes):
+def test_prepare_script_reads_configuration_without_model(workplace, processes):
     workplace.write("resources_servers/adding/configs/adding.yaml", CONFIG.format(name="adding"))
     workplace.write("env.yaml", "hf_token: secret\n")
     for name in ("left", "right"):
@@ -139,7 +139,7 @@ def test_a_program_may_ask_for_the_configuration_although_it_has_no_model(workpl
         workplace.write(f"benchmarks/{name}/prepare.py", ASKING.format(name=name))
     words = ("--benchmark", "left", "--benchmark", "right", f"+num_prepare_benchmark_processes={processes}")
     finished = workplace.run("ng_prepare_benchmark", *words, "+owner=me")
-    # A benchmark is called as its own folder, wherever its agent comes from.
+    # A benchmark is named after its own folder, even if its agent comes from another one.
     assert (finished.err, [line.split(":")[0] for line in finished.out.splitlines()]) == ("", ["left", "right"])
     for name in ("left", "right"):
         assert rows(workplace, name) == [{"made_by": "secret of me"}]
@@ -166,7 +166,7 @@ def prepare() -> Path:
 """
 
 
-def test_a_program_imports_what_lies_beside_it_and_in_other_folders(benchmarks):
+def test_prepare_script_imports_own_and_other_folders(benchmarks):
     benchmarks.write("benchmarks/sums/hardness.py", "SUMS = [(1, 2), (3, 4)]")
     benchmarks.write("benchmarks/sums/prepare.py", IMPORTING)
     finished = benchmarks.run("ng_prepare_benchmark", "--benchmark", "sums")
@@ -174,18 +174,18 @@ def test_a_program_imports_what_lies_beside_it_and_in_other_folders(benchmarks):
     assert rows(benchmarks, "sums") == [{"made_by": [3, 7]}]
 
 
-def test_what_is_there_need_not_be_made_again(benchmarks):
+def test_existing_data_is_reused_if_asked(benchmarks):
     words = ("--benchmark", "sums", "--benchmark", "products", "+use_cached_prepared_benchmarks=true")
     benchmarks.run("ng_prepare_benchmark", "--benchmark", "sums")
     before = rows(benchmarks, "sums")
     finished = benchmarks.run("ng_prepare_benchmark", *words)
     assert (finished.code, rows(benchmarks, "sums")) == (0, before)
-    assert "sums.jsonl (there already)" in finished.out
+    assert "sums.jsonl (exists already)" in finished.out
     assert len(rows(benchmarks, "products")) == 2
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_what_a_program_does_wrong_is_told(benchmarks, processes):
+def test_prepare_script_error_is_reported(benchmarks, processes):
     benchmarks.write("benchmarks/sums/prepare.py", PREPARE.format(name="other"))
     words = ("--benchmark", "sums", "--benchmark", "products", f"+num_prepare_benchmark_processes={processes}")
     finished = benchmarks.run("ng_prepare_benchmark", *words)
@@ -196,22 +196,22 @@ def test_what_a_program_does_wrong_is_told(benchmarks, processes):
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
-        (("--benchmark", "sum"), "--benchmark sum: no benchmarks/sum/config.yaml. Did you mean 'sums'?"),
+        (("--benchmark", "sum"), "--benchmark sum: benchmarks/sum/config.yaml not found. Did you mean 'sums'?"),
         (
             ("--benchmark", "sums", "+prepare_script_args={number: 3}"),
-            "prepare(count: int = 2) -> pathlib.Path does not take what prepare_script_args gives it: got an unexp",
+            "prepare(count: int = 2) -> pathlib.Path does not accept these prepare_script_args: got an unexp",
         ),
         (
             ("--resources-server", "mcqa"),
-            "no agent of this configuration has a dataset with type: benchmark. Name one with --benchmark or "
-            "+config_paths=[…]; the benchmarks here are: products, sums, sums/hard.",
+            "no agent of this configuration has a dataset with type: benchmark. Choose a benchmark with "
+            "--benchmark or +config_paths=[…]. Available: products, sums, sums/hard.",
         ),
-        ((), "No configuration file was named. Pass '+config_paths=[path/to/config.yaml]', or a config by its name"),
+        ((), "No configuration file was given. Pass '+config_paths=[path/to/config.yaml]', or a config by name"),
     ],
 )
-def test_what_is_asked_wrongly_is_told(benchmarks, words, told):
+def test_usage_error_is_reported(benchmarks, words, message):
     finished = benchmarks.run("ng_prepare_benchmark", *words)
     assert (finished.code, finished.out) == (1, "")
-    assert told in finished.err, finished.err
+    assert message in finished.err, finished.err

@@ -1,4 +1,4 @@
-"""`ng list …`: what there is to choose from."""
+"""Tests of `ng list …` and `ng search`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def listed(workplace, *words):
     return {each["name"]: each for each in orjson.loads(finished.out)}
 
 
-def test_resources_servers_are_listed_with_what_their_configs_say(mine):
+def test_resources_servers_are_listed_with_their_details(mine):
     found = listed(mine, "resources-servers")
     assert {"mine", "mcqa"} <= set(found)
     assert found["mine"] == {
@@ -64,7 +64,7 @@ def test_shipped_servers_are_listed(mine, what, name):
     assert f"\n{name} " in mine.run("nemo_gym", "list", what).out
 
 
-def test_an_environment_is_a_config_with_an_agent(mine):
+def test_config_with_agent_is_an_environment(mine):
     found = listed(mine, "environments")
     ours = {name: (each["kind"], each["domain"]) for name, each in found.items() if name[:4] in ("mine", "gard")}
     assert ours == {
@@ -75,45 +75,45 @@ def test_an_environment_is_a_config_with_an_agent(mine):
     assert found["mine"]["datasets"] == ["shown (example)"]
 
 
-def test_environments_are_chosen_by_domain_and_kind(mine):
+def test_environments_are_filtered_by_domain_and_kind(mine):
     assert set(listed(mine, "environments", "--domain", "safety")) == {"garden/night"}
     assert listed(mine, "environments", "--kind", "benchmark") == {}
 
 
-def test_a_config_that_cannot_be_read_is_noted_and_costs_nothing(mine):
+def test_unreadable_config_is_noted_and_skipped(mine):
     finished = mine.run("ng", "list", "resources-servers")
     assert finished.code == 0
-    assert finished.err.startswith("note: resources_servers/mine/configs/broken.yaml:2:1: this is not YAML")
+    assert finished.err.startswith("note: resources_servers/mine/configs/broken.yaml:2:1: not valid YAML")
     assert finished.err.count("\n") == 1
 
 
-def test_one_is_told_with_all_that_is_known(mine):
-    told = mine.run("ng", "list", "environments", "garden/night").out.splitlines()
-    assert [line.split()[0] for line in told] == [
+def test_single_component_is_shown_in_detail(mine):
+    lines = mine.run("ng", "list", "environments", "garden/night").out.splitlines()
+    assert [line.split()[0] for line in lines] == [
         "name", "kind", "path", "domain", "description", "agents", "datasets",
     ]  # fmt: skip
-    assert mine.run("ng", "list", "environments", "+component_name=garden/night").out.splitlines() == told
+    assert mine.run("ng", "list", "environments", "+component_name=garden/night").out.splitlines() == lines
 
 
-def test_an_unknown_name_is_told_with_what_may_be_meant(mine):
+def test_unknown_name_is_reported_with_suggestion(mine):
     assert mine.run("ng", "list", "agents", "simpleagent") == (
         1,
         "",
-        "Error: there is no 'simpleagent' among the agents. Did you mean 'simple_agent'?\n",
+        "Error: 'simpleagent' not found among the agents. Did you mean 'simple_agent'?\n",
     )
 
 
-def test_two_names_are_one_too_many(mine):
+def test_more_than_one_name_is_rejected(mine):
     finished = mine.run("ng", "list", "agents", "one", "two")
     assert (finished.code, finished.out) == (2, "")
-    assert finished.err.startswith("Error: one name at most, and these are 2: one two.")
+    assert finished.err.startswith("Error: expected at most one name, got 2: one two.")
 
 
-def test_without_benchmarks_this_is_said(mine):
+def test_empty_list_of_benchmarks_is_reported(mine):
     assert mine.run("ng_list_benchmarks") == (0, "no benchmarks\n", "")
 
 
-def test_an_environment_in_a_folder_of_its_own_is_started_by_its_name(mine):
+def test_environment_config_is_selected_by_name(mine):
     finished = mine.run("ng_validate", "--environment", "garden/night", "--model-type", "sample_model")
     assert finished.code == 1
     assert "resources_servers/mine/app.py" in finished.err
@@ -130,14 +130,14 @@ def test_an_environment_in_a_folder_of_its_own_is_started_by_its_name(mine):
         (("models", "simple_agent"), set()),
     ],
 )
-def test_a_word_is_looked_for_in_names_domains_and_descriptions(mine, words, names):
+def test_search_covers_names_domains_and_descriptions(mine, words, names):
     finished = mine.run("ng", "search", *words, "--json")
     assert finished.code == 0
     assert {each["name"] for each in orjson.loads(finished.out)} >= names
     assert names or finished.out == "[]\n"
 
 
-def test_a_search_shows_what_it_found_as_a_table_and_says_where_nothing_is(mine):
+def test_search_prints_table_or_empty_result(mine):
     assert mine.run("ng", "search", "agents", "simple").out.splitlines()[1].startswith("simple_agent")
     assert mine.run("ng", "search", "agents", "qqq").out == "no agents like 'qqq'\n"
     finished = mine.run("ng", "search")
@@ -146,8 +146,8 @@ def test_a_search_shows_what_it_found_as_a_table_and_says_where_nothing_is(mine)
     )  # fmt: skip
 
 
-def test_a_domain_that_does_not_exist_is_told(mine):
+def test_unknown_domain_is_reported(mine):
     finished = mine.run("ng", "list", "environments", "--domain", "gams")
     assert (finished.code, finished.out) == (2, "")
-    assert finished.err.startswith("Error: domain: it has to be 'math', ")
-    assert "and is 'gams'. Did you mean 'games'?" in finished.err
+    assert finished.err.startswith("Error: domain: it must be 'math', ")
+    assert "but is 'gams'. Did you mean 'games'?" in finished.err

@@ -1,4 +1,4 @@
-"""`ng_prepare_data` and `ng_materialize_prompts`: rows are checked, measured, gathered and given their prompts."""
+"""Tests of `ng_prepare_data` and `ng_materialize_prompts`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def read_json(workplace, path):
 
 @pytest.fixture
 def with_datasets(workplace):
-    """Writes an environment whose agents have these datasets; the word that names its config."""
+    """A function that writes an environment whose agents have these datasets, and returns its config's override."""
 
     def write(*datasets, **others):
         workplace.environment("plain")
@@ -85,7 +85,7 @@ def test_datasets_are_measured_and_collated_by_type(workplace, with_datasets):
     }  # fmt: skip
 
 
-def test_the_examples_are_a_mode_of_their_own_and_preparing_twice_is_the_same(workplace, with_datasets):
+def test_preparing_examples_twice_gives_same_result(workplace, with_datasets):
     write_rows(workplace, f"{FOLDER}/data/shown.jsonl", ROW)
     config = with_datasets(dataset("shown", "example"), dataset())
     words = ("dataset", "collate", config, "--mode", "example_validation", "--output-dir", "out")
@@ -96,7 +96,7 @@ def test_the_examples_are_a_mode_of_their_own_and_preparing_twice_is_the_same(wo
     ]  # fmt: skip
 
 
-def test_the_rows_of_a_benchmark_get_their_prompt(workplace, with_datasets):
+def test_benchmark_rows_get_their_prompt(workplace, with_datasets):
     write_rows(workplace, f"{FOLDER}/data/bench.jsonl", {"question": "2 + 2?"})
     workplace.write("prompt.yaml", "user: 'Solve {question}'\n")
     config = with_datasets(dataset("bench", "benchmark", prompt_config="prompt.yaml", prepare_script="prepare.py"))
@@ -105,7 +105,7 @@ def test_the_rows_of_a_benchmark_get_their_prompt(workplace, with_datasets):
     assert row["responses_create_params"] == {"input": [{"role": "user", "content": "Solve 2 + 2?"}]}
 
 
-def test_metrics_that_contradict_earlier_ones_stop_it(workplace, with_datasets):
+def test_metrics_conflict_stops_preparation(workplace, with_datasets):
     config = with_datasets(dataset())
     write_rows(workplace, f"{FOLDER}/data/train.jsonl", ROW)
     assert prepared(workplace, config).code == 0
@@ -114,8 +114,8 @@ def test_metrics_that_contradict_earlier_ones_stop_it(workplace, with_datasets):
     finished = prepared(workplace, config)
     assert (finished.code, finished.out) == (1, "")
     metrics = f"{workplace.folder}/{FOLDER}/data/train_metrics"
-    assert finished.err.startswith(f"Error: {metrics}.json: Number of examples was 1, and is 2 now; ")
-    assert f"{metrics}_conflict.json has what is true of the data now." in finished.err
+    assert finished.err.startswith(f"Error: {metrics}.json: Number of examples was 1 and is 2 now; ")
+    assert f"{metrics}_conflict.json." in finished.err
     assert read_json(workplace, f"{FOLDER}/data/train_metrics_conflict.json")["Number of examples"] == 2
     assert not (workplace.folder / "out/train.jsonl").exists()
 
@@ -134,51 +134,52 @@ def test_metrics_that_contradict_earlier_ones_stop_it(workplace, with_datasets):
         ({"topic": {"unique_count": 2}}, False),
     ],
 )
-def test_earlier_metrics_agree_where_all_that_they_say_is_still_so(workplace, with_datasets, earlier, agrees):
+def test_earlier_metrics_must_agree_with_data(workplace, with_datasets, earlier, agrees):
     write_rows(workplace, f"{FOLDER}/data/train.jsonl", ROW)
     workplace.write(f"{FOLDER}/data/train_metrics.json", orjson.dumps(earlier).decode())
     assert prepared(workplace, with_datasets(dataset())).code == (0 if agrees else 1)
 
 
-def test_rows_that_cannot_be_sent_are_told_with_their_lines(workplace, with_datasets):
+def test_invalid_rows_are_reported_with_lines(workplace, with_datasets):
     bad = {"responses_create_params": {"input": 3}}
     file = write_rows(workplace, f"{FOLDER}/data/train.jsonl", ROW, bad, ROW, {"question": "?"})
     finished = prepared(workplace, with_datasets(dataset()))
     assert finished.code == 1
-    told, first, second = finished.err.splitlines()
-    assert told == f"Error: {file}: 2 of 4 rows cannot be sent:"
+    summary, first, second = finished.err.splitlines()
+    assert summary == f"Error: {file}: 2 of 4 rows are invalid:"
     assert first.startswith(f"{file}:2: responses_create_params.input")
-    assert second == f"{file}:4: no responses_create_params, and the dataset has no prompt_config."
+    problem = "responses_create_params is missing, and the dataset does not set prompt_config. Add one of them."
+    assert second == f"{file}:4: {problem}"
     assert not (workplace.folder / f"{FOLDER}/data/train_metrics.json").exists()
 
 
 @pytest.mark.parametrize(
     ("more", "words", "advice"),
     [
-        ({}, (), "Put it there, or tell its source."),
-        ({"source": {"type": "huggingface", "repo_id": "a/b"}}, (), "Add +should_download=true to fetch it."),
-        ({}, ("+should_download=true",), "no huggingface source is told for it. Add source: {type: huggingface, …}"),
+        ({}, (), "Copy it there, or add a source."),
+        ({"source": {"type": "huggingface", "repo_id": "a/b"}}, (), "Add +should_download=true to download it."),
+        ({}, ("+should_download=true",), "does not name a huggingface source. Add source: {type: huggingface, …}"),
         (
             {"source": {"type": "gitlab", "dataset_name": "d", "version": "1", "artifact_fpath": "d.jsonl"}},
             ("--download",),
-            "no huggingface source is told for it. Add +data_source=gitlab.",
+            "does not name a huggingface source. Add +data_source=gitlab.",
         ),
     ],
 )
-def test_a_missing_file_is_told_with_what_brings_it(workplace, with_datasets, more, words, advice):
+def test_missing_file_is_reported_with_remedy(workplace, with_datasets, more, words, advice):
     finished = prepared(workplace, with_datasets(dataset(**more)), *words)
     assert finished.code == 1
     assert "dataset 'train'" in finished.err
     assert advice in finished.err
 
 
-def test_a_mode_without_datasets_is_told_with_what_there_is(workplace, with_datasets):
+def test_mode_without_datasets_lists_available_types(workplace, with_datasets):
     finished = prepared(workplace, with_datasets(dataset()), mode="example_validation")
     assert finished == (
         1,
         "",
-        "Error: mode=example_validation: no agent of this configuration has a dataset of type example. There are: "
-        "train.\n",
+        "Error: mode=example_validation: no agent of this configuration has a dataset of type example. Available "
+        "types: train.\n",
     )
 
 
@@ -204,12 +205,12 @@ def test_rows_are_rendered_with_a_prompt(workplace, program, words):
     ]
 
 
-def test_a_row_that_the_prompt_does_not_fit_is_told_with_file_and_line(workplace):
+def test_prompt_mismatch_reports_file_and_line(workplace):
     write_rows(workplace, "in.jsonl", {"q": "a"}, {"question": "b"})
     workplace.write("p.yaml", "user: '{q}'\n")
     finished = workplace.run(
         "ng_materialize_prompts", "--input", "in.jsonl", "--prompt-config", "p.yaml", "-o", "o.jsonl"
     )
     assert finished.code == 1
-    assert "in.jsonl:2: the prompt asks for 'q', but the row has only: question." in finished.err
+    assert "in.jsonl:2: the prompt uses 'q', but the row has only: question." in finished.err
     assert not (workplace.folder / "o.jsonl").exists()

@@ -1,4 +1,4 @@
-"""Commands on folders and on the repository: all tests, the packages, environments of their own, installing again."""
+"""Tests of the commands on folders and on the repository: tests, packages, environments, reinstalling."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ def table_of(finished):
     return [line.split()[:5] for line in lines[start + 1 : -1]], lines[-1]
 
 
-def test_where_pytest_is_not_installed_it_is_told_what_to_install(workplace, monkeypatch):
+def test_missing_pytest_is_reported_with_remedy(workplace, monkeypatch):
     folder(workplace, "good", GOOD)
-    # So it looks to Python after `make demo`.
+    # `make demo` does not install it.
     monkeypatch.setitem(sys.modules, "pytest_asyncio", None)
     with pytest.raises(LaunchError, match=r"lacks pytest-asyncio\. Install what is missing: make dev in a clone"):
         run_tests(workplace.folder / "resources_servers" / "good")
 
 
-def test_the_tests_of_all_folders_are_run_and_counted(workplace):
+def test_all_folders_are_tested_and_counted(workplace):
     folder(workplace, "good", GOOD, GOOD)
     folder(workplace, "bad", BAD)
     folder(workplace, "bare")
@@ -70,7 +70,7 @@ def test_it():
 """
 
 
-def test_a_folders_tests_work_in_it_and_find_what_lies_beside_them(workplace):
+def test_tests_run_inside_their_folder(workplace):
     folder(workplace, "placed", BY_PLACE)
     workplace.write("resources_servers/placed/tests/helpers.py", "WORD = 'plum'")
     workplace.write("resources_servers/placed/data/words.txt", "plum")
@@ -82,7 +82,7 @@ def test_a_folders_tests_work_in_it_and_find_what_lies_beside_them(workplace):
     assert table_of(workplace.run("ng_test_all"))[0] == [["✓", "resources_servers/placed", "1", "0", "0"]]
 
 
-def test_folders_are_dealt_out_to_shards(workplace):
+def test_folders_are_split_into_shards(workplace):
     for name in "abc":
         folder(workplace, name, GOOD)
     seen = []
@@ -94,26 +94,26 @@ def test_folders_are_dealt_out_to_shards(workplace):
     assert workplace.run("ng_test_all", "+num_shards=2", "+shard_index=2") == (
         1,
         "",
-        "Error: shard_index is 2, and with num_shards=2 the last one is 1.\n",
+        "Error: shard_index=2 is out of range: with num_shards=2, use 0 to 1.\n",
     )
 
 
 @pytest.mark.parametrize(("word", "code"), [("false", 0), ("true", 1)])
-def test_a_folder_without_tests_fails_only_if_asked(workplace, word, code):
+def test_folder_without_tests_fails_only_if_asked(workplace, word, code):
     folder(workplace, "good", GOOD)
     folder(workplace, "bare")
     words = (f"+fail_on_total_and_test_mismatch={word}", "+delete_venvs_after_each_test=true")
     assert workplace.run("ng_test_all", *words).code == code
 
 
-def test_reports_are_left_where_the_environment_says(workplace):
+def test_reports_are_written_to_configured_folder(workplace):
     folder(workplace, "good", GOOD)
     (workplace.folder / "reports").mkdir()
     assert workplace.run("ng_test_all", GYM_CI_JUNIT_DIR="reports").code == 0
     assert [path.name for path in (workplace.folder / "reports").iterdir()] == ["resources_servers_good.xml"]
 
 
-def test_one_folder_is_tested_where_one_is_named(workplace):
+def test_only_the_named_folder_is_tested(workplace):
     folder(workplace, "good", GOOD)
     folder(workplace, "bad", BAD)
     finished = workplace.run("ng", "env", "test", "--resources-server", "good")
@@ -121,18 +121,18 @@ def test_one_folder_is_tested_where_one_is_named(workplace):
     assert workplace.run("ng_test", "+entrypoint=resources_servers/bad").code == 1
 
 
-def test_a_folder_without_tests_is_told(workplace):
+def test_folder_without_tests_is_reported(workplace):
     folder(workplace, "bare")
     finished = workplace.run("ng_test", "+entrypoint=resources_servers/bare")
     assert finished.code == 1
-    assert finished.err.endswith("there is no folder tests/ in it. Write its first test in tests/test_app.py.\n")
+    assert finished.err.endswith("no tests/ folder. Write a first test in tests/test_app.py.\n")
 
 
 @pytest.mark.parametrize(
     "words",
     [("ng_pip_list", "+format=json"), ("ng", "env", "packages", "--json"), ("ng_pip_list", "++format=json")],
 )
-def test_the_packages_of_a_folder_are_listed_for_programs(shared_workplace, words):
+def test_packages_are_listed_as_json(shared_workplace, words):
     folder(shared_workplace, "good", GOOD)
     finished = shared_workplace.run(*words, "+entrypoint=resources_servers/good")
     assert (finished.code, finished.err) == (0, f"resources_servers/good runs with {sys.executable}\n")
@@ -141,26 +141,26 @@ def test_the_packages_of_a_folder_are_listed_for_programs(shared_workplace, word
 
 
 @pytest.mark.parametrize(("format_", "line"), [("columns", "pydantic "), ("freeze", "pydantic==")])
-def test_the_packages_of_a_folder_are_listed_for_people(shared_workplace, format_, line):
+def test_packages_are_listed_as_text(shared_workplace, format_, line):
     folder(shared_workplace, "good", GOOD)
     words = ("env", "packages", "--resources-server", "good", "--format", format_)
     assert f"\n{line}" in shared_workplace.run("ng", *words).out
 
 
-def test_an_unknown_format_is_told(shared_workplace):
+def test_unknown_format_is_reported(shared_workplace):
     folder(shared_workplace, "good", GOOD)
     finished = shared_workplace.run("ng_pip_list", "+entrypoint=resources_servers/good", "+format=xml")
     assert (finished.code, finished.out) == (2, "")
     assert finished.err.startswith("Error: format: ")
 
 
-def test_folders_that_need_nothing_more_get_no_environment(shared_workplace):
+def test_folders_without_requirements_get_no_environment(shared_workplace):
     finished = shared_workplace.run("ng", "env", "prefetch", shared_workplace.environment())
-    assert (finished.code, finished.out) == (0, "0 of 1 server with an environment of their own\n")
+    assert (finished.code, finished.out) == (0, "0 of 1 server with a separate environment\n")
 
 
 def write_wheel(folder):
-    """A package of one module, as small as a wheel can be."""
+    """Write a minimal wheel with one module."""
     info = "tinydep-1.0.dist-info"
     files = {
         "tinydep.py": "REWARD = 1.0\n",
@@ -175,7 +175,7 @@ def write_wheel(folder):
     return path
 
 
-def test_the_environment_of_a_folder_is_built_and_its_packages_are_listed(workplace):
+def test_environment_is_built_and_its_packages_listed(workplace):
     word, wheel = workplace.environment("needy"), write_wheel(workplace.folder)
     workplace.write("resources_servers/needy/requirements.txt", f"tinydep @ {wheel.as_uri()}\n")
     built = workplace.run("ng", "env", "prefetch", word, "+cache_dir=cache", timeout_s=110.0)
@@ -183,13 +183,13 @@ def test_the_environment_of_a_folder_is_built_and_its_packages_are_listed(workpl
         pytest.skip("no package registry can be reached")
     python, count = built.out.splitlines()
     assert python.startswith(f"needy: {workplace.folder}/cache/environments/")
-    assert (built.code, count) == (0, "1 of 1 server with an environment of their own")
+    assert (built.code, count) == (0, "1 of 1 server with a separate environment")
     listed = workplace.run("ng_pip_list", "+entrypoint=resources_servers/needy", "+cache_dir=cache", "+format=freeze")
     assert listed.err == f"resources_servers/needy runs with {python.removeprefix('needy: ')}\n"
     assert "\ntinydep==1.0\n" in listed.out
 
 
-def test_an_environment_that_cannot_be_built_is_told(workplace):
+def test_failed_environment_build_is_reported(workplace):
     word = workplace.environment("needy")
     workplace.write(
         "resources_servers/needy/requirements.txt", "tinydep @ file:///nowhere/tinydep-1.0-py3-none-any.whl\n"
@@ -199,13 +199,13 @@ def test_an_environment_that_cannot_be_built_is_told(workplace):
     assert "/resources_servers/needy: its environment could not be made. " in finished.err
 
 
-def test_the_repositorys_tests_are_run_with_pytests_own_words(workplace):
+def test_dev_test_passes_arguments_to_pytest(workplace):
     finished = workplace.run("ng", "dev", "test", "tests/test_paths.py", "-q", "-p", "no:cacheprovider")
     assert (finished.code, " passed" in finished.out or "[100%]" in finished.out) == (0, True)
     assert workplace.run("ng_dev_test", "tests/none.py").code == 4
 
 
-def test_installing_again_is_what_make_does(workplace):
+def test_reinstall_runs_the_commands_of_make(workplace):
     finished = workplace.run("ng_reinstall", "+dry_run=true")
     assert finished.code == 0
     locked, own = finished.out.splitlines()

@@ -1,4 +1,4 @@
-"""`--help` tells all there is to set: each parameter with its meaning, its type and its default."""
+"""Tests that `--help` lists each parameter with its meaning, its type and its default."""
 
 from __future__ import annotations
 
@@ -36,29 +36,29 @@ def test_help_lists_every_parameter(shared_workplace, program):
 
 
 @pytest.mark.parametrize("word", ["-h", "+h=true", "+help=true"])
-def test_help_is_asked_for_in_several_ways(shared_workplace, word):
-    """Beside other words too, and without a look at what they say."""
+def test_help_has_several_spellings(shared_workplace, word):
+    """Other words on the command line are ignored."""
     assert shared_workplace.run("ng_run", "+config_paths=[nowhere.yaml]", word) == shared_workplace.run(
         "ng_run", "--help"
     )
 
 
-def test_the_list_of_commands_has_help_too(shared_workplace):
+def test_list_of_commands_has_help(shared_workplace):
     assert shared_workplace.run("ng_help", "--help") == shared_workplace.run("ng", "--help")
 
 
 @pytest.mark.parametrize("words", [("env", "start"), ("ng_run",)])
-def test_help_of_a_command_is_what_the_command_itself_says(shared_workplace, words):
+def test_help_command_prints_the_commands_own_help(shared_workplace, words):
     assert shared_workplace.run("ng", "help", *words) == shared_workplace.run("ng_run", "--help")
 
 
-def test_help_of_what_is_no_command_is_told(shared_workplace):
+def test_help_of_unknown_command_is_an_error(shared_workplace):
     finished = shared_workplace.run("ng", "help", "env", "strat")
     assert (finished.code, finished.out) == (2, "")
-    assert finished.err.startswith("Error: 'ng env strat' is no command. Did you mean 'start'?")
+    assert finished.err.startswith("Error: 'ng env strat' is not a command. Did you mean 'start'?")
 
 
-def test_help_begins_with_both_names_of_the_command(shared_workplace):
+def test_help_starts_with_both_command_names(shared_workplace):
     assert shared_workplace.run("ng", "env", "start", "--help").out.splitlines()[:4] == [
         "usage: ng_run [--flag VALUE …] [+key=value …]",
         "       ng env start [--flag VALUE …] [+key=value …]",
@@ -70,16 +70,16 @@ def test_help_begins_with_both_names_of_the_command(shared_workplace):
 @pytest.mark.parametrize(
     "line",
     [
-        "--split train|validation|benchmark|example Which datasets of the agents are collected. "
+        "--split train|validation|benchmark|example The type of the agents' datasets to collect. "
         "[+split: train|validation|benchmark|example, required]",
-        "--concurrency INT, --num-samples-in-parallel INT How many rollouts may be under way at once; auto finds out "
-        "how many bring the most. [+num_samples_in_parallel: int|auto, default 1024]",
-        "--resume (=force), --resume-from-cache (=force) Go on with an earlier run of the same output; force: even "
-        "where its rows or its model were others. [+resume_from_cache: bool|force, default false]",
-        "--temperature FLOAT how freely the model samples [+responses_create_params.temperature: float, default as "
-        "each row says]",
+        "--concurrency INT, --num-samples-in-parallel INT How many rollouts may run at once. auto adapts the number "
+        "to the measured throughput. [+num_samples_in_parallel: int|auto, default 1024]",
+        "--resume (=force), --resume-from-cache (=force) Resume an earlier run of the same output. force: even if "
+        "its rows or its model have changed. [+resume_from_cache: bool|force, default false]",
+        "--temperature FLOAT The sampling temperature. [+responses_create_params.temperature: float, default: the "
+        "row's value]",
     ],
 )
-def test_a_parameter_is_shown_with_its_flags_meaning_override_type_and_default(shared_workplace, line):
+def test_help_shows_each_parameter_in_full(shared_workplace, line):
     text = shared_workplace.run("ng", "eval", "run", "--help").out
     assert line in re.sub(r"\s+", " ", text)

@@ -1,4 +1,4 @@
-"""The commands that publish datasets and fetch them, against small hubs in this process."""
+"""Tests of the commands that upload and download datasets, against small hubs in this process."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ROWS = b'{"responses_create_params": {"input": "2 + 2?"}}\n'
 
 
 class Hub(BaseHTTPRequestHandler):
-    """Answers by the function that its server carries."""
+    """A request handler that calls its server's `handle_call`."""
 
     protocol_version = "HTTP/1.1"
 
@@ -108,18 +108,18 @@ def gitlab(workplace):
         yield hub
 
 
-def test_a_file_goes_to_gitlab_and_comes_back(workplace, gitlab):
+def test_gitlab_upload_and_download_round_trip(workplace, gitlab):
     workplace.write("sums.jsonl", ROWS.decode())
     words = ("+dataset_name=sums", "+version=0.0.1")
     finished = workplace.run("ng_upload_dataset_to_gitlab", *words, "+input_jsonl_fpath=sums.jsonl")
-    assert finished == (0, "sums.jsonl is sums.jsonl in sums 0.0.1\n", "")
+    assert finished == (0, "sums.jsonl uploaded as sums.jsonl to sums 0.0.1\n", "")
     assert gitlab.files == {("sums", "0.0.1", "sums.jsonl"): ROWS}
     more = ("+artifact_fpath=sums.jsonl", "+output_fpath=back/sums.jsonl")
     assert workplace.run("ng_download_dataset_from_gitlab", *words, *more) == (0, "back/sums.jsonl\n", "")
     assert (workplace.folder / "back/sums.jsonl").read_bytes() == ROWS
 
 
-def test_the_flags_of_the_other_spelling_are_the_same(workplace, gitlab):
+def test_flags_and_overrides_are_equivalent(workplace, gitlab):
     workplace.write("sums.jsonl", ROWS.decode())
     words = ("--storage", "gitlab", "--name", "sums", "--revision", "0.10")
     assert workplace.run("ng", "dataset", "upload", *words, "--input", "sums.jsonl").code == 0
@@ -129,15 +129,15 @@ def test_the_flags_of_the_other_spelling_are_the_same(workplace, gitlab):
     assert (workplace.folder / "back.jsonl").read_bytes() == ROWS
 
 
-def test_all_versions_of_this_package_are_deleted_and_no_others(workplace, gitlab):
+def test_only_versions_of_this_package_are_deleted(workplace, gitlab):
     gitlab.files = {(name, version, "x"): b"" for name, version in (("s", "1"), ("s", "2"), ("sums", "1"))}
     assert workplace.run("ng_delete_dataset_from_gitlab", "+dataset_name=s") == (0, "s: 2 versions deleted\n", "")
     assert gitlab.left() == {("sums", "1", "x")}
     finished = workplace.run("ng", "dataset", "rm", "--name", "products")
-    assert (finished.code, "there is no package of this name in " in finished.err) == (1, True)
+    assert (finished.code, "package not found in " in finished.err) == (1, True)
 
 
-def test_the_address_of_a_projects_tracking_tells_the_project_too(workplace, gitlab):
+def test_project_is_derived_from_mlflow_tracking_uri(workplace, gitlab):
     gitlab.files = {("sums", "1.0.0", "x.jsonl"): ROWS}
     url = f"{gitlab.url}/api/v4/projects/7/ml/mlflow"
     workplace.write("env.yaml", f"mlflow_tracking_uri: {url}\nmlflow_tracking_token: right\n")
@@ -146,25 +146,25 @@ def test_the_address_of_a_projects_tracking_tells_the_project_too(workplace, git
 
 
 @pytest.mark.parametrize(
-    ("env", "told"),
+    ("env", "message"),
     [
-        ("", "Error: gitlab_url and gitlab_token are missing. Write them into env.yaml: "),
-        ("gitlab_url: URL\ngitlab_token: wrong\n", 'answered 401: {"message":"401 Unauthorized"}'),
-        ("gitlab_url: URL\ngitlab_token: right\n", 'answered 404: {"message":"404 Not Found"}'),
-        ("gitlab_url: http://127.0.0.1:9\ngitlab_token: right\n", "no answer ("),
+        ("", "Error: gitlab_url and gitlab_token are missing. Add to env.yaml the project's API address"),
+        ("gitlab_url: URL\ngitlab_token: wrong\n", 'returned 401: {"message":"401 Unauthorized"}'),
+        ("gitlab_url: URL\ngitlab_token: right\n", 'returned 404: {"message":"404 Not Found"}'),
+        ("gitlab_url: http://127.0.0.1:9\ngitlab_token: right\n", "request failed ("),
     ],
 )
-def test_what_gitlab_does_not_give_is_told_and_nothing_is_written(workplace, gitlab, env, told):
+def test_gitlab_errors_are_reported_without_output(workplace, gitlab, env, message):
     workplace.write("env.yaml", env.replace("URL", f"{gitlab.url}/api/v4/projects/7"))
     words = ("+dataset_name=sums", "+version=1.0.0", "+artifact_fpath=x.jsonl", "+output_fpath=out/x.jsonl")
     finished = workplace.run("ng_download_dataset_from_gitlab", *words)
     assert (finished.code, finished.out, finished.err.count("\n")) == (1, "", 1)
-    assert told in finished.err
+    assert message in finished.err
     assert "right" not in finished.err
     assert list(workplace.folder.glob("out/*")) == []
 
 
-def test_a_missing_dataset_is_fetched_while_datasets_are_prepared(workplace, gitlab):
+def test_missing_dataset_is_downloaded_during_preparation(workplace, gitlab):
     gitlab.files = {("sums", "1.0.0", "t.jsonl"): ROWS}
     workplace.environment("plain")
     source = {"type": "gitlab", "dataset_name": "sums", "version": "1.0.0", "artifact_fpath": "t.jsonl"}
@@ -188,7 +188,7 @@ def test_a_missing_dataset_is_fetched_while_datasets_are_prepared(workplace, git
 
 
 class HuggingFace:
-    """As much of the Hub as the library asks for."""
+    """The part of the Hub's API that the library calls."""
 
     def __init__(self):
         self.files: dict[tuple[str, str], bytes] = {}
@@ -261,16 +261,16 @@ UPLOAD = (
 
 
 @has_library
-def test_a_file_becomes_a_split_of_a_dataset_and_joins_the_collection(workplace, hub):
+def test_uploaded_file_becomes_split_in_collection(workplace, hub):
     finished = workplace.run("ng_upload_dataset_to_hf", *UPLOAD, "+dataset_name=sums", "+split=validation")
     assert finished.code == 0, finished.err
-    assert finished.out == "sums.jsonl is us/Nemotron-RL-sums, split validation\n"
+    assert finished.out == "sums.jsonl uploaded as us/Nemotron-RL-sums, split validation\n"
     assert hub.files == {("us/Nemotron-RL-sums", "validation.jsonl"): ROWS}
     assert hub.collected == [("us/our-gym-64f", "us/Nemotron-RL-sums")]
 
 
 @has_library
-def test_a_dataset_without_a_name_is_called_after_its_environment(workplace, hub):
+def test_unnamed_dataset_is_named_after_its_environment(workplace, hub):
     words = ("+create_pr=true", "+commit_message=Sums", "+hf_dataset_prefix=Ours", "--storage", "hf")
     finished = workplace.run("ng", "dataset", "upload", *UPLOAD, *words)
     assert finished.code == 0, finished.err
@@ -280,7 +280,7 @@ def test_a_dataset_without_a_name_is_called_after_its_environment(workplace, hub
 
 
 @has_library
-def test_a_file_of_a_dataset_is_fetched(workplace, hub):
+def test_dataset_file_is_downloaded(workplace, hub):
     hub.files = {("us/sums", "parts/a.jsonl"): ROWS, ("us/sums", "data/test.jsonl"): ROWS * 2}
     words = ("+repo_id=us/sums", "+hf_token=hf_right")
     finished = workplace.run(
@@ -295,27 +295,30 @@ def test_a_file_of_a_dataset_is_fetched(workplace, hub):
 
 @has_library
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
-        (("+artifact_fpath=b.jsonl", "+hf_token=hf_right"), "dataset 'us/sums': downloading b.jsonl: "),
-        (("+split=train", "+hf_token=hf_right"), "it has no train.jsonl. Name the file: +artifact_fpath=…"),
-        (("+split=train", "+hf_token=hf_wrong"), "dataset 'us/sums': downloading train: "),
+        (("+artifact_fpath=b.jsonl", "+hf_token=hf_right"), "dataset 'us/sums': download of b.jsonl: "),
+        (
+            ("+split=train", "+hf_token=hf_right"),
+            "the dataset does not contain train.jsonl. Name the file: +artifact_fpath=…",
+        ),
+        (("+split=train", "+hf_token=hf_wrong"), "dataset 'us/sums': download of train: "),
     ],
 )
-def test_what_the_hub_does_not_give_is_told(workplace, hub, words, told):
+def test_hub_errors_are_reported(workplace, hub, words, message):
     hub.files = {("us/sums", "a.jsonl"): ROWS}
     finished = workplace.run("ng_download_dataset_from_hf", "+repo_id=us/sums", "+output_fpath=out/x.jsonl", *words)
     assert (finished.code, finished.out) == (1, "")
     assert finished.err.startswith("Error: ")
-    assert told in finished.err
+    assert message in finished.err
     assert list(workplace.folder.glob("out/*")) == []
 
 
 @pytest.mark.parametrize("words", [(), ("+artifact_fpath=b", "+split=train")])
-def test_a_file_is_named_in_one_way(workplace, words):
+def test_artifact_and_split_are_mutually_exclusive(workplace, words):
     finished = workplace.run("ng_download_dataset_from_hf", "+repo_id=us/sums", "+output_fpath=out/x.jsonl", *words)
     assert (finished.code, finished.out) == (2, "")
-    assert "exactly one of artifact_fpath and split has to be given" in finished.err
+    assert "give exactly one of artifact_fpath and split." in finished.err
 
 
 @has_library
@@ -327,7 +330,7 @@ def test_a_file_is_named_in_one_way(workplace, words):
         ("ng_upload_dataset_to_hf", (), {("sums", "1", "x")}),
     ],
 )
-def test_a_dataset_moves_from_one_hub_to_the_other(workplace, gitlab, hub, program, words, left):
+def test_dataset_is_moved_between_hubs(workplace, gitlab, hub, program, words, left):
     gitlab.files = {("sums", "1", "x"): ROWS}
     finished = workplace.run(program, *UPLOAD, "+dataset_name=sums", *words)
     assert finished.code == 0, finished.err
@@ -336,25 +339,25 @@ def test_a_dataset_moves_from_one_hub_to_the_other(workplace, gitlab, hub, progr
 
 
 @has_library
-def test_nothing_is_deleted_where_publishing_failed(workplace, gitlab, hub):
+def test_failed_upload_deletes_nothing(workplace, gitlab, hub):
     gitlab.files = {("sums", "1", "x"): ROWS}
     words = ("+hf_token=hf_wrong", *UPLOAD[1:], "+dataset_name=sums")
     finished = workplace.run("ng_gitlab_to_hf_dataset", *words)
     assert (finished.code, gitlab.left()) == (1, {("sums", "1", "x")})
-    assert finished.err.startswith("Error: sums.jsonl: uploading it as us/Nemotron-RL-sums: ")
+    assert finished.err.startswith("Error: sums.jsonl: upload as us/Nemotron-RL-sums: ")
     assert "hf_wrong" not in finished.err
 
 
 @pytest.mark.skipif(importlib.util.find_spec("huggingface_hub") is not None, reason="huggingface_hub is installed")
-def test_the_library_is_asked_for_where_it_is_missing(workplace):
+def test_missing_huggingface_hub_is_reported(workplace):
     workplace.write("sums.jsonl", ROWS.decode())
     finished = workplace.run("ng_upload_dataset_to_hf", *UPLOAD)
     assert (finished.code, finished.out) == (1, "")
-    assert finished.err == ("Error: this needs huggingface_hub, which is not installed: pip install huggingface_hub\n")
+    assert finished.err == "Error: huggingface_hub is required but not installed. Run: pip install huggingface_hub\n"
 
 
-def test_migrating_deletes_anyway(workplace, gitlab):
+def test_migrate_rejects_redundant_delete_setting(workplace, gitlab):
     words = (*UPLOAD, "+dataset_name=sums", "+delete_from_gitlab=true")
     finished = workplace.run("ng_gitlab_to_hf_dataset", *words)
     assert finished.code == 1
-    assert finished.err.startswith("Error: delete_from_gitlab is not for ng_gitlab_to_hf_dataset")
+    assert finished.err.startswith("Error: delete_from_gitlab: ng_gitlab_to_hf_dataset always deletes.")

@@ -1,4 +1,4 @@
-"""`ng_aggregate_rollouts` and `ng_reward_profile`: what is done with rollouts that have been collected."""
+"""Tests of `ng_aggregate_rollouts` and `ng_reward_profile`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def serving(shared_workplace):
 
 @pytest.fixture(scope="module")
 def shards(serving):
-    """Two shards of one run, with what a collection leaves beside each."""
+    """Two shards of one run, with the other files that a collection writes."""
     rows = {"a": [done(0, 0, 1.0), done(0, 1, 0.0)], "b": [done(1, 1, 0.5), done(1, 0, 0.5)]}
     for name, rollouts in rows.items():
         write(serving, f"shards/{name}.jsonl", *rollouts)
@@ -58,7 +58,7 @@ def shards(serving):
         ("ng", ("eval", "aggregate", "-i", "shards/a.jsonl, shards/[b].jsonl,shards/*.jsonl", "-o", "OUT")),
     ],
 )
-def test_shards_are_merged_and_their_agents_asked_for_metrics(serving, shards, program, words):
+def test_shards_are_merged_and_measured(serving, shards, program, words):
     out = f"merged/{program}.jsonl"
     finished = serving.run(program, *(word.replace("OUT", out) for word in words))
     assert (finished.code, finished.err) == (0, "")
@@ -71,25 +71,25 @@ def test_shards_are_merged_and_their_agents_asked_for_metrics(serving, shards, p
     assert metrics["agent_metrics"]["mean/total_tokens"] == 7.0
 
 
-def test_metrics_may_be_had_without_merging(serving, shards):
+def test_metrics_can_be_computed_without_merging(serving, shards):
     words = ("+input_glob=shards/*.jsonl", "+output_jsonl_fpath=unmerged/all.jsonl", "+merge_shards=false")
     assert serving.run("ng_aggregate_rollouts", *words).code == 0
     assert [path.name for path in (serving.folder / "unmerged").iterdir()] == ["all_aggregate_metrics.json"]
 
 
-def test_an_output_is_replaced_only_if_asked(serving, shards):
+def test_output_is_replaced_only_if_asked(serving, shards):
     write(serving, "there.jsonl", done(5, 0, 1.0))
     words = ("+input_glob=shards/*.jsonl", "+output_jsonl_fpath=there.jsonl")
     refused = serving.run("ng_aggregate_rollouts", *words)
     assert (refused.code, read(serving, "there.jsonl")) == (1, [done(5, 0, 1.0)])
     assert refused.err == (
-        "Error: there.jsonl: holds rollouts already. Add +overwrite=true to replace it, or choose another.\n"
+        "Error: there.jsonl already contains rollouts. Add +overwrite=true to replace it, or choose another.\n"
     )
     assert serving.run("ng_aggregate_rollouts", *words, "+overwrite=true").code == 0
     assert len(read(serving, "there.jsonl")) == 4
 
 
-def test_an_agent_that_is_not_up_is_told(serving):
+def test_agent_that_is_not_running_is_reported(serving):
     row = done(0, 0, 1.0)
     write(serving, "foreign.jsonl", {**row, "agent_ref": {"name": "another"}})
     words = ("+input_glob=foreign.jsonl", "+output_jsonl_fpath=foreign_merged.jsonl")
@@ -104,29 +104,29 @@ def aggregated(workplace, *words):
     return workplace.run("ng_aggregate_rollouts", "+output_jsonl_fpath=out.jsonl", *words)
 
 
-def test_rollouts_that_are_there_twice_are_told_with_their_places(workplace):
+def test_duplicate_rollouts_are_reported_with_their_locations(workplace):
     write(workplace, "a.jsonl", done(0, 0, 1.0), done(0, 1, 1.0))
     write(workplace, "b.jsonl", done(0, 1, 0.0))
     finished = aggregated(workplace, "+input_glob='[ab].jsonl'")
     assert finished.code == 1
     assert finished.err.startswith(
-        "Error: 1 rollouts (task:rollout) of one agent are there twice: 0:1 (a.jsonl:2 and b.jsonl:1). "
+        "Error: 1 rollouts (task:rollout) of one agent occur twice: 0:1 (a.jsonl:2 and b.jsonl:1). "
     )
     assert not (workplace.folder / "out.jsonl").exists()
 
 
 @pytest.mark.parametrize(
-    ("glob", "told"),
+    ("glob", "message"),
     [
-        ("none_*.jsonl", "Error: input_glob: 'none_*.jsonl' names no file of rollouts (looked in "),
-        ("a.jsonl,b.jsonl", "Error: input_glob: 'b.jsonl' names no file of rollouts "),
+        ("none_*.jsonl", "Error: input_glob: 'none_*.jsonl' does not match any rollout file (looked in "),
+        ("a.jsonl,b.jsonl", "Error: input_glob: 'b.jsonl' does not match any rollout file "),
         ("torn.jsonl", "Error: torn.jsonl:1:2: not valid JSON "),
-        ("a*_failures.jsonl", "Error: input_glob: 'a*_failures.jsonl' names no file of rollouts "),
-        ("empty.jsonl", "Error: no rollouts in empty.jsonl."),
-        ("out.jsonl", "Error: out.jsonl: is both one of the files to be merged and the output."),
+        ("a*_failures.jsonl", "Error: input_glob: 'a*_failures.jsonl' does not match any rollout file "),
+        ("empty.jsonl", "Error: empty.jsonl: no rollouts found."),
+        ("out.jsonl", "Error: out.jsonl is both the output and one of the files to merge."),
     ],
 )
-def test_files_that_are_none_are_told(workplace, glob, told):
+def test_invalid_input_files_are_reported(workplace, glob, message):
     write(workplace, "a.jsonl", done(0, 0, 1.0))
     write(workplace, "a_failures.jsonl", done(0, 0, 1.0))
     if glob == "out.jsonl":
@@ -135,18 +135,18 @@ def test_files_that_are_none_are_told(workplace, glob, told):
     workplace.write("empty.jsonl", "\n")
     finished = aggregated(workplace, f"+input_glob='{glob}'")
     assert (finished.code, finished.out) == (1, "")
-    assert finished.err.startswith(told)
+    assert finished.err.startswith(message)
 
 
 @pytest.fixture
 def run_files(workplace):
-    """Two tasks, each run twice, one rollout missing."""
+    """Files of two tasks, each run twice, with one rollout missing."""
     write(workplace, "x_materialized_inputs.jsonl", *(asked(task, repeat) for task in (0, 1) for repeat in (0, 1)))
     write(workplace, "x.jsonl", done(0, 0, 1.0), done(1, 0, 0.25), done(0, 1, 0.0))
     return ("+materialized_inputs_jsonl_fpath=x_materialized_inputs.jsonl", "+rollouts_jsonl_fpath=x.jsonl")
 
 
-def test_a_profile_tells_each_task_and_how_much_is_done(workplace, run_files):
+def test_profile_reports_tasks_and_completion(workplace, run_files):
     finished = workplace.run("ng_reward_profile", *run_files, "+allow_partial_rollouts=true")
     assert (finished.code, finished.err) == (0, "")
     assert finished.out == (
@@ -161,23 +161,23 @@ def test_a_profile_tells_each_task_and_how_much_is_done(workplace, run_files):
     assert (agent["agent_ref"], agent["max/reward"]) == ({"name": AGENT["name"]}, 1.0)
 
 
-def test_missing_rollouts_are_told_by_their_keys(workplace, run_files):
+def test_missing_rollouts_are_reported_by_key(workplace, run_files):
     finished = workplace.run("ng", "eval", "profile", *run_files)
     assert (finished.code, finished.out) == (1, "")
     assert finished.err == (
-        "Error: x.jsonl: rollouts (task:rollout) do not fit the inputs; 1 missing: 1:1. Resume the collection, or "
+        "Error: x.jsonl: rollouts (task:rollout) do not match the inputs; 1 missing: 1:1. Resume the collection, or "
         "add +allow_partial_rollouts=true.\n"
     )
 
 
-def test_rollouts_of_another_run_are_told_by_their_keys(workplace, run_files):
+def test_rollouts_of_another_run_are_reported_by_key(workplace, run_files):
     write(workplace, "x.jsonl", done(4, 2, 1.0), done(0, 0, 1.0))
     finished = workplace.run("nemo_gym_reward_profile", *run_files, "+allow_partial_rollouts=true")
     assert finished.code == 1
     assert "1 without an input row: 4:2." in finished.err
 
 
-def test_the_older_names_of_its_settings_are_understood(workplace, run_files):
+def test_older_setting_names_are_accepted(workplace, run_files):
     finished = workplace.run(
         "ng_reward_profile",
         "+input_jsonl_fpath=x_materialized_inputs.jsonl",
@@ -190,7 +190,7 @@ def test_the_older_names_of_its_settings_are_understood(workplace, run_files):
     assert [group["pass_rate"] for group in read(workplace, "made/tasks.jsonl")] == [0.5, 0.0]
 
 
-def test_what_is_not_said_is_asked_for_by_name(workplace):
+def test_missing_setting_is_reported_by_name(workplace):
     finished = workplace.run("ng", "eval", "profile", "--rollouts", "x.jsonl")
     assert finished == (
         2,

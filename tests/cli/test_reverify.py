@@ -1,4 +1,4 @@
-"""`ng eval reverify`: stored rollouts are graded again, by the row and the response alone."""
+"""Tests of `ng eval reverify`, which grades stored rollouts from their rows and responses."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def asked(task, repeat=0):
     }
 
 
-def done(text, task, repeat=0, **told):
-    return {**asked(task, repeat), "response": reply(text).model_dump(mode="json"), "reward": 0.25, **told}
+def done(text, task, repeat=0, **fields):
+    return {**asked(task, repeat), "response": reply(text).model_dump(mode="json"), "reward": 0.25, **fields}
 
 
 def judge_failed(text, task, repeat=0):
@@ -83,7 +83,7 @@ def read(workplace, path):
 
 @pytest.fixture
 def stored(workplace):
-    """A run of three tasks, graded by who knows whom; a fourth and a fifth failed for want of a judge, one twice."""
+    """Three graded rollouts, and two that failed because their judge failed, one of them twice."""
     lay_out(workplace, mode="STATELESS")
     return workplace
 
@@ -94,7 +94,7 @@ def lay_out(workplace, mode):
     write(workplace, "in.jsonl", [asked(task) for task in range(6)])
     write(workplace, "run.jsonl", [done("right", 0), done("wrong", 1), done("right", 2)])
     failures = [judge_failed("wrong", 3), judge_failed("unclear", 3), judge_failed("right", 4)]
-    # Of these, one was scored by a later attempt, and one has no response at all.
+    # The first of these was scored by a later attempt; the second has no response.
     failures += [judge_failed("wrong", 0), {**asked(5), "_ng_failure_class": "timeout"}]
     write(workplace, "run_failures.jsonl", failures)
 
@@ -105,7 +105,7 @@ def graded(workplace, *words, code=0):
     return finished
 
 
-def test_every_stored_rollout_is_graded_again_without_its_agent_or_a_model(stored):
+def test_stored_rollouts_are_graded_without_agent_or_model(stored):
     finished = graded(stored, CONFIG)
     rollouts = read(stored, "new.jsonl")
     assert {key: row["reward"] for key, row in rollouts.items()} == {(0, 0): 1.0, (1, 0): 0.0, (2, 0): 1.0}
@@ -118,7 +118,7 @@ def test_every_stored_rollout_is_graded_again_without_its_agent_or_a_model(store
     assert (stored.folder / "new_failures.jsonl").read_bytes() == b""
 
 
-def test_those_whose_judge_failed_are_graded_and_the_others_kept(stored):
+def test_judge_failures_are_graded_and_others_kept(stored):
     finished = graded(stored, CONFIG, "--judge-failed-only")
     rewards = {key: row["reward"] for key, row in read(stored, "new.jsonl").items()}
     assert rewards == {(0, 0): 0.25, (1, 0): 0.25, (2, 0): 0.25, (4, 0): 1.0}
@@ -133,21 +133,21 @@ def test_those_whose_judge_failed_are_graded_and_the_others_kept(stored):
     assert read(stored, "new.jsonl")[3, 0]["reward"] == 2.0
 
 
-def test_what_was_graded_may_be_added_to_the_rollouts_themselves(stored):
+def test_graded_rollouts_can_be_appended_to_input(stored):
     words = ("+output_jsonl_fpath=run.jsonl", "--judge-failed-only")
-    assert "run.jsonl: is one of the inputs" in graded(stored, CONFIG, *words, "--overwrite", code=1).err
+    assert "run.jsonl is one of the inputs" in graded(stored, CONFIG, *words, "--overwrite", code=1).err
     graded(stored, CONFIG, *words, "--append", "--disable-aggregation")
     assert [row["reward"] for row in read(stored, "run.jsonl").values()] == [0.25, 0.25, 0.25, 1.0]
     assert not (stored.folder / "run_aggregate_metrics.json").exists()
 
 
-def test_an_output_is_replaced_or_gone_on_with_only_if_asked(stored):
+def test_output_is_replaced_or_resumed_only_if_asked(stored):
     graded(stored, CONFIG, "--limit", "1")
     assert list(read(stored, "new.jsonl")) == [(0, 0)]
     refused = graded(stored, CONFIG, code=1)
     assert refused.err == (
-        "Error: new.jsonl: holds rollouts already. Add +overwrite=true to replace it, +resume_from_cache=true to "
-        "grade what it lacks, or choose another output.\n"
+        "Error: new.jsonl already contains rollouts. Add +overwrite=true to replace it, +resume_from_cache=true to "
+        "grade only the missing ones, or choose another output.\n"
     )
     assert "3 planned = 3 scored (1 of them earlier)" in graded(stored, CONFIG, "--resume").out
     graded(stored, CONFIG, "--limit", "2", "--overwrite")
@@ -155,23 +155,23 @@ def test_an_output_is_replaced_or_gone_on_with_only_if_asked(stored):
 
 
 @pytest.mark.parametrize("mode", ["UNKNOWN", "UNSUPPORTED"])
-def test_a_server_that_needs_the_rollout_itself_is_asked_only_by_force(workplace, mode):
+def test_server_without_reverify_support_needs_force(workplace, mode):
     lay_out(workplace, mode=mode)
     refused = graded(workplace, CONFIG, code=1)
-    assert f"answers ({mode.lower()}): not known to grade by the row and the response alone" in refused.err
-    assert "Add +force=true to have them all the same, in unsafe_new.jsonl." in refused.err
+    assert f"answers ({mode.lower()}): may need more than the row and the response for grading" in refused.err
+    assert "Add +force=true to write them anyway, to unsafe_new.jsonl." in refused.err
     graded(workplace, CONFIG, "--force")
     assert len(read(workplace, "unsafe_new.jsonl")) == 3
     assert not (workplace.folder / "new.jsonl").exists()
 
 
-def test_the_one_server_of_a_config_without_agents_grades_whatever_there_is(stored):
+def test_single_server_without_agents_grades_all(stored):
     stored.write("answers.yaml", BLOCKS.partition("answers_agent:")[0])
     graded(stored, CONFIG)
     assert len(read(stored, "new.jsonl")) == 3
 
 
-def test_without_a_config_the_servers_that_are_up_are_asked(stored):
+def test_without_config_running_servers_are_used(stored):
     config = "+config_paths=[answers.yaml,responses_api_models/sample_model/configs/sample_model.yaml]"
     servers = stored.start_servers(config)
     finished = stored.run("ng", "eval", "reverify", *WORDS)
@@ -179,14 +179,17 @@ def test_without_a_config_the_servers_that_are_up_are_asked(stored):
     assert (finished.code, len(read(stored, "new.jsonl"))) == (0, 3), finished.err
 
 
-def test_what_does_not_fit_together_is_told_before_any_server_starts(stored):
+def test_mismatched_inputs_are_rejected_before_servers_start(stored):
     write(stored, "in.jsonl", [asked(0)])
     assert graded(stored, CONFIG, code=1).err == (
-        "Error: in.jsonl: 2 rollouts (task:rollout) have no row there: 1:0, 2:0. Give the materialized inputs of the "
-        "same collection.\n"
+        "Error: in.jsonl: the rows of 2 rollouts (task:rollout) are missing: 1:0, 2:0. Pass the materialized inputs "
+        "of the same collection.\n"
     )
     write(stored, "in.jsonl", [{**asked(task), "agent_ref": {"name": "other_agent"}} for task in range(3)])
-    assert "no resources server is known for the rollouts of other_agent" in graded(stored, CONFIG, code=1).err
+    assert (
+        "the configuration does not define a resources server for the rollouts of other_agent"
+        in graded(stored, CONFIG, code=1).err
+    )
     write(stored, "run.jsonl", [])
-    assert "run.jsonl: no rollouts in it" in graded(stored, CONFIG, code=1).err
+    assert "run.jsonl does not contain rollouts" in graded(stored, CONFIG, code=1).err
     assert not (stored.folder / "new.jsonl").exists()

@@ -1,4 +1,4 @@
-"""`ng_status` shows which servers run, and whether they answer."""
+"""Tests of `ng_status`."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ def test_each_server_has_a_line(running, shared_workplace):
         for number, (name, server) in enumerate(running.servers.items(), start=1)
     ]
     *lines, count = finished.out.splitlines()
-    assert [re.sub(r"\d+ s  at work 0, loop lag \d+ ms$", "", line) for line in lines] == expected
+    assert [re.sub(r"\d+ s  0 in flight, loop lag \d+ ms$", "", line) for line in lines] == expected
     assert count == "2 of 2 servers answer"
 
 
 @pytest.mark.parametrize("words", [("--json",), ("+json=true",), ("++json=true",)])
-def test_programs_get_json(running, shared_workplace, words):
+def test_status_is_printed_as_json(running, shared_workplace, words):
     finished = shared_workplace.run("ng_status", *words)
     assert finished.code == 0
-    told, known = orjson.loads(finished.out), list(running.servers.values())
-    of_now = {"uptime_seconds": 0, "load": {}}
-    assert [each | of_now for each in told] == [each | of_now for each in known]
-    assert (told[0]["load"]["in_flight"], told[0]["load"]["queued"]) == (0, 0)
-    assert set(told[0]) >= {
+    shown, known = orjson.loads(finished.out), list(running.servers.values())
+    changing = {"uptime_seconds": 0, "load": {}}
+    assert [each | changing for each in shown] == [each | changing for each in known]
+    assert (shown[0]["load"]["in_flight"], shown[0]["load"]["queued"]) == (0, 0)
+    assert set(shown[0]) >= {
         "process_name", "server_type", "name", "dir_path", "entrypoint", "host", "port", "url", "pid", "config_path",
         "start_time", "status", "uptime_seconds",
     }  # fmt: skip
 
 
-def test_a_server_that_does_not_answer_is_marked_and_the_exit_code_is_1(workplace):
+def test_unresponsive_server_is_marked_with_exit_code_1(workplace):
     command = workplace.start_servers(workplace.environment("awake"), workplace.environment("asleep"))
     os.kill(command.servers["asleep"]["pid"], signal.SIGSTOP)
     finished = workplace.run("ng_status")
@@ -60,7 +60,7 @@ def test_a_server_that_does_not_answer_is_marked_and_the_exit_code_is_1(workplac
     assert count == "1 of 2 servers answer"
 
 
-def test_without_a_run_the_user_hears_how_to_start_one(workplace):
+def test_without_run_message_explains_how_to_start(workplace):
     finished = workplace.run("ng_status", "+head_server.port=1")
     assert finished == (
         1,
@@ -70,7 +70,7 @@ def test_without_a_run_the_user_hears_how_to_start_one(workplace):
     )
 
 
-def test_what_is_no_head_server_is_told_as_such(workplace):
+def test_other_server_is_not_taken_for_head_server(workplace):
     with socket.create_server(("127.0.0.1", 0)) as other:
 
         def answer():
@@ -85,4 +85,4 @@ def test_what_is_no_head_server_is_told_as_such(workplace):
         finished = workplace.run("ng_status", f"+head_server.port={port}")
         answering.join()
     assert finished.code == 1
-    assert finished.err.startswith(f"Error: what answers at http://127.0.0.1:{port} is no head server. ")
+    assert finished.err.startswith(f"Error: the server at http://127.0.0.1:{port} is not a nemo_gym head server. ")

@@ -1,4 +1,4 @@
-"""What a person reads at the end of a run."""
+"""Tests of the tables at the end of a run."""
 
 import io
 
@@ -20,7 +20,7 @@ def failure(cause: str, message: str) -> Record:
     return Record(Outcome.FAILED, {"_ng_failure_message": message}, cause=cause)
 
 
-def test_all_that_was_planned_is_accounted_for() -> None:
+def test_summary_accounts_for_all_planned_rollouts() -> None:
     scored = Record(Outcome.SCORED, {}, reward=1.0)
     summary = summary_of(scored, scored, failure("model_failed", "m"), failure("timeout", "t"), planned=6)
     assert tables.summary_line(summary) == (
@@ -28,7 +28,7 @@ def test_all_that_was_planned_is_accounted_for() -> None:
     )
 
 
-def test_the_mean_reward_leads_the_table_and_each_agent_has_a_column() -> None:
+def test_mean_reward_comes_first_with_agents_as_columns() -> None:
     metrics = [
         {
             "agent_ref": {"name": "a"},
@@ -62,7 +62,7 @@ def with_ledger(name: str) -> dict[str, object]:
     return {"agent_ref": {"name": name}, "agent_metrics": means, "key_metrics": {}, "ledger": LEDGER}
 
 
-def test_beside_the_mean_stands_what_it_is_taken_over_and_what_it_is_with_failures_as_0() -> None:
+def test_table_shows_coverage_and_pessimistic_reward() -> None:
     nothing = {"agent_ref": {"name": "b"}, "agent_metrics": {}, "key_metrics": {}}
     assert shown([with_ledger("a"), nothing]) == [
         "metric a b",
@@ -77,7 +77,7 @@ def test_beside_the_mean_stands_what_it_is_taken_over_and_what_it_is_with_failur
     ]
 
 
-def test_many_agents_have_a_line_each() -> None:
+def test_many_agents_have_one_row_each() -> None:
     metrics = [
         {"agent_ref": {"name": f"agent_{n}"}, "agent_metrics": {"mean/reward": n}, "key_metrics": {"a": 1, "b[x]": 2}}
         for n in range(5)

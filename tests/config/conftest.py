@@ -1,4 +1,4 @@
-"""A project folder with a few server folders, in which configurations are written and loaded."""
+"""Fixture: a project folder with server folders, to write and load configurations."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FOLDERS = (
 
 
 class Project:
-    """Writes files and loads them as a user does, from the working folder."""
+    """A folder whose files are loaded as a user does, from the working folder."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -30,24 +30,24 @@ class Project:
             (root / folder / "app.py").touch()
 
     def write(self, **files: str) -> None:
-        """`name="a: 1"` writes `name.yaml`; the first line of a text in triple quotes is line 1."""
+        """Write `name.yaml` for each `name="a: 1"`; the first line of a triple-quoted text is line 1."""
         for name, text in files.items():
             path = self.root / f"{name}.yaml"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(textwrap.dedent(text).lstrip("\n"))
 
     def load(self, *words: str, **options: Any) -> config.RunConfig:
-        """Load with the words of a command line; `env.yaml` is read only where the project has one."""
+        """Load with command-line words; `env.yaml` is read only if the project has one."""
         options.setdefault("skip_dotenv", not (self.root / "env.yaml").exists())
         return config.load((), words, **options)
 
     def load_text(self, text: str, *words: str, **options: Any) -> config.RunConfig:
-        """Load one file, `main.yaml`, of this text."""
+        """Load a single file, `main.yaml`, with this text."""
         self.write(main=text)
         return self.load("+config_paths=[main.yaml]", *words, **options)
 
     def refusal(self, error: type[ConfigError], text: str, *words: str, **options: Any) -> str:
-        """The message with which loading `main.yaml` of this text is refused."""
+        """Load `main.yaml` with this text and return the message of the expected error."""
         with pytest.raises(error) as refused:
             self.load_text(text, *words, **options)
         return str(refused.value)

@@ -13,7 +13,7 @@ def loaded(project, text, *words):
     return {key: value for key, value in project.load_text(text, *words).plain.items() if key != "config_paths"}
 
 
-def test_inherit_from_lays_the_block_over_its_source_and_takes_the_source_away(project):
+def test_inherit_from_merges_and_removes_its_source(project):
     text = """
     generic: {x: 1, deep: {a: 1, b: 1}, l: [1, 2]}
     own:
@@ -24,12 +24,12 @@ def test_inherit_from_lays_the_block_over_its_source_and_takes_the_source_away(p
     assert loaded(project, text) == {"own": {"x": 1, "deep": {"a": 1, "b": 2}, "l": [3]}}
 
 
-def test_copy_leaves_the_source(project):
+def test_copy_keeps_its_source(project):
     text = "generic: {x: 1}\nown: {_copy: generic, y: 2}"
     assert loaded(project, text) == {"generic": {"x": 1}, "own": {"x": 1, "y": 2}}
 
 
-def test_the_string_forms_stand_for_a_whole_value(project):
+def test_string_forms_replace_a_whole_value(project):
     text = "generic: {a: {x: 1}, b: 2}\nmoved: ${inherit_from:generic.a}\ncopied: ${copy:generic.b}"
     assert loaded(project, text) == {"generic": {"b": 2}, "moved": {"x": 1}, "copied": 2}
 
@@ -64,17 +64,17 @@ def test_a_chain_works_in_any_order(project, blocks):
     assert loaded(project, "\n".join(blocks)) == {"third": {"x": 1, "y": 2, "z": 3}}
 
 
-def test_a_source_may_lie_below_what_a_block_inherits(project):
+def test_source_may_be_inside_an_inheriting_block(project):
     text = "base: {part: {x: 1}}\nmid: {_copy: base}\nown: {_copy: mid.part, y: 2}"
     assert loaded(project, text)["own"] == {"x": 1, "y": 2}
 
 
-def test_a_directive_inside_a_source_is_followed_in_the_copy_too(project):
+def test_nested_directive_of_a_source_is_applied(project):
     text = "leaf: {x: 1}\nsource: {part: {_copy: leaf}}\nown: {_inherit_from: source}"
     assert loaded(project, text) == {"leaf": {"x": 1}, "own": {"part": {"x": 1}}}
 
 
-def test_a_generic_server_that_is_inherited_is_not_started(project):
+def test_inherited_generic_server_is_not_started(project):
     run = project.load_text(
         """
         generic:
@@ -92,44 +92,44 @@ def test_a_generic_server_that_is_inherited_is_not_started(project):
     assert str(run.servers["mine"].origins["prompt"]) == "main.yaml:7"
 
 
-def test_the_command_line_reaches_a_source_before_it_is_inherited(project):
+def test_overrides_apply_to_a_source_before_inheritance(project):
     assert loaded(project, "generic: {x: 1}\nown: {_inherit_from: generic}", "generic.x=2") == {"own": {"x": 2}}
 
 
 def test_an_unset_source_makes_the_target_unset(project):
     message = project.refusal(ConfigMissingValuesError, "generic: ???\nown:\n  x: ${inherit_from:generic}")
-    assert message.startswith("main.yaml:3: own.x has to be given a value")
+    assert message.startswith("main.yaml:3: own.x has no value")
     assert "generic" not in message
 
 
-def test_a_missing_source_is_told_with_its_place_and_a_suggestion(project):
+def test_missing_source_reports_location_and_suggestion(project):
     message = project.refusal(
         InheritPathNotFoundError, "generic: {server: {x: 1}}\nown:\n  _inherit_from: generic.servr"
     )
-    assert message.startswith("main.yaml:3: own takes its content from 'generic.servr'")
+    assert message.startswith("main.yaml:3: own inherits from 'generic.servr'")
     assert "Did you mean 'generic.server'?" in message
 
 
-def test_a_circle_is_shown(project):
+def test_cycle_lists_its_blocks(project):
     text = "a: {_inherit_from: b}\nb: {_copy: c}\nc: {_inherit_from: a}"
     message = project.refusal(ConfigError, text)
     assert "a (main.yaml:1) -> b (main.yaml:2) -> c (main.yaml:3) -> a" in message
 
 
 @pytest.mark.parametrize("text", ["a: {_copy: a}", "a: {_copy: a.b, b: {x: 1}}", "a: {b: {_copy: a}}"])
-def test_a_block_that_is_its_own_source_is_a_circle(project, text):
-    assert "in a circle" in project.refusal(ConfigError, text)
+def test_block_that_inherits_from_itself_is_a_cycle(project, text):
+    assert "in a cycle" in project.refusal(ConfigError, text)
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
-        ("g: {x: 1}\na: {_inherit_from: g, _delete_key: xx}", "main.yaml:2: a._delete_key names 'xx'"),
-        ("a:\n  _delete_key: x", "main.yaml:2: a._delete_key stands without _inherit_from"),
+        ("g: {x: 1}\na: {_inherit_from: g, _delete_key: xx}", "main.yaml:2: a._delete_key lists 'xx'"),
+        ("a:\n  _delete_key: x", "main.yaml:2: a._delete_key is used without _inherit_from"),
         ("g: {}\na:\n  _copy: g\n  _inherit_from: g", "main.yaml:3: a has both"),
-        ("a:\n  _copy: [g]", "main.yaml:2: a._copy is the dotted path of another block"),
-        ("g: 5\na:\n  _copy: g\n  x: 1", "main.yaml:3: a adds keys of its own to 'g', which is not a mapping"),
+        ("a:\n  _copy: [g]", "main.yaml:2: a._copy must be the dotted path of another block"),
+        ("g: 5\na:\n  _copy: g\n  x: 1", "main.yaml:3: a adds keys to 'g', which is not a mapping"),
     ],
 )
-def test_a_directive_that_makes_no_sense_is_told_with_its_place(project, text, told):
-    assert told in project.refusal(ConfigError, text)
+def test_invalid_directive_reports_location(project, text, expected):
+    assert expected in project.refusal(ConfigError, text)

@@ -1,4 +1,4 @@
-"""What is wrong with settings, told in the user's words."""
+"""Messages for invalid settings."""
 
 from __future__ import annotations
 
@@ -50,66 +50,66 @@ def problems(**settings):
         {"entrypoint": "app.py", "verified": True, "verified_url": "x", "description": "x", "value": "x"},
         {"entrypoint": "app.py", "license": "MIT", "domain": "math", "datasets": [], "something": {"else": 1}},
         {"entrypoint": "app.py", "top_k": 3},
-        {"entrypoint": "app.py", "temperature": 1, "temperatures": 2},  # a field that is set is not meant
+        {"entrypoint": "app.py", "temperature": 1, "temperatures": 2},  # a field that is set is not suggested
         {"entrypoint": "app.py", "params": {"temperatur": 1}},
         {"entrypoint": "app.py", "host": "x", "port": 3, "name": "w"},
     ],
 )
-def test_settings_with_nothing_wrong_and_the_metadata_of_published_blocks_pass(settings):
+def test_valid_settings_and_published_metadata_pass(settings):
     assert problems(**settings) == []
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "expected"),
     [
-        ({"temprature": 1}, ["a.yaml:3: {}.temprature: there is no such setting. Did you mean 'temperature'?"]),
+        ({"temprature": 1}, ["a.yaml:3: {}.temprature: unknown setting. Did you mean 'temperature'?"]),
         (
             {"judge": {"max_concurency": 1}},
-            ["a.yaml:3: {}.judge.max_concurency: there is no such setting. Did you mean 'max_concurrency'?"],
+            ["a.yaml:3: {}.judge.max_concurency: unknown setting. Did you mean 'max_concurrency'?"],
         ),
-        ({"temperature": "hot"}, ["a.yaml:3: {}.temperature: it has to be a valid number, and is 'hot'."]),
-        ({"sizes": [1, "x"]}, ["a.yaml:3: {}.sizes.1: it has to be a valid integer, and is 'x'."]),
-        ({"temperature": [1]}, ["a.yaml:3: {}.temperature: it has to be a valid number, and is a list."]),
-        ({"api_key": "s3cret"}, ["a.yaml:3: {}.api_key: it has to be a valid integer, and is ****."]),
-        ({"token": 123}, ["a.yaml:3: {}.token: it has to be a valid string, and is ****; put it in quotes."]),
-        ({"token": None}, ["a.yaml:3: {}.token: it has to be a valid string, and is empty."]),
+        ({"temperature": "hot"}, ["a.yaml:3: {}.temperature: it must be a valid number, but is 'hot'."]),
+        ({"sizes": [1, "x"]}, ["a.yaml:3: {}.sizes.1: it must be a valid integer, but is 'x'."]),
+        ({"temperature": [1]}, ["a.yaml:3: {}.temperature: it must be a valid number, but is a list."]),
+        ({"api_key": "s3cret"}, ["a.yaml:3: {}.api_key: it must be a valid integer, but is ****."]),
+        ({"token": 123}, ["a.yaml:3: {}.token: it must be a valid string, but is ****; put it in quotes."]),
+        ({"token": None}, ["a.yaml:3: {}.token: it must be a valid string, but is empty."]),
         (
             {"ref": {"type": "model", "name": "x"}},
             [
-                "a.yaml:3: {}.ref.type: it has to be 'responses_api_models', and is 'model'; or it has to be "
-                "'resources_servers', and is 'model'."
+                "a.yaml:3: {}.ref.type: it must be 'responses_api_models', but is 'model'; or it must be "
+                "'resources_servers', but is 'model'."
             ],
         ),
         ({"ref": {"type": "resources_servers"}}, None),
         (
             {"server": "w2"},
-            ["a.yaml:3: {}.server: it has to be {{type: resources_servers, name: w2}}, and is 'w2'."],
+            ["a.yaml:3: {}.server: it must be {{type: resources_servers, name: w2}}, but is 'w2'."],
         ),
         (
             {"ref": "w2"},
             [
-                "a.yaml:3: {}.ref: it has to be {{type: responses_api_models, name: w2}}, and is 'w2'; or it has to "
-                "be {{type: resources_servers, name: w2}}, and is 'w2'."
+                "a.yaml:3: {}.ref: it must be {{type: responses_api_models, name: w2}}, but is 'w2'; or it must "
+                "be {{type: resources_servers, name: w2}}, but is 'w2'."
             ],
         ),
-        ({"judge": 1}, ["a.yaml:3: {}.judge: it has to be a mapping, and is 1."]),
+        ({"judge": 1}, ["a.yaml:3: {}.judge: it must be a mapping, but is 1."]),
     ],
 )
-def test_each_mistake_is_one_line_with_its_place(settings, told):
+def test_each_mistake_is_one_line_with_location(settings, expected):
     found = problems(entrypoint="app.py", **settings)
-    if told is None:
+    if expected is None:
         assert any(".ref.name: it is missing" in line for line in found)
     else:
-        assert found == [line.format(BLOCK) for line in told]
+        assert found == [line.format(BLOCK) for line in expected]
 
 
-def test_a_missing_setting_is_told_once_with_the_key_that_was_probably_meant_for_it():
+def test_missing_setting_is_reported_once_with_suggestion():
     assert problems(entrypont="app.py") == [
-        f"a.yaml:1: {BLOCK}.entrypoint: it is missing; is 'entrypont' meant for it?"
+        f"a.yaml:1: {BLOCK}.entrypoint: it is missing; is 'entrypont' a typo for it?"
     ]
 
 
-def test_a_setting_that_is_not_allowed_is_told_with_a_suggestion():
+def test_unknown_setting_gets_a_suggestion():
     class Strict(BaseModel):
         model_config = ConfigDict(extra="forbid")
         limit: int = 0
@@ -119,10 +119,10 @@ def test_a_setting_that_is_not_allowed_is_told_with_a_suggestion():
     text = explain_validation(
         refused.value, block="collect", origins={"limt": Origin("command line: +limt=3", 0)}, known=["limit"]
     )
-    assert text == "command line: +limt=3: collect.limt: there is no such setting. Did you mean 'limit'?"
+    assert text == "command line: +limt=3: collect.limt: unknown setting. Did you mean 'limit'?"
 
 
-def test_a_misspelt_override_of_a_field_that_the_yaml_shows_at_its_default_is_told():
+def test_misspelt_override_of_default_field_is_reported():
     assert problems(entrypoint="app.py", temperature=0.0, temperatur=1.0) == [
-        f"a.yaml:4: {BLOCK}.temperatur: there is no such setting. Did you mean 'temperature'?"
+        f"a.yaml:4: {BLOCK}.temperatur: unknown setting. Did you mean 'temperature'?"
     ]

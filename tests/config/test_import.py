@@ -1,4 +1,4 @@
-"""Importing the configuration is cheap: every server process does it."""
+"""Importing the configuration must be cheap, because every server process does it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`${…}`: what resolves, and what is told of a value that does not."""
+"""Resolving `${…}`, and messages for unresolvable values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ policy_model:
 
 
 def server(settings: str) -> str:
-    """A configuration with one server, its settings from line 5 on."""
+    """Return a configuration with one server whose settings start at line 5."""
     lines = "".join(f"\n      {line}" for line in settings.splitlines())
     return f"weather:\n  resources_servers:\n    weather:\n      entrypoint: app.py{lines}\n"
 
@@ -49,60 +49,60 @@ def test_values_come_from_keys_the_environment_and_defaults(project, monkeypatch
     }
 
 
-def test_the_raw_form_keeps_interpolations_and_what_points_nowhere_outside_of_servers_is_no_mistake(project):
+def test_raw_form_keeps_unresolvable_interpolations(project):
     run = project.load_text("a: ${nope}\nb: ${c}\nc: 1")
     assert run.raw["a"] == "${nope}"
     assert run.raw["b"] == "${c}"
     assert (run.plain["b"], "a" in run.plain) == (1, False)
 
 
-@pytest.mark.skipif((PARENT_DIR / "env.yaml").exists(), reason="the repository's own env.yaml says it")
-def test_all_that_env_yaml_should_say_is_told_at_once(project, tmp_path):
+@pytest.mark.skipif((PARENT_DIR / "env.yaml").exists(), reason="the repository's own env.yaml defines the keys")
+def test_all_missing_env_yaml_keys_are_listed(project, tmp_path):
     message = project.refusal(ConfigInterpolationError, MODEL, skip_dotenv=False)
     block = "policy_model.responses_api_models.openai_model"
-    assert f"main.yaml:5: {block}.openai_base_url refers to ${{policy_base_url}}, which nothing defines." in message
+    assert f"main.yaml:5: {block}.openai_base_url refers to ${{policy_base_url}}, which is not defined." in message
     assert f"main.yaml:6: {block}.openai_api_key refers to ${{policy_api_key}}" in message
-    assert f"No env.yaml was found (looked in {tmp_path}" in message
+    assert f"env.yaml was not found (looked in {tmp_path}" in message
     assert "`policy_base_url: http://127.0.0.1:8000/v1` and `policy_api_key: EMPTY`" in message
     assert "+policy_base_url=VALUE +policy_api_key=VALUE" in message
     assert "Did you mean" not in message
 
 
-def test_a_setting_that_refers_to_env_yaml_is_told_where_env_yaml_gives_it(project):
+def test_origin_of_a_reference_is_its_target(project):
     project.write(env="policy_base_url: http://x\npolicy_key: y\npolicy_api_key: ${policy_key}")
     origins = project.load_text(MODEL, skip_dotenv=False).servers["policy_model"].origins
     places = {key: str(origins[key]) for key in ("entrypoint", "openai_base_url", "openai_api_key")}
     assert places == {"entrypoint": "main.yaml:4", "openai_base_url": "env.yaml:1", "openai_api_key": "env.yaml:2"}
 
 
-def test_an_env_yaml_that_lacks_the_key_is_told_with_a_suggestion(project, tmp_path):
+def test_env_yaml_without_the_key_gets_a_suggestion(project, tmp_path):
     project.write(env="policy_base_ulr: http://x\npolicy_api_key: y")
     message = project.refusal(ConfigInterpolationError, MODEL)
     assert "Did you mean 'policy_base_ulr'?" in message
     assert f"Add `policy_base_url: http://127.0.0.1:8000/v1` to {tmp_path / 'env.yaml'}" in message
 
 
-def test_an_env_yaml_that_was_not_to_be_read_is_told(project):
-    assert "No env.yaml was to be read" in project.refusal(ConfigInterpolationError, MODEL, skip_dotenv=True)
+def test_skipped_env_yaml_is_mentioned(project):
+    assert "env.yaml was not read" in project.refusal(ConfigInterpolationError, MODEL, skip_dotenv=True)
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "expected"),
     [
-        ("x: ${sizes.smal}", "weather.x refers to ${sizes.smal}, which nothing defines. Did you mean 'sizes.small'?"),
-        ("x: ${.entrypont}", "refers to ${.entrypont}, which nothing defines. Did you mean"),
+        ("x: ${sizes.smal}", "weather.x refers to ${sizes.smal}, which is not defined. Did you mean 'sizes.small'?"),
+        ("x: ${.entrypont}", "refers to ${.entrypont}, which is not defined. Did you mean"),
         ("x: [1, '${nope.a}']", "weather.x.1 refers to ${nope.a}"),
         ("x: ${oc.env:NO_SUCH_VARIABLE}", "reads the environment variable NO_SUCH_VARIABLE, which is not set"),
         ("x: ${oc.evn:HOME}", "uses ${oc.evn:…}, which does not exist. Did you mean 'oc.env'?"),
-        ("x: ${far}", "by way of far at main.yaml:6, refers to ${nearer}, which nothing defines"),
+        ("x: ${far}", "through far at main.yaml:6, refers to ${nearer}, which is not defined"),
         ("x: ${round}", "refers to itself: round -> about -> round"),
-        ("x: 'if ${a'", "begins no interpolation"),
-        ("x: ${far_block}", "by way of far_block.inner at main.yaml:10, refers to ${nope}"),
+        ("x: 'if ${a'", "contains an invalid interpolation"),
+        ("x: ${far_block}", "through far_block.inner at main.yaml:10, refers to ${nope}"),
     ],
 )
-def test_a_value_that_points_nowhere_is_told_with_its_place_and_reason(project, monkeypatch, settings, told):
+def test_unresolvable_value_reports_location_and_reason(project, monkeypatch, settings, expected):
     monkeypatch.delenv("NO_SUCH_VARIABLE", raising=False)
     rest = "far: ${nearer}\nround: ${about}\nabout: ${round}\nfar_block:\n  inner: ${nope}\nsizes: {small: 1}\n"
     message = project.refusal(ConfigInterpolationError, server(settings) + rest)
     assert message.startswith("main.yaml:5: weather.resources_servers.weather.x")
-    assert told in message
+    assert expected in message

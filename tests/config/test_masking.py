@@ -18,16 +18,16 @@ eos_token key keys key_metrics monkey author num_workers
 
 
 @pytest.mark.parametrize("name", SECRETS.split())
-def test_a_secret_is_known_by_its_key(name):
+def test_secret_keys_are_detected(name):
     assert is_secret_key(name)
 
 
 @pytest.mark.parametrize("name", HARMLESS.split())
-def test_what_only_resembles_a_secret_is_none(name):
+def test_similar_harmless_keys_are_not_secrets(name):
     assert not is_secret_key(name)
 
 
-def test_secrets_are_hidden_by_key_and_by_look_and_all_else_stays(project, monkeypatch):
+def test_secrets_are_masked_by_key_and_by_shape(project, monkeypatch):
     monkeypatch.setenv("MY_KEY", "value-of-the-environment")
     run = project.load_text(
         """
@@ -60,7 +60,7 @@ def test_secrets_are_hidden_by_key_and_by_look_and_all_else_stays(project, monke
     assert (shown["desk-size"], shown["url"]) == ("risk-free", "http://****@host/v1")
 
 
-def test_the_raw_yaml_reads_back_as_it_was(project):
+def test_raw_yaml_round_trips(project):
     run = project.load_text("a: {b: '${c}', d: '1e-3', e: 1e-3, f: [x, null, true]}\nc: sk-12345678")
     assert OmegaConf.to_container(OmegaConf.create(raw_yaml(run))) == run.raw
     assert "sk-12345678" in raw_yaml(run)

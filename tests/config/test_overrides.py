@@ -1,4 +1,4 @@
-"""The words of the command line."""
+"""Command-line overrides."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ empty:
 
 
 @pytest.mark.parametrize(
-    ("written", "meant"),
+    ("written", "expected"),
     [
         ("3", 3),
         ("-1_000", -1000),
@@ -51,12 +51,12 @@ empty:
         ("[a\\,b]", ["a,b"]),
     ],
 )
-def test_a_value_means_what_it_means_to_hydra(project, written, meant):
+def test_value_is_parsed_as_in_hydra(project, written, expected):
     read = project.load(f"+value={written}").plain["value"]
-    assert (read, type(read)) == (meant, type(meant))
+    assert (read, type(read)) == (expected, type(expected))
 
 
-def test_an_interpolation_may_stand_in_a_list(project):
+def test_list_may_contain_interpolations(project):
     assert project.load("+a=1", "+b=[${a},x${oc.select:nope,2}]").plain["b"] == [1, "x2"]
 
 
@@ -66,16 +66,16 @@ def test_each_sign_sets_a_key_that_exists(project, sign):
 
 
 @pytest.mark.parametrize("sign", ["+", "++"])
-def test_a_plus_adds_a_key_and_the_mappings_on_its_way(project, sign):
+def test_plus_adds_a_key_and_missing_parents(project, sign):
     assert project.load_text(TEXT, f"{sign}new.deep.key=3").plain["new"] == {"deep": {"key": 3}}
 
 
-def test_a_mapping_joins_what_is_there(project):
+def test_mapping_is_merged_with_existing_one(project):
     agent = project.load_text(TEXT, "+agent={max_steps: 4, more: 1}").plain["agent"]
     assert (agent["max_steps"], agent["more"], agent["names"]) == (4, 1, ["a", "b"])
 
 
-def test_words_apply_in_their_order(project):
+def test_words_apply_in_order(project):
     assert project.load_text(TEXT, "~agent", "+agent.x=1", "agent.x=2").plain["agent"] == {"x": 2}
 
 
@@ -88,7 +88,7 @@ def test_an_empty_value_can_become_a_mapping(project):
     assert project.load_text(TEXT, "+empty.x=1").plain["empty"] == {"x": 1}
 
 
-def test_a_name_with_dots_in_it_can_be_reached(project):
+def test_name_with_dots_can_be_reached(project):
     assert project.load_text("gpt-4.1: {size: 1}", "gpt-4.1.size=2").plain["gpt-4.1"] == {"size": 2}
 
 
@@ -105,31 +105,31 @@ def test_an_inherited_key_can_be_changed_and_deleted(project):
 
 
 @pytest.mark.parametrize(
-    ("word", "told"),
+    ("word", "expected"),
     [
-        ("agent.max_step=3", "Did you mean 'agent.max_steps'? To add it as a new key, write +agent.max_step=VALUE"),
+        ("agent.max_step=3", "Did you mean 'agent.max_steps'? To add it, write +agent.max_step=VALUE"),
         ("max_steps=3", "Did you mean 'agent.max_steps'?"),
-        ("~agent.max_step", "no key agent.max_step to delete. Did you mean 'agent.max_steps'?"),
-        ("~agent.max_steps=11", "agent.max_steps is 10 there (main.yaml:2)"),
+        ("~agent.max_step", "the key agent.max_step does not exist. Did you mean 'agent.max_steps'?"),
+        ("~agent.max_steps=11", "agent.max_steps is 10 (main.yaml:2), so it is not deleted"),
         ("+agent.max_steps.x=1", "agent.max_steps is 10 (main.yaml:2), not a mapping"),
         ("+agent.tools[3].name=y", "the list at main.yaml:4 has 1 items"),
         ("agent", "has no '='. Write +agent=VALUE"),
-        ("--limit=3", "looks like a flag"),
-        ("b.yaml]", "quotes round the whole word"),
+        ("--limit=3", "is not a known flag"),
+        ("b.yaml]", "quote the whole word"),
         ("+a=[1,", "a '[' is not closed"),
         ("+a={k:1", "a '{' is not closed"),
         ("+a={k}", "no ':' after 'k'"),
         ("+a='x", "a quote (') is not closed"),
-        ("+a=[1]x", "more after the end of the value: 'x'"),
+        ("+a=[1]x", "unexpected text after the value: 'x'"),
         ("=3", "no key before '='"),
         ("+a b=3", "the key 'a b' is not a dotted name"),
         ("a..b=3", "the key 'a..b' is not a dotted name"),
     ],
 )
-def test_a_word_that_does_not_fit_is_told_exactly_and_with_what_to_do(project, word, told):
+def test_invalid_word_reports_problem_and_remedy(project, word, expected):
     message = project.refusal(OverrideError, TEXT, word)
     assert message.startswith(f"'{word}'")
-    assert told in message
+    assert expected in message
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Ports: bound for real, and seen early where two servers want the same one."""
+"""Ports, bound for real, and early detection of conflicts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nemo_gym.errors import ConfigError, PortTakenError
 SERVER = "{name}:\n  resources_servers:\n    weather:\n      entrypoint: app.py\n      port: {port}\n"
 
 
-def test_port_0_takes_a_free_port_that_accepts_connections_once_it_listens():
+def test_port_0_binds_a_free_port():
     with bind("127.0.0.1", 0, instance="weather") as server:
         address = server.getsockname()
         with pytest.raises(ConnectionRefusedError):
@@ -24,7 +24,7 @@ def test_port_0_takes_a_free_port_that_accepts_connections_once_it_listens():
         socket.create_connection(address, timeout=5).close()
 
 
-def test_a_port_comes_from_the_range_and_no_two_get_the_same():
+def test_ports_from_a_range_are_unique():
     with bind("127.0.0.1", 0, instance="a") as free:
         port = free.getsockname()[1]
     ports = PortRange(port, port + 3)
@@ -38,7 +38,7 @@ def test_a_port_comes_from_the_range_and_no_two_get_the_same():
             bind("127.0.0.1", 0, instance="c", port_range=only)
 
 
-def test_a_port_in_use_is_told_with_the_server_and_the_process_that_holds_it():
+def test_port_in_use_reports_server_and_holder():
     with socket.create_server(("127.0.0.1", 0)) as holder:
         port = holder.getsockname()[1]
         with pytest.raises(PortTakenError) as refused:
@@ -48,7 +48,7 @@ def test_a_port_in_use_is_told_with_the_server_and_the_process_that_holds_it():
         assert f"process {os.getpid()} (" in str(refused.value)
 
 
-def test_a_mistake_in_an_address_is_told_with_where_it_was_written():
+def test_invalid_address_reports_location():
     written = WrittenAddress(host="a.yaml:6: w.host", port="a.yaml:5: w.port")
     with socket.create_server(("127.0.0.1", 0)) as holder:
         port = holder.getsockname()[1]
@@ -58,7 +58,7 @@ def test_a_mistake_in_an_address_is_told_with_where_it_was_written():
         bind("192.0.2.1", 0, instance="weather", written=written)
 
 
-def test_the_configuration_knows_where_addresses_were_written(project):
+def test_configuration_keeps_origins_of_addresses(project):
     run = project.load_text(
         SERVER.format(name="a", port=8001) + SERVER.format(name="b", port=8002) + "      host: 127.0.0.2\n",
         "+default_host=127.0.0.3",
@@ -72,8 +72,8 @@ def test_the_configuration_knows_where_addresses_were_written(project):
     assert project.load().written_address(None) == ("", "")
 
 
-@pytest.mark.skipif(not os.path.exists("/proc/net/tcp"), reason="the system does not tell who holds a port")
-def test_the_holder_of_a_port_is_told_by_its_script_and_first_arguments_without_secrets(tmp_path):
+@pytest.mark.skipif(not os.path.exists("/proc/net/tcp"), reason="the system does not show which process holds a port")
+def test_port_holder_is_described_without_secrets(tmp_path):
     script = tmp_path / "deep/inside/holder.py"
     script.parent.mkdir(parents=True)
     script.write_text(
@@ -90,7 +90,7 @@ def test_the_holder_of_a_port_is_told_by_its_script_and_first_arguments_without_
     assert f"process {holder.pid} ({name} inside/holder.py --api-key ****)" in str(refused.value)
 
 
-def test_a_port_can_be_bound_again_at_once_after_its_server_ended():
+def test_port_can_be_rebound_after_its_server_ended():
     with bind("127.0.0.1", 0, instance="weather") as server:
         server.listen()
         address = server.getsockname()
@@ -101,28 +101,30 @@ def test_a_port_can_be_bound_again_at_once_after_its_server_ended():
     bind(*address, instance="weather").close()
 
 
-def test_a_host_that_is_not_of_this_machine_is_told():
+def test_foreign_host_is_rejected():
     with pytest.raises(ConfigError, match=r"weather: cannot listen on 192\.0\.2\.1 .* address of this machine"):
         bind("192.0.2.1", 0, instance="weather")
 
 
-def test_two_servers_with_the_same_port_are_told_with_both_lines(project):
+def test_port_conflict_reports_both_lines(project):
     message = project.refusal(PortTakenError, SERVER.format(name="a", port=8001) + SERVER.format(name="b", port=8001))
-    assert message.startswith("main.yaml:10: b asks for port 8001, which a already has (main.yaml:5)")
+    assert message.startswith("main.yaml:10: b requests port 8001, which a already has (main.yaml:5)")
 
 
-def test_a_port_may_be_shared_by_two_hosts_unless_one_is_all_of_them(project):
+def test_same_port_on_two_hosts_is_allowed(project):
     text = SERVER.format(name="a", port=8001) + "      host: 127.0.0.1\n" + SERVER.format(name="b", port=8001)
     assert len(project.load_text(text + "      host: 127.0.0.2\n").servers) == 2
-    assert "b asks for port 8001" in project.refusal(PortTakenError, text + "      host: 0.0.0.0\n")
+    assert "b requests port 8001" in project.refusal(PortTakenError, text + "      host: 0.0.0.0\n")
 
 
-@pytest.mark.parametrize(("head", "told"), [("", "(by default;"), ("head_server: {port: 9000}\n", "(main.yaml:1)")])
-def test_the_port_of_the_head_server_is_taken(project, head, told):
+@pytest.mark.parametrize(
+    ("head", "expected"), [("", "(by default;"), ("head_server: {port: 9000}\n", "(main.yaml:1)")]
+)
+def test_port_of_the_head_server_conflicts(project, head, expected):
     message = project.refusal(PortTakenError, head + SERVER.format(name="a", port=9000 if head else 11000))
-    assert "a asks for port" in message
+    assert "a requests port" in message
     assert "the head server" in message
-    assert told in message
+    assert expected in message
 
 
 @pytest.mark.parametrize(
@@ -134,20 +136,20 @@ def test_the_port_of_the_head_server_is_taken(project, head, told):
         (("+port_range_high=13000",), (10001, 13000)),
     ],
 )
-def test_the_range_is_read(project, words, ports):
+def test_port_range_is_read(project, words, ports):
     assert project.load(*words).port_range == ports
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "expected"),
     [
         (("+port_range_low=30000",), "port_range_low is 30000 and port_range_high is 20000"),
-        (("+port_range_low=many",), "port_range_low is a port number, and here it is 'many'"),
-        (("+port_range_high=70000",), "port_range_high is 70000; ports go from 1 to 65535"),
+        (("+port_range_low=many",), "port_range_low must be a port number, but is 'many'"),
+        (("+port_range_high=70000",), "port_range_high is 70000, but must be between 1 and 65535"),
     ],
 )
-def test_a_range_that_is_none_is_told_with_its_place(project, words, told):
+def test_invalid_port_range_reports_location(project, words, expected):
     with pytest.raises(ConfigError) as refused:
         project.load(*words)
     assert str(refused.value).startswith(f"{Origin(f'command line: {words[0]}', 0)}: ")
-    assert told in str(refused.value)
+    assert expected in str(refused.value)

@@ -1,4 +1,4 @@
-"""Reading one YAML file: its scalars, its line numbers, its mistakes."""
+"""Reading one YAML file: scalars, line numbers, syntax errors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SCALARS = """1, 1e-3, 1.5, .5, -1_000, 0x1f, true, off, null, ~, 2026-01-02, 12:
 
 
 @pytest.mark.parametrize("scalar", SCALARS.split(", "))
-def test_a_scalar_means_what_it_means_to_omegaconf(project, scalar):
+def test_scalar_is_parsed_as_in_omegaconf(project, scalar):
     known = OmegaConf.to_container(OmegaConf.create(f"a: {scalar}"))["a"]
     read = project.load_text(f"a: {scalar}").plain["a"]
     assert (read, type(read)) == (known, type(known))
@@ -23,41 +23,41 @@ def test_anchors_and_merge_keys_work(project):
     assert run.plain["same"] == {"x": 1, "y": 1}
 
 
-def test_an_empty_file_says_nothing(project):
+def test_empty_file_is_an_empty_mapping(project):
     assert project.load_text("# nothing yet\n").servers == {}
 
 
 @pytest.mark.parametrize(
-    ("text", "place", "told"),
+    ("text", "place", "expected"),
     [
-        ("a: 1\nb: x: y", "main.yaml:2:5:", "needs quotes"),
+        ("a: 1\nb: x: y", "main.yaml:2:5:", "Quote a value that contains ': '"),
         ("a:\n\t- x", "main.yaml:2:1:", "spaces, not tabs"),
-        ("a: [1, 2\nb: 3", "main.yaml:2:", "not closed"),
-        ('a: "x\nb: 1', "main.yaml:", "A quote, a bracket or a brace is not closed"),
+        ("a: [1, 2\nb: 3", "main.yaml:2:", "Close the bracket"),
+        ('a: "x\nb: 1', "main.yaml:", "Close the quote, bracket or brace"),
         ("a:\n  b: 1\n c: 2", "main.yaml:3:2:", "indentation"),
-        ("a: {b: ???}", "main.yaml:1:", "??? and other signs need quotes"),
-        ("a: {b: ${c}}", "main.yaml:1:", "${…} in it has no quotes"),
-        ("a: *b", "main.yaml:1:4:", "needs its anchor"),
-        ("a: 1\n---\nb: 1", "main.yaml:2:1:", "One file holds one document"),
+        ("a: {b: ???}", "main.yaml:1:", "Quote ??? and other special characters"),
+        ("a: {b: ${c}}", "main.yaml:1:", "quote any ${…} inside it"),
+        ("a: *b", "main.yaml:1:4:", "Define the anchor"),
+        ("a: 1\n---\nb: 1", "main.yaml:2:1:", "Keep one document per file"),
         ("a: !thing 1", "main.yaml:1:4:", "'!thing'"),
-        ("a: 1\nb: {{x}}", "main.yaml:2:", "needs quotes"),
-        ("a: &a\n  b: *a", "main.yaml:1:", "no end"),
-        ("- a\n- b", "main.yaml:1:", "this one is a list"),
-        ("hello", "main.yaml:1:", "this one is a single value"),
+        ("a: 1\nb: {{x}}", "main.yaml:2:", "Quote text in {braces}"),
+        ("a: &a\n  b: *a", "main.yaml:1:", "alias to itself"),
+        ("- a\n- b", "main.yaml:1:", "but is a list"),
+        ("hello", "main.yaml:1:", "but is a single value"),
     ],
 )
-def test_a_file_that_is_no_yaml_or_no_mapping_is_told_with_its_place(project, text, place, told):
+def test_invalid_file_reports_location(project, text, place, expected):
     message = project.refusal(ConfigSyntaxError, text)
     assert message.startswith(place)
-    assert told in message
+    assert expected in message
 
 
-def test_a_key_written_twice_is_told_with_both_lines(project):
+def test_duplicate_key_reports_both_lines(project):
     message = project.refusal(ConfigSyntaxError, "x:\n  a: 1\n  b:\n    c: 1\n    c: 2")
-    assert message.startswith("main.yaml:5: the key 'x.b.c' was already written at main.yaml:4")
+    assert message.startswith("main.yaml:5: duplicate key 'x.b.c', first defined at main.yaml:4")
 
 
-def test_a_server_written_twice_in_one_file_is_told_with_both_lines(project):
+def test_duplicate_server_reports_both_lines(project):
     message = project.refusal(
         DuplicateServerError,
         """
@@ -68,16 +68,16 @@ def test_a_server_written_twice_in_one_file_is_told_with_both_lines(project):
           resources_servers: {weather: {entrypoint: app.py}}
         """,
     )
-    assert message.startswith("main.yaml:4: the key 's' was already written at main.yaml:1")
+    assert message.startswith("main.yaml:4: duplicate key 's', first defined at main.yaml:1")
 
 
-def test_a_file_that_is_not_text_is_told(project, tmp_path):
+def test_binary_file_is_rejected(project, tmp_path):
     (tmp_path / "main.yaml").write_bytes(b"a: \xff\xfe")
-    with pytest.raises(ConfigSyntaxError, match=r"main\.yaml: this is not a text file in UTF-8"):
+    with pytest.raises(ConfigSyntaxError, match=r"main\.yaml: not a UTF-8 text file"):
         project.load("+config_paths=[main.yaml]")
 
 
-def test_a_place_outside_the_working_folder_is_told_in_full(project, tmp_path, monkeypatch):
+def test_path_outside_the_working_folder_is_absolute(project, tmp_path, monkeypatch):
     project.write(main="- a")
     (tmp_path / "inner").mkdir()
     monkeypatch.chdir(tmp_path / "inner")
@@ -85,7 +85,7 @@ def test_a_place_outside_the_working_folder_is_told_in_full(project, tmp_path, m
         project.load(f"+config_paths=[{tmp_path / 'main.yaml'}]")
 
 
-def test_a_path_that_leads_through_a_file_is_not_found(project):
+def test_path_through_a_file_is_not_found(project):
     project.write(main="a: 1")
     with pytest.raises(ConfigPathNotFoundError):
         project.load("+config_paths=[main.yaml/x.yaml]")

@@ -1,4 +1,4 @@
-"""From blocks of YAML to typed servers."""
+"""Typed servers built from YAML blocks."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_block_becomes_a_typed_server(project, tmp_path):
     assert (run.plain["limit"], "weather" in run.plain) == (3, False)
 
 
-def test_a_server_knows_where_each_of_its_keys_was_written(project):
+def test_server_keeps_origins_of_its_keys(project):
     run = project.load_text(WHOLE, f"+{AGENT}.max_steps=3")
     origins = run.servers["weather_agent"].origins
     assert origins[""] == Origin("main.yaml", 11)
@@ -82,7 +82,7 @@ def test_a_run_configuration_is_frozen(project):
         run.servers["weather"].port = 1
 
 
-def test_the_default_host_and_skip_verification_reach_servers_that_do_not_say_otherwise(project):
+def test_run_defaults_apply_unless_a_server_overrides_them(project):
     words = ("+default_host=10.0.0.1", "+skip_verification=true", "+skip_verification_reward=0.5")
     run = project.load_text(WHOLE, *words)
     assert (run.servers["weather"].host, run.servers["policy_model"].host) == ("10.0.0.1", "0.0.0.0")
@@ -99,31 +99,29 @@ def test_the_head_server_is_read(project):
         host="0.0.0.0", port=12000, port_is_fixed=True
     )
     message = project.refusal(ConfigError, "a: 1\nhead_server:\n  port: many")
-    assert message == "main.yaml:3: head_server.port: it has to be a valid integer, and is 'many'."
+    assert message == "main.yaml:3: head_server.port: it must be a valid integer, but is 'many'."
     message = project.refusal(ConfigError, "a: 1", "+head_server.prt=3")
-    assert message == (
-        "command line: +head_server.prt=3: head_server.prt: there is no such setting. Did you mean 'port'?"
-    )
+    assert message == "command line: +head_server.prt=3: head_server.prt: unknown setting. Did you mean 'port'?"
 
 
 @pytest.mark.parametrize(
-    ("word", "told"),
+    ("word", "expected"),
     [
-        ("+process_start_method=spwan", "process_start_method has to be fork or spawn, and is 'spwan'. Did you mean"),
-        ("+default_host=[a]", "default_host is the name or the address of a host, such as 127.0.0.1, and here it is"),
+        ("+process_start_method=spwan", "process_start_method must be fork or spawn, but is 'spwan'. Did you mean"),
+        ("+default_host=[a]", "default_host must be a host name or an address, such as 127.0.0.1, but is"),
     ],
 )
-def test_a_key_of_every_run_that_is_wrong_is_told_with_its_place(project, word, told):
+def test_invalid_top_level_key_reports_location(project, word, expected):
     message = project.refusal(ConfigError, "a: 1", word)
-    assert message.startswith(f"command line: {word}: {told}")
+    assert message.startswith(f"command line: {word}: {expected}")
 
 
-def test_reserved_keys_are_no_servers(project):
+def test_reserved_keys_are_not_servers(project):
     text = "token_id_capture: {resources_servers: {weather: {entrypoint: app.py}}}\nuv_cache_dir: x\njson: true"
     assert project.load_text(text).servers == {}
 
 
-def test_an_agents_other_name_leads_to_the_agent(project):
+def test_alias_refers_to_its_agent(project):
     run = project.load_text(
         WHOLE,
         "+other={environment_servers: {legacy_agent: {agent_server: "
@@ -138,10 +136,10 @@ def test_an_agents_other_name_leads_to_the_agent(project):
         run.server("wether_agent")
 
 
-def test_another_name_for_an_agent_that_is_not_there_is_told(project):
+def test_alias_of_a_missing_agent_is_rejected(project):
     text = "e:\n  environment_servers:\n    legacy_agent:\n      agent_server:\n        name: weather_agnt\n"
     message = project.refusal(ServerRefNotFoundError, text + WHOLE)
-    assert message.startswith("main.yaml:5: e.environment_servers names the agent 'weather_agnt'")
+    assert message.startswith("main.yaml:5: e.environment_servers refers to the agent 'weather_agnt'")
     assert "Did you mean 'weather_agent'?" in message
 
 
@@ -151,52 +149,52 @@ def test_a_dummy_model_is_merged_into_the_real_one(project):
     assert (model.implementation, model.settings["entrypoint"], model.settings["extra"]) == ("vllm_model", "app.py", 1)
 
 
-def test_a_configuration_without_a_model_can_be_read_where_none_is_needed(project):
+def test_configuration_can_be_read_without_a_model(project):
     without = project.load_text(WHOLE.replace("policy_model:\n", "some_model:\n"), initial=config.NO_MODEL)
     assert without.servers["policy_model"].implementation == "dummy_model"
-    beside = project.load_text(WHOLE, initial=config.NO_MODEL)
-    assert beside.servers["policy_model"].implementation == "vllm_model"
+    with_model = project.load_text(WHOLE, initial=config.NO_MODEL)
+    assert with_model.servers["policy_model"].implementation == "vllm_model"
 
 
-def test_no_server_is_a_mistake_only_where_one_is_needed(project):
+def test_configuration_without_servers_fails_only_if_required(project):
     assert project.load_text("a: 1").servers == {}
     assert "main.yaml: no server is defined there" in project.refusal(
         NoServerInstancesError, "a: 1", require_servers=True
     )
-    with pytest.raises(NoServerInstancesError, match="No configuration file was named"):
+    with pytest.raises(NoServerInstancesError, match="No configuration file was given"):
         project.load(require_servers=True)
 
 
-def test_the_example_of_a_server_is_written_as_it_has_to_be(project):
+def test_example_block_in_message_is_valid_yaml(project):
     message = project.refusal(NoServerInstancesError, "a: 1", require_servers=True)
     block = yaml.safe_load(message.split("`")[1])
     assert block == {"name": {"resources_servers": {"folder": {"entrypoint": "app.py"}}}}
 
 
-def test_all_unset_values_are_told_at_once_with_what_to_type(project):
+def test_all_unset_values_are_listed_with_flags(project):
     message = project.refusal(ConfigMissingValuesError, "a: ???\nb:\n  c:\n  - x: ???")
-    assert "2 values have to be given" in message
+    assert "2 keys have no value" in message
     assert "+a=VALUE +b.c.0.x=VALUE" in message
     assert "main.yaml:1: a" in message
     assert "main.yaml:4: b.c.0.x" in message
     assert project.load_text("a: ???\nb:\n  c:\n  - x: ???", "+a=1", "+b.c.0.x=2").plain["b"] == {"c": [{"x": 2}]}
 
 
-def test_two_files_that_give_one_name_different_folders_are_told_with_both_places(project):
+def test_name_with_two_folders_reports_both_files(project):
     server = "s:\n  resources_servers:\n    {}:\n      entrypoint: app.py\n"
     project.write(one=server.format("weather"), two=server.format("mcqa"))
     with pytest.raises(DuplicateServerError, match=r"weather \(one\.yaml:3\) and mcqa \(two\.yaml:3\)"):
         project.load("+config_paths=[one.yaml,two.yaml]")
 
 
-def test_two_files_that_give_one_name_the_same_folder_override_each_other(project):
+def test_later_file_overrides_a_server(project):
     server = "s: {{resources_servers: {{weather: {{entrypoint: app.py, x: {}}}}}}}"
     project.write(one=server.format(1), two=server.format(2))
     assert project.load("+config_paths=[one.yaml,two.yaml]").servers["s"].settings["x"] == 2
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         (
             "s:\n  resources_servers:\n    weather: {entrypoint: app.py}\n    mcqa: {entrypoint: app.py}",
@@ -209,70 +207,71 @@ def test_two_files_that_give_one_name_the_same_folder_override_each_other(projec
         ),
     ],
 )
-def test_one_name_is_one_server(project, text, told):
-    assert project.refusal(DuplicateServerError, text).startswith(told)
+def test_one_name_is_one_server(project, text, expected):
+    assert project.refusal(DuplicateServerError, text).startswith(expected)
 
 
 BLOCK = "s:\n  resources_servers:\n    weather:\n      entrypoint: app.py\n"
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
-        (BLOCK + "      port: many", "main.yaml:5: s.resources_servers.weather.port: it has to be a valid integer"),
+        (BLOCK + "      port: many", "main.yaml:5: s.resources_servers.weather.port: it must be a valid integer"),
         (
             BLOCK + "      port: 70000",
-            "main.yaml:5: s.resources_servers.weather.port: it has to be less",
+            "main.yaml:5: s.resources_servers.weather.port: it must be less",
         ),
         (BLOCK + "      num_workers: 0", "main.yaml:5: s.resources_servers.weather.num_workers:"),
-        (BLOCK + "      domain: agnet", "and is 'agnet'. Did you mean 'agent'?"),
-        (BLOCK.replace("entrypoint", "entry_point"), "entrypoint: it is missing; is 'entry_point' meant for it?"),
+        (BLOCK + "      domain: agnet", "but is 'agnet'. Did you mean 'agent'?"),
+        (BLOCK.replace("entrypoint", "entry_point"), "entrypoint: it is missing; is 'entry_point' a typo for it?"),
         (
             BLOCK.replace("      entrypoint", "      other"),
             "main.yaml:3: s.resources_servers.weather.entrypoint:",
         ),
-        (BLOCK.replace("      entry", "    entry"), "main.yaml:4: s.resources_servers: 'entrypoint' stands beside"),
+        (BLOCK.replace("      entry", "    entry"), "main.yaml:4: s.resources_servers: 'entrypoint' is next to"),
         (
             BLOCK + "  grading_mode: x",
-            "main.yaml:5: s.grading_mode stands beside resources_servers; did you mean "
+            "main.yaml:5: s.grading_mode is next to resources_servers; did you mean "
             "s.resources_servers.weather.grading_mode?",
         ),
         (
             BLOCK + "  weather: {x: 1}",
-            "s.weather stands beside resources_servers; did you mean s.resources_servers.weather?",
+            "s.weather is next to resources_servers; did you mean s.resources_servers.weather?",
         ),
         (
             BLOCK.replace("      entry", "  entry"),
-            "main.yaml:4: s.entrypoint stands beside resources_servers; did you",
+            "main.yaml:4: s.entrypoint is next to resources_servers; did you",
         ),
-        (BLOCK.replace("      entry", "# "), "main.yaml:3: s.resources_servers.weather: it is empty"),
-        ("s:\n  resources_servers: weather", "main.yaml:2: s.resources_servers: the name of a folder"),
+        (BLOCK.replace("      entry", "# "), "main.yaml:3: s.resources_servers.weather is empty"),
+        ("s:\n  resources_servers: weather", "main.yaml:2: s.resources_servers: indent the name of a folder"),
         (
             BLOCK.replace("resources_", "resource_"),
-            "main.yaml:2: s.resource_servers: 'resource_servers' is no",
+            "main.yaml:2: s.resource_servers: 'resource_servers' is not a server type",
         ),
-        (BLOCK.replace("s:\n", "my server:\n", 1), "main.yaml:1: my server: the name of a server may have letters"),
+        (BLOCK.replace("s:\n", "my server:\n", 1), "main.yaml:1: my server: a server name may contain only letters"),
     ],
 )
-def test_an_almost_server_is_told_with_its_place(project, text, told):
-    assert told in project.refusal(AlmostServerError, text)
+def test_invalid_server_block_reports_location(project, text, expected):
+    assert expected in project.refusal(AlmostServerError, text)
 
 
 @pytest.mark.parametrize("word", ["+weather.x=1", "+weather_agent.max_steps=3"])
-def test_an_override_one_level_too_high_is_told(project, word):
+def test_override_one_level_too_high_is_rejected(project, word):
     name, _, key = word.removeprefix("+").partition("=")[0].partition(".")
     path = f"{name}.resources_servers.weather" if name == "weather" else AGENT
-    assert project.refusal(AlmostServerError, WHOLE, word).endswith(f"did you mean {path}.{key}?")
-    assert project.refusal(AlmostServerError, WHOLE, word).startswith(f"command line: {word}: {name}.{key} stands ")
+    message = project.refusal(AlmostServerError, WHOLE, word)
+    assert message.startswith(f"command line: {word}: {name}.{key} is next to ")
+    assert message.endswith(f"did you mean {path}.{key}?")
 
 
-def test_what_published_blocks_tell_people_may_stand_beside_the_tier(project):
+def test_metadata_may_be_next_to_the_tier(project):
     assert "s" in project.load_text(BLOCK + "  description: x\n  verified: true").servers
     alias = "e: {environment_servers: {x: {agent_server: {name: weather_agent}}}, note: 1}\n"
     assert project.load_text(alias + WHOLE).aliases == {"e": "weather_agent"}
 
 
-def test_almost_servers_are_left_out_where_they_are_no_error(project, caplog):
+def test_invalid_server_blocks_can_be_skipped(project, caplog):
     caplog.set_level(logging.WARNING)
     run = project.load_text(WHOLE, "+bad.resources_servers.mcqa.x=1", "+error_on_almost_servers=false")
     assert "bad" not in run.servers
@@ -280,27 +279,27 @@ def test_almost_servers_are_left_out_where_they_are_no_error(project, caplog):
     assert "bad.resources_servers.mcqa.entrypoint: it is missing" in caplog.text
 
 
-def test_all_almost_servers_are_told_at_once(project):
+def test_all_invalid_server_settings_are_listed(project):
     message = project.refusal(AlmostServerError, BLOCK + "      port: many\n      num_workers: none")
     assert [line.split(":")[1] for line in message.splitlines()] == ["5", "6"]
 
 
-def test_an_unknown_folder_is_told_with_a_suggestion(project, tmp_path):
+def test_unknown_folder_gets_a_suggestion(project, tmp_path):
     message = project.refusal(UnknownImplementationError, BLOCK.replace("weather", "wether"))
-    assert message.startswith("main.yaml:3: s: there is no folder resources_servers/wether with an app.py in it")
+    assert message.startswith("main.yaml:3: s: there is no folder resources_servers/wether with app.py in it")
     assert str(tmp_path) in message
     assert message.endswith("Did you mean 'weather'?")
 
 
-def test_an_unknown_entrypoint_is_told_with_a_suggestion(project, tmp_path):
+def test_unknown_entrypoint_gets_a_suggestion(project, tmp_path):
     message = project.refusal(UnknownImplementationError, BLOCK.replace("app.py", "ap.py"))
     folder = tmp_path / "resources_servers/weather"
     assert message == (
-        f"main.yaml:4: s.resources_servers.weather.entrypoint: {folder} has no file ap.py. Did you mean 'app.py'?"
+        f"main.yaml:4: s.resources_servers.weather.entrypoint: {folder} does not contain ap.py. Did you mean 'app.py'?"
     )
 
 
-def test_the_folder_comes_from_the_first_root_that_has_the_entrypoint(project, tmp_path, monkeypatch):
+def test_first_root_with_the_entrypoint_wins(project, tmp_path, monkeypatch):
     mine = tmp_path / "mine/resources_servers/weather"
     mine.mkdir(parents=True)
     monkeypatch.setenv("NEMO_GYM_EXTRA_ROOTS", str(tmp_path / "mine"))
@@ -310,21 +309,21 @@ def test_the_folder_comes_from_the_first_root_that_has_the_entrypoint(project, t
 
 
 @pytest.mark.parametrize(
-    ("word", "told"),
+    ("word", "expected"),
     [
-        ("+{}.resources_server.name=wether", ".resources_server names 'wether', which no file defines. Did you mean"),
+        ("+{}.resources_server.name=wether", "refers to 'wether', which is not defined in any file. Did you mean"),
         ("+{}.resources_server.name=policy_model", "but 'policy_model' is one of the responses_api_models"),
-        ("+{}.inner.0.model_server.name=other", "inner.0.model_server names 'other', which no file defines. The"),
+        ("+{}.inner.0.model_server.name=other", "refers to 'other', which is not defined in any file. The"),
     ],
 )
-def test_a_reference_to_no_server_is_told_with_its_place(project, word, told):
+def test_reference_to_missing_server_reports_location(project, word, expected):
     word = word.format(AGENT)
     message = project.refusal(ServerRefNotFoundError, WHOLE, word)
     assert message.startswith(f"command line: {word}: {AGENT}.")
-    assert told in message
+    assert expected in message
 
 
-def test_a_reference_in_a_file_is_told_with_its_line_and_a_missing_model_with_advice(project):
+def test_missing_model_reports_line_and_remedy(project):
     message = project.refusal(ServerRefNotFoundError, WHOLE, "~policy_model")
-    assert message.startswith(f"main.yaml:18: {AGENT}.inner.0.model_server names 'policy_model'")
+    assert message.startswith(f"main.yaml:18: {AGENT}.inner.0.model_server refers to 'policy_model'")
     assert "Add a configuration file that defines a model" in message

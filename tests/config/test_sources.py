@@ -1,4 +1,4 @@
-"""Where a configuration comes from, and which source wins."""
+"""Sources of a configuration and their priority."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nemo_gym import config
 from nemo_gym.errors import ConfigPathNotFoundError, MalformedConfigPathsError
 
 
-def test_a_file_overrides_all_that_it_includes_at_any_depth(project):
+def test_file_overrides_its_includes_at_any_depth(project):
     project.write(
         main="config_paths: [middle.yaml]\na: main",
         middle="config_paths: [deep.yaml]\na: middle\nb: middle",
@@ -24,30 +24,30 @@ def test_a_file_overrides_all_that_it_includes_at_any_depth(project):
     assert run.raw["config_paths"] == ["deep.yaml", "middle.yaml", "main.yaml"]
 
 
-def test_a_later_file_overrides_an_earlier_one_with_its_whole_subtree(project):
+def test_later_file_and_its_includes_win(project):
     project.write(first="a: first", second="config_paths: [third.yaml]", third="a: third\nb: 1")
     assert project.load("+config_paths=[first.yaml,second.yaml]").plain["a"] == "third"
     assert project.load("+config_paths=[second.yaml,first.yaml]").plain["a"] == "first"
 
 
-def test_a_file_named_twice_is_loaded_once(project, caplog):
+def test_file_listed_twice_is_loaded_once(project, caplog):
     caplog.set_level(logging.INFO)
     include = "config_paths: [shared.yaml]\n"
     project.write(one=f"{include}a: 1", two=f"{include}b: 2", shared="a: 0\nb: 0")
     run = project.load("+config_paths=[one.yaml,two.yaml]")
     assert run.config_paths == ("shared.yaml", "one.yaml", "two.yaml")
     assert (run.plain["a"], run.plain["b"]) == (1, 2)
-    assert "shared.yaml is named twice" in caplog.text
+    assert "shared.yaml is listed twice" in caplog.text
 
 
-def test_files_that_include_each_other_are_each_loaded_once(project, caplog):
+def test_mutual_includes_are_loaded_once(project, caplog):
     project.write(a="config_paths: [b.yaml]\nx: a", b="config_paths: [a.yaml]\nx: b\ny: b")
     run = project.load("+config_paths=[a.yaml]")
     assert (run.plain["x"], run.plain["y"]) == ("a", "b")
     assert "a.yaml -> b.yaml -> a.yaml" in caplog.text
 
 
-def test_env_yaml_overrides_files_initial_overrides_it_and_the_command_line_overrides_all(project):
+def test_sources_override_each_other_in_order(project):
     project.write(main="a: file\nb: file\nc: file\nd: file", env="b: env\nc: env\nd: env")
     run = project.load("+config_paths=[main.yaml]", "+d=line", initial={"c": "initial", "d": "initial"})
     assert {key: run.plain[key] for key in "abcd"} == {"a": "file", "b": "env", "c": "initial", "d": "line"}
@@ -65,7 +65,7 @@ def test_unset_in_a_later_file_overrides_nothing(project):
     assert project.load("+config_paths=[one.yaml,two.yaml]").plain["a"] == 1
 
 
-def test_a_mapping_laid_over_a_reference_is_laid_over_what_it_points_at(project):
+def test_mapping_over_a_reference_merges_with_its_target(project):
     project.write(one="common: {x: 1, y: 1}\na: ${common}")
     assert project.load("+config_paths=[one.yaml]", "+a.y=2").plain["a"] == {"x": 1, "y": 2}
 
@@ -86,18 +86,18 @@ def test_config_paths_may_come_from_anywhere(project, where):
     assert run.config_paths == ("main.yaml",)
 
 
-def test_all_config_paths_words_and_paths_add_up_in_order(project):
+def test_config_paths_add_up_in_order(project):
     project.write(a="x: a", b="x: b", c="x: c")
     run = config.load(["a.yaml"], ["+config_paths=[b.yaml]", "+config_paths=[c.yaml]"], skip_dotenv=True)
     assert run.config_paths == ("a.yaml", "b.yaml", "c.yaml")
 
 
-def test_a_config_path_may_use_values_of_the_command_line(project):
+def test_config_path_may_use_command_line_values(project):
     project.write(**{"configs/small": "size: 1"})
     assert project.load("+config_paths=['configs/${flavor}.yaml']", "+flavor=small").plain["size"] == 1
 
 
-def test_a_folder_of_the_extra_roots_comes_before_the_working_folder(project, tmp_path, monkeypatch):
+def test_extra_roots_come_before_the_working_folder(project, tmp_path, monkeypatch):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "main.yaml").write_text("a: elsewhere")
@@ -107,42 +107,42 @@ def test_a_folder_of_the_extra_roots_comes_before_the_working_folder(project, tm
     assert (run.plain["a"], run.plain["b"]) == ("elsewhere", "elsewhere")
 
 
-def test_an_omegaconf_mapping_may_be_the_initial_configuration(project):
+def test_initial_configuration_may_be_an_omegaconf_mapping(project):
     run = project.load("+b=2", initial=OmegaConf.create({"a": "${b}", "b": 1}))
     assert run.plain == {"a": 2, "b": 2}
     assert run.raw["a"] == "${b}"
 
 
-def test_an_env_yaml_named_outright_is_the_only_one_and_need_not_exist(project, tmp_path):
+def test_explicit_env_yaml_is_optional_and_exclusive(project, tmp_path):
     (tmp_path / "env.yaml").write_text("a: 0")
     (tmp_path / "keys.yaml").write_text("a: 1")
     assert project.load(dotenv_path=Path("keys.yaml"), skip_dotenv=False).plain == {"a": 1}
     assert project.load(dotenv_path=Path("nope.yaml"), skip_dotenv=False).plain == {}
 
 
-def test_a_missing_file_is_told_with_its_place_the_folders_searched_and_a_suggestion(project, tmp_path):
+def test_missing_file_reports_location_and_suggestion(project, tmp_path):
     project.write(**{"resources_servers/weather/configs/weather": "a: 1"})
     message = project.refusal(
         ConfigPathNotFoundError, "x: 1\nconfig_paths:\n  - resources_servers/wether/configs/weather.yaml"
     )
-    assert message.startswith("main.yaml:3: there is no file resources_servers/wether/configs/weather.yaml")
+    assert message.startswith("main.yaml:3: the file resources_servers/wether/configs/weather.yaml does not exist")
     assert str(tmp_path / "resources_servers/wether/configs/weather.yaml") in message
     assert "Did you mean 'resources_servers/weather/configs/weather.yaml'?" in message
 
 
-def test_a_folder_named_as_a_file_is_told_with_its_files(project):
+def test_folder_as_config_path_lists_its_files(project):
     project.write(**{"configs/small": "a: 1"})
     message = project.refusal(ConfigPathNotFoundError, "a: 1", "+config_paths=[configs]")
-    assert "configs is a folder; name one of its files: small.yaml" in message
+    assert "configs is a folder. Name one of its files: small.yaml" in message
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
-        ("a: 1\nconfig_paths: b.yaml", "main.yaml:2: config_paths is a list of paths"),
-        ("config_paths: {a: 1}", "main.yaml:1: config_paths is a list of paths"),
-        ("config_paths:\n- [a.yaml]", "main.yaml:2: every item of config_paths is the path of a YAML file"),
+        ("a: 1\nconfig_paths: b.yaml", "main.yaml:2: config_paths must be a list of paths"),
+        ("config_paths: {a: 1}", "main.yaml:1: config_paths must be a list of paths"),
+        ("config_paths:\n- [a.yaml]", "main.yaml:2: every item of config_paths must be the path of a YAML file"),
     ],
 )
-def test_config_paths_that_are_no_list_of_paths_are_refused(project, text, told):
-    assert told in project.refusal(MalformedConfigPathsError, text)
+def test_invalid_config_paths_are_rejected(project, text, expected):
+    assert expected in project.refusal(MalformedConfigPathsError, text)

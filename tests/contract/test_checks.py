@@ -1,4 +1,4 @@
-"""Each broken promise of an environment's folder is found, and told by the check that is named for it."""
+"""Tests that each broken promise of an environment's folder is reported by its check."""
 
 import asyncio
 from pathlib import Path
@@ -72,7 +72,7 @@ The reward is 1 for the right sum. Licence of the data: our own.
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """An environment that keeps all promises, in a working folder of its own."""
+    """An environment that keeps all promises, in its own working folder."""
     monkeypatch.chdir(tmp_path)
     made = tmp_path / "resources_servers" / "sums"
     rows = [{"responses_create_params": {"input": f"Bring the sum to {n}."}, "wanted": n} for n in range(2, 7)]
@@ -103,7 +103,7 @@ def change(path: Path, old: str, new: str) -> None:
     path.write_text(text.replace(old, new), "utf-8")
 
 
-def test_a_sound_environment_keeps_all_promises(folder):
+def test_sound_environment_keeps_all_promises(folder):
     assert broken_promises(folder) == {}
 
 
@@ -116,7 +116,7 @@ def test_a_sound_environment_keeps_all_promises(folder):
             "float(state.total == body.wanted)",
             "1.0",
             "doing nothing earns less",
-            "row 1 earned 1 for nothing",
+            "row 1 earned 1 for doing nothing",
         ),
         (
             "app.py",
@@ -162,34 +162,34 @@ def test_a_sound_environment_keeps_all_promises(folder):
             "row 2 names tools that the server lacks: subtract",
         ),
         ("configs/sums.yaml", "name: sums}", "name: sums2}", "configs load, each with an agent", "sums"),
-        ("README.md", "Licence", "Origin", "README and tests are there", "it does not tell the data's licence"),
-        ("tests/test_app.py", "def test_", "def ", "README and tests are there", "there is no test"),
+        ("README.md", "Licence", "Origin", "README and tests are there", "the data's licence is missing"),
+        ("tests/test_app.py", "def test_", "def ", "README and tests are there", "no test found"),
     ],
 )
 def test_each_broken_promise_is_found(folder, file, old, new, promise, detail):
     if promise == "configs load, each with an agent":
-        # A second config, so that the environment itself can still be opened.
+        # Broken in a second config, so that the environment itself can still be opened.
         text = (folder / "configs/sums.yaml").read_text("utf-8").replace("    sums: {", "    sums: {port: 0, ")
         (folder / "configs/other.yaml").write_text(text.replace("sums_simple_agent", "_").split("_:")[0], "utf-8")
-        detail = "no agent plays in sums"
+        detail = "no agent uses sums"
     else:
         change(folder / file, old, new)
     assert detail in broken_promises(folder)[promise]
 
 
-def test_where_nothing_can_be_graded_its_cost_is_not_known(folder):
+def test_grading_time_is_unknown_if_nothing_is_graded(folder):
     change(folder / "app.py", "return float(state.total == body.wanted)", "return float('nan')")
     assert "no answer could be graded" in broken_promises(folder)["grading is quick"]
 
 
-def test_without_an_oracle_the_promises_that_need_one_are_broken(folder):
+def test_missing_oracle_breaks_promises_that_need_it(folder):
     (folder / "oracle.py").unlink()
     found = broken_promises(folder)
     assert "there is no oracle.py" in found["the oracle earns the full reward"]
     assert "grading is quick" not in found
 
 
-def test_the_examples_are_played_by_the_oracle(folder):
+def test_examples_are_played_by_the_oracle(folder):
     with open_environment(folder) as environment:
         assert asyncio.run(write_examples(environment)) == 5
     rollouts = list(read_rows(folder / "data/example_rollouts.jsonl"))
@@ -201,7 +201,7 @@ def test_the_examples_are_played_by_the_oracle(folder):
     assert orjson.loads((folder / "data/example_metrics.json").read_bytes())["Number of examples"] == 5
 
 
-def test_a_verifier_that_takes_all_arguments_for_json_is_found_out(folder):
+def test_verifier_that_assumes_json_arguments_is_detected(folder):
     change(
         folder / "app.py",
         "return float(",
@@ -213,13 +213,13 @@ def test_a_verifier_that_takes_all_arguments_for_json_is_found_out(folder):
     assert "calls with the arguments ''" in found["odd answers are graded"]
 
 
-def test_a_folder_without_a_config_of_its_own_is_told(folder):
+def test_folder_without_config_is_reported(folder):
     (folder / "configs/sums.yaml").unlink()
     with pytest.raises(DataError, match=r"configs: expected sums.yaml"), open_environment(folder):
         pass
 
 
-def test_what_was_measured_is_no_part_of_an_example_rollout(folder):
+def test_measured_values_are_not_in_example_rollouts(folder):
     change(folder / "app.py", "-> float:\n", "-> BaseVerifyResponse:\n")
     change(folder / "app.py", "BaseVerifyRequest, S", "BaseVerifyRequest, BaseVerifyResponse, S")
     change(
@@ -242,15 +242,15 @@ def test_what_was_measured_is_no_part_of_an_example_rollout(folder):
         ("float(state.total == body.wanted)", "random.random()", "reward"),
     ],
 )
-def test_examples_that_come_out_differently_each_time_are_not_written(folder, old, new, differing):
+def test_examples_that_vary_are_not_written(folder, old, new, differing):
     change(folder / "app.py", old, new)
-    with open_environment(folder) as environment, pytest.raises(DataError, match=f"row 1: {differing}: another value"):
+    with open_environment(folder) as environment, pytest.raises(DataError, match=f"row 1: {differing} changed"):
         asyncio.run(write_examples(environment))
     assert not (folder / "data/example_rollouts.jsonl").exists()
 
 
 @pytest.mark.parametrize(
-    ("file", "old", "new", "told"),
+    ("file", "old", "new", "message"),
     [
         ("app.py", "class SumServer(Simple", "class SumServer(Smple", r"app\.py:16: NameError: name 'Smple"),
         ("app.py", "-> float:", "-> float", r"app\.py:24: SyntaxError: expected ':'"),
@@ -258,37 +258,37 @@ def test_examples_that_come_out_differently_each_time_are_not_written(folder, ol
         ("oracle.py", "import call", "import cal", r"oracle\.py:2: ImportError: cannot import name 'cal'"),
     ],
 )
-def test_code_that_cannot_be_imported_is_told_with_its_line(folder, file, old, new, told):
+def test_import_error_is_reported_with_its_line(folder, file, old, new, message):
     change(folder / file, old, new)
-    with pytest.raises(LaunchError, match=told), open_environment(folder):
+    with pytest.raises(LaunchError, match=message), open_environment(folder):
         pass
 
 
 @pytest.mark.parametrize(
-    ("file", "old", "new", "told"),
+    ("file", "old", "new", "message"),
     [
         ("oracle.py", 'row["wanted"] - 1', 'row["wnted"] - 1', "oracle.py:5: KeyError: 'wnted'"),
         ("app.py", "+= number", "+= nmber", "app.py:21: NameError: name 'nmber' is not defined"),
     ],
 )
-def test_what_code_raises_is_told_with_its_line(folder, file, old, new, told):
+def test_error_in_code_is_reported_with_its_line(folder, file, old, new, message):
     change(folder / file, old, new)
-    assert broken_promises(folder)["the oracle earns the full reward"] == told
+    assert broken_promises(folder)["the oracle earns the full reward"] == message
 
 
 @pytest.mark.parametrize(
-    ("setting", "told"),
+    ("setting", "message"),
     [
         ("jugde: {labels: [x]}", r"configs/sums\.yaml:4: sums.*\.judge: it is missing"),
         (
             "judge: {labels: [yes], %s}",
-            r"configs/sums\.yaml:4: .*judge\.labels\.0: .* and is True; put it in quotes\.",
+            r"configs/sums\.yaml:4: .*judge\.labels\.0: .* but is True; put it in quotes\.",
         ),
-        ("judge: {labels: [x], max_concurency: 1, %s}", r"max_concurency: there is no such setting\. Did you mean"),
+        ("judge: {labels: [x], max_concurency: 1, %s}", r"max_concurency: unknown setting\. Did you mean"),
         ("judge: {labels: [x], prompt: prompts/jugde.md, %s}", r"judge\.prompt: there is no file 'prompts/jugde\.md'"),
     ],
 )
-def test_settings_that_the_server_refuses_are_told_with_their_line(folder, setting, told):
+def test_invalid_server_settings_are_reported_with_line(folder, setting, message):
     model = "model_server: {type: responses_api_models, name: policy_model}"
     model += "" if "prompt:" in setting else ", prompt: README.md"
     change(
@@ -298,12 +298,12 @@ def test_settings_that_the_server_refuses_are_told_with_their_line(folder, setti
     )
     change(folder / "app.py", "SHARED = []", JUDGED)
     change(folder / "app.py", "Server(SimpleResourcesServer):", "Server(SimpleResourcesServer):\n    config: Judged\n")
-    with pytest.raises(ConfigError, match=told), open_environment(folder):
+    with pytest.raises(ConfigError, match=message), open_environment(folder):
         pass
 
 
-def test_example_rows_that_are_not_there_are_told_with_the_line_that_names_them(folder):
+def test_missing_example_rows_are_reported_with_config_line(folder):
     change(folder / "configs/sums.yaml", "data/example.jsonl", "data/exmple.jsonl")
-    told = r"configs/sums\.yaml:12: sums_simple_agent\.datasets: dataset 'example' has no file '.*exmple\.jsonl'"
-    with pytest.raises(DataError, match=told), open_environment(folder):
+    message = r"configs/sums\.yaml:12: sums_simple_agent\.datasets: dataset 'example': file '.*exmple\.jsonl' not"
+    with pytest.raises(DataError, match=message), open_environment(folder):
         pass

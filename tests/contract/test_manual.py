@@ -1,4 +1,4 @@
-"""The environment that docs/environments.md shows: copied out, it keeps what an environment promises."""
+"""Test that the environment shown in docs/environments.md keeps all promises."""
 
 import asyncio
 import re
@@ -24,7 +24,7 @@ CAPITALS = {"France": "Paris", "Italy": "Rome", "Spain": "Madrid", "Chad": "N'Dj
 
 
 def shown(language: str) -> str:
-    """The only block of the page in this language."""
+    """Return the page's only code block in this language."""
     (found,) = re.findall(rf"^```{language}\n(.*?)^```$", MANUAL.read_text("utf-8"), re.DOTALL | re.MULTILINE)
     return found
 
@@ -53,7 +53,7 @@ def folder(tmp_path, monkeypatch):
     return made
 
 
-def test_the_judged_environment_of_the_manual_keeps_its_promises(folder):
+def test_judged_environment_of_manual_keeps_promises(folder):
     with open_environment(folder) as environment:
         findings = asyncio.run(check_environment(environment))
     assert [finding for finding in findings if not finding.is_kept] == []

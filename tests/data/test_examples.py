@@ -1,4 +1,4 @@
-"""The examples that an environment brings, and what is said where they are not complete."""
+"""Checks of an environment's example files, and their messages."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_complete_examples_pass(folder):
     check_examples(folder)
 
 
-def test_the_metrics_say_whose_they_are_and_how_many(folder):
+def test_metrics_name_their_file_and_count_rows(folder):
     metrics = orjson.loads((folder / "data" / "example_metrics.json").read_bytes())
     assert metrics["name"] == metrics["type"] == "example"
     assert metrics["jsonl_fpath"] == "resources_servers/counter/data/example.jsonl"
@@ -49,25 +49,25 @@ def test_the_metrics_say_whose_they_are_and_how_many(folder):
     ("name", "advice"),
     [
         ("example.jsonl", "Write five tasks"),
-        ("example_metrics.json", "Make it with: python -m nemo_gym.data.examples "),
-        ("example_rollouts.jsonl", "Make it with: ng_e2e_collect_rollouts "),
+        ("example_metrics.json", "Create it with: python -m nemo_gym.data.examples "),
+        ("example_rollouts.jsonl", "Create it with: ng_e2e_collect_rollouts "),
     ],
 )
-def test_what_is_missing_is_told_with_the_command_that_makes_it(folder, name, advice):
+def test_missing_file_reports_the_command_that_creates_it(folder, name, advice):
     (folder / "data" / name).unlink()
-    told = message_of(folder)
-    assert told.startswith(f"{folder / 'data' / name}: is missing. {advice}")
-    assert len(told.splitlines()) == 1
+    message = message_of(folder)
+    assert message.startswith(f"{folder / 'data' / name}: file not found. {advice}")
+    assert len(message.splitlines()) == 1
 
 
-def test_the_command_for_rollouts_names_the_config_and_the_output(folder):
+def test_rollouts_command_names_config_and_output(folder):
     (folder / "data" / "example_rollouts.jsonl").unlink()
-    told = message_of(folder)
-    assert f"config_paths=[{folder / 'configs' / 'counter.yaml'}," in told
-    assert f"+output_jsonl_fpath={folder / 'data' / 'example_rollouts.jsonl'}" in told
+    message = message_of(folder)
+    assert f"config_paths=[{folder / 'configs' / 'counter.yaml'}," in message
+    assert f"+output_jsonl_fpath={folder / 'data' / 'example_rollouts.jsonl'}" in message
 
 
-def test_the_command_for_metrics_makes_them(folder):
+def test_metrics_command_creates_them(folder):
     path = folder / "data" / "example_metrics.json"
     before = path.read_bytes()
     path.unlink()
@@ -84,7 +84,7 @@ def test_the_command_for_metrics_makes_them(folder):
 
 @pytest.mark.parametrize("count", [0, 4, 6])
 @pytest.mark.parametrize("name", ["example.jsonl", "example_rollouts.jsonl"])
-def test_exactly_five_lines_are_asked_for(folder, name, count):
+def test_exactly_five_lines_are_required(folder, name, count):
     jsonl.write_rows(folder / "data" / name, [{}] * count)
     assert f"{name}: expected 5 lines, found {count}." in message_of(folder)
 
@@ -98,25 +98,25 @@ def test_exactly_five_lines_are_asked_for(folder, name, count):
         ('{"a": }', "example_metrics.json:1:7: not valid JSON"),
     ],
 )
-def test_metrics_of_other_examples_are_refused(folder, text, words):
+def test_metrics_of_other_examples_are_rejected(folder, text, words):
     (folder / "data" / "example_metrics.json").write_text(text)
     assert words in message_of(folder)
 
 
-def test_a_line_that_cannot_be_read_is_told_with_its_number(folder):
+def test_invalid_line_is_reported_with_its_number(folder):
     with (folder / "data" / "example.jsonl").open("a") as file:
         file.write("oops\n")
     assert "example.jsonl:6:1: not valid JSON" in message_of(folder)
 
 
-def test_a_conflict_that_nobody_has_settled_is_refused(folder):
+def test_unresolved_conflict_file_is_rejected(folder):
     conflict = folder / "data" / "example_metrics_conflict.json"
     conflict.write_text("{}")
-    assert message_of(folder).startswith(f"{conflict}: metrics that contradict earlier ones.")
+    assert message_of(folder).startswith(f"{conflict}: these metrics contradict the earlier ones.")
 
 
-def test_everything_that_is_missing_is_told_at_once(tmp_path):
-    told = message_of(tmp_path).splitlines()
-    assert [line.split(":")[0] for line in told] == [
+def test_all_missing_files_are_reported_at_once(tmp_path):
+    message = message_of(tmp_path).splitlines()
+    assert [line.split(":")[0] for line in message] == [
         str(tmp_path / "data" / name) for name in ("example.jsonl", "example_metrics.json", "example_rollouts.jsonl")
     ]

@@ -1,4 +1,4 @@
-"""From the datasets of a configuration to one file of tasks."""
+"""Gathering the datasets of a configuration into one task file."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def write(path: Path, *rows: dict[str, Any]) -> None:
     path.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
 
 
-def test_rows_of_all_agents_come_in_order_each_with_its_agent(tmp_path, run_with):
+def test_rows_keep_their_order_and_get_their_agent(tmp_path, run_with):
     write(tmp_path / "one.jsonl", {"n": 1}, {"n": 2, "agent_ref": None})
     write(tmp_path / "two.jsonl", {"n": 3, "agent_ref": {"name": "one"}}, {"n": 4})
     run = run_with(one=[{"type": "example"}], two=[{"type": "example"}])
@@ -57,14 +57,14 @@ def test_rows_of_all_agents_come_in_order_each_with_its_agent(tmp_path, run_with
 
 
 @pytest.mark.parametrize(("copies", "expected"), [(True, [1, 1, 1, 2, 2, 2]), (False, [1, 2])])
-def test_repeats_of_a_dataset_are_copies_where_copies_are_asked_for(tmp_path, run_with, copies, expected):
+def test_copies_repeat_rows_as_the_dataset_requires(tmp_path, run_with, copies, expected):
     write(tmp_path / "one.jsonl", {"n": 1}, {"n": 2})
     run = run_with(one=[{"type": "benchmark", "num_repeats": 3}])
     gather(datasets_of_split(run, "benchmark"), tmp_path / "all.jsonl", copies=copies)
     assert [row["n"] for row in jsonl.read_rows(tmp_path / "all.jsonl")] == expected
 
 
-def test_the_prompt_of_a_dataset_is_applied(tmp_path, run_with):
+def test_dataset_prompt_is_applied(tmp_path, run_with):
     write(tmp_path / "one.jsonl", {"q": "2 + 2?"})
     (tmp_path / "prompt.yaml").write_text("user: 'Solve {q}'")
     run = run_with(one=[{"type": "benchmark", "prompt_config": "prompt.yaml"}])
@@ -73,32 +73,30 @@ def test_the_prompt_of_a_dataset_is_applied(tmp_path, run_with):
     assert row["responses_create_params"] == {"input": [{"role": "user", "content": "Solve 2 + 2?"}]}
 
 
-def test_a_row_that_the_prompt_does_not_fit_is_told_with_file_and_line(tmp_path, run_with):
+def test_prompt_mismatch_reports_file_and_line(tmp_path, run_with):
     write(tmp_path / "one.jsonl", {"q": "2 + 2?"}, {"question": "?"})
     (tmp_path / "prompt.yaml").write_text("user: 'Solve {q}'")
     run = run_with(one=[{"type": "benchmark", "prompt_config": "prompt.yaml"}])
-    with pytest.raises(
-        DataError, match=r"one\.jsonl:2: the prompt asks for 'q', but the row has only: agent_ref, ques"
-    ):
+    with pytest.raises(DataError, match=r"one\.jsonl:2: the prompt uses 'q', but the row has only: agent_ref, ques"):
         gather(datasets_of_split(run, "benchmark"), tmp_path / "all.jsonl", copies=False)
     assert not (tmp_path / "all.jsonl").exists()
 
 
-def test_only_datasets_of_the_split_are_taken(tmp_path, run_with):
+def test_only_datasets_of_the_split_are_used(tmp_path, run_with):
     write(tmp_path / "one.jsonl", {"n": 1})
     run = run_with(one=[{"type": "example"}, {"type": "benchmark"}], two=[{"type": "benchmark"}])
     assert [(agent, dataset.type) for agent, dataset, _ in datasets_of_split(run, "example")] == [("one", "example")]
 
 
-def test_a_split_that_nobody_has_is_told_with_those_there_are(run_with):
-    with pytest.raises(DataError, match=r"split=train: no agent .* There are: benchmark, example\."):
+def test_unknown_split_reports_the_available_ones(run_with):
+    with pytest.raises(DataError, match=r"split=train: no agent .* Available types: benchmark, example\."):
         datasets_of_split(run_with(one=[{"type": "example"}, {"type": "benchmark"}]), "train")
 
 
-def test_a_dataset_without_its_file_is_told_with_how_to_make_it(run_with):
+def test_missing_dataset_file_reports_how_to_create_it(run_with):
     with pytest.raises(
-        DataError, match=r"one\.datasets: dataset 'd' has no file 'one\.jsonl' in .* download it first"
+        DataError, match=r"one\.datasets: dataset 'd': file 'one\.jsonl' not found in .* download it first"
     ):
         datasets_of_split(run_with(one=[{"type": "example"}]), "example")
-    with pytest.raises(DataError, match=r"Make it with prepare\.py\."):
+    with pytest.raises(DataError, match=r"Create it with prepare\.py\."):
         datasets_of_split(run_with(one=[{"type": "example", "prepare_script": "prepare.py"}]), "example")

@@ -1,4 +1,4 @@
-"""Prompt files: templates whose named fields are filled from a row."""
+"""Prompt files: templates that are filled with the fields of a row."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from nemo_gym.data.prompts import (
 from nemo_gym.errors import DataError
 
 
-def test_a_prompt_is_read_from_its_file(tmp_path):
+def test_prompt_is_read_from_its_file(tmp_path):
     (tmp_path / "prompt.yaml").write_text("\ufeffsystem: |\n  Be brief.\nuser: '{question}'\n", "utf-8")
     prompt = load_prompt_config(str(tmp_path / "prompt.yaml"))
     assert prompt == PromptConfig(system="Be brief.\n", user="{question}")
 
 
-def test_a_relative_path_is_looked_for_in_the_search_roots(tmp_path, monkeypatch):
+def test_relative_prompt_path_is_found_in_search_roots(tmp_path, monkeypatch):
     (tmp_path / "prompts").mkdir()
     (tmp_path / "prompts" / "a.yaml").write_text("user: hello")
     monkeypatch.setenv(paths.EXTRA_ROOTS_ENV_VAR, str(tmp_path))
     assert load_prompt_config("prompts/a.yaml").user == "hello"
 
 
-def test_a_prompt_that_was_edited_is_read_anew(tmp_path):
+def test_edited_prompt_is_read_again(tmp_path):
     path = tmp_path / "prompt.yaml"
     path.write_text("user: before")
     assert load_prompt_config(str(path)).user == "before"
@@ -44,16 +44,16 @@ def test_a_prompt_that_was_edited_is_read_anew(tmp_path):
     [
         ("system: alone", "user: Field required"),
         ("user: [a, b]", "user: Input should be a valid string"),
-        ("", "not a prompt"),
-        ("just text", "not a prompt"),
-        ("user: 'a: b", "cannot be read"),
-        ("user: 'Put it into \\boxed{}.'", "'{}' names no field of the row; braces that stand for themselves"),
-        ("user: 'Write {0}.'", "names no field of the row"),
-        ("user: 'An open { brace'", "a brace that stands for itself is written twice, {{ or }}"),
+        ("", "not a valid prompt"),
+        ("just text", "not a valid prompt"),
+        ("user: 'a: b", "not readable as UTF-8 YAML"),
+        ("user: 'Put it into \\boxed{}.'", "'{}' does not name a field of the row; double each literal brace"),
+        ("user: 'Write {0}.'", "does not name a field of the row"),
+        ("user: 'An open { brace'", "; double each literal brace: {{ or }}"),
         ("user: fine\nsystem: 'closed }'", "system: Single '}' encountered"),
     ],
 )
-def test_what_is_wrong_with_a_prompt_is_told_with_its_path(tmp_path, text, words):
+def test_invalid_prompt_is_reported_with_its_path(tmp_path, text, words):
     path = tmp_path / "prompt.yaml"
     path.write_text(text)
     with pytest.raises(DataError) as error:
@@ -62,9 +62,9 @@ def test_what_is_wrong_with_a_prompt_is_told_with_its_path(tmp_path, text, words
     assert words in str(error.value)
 
 
-def test_a_missing_prompt_is_told_with_the_places_searched(tmp_path, monkeypatch):
+def test_missing_prompt_reports_the_searched_folders(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(FileNotFoundError, match=r"prompt_config: no file 'prompts/none\.yaml' in ") as error:
+    with pytest.raises(FileNotFoundError, match=r"prompt_config: file 'prompts/none\.yaml' not found in ") as error:
         load_prompt_config("prompts/none.yaml")
     assert str(tmp_path) in str(error.value)
 
@@ -80,16 +80,16 @@ def test_a_missing_prompt_is_told_with_the_places_searched(tmp_path, monkeypatch
         ("{answer:03}", "004"),
     ],
 )
-def test_fields_are_filled_and_doubled_braces_are_braces(template, text):
+def test_fields_are_filled_and_doubled_braces_unescaped(template, text):
     row = {"question": "2 + 2?", "answer": 4, "options": ["a", "b"], "meta": {"level": "hard"}}
     assert fill_prompt(PromptConfig(user=template), row) == [{"role": "user", "content": text}]
 
 
-def test_braces_in_a_rows_own_text_stay_as_they_are():
+def test_braces_in_row_values_are_kept():
     assert fill_prompt(PromptConfig(user="{q}"), {"q": "{x} {{y}}"})[0]["content"] == "{x} {{y}}"
 
 
-def test_the_system_message_comes_first():
+def test_system_message_comes_first():
     messages = fill_prompt(PromptConfig(system="a {x}", user="b {x}"), {"x": 1})
     assert messages == [{"role": "system", "content": "a 1"}, {"role": "user", "content": "b 1"}]
 
@@ -97,12 +97,12 @@ def test_the_system_message_comes_first():
 @pytest.mark.parametrize(
     "template", ["{absent}", "{meta[absent]}", "{question.absent}", "{options[9]}", "{question:d}"]
 )
-def test_what_a_row_lacks_is_told_with_the_fields_it_has(template):
+def test_missing_field_reports_the_available_ones(template):
     with pytest.raises(KeyError, match=r"meta, options, question"):
         fill_prompt(PromptConfig(user=template), {"question": "q", "options": ["a"], "meta": {}})
 
 
-def test_a_prompt_leaves_the_row_and_its_other_parameters_alone():
+def test_prompt_keeps_row_and_other_parameters():
     row = {"q": "2 + 2?", "responses_create_params": {"temperature": 0.5}}
     made = apply_prompt_to_row(row, PromptConfig(user="{q}"))
     assert made == {
@@ -112,7 +112,7 @@ def test_a_prompt_leaves_the_row_and_its_other_parameters_alone():
     assert row == {"q": "2 + 2?", "responses_create_params": {"temperature": 0.5}}
 
 
-def test_rows_that_have_an_input_are_told_by_their_numbers():
+def test_rows_with_input_are_reported_by_number():
     rows = [{"q": 1}, {"responses_create_params": {"input": "x"}}, {"responses_create_params": None}]
     prompt = PromptConfig(user="{q}")
     validate_prompt_compatibility([rows[0], rows[2]], prompt)

@@ -1,4 +1,4 @@
-"""A folder of skills: what is in it, and a hash that tells when it changes."""
+"""Skill folders: their metadata and their hash."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def skills(tmp_path) -> Path:
     return folder
 
 
-def test_a_folder_tells_its_skills_in_order(skills):
+def test_folder_lists_its_skills_in_order(skills):
     stamp = load_skill_directory(str(skills))
     assert stamp.path == str(skills)
     assert [(skill.name, skill.description) for skill in stamp.skills] == [("count", "To count."), ("sum", "To sum.")]
     assert stamp.hash == hash_skill_dir(skills) == hash_skill_dir(str(skills))
 
 
-def test_the_hash_is_of_paths_and_bytes_in_order(skills):
+def test_hash_covers_sorted_paths_and_contents(skills):
     digest = hashlib.sha256()
     for name in ("count/SKILL.md", "sum/SKILL.md", "sum/add.py"):
         digest.update(name.encode() + (skills / name).read_bytes())
@@ -36,7 +36,7 @@ def test_the_hash_is_of_paths_and_bytes_in_order(skills):
 
 
 @pytest.mark.parametrize("change", ["edit", "rename", "add", "remove"])
-def test_whatever_changes_in_the_folder_changes_the_hash(skills, change):
+def test_any_change_in_the_folder_changes_the_hash(skills, change):
     before = hash_skill_dir(skills)
     file = skills / "sum" / "add.py"
     if change == "edit":
@@ -50,7 +50,7 @@ def test_whatever_changes_in_the_folder_changes_the_hash(skills, change):
     assert hash_skill_dir(skills) != before
 
 
-def test_the_same_folder_elsewhere_has_the_same_hash(skills, tmp_path):
+def test_copied_folder_has_the_same_hash(skills, tmp_path):
     stage_skills(str(skills), tmp_path / "agent" / "skills")
     assert hash_skill_dir(tmp_path / "agent" / "skills") == hash_skill_dir(skills)
 
@@ -76,15 +76,15 @@ def test_front_matter_is_yaml_between_two_lines(tmp_path, front, known):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("# A skill", "begins with YAML between two lines of '---'"),
-        ("---\nname: a\n", "begins with YAML"),
-        ("", "begins with YAML"),
+        ("# A skill", "Begin the file with YAML between two '---' lines"),
+        ("---\nname: a\n", "front matter is missing"),
+        ("", "front matter is missing"),
         ("---\ndescription: nameless\n---\n", "name: Field required"),
         ("---\n- a list\n---\n", "needs a 'name'"),
-        ("---\nname: [a\n---\n", "the front matter is not YAML"),
+        ("---\nname: [a\n---\n", "the front matter is not valid YAML"),
     ],
 )
-def test_what_is_wrong_with_a_skill_is_told_with_its_path(tmp_path, text, words):
+def test_invalid_skill_is_reported_with_its_path(tmp_path, text, words):
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad" / "SKILL.md").write_text(text)
     with pytest.raises(DataError) as error:
@@ -93,10 +93,10 @@ def test_what_is_wrong_with_a_skill_is_told_with_its_path(tmp_path, text, words)
     assert words in str(error.value)
 
 
-def test_a_folder_that_is_missing_or_empty_is_told(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"skills\.path: no folder '.*none' in "):
+def test_missing_or_empty_folder_is_reported(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"skills\.path: folder '.*none' not found in "):
         load_skill_directory(str(tmp_path / "none"))
-    with pytest.raises(DataError, match="holds no skill"):
+    with pytest.raises(DataError, match="does not contain a skill"):
         load_skill_directory(str(tmp_path))
-    with pytest.raises(FileNotFoundError, match=r"skills\.path: no folder '.*none' in "):
+    with pytest.raises(FileNotFoundError, match=r"skills\.path: folder '.*none' not found in "):
         stage_skills(str(tmp_path / "none"), tmp_path / "staged")

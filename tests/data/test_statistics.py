@@ -1,4 +1,4 @@
-"""What a metrics file says of a dataset's rows."""
+"""Statistics of a dataset's rows."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ def test_rows_are_counted():
     assert dataset_statistics(row() for _ in range(7))["Number of examples"] == 7
 
 
-def test_of_nothing_the_spread_is_zero():
-    told = dataset_statistics([row()])
-    assert told["Number of tools"] == NOTHING
-    assert told["Temperature"] == NOTHING
+def test_spread_of_no_values_is_zero():
+    found = dataset_statistics([row()])
+    assert found["Number of tools"] == NOTHING
+    assert found["Temperature"] == NOTHING
 
 
-def test_a_number_is_told_by_its_sample_spread():
-    told = dataset_statistics([row(level=1), row(level=2), row(level=4), row()])
-    assert told["level"] == {
+def test_numbers_have_sample_statistics():
+    found = dataset_statistics([row(level=1), row(level=2), row(level=4), row()])
+    assert found["level"] == {
         "Total # non-null values": 3, "Average": 2.33, "Min": 1, "Max": 4, "Standard deviation": 1.53,
     }  # fmt: skip
 
@@ -39,28 +39,29 @@ def test_a_number_is_told_by_its_sample_spread():
 @pytest.mark.parametrize(
     ("value", "rounded"), [(0.12345, 0.123), (1.23456, 1.23), (-0.98765, -0.988), (-12.345, -12.35)]
 )
-def test_small_numbers_have_three_digits_behind_the_point_and_others_two(value, rounded):
+def test_numbers_below_one_have_three_decimals(value, rounded):
     assert dataset_statistics([row(x=value)])["x"]["Average"] == rounded
 
 
-def test_tools_and_turns_and_words_and_temperature_are_counted():
+def test_tools_turns_and_temperature_are_counted():
     warm = row("one two three", tools=2)
     warm["responses_create_params"]["temperature"] = 0.5
     text = {"responses_create_params": {"input": "a text"}}
-    told = dataset_statistics([warm, text, {"question": "no input yet"}])
-    assert (told["Number of tools"]["Total # non-null values"], told["Number of tools"]["Average"]) == (1, 2)
-    assert (told["Number of turns"]["Total # non-null values"], told["Number of turns"]["Average"]) == (2, 1)
-    assert (told["Temperature"]["Total # non-null values"], told["Temperature"]["Average"]) == (1, 0.5)
+    found = dataset_statistics([warm, text, {"question": "no input yet"}])
+    assert (found["Number of tools"]["Total # non-null values"], found["Number of tools"]["Average"]) == (1, 2)
+    assert (found["Number of turns"]["Total # non-null values"], found["Number of turns"]["Average"]) == (2, 1)
+    assert (found["Temperature"]["Total # non-null values"], found["Temperature"]["Average"]) == (1, 0.5)
 
 
-def test_words_are_those_of_the_request_as_json():
-    told = dataset_statistics([{"responses_create_params": {"input": "a text"}}])
-    assert told["Json-dumped number of words (proxy for token count)"]["Average"] == len(['{"input":', '"a', 'text"}'])
+def test_words_are_counted_in_the_json_request():
+    found = dataset_statistics([{"responses_create_params": {"input": "a text"}}])
+    words = found["Json-dumped number of words (proxy for token count)"]["Average"]
+    assert words == len(['{"input":', '"a', 'text"}'])
 
 
-def test_of_texts_the_different_ones_are_counted():
-    told = dataset_statistics([row(answer="a"), row(answer="b"), row(answer="a"), row()])
-    assert told["answer"] == {"unique_count": 2, "total_count": 3}
+def test_distinct_texts_are_counted():
+    found = dataset_statistics([row(answer="a"), row(answer="b"), row(answer="a"), row()])
+    assert found["answer"] == {"unique_count": 2, "total_count": 3}
 
 
 def test_booleans_lists_and_objects_are_left_out():

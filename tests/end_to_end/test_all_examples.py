@@ -21,7 +21,7 @@ pytestmark = pytest.mark.timeout(120)
 
 @pytest.fixture(scope="module")
 def agents():
-    """The agents with examples, by the folder of the environment in which each plays."""
+    """The agents with examples, mapped to the folder of their environment."""
     run = config.load([CONFIG, SAMPLE_MODEL], skip_dotenv=True, require_servers=True)
     folders = {server.name: server.folder.name for server in run.servers_of("resources_servers")}
     return {
@@ -64,39 +64,39 @@ def lines_of(path):
     return [orjson.loads(line) for line in path.read_bytes().splitlines()]
 
 
-def test_no_environment_is_left_out(agents):
+def test_every_environment_is_included(agents):
     assert set(agents.values()) == FOLDERS
 
 
-def test_sql_is_asked_for_in_one_step_and_in_several(agents):
+def test_sql_has_single_and_multi_step_agents(agents):
     assert {agent for agent, folder in agents.items() if folder == "text_to_sql"} == {
         "text_to_sql_simple_agent",
         "text_to_sql_multi_step_simple_agent",
     }
 
 
-def test_what_was_planned_was_scored_or_has_failed(finished, agents):
+def test_planned_rollouts_are_scored_or_failed(finished, agents):
     planned = len(agents) * EXAMPLES * REPEATS
     failed = lines_of(finished.folder / "all_failures.jsonl")
     assert len(finished.scored) + len(failed) == planned
-    told = re.search(r"(\d+) planned = (\d+) scored \+ (\d+) failed.* \+ 0 unresolved", finished.printed)
-    assert told is not None, finished.printed
-    assert tuple(map(int, told.groups())) == (planned, len(finished.scored), len(failed))
-    # The policy acts at random, but never so that an environment could not grade it.
+    summary = re.search(r"(\d+) planned = (\d+) scored \+ (\d+) failed.* \+ 0 unresolved", finished.printed)
+    assert summary is not None, finished.printed
+    assert tuple(map(int, summary.groups())) == (planned, len(finished.scored), len(failed))
+    # The policy acts at random, but every environment can grade its replies.
     assert failed == []
 
 
-def test_every_agent_has_played_all_of_its_rows(finished, agents):
+def test_every_agent_ran_all_of_its_rows(finished, agents):
     played = Counter(row["agent_ref"]["name"] for row in finished.scored)
     assert played == dict.fromkeys(agents, EXAMPLES * REPEATS)
     metrics = orjson.loads((finished.folder / "all_aggregate_metrics.json").read_bytes())
     assert {each["agent_ref"]["name"] for each in metrics} == set(agents)
 
 
-def test_no_server_answered_with_a_failure(finished, shared_workplace, agents):
+def test_no_server_logged_a_failure(finished, shared_workplace, agents):
     logs = {path.stem: path.read_text() for path in (finished.folder / "all_logs").glob("*.log")}
     assert logs.keys() > set(agents) | {"policy_model", "head_server"}
-    # Whatever fails in a server's handler leaves a line like these, with its rollout.
-    complaint = re.compile(r"WARNING nemo_gym\.servers\.faults|ERROR|Traceback")
+    # Any failure in a server's handler is logged by a line like these, with its rollout.
+    complaint = re.compile(r"WARNING nemo_gym\.web\.failures|ERROR|Traceback")
     assert [line for log in logs.values() for line in log.splitlines() if complaint.match(line)] == []
     assert shared_workplace.left_over(within_s=5) == []

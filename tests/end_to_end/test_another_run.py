@@ -1,4 +1,4 @@
-"""A collector whose servers have ended never takes another run's servers for them, though they have their ports."""
+"""A collector whose servers have ended never uses another run's servers on the same ports."""
 
 import socket
 
@@ -33,7 +33,7 @@ def port():
         return probe.getsockname()[1]
 
 
-def test_its_rollouts_end_as_lost(workplace, port):
+def test_rollouts_of_an_ended_run_are_lost(workplace, port):
     constant = workplace.environment("constant", SERVER)[len("+config_paths=[") : -1]
     workplace.write("agent.yaml", AGENT.format(port=port))
     row = {"responses_create_params": {"input": "hi"}, "agent_ref": {"name": "shared_agent"}}
@@ -56,7 +56,7 @@ COLLECT = """
 import asyncio, pathlib, sys, time
 
 from nemo_gym.config_types import BaseServerConfig
-from nemo_gym.http.client import ServerClient
+from nemo_gym.calls.client import ServerClient
 from nemo_gym.rollouts.runner import Runner
 
 client = ServerClient.load_from_global_config(BaseServerConfig(host=sys.argv[1], port=int(sys.argv[2])))

@@ -1,4 +1,4 @@
-"""Rollouts are collected: against servers that are up, or with servers of the command's own."""
+"""Collection with running servers, or with servers started by the command."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def in_order(path):
 
 
 def collected(workplace, output, *words, seed=0):
-    """The finished command and its rollouts in order."""
+    """Return the finished command and its rollouts in order."""
     finished = workplace.run(
         "ng_e2e_collect_rollouts",
         CONFIG,
@@ -49,7 +49,7 @@ def first(shared_workplace):
     return collected(shared_workplace, "results/first.jsonl", "+num_repeats=8")
 
 
-def test_the_files_of_a_run_stand_beside_its_output(first, shared_workplace):
+def test_run_files_are_written_next_to_the_output(first, shared_workplace):
     results = shared_workplace.folder / "results"
     names = {str(path.relative_to(results)) for path in results.rglob("first*") if path.is_file()}
     assert names >= {
@@ -62,7 +62,7 @@ def test_the_files_of_a_run_stand_beside_its_output(first, shared_workplace):
     assert logs == {f"{name}.log" for name in ("head_server", *servers)}
 
 
-def test_every_task_has_each_of_its_repeats_once(first, shared_workplace):
+def test_every_task_has_each_repeat_once(first, shared_workplace):
     _, rollouts = first
     assert [tuple(row[part] for part in KEY) for row in rollouts] == [
         (task, repeat) for task in range(5) for repeat in range(8)
@@ -72,13 +72,13 @@ def test_every_task_has_each_of_its_repeats_once(first, shared_workplace):
     for row, rollout in zip(inputs, rollouts, strict=True):
         assert row["agent_ref"] == AGENT
         assert {**row, **examples[row["_ng_task_index"]]} == row
-        # Whatever the row brought comes back, with the response and the reward.
+        # The result contains all fields of the row, with the response and the reward.
         assert {**rollout, **row} == rollout
         assert rollout["response"]["object"] == "response"
         assert rollout["reward"] in (0.0, 1.0)
 
 
-def test_the_metrics_are_those_of_the_rollouts(first, shared_workplace):
+def test_metrics_match_the_rollouts(first, shared_workplace):
     finished, rollouts = first
     (metrics,) = orjson.loads((shared_workplace.folder / "results/first_aggregate_metrics.json").read_bytes())
     assert metrics["agent_ref"] == {"name": AGENT["name"]}
@@ -88,7 +88,7 @@ def test_the_metrics_are_those_of_the_rollouts(first, shared_workplace):
     assert re.search(r"^mean/reward +\S+$", finished.out, re.MULTILINE)
 
 
-def test_the_end_tells_what_became_of_all_and_where_it_lies(first):
+def test_summary_reports_outcomes_and_files(first):
     finished, _ = first
     assert finished.out.splitlines()[-3:] == [
         "40 planned = 40 scored + 0 failed + 0 unresolved",
@@ -97,7 +97,7 @@ def test_the_end_tells_what_became_of_all_and_where_it_lies(first):
     ]
 
 
-def test_where_nothing_can_move_progress_is_a_line_per_tenth(first):
+def test_progress_without_terminal_is_a_line_per_tenth(first):
     finished, _ = first
     lines = [line for line in finished.err.splitlines() if " rollouts (" in line]
     assert 1 <= len(lines) <= 10
@@ -109,7 +109,7 @@ def test_where_nothing_can_move_progress_is_a_line_per_tenth(first):
     assert "\x1b" not in finished.err + finished.out
 
 
-def test_the_same_seed_gives_the_same_rollouts_and_another_one_others(first, shared_workplace):
+def test_same_seed_gives_the_same_rollouts(first, shared_workplace):
     _, rollouts = first
     _, again = collected(shared_workplace, "results/again.jsonl", "+num_repeats=8", "+num_samples_in_parallel=3")
     _, other = collected(shared_workplace, "results/other.jsonl", "+num_repeats=8", seed=1)
@@ -118,14 +118,14 @@ def test_the_same_seed_gives_the_same_rollouts_and_another_one_others(first, sha
     assert [row["responses_create_params"] for row in other] == [row["responses_create_params"] for row in rollouts]
 
 
-def test_the_repeats_of_a_task_differ(first):
+def test_repeats_of_a_task_differ(first):
     _, rollouts = first
     for task in range(5):
         outputs = [orjson.dumps(row["response"]["output"]) for row in rollouts if row["_ng_task_index"] == task]
         assert len(set(outputs)) > 1
 
 
-def test_a_model_calls_tools_of_the_environment_and_sees_what_they_answer(first):
+def test_model_calls_tools_and_sees_their_results(first):
     items = [item for row in first[1] for item in row["response"]["output"]]
     calls = {item["call_id"]: item for item in items if item["type"] == "function_call"}
     answers = {item["call_id"]: item["output"] for item in items if item["type"] == "function_call_output"}
@@ -133,20 +133,20 @@ def test_a_model_calls_tools_of_the_environment_and_sees_what_they_answer(first)
     assert {call["name"] for call in calls.values()} == {"get_synonym_value", "extract_synonym_values"}
 
 
-def test_an_earlier_output_is_neither_overwritten_nor_run_again_by_accident(first, shared_workplace):
+def test_earlier_output_is_not_overwritten_by_accident(first, shared_workplace):
     words = (CONFIG, "+split=example", "+output_jsonl_fpath=results/first.jsonl", "+num_repeats=8")
     results = shared_workplace.folder / "results/first.jsonl"
     before = results.read_bytes()
     refused = shared_workplace.run("ng_e2e_collect_rollouts", *words, "+head_server.port=0")
     assert refused.code == 1
-    assert "results/first.jsonl: holds rollouts of an earlier run. Add +resume_from_cache=true" in refused.err
+    assert "results/first.jsonl contains rollouts of an earlier run. Add +resume_from_cache=true" in refused.err
     resumed = shared_workplace.run("ng_e2e_collect_rollouts", *words, "+head_server.port=0", "--resume")
     assert resumed.code == 0
     assert "40 planned = 40 scored (40 of them earlier) + 0 failed + 0 unresolved\n" in resumed.out
     assert results.read_bytes() == before
 
 
-def test_servers_that_are_up_are_found_and_used(first, workplace):
+def test_running_servers_are_found_and_used(first, workplace):
     servers = workplace.start_servers(CONFIG)
     finished = workplace.run(
         "ng_collect_rollouts",
@@ -162,7 +162,7 @@ def test_servers_that_are_up_are_found_and_used(first, workplace):
     assert servers.end().code == 0
 
 
-def test_without_servers_the_user_hears_how_to_start_them(workplace):
+def test_missing_servers_report_how_to_start_them(workplace):
     finished = workplace.run(
         "ng_collect_rollouts", f"--input={EXAMPLES}", "--output=out.jsonl", "+head_server.port=1", "--limit", "1"
     )
@@ -173,7 +173,7 @@ def test_without_servers_the_user_hears_how_to_start_them(workplace):
 
 
 @pytest.mark.parametrize("answer", [b"SSH-2.0-Other\r\n", b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n[]"])
-def test_what_is_no_head_server_is_told_as_such(workplace, answer):
+def test_server_other_than_a_head_server_is_reported(workplace, answer):
     with socket.create_server(("127.0.0.1", 0)) as other:
 
         def reply():
@@ -194,7 +194,7 @@ def test_what_is_no_head_server_is_told_as_such(workplace, answer):
     assert finished.err.count("\n") == 1
 
 
-def test_a_value_that_points_at_nothing_does_not_keep_rollouts_from_being_collected(workplace):
+def test_unresolved_unused_value_does_not_prevent_collection(workplace):
     servers = workplace.start_servers(CONFIG, "+unused=${oc.env:NOWHERE_SET}")
     finished = workplace.run(
         "ng_collect_rollouts",
@@ -207,7 +207,7 @@ def test_a_value_that_points_at_nothing_does_not_keep_rollouts_from_being_collec
     assert servers.end().code == 0
 
 
-def test_a_dry_run_collects_nothing(workplace):
+def test_dry_run_collects_nothing(workplace):
     finished = workplace.run(
         "ng_e2e_collect_rollouts", CONFIG, "+split=example", "+output_jsonl_fpath=out.jsonl", "--dry-run"
     )
@@ -215,7 +215,7 @@ def test_a_dry_run_collects_nothing(workplace):
     assert list(workplace.folder.iterdir()) == []
 
 
-def test_a_run_that_has_to_be_complete_fails_where_it_is_not(workplace):
+def test_require_complete_fails_an_incomplete_run(workplace):
     words = (
         "ng_e2e_collect_rollouts",
         CONFIG,
@@ -227,26 +227,26 @@ def test_a_run_that_has_to_be_complete_fails_where_it_is_not(workplace):
     finished = workplace.run(*words, "+dispatch_budget_s=0.1")
     assert finished.code == 1
     assert re.fullmatch(
-        r"Error: require_complete: \d+ of 1000 rollouts were not scored\. \+resume_from_cache=true goes on with "
-        r"out\.jsonl\.",
+        r"Error: require_complete: \d+ of 1000 rollouts were not scored\. Resume out\.jsonl with "
+        r"\+resume_from_cache=true\.",
         finished.err.splitlines()[-1],
     )
     assert workplace.run(*words, "--resume", "+num_samples_in_parallel=64").code == 0
 
 
-def test_what_is_missing_or_wrong_in_the_settings_is_told_at_once(workplace):
+def test_all_setting_problems_are_reported_at_once(workplace):
     finished = workplace.run("ng_e2e_collect_rollouts", CONFIG, "+split=exampel", "+outptu_jsonl_fpath=out.jsonl")
     assert finished.code == 2
     *_, error = finished.err.splitlines()
     assert error == (
-        "Error: output_jsonl_fpath is missing (did you mean it by 'outptu_jsonl_fpath'?): add --output … or "
-        "+output_jsonl_fpath=…; split: it has to be 'train', 'validation', 'benchmark' or 'example', and is "
+        "Error: output_jsonl_fpath is missing (is 'outptu_jsonl_fpath' a misspelling of it?): add --output … or "
+        "+output_jsonl_fpath=…; split: it must be 'train', 'validation', 'benchmark' or 'example', but is "
         "'exampel'. Did you mean 'example'? --help lists all settings."
     )
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_run_ends_its_servers_and_can_be_resumed(workplace, number):
+def test_interrupted_run_stops_servers_and_can_resume(workplace, number):
     workplace.environment("slow", SLOW_SERVER)
     words = (
         "+config_paths=[slow.yaml,responses_api_models/sample_model/configs/sample_model.yaml]",
@@ -262,7 +262,7 @@ def test_an_interrupted_run_ends_its_servers_and_can_be_resumed(workplace, numbe
     finished = command.end(number)
     assert finished.code == 130
     assert "Traceback" not in finished.err
-    assert "+resume_from_cache=true goes on with out.jsonl" in finished.err
+    assert "Resume out.jsonl with +resume_from_cache=true" in finished.err
     assert workplace.left_over(within_s=2) == []
     kept = len(rows_of(workplace.folder / "out.jsonl"))
     assert 2 <= kept < 8
@@ -271,7 +271,7 @@ def test_an_interrupted_run_ends_its_servers_and_can_be_resumed(workplace, numbe
 
 
 @pytest.mark.parametrize("gap_s", [0.0, 0.02, 0.05, 0.1, 0.5])
-def test_an_impatient_ctrl_c_ends_a_run_as_a_single_one_does(workplace, gap_s):
+def test_second_ctrl_c_ends_a_run_like_one(workplace, gap_s):
     workplace.environment("slow", SLOW_SERVER)
     workplace.write("slow.yaml", yaml.safe_dump(SLOW_CONFIG))
     workplace.write("examples.jsonl", '{"responses_create_params": {"input": "hello"}}\n')
@@ -290,11 +290,11 @@ def test_an_impatient_ctrl_c_ends_a_run_as_a_single_one_does(workplace, gap_s):
     finished = command.end()
     assert finished.code == 130
     assert "Traceback" not in finished.err
-    assert "+resume_from_cache=true goes on with out.jsonl" in finished.err
+    assert "Resume out.jsonl with +resume_from_cache=true" in finished.err
     assert workplace.left_over(within_s=2) == []
 
 
-def test_a_server_that_dies_and_may_not_be_started_again_stops_the_run_which_says_so_and_can_be_resumed(workplace):
+def test_server_death_without_restart_stops_the_run(workplace):
     workplace.environment("slow", SLOW_SERVER)
     words = (
         "+config_paths=[slow.yaml,responses_api_models/sample_model/configs/sample_model.yaml]",
@@ -312,16 +312,16 @@ def test_a_server_that_dies_and_may_not_be_started_again_stops_the_run_which_say
     results = workplace.folder / "out.jsonl"
     while not (results.exists() and rows_of(results)) and time.monotonic() < deadline:
         time.sleep(0.05)
-    # The newest of the processes but one: the head server is started last, behind the model.
+    # The second newest process is the model server, because only the head server starts later.
     by_age = sorted(workplace.processes(), key=lambda process: process.create_time())
     by_age[-2].kill()
     finished = command.wait()
     assert finished.code == 1
     assert "was ended by SIGKILL" in finished.err
     assert "200 planned = " in finished.err
-    assert "+resume_from_cache=true goes on with out.jsonl" in finished.err
+    assert "Resume out.jsonl with +resume_from_cache=true" in finished.err
     assert "Traceback" not in finished.err
-    # The two that were under way may have failed; all others are left for the next time.
+    # The two running rollouts may have failed. All others remain for the next run.
     assert len(rows_of(workplace.folder / "out_failures.jsonl")) <= 2
     assert workplace.left_over(within_s=2) == []
 

@@ -1,4 +1,4 @@
-"""Answers meant to do harm cost their own rollout only: they earn nothing in bounded time, and the others go on."""
+"""Malicious answers affect only their own rollout: they earn nothing in bounded time, and the others continue."""
 
 import re
 import socket
@@ -16,12 +16,12 @@ pytestmark = [
 
 REPOSITORY = Path(__file__).parents[2]
 TRIAL_S = 2.0
-"""For a program, for a query, and for the comparison of two formulas; a pattern has 5 seconds."""
+"""The time limit of a program, a query and a formula comparison. A pattern has 5 seconds."""
 BOUND_S = 25.0
-"""So late the last hostile answer may be graded, on a machine that is busy with other tests as well."""
+"""The time by which the last hostile answer must be graded, even if the machine also runs other tests."""
 LATER_BOUND_S = 15.0
-"""So much later than without the hostile ones an ordinary answer may be graded: all compete for two or three workers
-of an environment, and one that was killed takes seconds to be replaced."""
+"""The largest delay of an ordinary answer caused by hostile ones. All compete for two or three workers of an
+environment, and replacing a killed worker takes seconds."""
 FAILED = "invalid_task"
 
 PARROT = '''
@@ -30,7 +30,7 @@ from nemo_gym.testing import reply
 
 
 class Parrot(SimpleResponsesAPIModel):
-    """Says what the user said."""
+    """Repeats the user's text."""
 
     async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming) -> NeMoGymResponse:
         return reply(body.input[-1].content)
@@ -50,7 +50,7 @@ judge_model: {responses_api_models: {judge: {entrypoint: app.py}}}
 
 
 class Case(NamedTuple):
-    """What the model answers to a row of an environment, and what has to become of it."""
+    """The model's answer to a row of an environment, and its expected outcome."""
 
     environment: str
     answer: str
@@ -91,7 +91,7 @@ def judged(answer: str, pattern: str) -> Case:
 
 EXPLODING, LONG = r"^(\w+\s?)*$", "a" * 60 + "!"
 GENERATIONS = list(zip("abcdefghi", "bcdefghij", strict=True))
-"""Each name stands for ten of the one before, the last one for 10^10 letters."""
+"""Each name expands to ten of the previous one, the last one to 10^10 letters."""
 YAML_BOMB = "\n".join(
     ["a: &a [x, x, x, x, x, x, x, x, x, x]", *(f"{new}: &{new} [{f'*{old}, ' * 10}]" for old, new in GENERATIONS)]
 )
@@ -111,7 +111,7 @@ ORDINARY = {
 
 
 def hostile(port: int, file: Path) -> dict[str, Case]:
-    """The answers, by what they are; somebody listens at `port`, and `file` is theirs."""
+    """Return the hostile answers by description. `port` has a listener, and `file` is a foreign file."""
     config = str(REPOSITORY / "pyproject.toml")
     return {
         "a fork bomb": program("import os\nwhile True:\n    os.fork()"),
@@ -135,21 +135,21 @@ def hostile(port: int, file: Path) -> dict[str, Case]:
         "deep YAML": document("a: " + "[" * 20_000 + "]" * 20_000, "yaml"),
         "a YAML bomb": document(YAML_BOMB, "yaml"),
         "an XML bomb": document(XML_BOMB, "xml"),
-        # The row's own pattern is what takes too long here: its rollout has no reward.
+        # Here the row's own pattern takes too long, so the rollout fails without a reward.
         "a text that a letter's pattern chokes on": choice(LONG, EXPLODING)._replace(becomes=FAILED),
         "a text that an answer's pattern chokes on": judged(LONG, EXPLODING)._replace(becomes=FAILED),
     }
 
 
 class Outcome(NamedTuple):
-    """What became of an answer, and how many seconds after the command's start."""
+    """The outcome of an answer, and the seconds since the command's start."""
 
     becomes: str | float
     after_s: float
 
 
 class Run(NamedTuple):
-    """The outcome of every answer, of the ordinary ones also without the others, and what was seen beside."""
+    """The outcomes of all answers, with those of a run of only ordinary ones, and the observed side effects."""
 
     cases: dict[str, Case]
     alone: dict[str, Outcome]
@@ -187,7 +187,7 @@ def run(shared_workplace):
 
 
 def settings(environments, prompt):
-    """The words that start the servers, their limits lower than otherwise."""
+    """Return the arguments that start the servers with lower limits."""
     paths = [f"resources_servers/{name}/configs/{name}.yaml" for name in sorted(environments)]
 
     def key(name, setting, value):
@@ -212,7 +212,7 @@ def row_of(name, case):
 
 
 def collected(workplace, name, cases):
-    """The outcome of every case, noted as it is written down, and the command's summary."""
+    """Return the outcome of every case, observed when it is written, and the command's summary."""
     rows = [row_of(*case) for case in cases.items()]
     workplace.write(f"{name}_rows.jsonl", "".join(orjson.dumps(row).decode() + "\n" for row in rows))
     started_at = time.monotonic()
@@ -238,24 +238,24 @@ def whole_lines(path):
 
 
 @pytest.mark.parametrize("name", hostile(0, Path()))
-def test_a_hostile_answer_earns_nothing_within_its_bound(run, name):
+def test_hostile_answer_earns_nothing_within_its_bound(run, name):
     outcome = run.outcomes[name]
     assert outcome.becomes == run.cases[name].becomes
     assert outcome.after_s < BOUND_S
 
 
 @pytest.mark.parametrize("name", ORDINARY)
-def test_an_ordinary_answer_has_its_reward_meanwhile(run, name):
+def test_ordinary_answer_still_gets_its_reward(run, name):
     assert run.alone[name].becomes == run.outcomes[name].becomes == 1.0
     assert run.outcomes[name].after_s < run.alone[name].after_s + LATER_BOUND_S
 
 
-def test_most_ordinary_answers_are_graded_before_the_last_hostile_one(run):
+def test_most_ordinary_answers_finish_before_hostile_ones(run):
     last = max(outcome.after_s for name, outcome in run.outcomes.items() if name not in ORDINARY)
     assert sum(run.outcomes[name].after_s < last for name in ORDINARY) > len(ORDINARY) / 2
 
 
-def test_nothing_was_read_written_or_called_that_is_not_the_answer_s_own(run):
+def test_answers_reach_no_foreign_files_or_sockets(run):
     assert run.is_file_untouched
     assert not run.has_visitor
 

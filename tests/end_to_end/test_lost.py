@@ -1,4 +1,4 @@
-"""Servers are killed while rollouts are under way: each of these ends once, and none is graded on made-up state."""
+"""Servers killed during a collection: each rollout ends once and is never graded on the wrong state."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Remembering(SimpleResourcesServer):
         return f"You have looked {seen.count} times."
 
     async def verify(self, body: BaseVerifyRequest, seen: Seen) -> float:
-        # What is graded on other state than the rollout's own earns nothing.
+        # Grading on any state but the rollout's own earns nothing.
         return float(seen.was_seeded and seen.count == len(body.response.tool_calls))
 """
 CONFIG = """
@@ -78,7 +78,7 @@ def words(workplace):
 
 
 def head_of(workplace, get_json):
-    """The servers that the only run of the workplace tells of, once it is up."""
+    """Wait for the workplace's only run and return the address of its head server."""
     folder = Path(workplace.env["XDG_RUNTIME_DIR"]) / f"nemo_gym-{os.getuid()}"
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
@@ -102,12 +102,12 @@ def key_of(row):
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_a_collection_survives_the_death_of_each_of_its_servers(workplace, words, get_json, seed):
+def test_collection_survives_the_death_of_each_server(workplace, words, get_json, seed):
     chance = random.Random(seed)
     command = workplace.start("ng_e2e_collect_rollouts", *words)
     head, results = head_of(workplace, get_json), workplace.folder / "out.jsonl"
     for number, name in enumerate(KILLED):
-        # At different places of the run, in the midst of whatever its rollouts are doing then.
+        # Kill at different points of the run, while rollouts are in progress.
         while lines_in(results) < number * 20 + chance.randrange(1, 15):
             assert command.process.poll() is None, command.err
             time.sleep(0.005)
@@ -124,13 +124,13 @@ def test_a_collection_survives_the_death_of_each_of_its_servers(workplace, words
     lost_for_good = {key_of(row) for row in failures} - {key_of(row) for row in scored}
     planned = ROWS * REPEATS
     assert f"{planned} planned = {planned - len(lost_for_good)} scored + {len(lost_for_good)} failed" in finished.out
-    # No rollout went on, and was graded, after what the server knew of it was gone.
+    # No rollout was continued and graded after the server lost its state.
     assert {row["reward"] for row in scored} == {1.0}
     assert failures
     assert Counter(row["_ng_failure_class"] for row in failures).keys() == {"lost"}
     again = len(failures) - len(lost_for_good)
-    assert f"_failures.jsonl  (with {again} attempts that were followed by another)" in finished.out
-    # What was lost with one server or another is tried again, and hardly anything is lost three times over.
+    assert f"_failures.jsonl  (including {again} attempts that were retried)" in finished.out
+    # Lost rollouts are retried, and only a few are lost three times.
     assert len(lost_for_good) < 20
 
     for name in KILLED:
@@ -140,7 +140,7 @@ def test_a_collection_survives_the_death_of_each_of_its_servers(workplace, words
     assert workplace.left_over(within_s=1) == []
 
 
-def test_a_collection_ends_with_a_server_that_may_not_be_started_again(workplace, words, get_json):
+def test_collection_ends_when_restarts_are_not_allowed(workplace, words, get_json):
     command = workplace.start("ng_e2e_collect_rollouts", *words, "+restart_limit=0")
     head, results = head_of(workplace, get_json), workplace.folder / "out.jsonl"
     while not lines_in(results):
@@ -151,5 +151,5 @@ def test_a_collection_ends_with_a_server_that_may_not_be_started_again(workplace
     assert finished.code == 1
     process = "policy_model"
     assert f"Error: server '{process}' was ended by SIGKILL, so the others are stopped too." in finished.err
-    assert "+resume_from_cache=true goes on with out.jsonl" in finished.err
+    assert "Resume out.jsonl with +resume_from_cache=true" in finished.err
     assert workplace.left_over(within_s=1) == []

@@ -1,4 +1,4 @@
-"""The agent that the README of example_mcp_weather shows: copied out, run, and rewarded as over HTTP."""
+"""The agent from the README of example_mcp_weather: copied, run, and rewarded like the HTTP agent."""
 
 import re
 from pathlib import Path
@@ -17,7 +17,7 @@ pytestmark = [
 ]
 
 DILIGENT = '''
-"""Calls the only tool for the city it is asked for, then repeats what it was told."""
+"""A model that calls the only tool for the requested city and repeats its result."""
 
 import orjson
 from starlette.requests import Request
@@ -29,9 +29,9 @@ from nemo_gym.testing import call, reply
 class DiligentModel(SimpleResponsesAPIModel):
     async def responses(self, request: Request) -> NeMoGymResponse:
         asked = orjson.loads(await request.body())
-        told = [item["output"] for item in asked["input"] if item.get("type") == "function_call_output"]
-        if told:
-            return reply(f"I looked it up. {told[-1]}")
+        results = [item["output"] for item in asked["input"] if item.get("type") == "function_call_output"]
+        if results:
+            return reply(f"I looked it up. {results[-1]}")
         (tool,) = asked["tools"]
         city = "Porto" if "Porto" in orjson.dumps(asked["input"]).decode() else "elsewhere"
         return reply(call(tool["name"], city=city))
@@ -43,7 +43,7 @@ MODEL_CONFIG = "policy_model:\n  responses_api_models:\n    diligent_model:\n   
 
 
 def block_of_readme(language):
-    """The only block of the README in this language."""
+    """Return the README's only code block in this language."""
     (block,) = re.findall(
         rf"^```{language}\n(.*?)^```$", (WEATHER / "README.md").read_text(), re.DOTALL | re.MULTILINE
     )
@@ -52,7 +52,7 @@ def block_of_readme(language):
 
 @pytest.fixture(scope="module")
 def rollouts(shared_workplace):
-    """What both agents made of the examples with a model that does as it is asked for one of the cities."""
+    """The rollouts of both agents, with a model that answers correctly for one of the cities."""
     shared_workplace.write("responses_api_agents/mcp_agent/app.py", block_of_readme("python"))
     agent = shared_workplace.write("responses_api_agents/mcp_agent/configs/mcp_agent.yaml", block_of_readme("yaml"))
     shared_workplace.write("responses_api_models/diligent_model/app.py", DILIGENT)
@@ -80,7 +80,7 @@ def test_every_rollout_is_scored(rollouts):
     assert [len(each) for each in rollouts.values()] == [5, 5]
 
 
-def test_the_rewards_are_the_same_over_both_ways(rollouts):
+def test_rewards_are_equal_over_http_and_mcp(rollouts):
     earned = [
         [(row["verifier_metadata"]["expected_city"], row["reward"], row["tool_call_seen"]) for row in each]
         for each in rollouts.values()
@@ -89,14 +89,14 @@ def test_the_rewards_are_the_same_over_both_ways(rollouts):
     assert {city for city, reward, _ in earned[0] if reward == 1.0} == {"Porto"}
 
 
-def test_the_tools_answers_are_the_same_and_the_names_are_the_agents_own(rollouts):
-    told, names = (
+def test_tool_results_are_equal_and_names_prefixed(rollouts):
+    results, names = (
         {
             over: [[item[key] for item in row["response"]["output"] if key in item] for row in each]
             for over, each in rollouts.items()
         }
         for key in ("output", "name")
     )
-    assert told["simple"] == told["mcp"]
-    assert all("degrees Celsius" in answer for (answer,) in told["mcp"])
+    assert results["simple"] == results["mcp"]
+    assert all("degrees Celsius" in answer for (answer,) in results["mcp"])
     assert names == {"simple": [["get_weather"]] * 5, "mcp": [[f"{PREFIX}get_weather"]] * 5}

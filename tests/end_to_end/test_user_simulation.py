@@ -1,4 +1,4 @@
-"""Whole conversations with a simulated user: the environments made for them, their agent, and runs of both."""
+"""Complete conversations with a simulated user: environments, agent and runs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def agent_on(server, replies):
     return make_server(UserSimulationAgent, model=FakeModel(replies), servers=[server], resources_server=ref)
 
 
-async def test_a_policy_that_asks_and_uses_the_scripted_users_answer_earns_all(tmp_path):
+async def test_policy_that_uses_the_users_answer_is_rewarded(tmp_path):
     examples = REPOSITORY / "resources_servers/proactive_asking/data/example.jsonl"
     made = prepare.prepare(tmp_path / "rows.jsonl", 40, complete_share=0.2)
     for row in [*read_rows(examples), *read_rows(made)]:
@@ -52,18 +52,18 @@ async def test_a_policy_that_asks_and_uses_the_scripted_users_answer_earns_all(t
         said = [item for item in solution if not isinstance(item, EasyInputMessage)]
         graded = await run(agent_on(make_server(ProactiveAskingServer), said), **row)
         assert (graded.reward, graded.ended_by) == (1.0, "goal_met")
-        # What the oracle hears is what the user says.
+        # The user's messages are those that the oracle expects.
         heard = [item.content for item in graded.response.output if getattr(item, "role", None) == "user"]
         assert heard == [item.content for item in solution if isinstance(item, EasyInputMessage)]
 
 
-async def test_a_policy_that_guesses_right_without_asking_earns_nothing(tmp_path):
+async def test_correct_guess_without_asking_earns_nothing(tmp_path):
     for row in read_rows(prepare.prepare(tmp_path / "rows.jsonl", 5)):
         graded = await run(agent_on(make_server(ProactiveAskingServer), oracle.solve(row)[2:]), **row)
         assert (graded.reward, graded.is_booked, graded.was_asked) == (0.0, True, False)
 
 
-async def test_a_calendar_that_is_right_after_a_live_conversation_earns_all_and_becomes_a_row(tmp_path):
+async def test_correct_live_calendar_earns_all_and_becomes_row(tmp_path):
     live = list(read_rows(calendar_prepare.prepare(tmp_path / "live.jsonl", 6, live=True)))
     rollouts = []
     for row in live:
@@ -72,7 +72,7 @@ async def test_a_calendar_that_is_right_after_a_live_conversation_earns_all_and_
         assert (graded.reward, graded.user_turns) == (1.0, len(row["user"]["script"]))
         rollouts.append(graded.model_dump_json())
     (tmp_path / "rollouts.jsonl").write_text("\n".join(rollouts))
-    calendar_prepare.prepare_from_rollouts(tmp_path / "held.jsonl", tmp_path / "rollouts.jsonl")
+    calendar_prepare.prepare(tmp_path / "held.jsonl", rollouts=tmp_path / "rollouts.jsonl")
     held = list(read_rows(tmp_path / "held.jsonl"))
     assert [row["exp_cal_state"] for row in held] == [row["exp_cal_state"] for row in live]
     assert [row["responses_create_params"]["input"][-1]["content"] for row in held] == [
@@ -80,7 +80,7 @@ async def test_a_calendar_that_is_right_after_a_live_conversation_earns_all_and_
     ]
 
 
-async def test_the_same_seeds_make_the_same_conversation_and_others_another():
+async def test_conversation_depends_only_on_the_seeds():
     async def course(policy_seed, user_seed):
         server = make_server(ProactiveAskingServer)
         policy = make_server(SampleModel, name="policy_model", seed=policy_seed)
@@ -101,7 +101,7 @@ async def test_the_same_seeds_make_the_same_conversation_and_others_another():
 
 
 def collected(workplace, output, *configs, words=()):
-    """The finished command, and its rollouts, good and failed."""
+    """Return the finished command, its scored rollouts and its failed ones."""
     finished = workplace.run(
         "ng_e2e_collect_rollouts",
         f"+config_paths=[{','.join(map(str, configs))},{SAMPLE_MODEL}]",
@@ -121,7 +121,7 @@ def collected(workplace, output, *configs, words=()):
     return finished, good, bad
 
 
-def test_a_run_with_scripted_users_ends_with_every_rollout_scored(shared_workplace):
+def test_run_with_scripted_users_scores_every_rollout(shared_workplace):
     finished, good, bad = collected(shared_workplace, "results/scripted", PROACTIVE, CALENDAR)
     assert finished.code == 0
     assert "40 planned = 40 scored + 0 failed" in finished.out
@@ -129,7 +129,7 @@ def test_a_run_with_scripted_users_ends_with_every_rollout_scored(shared_workpla
     assert {row["user_turns"] for row in good if "exp_cal_state" in row} == {3, 4, 5}
 
 
-def test_a_run_with_a_users_model_counts_its_tokens_apart(shared_workplace):
+def test_user_model_tokens_are_counted_separately(shared_workplace):
     path = shared_workplace.write("chatty.yaml", CHATTY)
     words = [f"++{AGENT}.user_model_server.name=user_model"]
     finished, good, _ = collected(shared_workplace, "results/chatty", WITH_USER_MODEL, path, words=words)
@@ -139,7 +139,7 @@ def test_a_run_with_a_users_model_counts_its_tokens_apart(shared_workplace):
     assert "###STOP###" not in str([row["response"]["output"] for row in good])
 
 
-def test_a_users_model_that_fails_fails_its_rollouts_and_ends_no_conversation(shared_workplace):
+def test_failing_user_model_fails_its_rollouts(shared_workplace):
     path = shared_workplace.write("thoughtful.yaml", THOUGHTFUL)
     words = [f"++{AGENT}.user_model_server.name=user_model"]
     finished, good, bad = collected(shared_workplace, "results/thoughtful", WITH_USER_MODEL, path, words=words)

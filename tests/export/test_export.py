@@ -1,4 +1,4 @@
-"""A run is told where experiments are tracked, if the configuration names such a place."""
+"""Export of a run to the experiment trackers that the configuration names."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ MLFLOW = (
 NOTES = """
 import json, os
 
-def note(*told):
+def note(*values):
     with open(os.environ["NOTED"], "a") as file:
-        file.write(json.dumps(told) + "\\n")
+        file.write(json.dumps(values) + "\\n")
 """
 FAKE_WANDB = (
     NOTES
@@ -45,8 +45,8 @@ class Run:
     def finish(self):
         note("finish")
 
-def init(**told):
-    note("init", told)
+def init(**settings):
+    note("init", settings)
     return Run()
 
 def Table(columns, data):
@@ -65,14 +65,14 @@ def start_run(run_name):
 def __getattr__(name):
     if name.startswith("__"):
         raise AttributeError(name)
-    return lambda *told: note(name, *told)
+    return lambda *values: note(name, *values)
 """
 )
 
 
 @pytest.fixture
 def trackers(workplace):
-    """Stand-ins of both packages, which write down what they are told."""
+    """Fakes of both packages, which record their calls."""
     workplace.write("fakes/wandb.py", FAKE_WANDB)
     workplace.write("fakes/mlflow/__init__.py", FAKE_MLFLOW)
     workplace.write("fakes/mlflow/exceptions.py", "class MlflowException(Exception):\n    pass\n")
@@ -89,7 +89,7 @@ def collected(workplace, *words, **env):
     return finished, [orjson.loads(line) for line in noted.read_bytes().splitlines()] if noted.exists() else []
 
 
-def test_weights_and_biases_hears_of_the_masked_config_the_metrics_and_the_rollouts(trackers):
+def test_wandb_receives_masked_config_metrics_and_rollouts(trackers):
     _, (login, init, metrics, rollouts, finish) = collected(trackers, *WANDB)
     assert (login, finish) == (["login", "secret-of-mine"], ["finish"])
     assert (init[1]["project"], init[1]["name"]) == ("gym", "first")
@@ -101,7 +101,7 @@ def test_weights_and_biases_hears_of_the_masked_config_the_metrics_and_the_rollo
     assert (table["columns"], table["data"]) == (["rollout"], [[line] for line in lines])
 
 
-def test_mlflow_hears_of_the_same_under_names_that_it_takes(trackers):
+def test_mlflow_receives_metrics_under_valid_names(trackers):
     _, noted = collected(trackers, *MLFLOW, "+upload_rollouts=false")
     assert [each[0] for each in noted] == [
         "set_tracking_uri", "set_experiment", "start_run", "log_dict", "log_metrics",
@@ -113,43 +113,43 @@ def test_mlflow_hears_of_the_same_under_names_that_it_takes(trackers):
 
 
 @pytest.mark.parametrize("words", [WANDB[:2], MLFLOW[:2], ()])
-def test_a_place_that_is_not_named_in_full_hears_of_nothing(trackers, words):
+def test_incompletely_configured_tracker_receives_nothing(trackers, words):
     finished, noted = collected(trackers, *words)
     assert (noted, "note:" in finished.err) == ([], False)
 
 
-def test_what_a_tracker_refuses_is_noticed_and_the_run_is_kept(trackers):
+def test_tracker_failure_is_noted_and_run_is_kept(trackers):
     finished, _ = collected(trackers, *WANDB, REFUSES="1")
-    assert finished.err.splitlines()[-1] == "note: nothing was sent to wandb: this key is not known"
+    assert finished.err.splitlines()[-1] == "note: export to wandb failed: this key is not known"
     assert (trackers.folder / "out.jsonl").exists()
 
 
-def test_a_tracker_whose_package_is_not_there_is_noticed(workplace):
+def test_missing_tracker_package_is_noted(workplace):
     workplace.write("fakes/wandb.py", "raise ImportError")
     finished, _ = collected(workplace, *WANDB)
-    told = "note: nothing was sent to wandb: the package is not installed: pip install wandb."
-    assert finished.err.splitlines()[-1] == told
+    expected = "note: export to wandb failed: the package is not installed. Run: pip install wandb"
+    assert finished.err.splitlines()[-1] == expected
 
 
 @pytest.mark.skipif(find_spec("wandb") is None, reason="wandb is not installed")
-def test_the_real_package_of_weights_and_biases_takes_a_run(workplace):
+def test_real_wandb_package_accepts_a_run(workplace):
     key = f"+wandb_api_key={'0' * 40}"
     finished, _ = collected(workplace, *WANDB[:2], key, WANDB_MODE="offline", WANDB_DIR=str(workplace.folder))
-    assert "nothing was sent" not in finished.err
+    assert "export to wandb failed" not in finished.err
     assert list(workplace.folder.glob("wandb/offline-run-*/*.wandb"))
 
 
 @pytest.mark.skipif(find_spec("mlflow") is None, reason="mlflow is not installed")
-def test_the_real_package_of_mlflow_takes_a_run(workplace):
+def test_real_mlflow_package_accepts_a_run(workplace):
     place = workplace.folder / "tracked"
     words = (f"+mlflow_tracking_uri={place.as_uri()}", *MLFLOW[1:])
     finished, _ = collected(workplace, *words, MLFLOW_ALLOW_FILE_STORE="true")
-    assert "nothing was sent" not in finished.err
+    assert "export to mlflow failed" not in finished.err
     assert list(place.glob(f"*/*/metrics/{AGENT}/mean/reward"))
     assert list(place.glob("*/*/artifacts/rollouts.json"))
 
 
-def test_only_plain_values_are_sent():
-    told = {"mean/reward": 0.5, "per_sample_aggregate": {"accuracy": [1.0]}, "name": "x"}
-    metrics = [{"agent_ref": {"name": "a"}, "agent_metrics": told, "key_metrics": {"mean/reward": 0.5}}]
+def test_only_scalar_values_are_sent():
+    values = {"mean/reward": 0.5, "per_sample_aggregate": {"accuracy": [1.0]}, "name": "x"}
+    metrics = [{"agent_ref": {"name": "a"}, "agent_metrics": values, "key_metrics": {"mean/reward": 0.5}}]
     assert flat_metrics(metrics) == {"a/mean/reward": 0.5, "a/name": "x", "key_metrics/a/mean/reward": 0.5}

@@ -1,4 +1,4 @@
-"""The three tiers as processes of their own, with a faulty proxy before each of them, and runs through all of it."""
+"""The three tiers as separate processes with a faulty proxy in front of each, and runs through them."""
 
 from __future__ import annotations
 
@@ -61,21 +61,21 @@ FOLDERS = {
     "judge_model": REPOSITORY / "responses_api_models/openai_model",
     "faulty": HERE / "environment/resources_servers/faulty",
     "agent": REPOSITORY / "responses_api_agents/simple_agent",
-    "telling_agent": REPOSITORY / "responses_api_agents/simple_agent",
+    "lenient_agent": REPOSITORY / "responses_api_agents/simple_agent",
 }
 PLACES = {
     "to-agent": "agent",
-    "to-telling-agent": "telling_agent",
+    "to-lenient-agent": "lenient_agent",
     "to-policy": "policy_model",
     "to-resources": "faulty",
     "to-judge": "judge_model",
     "to-endpoint": "endpoint",
 }
-"""Each place of the proxy, and the server that stands behind it."""
+"""The server behind each place of the proxy."""
 
 
 def free_port() -> int:
-    """One below those that the system gives to whoever asks for any: nobody else gets it meanwhile."""
+    """Return a free port below the ephemeral range, so that the system does not assign it meanwhile."""
     while True:
         port = random.randrange(15_000, 30_000)
         with suppress(OSError), socket.create_server(("127.0.0.1", port)):
@@ -83,27 +83,27 @@ def free_port() -> int:
 
 
 class Started(NamedTuple):
-    """A process, and where it writes what it prints."""
+    """A process and its log file."""
 
     process: subprocess.Popen[bytes]
     log: Path
     code: int
-    """With which it ends, once it is told to."""
+    """The expected exit code after termination."""
 
 
 @dataclass
 class Tiers:
-    """All servers, each called through the proxy before it."""
+    """All servers, each behind a proxy."""
 
     ports: dict[str, int]
-    """Of the servers themselves."""
+    """The ports of the servers themselves."""
     proxied: dict[str, int]
     proxy: subprocess.Popen[str]
     processes: dict[str, Started]
     """The process of each server."""
 
     def client(self) -> ServerClient:
-        agents = {name: simple_agent(self.proxied[name]) for name in ("agent", "telling_agent")}
+        agents = {name: simple_agent(self.proxied[name]) for name in ("agent", "lenient_agent")}
         head = BaseServerConfig(host="127.0.0.1", port=1)
         return ServerClient(head_server_config=head, global_config_dict=OmegaConf.create(agents))
 
@@ -111,7 +111,7 @@ class Tiers:
         return self.processes[server].log.read_text()
 
     def command(self, word: str, place: str) -> None:
-        """`refuse` or `accept` connections at a place."""
+        """Make a place `refuse` or `accept` connections."""
         assert self.proxy.stdin is not None
         assert self.proxy.stdout is not None
         self.proxy.stdin.write(f"{word} {place}\n")
@@ -119,7 +119,7 @@ class Tiers:
         assert self.proxy.stdout.readline() == "done\n"
 
     def at_work(self, within_s: float = 10.0) -> dict[str, float]:
-        """How many calls each server is at work on, once that is none or this time is over."""
+        """Return the number of running calls per server, after waiting up to `within_s` for it to drop to 0."""
         deadline = time.monotonic() + within_s
         ports = {name: self.ports[name] for name in FOLDERS}
         while True:
@@ -172,7 +172,7 @@ def tiers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tiers]:
 
 
 def end(tiers: Tiers) -> None:
-    """Whatever it is still at work on, a server that is told to end does so."""
+    """Terminate all servers and check that they exit, even during calls."""
     for started in tiers.processes.values():
         started.process.terminate()
     codes = {name: started.process.wait(ENDED_WITHIN_S) for name, started in tiers.processes.items()}
@@ -180,11 +180,11 @@ def end(tiers: Tiers) -> None:
 
 
 Orders = dict[str, tuple[list[Any], int]]
-"""By name: the words of a Python process, and the code with which it ends when it is told to."""
+"""The command line of each Python process and its expected exit code, by server name."""
 
 
 def one_by_one(folder: Path, ports: dict[str, int], proxied: dict[str, int]) -> Orders:
-    """A process for each server, in which the others are known as the proxies before them."""
+    """Return a process for each server, configured with the other servers' proxies."""
     orders: Orders = {}
     for name, server_folder in FOLDERS.items():
         config = folder / f"{name}.yaml"
@@ -194,7 +194,7 @@ def one_by_one(folder: Path, ports: dict[str, int], proxied: dict[str, int]) -> 
 
 
 def config_for(to: dict[str, int], endpoint: int) -> dict[str, Any]:
-    """The configuration of a process that finds each server, itself included, at these ports."""
+    """Return a configuration with these ports for all servers, including the process's own."""
     url = f"http://127.0.0.1:{endpoint}/v1"
     judge = {"judge": {"type": "responses_api_models", "name": "judge_model"}}
     return {
@@ -202,7 +202,7 @@ def config_for(to: dict[str, int], endpoint: int) -> dict[str, Any]:
         "judge_model": openai_model(url, to["judge_model"]),
         "faulty": {"resources_servers": {"faulty": {**at(to["faulty"]), "entrypoint": "app.py", **judge}}},
         "agent": simple_agent(to["agent"]),
-        "telling_agent": simple_agent(to["telling_agent"], tool_faults="tell_model"),
+        "lenient_agent": simple_agent(to["lenient_agent"], tool_faults="tell_model"),
     }
 
 
@@ -221,7 +221,7 @@ def wait_until_ready(tiers: Tiers) -> None:
 
 @dataclass
 class Collected:
-    """What became of the rows of one run, by their cases."""
+    """The outcomes of a run's rows by case."""
 
     summary: Summary
     files: RunFiles
@@ -241,7 +241,7 @@ def rows_by_case(path: Path) -> dict[str, list[Row]]:
 
 @pytest.fixture(scope="session")
 def collect_rows(tiers: Tiers, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Collected]:
-    """Collect rows, all at once, and read what was written of them; in a folder of its own unless one is given."""
+    """Return a function that collects rows concurrently and reads the run's files. Default: in a new folder."""
 
     def run(rows: Iterable[Row], *, rollout_timeout_s: float, folder: Path | None = None, **given: Any) -> Collected:
         folder = folder or tmp_path_factory.mktemp("run")
@@ -269,7 +269,7 @@ def collect_rows(tiers: Tiers, tmp_path_factory: pytest.TempPathFactory) -> Call
             finally:
                 await client.aclose()
 
-        with open_run(TaskPlan(tasks, settings, ["agent", "telling_agent"]), files) as opened:
+        with open_run(TaskPlan(tasks, settings, ["agent", "lenient_agent"]), files) as opened:
             summary = asyncio.run(all_of_it())
         results = rows_by_case(files.results)
         return Collected(
@@ -287,9 +287,9 @@ def collect_rows(tiers: Tiers, tmp_path_factory: pytest.TempPathFactory) -> Call
 
 @pytest.fixture(scope="session")
 def row_of() -> Callable[..., Row]:
-    """A row in which the model makes these calls, one for each turn, and then answers.
+    """Return a function that makes a row in which the model makes these calls, one per turn, and then answers.
 
-    A call is `(tool, arguments)`; `fault` is what the proxies are asked for: place, path, kind, times.
+    A call is `(tool, arguments)`. `fault` is an instruction for the proxies: place, path, kind, times.
     """
 
     def row(case: str, calls: Iterable[tuple[str, Row]] = (("note", {}),), fault: str = "", **fields: Any) -> Row:

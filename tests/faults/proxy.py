@@ -1,21 +1,21 @@
-"""A TCP proxy for each place between two tiers, which does to a request what a text within that request asks for.
+"""A TCP proxy for each place between two tiers, which injects the faults described in the requests themselves.
 
-`python tests/faults/proxy.py agent=9001 policy=9002 …` listens on a free port for each place, prints them in order on
-one line, and passes on to the port behind `=` until its standard input ends. Anywhere in a request's body,
-`fault=<place> <path> <kind> <times> case=<name>;` lets the first so many requests of that case to that path go wrong
-there. What concerns a whole place comes as a line on standard input: `refuse <place>` and `accept <place>`.
+`python tests/faults/proxy.py agent=9001 policy=9002 …` listens on a free port for each place and prints the ports in
+order on one line. It forwards to the port after `=` until its standard input ends. If a request's body contains
+`fault=<place> <path> <kind> <times> case=<name>;`, the first <times> requests of that case to that path fail there.
+Lines on standard input affect a whole place: `refuse <place>` and `accept <place>`.
 
-reset              the request is read, and the connection reset: it never arrives
-hang-up            the same, but closed in peace
-reset-after        the request arrives, its answer does not: the connection is reset
-reset-midway       half of the answer arrives, then a reset
-half               half of the answer arrives, then the end
-garbage            something else than HTTP arrives
-drip               the answer arrives in many small pieces, within a second
-trickle            the answer arrives byte by byte, and would take minutes
-delay              the answer arrives half a second late
-hang               the request is read, and nothing ever comes
-status-503         an answer of this status comes in place of the real one
+reset              read the request, then reset the connection without forwarding it
+hang-up            the same, but close the connection normally
+reset-after        forward the request, then reset the connection without a response
+reset-midway       send half of the response, then reset
+half               send half of the response, then close
+garbage            send bytes that are not HTTP
+drip               send the response in many small pieces within a second
+trickle            send the response byte by byte, which would take minutes
+delay              send the response half a second late
+hang               read the request and never respond
+status-503         send a response with this status instead of the real one
 status-429-0.2     the same, with this Retry-After
 """
 
@@ -41,7 +41,7 @@ READ_SIZE = 65536
 
 
 class Wish(NamedTuple):
-    """What a request asks for."""
+    """The fault that a request's body describes."""
 
     place: str
     path: str
@@ -59,7 +59,7 @@ class Wish(NamedTuple):
 
 
 class Message:
-    """One request or one answer as it came, read to its end."""
+    """A request or response, read completely, with its raw bytes."""
 
     def __init__(self, parser: type[httptools.HttpRequestParser] | type[httptools.HttpResponseParser]) -> None:
         self.raw = b""
@@ -78,7 +78,7 @@ class Message:
         self.is_whole = True
 
     async def read(self, reader: asyncio.StreamReader) -> bool:
-        """Whether it came whole."""
+        """Read the message. Return whether it is complete."""
         while not self.is_whole:
             data = await reader.read(READ_SIZE)
             if not data:
@@ -89,12 +89,12 @@ class Message:
 
 
 class Place:
-    """One listener, and the port that it stands before."""
+    """A listener and its target port."""
 
     def __init__(self, name: str, target: int) -> None:
         self.name = name
         self.target = target
-        # Bound for as long as this lives, and never listening: while it refuses, nobody else gets its port.
+        # A bound socket that never listens reserves the port while the place refuses connections.
         self._holder = socket.socket()
         self._holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         self._holder.bind(("127.0.0.1", 0))
@@ -155,15 +155,15 @@ class Place:
             await reader.read(1)
         elif kind.startswith("status-"):
             _, status, *wait = kind.split("-")
-            told = b'{"error": {"message": "not now"}}'
+            body = b'{"error": {"message": "not now"}}'
             retry = b"retry-after: %s\r\n" % wait[0].encode() if wait else b""
-            head = b"HTTP/1.1 %s No\r\n%scontent-length: %d\r\n\r\n" % (status.encode(), retry, len(told))
-            writer.write(head + told)
+            head = b"HTTP/1.1 %s No\r\n%scontent-length: %d\r\n\r\n" % (status.encode(), retry, len(body))
+            writer.write(head + body)
         with suppress(OSError):
             await writer.drain()
 
     async def _pass_on(self, kind: str, answer: bytes, writer: asyncio.StreamWriter) -> bool:
-        """Whether the connection may go on."""
+        """Send the response with the fault applied. Return whether the connection stays open."""
         half = answer[: len(answer) // 2]
         if kind == "reset-after":
             reset(writer)
@@ -171,7 +171,7 @@ class Place:
         if kind in ("reset-midway", "half"):
             writer.write(half)
             await writer.drain()
-            # A reset would overtake what is still on its way.
+            # An immediate reset would discard the data that is still in flight.
             await asyncio.sleep(0.05)
             if kind == "reset-midway":
                 reset(writer)
@@ -191,7 +191,7 @@ class Place:
 
 
 async def while_there(caller: asyncio.StreamReader, upstream: asyncio.StreamReader) -> bytes | None:
-    """The whole answer; None where the server ends without one, or the caller goes away before."""
+    """Return the whole response, None if the server closes without one or the caller disconnects first."""
     answer = Message(httptools.HttpResponseParser)
     answering = asyncio.create_task(answer.read(upstream))
     leaving = asyncio.create_task(caller.read(1))
@@ -205,7 +205,7 @@ async def while_there(caller: asyncio.StreamReader, upstream: asyncio.StreamRead
 
 
 def reset(writer: asyncio.StreamWriter) -> None:
-    """Let the other end hear RST in place of FIN."""
+    """Close the connection with RST instead of FIN."""
     raw = writer.get_extra_info("socket")
     with suppress(OSError):
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
@@ -218,7 +218,7 @@ async def main(words: list[str]) -> None:
         name, _, target = word.partition("=")
         places[name] = Place(name, int(target))
         await places[name].accept()
-    print(*(place.port for place in places.values()), flush=True)  # noqa: T201 - this is how a test learns the ports
+    print(*(place.port for place in places.values()), flush=True)  # noqa: T201 - tests read the ports from here
     commands = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(commands), sys.stdin)
     while line := (await commands.readline()).decode().split():

@@ -1,4 +1,4 @@
-"""Each fault at each place between two tiers ends as it should, in time, and no other rollout minds."""
+"""Each fault at each place between two tiers has the expected outcome in time and affects no other rollout."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ import pytest
 
 TIMEOUT_S = 8.0
 SLACK_S = 3.0
-"""What a busy machine may take beside."""
+"""Extra time allowed for a busy machine."""
 SOUND = 25
 TIERS_WITH_A_DEADLINE = ("collector", "agent", "model", "environment")
 LOST = ("reset", "hang-up", "reset-after", "reset-midway", "half", "garbage")
 
 
 class Case(NamedTuple):
-    """A row, and how it has to end: with this cause at this tier, or scored if there is none."""
+    """A row and its expected outcome: a failure with this cause and tier, or a score if `cause` is None."""
 
     name: str
     fault: str = ""
     calls: tuple[tuple[str, dict[str, Any]], ...] = (("note", {}),)
-    fields: dict[str, Any] = {}  # noqa: RUF012 - a NamedTuple's default, which nobody changes
+    fields: dict[str, Any] = {}  # noqa: RUF012 - never modified
     cause: str | None = None
     tier: str | None = None
     failed_attempts: int = 0
-    """Lines among the failures, the last attempt's included."""
+    """The number of lines in the failures file, including the last attempt."""
     before: tuple[str, str] | None = None
-    """Cause and tier of the attempts that were followed by another one."""
+    """The cause and tier of the retried attempts."""
 
 
 def at_own_place(place: str, path: str, tier: str) -> list[Case]:
-    """What may go wrong with a call of one of our own servers."""
+    """Return the faults for calls of one of our own servers."""
     where = f"{place} {path}"
     lost = [Case(f"{kind}-once", f"{where} {kind} 1", failed_attempts=1, before=("lost", tier)) for kind in LOST]
     others = [
@@ -59,7 +59,7 @@ CASES = [
     *at_own_place("to-resources", "/seed_session", "environment"),
     *at_own_place("to-resources", "/note", "environment"),
     *at_own_place("to-resources", "/verify", "environment"),
-    # A model endpoint is asked again by the model server itself, within the one attempt.
+    # The model server itself retries calls of its endpoint, within one attempt.
     *(at_endpoint(kind, 1) for kind in ("status-429-0.2", "status-503-0.2", "status-503", "status-500", "status-502")),
     *(at_endpoint(kind) for kind in ("delay", "drip")),
     at_endpoint("status-429-0.1", **OVERLOADED),
@@ -70,7 +70,7 @@ CASES = [
     at_endpoint("status-200", **MODEL_FAILED),
     *(at_endpoint(kind, **MODEL_FAILED) for kind in LOST),
     *(at_endpoint(kind, **TIMED_OUT) for kind in ("hang", "trickle")),
-    # A judge's failure is no reward, and is not tried again at once.
+    # A judge failure yields no reward and is not retried immediately.
     Case("judge", fields={"grade": "judge"}),
     *(Case(f"judge-{kind}", f"to-judge /v1/responses {kind} 9", **JUDGE_FAILED) for kind in (*LOST, "status-500")),
     Case("judge-hang", "to-judge /v1/responses hang 9", **JUDGE_FAILED),
@@ -99,11 +99,11 @@ def collected(collect_rows, row_of):
 
 
 @pytest.mark.parametrize("case", EACH)
-def test_each_fault_ends_as_it_should(collected, case):
+def test_each_fault_has_its_expected_outcome(collected, case):
     lines = collected.failures.get(case.name, [])
-    told = [(line["_ng_failure_class"], _tier_told(line)) for line in lines]
+    failures = [(line["_ng_failure_class"], _tier_of(line)) for line in lines]
     last = [(case.cause, case.tier)] if case.cause else []
-    assert told == [case.before] * (case.failed_attempts - len(last)) + last, lines
+    assert failures == [case.before] * (case.failed_attempts - len(last)) + last, lines
     assert all(line.get("reward") is None or case.cause == "judge_failed" for line in lines)
     if case.cause is None:
         assert collected.results[case.name]["reward"] == 1.0
@@ -111,29 +111,29 @@ def test_each_fault_ends_as_it_should(collected, case):
         assert case.name not in collected.results
 
 
-def _tier_told(line: dict[str, Any]) -> str:
-    """Every tier on the way stops at the same deadline, and which of them tells it first is a matter of luck."""
+def _tier_of(line: dict[str, Any]) -> str:
+    """Return the tier of a failure. For timeouts it varies, because all tiers share a deadline: use the collector."""
     is_late = line["_ng_failure_class"] == "timeout"
     tier: str = line["_ng_failure_tier"]
     return "collector" if is_late and tier in TIERS_WITH_A_DEADLINE else tier
 
 
 @pytest.mark.parametrize("case", EACH)
-def test_none_takes_longer_than_its_bound(collected, case):
+def test_no_rollout_exceeds_its_time_limit(collected, case):
     took_s = collected.ended_after_s[case.name]
     assert took_s < TIMEOUT_S + SLACK_S
     if case.cause == "timeout":
         assert took_s > 0.8 * TIMEOUT_S
 
 
-def test_the_other_rollouts_of_the_run_are_scored(collected):
+def test_other_rollouts_of_the_run_are_scored(collected):
     for number in range(SOUND):
         name = f"sound-{number}"
         assert collected.results[name]["reward"] == 1.0
         assert name not in collected.failures
 
 
-def test_what_was_planned_is_what_was_scored_and_what_failed(collected):
+def test_planned_equals_scored_plus_failed(collected):
     summary, planned = collected.summary, len(CASES) + SOUND
     failing = {case.name for case in CASES if case.cause}
     assert summary.planned == summary.scored + summary.failed + summary.unresolved == planned
@@ -144,13 +144,13 @@ def test_what_was_planned_is_what_was_scored_and_what_failed(collected):
     assert attempts == summary.repeated + summary.failed
 
 
-def test_nothing_is_left_at_work(collected, tiers):
+def test_no_request_stays_in_flight(collected, tiers):
     assert not any(tiers.at_work().values())
 
 
-def test_a_bug_is_told_with_its_traceback_in_the_servers_log_and_in_one_line_in_the_record(collected, tiers):
+def test_bug_is_logged_and_recorded_in_one_line(collected, tiers):
     log = tiers.log_of("faulty")
     assert 'raise ZeroDivisionError("of nothing")' in log
     (line,) = collected.failures["tool-raises"]
-    told = "faulty: /act raised ZeroDivisionError: of nothing; its log has the traceback"
-    assert (line["_ng_failure_message"], line["_ng_failure_server"]) == (told, "faulty")
+    expected = "faulty: /act raised ZeroDivisionError: of nothing; its log has the traceback"
+    assert (line["_ng_failure_message"], line["_ng_failure_server"]) == (expected, "faulty")

@@ -1,4 +1,4 @@
-"""A server that dies in the middle of rollouts is started again, and all of them are scored, each of them once."""
+"""A server that dies during rollouts is restarted, and each rollout is scored exactly once."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ CRASHES = {
 
 @pytest.fixture(scope="module")
 def finished(shared_workplace, row_of):
-    """A run in which each of the crashes happens once, among sound rollouts."""
+    """A run in which each crash happens once, with sound rollouts in parallel."""
     folder = shared_workplace.folder
     shutil.copytree(HERE / "environment", folder, dirs_exist_ok=True)
     shared_workplace.write("faulty.yaml", yaml.safe_dump(CONFIG))
@@ -65,7 +65,7 @@ def finished(shared_workplace, row_of):
         endpoint.communicate()
 
 
-def test_every_rollout_is_scored_once_whatever_died_meanwhile(finished, shared_workplace):
+def test_every_rollout_is_scored_once_despite_crashes(finished, shared_workplace):
     assert finished.code == 0, finished.err
     assert "23 planned = 23 scored + 0 failed + 0 unresolved\n" in finished.out
     results = list(read_rows(shared_workplace.folder / "out.jsonl"))
@@ -73,7 +73,7 @@ def test_every_rollout_is_scored_once_whatever_died_meanwhile(finished, shared_w
     assert {row["reward"] for row in results} == {1.0}
 
 
-def test_the_attempts_that_died_are_told_as_lost(finished, shared_workplace):
+def test_crashed_attempts_are_recorded_as_lost(finished, shared_workplace):
     failures = list(read_rows(shared_workplace.folder / "out_failures.jsonl"))
     assert {row["_ng_failure_class"] for row in failures} == {"lost"}
     assert {row["_ng_failure_tier"] for row in failures} == {"environment"}
@@ -82,7 +82,7 @@ def test_the_attempts_that_died_are_told_as_lost(finished, shared_workplace):
     assert record["outcomes"]["repeated_attempts"] == len(failures)
 
 
-def test_each_death_is_said_at_the_terminal_and_nothing_is_left(finished, shared_workplace):
+def test_each_crash_is_reported_and_cleaned_up(finished, shared_workplace):
     process = "faulty"
     assert 1 <= finished.err.count(f"server '{process}' ended with exit code 3; its rollouts under way are lost") <= 3
     assert f"server '{process}' is up again" in finished.err

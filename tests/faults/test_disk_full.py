@@ -1,4 +1,4 @@
-"""A full disk ends a run with one message, and what it kept can be gone on with."""
+"""A full disk ends a run with one message, and the run can be resumed."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 from nemo_gym.errors import DataError
 
 FULL = Path("/dev/full")
-pytestmark = pytest.mark.skipif(not FULL.exists(), reason="this system has no /dev/full")
+pytestmark = pytest.mark.skipif(not FULL.exists(), reason="/dev/full does not exist on this system")
 
 
 @pytest.mark.parametrize("name", ["out.jsonl", "out_failures.jsonl"])
-def test_a_run_on_a_full_disk_says_so_and_can_be_resumed(tiers, collect_rows, row_of, tmp_path, name):
+def test_full_disk_is_reported_and_run_can_resume(tiers, collect_rows, row_of, tmp_path, name):
     rows = [
         *(row_of(f"sound-{number}") for number in range(10)),
         *(row_of(f"broken-{number}", grade="raise") for number in range(10)),

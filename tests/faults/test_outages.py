@@ -1,4 +1,4 @@
-"""A place that refuses connections is waited for, for as long as the rollout's time and our patience last."""
+"""Refused connections are retried until the rollout's timeout or the retry limit."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def refusing(tiers, place, for_s):
         ("to-endpoint", 0.4),
     ],
 )
-def test_a_server_that_refuses_for_a_moment_costs_no_rollout(tiers, collect_rows, row_of, place, for_s):
+def test_brief_connection_refusal_fails_no_rollout(tiers, collect_rows, row_of, place, for_s):
     rows = [row_of(f"{place}-{number}", grade="judge") for number in range(5)]
     with refusing(tiers, place, for_s):
         collected = collect_rows(rows, rollout_timeout_s=20.0)
@@ -37,7 +37,7 @@ def test_a_server_that_refuses_for_a_moment_costs_no_rollout(tiers, collect_rows
 
 
 @pytest.mark.parametrize(
-    ("place", "cause", "tier", "told"),
+    ("place", "cause", "tier", "pattern"),
     [
         ("to-agent", "timeout", "collector", "rollout_timeout_s=2"),
         pytest.param(
@@ -50,13 +50,11 @@ def test_a_server_that_refuses_for_a_moment_costs_no_rollout(tiers, collect_rows
         ("to-endpoint", "model_failed", "model", r"could not connect.*\(tried 3 times\)"),
     ],
 )
-def test_a_server_that_is_gone_fails_what_needs_it_in_time_and_the_reason_is_told(
-    tiers, collect_rows, row_of, place, cause, tier, told
-):
+def test_missing_server_fails_its_rollouts_with_the_reason(tiers, collect_rows, row_of, place, cause, tier, pattern):
     limit_s = 4.0 if place == "to-endpoint" else 2.0
     with refusing(tiers, place, limit_s + 0.5):
         collected = collect_rows([row_of(f"{place}-gone", grade="judge")], rollout_timeout_s=limit_s)
     (line,) = collected.failures[f"{place}-gone"]
     assert (line["_ng_failure_class"], line["_ng_failure_tier"]) == (cause, tier)
-    assert re.search(told, line["_ng_failure_message"])
+    assert re.search(pattern, line["_ng_failure_message"])
     assert collected.ended_after_s[f"{place}-gone"] < limit_s + 2.0

@@ -128,15 +128,15 @@ try:
     helper.poll()
     known = get_global_config_dict()
     client = ServerClient.load_from_global_config(ServerClient.load_head_server_config())
-    told = {
+    report = {
         "steps": asyncio.run(train()),
         "port": known["shouting"]["resources_servers"]["shouting"]["port"],
         "status": client.poll_for_status("shouting_by_another_name"),
     }
 finally:
     helper.shutdown()
-told["after"] = client.poll_for_status("shouting")
-print("TOLD " + json.dumps(told))
+report["after"] = client.poll_for_status("shouting")
+print("TOLD " + json.dumps(report))
 """
 )
 
@@ -161,9 +161,9 @@ def script(workplace, endpoint):
 
 
 def test_framework_starts_servers_and_trains_on_rollouts(script, workplace):
-    told, finished = script(TRAINING)
+    report, finished = script(TRAINING)
     assert finished.returncode == 0, finished.stderr
-    for step in told["steps"]:
+    for step in report["steps"]:
         assert [step[index]["reward"] for index in "012"] == [1.0, 0.0, 1.0]
         assert [step[index]["echoed"] for index in "012"] == [0, 1, 2]
         assert [step[index]["id"] for index in "012"] == ["step3-0", "step3-1", "step3-2"]
@@ -172,8 +172,8 @@ def test_framework_starts_servers_and_trains_on_rollouts(script, workplace):
             assert (prompt, generated) == (len(text), log_probs)
             assert generated > 0
         assert "the grading broke" in step["failed"]
-    assert 20001 <= told["port"] <= 40000
-    assert (told["status"], told["after"]) == ("success", "connection_error")
+    assert 20001 <= report["port"] <= 40000
+    assert (report["status"], report["after"]) == ("success", "connection_error")
     assert workplace.left_over(5.0) == []
 
 
@@ -191,9 +191,9 @@ def test_head_may_listen_everywhere_with_keys_from_a_dotenv_file(script):
     ).replace("import get_global_config_dict", "import GlobalConfigDictParserConfig, get_global_config_dict")
     source = source.replace('head_host, client_host = "127.0.0.1"', 'head_host, client_host = "0.0.0.0"')
     source = source.replace("dotenv_path=None", 'dotenv_path=Path("framework_env.yaml").absolute()')
-    told, finished = script(source)
+    report, finished = script(source)
     assert finished.returncode == 0, finished.stderr
-    assert [step["0"]["reward"] for step in told["steps"]] == [1.0, 1.0]
+    assert [step["0"]["reward"] for step in report["steps"]] == [1.0, 1.0]
 
 
 @pytest.mark.parametrize(
@@ -204,30 +204,30 @@ def test_head_may_listen_everywhere_with_keys_from_a_dotenv_file(script):
 def test_process_reaches_the_run_it_started(script, node_address, head, client, has_record):
     addresses = {"loopback": "127.0.0.1", "everywhere": "0.0.0.0", "node": node_address}
     if "node" in (head, client) and node_address is None:
-        pytest.skip("this machine has no address but loopback")
+        pytest.skip("this machine has only a loopback address")
     hosts = f'head_host, client_host = "{addresses[head]}", "{addresses[client]}"'
     source = TRAINING.replace('head_host, client_host = "127.0.0.1", "127.0.0.1"', hosts)
     if not has_record:
         source = source.replace("    helper.poll()\n", f"    helper.poll()\n{DELETE_RECORDS}")
-    told, finished = script(source)
+    report, finished = script(source)
     assert finished.returncode == 0, finished.stderr
-    assert [step["0"]["reward"] for step in told["steps"]] == [1.0, 1.0]
+    assert [step["0"]["reward"] for step in report["steps"]] == [1.0, 1.0]
 
 
 def test_configured_timeout_bounds_rollouts(script):
-    told, finished = script(
+    report, finished = script(
         TRAINING.replace('"policy_model_name": "echo"', '"policy_model_name": "slow:20", "rollout_timeout_s": 0.4')
     )
     assert finished.returncode == 0, finished.stderr
-    assert [list(step) for step in told["steps"]] == [["failed"], ["failed"]]
-    assert "the rollout's time was over" in told["steps"][0]["failed"]
+    assert [list(step) for step in report["steps"]] == [["failed"], ["failed"]]
+    assert "the rollout's time was over" in report["steps"][0]["failed"]
 
 
 def test_invalid_configuration_fails_before_anything_starts(script, workplace):
     # The first one that is found counts: the repository's own may name a model.
     workplace.write("env.yaml", "unrelated: 1\n")
-    told, finished = script(TRAINING.replace("RunHelper()\n", "RunHelper()\ndel config['policy_model_name']\n"))
-    assert told is None
+    report, finished = script(TRAINING.replace("RunHelper()\n", "RunHelper()\ndel config['policy_model_name']\n"))
+    assert report is None
     assert "ConfigInterpolationError" in finished.stderr
     assert "policy_model_name" in finished.stderr
     assert workplace.left_over(5.0) == []
@@ -242,7 +242,7 @@ def test_poll_reports_a_dead_server(script, workplace):
         "    helper.poll()\n",
     )
     _, finished = script(source)
-    assert f"server 'shouting' was ended by SIGKILL" in finished.stderr
+    assert "server 'shouting' was ended by SIGKILL" in finished.stderr
     assert workplace.left_over(5.0) == []
 
 
@@ -251,5 +251,5 @@ ROW_WITHOUT_AGENT = TRAINING.replace("rows = [\n    {", "rows = [\n    {}] + [{"
 
 def test_row_without_agent_lists_the_agents(script):
     _, finished = script(ROW_WITHOUT_AGENT)
-    assert "examples[0] names no agent" in finished.stderr
+    assert "examples[0] does not name an agent" in finished.stderr
     assert "shouting_simple_agent, shouting_by_another_name" in finished.stderr

@@ -52,11 +52,11 @@ def test_an_endpoint_that_never_answers_is_named_and_then_given_up(workplace, si
     assert 2 < time.monotonic() - started_at < 12
     assert finished.code == 1
     waiting, gave_up = finished.err.splitlines()
-    endpoint = f"the model endpoint http://127.0.0.1:{silent_port}/v1"
-    assert waiting == f"waiting for {endpoint} (0 of 2 s)"
+    endpoint = f"model endpoint http://127.0.0.1:{silent_port}/v1"
+    assert waiting == f"waiting for the {endpoint} (0 of 2 s)"
     assert gave_up == (
-        f"Error: no answer within 2 s from {endpoint}. Start it, correct policy_base_url, or set "
-        "+model_endpoint_readiness_timeout_seconds=0 to go on without it."
+        f"Error: {endpoint}: no answer within 2 s. Start it, correct policy_base_url, or set "
+        "+model_endpoint_readiness_timeout_seconds=0 to continue without it."
     )
     assert "servers ready" not in finished.out
     assert workplace.left_over(within_s=1) == []

@@ -84,7 +84,7 @@ def test_a_server_that_was_killed_is_up_again_on_its_port(workplace, get_json):
     assert second == f"server '{process}' is up again (pid {after['pid']})"
     command.wait_for(f"({process}) this is life 2\n")
     status = workplace.run("ng_status").out
-    assert re.search(rf"✓ counted .* pid {after['pid']}  up \d+ s  restarted 1 time  at work", status, re.MULTILINE)
+    assert re.search(rf"✓ counted .* pid {after['pid']}  up \d+ s  restarted 1 time  \d+ in flight", status, re.MULTILINE)
     assert command.end().code == 0
     assert workplace.left_over(within_s=1) == []
 

@@ -105,7 +105,7 @@ def test_environments_are_also_found_in_extra_folders(workplace):
     elsewhere.mkdir()
     (workplace.folder / "resources_servers").rename(elsewhere / "resources_servers")
     config = "+config_paths=[resources_servers/plain/configs/plain.yaml]"
-    assert "there is no file resources_servers/plain/configs/plain.yaml" in workplace.run("ng_validate", config).err
+    assert "configs/plain.yaml does not exist" in workplace.run("ng_validate", config).err
     assert workplace.run("ng_validate", config, NEMO_GYM_EXTRA_ROOTS=str(elsewhere)).out == "✓ 1 server: plain\n"
     assert workplace.run("ng_validate", config, "--search-dir", str(elsewhere)).code == 0
 
@@ -145,7 +145,7 @@ def test_a_port_that_is_taken_is_told_with_its_holder(workplace):
         "Error: resources_servers/plain/configs/plain.yaml:5: plain.resources_servers.plain.port: "
         f"port {port} on 127.0.0.1 is held by process {os.getpid()} ("
     )
-    assert "a free one is found" in finished.err
+    assert "to use a free one" in finished.err
     assert "Traceback" not in finished.err
 
 

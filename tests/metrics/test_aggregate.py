@@ -1,4 +1,4 @@
-"""The baseline of every field, by task and over all, and what a server adds to it."""
+"""The baseline of every field, per task and overall, and the metrics added by a server."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ numbers = st.floats(min_value=-1e6, max_value=1e6, allow_subnormal=False)
 
 
 @given(st.lists(numbers, min_size=1, max_size=30))
-def test_the_baseline_agrees_with_the_exact_statistics(values):
+def test_baseline_matches_exact_statistics(values):
     baseline = Baseline()
     for value in values:
         baseline.add({"x": value})
@@ -93,32 +93,32 @@ def test_tasks_and_agent_by_hand():
     assert found.key_metrics == {"mean/reward": 2 / 3, "mean/solved": 0.5, "mean/output_tokens": 9.0}
 
 
-def test_the_sample_is_the_echoed_row_without_what_the_rollout_added():
+def test_sample_is_the_row_without_rollout_fields():
     row = {"responses_create_params": {"input": "hi"}, "id": 7, "agent_ref": {"name": "a"}}
     added = {"response": {"output": []}, "ng_trajectory": {}, "_ng_attempt_index": 1, "mask_sample": True}
     (group,) = compute_aggregate_metrics([graded(3, 0, 1.0, **row, **added)]).group_level_metrics
     assert group["sample"] == row
 
 
-def test_indices_are_no_metrics():
+def test_indices_are_not_metrics():
     metrics = compute_aggregate_metrics([graded(5, 2, 1.0, _ng_attempt_index=1)]).agent_metrics
     assert {key.split("/")[1] for key in metrics} == {"reward"}
 
 
 @pytest.mark.parametrize("value", [None, float("nan"), float("inf"), 10**400, "3", [1], {"a": 1}])
-def test_what_is_no_finite_number_is_omitted(value):
+def test_values_that_are_not_finite_are_omitted(value):
     found = compute_aggregate_metrics([graded(0, 0, 1.0, x=value), graded(0, 1, 1.0, x=2)])
     assert found.agent_metrics["mean/x"] == 2.0
     assert "x" not in found.group_level_metrics[0]["rollout_infos"][0]
 
 
-def test_values_too_large_to_be_added_up_leave_only_what_can_be_told():
+def test_overflowing_sums_omit_mean_and_deviation():
     rewards = [1.0, 1e308, 1e308]
     metrics = compute_aggregate_metrics([graded(0, *run) for run in enumerate(rewards)]).agent_metrics
     assert metrics == {"max/reward": 1e308, "min/reward": 1.0, "median/reward": 1e308}
 
 
-def test_failed_rollouts_are_left_out():
+def test_failed_rollouts_are_skipped():
     failed = graded(0, 1, 0.0, _ng_failure_class="judge_failed")
     found = compute_aggregate_metrics([graded(0, 0, 1.0), failed])
     assert found.agent_metrics["mean/reward"] == 1.0
@@ -126,7 +126,7 @@ def test_failed_rollouts_are_left_out():
     assert compute_aggregate_metrics([failed]) == AggregateMetrics()
 
 
-def test_responses_without_a_task_index_are_tasks_of_their_own():
+def test_responses_without_task_index_are_separate_tasks():
     found = compute_aggregate_metrics([{"reward": 1.0}, graded(4, 0, 0.0), {"reward": 0.5}])
     assert [(group["_ng_task_index"], group["mean/reward"]) for group in found.group_level_metrics] == [
         (4, 0.0),
@@ -135,13 +135,13 @@ def test_responses_without_a_task_index_are_tasks_of_their_own():
     ]
 
 
-def test_a_field_cannot_pose_as_the_rollouts_identity():
+def test_field_cannot_override_the_rollout_id():
     (group,) = compute_aggregate_metrics([graded(0, 0, 1.0, rollout_id=9)]).group_level_metrics
     assert group["rollout_infos"][0]["rollout_id"] == "0:0"
 
 
 class Server(AggregateMetricsMixin):
-    """Counts its tasks, and tells something of each."""
+    """A server with metrics for the agent and for each task."""
 
     def compute_metrics(self, tasks):
         return {
@@ -154,7 +154,7 @@ class Server(AggregateMetricsMixin):
         return {"rewards": agent_metrics["rewards"], "nothing": None}
 
 
-async def test_a_server_adds_metrics_of_its_own():
+async def test_server_adds_its_own_metrics():
     responses = [graded(2, 1, 0.25), graded(1, 0, 1.0), graded(2, 0, 0.75)]
     found = await Server().aggregate_metrics(AggregateMetricsRequest(verify_responses=responses))
     assert found.agent_metrics["rewards"] == [[1.0], [0.75, 0.25]]
@@ -164,12 +164,12 @@ async def test_a_server_adds_metrics_of_its_own():
     assert found.key_metrics == {"rewards": [[1.0], [0.75, 0.25]]}
 
 
-async def test_a_server_that_adds_nothing_has_the_baseline():
+async def test_server_without_metrics_gets_the_baseline():
     body = AggregateMetricsRequest(verify_responses=[graded(0, 0, 1.0), graded(1, 0, 0.0)])
     assert await AggregateMetricsMixin().aggregate_metrics(body) == compute_aggregate_metrics(body.verify_responses)
 
 
-def test_per_task_metrics_find_their_task_by_its_index():
+def test_per_task_metrics_are_matched_by_index():
     entries = [{"_ng_task_index": 8, "depth": 2}, {"_ng_task_index": 3, "depth": None}, {"_ng_task_index": 99}]
     found = compute_aggregate_metrics(
         [graded(3, 0, 1.0), graded(8, 0, 1.0)], lambda tasks: {"per_task_metrics": entries}
@@ -177,6 +177,6 @@ def test_per_task_metrics_find_their_task_by_its_index():
     assert [group.get("depth") for group in found.group_level_metrics] == [None, 2]
 
 
-def test_a_computed_metric_may_replace_a_baseline():
+def test_computed_metric_may_replace_a_baseline():
     found = compute_aggregate_metrics([graded(0, 0, 1.0)], lambda tasks: {"mean/reward": 42.0})
     assert found.key_metrics == {"mean/reward": 42.0}

@@ -1,4 +1,4 @@
-"""pass@k, majority@k and their spreads, against definitions written out the slow way."""
+"""pass@k, majority@k and their spreads, compared with slow but direct definitions."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ answered_tasks = st.lists(
 
 
 @given(binary_tasks)
-def test_pass_at_k_is_the_share_of_draws_of_k_attempts_with_a_right_one(tasks):
+def test_pass_at_k_matches_enumerated_draws(tasks):
     metrics = metrics_of([rollouts(*rewards) for rewards in tasks])
     for k in range(1, max(map(len, tasks)) + 1):
         chances = [fmean(max(draw) for draw in combinations(task, k)) for task in tasks if len(task) >= k]
@@ -52,8 +52,8 @@ def test_pass_at_k_is_the_share_of_draws_of_k_attempts_with_a_right_one(tasks):
 
 
 @given(graded_tasks)
-def test_a_graded_score_passes_with_the_best_of_its_first_k(tasks):
-    tasks = [[0.5, *task] for task in tasks]  # 0.5 keeps the score from being binary by chance
+def test_graded_score_uses_best_of_first_k(tasks):
+    tasks = [[0.5, *task] for task in tasks]  # 0.5 ensures that the score is not binary by chance
     metrics = metrics_of([rollouts(*task) for task in tasks])
     for k in range(1, max(map(len, tasks)) + 1):
         best = [max(task[:k]) for task in tasks if len(task) >= k]
@@ -61,7 +61,7 @@ def test_a_graded_score_passes_with_the_best_of_its_first_k(tasks):
 
 
 @given(graded_tasks)
-def test_the_average_of_k_takes_the_first_k_of_the_tasks_that_have_as_many(tasks):
+def test_average_of_k_uses_first_k_attempts(tasks):
     metrics = metrics_of([rollouts(*task) for task in tasks])
     for k in range(1, max(map(len, tasks)) + 1):
         means = [fmean(task[:k]) for task in tasks if len(task) >= k]
@@ -69,7 +69,7 @@ def test_the_average_of_k_takes_the_first_k_of_the_tasks_that_have_as_many(tasks
 
 
 @given(answered_tasks)
-def test_the_majority_is_the_most_frequent_pair_of_answer_and_score(tasks):
+def test_majority_is_most_frequent_answer_and_score(tasks):
     metrics = metrics_of([answered(*task) for task in tasks], answer_key="answer")
     for k in range(1, max(map(len, tasks)) + 1):
         expected = []
@@ -81,7 +81,7 @@ def test_the_majority_is_the_most_frequent_pair_of_answer_and_score(tasks):
 
 
 @given(graded_tasks)
-def test_runs_are_compared_by_the_deviation_of_their_averages(tasks):
+def test_spread_across_runs_is_deviation_of_averages(tasks):
     metrics, _, _, max_k = compute_pass_majority_metrics([rollouts(*task) for task in tasks])
     averages = [100 * fmean(task[run] for task in tasks if len(task) > run) for run in range(max_k)]
     assert metrics["per_sample_aggregate"] == {"accuracy": pytest.approx(averages, abs=1e-9)}
@@ -92,7 +92,7 @@ def test_runs_are_compared_by_the_deviation_of_their_averages(tasks):
 
 
 @given(graded_tasks)
-def test_the_average_sample_deviation_is_added_on_request(tasks):
+def test_average_sample_deviation_is_added_on_request(tasks):
     metrics, scores, names, max_k = compute_pass_majority_metrics([rollouts(*task) for task in tasks])
     before = dict(metrics)
     add_avg_sample_std_dev(metrics, scores, names, max_k)
@@ -121,7 +121,7 @@ def test_two_tasks_by_hand():
     assert max_k == 2
 
 
-def test_an_answer_key_adds_the_majority_and_the_missing_answers():
+def test_answer_key_adds_majority_and_no_answer():
     metrics = metrics_of([answered(("4", 1.0), (None, 0.0))], answer_key="answer")
     assert {key for key in metrics if "across_runs" not in key} == {
         "per_sample_aggregate",
@@ -141,9 +141,9 @@ def test_booleans_are_binary_scores():
     assert metrics["pass@1/ok"] == 100.0
 
 
-def test_one_graded_value_makes_a_score_graded_for_every_task():
+def test_one_graded_value_makes_a_score_graded():
     metrics = metrics_of([rollouts(0.0, 1.0), rollouts(0.25, 0.25)])
-    assert metrics["pass@1/accuracy"] == 12.5  # the first attempts alone; drawn at random it would be 37.5
+    assert metrics["pass@1/accuracy"] == 12.5  # from the first attempts only; random draws would give 37.5
 
 
 def test_scores_come_from_the_function_in_alphabetical_order():
@@ -153,7 +153,7 @@ def test_scores_come_from_the_function_in_alphabetical_order():
 
 
 @pytest.mark.parametrize("missing", [{}, {"partial": None}, {"partial": float("nan")}])
-def test_a_response_without_a_score_is_left_out_for_that_score(missing):
+def test_response_without_a_score_is_skipped(missing):
     tasks = [[{"partial": 0.5}, missing, {"partial": 1.0}]]
     metrics = metrics_of(tasks, lambda row: {"always": 1.0, **row})
     assert metrics["pass@1[avg-of-2]/partial"] == 75.0
@@ -167,7 +167,7 @@ def test_tied_answers_share_the_majority():
     assert [metrics[f"majority@{k}/accuracy"] for k in (1, 2, 3, 4)] == [100.0, 50.0, 0.0, 50.0]
 
 
-def test_no_answer_at_all_earns_no_majority():
+def test_missing_answers_earn_no_majority():
     metrics = metrics_of([answered((None, 1.0), ("", 1.0))], answer_key="answer")
     assert metrics["majority@2/accuracy"] == 0.0
     assert metrics["pass@1[avg-of-2]/no_answer"] == 100.0
@@ -180,17 +180,17 @@ def test_any_json_value_can_be_an_answer(answer):
     assert metrics["pass@3/no_answer"] == 0.0
 
 
-def test_no_tasks_give_no_metrics():
+def test_no_tasks_yield_no_metrics():
     assert compute_pass_majority_metrics([]) == ({}, [], [], 0)
 
 
-def test_many_attempts_are_exact_where_the_answer_is_known():
+def test_pass_at_k_is_exact_for_many_attempts():
     metrics = metrics_of([rollouts(*[0.0] * 999, 1.0)])
     assert metrics["pass@500/accuracy"] == pytest.approx(50.0, abs=1e-9)
     assert metrics["pass@1000/accuracy"] == 100.0
 
 
-def test_subsets_have_the_same_metrics_behind_their_name():
+def test_subsets_have_metrics_prefixed_with_their_name():
     tasks = [rollouts(1.0, level="easy"), rollouts(0.0, level="hard"), rollouts(1.0, level="hard"), rollouts(1.0)]
     subsets = compute_subset_metrics(tasks, "level")
     easy, hard = metrics_of(tasks[:1]), metrics_of(tasks[1:3])
@@ -200,7 +200,7 @@ def test_subsets_have_the_same_metrics_behind_their_name():
     assert subsets["hard/pass@1/accuracy"] == 50.0
 
 
-def test_subsets_score_and_vote_as_asked():
+def test_subsets_use_score_function_and_answer_key():
     tasks = [[{"level": 3, "answer": "x", "good": True}, {"level": 3, "answer": "x", "good": True}]]
     subsets = compute_subset_metrics(tasks, "level", lambda row: {"good": row["good"]}, "answer")
     assert subsets["3/majority@2/good"] == 100.0
@@ -234,10 +234,10 @@ AGENT_METRICS = {
         ("best@{k}", {}, set()),
     ],
 )
-def test_the_entries_of_the_largest_k_are_picked(pattern, choice, keys):
+def test_entries_of_the_largest_k_are_selected(pattern, choice, keys):
     assert highest_k_metrics(AGENT_METRICS, pattern, **choice) == {key: AGENT_METRICS[key] for key in keys}
 
 
-def test_a_pattern_without_a_place_for_k_is_refused():
-    with pytest.raises(ValueError, match=r"'pass@3' has no place for k"):
+def test_pattern_without_k_is_rejected():
+    with pytest.raises(ValueError, match=r"'pass@3' does not contain '{k}'"):
         highest_k_metrics(AGENT_METRICS, "pass@3")

@@ -1,4 +1,4 @@
-"""The reward profile of files: what fits, what is missing, what is written."""
+"""Reward profiles of input and rollout files."""
 
 from __future__ import annotations
 
@@ -78,44 +78,44 @@ def test_missing_rollouts_may_be_allowed(files):
 
 
 @pytest.mark.parametrize("allow_partial_rollouts", [True, False])
-def test_rollouts_that_nobody_asked_for_are_listed(files, allow_partial_rollouts):
+def test_rollouts_without_input_are_listed(files, allow_partial_rollouts):
     paths = files([asked(0, 0)], [done(0, 0, 1.0), done(0, 3, 1.0), done(7, 0, 1.0)])
     with pytest.raises(DataError, match=r"2 without an input row: 0:3, 7:0\."):
         profile(*paths, allow_partial_rollouts=allow_partial_rollouts)
 
 
-def test_a_rollout_that_is_there_twice_is_listed(files):
-    with pytest.raises(DataError, match=r"1 there twice: 0:0\."):
+def test_duplicate_rollout_is_listed(files):
+    with pytest.raises(DataError, match=r"1 duplicated: 0:0\."):
         profile(*files([asked(0, 0)], [done(0, 0, 1.0), done(0, 0, 0.0)]))
 
 
-def test_a_long_list_of_keys_is_cut(files):
+def test_long_list_of_keys_is_truncated(files):
     with pytest.raises(DataError, match=r"50 missing: 0:0, .*, 0:19 and 30 more\."):
         profile(*files([asked(0, repeat) for repeat in range(50)], []))
 
 
-def test_a_failed_rollout_does_not_count(files):
+def test_failed_rollout_does_not_count(files):
     paths = files([asked(0, 0)], [done(0, 0, 0.0, _ng_failure_class="judge_failed")])
     with pytest.raises(DataError, match=r"1 missing: 0:0\."):
         profile(*paths)
 
 
-def test_a_retried_rollout_answers_its_input(files):
+def test_retried_rollout_counts_for_its_input(files):
     found = profile(*files([asked(0, 0)], [done(0, 0, 1.0, _ng_attempt_index=2)]))
     assert found.completion.completed_rows == 1
 
 
-def test_a_row_without_indices_is_named_by_its_line(files):
-    with pytest.raises(DataError, match=r"run_materialized_inputs\.jsonl:2: no _ng_task_index"):
+def test_row_without_indices_is_reported_with_its_line(files):
+    with pytest.raises(DataError, match=r"run_materialized_inputs\.jsonl:2: _ng_task_index or .* is missing"):
         profile(*files([asked(0, 0), {"question": "?"}], []))
 
 
-def test_a_second_row_for_one_rollout_is_named_by_its_line(files):
+def test_duplicate_input_row_is_reported_with_its_line(files):
     with pytest.raises(DataError, match=r"run_materialized_inputs\.jsonl:2: a second row for rollout 0:0"):
         profile(*files([asked(0, 0), asked(0, 0)], []))
 
 
-def test_the_two_files_lie_beside_the_rollouts(files):
+def test_profile_files_are_written_next_to_rollouts(files):
     inputs, rollouts = files([asked(0, 0)], [done(0, 0, 1.0)])
     found = profile(inputs, rollouts)
     written = write_profile(found, rollouts)
@@ -125,7 +125,7 @@ def test_the_two_files_lie_beside_the_rollouts(files):
     assert json.loads(written.agent_metrics.read_bytes()) == found.agent_metrics
 
 
-def test_inputs_in_the_place_of_rollouts_are_told(files):
-    told = r"run\.jsonl:1: no reward, so this is no rollout\. Are the inputs and the rollouts the wrong way round\?"
-    with pytest.raises(DataError, match=told):
+def test_swapped_inputs_and_rollouts_are_reported(files):
+    message = r"run\.jsonl:1: not a rollout: the reward is missing\. Did you swap the inputs and the rollouts\?"
+    with pytest.raises(DataError, match=message):
         profile(*files([asked(0, 0)], [asked(0, 0)]))

@@ -1,4 +1,4 @@
-"""A plain server of each tier in the published style, and what its model answers."""
+"""A plain server of each tier in the published style, and its model's response."""
 
 from __future__ import annotations
 
@@ -48,5 +48,5 @@ class Model(base_responses_api_model.SimpleResponsesAPIModel):
         return {}
 
 
-def made(kind: type, config: type) -> Any:
+def build(kind: type, config: type) -> Any:
     return kind(config=config(**ADDRESS), server_client=MagicMock(spec=server_utils.ServerClient))

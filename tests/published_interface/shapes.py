@@ -1,4 +1,4 @@
-"""A name that published folders import, and the shapes that it may have."""
+"""Rows of names that published folders import, and checks of their shape."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from nemo_gym import (
 
 Check = Callable[[Any], None]
 NOTHING_IN_PARTICULAR = "shape"
-"""Where the shape is all that there is to show: a constant, fields without a behaviour."""
+"""The `shown_by` of a name whose shape is everything to check, such as a constant."""
 
 
 class Row(NamedTuple):
@@ -31,11 +31,11 @@ class Row(NamedTuple):
 
     number: int
     module: str
-    """Without its leading `nemo_gym.`; empty for the package itself."""
+    """Module path without the leading `nemo_gym.`; empty for the package itself."""
     name: str
     shape: tuple[Check, ...]
     shown_by: str
-    """A test of this folder, or `path::test` of another one."""
+    """A test in this folder, or `path::test` elsewhere."""
 
     @property
     def home(self) -> types.ModuleType:
@@ -54,7 +54,7 @@ def value(expected: Any) -> Check:
 
 
 def is_the(module: Any, name: str) -> Check:
-    """It is not like that one: it is that one."""
+    """Check identity, not just equality."""
 
     def check(thing: Any) -> None:
         assert thing is getattr(module, name)
@@ -88,25 +88,25 @@ def _named(thing: Any) -> str | None:
 
 
 def fields(text: str) -> Check:
-    """`a!` has to be given, `b=1` has this default; there may be more, with defaults of their own."""
+    """Check fields: `a!` is required, `b=1` has this default. More fields are allowed if they have a default."""
     expected = {}
     for word in text.split():
         name, _, default = word.partition("=")
         expected[name.removesuffix("!")] = ... if name.endswith("!") else ast.literal_eval(default)
 
     def check(thing: Any) -> None:
-        told = {
+        found = {
             name: ... if field.is_required() else field.get_default(call_default_factory=True)
             for name, field in thing.model_fields.items()
         }
-        assert {name: told.get(name, "no such field") for name in expected} == expected
-        assert [name for name in told if told[name] is ... and name not in expected] == []
+        assert {name: found.get(name, "no such field") for name in expected} == expected
+        assert [name for name in found if found[name] is ... and name not in expected] == []
 
     return check
 
 
 def extra(mode: str | None) -> Check:
-    """What becomes of fields that nobody knows; None is pydantic's own `ignore`."""
+    """Check the handling of unknown fields; None is pydantic's default, `ignore`."""
 
     def check(thing: Any) -> None:
         assert thing.model_config.get("extra") == mode
@@ -115,7 +115,7 @@ def extra(mode: str | None) -> Check:
 
 
 def signature(text: str, *, awaited: bool = False) -> Check:
-    """Parameters with their defaults; those that come after the ones in `text` may be left out by every caller."""
+    """Check parameters and their defaults; any parameters after the ones in `text` must be optional."""
 
     def check(thing: Any) -> None:
         assert inspect.iscoroutinefunction(thing) == awaited
@@ -124,11 +124,11 @@ def signature(text: str, *, awaited: bool = False) -> Check:
             parameters=[each.replace(annotation=inspect.Parameter.empty) for each in given.parameters.values()],
             return_annotation=inspect.Signature.empty,
         )
-        told, expected = str(bare), text
-        if told == expected:
+        found, expected = str(bare), text
+        if found == expected:
             return
         begins = expected[:-1] + ("" if expected == "()" else ", ")
-        assert told.startswith(begins), f"{told} is not {expected}"
+        assert found.startswith(begins), f"{found} is not {expected}"
         named = 0 if expected == "()" else expected.count(",") + 1 - expected.count("*, ")
         beyond = list(bare.parameters.values())[named:]
         optional = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
@@ -138,7 +138,7 @@ def signature(text: str, *, awaited: bool = False) -> Check:
 
 
 def methods(**signatures: str) -> Check:
-    """Each as its class has it, `async ` before those that are awaited."""
+    """Check method signatures; the prefix `async ` marks coroutines."""
 
     def check(thing: Any) -> None:
         for name, text in signatures.items():
@@ -158,7 +158,7 @@ def members(**values: str) -> Check:
 
 
 def reads(good: Any, bad: Any) -> Check:
-    """A type, whatever it is made of: it takes the one as it is, and refuses the other."""
+    """Check that a type accepts `good` unchanged and rejects `bad`."""
 
     def check(thing: Any) -> None:
         adapter = TypeAdapter(thing)

@@ -1,4 +1,4 @@
-"""Every name that published folders import has its shape, and a test that shows what it does."""
+"""Every name that published folders import has its shape and a test of its behaviour."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def functions_of(file: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[f"{row.number}-{row.name}" for row in ROWS])
-def test_what_a_name_does_is_shown_by_a_test(row):
+def test_each_name_has_a_behaviour_test(row):
     if row.shown_by == NOTHING_IN_PARTICULAR:
         assert row.shape
         return
@@ -41,17 +41,17 @@ def test_what_a_name_does_is_shown_by_a_test(row):
     assert any(test in functions_of(file) for file in files)
 
 
-def test_every_row_of_the_appendix_is_here():
+def test_all_rows_of_the_appendix_are_covered():
     if not APPENDIX.is_file():
         pytest.skip(f"{APPENDIX} is not here")
     _, _, appendix = APPENDIX.read_text("utf-8").partition("## Appendix A")
-    told = re.findall(r"^\| (\d+) \| `([\w.]+)` \| `([^`]+)` \|", appendix, re.MULTILINE)
-    assert [(int(number), module, name) for number, module, name in told] == [
+    rows = re.findall(r"^\| (\d+) \| `([\w.]+)` \| `([^`]+)` \|", appendix, re.MULTILINE)
+    assert [(int(number), module, name) for number, module, name in rows] == [
         (row.number, f".{row.module}" if row.module else "nemo_gym", row.name) for row in ROWS
     ]
 
 
-def test_the_modules_may_be_imported_in_any_order_and_in_a_loop():
+def test_modules_can_be_imported_in_any_order():
     async def imported() -> list[types.ModuleType]:
         return [row.home for row in reversed(ROWS)]
 

@@ -1,4 +1,4 @@
-"""The configuration as programs in the published style read it, and what collections and metrics are told by."""
+"""Configuration access in the published style, and the settings of collections and metrics."""
 
 from __future__ import annotations
 
@@ -20,10 +20,12 @@ from nemo_gym.global_config import DictConfig, GlobalConfigDictParser, GlobalCon
 ROOT = Path(__file__).parents[2]
 
 
-def test_four_values_tell_of_passes_and_majorities():
+def test_pass_majority_metrics_return_four_values():
     tasks = [[{"reward": 1.0, "said": "a"}, {"reward": 0.0, "said": "b"}], [{"reward": 1.0, "said": "c"}] * 2]
-    told = importlib.import_module("nemo_gym.reward_profile").compute_pass_majority_metrics(tasks, answer_key="said")
-    metrics, all_score_dicts, score_names, max_k = told
+    computed = importlib.import_module("nemo_gym.reward_profile").compute_pass_majority_metrics(
+        tasks, answer_key="said"
+    )
+    metrics, all_score_dicts, score_names, max_k = computed
     assert (metrics["pass@1[avg-of-2]/accuracy"], metrics["pass@2/accuracy"], max_k) == (75.0, 100.0, 2)
     assert metrics["majority@2/accuracy"] == 75.0
     assert set(score_names) >= {"accuracy"}
@@ -31,7 +33,7 @@ def test_four_values_tell_of_passes_and_majorities():
 
 
 @pytest.mark.parametrize("wrapped", [DictConfig, dict])
-def test_the_settings_of_an_instance_are_two_levels_down(wrapped):
+def test_instance_settings_are_two_levels_down(wrapped):
     config = wrapped({"mine": {"responses_api_models": {"m": {"host": "h", "port": 1}, "n": {"port": 2}}}})
     assert global_config.get_first_server_config_dict(config, "mine") == {"host": "h", "port": 1}
 
@@ -47,7 +49,7 @@ def test_an_imported_file_is_not_the_entrypoint():
     assert server_utils.is_nemo_gym_fastapi_entrypoint(__file__) is False
 
 
-def test_an_open_port_is_none_of_the_disallowed():
+def test_open_port_is_not_disallowed():
     port = global_config.find_open_port()
     with socket.create_server(("127.0.0.1", port)):
         assert global_config.find_open_port() != port
@@ -56,11 +58,11 @@ def test_an_open_port_is_none_of_the_disallowed():
         global_config.find_open_port(disallowed_ports=range(65536), max_retries=2)
 
 
-@pytest.mark.parametrize(("told", "attempts"), [(None, 3), ("7", 7)])
-def test_how_often_a_rollout_is_tried_is_the_environments_word(monkeypatch, told, attempts):
+@pytest.mark.parametrize(("given", "attempts"), [(None, 3), ("7", 7)])
+def test_environment_variable_sets_rollout_attempts(monkeypatch, given, attempts):
     monkeypatch.delenv("NEMO_GYM_MAX_ROLLOUT_ATTEMPTS", raising=False)
-    if told is not None:
-        monkeypatch.setenv("NEMO_GYM_MAX_ROLLOUT_ATTEMPTS", told)
+    if given is not None:
+        monkeypatch.setenv("NEMO_GYM_MAX_ROLLOUT_ATTEMPTS", given)
     assert rollout_collection._get_max_rollout_attempts() == attempts
 
 
@@ -72,7 +74,7 @@ PATCHED = DictConfig(
 )
 
 
-def test_what_is_patched_in_a_module_is_looked_up_there():
+def test_patched_configuration_of_a_module_is_used():
     with patch("nemo_gym.server_utils.get_global_config_dict", return_value=PATCHED):
         assert server_utils.get_server_url("mine") == "http://127.0.0.1:2"
         assert server_utils.ServerClient.load_head_server_config().port == 1
@@ -81,7 +83,7 @@ def test_what_is_patched_in_a_module_is_looked_up_there():
         pytest.raises(HeadServerNotFoundError, match=r"http://127\.0\.0\.1:1/"),
     ):
         rollout_collection.RolloutCollectionHelper().setup_server_client()
-    # It is a `ValueError`, as those who catch the published one expect.
+    # Published callers catch it as a `ValueError`.
     assert issubclass(HeadServerNotFoundError, ValueError)
 
 
@@ -101,17 +103,17 @@ print([key in config for key in (CACHE_DIR_KEY_NAME, DISALLOWED_PORTS_KEY_NAME, 
 
 
 @pytest.mark.parametrize("given", ["by a variable", "by the command line"])
-def test_a_process_reads_its_configuration_once_and_only_when_asked(tmp_path, given):
+def test_process_loads_its_configuration_lazily_and_once(tmp_path, given):
     config = {"hf_token": "hf_0nly4t3st", "mine": {"resources_servers": {"example_single_tool_call": {
         "entrypoint": "app.py", "domain": "other", "host": "h", "port": 2,
     }}}}  # fmt: skip
-    told = OmegaConf.to_yaml(OmegaConf.create(config))
-    (tmp_path / "mine.yaml").write_text(told)
+    text = OmegaConf.to_yaml(OmegaConf.create(config))
+    (tmp_path / "mine.yaml").write_text(text)
     by_variable = given == "by a variable"
     printed = subprocess.run(
         [sys.executable, "-c", PROCESS, *([] if by_variable else ["+config_paths=[mine.yaml]"])],
         cwd=tmp_path,
-        env={"PYTHONPATH": str(ROOT), **({"NEMO_GYM_CONFIG_DICT": told} if by_variable else {})},
+        env={"PYTHONPATH": str(ROOT), **({"NEMO_GYM_CONFIG_DICT": text} if by_variable else {})},
         capture_output=True,
         text=True,
         check=False,
@@ -122,7 +124,7 @@ def test_a_process_reads_its_configuration_once_and_only_when_asked(tmp_path, gi
     ], printed.stderr  # fmt: skip
 
 
-def test_a_parser_tells_of_servers_and_of_what_is_missing():
+def test_parser_reports_servers_and_missing_values():
     parser = GlobalConfigDictParser()
     block = {"entrypoint": "app.py", "domain": "other"}
     initial = DictConfig({"mine": {"resources_servers": {"example_single_tool_call": block}}, "plain": 1})
@@ -143,7 +145,7 @@ def test_a_parser_tells_of_servers_and_of_what_is_missing():
     assert isinstance(GlobalConfigDictParserConfig.NO_MODEL_GLOBAL_CONFIG_DICT, Mapping | DictConfig)
 
 
-def test_a_collection_may_be_told_by_all_of_its_published_keys(tmp_path):
+def test_collection_accepts_all_published_keys(tmp_path):
     keys = {
         "agent_name": "a", "input_jsonl_fpath": "in.jsonl", "output_jsonl_fpath": str(tmp_path / "out.jsonl"),
         "limit": 5, "num_repeats": {"a": 2, "_default": 1}, "num_repeats_add_seed": True, "resume_from_cache": True,
@@ -151,9 +153,9 @@ def test_a_collection_may_be_told_by_all_of_its_published_keys(tmp_path):
         "responses_create_params": {"temperature": 0.5}, "disable_aggregation": True, "upload_rollouts": False,
         "rollout_collection_driver": None,
     }  # fmt: skip
-    told = rollout_collection.RolloutCollectionConfig.model_validate(keys)
-    assert (told.limit, told.num_samples_in_parallel, told.skills.path) == (5, 4, "skills")
+    job = rollout_collection.RolloutCollectionConfig.model_validate(keys)
+    assert (job.limit, job.num_samples_in_parallel, job.skills.path) == (5, 4, "skills")
     unset = {"num_samples_in_parallel": None, "limit": None, "agent_name": None, "prompt_config": None, "skills": None}
-    usual = type(told)(input_jsonl_fpath="in.jsonl", output_jsonl_fpath="out.jsonl")
-    assert type(told).model_validate({**usual.model_dump(), **unset}) == usual
-    assert (told.responses_create_params, told.prompt_config) == ({"temperature": 0.5}, "p.yaml")
+    usual = type(job)(input_jsonl_fpath="in.jsonl", output_jsonl_fpath="out.jsonl")
+    assert type(job).model_validate({**usual.model_dump(), **unset}) == usual
+    assert (job.responses_create_params, job.prompt_config) == ({"temperature": 0.5}, "p.yaml")

@@ -24,19 +24,19 @@ TAGGED = {
 
 
 @pytest.mark.parametrize("kind", TAGGED, ids=lambda kind: kind.__name__)
-def test_an_items_type_is_sent_even_where_nobody_set_it(kind):
+def test_item_type_is_sent_even_if_unset(kind):
     item = kind(**TAGGED[kind])
     sent = item.model_dump(exclude_unset=True)
     assert sent["type"] == kind.model_fields["type"].default
     assert TAGGED[kind].items() <= sent.items()
-    # Read back it is the same, and what nobody knows is kept.
+    # It round-trips, and unknown fields are kept.
     assert kind.model_validate({**sent, "something_new": 1}).model_dump()["something_new"] == 1
     assert kind.model_validate(sent) == item
     with pytest.raises(ValidationError):
         kind.model_validate({**sent, "type": "something_else"})
 
 
-def test_the_settings_that_a_response_repeats_are_read_by_attribute():
+def test_repeated_settings_support_attribute_access():
     sent = {
         "id": "r", "created_at": 0.0, "model": "m", "object": "response", "output": [], "parallel_tool_calls": True,
         "tool_choice": "auto", "tools": [], "reasoning": {"effort": "low", "new": {"a": 1}},
@@ -48,7 +48,7 @@ def test_the_settings_that_a_response_repeats_are_read_by_attribute():
     assert openai_utils.NeMoGymResponse.model_validate_json(response.model_dump_json()).reasoning == response.reasoning
 
 
-def test_a_response_takes_parts_that_the_openai_package_has_made():
+def test_response_accepts_parts_of_the_openai_package():
     responses = pytest.importorskip("openai.types.responses")
     response = openai_utils.NeMoGymResponse(
         **{
@@ -62,7 +62,7 @@ def test_a_response_takes_parts_that_the_openai_package_has_made():
     assert response.incomplete_details.reason == "max_output_tokens"
 
 
-def test_a_status_of_reasoning_is_ignored():
+def test_status_of_reasoning_is_ignored():
     item = openai_utils.NeMoGymResponseReasoningItem(id="rs", summary=[], status="completed")
     assert "status" not in item.model_dump()
     response = openai_utils.NeMoGymResponse.model_validate(
@@ -81,7 +81,7 @@ def usage_of(tokens: int, cached: int | None) -> openai_utils.NeMoGymResponseUsa
     )
 
 
-def test_usages_are_added_up_whatever_is_unknown():
+def test_usages_with_unknown_counts_are_added():
     add = openai_utils.accumulate_response_usage
     first, second = usage_of(10, 4), usage_of(20, None)
     assert add(None, None) is None

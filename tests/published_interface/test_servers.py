@@ -1,4 +1,4 @@
-"""Servers in the published style: clients that are mocks, routes, graded rows, answers."""
+"""Servers in the published style: mock clients, routes, graded rows, responses."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pydantic import ConfigDict, ValidationError
 
 from nemo_gym import base_resources_server, base_responses_api_agent, base_responses_api_model, server_utils
 from nemo_gym.global_config import DictConfig
-from tests.published_interface.plain_servers import ADDRESS, RESPONSE, Agent, Environment, Model, made
+from tests.published_interface.plain_servers import ADDRESS, RESPONSE, Agent, Environment, Model, build
 
 
 @pytest.mark.parametrize("knows", ["nothing", "a mock", "no server"])
-def test_a_client_may_be_a_mock_that_knows_nothing(knows):
-    agent = made(Agent, base_responses_api_agent.BaseResponsesAPIAgentConfig)
+def test_client_may_be_a_bare_mock(knows):
+    agent = build(Agent, base_responses_api_agent.BaseResponsesAPIAgentConfig)
     assert all(isinstance(getattr(agent.server_client, name), AsyncMock) for name in ("get", "post", "request"))
     if knows == "nothing":
         with pytest.raises(AttributeError):
@@ -56,18 +56,18 @@ def test_a_client_may_be_a_mock_that_knows_nothing(knows):
     ],
 )  # fmt: skip
 def test_each_tier_has_its_routes(kind, config, routes):
-    app = made(kind, config).setup_webserver()
-    told = {f"{method} {route.path}" for route in app.routes for method in route.methods or ()}
-    assert routes <= told
+    app = build(kind, config).setup_webserver()
+    found = {f"{method} {route.path}" for route in app.routes for method in route.methods or ()}
+    assert routes <= found
     client = TestClient(app)
     for prefix in ("/ng-rollout/3-1", "/ng-rollout/3-1/training-token-capture"):
         for route in routes:
             method, _, path = route.partition(" ")
-            # Refused for its body at most: the route is there.
+            # The body may be rejected, but the route exists.
             assert client.request(method, f"{prefix}{path}").status_code in {200, 400, 422}
 
 
-def test_a_program_may_put_a_server_together_by_hand(monkeypatch):
+def test_server_can_be_assembled_by_hand(monkeypatch):
     block = {"host": "127.0.0.1", "port": 1, "entrypoint": "app.py", "domain": "other"}
     config = DictConfig({"mine": {"resources_servers": {"plain": {**block, "port": "${free_port}"}}}, "free_port": 7})
     monkeypatch.setenv("NEMO_GYM_CONFIG_PATH", "mine")
@@ -91,12 +91,12 @@ class Open(base_resources_server.BaseVerifyResponse):
     model_config = ConfigDict(extra="allow")
 
 
-def test_four_names_are_reserved_from_tools_over_mcp():
+def test_four_tool_names_are_reserved_over_mcp():
     names = {"verify", "seed_session", "aggregate_metrics", "mcp"}
     assert names == base_resources_server.RESERVED_MCP_TOOL_NAMES
 
 
-def test_a_graded_row_needs_its_reward_and_keeps_extra_fields_only_where_allowed():
+def test_graded_row_needs_reward_and_drops_extra_fields():
     row = {"responses_create_params": {"input": "hi"}, "response": RESPONSE, "spam": 1}
     assert "spam" not in base_resources_server.BaseRunRequest.model_validate(row).model_dump()
     assert "spam" not in base_resources_server.BaseVerifyRequest.model_validate(row).model_dump()
@@ -108,11 +108,11 @@ def test_a_graded_row_needs_its_reward_and_keeps_extra_fields_only_where_allowed
     with pytest.raises(ValidationError, match="reward_components"):
         base_resources_server.BaseMultiRewardVerifyResponse.model_validate({**row, "reward": 0.5})
     several = {**row, "reward": 0.5, "reward_components": {"form": 1, "content": 0.0}}
-    told = base_resources_server.BaseMultiRewardVerifyResponse.model_validate(several)
-    assert told.reward_components == {"form": 1.0, "content": 0.0}
+    graded = base_resources_server.BaseMultiRewardVerifyResponse.model_validate(several)
+    assert graded.reward_components == {"form": 1.0, "content": 0.0}
 
 
-def test_the_reverify_mode_of_a_config_is_its_classes():
+def test_reverify_mode_belongs_to_the_config_class():
     class Stateless(base_resources_server.BaseResourcesServerConfig):
         REVERIFY_MODE = base_resources_server.ReverifyMode.STATELESS
 
@@ -121,7 +121,7 @@ def test_the_reverify_mode_of_a_config_is_its_classes():
     assert "REVERIFY_MODE" not in Stateless(**ADDRESS).model_dump()
 
 
-async def test_a_bad_answer_is_raised_with_its_body_and_a_good_one_is_left_alone():
+async def test_raise_for_status_keeps_the_body():
     bad = MagicMock(ok=False)
     bad.content.read = AsyncMock(return_value=b"no such luck")
     bad.raise_for_status.side_effect = aiohttp.ClientResponseError(MagicMock(), (), status=503)
@@ -131,6 +131,6 @@ async def test_a_bad_answer_is_raised_with_its_body_and_a_good_one_is_left_alone
     await server_utils.raise_for_status(MagicMock(spec=["ok"], ok=True))
 
 
-async def test_an_answers_json_needs_nothing_but_read():
+async def test_response_json_needs_only_read():
     answer = MagicMock(spec=["read"], read=AsyncMock(return_value=b'{"a": [1, null]}'))
     assert await server_utils.get_response_json(answer) == {"a": [1, None]}

@@ -1,4 +1,4 @@
-"""`nemo_gym.benchmarks`: a benchmark's folder, found by its name, and its data made by its own program."""
+"""`nemo_gym.benchmarks`: finding a benchmark by name and preparing its data with its own script."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def folder(tmp_path, monkeypatch) -> Path:
     return folder
 
 
-def test_a_benchmark_is_what_its_configuration_says(folder):
+def test_benchmark_matches_its_configuration(folder):
     benchmark = BenchmarkConfig.from_config_path("benchmarks/sums/config.yaml")
     assert (benchmark.name, benchmark.agent_name, benchmark.num_repeats) == ("sums", "sums_agent", 4)
     assert benchmark.path == folder / "config.yaml"
@@ -66,33 +66,33 @@ def test_benchmarks_are_found_by_folder_and_flavor(folder):
     assert [(each.name, each.num_repeats) for each in ours] == [("sums", 4), ("sums/hard", 1)]
 
 
-def test_its_program_makes_the_file_that_is_configured(folder):
+def test_prepare_script_creates_the_configured_file(folder):
     made = BenchmarkConfig.from_config_path(folder / "config.yaml").prepare(count=3)
     assert made == folder / "data" / "sums.jsonl"
     assert len(made.read_text().splitlines()) == 3
 
 
 @pytest.mark.parametrize(
-    ("program", "told"),
+    ("program", "expected"),
     [
         (PREPARE.replace("sums.jsonl", "other.jsonl"), r"other\.jsonl.*but .*config\.yaml names jsonl_fpath"),
-        (PREPARE.replace("path.write_text", "str"), "did not write it"),
-        ("made = 1\n", r"defines prepare\(\*\*kwargs\) -> Path"),
-        (None, r"has no program 'benchmarks/sums/prepare\.py'"),
+        (PREPARE.replace("path.write_text", "str"), "did not write this file"),
+        ("made = 1\n", r"Define prepare\(\*\*kwargs\) -> Path"),
+        (None, r"script 'benchmarks/sums/prepare\.py' not found"),
     ],
 )
-def test_a_program_that_makes_something_else_is_told(folder, program, told):
+def test_prepare_script_with_other_output_is_reported(folder, program, expected):
     if program is None:
         (folder / "prepare.py").unlink()
     else:
         (folder / "prepare.py").write_text(program)
-    with pytest.raises(DataError, match=told):
+    with pytest.raises(DataError, match=expected):
         BenchmarkConfig.from_config_path(folder / "config.yaml").prepare()
 
 
-def test_a_configuration_without_a_benchmark_is_none(folder):
+def test_configuration_without_benchmark_is_rejected(folder):
     (folder / "config.yaml").write_text(CONFIG.replace("type: benchmark", "type: example"))
-    with pytest.raises(DataError, match="no agent of this configuration has a dataset with type: benchmark"):
+    with pytest.raises(DataError, match="no agent has a dataset with type: benchmark"):
         BenchmarkConfig.from_config_path(folder / "config.yaml")
-    with pytest.raises(DataError, match=r"there is no file 'benchmarks/none\.yaml'"):
+    with pytest.raises(DataError, match=r"file 'benchmarks/none\.yaml'"):
         BenchmarkConfig.from_config_path("benchmarks/none.yaml")

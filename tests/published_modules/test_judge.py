@@ -1,4 +1,4 @@
-"""`nemo_gym.judge`, as folders with a judge of their own use and test it."""
+"""`nemo_gym.judge`, as used and tested by folders with their own judge."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FAILED = {"_ng_failure_class": "judge_failed", "reward": 0.0}
 
 
 def answering(body: object, *, ok: bool = True) -> MagicMock:
-    """A client as tests of published folders make it: its replies offer `.ok`, `.cookies` and `.read()`."""
+    """Return a client mock as in tests of published folders: replies have `.ok`, `.cookies` and `.read()`."""
     response = MagicMock(spec=["ok", "cookies", "read"])
     response.ok = ok
     response.read = AsyncMock(return_value=body if isinstance(body, bytes) else json.dumps(body).encode())
@@ -49,7 +49,7 @@ def raising(error: Exception) -> MagicMock:
     return client
 
 
-async def test_a_judges_answer_is_read_as_what_was_asked_for():
+async def test_judge_reply_has_the_requested_type():
     client, params = answering(RESPONSE), NeMoGymResponseCreateParamsNonStreaming(input="Is it Paris?")
     answer = await call_judge(
         client, server_name="judge", url_path="/v1/responses", json=params, response_model=NeMoGymResponse
@@ -58,7 +58,7 @@ async def test_a_judges_answer_is_read_as_what_was_asked_for():
     client.post.assert_awaited_once_with(server_name="judge", url_path="/v1/responses", json=params)
 
 
-async def test_a_judge_may_be_asked_over_chat_completions():
+async def test_judge_can_be_called_over_chat_completions():
     answer = await call_judge(
         answering(COMPLETION),
         server_name="judge",
@@ -74,20 +74,20 @@ FAILURES = {
     "a time limit": (raising(TimeoutError()), "TimeoutError"),
     "a status": (answering({"detail": "overloaded"}, ok=False), "overloaded"),
     "no JSON": (answering(b"<html>"), "JSONDecodeError"),
-    "another shape": (answering({"id": "r"}), "what is no Response: "),
+    "another shape": (answering({"id": "r"}), "did not answer with a Response: "),
 }
 
 
-@pytest.mark.parametrize(("client", "told"), FAILURES.values(), ids=FAILURES)
-async def test_whatever_fails_is_the_judges_failure(client, told):
-    with pytest.raises(JudgeError, match=told) as failure:
+@pytest.mark.parametrize(("client", "expected"), FAILURES.values(), ids=FAILURES)
+async def test_any_failed_call_is_a_judge_failure(client, expected):
+    with pytest.raises(JudgeError, match=expected) as failure:
         await call_judge(
             client, server_name="judge", url_path="/v1/responses", json={"input": "?"}, response_model=NeMoGymResponse
         )
     assert "the judge 'judge'" in str(failure.value)
 
 
-async def test_a_stand_in_that_only_raises_for_its_status_tells_why():
+async def test_mock_reply_that_only_raises_reports_its_reason():
     refusal = ConnectionRefusedError("503, try again")
     response = MagicMock(ok=False)
     response.content.read = AsyncMock(return_value=b"busy")
@@ -102,7 +102,7 @@ async def test_a_stand_in_that_only_raises_for_its_status_tells_why():
     assert refusal.response_content == b"busy"
 
 
-async def test_an_error_that_a_folder_raises_is_the_taxonomys_own():
+async def test_judge_error_is_the_public_error_class():
     error = JudgeError("no verdict")
     assert isinstance(error, JudgeFailed)
     assert (str(error), error.failure_class) == ("no verdict", "judge_failed")
@@ -114,7 +114,7 @@ async def fails(error: Exception | None) -> str:
     return "[[A]]"
 
 
-async def test_what_an_own_way_of_asking_raises_becomes_the_judges_failure():
+async def test_errors_of_custom_calls_become_judge_failures():
     assert await reraise_judge_errors(fails(None)) == "[[A]]"
     with pytest.raises(JudgeError, match="ValueError: no label") as failure:
         await reraise_judge_errors(fails(ValueError("no label")))
@@ -137,7 +137,7 @@ class JudgedVerifyResponse(BaseVerifyResponse):
 
 
 class JudgedServer(SimpleResourcesServer):
-    """A server as published folders write it."""
+    """A server in the published style."""
 
     config: JudgedConfig
 
@@ -153,7 +153,7 @@ class JudgedServer(SimpleResourcesServer):
 
 
 class OwnRoute(JudgedServer):
-    """One that brings its own route, told safe with the decorator."""
+    """A server with its own routes, wrapped by the decorator."""
 
     def setup_webserver(self) -> FastAPI:
         app = super().setup_webserver()
@@ -190,7 +190,7 @@ def test_a_verdict_is_graded(path, verdict, reward):
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_a_failed_judge_leaves_a_row_that_says_so(path):
+def test_failed_judge_is_recorded_in_the_row(path):
     row = posted(raising(RuntimeError("out of order")), path)
     assert row.items() >= FAILED.items()
     assert "out of order" in row["_ng_failure_judge_error"]
@@ -199,7 +199,7 @@ def test_a_failed_judge_leaves_a_row_that_says_so(path):
     assert row["responses_create_params"]["input"] == "Q?"
 
 
-def test_any_other_error_is_not_the_judges():
+def test_other_errors_are_not_judge_failures():
     class Buggy(JudgedServer):
         async def verify(self, body: JudgedVerifyRequest) -> JudgedVerifyResponse:
             raise ZeroDivisionError("a bug")
@@ -208,7 +208,7 @@ def test_any_other_error_is_not_the_judges():
         posted(answering(RESPONSE), "/verify", Buggy)
 
 
-async def test_behind_an_agent_the_rollout_fails():
+async def test_judge_failure_fails_an_agent_rollout():
     reference = {"type": "responses_api_models", "name": "silent"}
     judged = make_server(JudgedServer, name="judged", judge_model_server=reference, entrypoint="")
     agent = make_server(

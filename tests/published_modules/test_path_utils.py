@@ -1,4 +1,4 @@
-"""`nemo_gym.path_utils`: where the failures of a run stand."""
+"""`nemo_gym.path_utils`: the path of a run's failures file."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ from nemo_gym.path_utils import failures_path_for
         ("x", "x_failures.jsonl"),
     ],
 )
-def test_failures_stand_beside_the_results(kind, results, failures):
+def test_failures_file_is_next_to_the_results(kind, results, failures):
     assert failures_path_for(kind(results)) == Path(failures)

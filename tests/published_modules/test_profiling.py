@@ -1,4 +1,4 @@
-"""`nemo_gym.profiling`, and the profile of a server that `profiling_enabled` asks for."""
+"""`nemo_gym.profiling`, and server profiles enabled by `profiling_enabled`."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def slow_to_grade(number: int) -> int:
 
 
 def calls_of(profile: Path, function: str) -> int:
-    """How often a profile says that a function was called."""
+    """Return the number of calls of a function in a profile."""
     return sum(found[1] for (_, _, name), found in pstats.Stats(str(profile)).stats.items() if name == function)
 
 
-def test_a_program_measures_itself_between_start_and_stop(tmp_path):
+def test_profiler_measures_between_start_and_stop(tmp_path):
     profiler = Profiler(name="rollouts", base_profile_dir=tmp_path / "profiles")
     slow_to_grade(10)
     profiler.start()
@@ -44,7 +44,7 @@ def test_a_program_measures_itself_between_start_and_stop(tmp_path):
     assert "slow_to_grade" in (tmp_path / "profiles" / "rollouts.txt").read_text()
 
 
-def test_what_was_found_so_far_can_be_written_on_the_way(tmp_path):
+def test_profile_can_be_written_while_running(tmp_path):
     with Profiler("rollouts", str(tmp_path)) as profiler:
         slow_to_grade(10)
         assert calls_of(profiler.dump(), "slow_to_grade") == 1
@@ -52,7 +52,7 @@ def test_what_was_found_so_far_can_be_written_on_the_way(tmp_path):
     assert calls_of(tmp_path / "rollouts.prof", "slow_to_grade") == 2
 
 
-def test_the_table_may_be_of_some_functions_only(tmp_path):
+def test_profile_can_be_limited_to_some_functions(tmp_path):
     with Profiler("rollouts", tmp_path, required_str="slow_to"):
         slow_to_grade(10)
         Path("x").with_suffix(".y")
@@ -72,7 +72,7 @@ def server() -> GradingServer:
     return GradingServer(config=config, server_client=MagicMock(spec=ServerClient))
 
 
-def test_a_profiled_server_writes_its_profile_when_asked_and_at_its_end(server, tmp_path):
+def test_profiled_server_writes_its_profile(server, tmp_path):
     app = server.setup_webserver()
     server.setup_profiling(app, ProfilingMiddlewareConfig(profiling_enabled=True, profiling_results_dirpath=tmp_path))
     with TestClient(app) as client:
@@ -84,13 +84,13 @@ def test_a_profiled_server_writes_its_profile_when_asked_and_at_its_end(server, 
     assert calls_of(tmp_path / "grader.prof", "slow_to_grade") == 2
 
 
-def test_a_server_that_is_not_profiled_has_no_such_route(server):
+def test_unprofiled_server_has_no_profile_route(server):
     app = server.setup_webserver()
     server.setup_profiling(app, ProfilingMiddlewareConfig())
     assert TestClient(app).get("/stats").status_code == 404
 
 
-def test_a_servers_process_is_profiled_where_the_configuration_says_so(workplace, tmp_path):
+def test_configuration_can_enable_profiling_of_a_process(workplace, tmp_path):
     words = workplace.environment(), "+profiling_enabled=true", f"+profiling_results_dirpath={tmp_path / 'profiles'}"
     command = workplace.start_servers(*words)
     with urlopen(f"{command.servers['plain']['url']}/stats") as answer:

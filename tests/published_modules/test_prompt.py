@@ -1,4 +1,4 @@
-"""`nemo_gym.prompt`, as judges and data programs of published folders use it."""
+"""`nemo_gym.prompt`, as used by judges and data scripts of published folders."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def prompt_file(tmp_path, monkeypatch) -> str:
     return "benchmarks/sums/prompts/default.yaml"
 
 
-def test_a_judges_prompt_becomes_the_input_of_its_request(prompt_file):
+def test_prompt_becomes_the_input_of_a_request(prompt_file):
     messages = fill_prompt(load_prompt_config(prompt_file), {"question": "2 + 2?", "unused": 1})
     params = NeMoGymResponseCreateParamsNonStreaming(input=messages)
     assert params.input == [
@@ -37,23 +37,23 @@ def test_a_judges_prompt_becomes_the_input_of_its_request(prompt_file):
     ]
 
 
-def test_a_prompt_is_found_by_its_path_from_the_root_or_by_the_whole_one(prompt_file):
+def test_prompt_path_may_be_relative_or_absolute(prompt_file):
     prompt = load_prompt_config(prompt_file)
     assert prompt == PromptConfig(system="Be brief.", user="{question} Answer as {{x: …}}.")
     assert load_prompt_config(Path(prompt_file).resolve()) == prompt
     assert load_prompt_config(prompt_file) is prompt
 
 
-def test_the_system_message_may_be_left_out():
+def test_system_message_is_optional():
     assert fill_prompt(PromptConfig(user="{q}", system=None), {"q": "Hi"}) == [{"role": "user", "content": "Hi"}]
 
 
-def test_a_field_that_the_row_lacks_is_told_with_those_that_it_has():
+def test_missing_prompt_field_lists_available_fields():
     with pytest.raises(KeyError, match=r"question.*answer, task"):
         fill_prompt(PromptConfig(user="{question}"), {"task": 1, "answer": 2})
 
 
-def test_a_row_keeps_everything_beside_its_input():
+def test_row_keeps_its_other_fields():
     row = {"q": "Hi", "responses_create_params": {"temperature": 0.1}}
     assert apply_prompt_to_row(row, PromptConfig(user="{q}")) == {
         "q": "Hi",
@@ -61,13 +61,13 @@ def test_a_row_keeps_everything_beside_its_input():
     }
 
 
-def test_rows_with_an_input_of_their_own_are_refused_by_number():
+def test_rows_with_own_input_are_rejected():
     rows = [{"q": 1}, {"q": 2, "responses_create_params": {"input": "mine"}}]
     with pytest.raises(ValueError, match=r"rows 2\b"):
         validate_prompt_compatibility(rows, PromptConfig(user="{q}"))
 
 
-def test_a_files_rows_are_written_with_their_prompts(tmp_path):
+def test_rows_of_a_file_get_their_prompts(tmp_path):
     source, made = tmp_path / "rows.jsonl", tmp_path / "made" / "rows.jsonl"
     write_rows(source, [{"q": "a", "expected": 1}, {"q": "b", "expected": 2}])
     materialize_prompts(str(source), PromptConfig(user="Say {q}."), str(made))
@@ -82,20 +82,20 @@ def test_a_files_rows_are_written_with_their_prompts(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("rows", "told"),
+    ("rows", "expected"),
     [
-        ([{"q": "a"}, {"other": "b"}], r"rows\.jsonl:2: the prompt asks for 'q'"),
+        ([{"q": "a"}, {"other": "b"}], r"rows\.jsonl:2: the prompt uses 'q'"),
         ([{"q": "a", "responses_create_params": {"input": []}}], "already have"),
     ],
 )
-def test_a_file_is_written_whole_or_not_at_all(tmp_path, rows, told):
+def test_file_is_written_atomically(tmp_path, rows, expected):
     source, made = tmp_path / "rows.jsonl", tmp_path / "made.jsonl"
     write_rows(source, rows)
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=expected):
         materialize_prompts(source, PromptConfig(user="{q}"), made)
     assert [path.name for path in tmp_path.iterdir()] == ["rows.jsonl"]
 
 
-def test_the_commands_parameters_have_their_published_names():
+def test_command_parameters_have_published_names():
     assert list(MaterializePromptsConfig.model_fields) == ["input_jsonl_fpath", "prompt_config", "output_jsonl_fpath"]
     assert all(field.is_required() for field in MaterializePromptsConfig.model_fields.values())

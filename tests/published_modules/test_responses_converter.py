@@ -1,4 +1,4 @@
-"""`nemo_gym.responses_converter`, in the way in which published model servers and their tests use it."""
+"""`nemo_gym.responses_converter`, as used by published model servers and their tests."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ CALL = {"id": "call_1", "type": "function", "function": {"name": "get_order", "a
 
 
 class FakeUUID:
-    """What tests of published folders put in the place of a UUID."""
+    """A UUID replacement as in tests of published folders."""
 
     hex = "123"
 
@@ -101,10 +101,10 @@ def dumped(items: list) -> list[dict]:
     return [item.model_dump(exclude_none=True) for item in items]
 
 
-# Ids: taken from the module's `uuid4` when they are made
+# Ids come from the module's `uuid4` at call time.
 
 
-def test_ids_come_from_the_uuid4_that_a_test_patches(converter):
+def test_ids_come_from_a_patched_uuid4(converter):
     with patch("nemo_gym.responses_converter.uuid4", return_value=FakeUUID()) as uuid4:
         response = converter.chat_completion_to_response(
             completion(content="<think>Hm.</think>Hi."), NeMoGymResponseCreateParamsNonStreaming(input="Hello")
@@ -114,21 +114,21 @@ def test_ids_come_from_the_uuid4_that_a_test_patches(converter):
     assert uuid4.call_count == 3
 
 
-def test_ids_come_from_the_uuid4_that_monkeypatch_sets(converter, monkeypatch):
+def test_ids_come_from_a_monkeypatched_uuid4(converter, monkeypatch):
     monkeypatch.setattr("nemo_gym.responses_converter.uuid4", FakeUUID)
     assert dumped(converter.postprocess_assistant_message_dict({"role": "assistant", "content": "Hi."})) == dumped(
         [said("Hi.")]
     )
 
 
-def test_ids_that_differ_are_used_in_the_order_of_the_items(converter):
+def test_ids_are_used_in_item_order(converter):
     numbers = count(1)
     with patch("nemo_gym.responses_converter.uuid4", side_effect=lambda: MagicMock(hex=f"u{next(numbers)}")):
         items = converter.postprocess_assistant_message_dict({"content": "<think>Hm.</think>Hi."})
     assert [item.id for item in items] == ["rs_u1", "msg_u2"]
 
 
-def test_without_a_patch_no_two_ids_are_the_same(converter):
+def test_ids_are_unique_without_a_patch(converter):
     made = [converter.postprocess_assistant_message_dict({"content": "Hi."})[0].id for _ in range(3)]
     assert len(set(made)) == 3
     assert all(id.removeprefix("msg_").isalnum() and len(id) == len("msg_") + 32 for id in made)
@@ -138,7 +138,7 @@ def test_without_a_patch_no_two_ids_are_the_same(converter):
 # From Responses to Chat Completions
 
 
-def test_a_request_becomes_chat_messages_with_reasoning_in_think_tags(converter):
+def test_request_becomes_chat_messages_with_think_tags(converter):
     params = NeMoGymResponseCreateParamsNonStreaming(
         input=[
             NeMoGymEasyInputMessage(role="developer", content="Be kind."),
@@ -178,13 +178,13 @@ def test_a_request_becomes_chat_messages_with_reasoning_in_think_tags(converter)
     }  # fmt: skip
 
 
-def test_a_text_is_one_message_of_the_user(converter):
+def test_text_input_is_one_user_message(converter):
     params = NeMoGymResponseCreateParamsNonStreaming(input="Hello", instructions="Be brief.")
     asked = converter.responses_to_chat_completion_create_params(params)
     assert asked.messages == [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello"}]
 
 
-def test_tokens_travel_with_their_message_only_where_they_are_wanted(converter, training):
+def test_tokens_are_passed_on_only_for_training(converter, training):
     message = NeMoGymResponseOutputMessageForTraining(**said("Hi.").model_dump(), **TOKENS)
     params = NeMoGymResponseCreateParamsNonStreaming(input=[message])
     plain = {"role": "assistant", "content": "Hi."}
@@ -192,7 +192,7 @@ def test_tokens_travel_with_their_message_only_where_they_are_wanted(converter, 
     assert converter.responses_to_chat_completion_create_params(params).messages == [plain]
 
 
-def test_the_state_holds_the_assistants_turn_back_until_it_ends():
+def test_state_buffers_the_assistant_turn_until_it_ends():
     state = VLLMConverterResponsesToChatCompletionsState(return_token_id_information=False)
     for item in (NeMoGymEasyInputMessage(role="user", content="Where?"), thought("Hm."), called()):
         state.add(item)
@@ -206,7 +206,7 @@ def test_the_state_holds_the_assistants_turn_back_until_it_ends():
 # From Chat Completions to Responses
 
 
-def test_an_answer_becomes_a_response_with_the_requests_settings(converter):
+def test_completion_becomes_a_response_with_request_settings(converter):
     params = NeMoGymResponseCreateParamsNonStreaming(
         input="Where is it?", tools=[TOOL], temperature=0.5, max_output_tokens=64, metadata={"a": "b"}
     )
@@ -233,7 +233,7 @@ def test_an_answer_becomes_a_response_with_the_requests_settings(converter):
         ({"content": "Hi.", "reasoning_content": "Hm."}, ["reasoning", "message"]),
     ],
 )
-def test_there_is_always_something_said(converter, message, kinds):
+def test_response_always_has_an_item(converter, message, kinds):
     choice = NeMoGymChoice(
         index=0, finish_reason="stop", message=NeMoGymChatCompletionMessage(role="assistant", **message)
     )
@@ -247,7 +247,7 @@ def test_there_is_always_something_said(converter, message, kinds):
         ({"content": "Hi.", "tool_calls": [CALL]}, NeMoGymResponseFunctionToolCallForTraining),
     ],
 )
-def test_tokens_stand_on_the_last_item(training, converter, message, kind):
+def test_tokens_are_on_the_last_item(training, converter, message, kind):
     choice = NeMoGymChoice(
         index=0,
         finish_reason="stop",
@@ -260,7 +260,7 @@ def test_tokens_stand_on_the_last_item(training, converter, message, kind):
     assert not any("prompt_token_ids" in item.model_dump() for item in converter.postprocess_chat_response(choice))
 
 
-def test_a_conversation_becomes_items_and_a_request_too(converter):
+def test_conversation_becomes_items_and_a_request(converter):
     messages = [
         {"role": "system", "content": "Be kind."},
         {"role": "user", "content": "Where?"},
@@ -278,7 +278,7 @@ def test_a_conversation_becomes_items_and_a_request_too(converter):
     assert (params.input, params.max_output_tokens, params.model) == (items, 5, "m")
 
 
-def test_there_and_back_again_nothing_is_lost(converter):
+def test_conversion_round_trips(converter):
     messages = [
         {"role": "user", "content": "Where?"},
         {"role": "assistant", "content": "<think>Hm.</think>Wait.", "tool_calls": [CALL]},
@@ -290,24 +290,24 @@ def test_there_and_back_again_nothing_is_lost(converter):
     assert converter.responses_to_chat_completion_create_params(params).messages == messages
 
 
-# The small ones
+# Helpers
 
 
-def test_reasoning_is_wrapped_and_taken_out_again(converter):
+def test_reasoning_is_wrapped_and_unwrapped(converter):
     content = converter._wrap_reasoning_in_think_tags(["One.", "Two."]) + "Said."
     assert content == "<think>One.</think><think>Two.</think>Said."
     reasoning, rest = converter._extract_reasoning_from_content(content)
     assert (reasoning, rest) == (["One.", "Two."], "Said.")
 
 
-def test_both_names_are_one_class_made_by_name_and_by_place():
+def test_both_names_are_the_same_class():
     assert VLLMConverter is ResponsesConverter
     assert ResponsesConverter(False).uses_reasoning_parser is True
     made = ResponsesConverter(return_token_id_information=True, uses_reasoning_parser=False)
     assert (made.return_token_id_information, made.uses_reasoning_parser) == (True, False)
 
 
-def test_what_was_given_is_split_from_what_the_assistant_did():
+def test_input_is_split_from_assistant_output():
     given = [NeMoGymEasyInputMessage(role="user", content="Where?")]
     done = [thought("Hm."), called(), NeMoGymFunctionCallOutput(call_id="call_1", output="shipped"), said("Shipped.")]
     assert split_responses_input_output_items([*given, *done]) == (given, done)
@@ -323,11 +323,11 @@ def test_what_was_given_is_split_from_what_the_assistant_did():
         ("completion_tokens_details", "reasoning_tokens", 0),
     ],
 )
-def test_a_count_is_found_in_its_group_or_is_nought(as_model, group, name, found):
+def test_count_defaults_to_zero_in_its_group(as_model, group, name, found):
     usage = completion().usage
     assert _usage_detail(usage if as_model else usage.model_dump(), group, name) == found
 
 
-def test_a_count_is_found_in_the_group_itself_and_nowhere_is_nought():
+def test_count_defaults_to_zero_without_a_group():
     assert _usage_detail(completion().usage.prompt_tokens_details, "cached_tokens") == 3
     assert _usage_detail(None, "cached_tokens") == 0

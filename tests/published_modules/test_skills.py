@@ -1,4 +1,4 @@
-"""`nemo_gym.skills`, as agents use it that hand skills to the program they run."""
+"""`nemo_gym.skills`, as used by agents that pass skills to the program they run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def skills(tmp_path) -> Path:
     return folder
 
 
-def test_a_folder_is_what_a_row_is_stamped_with(skills):
+def test_row_is_stamped_with_its_skill_folder(skills):
     stamp = load_skill_directory(SkillsConfig(path=str(skills)).path)
     assert isinstance(stamp, SkillsRef)
     assert SKILLS_REF_KEY_NAME == "skills_ref"
@@ -41,7 +41,7 @@ def test_a_folder_is_what_a_row_is_stamped_with(skills):
     }
 
 
-def test_the_hash_is_twelve_digits_over_paths_and_bytes(skills):
+def test_hash_covers_paths_and_bytes(skills):
     digest = hashlib.sha256()
     for name in ("sums/SKILL.md", "sums/scripts/add.py"):
         digest.update(name.encode())
@@ -49,7 +49,7 @@ def test_the_hash_is_twelve_digits_over_paths_and_bytes(skills):
     assert hash_skill_dir(skills) == digest.hexdigest()[:12]
 
 
-def test_an_agent_gets_a_copy_of_its_own(skills, tmp_path):
+def test_agent_gets_its_own_copy(skills, tmp_path):
     home = tmp_path / "home" / ".agent" / "skills"
     stage_skills(str(skills), str(home))
     assert (home / "sums" / "scripts" / "add.py").read_bytes() == b"print(1)\r\n"
@@ -57,7 +57,7 @@ def test_an_agent_gets_a_copy_of_its_own(skills, tmp_path):
     assert (skills / "sums" / "SKILL.md").exists()
 
 
-def test_a_skill_says_its_name_first(skills):
+def test_skill_file_starts_with_its_name(skills):
     file = skills / "sums" / "SKILL.md"
     assert parse_skill_md(file) == SkillMetadata(name="sums", description="Adds numbers.", version="1.2")
     file.write_text("---\ndescription: nameless\n---\n")

@@ -1,4 +1,4 @@
-"""`nemo_gym.verifier_fixture`: a server's cases, put to its verifier as a published folder's test does."""
+"""`nemo_gym.verifier_fixture`: running a server's verifier cases as the tests of published folders do."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ NOT_A_ROW = {"name": "no row", "kind": "malformed", "request": {}, "expected_err
 
 @pytest.fixture
 def exercise(tmp_path):
-    """Put cases to the verifier; `fields` replace those of the fixture."""
+    """Return a function that runs cases against the verifier; `fields` override those of the fixture."""
 
     async def put(*cases: dict[str, Any], **fields: Any):
         path = tmp_path / "verifier_cases.jsonl"
@@ -67,7 +67,7 @@ def exercise(tmp_path):
     return put
 
 
-async def test_cases_that_come_out_as_written_are_told_with_their_rewards(exercise):
+async def test_matching_cases_report_their_rewards(exercise):
     outcomes = await exercise(
         case("full_reward", expected_reward=1.0),
         case("zero_reward", "5", expected_reward=0.0),
@@ -80,7 +80,7 @@ async def test_cases_that_come_out_as_written_are_told_with_their_rewards(exerci
 
 
 @pytest.mark.parametrize(
-    ("written", "told"),
+    ("written", "expected"),
     [
         (case("full_reward", "5"), "expected 1, earned 0"),
         (case("zero_reward"), "expected 0, earned 1"),
@@ -88,22 +88,22 @@ async def test_cases_that_come_out_as_written_are_told_with_their_rewards(exerci
         (case("malformed", expected_error="KeyError"), "expected an error with 'KeyError', earned 1"),
         ({**NOT_A_ROW, "expected_error": "KeyError"}, "expected 'KeyError': ValidationError"),
         (case("full_reward", expected_answer="broken"), "ValueError: the row is broken"),
-        (case("determinism", expected_answer="chance"), "and the second time"),
+        (case("determinism", expected_answer="chance"), "the second time"),
     ],
 )
-async def test_a_case_that_comes_out_otherwise_is_told_by_its_name(exercise, written, told):
+async def test_mismatched_case_is_reported_by_name(exercise, written, expected):
     with pytest.raises(
-        AssertionError, match=rf"1 of 2 cases fail:\n{written['name']} \({written['kind']}\): .*{told}"
+        AssertionError, match=rf"1 of 2 cases fail:\n{written['name']} \({written['kind']}\): .*{expected}"
     ):
         await exercise(case("full_reward"), written)
 
 
-async def test_a_verifier_that_draws_is_reseeded_before_each_time(exercise):
+async def test_random_verifier_is_reseeded_before_each_case(exercise):
     (outcome,) = await exercise(case("determinism", expected_answer="chance"), reseed=lambda: random.seed(5))
     assert outcome.rewards[0] == outcome.rewards[1] == random.Random(5).random()
 
 
-async def test_a_server_may_be_asked_in_its_own_way(exercise):
+async def test_server_may_define_its_own_call(exercise):
     async def invoke(server: ExactServer, body: ExactVerifyRequest) -> dict[str, float]:
         graded = await server.verify(body)
         return {"reward": graded.reward / 2}
@@ -113,24 +113,24 @@ async def test_a_server_may_be_asked_in_its_own_way(exercise):
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "expected"),
     [
-        ({**NOT_A_ROW, "kind": "odd"}, r"cases\.jsonl:1: not a verifier's case: kind"),
+        ({**NOT_A_ROW, "kind": "odd"}, r"cases\.jsonl:1: not a verifier case: kind"),
         ({**NOT_A_ROW, "extra": 1}, r"cases\.jsonl:1: .*extra"),
         ({**NOT_A_ROW, "expected_reward": 0.0}, "a reward or an error, not both"),
-        ({**NOT_A_ROW, "expected_error": None}, "names its expected_error"),
+        ({**NOT_A_ROW, "expected_error": None}, "needs expected_error"),
     ],
 )
-async def test_a_line_that_is_no_case_is_told_by_its_number(exercise, line, told):
-    with pytest.raises(ValueError, match=told):
+async def test_invalid_case_reports_its_line_number(exercise, line, expected):
+    with pytest.raises(ValueError, match=expected):
         await exercise(line)
 
 
-async def test_a_file_without_cases_proves_nothing(exercise):
-    with pytest.raises(ValueError, match="holds no case"):
+async def test_file_without_cases_is_rejected(exercise):
+    with pytest.raises(ValueError, match="no cases found"):
         await exercise()
 
 
-def test_the_fixture_takes_its_parts_in_the_published_order():
+def test_fixture_parameters_have_published_order():
     fixture = VerifierFixture(exact_server, ExactVerifyRequest, Path("tests/verifier_cases.jsonl"))
     assert (fixture.invoke, fixture.reseed) == (None, None)

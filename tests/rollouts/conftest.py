@@ -14,9 +14,9 @@ import orjson
 import pytest
 
 from nemo_gym import jsonl
+from nemo_gym.calls.client import ServerClient
 from nemo_gym.config.secret_values import SecretValues
 from nemo_gym.config.settings import BaseServerConfig
-from nemo_gym.http.client import ServerClient
 from nemo_gym.rollouts.collector import OnRecord, collect
 from nemo_gym.rollouts.job import CollectionSettings, RunFiles
 from nemo_gym.rollouts.opening import open_run
@@ -45,8 +45,8 @@ class RowAgent:
         self._http.close()
         self.process.communicate(timeout=10)
 
-    def told(self) -> Any:
-        return self._http.get("/told").json()
+    def state(self) -> Any:
+        return self._http.get("/state").json()
 
     def begin_again(self) -> None:
         self._http.post("/begin_again").raise_for_status()
@@ -66,14 +66,14 @@ def shared_agent() -> Iterator[RowAgent]:
 
 @pytest.fixture
 def agent(shared_agent: RowAgent) -> RowAgent:
-    """The agent that all tests share, with nothing noted yet."""
+    """The agent shared by all tests, with empty records."""
     shared_agent.begin_again()
     return shared_agent
 
 
 @pytest.fixture
 def mortal_agent() -> Iterator[RowAgent]:
-    """An agent of the test's own, which may die."""
+    """A separate agent that the test may kill."""
     with RowAgent() as started:
         yield started
 
@@ -87,7 +87,7 @@ async def client(agent: RowAgent) -> AsyncIterator[ServerClient]:
 
 @dataclass
 class Run:
-    """What a collection came to."""
+    """The summary, files and notes of a collection."""
 
     summary: Summary
     files: RunFiles
@@ -107,23 +107,23 @@ class Run:
 
     @property
     def tasks(self) -> list[Row]:
-        """Every task of the run, as it was written down."""
+        """Every task of the run, as written to the materialized file."""
         return list(jsonl.read_rows(self.files.materialized))
 
     @property
     def keys(self) -> list[tuple[int, int]]:
-        """Which repeat of which task each result is, in order."""
+        """The sorted (task, repeat) keys of the results."""
         return sorted((row["_ng_task_index"], row["_ng_rollout_index"]) for row in self.results)
 
 
 def task(number: int = 0, **fields: Any) -> Row:
-    """A row for the agent."""
+    """Return a row for the agent."""
     return {"responses_create_params": {"input": f"task {number}"}, "number": number, **fields}
 
 
 @pytest.fixture
 def write_tasks(tmp_path: Path) -> Callable[[Iterable[Row]], Path]:
-    """Write rows to the input file of this test."""
+    """Return a function that writes rows to the input file of this test."""
 
     def write(rows: Iterable[Row]) -> Path:
         path = tmp_path / "tasks.jsonl"
@@ -137,7 +137,7 @@ def write_tasks(tmp_path: Path) -> Callable[[Iterable[Row]], Path]:
 def run_tasks(
     tmp_path: Path, client: ServerClient, write_tasks: Callable[[Iterable[Row]], Path]
 ) -> Callable[..., Awaitable[Run]]:
-    """Run rows through the agent; every run of a test has the same output, and the last one's rows if it has none."""
+    """Return a function that collects rows. The runs of a test share an output; rows of None mean the last rows."""
 
     async def run(
         rows: Iterable[Row] | None,

@@ -1,8 +1,8 @@
-"""An agent server that does what each row's `act` says, and tells of itself what a head server would.
+"""An agent server that follows each row's `act`, and that also serves the configuration like a head server.
 
-`python tests/rollouts/row_agent.py` serves on a free port of the loopback interface, prints its number and goes on
-until its standard input is closed. `sound`, `mute` and `sick` are names for the same agent: `mute` has no metrics, and
-`sick` fails at making them.
+`python tests/rollouts/row_agent.py` listens on a free loopback port, prints the port and runs until its standard
+input is closed. `sound`, `mute` and `sick` are names of the same agent. `mute` has no metrics endpoint, and `sick`
+fails to compute metrics.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ACTS: dict[str, Act] = {}
 
 
 class Book:
-    """What was asked of this process, since it was last opened."""
+    """A record of the requests since the last reset."""
 
     def __init__(self) -> None:
         self.begun: list[str] = []
@@ -91,13 +91,13 @@ async def crash(row: Row) -> Response:
 
 @act
 async def answer(row: Row) -> Response:
-    """Exactly these bytes."""
+    """Reply with exactly the row's `bytes`."""
     return Response(row["bytes"].encode(), 200, media_type="application/json")
 
 
 @act
 async def deny_its_key(row: Row) -> Response:
-    return graded(row, _ng_task_index=99, _ng_rollout_index=99, agent_ref={"name": "somebody"}, skills_ref=None)
+    return graded(row, _ng_task_index=99, _ng_rollout_index=99, agent_ref={"name": "other"}, skills_ref=None)
 
 
 @act
@@ -117,7 +117,7 @@ async def die(row: Row) -> Response:
 
 @act
 async def fail_until(row: Row) -> Response:
-    """With the problem that the row tells, for so many attempts."""
+    """Fail with the row's `failure_class` or `status` before attempt number `until`."""
     if row.get("_ng_attempt_index", 0) >= row["until"]:
         return graded(row)
     if "failure_class" not in row:
@@ -133,7 +133,7 @@ async def fail_twice(row: Row) -> Response:
 
 async def run(request: Request) -> Response:
     row = orjson.loads(await request.body())
-    # What an earlier test has left at work ends in the book that it began in.
+    # Requests left by an earlier test are still counted in that test's book.
     opened = book
     opened.begun.append(f"{row.get('_ng_task_index')}-{row.get('_ng_rollout_index')}")
     opened.ids.append(request.headers.get("x-nemo-gym-rollout"))
@@ -159,7 +159,7 @@ async def aggregate_metrics(request: Request) -> Response:
     return json_of({"agent_metrics": metrics, "key_metrics": metrics, "group_level_metrics": groups})
 
 
-async def told(request: Request) -> Response:
+async def state(request: Request) -> Response:
     return JSONResponse(
         {
             "begun": book.begun,
@@ -172,7 +172,7 @@ async def told(request: Request) -> Response:
 
 
 async def begin_again(request: Request) -> Response:
-    global book  # noqa: PLW0603 - the one that is open
+    global book  # noqa: PLW0603 - the current book
     book.release.set()
     book = Book()
     return JSONResponse({})
@@ -194,7 +194,7 @@ async def global_config_dict_yaml(request: Request) -> Response:
 
 
 async def end_with_input() -> None:
-    """Whoever started this process ends it by going away, however that comes about."""
+    """Exit when the parent process closes the pipe, even if it crashed."""
     reader = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     await reader.read()
@@ -212,7 +212,7 @@ ROUTES = [
     Route("/run", run, methods=["POST"]),
     Route("/aggregate_metrics", aggregate_metrics, methods=["POST"]),
     Route("/global_config_dict_yaml", global_config_dict_yaml),
-    Route("/told", told),
+    Route("/state", state),
     Route("/begin_again", begin_again, methods=["POST"]),
     Route("/release", release, methods=["POST"]),
 ]

@@ -1,12 +1,12 @@
-"""Metrics of a run: asked of each agent, written beside the results, and never a reason to lose these."""
+"""Metrics of a run: requested from each agent and written next to the results, which any failure leaves intact."""
 
 from __future__ import annotations
 
 import orjson
 import pytest
 
+from nemo_gym.context.deadline import deadline_in
 from nemo_gym.errors import DataError
-from nemo_gym.http.deadline import deadline_in
 from nemo_gym.rollouts.aggregate import aggregate
 
 
@@ -14,7 +14,7 @@ def named(agent: str) -> dict[str, dict[str, str]]:
     return {"agent_ref": {"name": agent}}
 
 
-async def test_the_metrics_of_each_agent_are_written(run_tasks, make_task, client):
+async def test_metrics_of_each_agent_are_written(run_tasks, make_task, client):
     run = await run_tasks([make_task(0, earns=1.0), make_task(1, earns=0.0), make_task(2, act="crash")])
     metrics = await aggregate(client, run.files)
     assert metrics == [
@@ -38,22 +38,22 @@ async def test_the_metrics_of_each_agent_are_written(run_tasks, make_task, clien
     assert orjson.loads(run.files.metrics.read_bytes()) == metrics
 
 
-async def test_groups_tell_how_many_of_the_planned_rollouts_they_have(run_tasks, make_task, client):
+async def test_groups_include_their_completeness(run_tasks, make_task, client):
     groups = [{"_ng_task_index": 0, "num_rollouts": 2}, {"_ng_task_index": [0], "num_rollouts": 1}, {"x": 1}]
     run = await run_tasks([make_task(0, groups=groups[:1]), make_task(1, groups=groups[1:])], num_repeats=4)
     (metrics,) = await aggregate(client, run.files)
-    told, *others = metrics["group_level_metrics"][0], *metrics["group_level_metrics"][-2:]
+    group, *others = metrics["group_level_metrics"][0], *metrics["group_level_metrics"][-2:]
     completeness = {"expected_num_rollouts": 4, "missing_num_rollouts": 2, "reward_profile_completion_pct": 50.0}
-    assert told == groups[0] | completeness
-    # An agent's own groups are left as they are.
+    assert group == groups[0] | completeness
+    # Other groups of an agent are not changed.
     assert others == groups[1:]
 
 
-async def test_agents_are_sent_their_own_rollouts_without_the_texts(run_tasks, make_task, client, agent):
+async def test_agents_receive_their_rollouts_without_texts(run_tasks, make_task, client, agent):
     attached = {"ng_model_call_capture": {}, "ng_agent_observations": {}, "ng_trajectory": {}, "_ng_token_capture": {}}
     run = await run_tasks([make_task(0, **attached)])
     await aggregate(client, run.files)
-    ((row,),) = agent.told()["bodies_of_metrics"]
+    ((row,),) = agent.state()["bodies_of_metrics"]
     assert row == {
         "number": 0,
         "reward": 1.0,
@@ -65,26 +65,26 @@ async def test_agents_are_sent_their_own_rollouts_without_the_texts(run_tasks, m
 
 
 @pytest.mark.parametrize("response", ["null", '"a text"', "{}", '{"usage": null}'])
-async def test_a_response_without_usage_is_left_out(run_tasks, make_task, client, agent, response):
+async def test_response_without_usage_is_omitted(run_tasks, make_task, client, agent, response):
     run = await run_tasks([make_task(0, act="answer", bytes=f'{{"reward": 1, "response": {response}}}')])
     await aggregate(client, run.files)
-    ((row,),) = agent.told()["bodies_of_metrics"]
+    ((row,),) = agent.state()["bodies_of_metrics"]
     assert "response" not in row
 
 
-@pytest.mark.parametrize(("name", "words"), [("mute", "answered 404"), ("sick", "answered 500: division by zero")])
-async def test_an_agent_that_gives_no_metrics_costs_nobody_elses(run_tasks, make_task, client, name, words):
+@pytest.mark.parametrize(("name", "words"), [("mute", "returned 404"), ("sick", "returned 500: division by zero")])
+async def test_agent_without_metrics_does_not_affect_others(run_tasks, make_task, client, name, words):
     run = await run_tasks([make_task(0, **named(name)), make_task(1)])
     before = run.files.results.read_bytes()
     with pytest.raises(DataError) as error:
         await aggregate(client, run.files)
-    assert f"{name} gave no metrics: /aggregate_metrics {words}" in str(error.value)
-    assert f"the rollouts are kept in {run.files.results}" in str(error.value)
+    assert f"{name} did not return metrics: /aggregate_metrics {words}" in str(error.value)
+    assert f"the rollouts are saved in {run.files.results}" in str(error.value)
     assert run.files.results.read_bytes() == before
     assert [entry["agent_ref"] for entry in orjson.loads(run.files.metrics.read_bytes())] == [{"name": "sound"}]
 
 
-async def test_metrics_of_an_earlier_run_do_not_stand_beside_results_that_have_none(run_tasks, make_task, client):
+async def test_outdated_metrics_are_removed(run_tasks, make_task, client):
     run = await run_tasks([make_task(0, **named("mute"))])
     run.files.metrics.write_text("[]")
     with pytest.raises(DataError):
@@ -92,20 +92,20 @@ async def test_metrics_of_an_earlier_run_do_not_stand_beside_results_that_have_n
     assert not run.files.metrics.exists()
 
 
-async def test_an_agent_that_is_gone_is_told_too(run_tasks, make_task, mortal_agent):
+async def test_unreachable_agent_is_reported(run_tasks, make_task, mortal_agent):
     mortal_client = mortal_agent.client()
     run = await run_tasks([make_task(0)], client=mortal_client)
     mortal_agent.process.kill()
     mortal_agent.process.wait()
-    with deadline_in(1), pytest.raises(DataError, match=r"the rollouts are kept in .* sound gave no metrics: "):
+    with deadline_in(1), pytest.raises(DataError, match=r"rollouts are saved in .* sound did not return metrics: "):
         await aggregate(mortal_client, run.files)
     await mortal_client.aclose()
 
 
-# What the metrics are taken over
+# The rollouts that the metrics cover
 
 
-async def test_each_agent_tells_what_its_means_are_taken_over(run_tasks, make_task, client):
+async def test_each_agent_has_a_ledger(run_tasks, make_task, client):
     no_answer = {"act": "answer", "bytes": '{"_ng_no_persist": true}'}
     rows = [
         make_task(0, act="crash"),
@@ -118,7 +118,7 @@ async def test_each_agent_tells_what_its_means_are_taken_over(run_tasks, make_ta
     assert sound["ledger"] == {"planned": 6, "scored": 2, "failed": {"agent_failed": 2}, "unresolved": 2}
     assert (sound["agent_metrics"]["mean/reward"], sound["agent_metrics"]["pessimistic/mean/reward"]) == (0.5, 0.25)
     assert [task["_ng_task_index"] for task in sound["failed_tasks"]] == [0]
-    # Its server is never asked: there is nothing that it could measure.
+    # Its server is not called, because none of its rollouts was scored.
     assert sick == {
         "agent_ref": {"name": "sick"},
         "agent_metrics": {"pessimistic/mean/reward": 0.0},
@@ -140,17 +140,17 @@ async def test_each_agent_tells_what_its_means_are_taken_over(run_tasks, make_ta
         assert ledger["planned"] == ledger["scored"] + sum(ledger["failed"].values()) + ledger["unresolved"]
 
 
-async def test_a_masked_rollout_is_sent_with_its_mask(run_tasks, make_task, client, agent):
+async def test_masked_rollout_is_sent_with_its_mask(run_tasks, make_task, client, agent):
     run = await run_tasks([make_task(0, mask_sample=True)])
     await aggregate(client, run.files)
-    ((row,),) = agent.told()["bodies_of_metrics"]
+    ((row,),) = agent.state()["bodies_of_metrics"]
     assert row["mask_sample"] is True
 
 
-async def test_rollouts_too_many_for_the_memory_arrive_all_the_same(run_tasks, make_task, client, agent):
+async def test_bodies_larger_than_the_memory_limit_arrive(run_tasks, make_task, client, agent):
     run = await run_tasks([make_task(n, note="x" * 10_000) for n in range(300)])
     await aggregate(client, run.files)
-    (rows,) = agent.told()["bodies_of_metrics"]
+    (rows,) = agent.state()["bodies_of_metrics"]
     assert sorted(row["number"] for row in rows) == list(range(300))
     assert sorted(path.name for path in run.files.results.parent.iterdir()) == [
         "out.jsonl",

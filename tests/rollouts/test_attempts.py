@@ -1,4 +1,4 @@
-"""Rollouts that are begun anew: which failures are tried again, how often, and what is written down of it."""
+"""Retries of rollouts: which failures are retried, how often, and how attempts are recorded."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import time
 import pytest
 
 from nemo_gym.rollouts.attempts import AttemptLimits
+from nemo_gym.rollouts.job import AttemptSettings
 
 
 def failing(kind: str, until: int) -> dict[str, object]:
@@ -15,25 +16,25 @@ def failing(kind: str, until: int) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("kind", ["lost", "overloaded"])
-async def test_what_failed_through_no_fault_of_its_own_is_begun_anew(run_tasks, make_task, agent, kind):
+async def test_lost_and_overloaded_rollouts_are_retried(run_tasks, make_task, agent, kind):
     run = await run_tasks([make_task(0, **failing(kind, 2)), make_task(1)])
     summary = run.summary
     assert (summary.planned, summary.scored, summary.failed, summary.repeated) == (2, 2, 0, 2)
     assert {row["_ng_task_index"]: row.get("_ng_attempt_index") for row in run.results} == {0: 2, 1: None}
-    told = (
+    fields = (
         "_ng_failure_class",
         "_ng_failure_server",
         "_ng_failure_tier",
         "_ng_failure_retryable",
         "_ng_attempt_index",
     )
-    assert [[row[key] for key in told] for row in run.failures] == [
+    assert [[row[key] for key in fields] for row in run.failures] == [
         [kind, "games", "environment", True, attempt] for attempt in (0, 1)
     ]
-    assert sorted(agent.told()["ids"]) == ["0-0", "0-0-a1", "0-0-a2", "1-0"]
+    assert sorted(agent.state()["ids"]) == ["0-0", "0-0-a1", "0-0-a2", "1-0"]
 
 
-async def test_a_task_counts_once_by_the_last_cause_whatever_attempts_it_took(run_tasks, make_task):
+async def test_task_counts_once_by_its_last_cause(run_tasks, make_task):
     run = await run_tasks([make_task(0, **failing("lost", 9))], num_repeats=2, max_attempts=4)
     summary = run.summary
     assert (summary.planned, summary.failed_by_cause, summary.unresolved) == (2, {"lost": 2}, 0)
@@ -42,19 +43,19 @@ async def test_a_task_counts_once_by_the_last_cause_whatever_attempts_it_took(ru
 
 
 @pytest.mark.parametrize("kind", ["model_failed", "environment_failed", "judge_failed", "timeout", "invalid_task"])
-async def test_what_would_fail_again_is_not_begun_anew(run_tasks, make_task, agent, kind):
+async def test_permanent_failures_are_not_retried(run_tasks, make_task, agent, kind):
     run = await run_tasks([make_task(0, **failing(kind, 1))])
     assert run.summary.failed_by_cause == {kind: 1}
-    assert len(agent.told()["begun"]) == 1
+    assert len(agent.state()["begun"]) == 1
 
 
-async def test_a_connection_that_breaks_under_a_rollout_loses_it_and_it_is_begun_anew(run_tasks, make_task, agent):
+async def test_broken_connection_is_lost_and_retried(run_tasks, make_task, agent):
     run = await run_tasks([make_task(act="cut")], max_attempts=2)
     assert run.summary.failed_by_cause == {"lost": 1}
-    assert len(agent.told()["begun"]) == 2
+    assert len(agent.state()["begun"]) == 2
 
 
-async def test_a_server_that_asks_for_time_gets_it(run_tasks, make_task):
+async def test_retry_after_header_is_respected(run_tasks, make_task):
     started_at = time.monotonic()
     busy = {"act": "fail_until", "until": 1, "status": 429, "headers": {"retry-after": "0.4"}}
     run = await run_tasks([make_task(0, **busy)])
@@ -63,14 +64,14 @@ async def test_a_server_that_asks_for_time_gets_it(run_tasks, make_task):
     assert time.monotonic() - started_at > 0.4
 
 
-async def test_no_attempt_begins_that_the_time_of_the_rollout_is_too_short_for(run_tasks, make_task, agent):
+async def test_no_attempt_starts_past_the_rollout_timeout(run_tasks, make_task, agent):
     rows = [make_task(0, **failing("lost", 9))]
     run = await run_tasks(rows, rollout_timeout_s=0.5, retry_pause_s=5, max_attempts=50)
     assert run.summary.failed_by_cause == {"lost": 1}
-    assert len(agent.told()["begun"]) == 1
+    assert len(agent.state()["begun"]) == 1
 
 
-async def test_attempts_share_the_time_of_the_rollout(run_tasks, make_task):
+async def test_attempts_share_the_rollout_timeout(run_tasks, make_task):
     started_at = time.monotonic()
     run = await run_tasks([make_task(0, **failing("lost", 1000))], rollout_timeout_s=0.5, max_attempts=1000)
     assert run.summary.failed == 1
@@ -81,46 +82,46 @@ async def test_attempts_of_earlier_runs_count(run_tasks, make_task, agent):
     await run_tasks([make_task(0, **failing("lost", 9))], max_attempts=2)
     agent.begin_again()
     run = await run_tasks(None, resume_from_cache=True, max_attempts=5)
-    assert agent.told()["ids"] == ["0-0-a2", "0-0-a3", "0-0-a4"]
+    assert agent.state()["ids"] == ["0-0-a2", "0-0-a3", "0-0-a4"]
     assert [row["_ng_attempt_index"] for row in run.failures] == [0, 1, 2, 3, 4]
     assert run.summary.failed_by_cause == {"lost": 1}
     again = await run_tasks(None, resume_from_cache=True, max_attempts=5)
-    assert again.notes == ["tasks that failed too often to be tried again: 1 (more +max_attempts allow it)"]
+    assert again.notes == ["tasks not retried after too many failures: 1 (raise +max_attempts to retry them)"]
 
 
-async def test_an_invalid_task_is_not_tried_again_by_a_later_run_either(run_tasks, make_task, agent):
+async def test_invalid_task_is_not_retried_when_resuming(run_tasks, make_task, agent):
     await run_tasks([make_task(0, **failing("invalid_task", 1))])
     agent.begin_again()
     run = await run_tasks(None, resume_from_cache=True)
-    assert agent.told()["begun"] == []
+    assert agent.state()["begun"] == []
     assert run.summary.failed_by_cause == {"invalid_task": 1}
 
 
-async def test_the_row_of_an_answer_may_say_itself_whether_to_try_again(run_tasks, make_task, agent):
+async def test_reply_may_decide_about_its_retry(run_tasks, make_task, agent):
     body = '{"_ng_failure_class": "sandbox_lost", "_ng_failure_retryable": true}'
     run = await run_tasks([make_task(0, act="answer", bytes=body)], max_attempts=2)
-    assert len(agent.told()["begun"]) == 2
+    assert len(agent.state()["begun"]) == 2
     assert run.summary.failed_by_cause == {"sandbox_lost": 1}
 
 
-def test_pauses_grow_never_in_step_and_not_without_end():
-    limits = AttemptLimits(most=9, timeout_s=100, first_pause_s=1.0)
+def test_pauses_grow_with_jitter_up_to_a_limit():
+    backoff = AttemptLimits.of(AttemptSettings(retry_pause_s=1.0), 9).backoff
     for number, (low, high) in enumerate([(0.5, 1.5), (2, 6), (8, 24), (30, 90), (30, 90)], start=1):
-        pauses = {limits.pause_s(number, None) for _ in range(50)}
+        pauses = {backoff.pause_s(number, None) for _ in range(50)}
         assert low <= min(pauses) <= max(pauses) <= high
         assert len(pauses) > 10
-    assert limits.pause_s(1, 10.0) == 10.0
-    assert limits.pause_s(1, 1e9) == 60.0
+    assert backoff.pause_s(1, 10.0) == 10.0
+    assert backoff.pause_s(1, 1e9) == 60.0
 
 
-async def test_what_was_being_tried_again_when_the_run_stopped_stays_failed_and_is_owed(run_tasks, make_task, agent):
+async def test_interrupted_retry_stays_failed_and_is_resumed(run_tasks, make_task, agent):
     summaries = []
     rows = [make_task(0, **failing("lost", 1)), make_task(1, act="held"), make_task(2)]
     running = asyncio.create_task(
         run_tasks(rows, retry_pause_s=30, on_record=lambda record, summary: summaries.append(summary))
     )
     async with asyncio.timeout(10):
-        while not summaries or not summaries[0].repeated:  # noqa: ASYNC110 - it is another process that is waited for
+        while not summaries or not summaries[0].repeated:  # noqa: ASYNC110 - waits for another process
             await asyncio.sleep(0.01)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -132,7 +133,7 @@ async def test_what_was_being_tried_again_when_the_run_stopped_stays_failed_and_
     assert (run.summary.scored, run.summary.failed, len(run.failures)) == (3, 0, 1)
 
 
-async def test_an_attempt_that_asks_not_to_be_kept_leaves_its_task_failed(run_tasks, make_task):
+async def test_unkept_attempt_leaves_its_task_failed(run_tasks, make_task):
     await run_tasks([make_task(0, act="crash")])
     rows = [make_task(0, act="answer", bytes='{"_ng_no_persist": true}')]
     run = await run_tasks(rows, resume_from_cache="force")

@@ -1,4 +1,4 @@
-"""Many tasks at once: bounded, drawn as slots free up, and counted without a gap."""
+"""Collection of many concurrent tasks: limits, memory, files and counts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from nemo_gym.rollouts.tasks import TaskPlan
 
 async def wait_until(condition):
     async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110 - it is another process that is asked
+        while not condition():  # noqa: ASYNC110 - polls another process
             await asyncio.sleep(0.01)
 
 
@@ -38,36 +38,36 @@ async def test_thousands_of_tasks_take_seconds(run_tasks, make_task, agent):
     assert time.monotonic() - started_at < 15  # seconds; 2 on an idle machine
     assert run.keys == [(n, 0) for n in range(5_000)]
     assert run.summary.mean_reward == 0.5
-    assert len(agent.told()["begun"]) == 5_000
+    assert len(agent.state()["begun"]) == 5_000
 
 
 @pytest.mark.parametrize("parallel", [1, 7])
 async def test_no_more_rollouts_run_at_once_than_allowed(run_tasks, make_task, agent, parallel):
     rows = [make_task(n, act="held") for n in range(40)]
     running = asyncio.create_task(run_tasks(rows, num_samples_in_parallel=parallel))
-    await wait_until(lambda: agent.told()["now"] == parallel)
+    await wait_until(lambda: agent.state()["now"] == parallel)
     await asyncio.sleep(0.1)
-    assert len(agent.told()["begun"]) == parallel
+    assert len(agent.state()["begun"]) == parallel
     agent.release()
     assert (await running).summary.scored == 40
-    assert agent.told()["most_at_once"] == parallel
+    assert agent.state()["most_at_once"] == parallel
 
 
 async def test_all_slots_are_used_while_one_rollout_takes_long(run_tasks, make_task, agent):
     rows = [make_task(0, act="held"), *(make_task(n) for n in range(1, 30))]
     running = asyncio.create_task(run_tasks(rows, num_samples_in_parallel=2))
-    await wait_until(lambda: len(agent.told()["begun"]) == 30)
-    assert agent.told()["now"] == 1
+    await wait_until(lambda: len(agent.state()["begun"]) == 30)
+    assert agent.state()["now"] == 1
     agent.release()
     run = await running
     assert sorted(run.keys) == [(n, 0) for n in range(30)]
     assert run.results[-1]["_ng_task_index"] == 0
 
 
-async def test_a_task_is_made_only_when_a_slot_is_free(run_tasks, make_task, agent):
+async def test_task_is_created_only_when_slot_is_free(run_tasks, make_task, agent):
     rows = (make_task(n, act="held", drawn=[n]) for n in range(200))
     running = asyncio.create_task(run_tasks(rows, num_samples_in_parallel=3))
-    await wait_until(lambda: agent.told()["now"] == 3)
+    await wait_until(lambda: agent.state()["now"] == 3)
     assert live_rows() == 3
     agent.release()
     assert (await running).summary.scored == 200
@@ -82,12 +82,12 @@ async def test_records_are_not_kept_in_memory(run_tasks, make_task):
 
     rows = (make_task(n, drawn=[n]) for n in range(400))
     await run_tasks(rows, num_samples_in_parallel=4, on_record=count, num_repeats=2)
-    # Of each worker its row, its answer, and one of the two that it had before.
+    # Each worker holds its row, its result, and one of its previous two.
     assert len(alive) == 16
     assert max(alive) <= 4 * 3
 
 
-async def test_a_result_is_on_disk_before_its_task_is_counted(run_tasks, make_task, tmp_path):
+async def test_result_is_written_before_its_task_is_counted(run_tasks, make_task, tmp_path):
     seen = []
 
     def look(record, summary):
@@ -100,7 +100,7 @@ async def test_a_result_is_on_disk_before_its_task_is_counted(run_tasks, make_ta
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_planned_is_scored_and_failed_and_unresolved_whatever_comes(run_tasks, make_task, seed):
+async def test_planned_is_the_sum_of_all_outcomes(run_tasks, make_task, seed):
     chance = random.Random(seed)
     acts = ["ok", "crash", "cut", "model_failed", "fail_twice", "answer", "slow"]
     rows = [
@@ -118,7 +118,7 @@ async def test_planned_is_scored_and_failed_and_unresolved_whatever_comes(run_ta
     assert len({*run.keys, *last}) == len(run.keys) + len(last)
 
 
-async def test_every_task_is_written_down_as_it_was_sent(run_tasks, make_task):
+async def test_every_task_is_written_as_sent(run_tasks, make_task):
     run = await run_tasks([make_task(1), make_task(2)], num_repeats=2, responses_create_params={"temperature": 0.5})
     assert [
         (row["_ng_task_index"], row["_ng_rollout_index"], row["responses_create_params"])
@@ -126,14 +126,12 @@ async def test_every_task_is_written_down_as_it_was_sent(run_tasks, make_task):
     ] == [(n, repeat, {"input": f"task {n + 1}", "temperature": 0.5}) for n in range(2) for repeat in range(2)]
 
 
-async def test_the_file_of_failures_is_there_even_when_it_is_empty(run_tasks, make_task):
+async def test_failures_file_exists_even_if_empty(run_tasks, make_task):
     run = await run_tasks([make_task()])
     assert run.files.failures.read_bytes() == b""
 
 
-async def test_a_cancelled_run_keeps_what_it_has_and_counts_the_rest_as_unresolved(
-    run_tasks, make_task, tmp_path, agent
-):
+async def test_cancelled_run_keeps_results_and_counts_unresolved(run_tasks, make_task, tmp_path, agent):
     rows = [make_task(n, act="held" if n % 2 else "ok") for n in range(20)]
     seen = []
     running = asyncio.create_task(run_tasks(rows, on_record=lambda record, summary: seen.append(summary)))
@@ -146,24 +144,24 @@ async def test_a_cancelled_run_keeps_what_it_has_and_counts_the_rest_as_unresolv
     assert sum(1 for _ in jsonl.read_rows(tmp_path / "results" / "out.jsonl")) == 10
 
 
-# Results that are there already
+# Existing results
 
 
-async def test_an_earlier_result_is_refused_and_left_as_it_is(run_tasks, make_task):
+async def test_existing_results_are_rejected_and_kept(run_tasks, make_task):
     first = await run_tasks([make_task(0)])
     before = first.files.results.read_bytes()
-    with pytest.raises(DataError, match=r"out\.jsonl: holds rollouts .* \+resume_from_cache=true .* \+overwrite=true"):
+    with pytest.raises(DataError, match=r"out\.jsonl contains rollouts .* \+resume_from_cache.* \+overwrite=true"):
         await run_tasks([make_task(1)])
     assert first.files.results.read_bytes() == before
 
 
-async def test_failures_of_an_earlier_run_are_refused_too(run_tasks, make_task):
+async def test_existing_failures_are_rejected(run_tasks, make_task):
     await run_tasks([make_task(act="crash")])
-    with pytest.raises(DataError, match=r"out_failures\.jsonl: holds rollouts"):
+    with pytest.raises(DataError, match=r"out_failures\.jsonl contains rollouts"):
         await run_tasks([make_task()])
 
 
-async def test_overwrite_leaves_nothing_of_the_earlier_run(run_tasks, make_task):
+async def test_overwrite_removes_the_earlier_run(run_tasks, make_task):
     first = await run_tasks([make_task(0), make_task(1, act="crash")])
     first.files.metrics.write_text("[]")
     again = await run_tasks([make_task(2)], overwrite=True)
@@ -173,7 +171,7 @@ async def test_overwrite_leaves_nothing_of_the_earlier_run(run_tasks, make_task)
     assert not again.files.metrics.exists()
 
 
-async def test_overwrite_with_rows_that_cannot_be_run_leaves_the_earlier_run_whole(run_tasks, make_task):
+async def test_overwrite_with_invalid_rows_keeps_earlier_run(run_tasks, make_task):
     first = await run_tasks([make_task(0)])
     before = {path: path.read_bytes() for path in first.files.results.parent.iterdir()}
     with pytest.raises(DataError):
@@ -181,7 +179,7 @@ async def test_overwrite_with_rows_that_cannot_be_run_leaves_the_earlier_run_who
     assert {path: path.read_bytes() for path in first.files.results.parent.iterdir()} == before
 
 
-async def test_rows_are_never_read_from_a_file_that_the_run_replaces(run_tasks, make_task):
+async def test_input_that_the_run_would_replace_is_rejected(run_tasks, make_task):
     first = await run_tasks([make_task(act="crash")])
     before = first.files.failures.read_bytes()
     settings = CollectionSettings(output_jsonl_fpath=first.files.results, agent_name="sound", overwrite=True)
@@ -191,7 +189,7 @@ async def test_rows_are_never_read_from_a_file_that_the_run_replaces(run_tasks, 
     assert first.files.failures.read_bytes() == before
 
 
-async def test_the_failures_of_a_run_can_be_the_rows_of_another(run_tasks, make_task, tmp_path):
+async def test_failures_can_be_rows_of_another_run(run_tasks, make_task, tmp_path):
     first = await run_tasks([make_task(0), make_task(1, act="crash")])
     rows = [{**row, "act": "ok"} for row in first.failures]
     again = await run_tasks(rows, output_jsonl_fpath=tmp_path / "again.jsonl")
@@ -199,10 +197,10 @@ async def test_the_failures_of_a_run_can_be_the_rows_of_another(run_tasks, make_
     assert again.keys == [(1, 0)]
 
 
-def test_the_files_of_a_run_stand_beside_its_output(tmp_path):
+def test_run_files_are_written_next_to_the_output(tmp_path):
     files = RunFiles(results=tmp_path / "a.b.jsonl")
-    beside = [files.materialized, files.failures, files.metrics, files.logs, files.prepared.parent]
-    assert [path.name for path in beside] == [
+    paths = [files.materialized, files.failures, files.metrics, files.logs, files.prepared.parent]
+    assert [path.name for path in paths] == [
         "a.b_materialized_inputs.jsonl",
         "a.b_failures.jsonl",
         "a.b_aggregate_metrics.json",
@@ -215,35 +213,35 @@ def test_the_files_of_a_run_stand_beside_its_output(tmp_path):
 # The limits of the machine
 
 
-def test_few_open_files_mean_fewer_rollouts_at_once_not_failed_ones(agent, make_task, write_tasks, tmp_path):
+def test_few_open_files_only_reduce_concurrency(agent, make_task, write_tasks, tmp_path):
     tasks = write_tasks([make_task(n, act="slow", lasts_s=0.05) for n in range(200)])
-    told = collect_in_a_process(agent, tasks, tmp_path, limit=resource.RLIMIT_NOFILE, value=300)
-    assert told.stdout.strip() == "200 scored"
-    assert "open files are limited to 300" in told.stderr
-    assert 1 < agent.told()["most_at_once"] <= 44
+    finished = collect_in_a_process(agent, tasks, tmp_path, limit=resource.RLIMIT_NOFILE, value=300)
+    assert finished.stdout.strip() == "200 scored"
+    assert "open files are limited to 300" in finished.stderr
+    assert 1 < agent.state()["most_at_once"] <= 44
 
 
-def test_a_full_disk_ends_the_run_with_one_message(agent, make_task, write_tasks, tmp_path):
+def test_full_disk_ends_the_run_with_one_message(agent, make_task, write_tasks, tmp_path):
     tasks = write_tasks([make_task(n, text="x" * 1000) for n in range(50)])
-    told = collect_in_a_process(agent, tasks, tmp_path, limit=resource.RLIMIT_FSIZE, value=20_000)
+    finished = collect_in_a_process(agent, tasks, tmp_path, limit=resource.RLIMIT_FSIZE, value=20_000)
     out = tmp_path / "out.jsonl"
     kept = sum(1 for _ in jsonl.read_rows(out))
     assert 0 < kept < 50
-    assert told.stdout.strip() == (
-        f"DataError: {out}: cannot be written to (File too large). The {kept} rollouts that were scored are kept in "
-        f"{out}. Make room, then go on with +resume_from_cache=true."
+    assert finished.stdout.strip() == (
+        f"DataError: {out}: cannot be written to (File too large). The {kept} scored rollouts are saved in "
+        f"{out}. Free some disk space, then resume with +resume_from_cache=true."
     )
     assert out.read_bytes().endswith(b"}\n")
 
 
 def collect_in_a_process(agent, tasks, folder, *, limit, value):
-    """Collect under a limit of the system's, which comes after the tasks are written."""
+    """Collect in a process with a resource limit that is set after the tasks are written."""
     script = f"""
         import asyncio, resource, signal
         from pathlib import Path
         from nemo_gym.config.settings import BaseServerConfig
         from nemo_gym.errors import DataError
-        from nemo_gym.http.client import ServerClient
+        from nemo_gym.calls.client import ServerClient
         from nemo_gym.rollouts.collector import collect
         from nemo_gym.rollouts.job import CollectionSettings, RunFiles
         from nemo_gym.rollouts.opening import open_run
@@ -266,13 +264,13 @@ def collect_in_a_process(agent, tasks, folder, *, limit, value):
     )
 
 
-async def test_the_number_at_once_is_found_by_trying_and_told_in_the_record(run_tasks, make_task, agent):
+async def test_adaptive_concurrency_is_recorded(run_tasks, make_task, agent):
     rows = [make_task(n, act="slow", lasts_s=0.05) for n in range(900)]
     run = await run_tasks(rows, num_samples_in_parallel="auto")
     assert sorted(run.keys) == [(n, 0) for n in range(900)]
     record = orjson.loads(run.files.record.read_bytes())
     assert record["settings"]["num_samples_in_parallel"] == "auto"
     first = record["concurrency_steps"][0]
-    assert (first["limit"], first["then"], first["why"]) == (16, 32, "more brought more")
+    assert (first["limit"], first["then"], first["why"]) == (16, 32, "throughput grew")
     assert record["concurrency"] >= 16
-    assert 16 < agent.told()["most_at_once"] <= 64
+    assert 16 < agent.state()["most_at_once"] <= 64

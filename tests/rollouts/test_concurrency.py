@@ -1,4 +1,4 @@
-"""The number of rollouts at once is found by trying: against servers of known capacity, in a time of our own."""
+"""Adaptive concurrency against simulated servers of known capacity, with a simulated clock."""
 
 import heapq
 import itertools
@@ -9,7 +9,7 @@ from nemo_gym.rollouts.concurrency import AdaptiveLimit
 
 
 class Simulation:
-    """Servers that take `latency_s` for a rollout, and longer where more than `capacity` are under way."""
+    """Servers that take `latency_s` per rollout, and longer if more than `capacity` are running."""
 
     def __init__(self, capacity: float, latency_s: float = 1.0, most: int = 4096, refuses_beyond: float = 1e9) -> None:
         self.now = 0.0
@@ -20,7 +20,7 @@ class Simulation:
         self.under_way: list[tuple[float, float, bool]] = []
 
     def run(self, seconds: float) -> None:
-        """Keep as many under way as the limit says, for so long."""
+        """Keep as many rollouts running as the limit allows."""
         until = self.now + seconds
         while self.now < until:
             while len(self.under_way) < self.limit.limit:
@@ -33,26 +33,26 @@ class Simulation:
 
 
 @pytest.mark.parametrize("capacity", [4, 40, 300, 1500])
-def test_it_settles_near_what_the_servers_can_do(capacity):
+def test_limit_settles_near_server_capacity(capacity):
     simulation = Simulation(capacity)
     simulation.run(600)
     assert 0.5 * capacity <= simulation.limit.limit <= max(20, 3 * capacity)
 
 
-def test_it_grows_as_far_as_it_may_where_nothing_gives():
+def test_limit_grows_to_maximum_without_overload():
     simulation = Simulation(capacity=1e9, most=700)
     simulation.run(120)
     assert simulation.limit.limit == 700
 
 
-def test_it_gives_way_where_calls_are_refused():
+def test_limit_shrinks_when_calls_are_rejected():
     simulation = Simulation(capacity=1e9, refuses_beyond=100)
     simulation.run(600)
     assert 40 <= simulation.limit.limit <= 140
     assert any(step.why == "overloaded" for step in simulation.limit.steps)
 
 
-def test_it_follows_servers_that_lose_and_regain_their_power():
+def test_limit_follows_changing_server_capacity():
     simulation = Simulation(capacity=400)
     simulation.run(200)
     strong = simulation.limit.limit
@@ -65,20 +65,20 @@ def test_it_follows_servers_that_lose_and_regain_their_power():
     assert simulation.limit.limit > 1.5 * weak
 
 
-def test_a_limit_of_one_is_borne():
+def test_limit_of_one_is_supported():
     simulation = Simulation(capacity=1, most=1)
     simulation.run(60)
     assert simulation.limit.limit == 1
 
 
-def test_what_it_did_is_told_step_by_step():
+def test_each_step_is_recorded():
     simulation = Simulation(capacity=40)
     simulation.run(60)
-    told = [step.told() for step in simulation.limit.steps]
-    assert told[0] == {
+    steps = [step.as_dict() for step in simulation.limit.steps]
+    assert steps[0] == {
         "at_s": 2.0, "limit": 16, "rollouts_per_s": 16.0, "median_s": 1.0, "overloaded": 0, "then": 32,
-        "why": "more brought more",
+        "why": "throughput grew",
     }  # fmt: skip
-    assert all(step["then"] == following["limit"] for step, following in itertools.pairwise(told))
+    assert all(step["then"] == following["limit"] for step, following in itertools.pairwise(steps))
     simulation.run(20_000)
     assert len(simulation.limit.steps) <= 200

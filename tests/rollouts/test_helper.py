@@ -62,7 +62,7 @@ async def test_lost_and_overloaded_rollouts_are_retried(run_examples, row, agent
     assert result["reward"] == 1.0
     assert returned is given
     assert "_ng_attempt_index" not in given
-    assert len(agent.told()["begun"]) == 3
+    assert len(agent.state()["begun"]) == 3
 
 
 @pytest.mark.parametrize(("settings", "environ", "attempts"), [({"max_attempts": 2}, None, 2), ({}, "4", 4)])
@@ -72,7 +72,7 @@ async def test_attempts_are_bounded_as_configured(run_examples, row, agent, monk
     (task,) = run_examples(row(act="fail_until", failure_class="overloaded", until=9), **settings)
     with pytest.raises(Overloaded):
         await task
-    assert len(agent.told()["begun"]) == attempts
+    assert len(agent.state()["begun"]) == attempts
 
 
 async def test_impossible_settings_are_rejected(run_examples, row):
@@ -84,13 +84,13 @@ async def test_unknown_agent_is_rejected_before_sending(run_examples, row, agent
     with pytest.raises(InvalidTask, match=r"examples\[1\].*'soond'.*Did you mean 'sound'\?") as rejected:
         run_examples(row(0), row(1, agent="soond"), row(2))
     assert rejected.value.status == 422
-    assert agent.told()["begun"] == []
+    assert agent.state()["begun"] == []
 
 
 async def test_missing_agent_is_rejected_before_sending(run_examples, row, agent):
-    with pytest.raises(InvalidTask, match=r"examples\[0\] names no agent.*mute, sick, sound|sound, mute, sick"):
+    with pytest.raises(InvalidTask, match=r"examples\[0\] does not name.*mute, sick, sound|sound, mute, sick"):
         run_examples({"responses_create_params": {"input": "hi"}}, row(1))
-    assert agent.told()["begun"] == []
+    assert agent.state()["begun"] == []
 
 
 async def test_abandoned_iteration_logs_nothing(run_examples, row, caplog):

@@ -1,4 +1,4 @@
-"""A collecting process that is killed or interrupted: nothing collected is lost, and nothing is counted twice."""
+"""Collections that are killed or interrupted: no result is lost or counted twice."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REPEATS = 4
 
 @pytest.fixture
 def command(tmp_path, agent, make_task, write_tasks):
-    """The command line that collects this test's tasks; settings are added to it."""
+    """Return a function that returns the command line of this test's collection with further settings."""
     tasks = write_tasks(make_task(n, act="slow", lasts_s=0.02, text="x" * 2000) for n in range(TASKS))
 
     def make(*settings: str) -> list[str]:
@@ -39,7 +39,7 @@ def command(tmp_path, agent, make_task, write_tasks):
 
 @pytest.fixture
 def start(tmp_path, command):
-    """Start the command line in this test's own folder."""
+    """Return a function that starts the command line in this test's folder."""
     started = []
 
     def run(*settings: str) -> subprocess.Popen[str]:
@@ -89,10 +89,10 @@ MIXED = [
     {"act": "fail_until", "until": 99, "failure_class": "invalid_task"},
     {"act": "crash"},
 ]
-"""What the tasks do, in turn: scored at once, scored at last, failed for good, failed as often as it is tried."""
+"""The tasks' behaviors, in turn: scored at once, scored after retries, failed permanently, failed in each attempt."""
 
 
-def test_a_run_that_is_killed_again_and_again_has_each_repeat_once(tmp_path, start, make_task, write_tasks):
+def test_repeatedly_killed_run_has_each_repeat_once(tmp_path, start, make_task, write_tasks):
     write_tasks(make_task(n, text="x" * 2000, **MIXED[n % len(MIXED)]) for n in range(TASKS))
     chance = random.Random(7)
     files = RunFiles(results=tmp_path / "out.jsonl")
@@ -101,7 +101,7 @@ def test_a_run_that_is_killed_again_and_again_has_each_repeat_once(tmp_path, sta
     for _ in range(KILLS):
         process = start(*settings)
         before = line_count(files.results)
-        # Whenever that is: before the first line, or after some; a line that is half written among them.
+        # Kill at a random time, before the first line or after some lines, possibly within a line.
         wait_for(files.lock.exists)
         lines = before + chance.randrange(20)
         give_up_at = time.monotonic() + chance.random() * 1.5
@@ -111,11 +111,11 @@ def test_a_run_that_is_killed_again_and_again_has_each_repeat_once(tmp_path, sta
         process.send_signal(signal.SIGKILL)
         killed += process.wait(timeout=10) == -signal.SIGKILL
         if chance.random() < 0.3 and files.results.exists():
-            # The machine went down with the process, and took the end of the file along.
+            # Simulate a crash of the machine, which loses the end of the file.
             os.truncate(files.results, max(0, files.results.stat().st_size - chance.randrange(3000)))
     assert killed >= KILLS // 2
     process = start(*settings)
-    told, errors = process.communicate(timeout=60)
+    output, errors = process.communicate(timeout=60)
     assert process.returncode == 0, errors
 
     keys = Counter((row["_ng_task_index"], row["_ng_rollout_index"]) for row in jsonl.read_rows(files.results))
@@ -128,9 +128,9 @@ def test_a_run_that_is_killed_again_and_again_has_each_repeat_once(tmp_path, sta
     assert len(keys) == TASKS * REPEATS * 4 // 6
     assert failed == {"invalid_task": 40, "agent_failed": 40}
     assert re.search(
-        r"^240 planned = 160 scored \(\d+ of them earlier\) \+ 80 failed \(.*\) \+ 0 unresolved", told, re.MULTILINE
+        r"^240 planned = 160 scored \(\d+ of them earlier\) \+ 80 failed \(.*\) \+ 0 unresolved", output, re.MULTILINE
     )
-    # Each attempt is written once, with a number of its own.
+    # Each attempt is written once, with a unique number.
     attempts = Counter(
         (row["_ng_task_index"], row["_ng_rollout_index"], row["_ng_attempt_index"])
         for row in jsonl.read_rows(files.failures)
@@ -146,7 +146,7 @@ def test_a_run_that_is_killed_again_and_again_has_each_repeat_once(tmp_path, sta
     assert len(metrics["failed_tasks"]) == 20
 
 
-def test_a_second_run_into_one_output_is_refused_while_the_first_lives(tmp_path, start, agent, make_task, write_tasks):
+def test_concurrent_run_into_same_output_is_rejected(tmp_path, start, agent, make_task, write_tasks):
     write_tasks(make_task(n, act="held" if n == TASKS - 1 else "ok") for n in range(TASKS))
     out = tmp_path / "out.jsonl"
     first = start()
@@ -154,25 +154,25 @@ def test_a_second_run_into_one_output_is_refused_while_the_first_lives(tmp_path,
     second = start("+resume_from_cache=true")
     _, errors = second.communicate(timeout=20)
     assert second.returncode == 1
-    assert errors.startswith(f"Error: {out}: another run is writing it (process {first.pid}, since ")
+    assert errors.startswith(f"Error: {out}: another run is writing this file (process {first.pid}, since ")
     agent.release()
     assert first.wait(timeout=30) == 0
     expect_each_repeat_once(out)
 
 
-def test_a_run_goes_on_by_a_flag_and_against_all_differences_only_by_force(tmp_path, start):
+def test_resume_rejects_differences_unless_forced(tmp_path, start):
     start("+limit=2").wait(timeout=20)
     process = start("+limit=2", "--temperature", "0.5", "--resume")
     _, errors = process.communicate(timeout=20)
     assert process.returncode == 1
-    assert "another responses_create_params.temperature (task 0: absent, now 0.5; 1 tasks more)" in errors
+    assert "another responses_create_params.temperature (task 0: absent, now 0.5; 1 more tasks)" in errors
     process = start("+limit=2", "--temperature", "0.5", "--resume=force")
-    told, errors = process.communicate(timeout=20)
+    output, errors = process.communicate(timeout=20)
     assert process.returncode == 0, errors
-    assert "8 planned = 8 scored (8 of them earlier)" in told
+    assert "8 planned = 8 scored (8 of them earlier)" in output
 
 
-def test_a_run_that_is_killed_before_its_first_result_begins_again(tmp_path, start):
+def test_run_killed_before_first_result_starts_over(tmp_path, start):
     process = start("+resume_from_cache=true")
     give_up_at = time.monotonic() + 20
     while not any(tmp_path.glob("*out_materialized_inputs.jsonl*")):
@@ -185,12 +185,12 @@ def test_a_run_that_is_killed_before_its_first_result_begins_again(tmp_path, sta
     expect_each_repeat_once(tmp_path / "out.jsonl")
 
 
-def test_ctrl_c_keeps_what_was_collected_and_says_how_to_go_on(tmp_path, start, agent):
+def test_interrupt_keeps_results_and_reports_how_to_resume(tmp_path, start, agent):
     out = tmp_path / "out.jsonl"
     process = start()
     wait_for_lines(out, 40)
     process.send_signal(signal.SIGINT)
-    told, errors = process.communicate(timeout=10)
+    output, errors = process.communicate(timeout=10)
     assert process.returncode == 130
     lines = line_count(out)
     assert 40 <= lines < TASKS * REPEATS
@@ -201,29 +201,29 @@ def test_ctrl_c_keeps_what_was_collected_and_says_how_to_go_on(tmp_path, start, 
     assert not (tmp_path / ".out.jsonl.lock").exists()
     assert (
         f"interrupted: 240 planned = {lines} scored + 0 failed + {240 - lines} unresolved. "
-        f"+resume_from_cache=true goes on with {out}"
+        f"Resume {out} with +resume_from_cache=true"
     ) in errors
     process = start("+resume_from_cache=true")
-    told, errors = process.communicate(timeout=30)
+    output, errors = process.communicate(timeout=30)
     assert process.returncode == 0, errors
-    assert f"240 planned = 240 scored ({lines} of them earlier) + 0 failed + 0 unresolved" in told
-    assert "mean/reward" in told
+    assert f"240 planned = 240 scored ({lines} of them earlier) + 0 failed + 0 unresolved" in output
+    assert "mean/reward" in output
     expect_each_repeat_once(out)
 
 
-def test_a_whole_run_tells_its_progress_and_its_files(tmp_path, start):
+def test_run_reports_its_progress_and_files(tmp_path, start):
     process = start()
-    told, errors = process.communicate(timeout=30)
+    output, errors = process.communicate(timeout=30)
     assert process.returncode == 0, errors
     progress = [line for line in errors.splitlines() if "rollouts (" in line]
     assert 1 <= len(progress) <= 11
     assert progress[-1].startswith("240/240 rollouts (100 %)")
-    assert f"rollouts: {tmp_path / 'out.jsonl'}" in told
-    assert f"metrics:  {tmp_path / 'out_aggregate_metrics.json'}" in told
+    assert f"rollouts: {tmp_path / 'out.jsonl'}" in output
+    assert f"metrics:  {tmp_path / 'out_aggregate_metrics.json'}" in output
 
 
 @pytest.mark.parametrize("again", [[], ["+overwrite=true"]])
-def test_the_command_replaces_results_only_when_it_is_told_to(tmp_path, start, again):
+def test_results_are_replaced_only_on_request(tmp_path, start, again):
     out = tmp_path / "out.jsonl"
     out.write_text('{"precious": true}\n')
     process = start("+limit=1", "+disable_aggregation=true", *again)
@@ -233,5 +233,5 @@ def test_the_command_replaces_results_only_when_it_is_told_to(tmp_path, start, a
         assert line_count(out) == REPEATS
     else:
         assert process.returncode == 1
-        assert errors.startswith(f"Error: {out}: holds rollouts of an earlier run. ")
+        assert errors.startswith(f"Error: {out} contains rollouts of an earlier run. ")
         assert out.read_text() == '{"precious": true}\n'

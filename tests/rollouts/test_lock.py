@@ -1,4 +1,4 @@
-"""One output has one writer: the second is refused while the first lives, however that one ends."""
+"""The lock of an output: a second run is rejected until the first one ends, normally or not."""
 
 from __future__ import annotations
 
@@ -42,23 +42,23 @@ def holder(files):
     process.communicate()
 
 
-def test_a_second_run_is_refused_with_the_process_of_the_first(files, holder):
-    with pytest.raises(DataError) as told, locked(files):
+def test_second_run_is_rejected_with_holders_process(files, holder):
+    with pytest.raises(DataError) as error, locked(files):
         pass
     assert re.search(
-        rf"out\.jsonl: another run is writing it \(process {holder.pid}, since \d{{4}}-\d\d-\d\d [\d:]{{8}}\)",
-        str(told.value),
+        rf"out\.jsonl: another run is writing this file \(process {holder.pid}, since \d{{4}}-\d\d-\d\d [\d:]{{8}}\)",
+        str(error.value),
     )
 
 
-def test_a_link_to_the_output_is_no_way_around_it(files, holder, tmp_path):
+def test_link_to_the_output_has_the_same_lock(files, holder, tmp_path):
     link = tmp_path / "link.jsonl"
     link.symlink_to(files.results)
-    with pytest.raises(DataError, match="another run is writing it"), locked(RunFiles(results=link)):
+    with pytest.raises(DataError, match="another run is writing this file"), locked(RunFiles(results=link)):
         pass
 
 
-def test_the_lock_of_a_process_that_was_killed_is_free(files, holder):
+def test_lock_of_a_killed_process_is_free(files, holder):
     os.kill(holder.pid, signal.SIGKILL)
     holder.wait(timeout=10)
     assert files.lock.exists()
@@ -66,15 +66,15 @@ def test_the_lock_of_a_process_that_was_killed_is_free(files, holder):
         assert files.lock.read_text().startswith(f"{os.getpid()} ")
 
 
-def test_nothing_is_left_of_a_lock_whose_run_has_ended(files, holder):
+def test_lock_file_is_removed_at_the_end(files, holder):
     holder.communicate("", timeout=10)
     with locked(files):
         pass
     assert list(files.results.parent.iterdir()) == []
 
 
-def test_of_many_that_come_and_go_one_at_a_time_holds_it(files):
-    # Each counts in a file that it reads and writes back; two at a time would lose some.
+def test_only_one_of_many_processes_holds_lock(files):
+    # Each process increments a counter in a file. Two lock holders at once would lose increments.
     script = """
         import sys, time
         from pathlib import Path
@@ -99,17 +99,17 @@ def test_of_many_that_come_and_go_one_at_a_time_holds_it(files):
     assert counter.read_text() == "150"
 
 
-def test_a_place_where_nothing_can_be_written_is_told(tmp_path):
+def test_unwritable_folder_is_reported(tmp_path):
     (tmp_path / "file").write_text("")
     files = RunFiles(results=tmp_path / "file" / "out.jsonl")
-    with pytest.raises(DataError, match="its folder cannot be made"), locked(files):
+    with pytest.raises(DataError, match="cannot create its folder"), locked(files):
         pass
 
 
-def test_an_output_that_is_a_folder_is_told_with_a_file_to_name(tmp_path):
+def test_folder_as_output_is_rejected_with_suggestion(tmp_path):
     (tmp_path / "out").mkdir()
     with (
-        pytest.raises(DataError, match=r"out: is a folder\. Name a file in it, such as .*out/rollouts\.jsonl"),
+        pytest.raises(DataError, match=r"out is a folder\. Name a file in it, such as .*out/rollouts\.jsonl"),
         locked(RunFiles(results=tmp_path / "out")),
     ):
         pass

@@ -1,4 +1,4 @@
-"""In which order rollouts are begun, and until when."""
+"""The order in which rollouts start, and the time budget for starting them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 @pytest.mark.parametrize(
     ("interleaves", "begun"), [(False, "0-0 0-1 0-2 1-0 2-0 2-1"), (True, "0-0 1-0 2-0 0-1 2-1 0-2")]
 )
-async def test_repeats_are_begun_row_by_row_or_in_turn(run_tasks, make_task, agent, interleaves, begun):
+async def test_repeats_start_row_by_row_or_interleaved(run_tasks, make_task, agent, interleaves, begun):
     agents = ("sound", "mute", "sick")
     rows = [make_task(number, agent_ref={"name": name}) for number, name in enumerate(agents)]
     repeats = {"sound": 3, "mute": 1, "sick": 2}
@@ -17,7 +17,7 @@ async def test_repeats_are_begun_row_by_row_or_in_turn(run_tasks, make_task, age
     assert run.summary.scored == 6
 
 
-async def test_a_run_that_goes_on_begins_what_is_owed_in_turn_too(run_tasks, make_task):
+async def test_resumed_run_interleaves_pending_repeats(run_tasks, make_task):
     rows = [make_task(number) for number in range(3)]
     await run_tasks(rows, num_samples_in_parallel=1)
     settings = {"num_repeats": 3, "resume_from_cache": True, "interleave_repeats": True}
@@ -25,11 +25,11 @@ async def test_a_run_that_goes_on_begins_what_is_owed_in_turn_too(run_tasks, mak
     assert [row["_ng_rollout_index"] for row in run.results] == [0, 0, 0, 1, 1, 1, 2, 2, 2]
 
 
-async def test_after_its_budget_a_run_begins_nothing_and_what_is_under_way_ends(run_tasks, make_task, agent):
+async def test_spent_budget_stops_new_rollouts_only(run_tasks, make_task, agent):
     rows = [make_task(number, act="slow", lasts_s=0.01) for number in range(500)]
     run = await run_tasks(rows, num_samples_in_parallel=2, dispatch_budget_s=0.3)
     assert 0 < run.summary.scored < 500
     assert run.summary.unresolved == 500 - run.summary.scored
-    assert len(agent.told()["begun"]) == run.summary.scored
+    assert len(agent.state()["begun"]) == run.summary.scored
     again = await run_tasks(rows, num_samples_in_parallel=200, resume_from_cache=True)
     assert again.summary.scored == 500

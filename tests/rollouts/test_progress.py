@@ -1,4 +1,4 @@
-"""What is shown of a run while it lasts: a moving bar, or a line per tenth where nothing can move."""
+"""Progress of a running collection: a progress bar in a terminal, otherwise one line per 10 %."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LOST = Record(Outcome.UNRESOLVED, {})
 
 
 class Terminal(io.StringIO):
-    """Text that says of itself that it is shown on a terminal."""
+    """A text stream that claims to be a terminal."""
 
     def isatty(self) -> bool:
         return True
@@ -33,25 +33,25 @@ def show(stream, records, planned):
 
 
 @pytest.mark.parametrize("planned", [1, 3, 10, 11, 99, 1000, 12345])
-def test_where_nothing_moves_there_are_at_most_11_lines_and_the_last_is_the_end(planned):
+def test_plain_stream_gets_at_most_11_lines(planned):
     lines = show(io.StringIO(), [GOOD] * planned, planned).splitlines()
     assert 1 <= len(lines) <= 11
     assert lines[-1].startswith(f"{planned}/{planned} rollouts (100 %), ")
     assert lines[-1].endswith("0:00 left")
 
 
-def test_a_line_tells_the_rate_the_mean_reward_and_the_failures():
+def test_line_shows_rate_mean_reward_and_failures():
     lines = show(io.StringIO(), [GOOD, BAD, LOST, GOOD, BAD], 10).splitlines()
     assert re.fullmatch(
         r"5/10 rollouts \(50 %\), [\d,.]+/s, mean reward 0\.750, 2 failed, \d+:\d\d left", lines[-1]
     ), lines[-1]
 
 
-def test_without_a_reward_there_is_no_mean():
+def test_mean_is_a_dash_without_rewards():
     assert "mean reward –, 1 failed" in show(io.StringIO(), [BAD], 1)
 
 
-def test_what_an_earlier_run_did_counts_for_neither_the_rate_nor_the_mean():
+def test_earlier_results_affect_neither_rate_nor_mean():
     summary = Summary(planned=1000)
     stream = io.StringIO()
     with Progress(summary, stream) as progress:
@@ -65,7 +65,7 @@ def test_what_an_earlier_run_did_counts_for_neither_the_rate_nor_the_mean():
     assert "mean reward 0.750" in line
 
 
-def test_a_terminal_shows_a_bar_with_the_same_words():
+def test_terminal_shows_a_bar_with_the_same_words():
     shown = re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", show(Terminal(), [GOOD, BAD, GOOD], 4))
     last = shown.strip().splitlines()[-1]
     assert last.startswith("rollouts ━")
@@ -74,7 +74,7 @@ def test_a_terminal_shows_a_bar_with_the_same_words():
 
 
 @pytest.mark.parametrize("columns", [60, 80, 160])
-def test_the_bar_fits_into_one_line_of_the_terminal(monkeypatch, columns):
+def test_bar_fits_into_one_terminal_line(monkeypatch, columns):
     monkeypatch.setenv("COLUMNS", str(columns))
     shown = re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "\n", show(Terminal(), [GOOD] * 99_999, 100_000))
     lines = [line.strip("\r\n") for line in shown.splitlines() if "rollouts" in line]
@@ -82,7 +82,7 @@ def test_the_bar_fits_into_one_line_of_the_terminal(monkeypatch, columns):
     assert max(map(len, lines)) <= columns
 
 
-def test_showing_a_terminals_bar_costs_little():
+def test_drawing_the_bar_is_cheap():
     started_at = time.monotonic()
     show(Terminal(), [GOOD] * 5_000, 5_000)
     assert time.monotonic() - started_at < 5  # seconds; 0.3 on an idle machine
@@ -92,7 +92,7 @@ def last_frame(stream):
     return re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", stream.getvalue()).strip().splitlines()[-1]
 
 
-def test_the_bar_catches_up_with_a_burst_although_nothing_ends_after_it():
+def test_bar_catches_up_after_a_burst():
     summary, stream = Summary(planned=8), Terminal()
     with Progress(summary, stream) as progress:
         for _ in range(5):
@@ -103,7 +103,7 @@ def test_the_bar_catches_up_with_a_burst_although_nothing_ends_after_it():
     assert "5/8" in shown_meanwhile
 
 
-def test_what_never_ended_is_not_shown_as_done():
+def test_unended_tasks_are_not_shown_as_done():
     summary, stream = Summary(planned=8), Terminal()
     with Progress(summary, stream) as progress:
         for _ in range(5):

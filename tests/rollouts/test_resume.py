@@ -1,4 +1,4 @@
-"""What an earlier run has done stays done, what it owes is run, and each repeat is counted once."""
+"""Resuming a run: finished tasks are kept, pending ones run, and each repeat counts once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nemo_gym.rollouts.resume import MAX_ATTEMPTS_ENV_VAR
 
 @pytest.fixture
 def run_again(run_tasks):
-    """Go on with the run of this test; where no rows are given, the input is what it was."""
+    """Return a function that resumes the run of this test. Rows of None mean the same input."""
 
     async def run(rows=None, **settings):
         return await run_tasks(rows, **{"resume_from_cache": True, **settings})
@@ -19,29 +19,29 @@ def run_again(run_tasks):
     return run
 
 
-async def test_what_is_scored_is_not_run_again(run_tasks, run_again, make_task, agent):
+async def test_scored_tasks_are_not_run_again(run_tasks, run_again, make_task, agent):
     first = await run_tasks([make_task(n) for n in range(5)], num_repeats=2)
     lines = first.files.results.read_bytes().splitlines(keepends=True)
     first.files.results.write_bytes(b"".join(lines[:7]))
     agent.begin_again()
     again = await run_again()
-    assert len(agent.told()["begun"]) == 3
+    assert len(agent.state()["begun"]) == 3
     assert again.keys == [(n, repeat) for n in range(5) for repeat in range(2)]
     assert again.files.results.read_bytes().startswith(b"".join(lines[:7]))
     assert (again.summary.planned, again.summary.scored, again.summary.kept) == (10, 10, 7)
 
 
-async def test_a_run_that_is_complete_asks_nobody(run_tasks, run_again, make_task, agent):
+async def test_complete_run_sends_no_requests(run_tasks, run_again, make_task, agent):
     first = await run_tasks([make_task(0)])
     before = first.files.results.read_bytes()
     agent.begin_again()
     again = await run_again()
-    assert agent.told()["begun"] == []
+    assert agent.state()["begun"] == []
     assert again.files.results.read_bytes() == before
     assert again.summary.mean_reward is None
 
 
-async def test_a_failed_task_is_tried_again_with_the_number_of_its_attempt(run_tasks, run_again, make_task):
+async def test_failed_task_is_retried_with_attempt_number(run_tasks, run_again, make_task):
     first = await run_tasks([make_task(0, act="fail_twice"), make_task(1)])
     assert (first.summary.scored, first.summary.failed) == (1, 1)
     second = await run_again()
@@ -53,9 +53,7 @@ async def test_a_failed_task_is_tried_again_with_the_number_of_its_attempt(run_t
 
 
 @pytest.mark.parametrize(("limit", "attempts"), [(None, 3), ("1", 1), ("5", 5)])
-async def test_a_task_that_failed_often_enough_is_left_alone(
-    run_tasks, run_again, make_task, monkeypatch, limit, attempts
-):
+async def test_task_with_too_many_failures_is_skipped(run_tasks, run_again, make_task, monkeypatch, limit, attempts):
     monkeypatch.delenv(MAX_ATTEMPTS_ENV_VAR, raising=False)
     if limit:
         monkeypatch.setenv(MAX_ATTEMPTS_ENV_VAR, limit)
@@ -66,50 +64,50 @@ async def test_a_task_that_failed_often_enough_is_left_alone(
     assert (run.summary.scored, run.summary.failed_by_cause) == (1, {"agent_failed": 1})
 
 
-async def test_a_terminal_failure_is_not_tried_again(run_tasks, run_again, make_task, agent):
+async def test_terminal_failure_is_not_retried(run_tasks, run_again, make_task, agent):
     body = '{"_ng_failure_class": "task_is_broken", "_ng_failure_terminal": true}'
     await run_tasks([make_task(0, act="answer", bytes=body), make_task(1)])
     agent.begin_again()
     run = await run_again()
-    assert agent.told()["begun"] == []
+    assert agent.state()["begun"] == []
     assert run.summary.failed_by_cause == {"task_is_broken": 1}
     assert run.summary.planned == run.summary.scored + run.summary.failed + run.summary.unresolved
 
 
-async def test_an_answer_that_was_not_kept_is_asked_for_again(run_tasks, run_again, make_task, agent):
+async def test_unkept_result_is_requested_again(run_tasks, run_again, make_task, agent):
     await run_tasks([make_task(0, act="answer", bytes='{"_ng_no_persist": true}')])
     agent.begin_again()
     run = await run_again()
-    assert agent.told()["begun"] == ["0-0"]
+    assert agent.state()["begun"] == ["0-0"]
     assert (run.summary.failed, run.summary.unresolved) == (0, 1)
 
 
 @pytest.mark.parametrize("cut", [1, 2, 60, 190])
-async def test_a_torn_last_line_is_run_again(run_tasks, run_again, make_task, cut):
+async def test_torn_last_line_is_run_again(run_tasks, run_again, make_task, cut):
     first = await run_tasks([make_task(n) for n in range(4)])
     _, *lines = first.files.results.read_bytes().splitlines(keepends=True)
     assert len(lines[-1]) > 190
     first.files.results.write_bytes(b"".join(lines)[:-cut])
     again = await run_again()
     assert again.keys == [(n, 0) for n in range(4)]
-    # Where only the newline is missing, the line is whole.
+    # If only the newline is missing, the line is complete.
     assert again.summary.kept == (3 if cut == 1 else 2)
 
 
-async def test_a_torn_last_line_may_be_huge_or_the_only_one(run_tasks, run_again, make_task):
+async def test_torn_last_line_may_be_huge_or_alone(run_tasks, run_again, make_task):
     first = await run_tasks([make_task(0, text="x" * 3_000_000)])
     first.files.results.write_bytes(first.files.results.read_bytes()[:-5])
     assert (await run_again()).keys == [(0, 0)]
 
 
-async def test_a_torn_failure_does_not_count_as_an_attempt(run_tasks, run_again, make_task):
+async def test_torn_failure_does_not_count_as_attempt(run_tasks, run_again, make_task):
     first = await run_tasks([make_task(0, act="crash")])
     first.files.failures.write_bytes(first.files.failures.read_bytes()[:-10])
     again = await run_again()
     assert [row["_ng_attempt_index"] for row in again.failures] == [0]
 
 
-async def test_a_broken_line_in_the_middle_is_told_and_nothing_is_lost(run_tasks, run_again, make_task):
+async def test_broken_middle_line_is_reported_and_kept(run_tasks, run_again, make_task):
     first = await run_tasks([make_task(n) for n in range(3)])
     lines = first.files.results.read_bytes().splitlines()
     broken = b"\n".join([lines[0], lines[1][:50], lines[2], b""])
@@ -119,41 +117,39 @@ async def test_a_broken_line_in_the_middle_is_told_and_nothing_is_lost(run_tasks
     assert first.files.results.read_bytes() == broken
 
 
-async def test_a_result_that_says_of_no_task_is_told_with_its_line(run_tasks, run_again, make_task):
+async def test_result_without_task_is_reported_with_its_line(run_tasks, run_again, make_task):
     first = await run_tasks([make_task(0)])
     with jsonl.Appender(first.files.results) as file:
         file.write({"reward": 1.0})
-    with pytest.raises(DataError, match=r"out\.jsonl:2: no '_ng_task_index'"):
+    with pytest.raises(DataError, match=r"out\.jsonl:2: '_ng_task_index' is missing"):
         await run_again()
 
 
-async def test_results_that_the_run_does_not_plan_count_for_nothing(run_tasks, run_again, make_task, caplog):
+async def test_unplanned_results_do_not_count(run_tasks, run_again, make_task, caplog):
     first = await run_tasks([make_task(0)])
     with jsonl.Appender(first.files.results) as file:
         for repeat in range(3):
             file.write({"_ng_task_index": 7, "_ng_rollout_index": repeat, "reward": 1.0})
     run = await run_again()
     assert (run.summary.planned, run.summary.scored, run.summary.unresolved) == (1, 1, 0)
-    assert "3 of the rollouts that were scored earlier are of no task of this run" in caplog.text
+    assert "3 rollouts scored earlier do not belong to a task of this run" in caplog.text
 
 
-async def test_with_no_earlier_run_there_is_nothing_to_resume_and_all_is_run(run_again, make_task):
+async def test_resume_without_earlier_run_runs_everything(run_again, make_task):
     run = await run_again([make_task(0)])
     assert (run.summary.scored, run.summary.kept) == (1, 0)
 
 
-async def test_results_without_their_tasks_are_not_thrown_away(run_tasks, run_again, make_task):
+async def test_results_without_their_tasks_are_kept(run_tasks, run_again, make_task):
     first = await run_tasks([make_task(0)])
     first.files.materialized.unlink()
     before = first.files.results.read_bytes()
-    with pytest.raises(DataError, match=r"without \S+out_materialized_inputs\.jsonl it cannot be resumed"):
+    with pytest.raises(DataError, match=r"cannot be resumed without \S+out_materialized_inputs\.jsonl"):
         await run_again([make_task(0)])
     assert first.files.results.read_bytes() == before
 
 
-async def test_a_resumed_run_adds_no_failures_of_its_own_to_those_it_gave_up(
-    run_tasks, run_again, make_task, monkeypatch
-):
+async def test_resumed_run_does_not_retry_exhausted_tasks(run_tasks, run_again, make_task, monkeypatch):
     monkeypatch.setenv(MAX_ATTEMPTS_ENV_VAR, "2")
     await run_tasks([make_task(n, act="crash") for n in range(3)])
     await run_again()
@@ -163,8 +159,8 @@ async def test_a_resumed_run_adds_no_failures_of_its_own_to_those_it_gave_up(
 
 
 @pytest.mark.parametrize("limit", ["0", "-1", "many", "1.5"])
-async def test_a_limit_that_is_no_number_from_1_is_told(run_tasks, run_again, make_task, monkeypatch, limit):
+async def test_invalid_attempt_limit_is_reported(run_tasks, run_again, make_task, monkeypatch, limit):
     await run_tasks([make_task(0)])
     monkeypatch.setenv(MAX_ATTEMPTS_ENV_VAR, limit)
-    with pytest.raises(ConfigError, match=f"{MAX_ATTEMPTS_ENV_VAR}={limit}: expected a number from 1"):
+    with pytest.raises(ConfigError, match=f"{MAX_ATTEMPTS_ENV_VAR}={limit}: expected an integer of at least 1"):
         await run_again()

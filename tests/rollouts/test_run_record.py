@@ -1,4 +1,4 @@
-"""The record of a run: what it was asked, with what, and what came of it; never a secret."""
+"""The record of a run: its command, inputs, settings and outcomes, without secrets."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ policy_model:
 """
 
 
-async def test_a_finished_run_tells_what_it_was_and_what_came_of_it(run_tasks, make_task, tmp_path):
+async def test_finished_run_records_settings_and_outcomes(run_tasks, make_task, tmp_path):
     rows = [make_task(0), make_task(1, act="crash"), make_task(2, act="answer", bytes='{"_ng_no_persist": true}')]
     rows.append(make_task(3, act="fail_until", until=1, failure_class="lost"))
     run = await run_tasks(rows, num_repeats=2, limit=4, num_samples_in_parallel=3)
@@ -58,7 +58,7 @@ async def test_a_finished_run_tells_what_it_was_and_what_came_of_it(run_tasks, m
     assert record["earlier_sessions"] == []
 
 
-async def test_sessions_of_one_output_stand_one_after_the_other(run_tasks, make_task):
+async def test_record_lists_earlier_sessions_in_order(run_tasks, make_task):
     await run_tasks([make_task(0, act="fail_twice")])
     second = (await run_tasks(None, resume_from_cache=True)).record
     third = await run_tasks(None, resume_from_cache=True)
@@ -69,13 +69,13 @@ async def test_sessions_of_one_output_stand_one_after_the_other(run_tasks, make_
     assert fresh.record["earlier_sessions"] == []
 
 
-async def test_while_a_run_lasts_its_record_says_so_and_afterwards_how_it_was_cut_off(run_tasks, make_task, tmp_path):
+async def test_record_shows_running_and_then_interrupted(run_tasks, make_task, tmp_path):
     path = tmp_path / "results" / "out_run.json"
     seen = []
     rows = [make_task(0), make_task(1, act="held")]
     running = asyncio.create_task(run_tasks(rows, on_record=lambda record, summary: seen.append(path.read_bytes())))
     async with asyncio.timeout(10):
-        while not seen:  # noqa: ASYNC110 - the run says nothing but what it writes
+        while not seen:  # noqa: ASYNC110 - the run sends no signal
             await asyncio.sleep(0.01)
     meanwhile = orjson.loads(seen[0])
     assert (meanwhile["state"], meanwhile["ended_at"], meanwhile["outcomes"]["unresolved"]) == ("running", None, 2)
@@ -87,7 +87,7 @@ async def test_while_a_run_lasts_its_record_says_so_and_afterwards_how_it_was_cu
     assert (afterwards["outcomes"]["scored"], afterwards["outcomes"]["unresolved"]) == (1, 1)
 
 
-async def test_a_session_that_did_not_tell_of_its_end_was_killed(run_tasks, make_task):
+async def test_session_without_recorded_end_was_killed(run_tasks, make_task):
     first = await run_tasks([make_task(0)])
     text = first.files.record.read_text().replace('"finished"', '"running"')
     first.files.record.write_text(text)
@@ -95,11 +95,11 @@ async def test_a_session_that_did_not_tell_of_its_end_was_killed(run_tasks, make
     assert [each["state"] for each in second.record["earlier_sessions"]] == ["killed"]
 
 
-async def test_a_record_that_cannot_be_read_is_told_and_stops_nobody(run_tasks, make_task, caplog):
+async def test_unreadable_record_only_logs_a_warning(run_tasks, make_task, caplog):
     first = await run_tasks([make_task(0)])
     first.files.record.write_text("{half")
     assert (await run_tasks(None, resume_from_cache=True)).record["state"] == "finished"
-    assert "out_run.json cannot be read" in caplog.text
+    assert "out_run.json is unreadable" in caplog.text
 
 
 # The models
@@ -112,15 +112,15 @@ def servers(tmp_path):
     return path
 
 
-@pytest.fixture(params=["started here", "up already"])
+@pytest.fixture(params=["started here", "running already"])
 def subject(request, servers):
-    """The same servers, known from their YAML or from what their head server tells."""
-    if request.param == "up already":
+    """The subject of the same servers, from their YAML or from their head server's configuration."""
+    if request.param == "running already":
         return RunSubject.of_config(OmegaConf.create(SERVERS))
     return RunSubject.of_run(config.load([str(servers)], [], skip_dotenv=True))
 
 
-def test_models_are_told_without_addresses_and_secrets(subject):
+def test_models_are_recorded_without_addresses_and_secrets(subject):
     assert subject.policy_model_name == "qwen"
     assert subject.models == {
         "policy_model": {
@@ -137,7 +137,7 @@ def test_models_are_told_without_addresses_and_secrets(subject):
     assert "4711" not in subject.model_dump_json()
 
 
-def test_the_hash_of_a_config_stays_with_another_address_or_key_and_goes_with_another_setting():
+def test_config_hash_ignores_addresses_and_keys():
     def hash_of(text: str) -> str | None:
         return RunSubject.of_config(OmegaConf.create(text)).config_hash
 
@@ -145,13 +145,13 @@ def test_the_hash_of_a_config_stays_with_another_address_or_key_and_goes_with_an
     assert hash_of(SERVERS.replace("parser: true", "parser: false")) != hash_of(SERVERS)
 
 
-def test_one_change_of_the_name_is_told_once(subject):
+def test_changed_model_name_is_reported_once(subject):
     other = RunSubject.of_config(OmegaConf.create(SERVERS.replace("name: qwen", "name: llama")))
     assert other.differences_from(subject) == ["policy_model_name qwen → llama"]
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "recorded"),
     [
         (["ng", "--limit", "5", "+split=example"], ["ng", "--limit", "5", "+split=example"]),
         (["+policy_api_key=abc", "--output=x"], ["+policy_api_key=****", "--output=x"]),
@@ -163,11 +163,11 @@ def test_one_change_of_the_name_is_told_once(subject):
         (["+note=sk-0123456789"], ["+note=****"]),
     ],
 )
-def test_a_command_is_told_without_its_secrets(words, told):
-    assert masked_command(words) == told
+def test_command_is_recorded_without_secrets(words, recorded):
+    assert masked_command(words) == recorded
 
 
-async def test_a_secret_of_the_configuration_is_in_none_of_a_runs_records(run_tasks, make_task):
+async def test_config_secrets_are_masked_in_all_records(run_tasks, make_task):
     secrets = SecretValues(["hunter2hunter2"])
     params = {"metadata": {"note": "hunter2hunter2"}}
     run = await run_tasks([make_task(0), make_task(1, act="crash")], secrets=secrets, responses_create_params=params)

@@ -1,4 +1,4 @@
-"""What becomes of a rollout, whatever its agent does: one record each, and the run goes on."""
+"""Outcomes of rollouts for good and faulty agents: one record each, and the run continues."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ FAILURES = {
     "a plain 500": ({"act": "crash"}, "agent_failed", "sound", "/run answered 500: no such luck"),
     "an answer cut off": ({"act": "cut"}, "lost", "sound", "closed the connection within the body"),
     "too late": ({"act": "slow", "lasts_s": 5}, "timeout", "sound", "took longer than rollout_timeout_s=0.4"),
-    "not JSON": ({"act": "answer", "bytes": "<html>oops"}, "agent_failed", "sound", "not JSON (unexpected"),
-    "nothing": ({"act": "answer", "bytes": ""}, "agent_failed", "sound", "not JSON"),
-    "a list": ({"act": "answer", "bytes": "[]"}, "agent_failed", "sound", "answered a list, not an object"),
+    "not JSON": ({"act": "answer", "bytes": "<html>oops"}, "agent_failed", "sound", "not valid JSON (unexpected"),
+    "nothing": ({"act": "answer", "bytes": ""}, "agent_failed", "sound", "not valid JSON"),
+    "a list": ({"act": "answer", "bytes": "[]"}, "agent_failed", "sound", "returned a list, not an object"),
     "no reward": ({"act": "answer", "bytes": "{}"}, "environment_failed", "sound", "the reward None"),
     "null": (reward("null"), "environment_failed", "sound", "the reward None"),
     "a text": (reward('"1"'), "environment_failed", "sound", "the reward '1'"),
@@ -46,9 +46,7 @@ FAILURES = {
 
 
 @pytest.mark.parametrize(("fields", "cause", "server", "words"), FAILURES.values(), ids=FAILURES)
-async def test_a_failure_is_recorded_with_its_cause_its_server_and_its_task(
-    run_tasks, make_task, fields, cause, server, words
-):
+async def test_failure_records_cause_server_and_task(run_tasks, make_task, fields, cause, server, words):
     limits = {"rollout_timeout_s": 0.4, "max_attempts": 1}
     run = await run_tasks([make_task(0, **fields), make_task(1)], num_repeats=2, **limits)
     assert run.keys == [(1, 0), (1, 1)]
@@ -69,13 +67,13 @@ async def test_a_failure_is_recorded_with_its_cause_its_server_and_its_task(
 
 
 @pytest.mark.parametrize("earned", [0, 1, -2.5, 1e300])
-async def test_any_finite_number_is_a_reward(run_tasks, make_task, earned):
+async def test_any_finite_number_is_a_valid_reward(run_tasks, make_task, earned):
     run = await run_tasks([make_task(earns=earned)])
     assert [row["reward"] for row in run.results] == [earned]
     assert run.summary.mean_reward == earned
 
 
-async def test_a_result_is_the_agents_answer_under_the_key_of_its_task(run_tasks, make_task, tmp_path):
+async def test_result_is_reply_with_the_tasks_key(run_tasks, make_task, tmp_path):
     (tmp_path / "skills" / "sum").mkdir(parents=True)
     (tmp_path / "skills" / "sum" / "SKILL.md").write_text("---\nname: sum\n---\n")
     skills = {"path": str(tmp_path / "skills")}
@@ -89,38 +87,38 @@ async def test_a_result_is_the_agents_answer_under_the_key_of_its_task(run_tasks
     assert result["reward"] == 1.0
 
 
-async def test_an_answer_that_asks_not_to_be_kept_is_unresolved(run_tasks, make_task):
+async def test_unkept_result_is_unresolved(run_tasks, make_task):
     run = await run_tasks([make_task(act="answer", bytes='{"_ng_no_persist": true, "reward": 1.0}'), make_task(1)])
     assert (run.summary.scored, run.summary.failed, run.summary.unresolved) == (1, 0, 1)
     assert run.keys == [(1, 0)]
     assert run.failures == []
 
 
-async def test_an_agent_that_dies_fails_the_rollouts_it_had_and_those_after_it(run_tasks, make_task, mortal_agent):
+async def test_dead_agent_fails_current_and_later_rollouts(run_tasks, make_task, mortal_agent):
     client = mortal_agent.client()
     rows = [make_task(0), make_task(1, act="slow", lasts_s=30), make_task(2, act="die"), make_task(3)]
     run = await run_tasks(rows, client=client, num_samples_in_parallel=2, max_attempts=1, rollout_timeout_s=2)
     await client.aclose()
     assert run.keys == [(0, 0)]
-    # Whether it comes back, nobody knows before the time is over.
+    # The caller waits for the agent's return until the timeout.
     assert run.summary.failed_by_cause in ({"lost": 2, "timeout": 1}, {"lost": 3})
-    told = {row["_ng_task_index"]: row["_ng_failure_message"] for row in run.failures}
-    assert "before the first byte of an answer" in told[1]
-    assert "before the first byte of an answer" in told[2]
+    messages = {row["_ng_task_index"]: row["_ng_failure_message"] for row in run.failures}
+    assert "before the first byte of an answer" in messages[1]
+    assert "before the first byte of an answer" in messages[2]
 
 
-async def test_an_agent_that_the_run_does_not_know_is_told_with_those_it_does(client):
-    row = {"agent_ref": {"name": "nobody"}, "_ng_task_index": 0, "_ng_rollout_index": 0}
+async def test_unknown_agent_is_reported_with_known_ones(client):
+    row = {"agent_ref": {"name": "absent"}, "_ng_task_index": 0, "_ng_rollout_index": 0}
     record = await Runner(client, rollout_timeout_s=5).run(row)
     assert (record.outcome, record.cause, record.row["_ng_failure_server"]) == (
         Outcome.FAILED,
         "agent_failed",
-        "nobody",
+        "absent",
     )
-    assert "no server is named 'nobody'; there are: mute, sick, sound" in record.row["_ng_failure_message"]
+    assert "no server is named 'absent'; there are: mute, sick, sound" in record.row["_ng_failure_message"]
 
 
-async def test_a_row_that_nothing_can_be_made_of_is_a_failure_too(client):
+async def test_invalid_row_is_recorded_as_a_failure(client):
     row = {"agent_ref": {"name": "sound"}, "_ng_task_index": 0, "_ng_rollout_index": 0, "_ng_rollout_id": "no spaces"}
     record = await Runner(client, rollout_timeout_s=5).run(row)
     assert (record.outcome, record.cause) == (Outcome.FAILED, "invalid_task")

@@ -1,4 +1,4 @@
-"""From rows to tasks: the order of the steps, the numbers of tasks and repeats, and rows that cannot be tasks."""
+"""Turning rows into tasks: their content, their task and repeat numbers, and invalid rows."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ def tasks_of(plan_of):
 
 @pytest.fixture
 def refusal_of(plan_of, tmp_path):
-    """The message of a plan that is refused, the input's path shortened; both ways in must refuse it."""
+    """Return a function that returns a plan's error with a short path. Both entry points must reject the plan."""
 
     def make(*rows: Row | bytes, **settings: Any) -> str:
         plan = plan_of(*rows, **settings)
-        with pytest.raises(DataError) as told:
+        with pytest.raises(DataError) as error:
             plan.check()
         with pytest.raises(DataError):
             next(plan.rows())
-        return str(told.value).replace(f"{tmp_path}/", "")
+        return str(error.value).replace(f"{tmp_path}/", "")
 
     return make
 
@@ -71,23 +71,23 @@ def keys(tasks: list[Row]) -> list[tuple[int, int]]:
     return [(task["_ng_task_index"], task["_ng_rollout_index"]) for task in tasks]
 
 
-# What a task is made of
+# Content of a task
 
 
-def test_a_row_goes_through_as_it_is_and_gets_its_key(tasks_of):
+def test_row_is_kept_and_gets_its_key(tasks_of):
     given = row(verifier_metadata={"answer": 4}, note=[1, {"a": None}])
     assert tasks_of(given) == [{**given, "_ng_task_index": 0, "_ng_rollout_index": 0}]
 
 
-def test_only_the_first_rows_are_taken_and_blank_lines_are_none(tasks_of):
+def test_limit_counts_rows_and_skips_blank_lines(tasks_of):
     assert len(tasks_of(row("a"), b"", row("b"), row("c"), limit=2)) == 2
 
 
-def test_rows_beyond_the_limit_may_be_anything(tasks_of):
+def test_rows_beyond_the_limit_are_not_checked(tasks_of):
     assert len(tasks_of(row("a"), b"not JSON", limit=1)) == 1
 
 
-def test_a_prompt_makes_the_input_of_rows_that_have_none(tasks_of, prompt):
+def test_prompt_creates_missing_inputs(tasks_of, prompt):
     raw = {"question": "2 + 2?", "language": "German", "agent_ref": MATH}
     (task,) = tasks_of(raw, prompt_config=prompt, responses_create_params={"temperature": 0.5})
     assert task["responses_create_params"] == {
@@ -100,13 +100,13 @@ def test_a_prompt_makes_the_input_of_rows_that_have_none(tasks_of, prompt):
     assert task["question"] == "2 + 2?"
 
 
-def test_a_row_without_an_agent_gets_the_default_one_and_the_others_keep_theirs(tasks_of):
+def test_rows_without_agent_get_the_default_one(tasks_of):
     unnamed = {"responses_create_params": {"input": "x"}}
     tasks = tasks_of(row(), unnamed, {**unnamed, "agent_ref": None, "n": 1}, agent_name="code_agent")
     assert [task["agent_ref"] for task in tasks] == [MATH, CODE, CODE]
 
 
-def test_parameters_are_laid_over_a_rows_own_one_level_deep(tasks_of):
+def test_parameters_override_row_values_one_level_deep(tasks_of):
     given = row()
     given["responses_create_params"] |= {"temperature": 1.0, "top_p": 0.9, "metadata": {"a": "1", "b": "2"}}
     (task,) = tasks_of(given, responses_create_params={"temperature": 0.0, "metadata": {"c": "3"}})
@@ -115,7 +115,7 @@ def test_parameters_are_laid_over_a_rows_own_one_level_deep(tasks_of):
     }  # fmt: skip
 
 
-def test_skills_are_stamped_on_every_row(tasks_of, tmp_path):
+def test_skills_are_recorded_in_every_row(tasks_of, tmp_path):
     (tmp_path / "skills" / "sum").mkdir(parents=True)
     (tmp_path / "skills" / "sum" / "SKILL.md").write_text("---\nname: sum\nversion: 1.0\n---\nAdd.")
     one, two = tasks_of(row("a"), row("b"), skills={"path": str(tmp_path / "skills")})
@@ -125,7 +125,7 @@ def test_skills_are_stamped_on_every_row(tasks_of, tmp_path):
     assert one["skills_ref"]["skills"] == [{"name": "sum", "description": None, "version": "1.0"}]
 
 
-def test_what_an_earlier_run_said_of_a_row_is_left_out(tasks_of):
+def test_outcome_fields_of_earlier_runs_are_removed(tasks_of):
     failure = row(
         _ng_task_index=7, _ng_rollout_index=3, _ng_attempt_index=2, _ng_failure_class="timeout",
         _ng_failure_judge_error="silent",
@@ -137,43 +137,43 @@ def test_what_an_earlier_run_said_of_a_row_is_left_out(tasks_of):
 # Numbers of tasks and repeats
 
 
-def test_repeats_of_a_task_follow_each_other(tasks_of):
+def test_repeats_of_a_task_are_consecutive(tasks_of):
     tasks = tasks_of(row("a"), row("b"), num_repeats=3)
     assert keys(tasks) == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]
     assert [task["responses_create_params"]["input"] for task in tasks] == ["a"] * 3 + ["b"] * 3
 
 
-def test_repeats_can_be_told_for_each_agent(tasks_of):
+def test_repeats_can_be_set_per_agent(tasks_of):
     tasks = tasks_of(row("a"), row("b", agent_ref=CODE), num_repeats={"math_agent": 2, "_default": 1})
     assert keys(tasks) == [(0, 0), (0, 1), (1, 0)]
 
 
-def test_identical_lines_are_one_task_in_order_of_first_appearance(tasks_of):
+def test_identical_lines_are_one_task(tasks_of):
     tasks = tasks_of(row("a"), row("b"), row("a"), row("c"), row("b"), row("a"))
     assert keys(tasks) == [(0, 0), (1, 0), (0, 1), (2, 0), (1, 1), (0, 2)]
 
 
-def test_repeats_of_identical_lines_go_on_counting(tasks_of):
+def test_repeats_of_identical_lines_continue_counting(tasks_of):
     assert keys(tasks_of(row("a"), row("a"), num_repeats=2)) == [(0, 0), (0, 1), (0, 2), (0, 3)]
 
 
-def test_an_index_that_a_row_brings_is_kept(tasks_of):
+def test_own_index_of_a_row_is_kept(tasks_of):
     tasks = tasks_of(row("a", _ng_task_index=5), row("b", _ng_task_index=2), row("c", _ng_task_index=5))
     assert keys(tasks) == [(5, 0), (2, 0), (5, 1)]
 
 
-def test_no_row_gets_an_index_that_another_row_brings(tasks_of):
+def test_new_indices_avoid_those_of_other_rows(tasks_of):
     tasks = tasks_of(row("a"), row("b", _ng_task_index=0), row("c"), row("d", _ng_task_index=2), num_repeats=2)
     assert keys(tasks) == [(1, 0), (1, 1), (0, 0), (0, 1), (3, 0), (3, 1), (2, 0), (2, 1)]
 
 
-def test_every_key_is_given_once_whatever_the_rows_bring(tasks_of):
+def test_every_key_is_unique(tasks_of):
     rows = [row(str(n % 7), **({"_ng_task_index": n % 5} if n % 3 else {})) for n in range(60)]
     tasks = tasks_of(*rows, num_repeats=3)
     assert len(tasks) == len(set(keys(tasks))) == 180
 
 
-def test_each_repeat_gets_its_own_seed_beside_what_metadata_holds(tasks_of):
+def test_each_repeat_gets_a_seed_in_its_metadata(tasks_of):
     given = row()
     given["responses_create_params"]["metadata"] = {"a": "1", "extra_body": '{"min_p": 0.1}'}
     tasks = tasks_of(given, row("b"), num_repeats=2, num_repeats_add_seed=True)
@@ -184,11 +184,11 @@ def test_each_repeat_gets_its_own_seed_beside_what_metadata_holds(tasks_of):
     assert [each.get("a") for each in metadata] == ["1", "1", None, None]
 
 
-# Rows that cannot be tasks
+# Invalid rows
 
 
-def test_all_problems_are_told_together_with_file_and_line(refusal_of):
-    told = refusal_of(
+def test_all_problems_are_reported_with_file_and_line(refusal_of):
+    message = refusal_of(
         row(),
         b"",
         {"responses_create_params": {"input": "x"}},
@@ -208,95 +208,95 @@ def test_all_problems_are_told_together_with_file_and_line(refusal_of):
         "6": "responses_create_params.input: it is missing",
         "7": "expected a JSON object, found list",
         "8": "responses_create_params must be an object, found list",
-        "9": "_ng_task_index must be a number from 0, found '7'",
+        "9": "_ng_task_index must be an integer of at least 0, found '7'",
         "10": "'no spaces' is not a rollout id",
-        "11": "agent_ref has to be {name: AGENT}, and is 'math_agent'",
+        "11": "agent_ref must be {name: AGENT}, found 'math_agent'",
     }
-    for line, (place, words) in zip(told.splitlines(), expected.items(), strict=True):
+    for line, (place, words) in zip(message.splitlines(), expected.items(), strict=True):
         assert line.startswith(f"in.jsonl:{place}: ")
         assert words in line
 
 
 @pytest.mark.parametrize("index", ["-1", "1.5", "true", '"3"', "[]", str(2**70)])
-def test_an_index_must_be_a_number_from_0(refusal_of, index):
-    told = refusal_of(b'{"responses_create_params": {"input": ""}, "_ng_task_index": %b}' % index.encode())
-    assert told.startswith("in.jsonl:1: _ng_task_index must be a number from 0, found ")
+def test_index_must_be_a_nonnegative_integer(refusal_of, index):
+    message = refusal_of(b'{"responses_create_params": {"input": ""}, "_ng_task_index": %b}' % index.encode())
+    assert message.startswith("in.jsonl:1: _ng_task_index must be an integer of at least 0, found ")
 
 
-def test_of_many_problems_the_first_are_told_and_the_rest_counted(refusal_of):
+def test_first_problems_are_listed_and_others_counted(refusal_of):
     lines = refusal_of(*(b"x" for _ in range(5000))).splitlines()
     assert len(lines) == 11
-    assert lines[-1] == "… and 4990 rows more."
+    assert lines[-1] == "… and 4990 more rows."
 
 
-def test_an_input_beside_a_prompt_is_refused_by_its_line(refusal_of, prompt):
+def test_input_in_addition_to_prompt_is_rejected(refusal_of, prompt):
     raw = {"question": "q", "language": "German", "agent_ref": MATH}
-    told = refusal_of(raw, row(), raw, row(), prompt_config=prompt)
-    assert [line.split(": ")[0] for line in told.splitlines()] == ["in.jsonl:2", "in.jsonl:4"]
-    assert "prompt_config is given, but the row has responses_create_params.input" in told
+    message = refusal_of(raw, row(), raw, row(), prompt_config=prompt)
+    assert [line.split(": ")[0] for line in message.splitlines()] == ["in.jsonl:2", "in.jsonl:4"]
+    assert "prompt_config is set, but the row has responses_create_params.input" in message
 
 
-def test_a_field_that_the_prompt_asks_for_is_told_with_those_there_are(refusal_of, prompt):
-    told = refusal_of({"question": "q", "lang": "German", "agent_ref": MATH}, prompt_config=prompt)
-    assert told == "in.jsonl:1: the prompt asks for 'language', but the row has only: agent_ref, lang, question"
+def test_missing_prompt_field_reports_available_ones(refusal_of, prompt):
+    message = refusal_of({"question": "q", "lang": "German", "agent_ref": MATH}, prompt_config=prompt)
+    assert message == "in.jsonl:1: the prompt uses 'language', but the row has only: agent_ref, lang, question"
 
 
-def test_an_agent_that_num_repeats_leaves_out_is_told(refusal_of):
-    told = refusal_of(row(), row(agent_ref=CODE), num_repeats={"math_agent": 2})
-    assert told == "in.jsonl:2: num_repeats says nothing of agent 'code_agent'. Add it, or _default."
+def test_agent_missing_in_num_repeats_is_reported(refusal_of):
+    message = refusal_of(row(), row(agent_ref=CODE), num_repeats={"math_agent": 2})
+    assert message == "in.jsonl:2: num_repeats does not list agent 'code_agent'. Add it, or _default."
 
 
-def test_an_agent_that_is_not_up_is_told_with_those_that_are(refusal_of):
-    told = refusal_of(row(agent_ref={"name": "zzz"}))
-    assert told == "in.jsonl:1: no agent 'zzz' is up. There are: code_agent, math_agent."
+def test_agent_not_running_is_reported_with_running_ones(refusal_of):
+    message = refusal_of(row(agent_ref={"name": "zzz"}))
+    assert message == "in.jsonl:1: agent 'zzz' is not running. Running agents: code_agent, math_agent."
 
 
-def test_a_setting_that_names_an_agent_that_is_not_up_is_told_once_and_not_of_each_row(plan_of):
+def test_unknown_default_agent_is_reported_once(plan_of):
     plan = plan_of(row(agent_ref=None), row(agent_ref=None), agent_name="math_agnt")
-    with pytest.raises(ConfigError) as told:
+    with pytest.raises(ConfigError) as error:
         plan.check()
-    assert str(told.value) == "agent_name: no agent 'math_agnt' is up. Did you mean 'math_agent'?"
+    assert str(error.value) == "agent_name: agent 'math_agnt' is not running. Did you mean 'math_agent'?"
     plan_of(row(), agent_name="math_agnt").check()
 
 
 @pytest.mark.parametrize("opening", ["[", "{"])
-def test_a_document_over_several_lines_is_told_once_with_what_to_do(refusal_of, opening):
-    told = refusal_of(opening.encode(), b'  {"responses_create_params": {', b"]")
-    assert told.startswith("in.jsonl:1: a JSON document over several lines begins here")
-    assert "jq -c" in told
-    assert "\n" not in told
+def test_multiline_document_is_reported_once_with_advice(refusal_of, opening):
+    message = refusal_of(opening.encode(), b'  {"responses_create_params": {', b"]")
+    assert message.startswith("in.jsonl:1: a JSON document of several lines starts here")
+    assert "jq -c" in message
+    assert "\n" not in message
 
 
-def test_overrides_that_make_a_request_unreadable_are_told(refusal_of):
-    told = refusal_of(row(), responses_create_params={"temperature": "hot"})
-    assert told.startswith("in.jsonl:1: responses_create_params.temperature: ")
+def test_invalid_overrides_are_reported(refusal_of):
+    message = refusal_of(row(), responses_create_params={"temperature": "hot"})
+    assert message.startswith("in.jsonl:1: responses_create_params.temperature: ")
 
 
-def test_the_place_within_a_request_is_told_without_the_names_of_types(refusal_of):
-    told = refusal_of(row(responses_create_params={"input": [{"role": "user", "content": "a"}, {"role": "user"}]}))
-    assert told == "in.jsonl:1: responses_create_params.input.1.content: it is missing; add `content: …`."
+def test_request_problem_reports_path_without_type_names(refusal_of):
+    message = refusal_of(row(responses_create_params={"input": [{"role": "user", "content": "a"}, {"role": "user"}]}))
+    assert message == "in.jsonl:1: responses_create_params.input.1.content: it is missing; add `content: …`."
 
 
 @pytest.mark.parametrize("extra_body", ["{oops", "[1]", "3"])
-def test_a_seed_needs_an_extra_body_that_can_be_read(refusal_of, extra_body):
+def test_seed_requires_a_valid_extra_body(refusal_of, extra_body):
     given = row(responses_create_params={"input": "x", "metadata": {"extra_body": extra_body}})
-    told = refusal_of(given, num_repeats_add_seed=True)
-    assert told.startswith("in.jsonl:1: responses_create_params.metadata.extra_body must hold a JSON object")
+    message = refusal_of(given, num_repeats_add_seed=True)
+    assert message.startswith("in.jsonl:1: responses_create_params.metadata.extra_body must be a JSON object")
 
 
 @pytest.mark.parametrize("lines", [[], [b"", b"  "]])
-def test_a_file_without_rows_is_refused(refusal_of, lines):
-    assert refusal_of(*lines) == "in.jsonl: no rows. Each line must hold one JSON object."
+def test_file_without_rows_is_rejected(refusal_of, lines):
+    assert refusal_of(*lines) == "in.jsonl: no rows. Each line must contain one JSON object."
 
 
-def test_a_pipe_is_refused_since_rows_are_read_twice(tmp_path):
+def test_pipe_is_rejected(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     settings = CollectionSettings(output_jsonl_fpath=tmp_path / "out.jsonl")
     with pytest.raises(DataError, match="not a regular file"):
         TaskPlan(tmp_path / "pipe", settings, AGENTS).check()
 
 
-def test_a_missing_file_is_told_with_its_path(tmp_path):
+def test_missing_file_is_reported_with_its_path(tmp_path):
     settings = CollectionSettings(output_jsonl_fpath=tmp_path / "out.jsonl")
     with pytest.raises(DataError, match=r"missing\.jsonl: cannot be read \(No such file or directory\)"):
         TaskPlan(tmp_path / "missing.jsonl", settings, AGENTS).check()
@@ -305,8 +305,8 @@ def test_a_missing_file_is_told_with_its_path(tmp_path):
 # Large files
 
 
-def test_no_more_than_one_row_is_held_at_a_time(plan_of):
-    # A key that no dict of any other test has: all that live in this process are looked at.
+def test_only_one_row_is_in_memory(plan_of):
+    # The key must be unique, because all dicts of this process are searched for it.
     plan = plan_of(*(row(str(n), one_of_five_hundred=[n]) for n in range(500)), num_repeats=4)
     most = 0
     for count, _ in enumerate(plan.rows()):
@@ -314,7 +314,7 @@ def test_no_more_than_one_row_is_held_at_a_time(plan_of):
             most = max(
                 most, sum(1 for thing in gc.get_objects() if type(thing) is dict and "one_of_five_hundred" in thing)
             )
-    # The row as it was read, as it was prepared, and its current and its last repeat.
+    # The row as read and as prepared, and its current and previous repeat.
     assert most <= 4
 
 
@@ -331,10 +331,10 @@ def test_memory_does_not_grow_with_the_rows(plan_of):
             tracemalloc.stop()
 
     few, many = peak_bytes(500), peak_bytes(5_000)
-    assert many - few < 4_500 * 150  # bytes: digests and given indices, but never a row (of 600)
+    assert many - few < 4_500 * 150  # bytes: digests and own indices, but not a row (600 bytes)
 
 
-def test_a_row_of_megabytes_is_a_task(plan_of, tmp_path):
+def test_row_of_several_megabytes_is_supported(plan_of, tmp_path):
     plan = plan_of(row("x" * 5_000_000), row("y"))
     assert jsonl.write_rows(tmp_path / "tasks.jsonl", plan.rows()) == 2
     assert Path(tmp_path / "tasks.jsonl").stat().st_size > 5_000_000

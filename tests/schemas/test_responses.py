@@ -1,4 +1,4 @@
-"""Requests of the Responses API as rows hold them."""
+"""Responses API requests as found in dataset rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The messages of a rollout."""
+"""Requests and responses of a rollout."""
 
 from __future__ import annotations
 

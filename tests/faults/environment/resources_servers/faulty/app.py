@@ -1,4 +1,4 @@
-"""An environment that fails as its rows, and the calls of its tools, ask it to."""
+"""An environment that fails as requested by its rows and tool calls."""
 
 import asyncio
 import os
@@ -35,7 +35,7 @@ class VerifyRequest(BaseVerifyRequest):
 
 
 def dies_now(whose: str) -> bool:
-    """Once for each, over all lives of this server."""
+    """Return True only once per case, even after restarts of this server."""
     try:
         Path(f"died-{whose}").touch(exist_ok=False)
     except FileExistsError:
@@ -94,7 +94,7 @@ class Faulty(SimpleResourcesServer):
                 json={"input": [{"role": "user", "content": body.question}], "metadata": {"script": "[]"}},
                 response_model=Response,
             )
-        # Each attempt's notes are its own, and none of its calls may have been made twice.
+        # The notes belong to one attempt, and each call must have been made exactly once.
         return float(len(notes.texts) == body.notes)
 
 

@@ -1,4 +1,4 @@
-"""`tool_faults: tell_model`: what a tool's server answers is told to the model, whatever its status."""
+"""`tool_faults: tell_model` passes every reply of a tool's server to the model, including error statuses."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 AGENTS = {
     "failing": {"type": "responses_api_agents", "name": "agent"},
-    "telling": {"type": "responses_api_agents", "name": "telling_agent"},
+    "lenient": {"type": "responses_api_agents", "name": "lenient_agent"},
 }
 TIMEOUT_S = 4.0
 
@@ -32,29 +32,29 @@ def causes(collected, case):
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "expected"),
     [
         ("raises", "Error: faulty: /act raised ZeroDivisionError: of nothing; its log has the traceback"),
         ("raises-a-timeout", "Error: faulty: /act raised TimeoutError: the database did not answer; its log has "),
     ],
 )
-def test_a_tools_bug_is_its_answer_where_that_is_asked_for(collected, name, told):
-    result = collected.results[f"{name}-telling"]
+def test_tool_bug_is_returned_if_configured(collected, name, expected):
+    result = collected.results[f"{name}-lenient"]
     (output,) = [item for item in result["response"]["output"] if item["type"] == "function_call_output"]
-    assert output["output"].startswith(told)
+    assert output["output"].startswith(expected)
     assert result["reward"] == 1.0
-    assert causes(collected, f"{name}-telling") == []
+    assert causes(collected, f"{name}-lenient") == []
     assert causes(collected, f"{name}-failing") == ["environment_failed"]
 
 
 @pytest.mark.parametrize("agent", AGENTS)
-def test_a_tool_that_outlasts_the_rollout_has_nobody_left_to_tell(collected, agent):
+def test_tool_that_outlasts_the_rollout_times_out(collected, agent):
     assert causes(collected, f"takes-too-long-{agent}") == ["timeout"]
     assert collected.ended_after_s[f"takes-too-long-{agent}"] < TIMEOUT_S + 3.0
 
 
 @pytest.mark.parametrize("agent", AGENTS)
-def test_a_lost_connection_begins_the_rollout_anew_since_nobody_knows_what_the_tool_did(collected, agent):
+def test_lost_connection_retries_the_whole_rollout(collected, agent):
     assert causes(collected, f"connection-lost-once-{agent}") == ["lost"]
     assert collected.results[f"connection-lost-once-{agent}"]["reward"] == 1.0
     assert causes(collected, f"connection-lost-{agent}") == ["lost"] * 3
