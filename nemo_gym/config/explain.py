@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
@@ -12,6 +12,9 @@ from nemo_gym.config.masking import MASK, is_secret_key, mask_text
 from nemo_gym.config.models import Origin
 from nemo_gym.config.settings import AgentServerRef, ModelServerRef, ResourcesServerRef
 from nemo_gym.config.suggestions import closest, did_you_mean
+from nemo_gym.errors import ConfigError
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
 
 METADATA_KEYS = frozenset({"verified", "verified_url", "description", "value", "license", "domain", "datasets"})
 """Keys for human readers in published server blocks; server classes need not define them."""
@@ -60,28 +63,29 @@ def _present_part(loc: tuple[int | str, ...], given: Any) -> Iterator[str]:
             given = given[part]
 
 
-def check_settings(
-    model_class: type[BaseModel],
+def parse_settings(
+    model_class: type[ModelT],
     settings: Mapping[str, Any],
     *,
     block: str,
     origins: Mapping[str, Origin],
     context: Mapping[str, Any] | None = None,
-) -> list[str]:
-    """Return one line per mistake in a server's settings.
+) -> ModelT:
+    """Return a server's settings as its own class. Raise `ConfigError` with one line per mistake.
 
     An unknown key is a mistake only if it resembles an unset field, because published blocks carry metadata.
-    The launcher sets `name`, `host` and `port`, so `settings` may omit them.
     """
-    given = {"name": block.split(".", maxsplit=1)[0], "host": "127.0.0.1", "port": 0, **settings}
     # Errors of the class come first; a misspelt key that they already mention is not reported again.
+    parsed: ModelT | None = None
     problems: list[str] = []
     try:
-        model_class.model_validate(given, context=context)
+        parsed = model_class.model_validate(settings, context=context)
     except ValidationError as error:
         problems = _explained(error, block, origins, ())
     near = [line for line, key in _near_misses(model_class, settings, (), block, origins) if not _named(key, problems)]
-    return problems + near
+    if parsed is None or near:
+        raise ConfigError("\n".join(problems + near))
+    return parsed
 
 
 def problems_by_key(error: ValidationError) -> dict[str, str]:

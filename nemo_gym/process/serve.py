@@ -24,7 +24,7 @@ from omegaconf import OmegaConf
 from starlette.types import ASGIApp
 
 from nemo_gym.calls.client import ServerClient
-from nemo_gym.config import check_settings
+from nemo_gym.config import parse_settings
 from nemo_gym.config.access import RUN_TOKEN_KEY
 from nemo_gym.config.process import ProcessSettings
 from nemo_gym.config.published import CONFIG_PATH_ENV_VAR, published_defaults, set_process_config
@@ -263,10 +263,7 @@ def typed_config(cls: type[SimpleServer], settings: ProcessSettings) -> BaseServ
     }
     block = f"{settings.name}.{settings.type}.{settings.implementation}"
     context = {"folder": settings.folder, "checks_files": True}
-    problems = check_settings(kind, values, block=block, origins=settings.origins, context=context)
-    if problems:
-        raise ConfigError("\n".join(problems))
-    return kind.model_validate(values, context=context)
+    return parse_settings(kind, values, block=block, origins=settings.origins, context=context)
 
 
 def config_view(settings: ProcessSettings) -> Any:

@@ -6,8 +6,9 @@ import pydantic
 import pytest
 from pydantic import BaseModel, ConfigDict, Field
 
-from nemo_gym.config import Origin, check_settings, explain_validation
+from nemo_gym.config import Origin, explain_validation, parse_settings
 from nemo_gym.config.settings import BaseResourcesServerConfig, ModelServerRef, ResourcesServerRef
+from nemo_gym.errors import ConfigError
 
 BLOCK = "w.resources_servers.weather"
 
@@ -40,7 +41,12 @@ def problems(**settings):
         lines[key] = Origin("a.yaml", line)
         inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
         lines |= {f"{key}.{name}": Origin("a.yaml", line) for name, _ in inner}
-    return check_settings(Settings, settings, block=BLOCK, origins=lines)
+    address = {"name": "w", "host": "127.0.0.1", "port": 0}
+    try:
+        parse_settings(Settings, address | settings, block=BLOCK, origins=lines)
+    except ConfigError as error:
+        return str(error).splitlines()
+    return []
 
 
 @pytest.mark.parametrize(
