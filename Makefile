@@ -1,10 +1,10 @@
-# `make demo`, `make dev` and `make test` are all that a fresh clone needs. uv is used where it is on the PATH, else pip.
+# A fresh clone needs only `make demo`, `make dev` or `make test`. They use uv if it is on the PATH, otherwise pip.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 UV := $(shell command -v uv 2>/dev/null)
-# reasoning-gym needs a package that is built from C; without a compiler its tests are skipped.
+# reasoning-gym needs a C compiler for one of its packages; without a compiler its tests are skipped.
 HAS_HEADERS := import pathlib, sysconfig; print(pathlib.Path(sysconfig.get_path("include"), "Python.h").exists())
 ifneq ($(shell command -v cc),)
 NATIVE := $(if $(filter True,$(shell $(PYTHON) -c '$(HAS_HEADERS)')),-r requirements-native.lock)
@@ -18,11 +18,11 @@ demo: $(VENV)/.installed
 	$(BIN)/ng_e2e_collect_rollouts "+config_paths=[$(DEMO_CONFIGS)]" +split=example +num_repeats=4 \
 	    +output_jsonl_fpath=results/demo.jsonl +overwrite=true
 
-# What every environment needs, and the tests.
+# Install the packages of all environments and of the tests.
 dev: $(DEV)
 
-# Four at once on two cores: a third of what tests do is to wait. A worker that a test has brought down is replaced
-# twice, and no oftener: the fresh one begins with that same test.
+# Four workers on two cores, because tests spend a third of their time waiting. Crashed workers are replaced only twice,
+# because a new worker starts with the test that crashed the old one.
 PYTEST := $(BIN)/python -m pytest -n 4 --dist loadfile --max-worker-restart 2
 test: $(DEV)
 	$(PYTEST)
@@ -38,7 +38,7 @@ $(VENV)/.installed: requirements.lock pyproject.toml | $(BIN)/python
 
 LOCKS := -r requirements.lock -r requirements-dev.lock $(NATIVE)
 $(DEV): requirements.lock requirements-dev.lock requirements-native.lock pyproject.toml | $(BIN)/python
-	@$(if $(NATIVE),,echo "no C compiler (cc) or no Python headers: reasoning-gym is left out, and its tests are skipped")
+	@$(if $(NATIVE),,echo "a C compiler (cc) or the Python headers are missing: reasoning-gym is not installed, and its tests are skipped")
 	@$(call install,$(LOCKS))
 	@touch $@ $(VENV)/.installed
 
@@ -46,7 +46,7 @@ $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(f"nemo_gym needs Python 3.11 or newer, and {sys.executable} is {sys.version.split()[0]}: make PYTHON=python3.11 …") if sys.version_info < (3, 11) else None'
 	@$(if $(UV),$(UV) venv --quiet --python $(PYTHON) $(VENV),$(PYTHON) -m venv $(VENV))
 
-# The project itself is installed without its dependencies: the lock has them all, its build backend too.
+# Install the project without dependencies, because the lock contains them all, including the build backend.
 ifdef UV
 install = $(UV) pip install --quiet --python $(BIN)/python --require-hashes $(1) && \
 	$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
@@ -55,7 +55,7 @@ install = $(BIN)/python -m pip install --quiet --disable-pip-version-check --req
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 endif
 
-# Pins everything again. Each lock holds only what those before it do not, so they can be installed together.
+# Update all locks. Each lock omits the packages of the earlier ones, so that they can be installed together.
 COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 	--no-emit-package nemo-gym pyproject.toml
 pinned = $$(sed -nE 's/^([a-z0-9-]+)==.*/--no-emit-package \1/p' $(1))

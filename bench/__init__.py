@@ -1,1 +1,1 @@
-"""Programs that measure: each starts real processes, prints one table and a JSON line."""
+"""Measurement programs. Each starts real processes and prints a table and a JSON line."""

@@ -1,4 +1,4 @@
-"""`python -m bench <name>` runs one of the measurements; with `--against`, two commits or settings in turns."""
+"""Run a measurement with `python -m bench <name>`; `--against` compares two commits or settings."""
 
 import importlib
 import sys
@@ -9,11 +9,11 @@ from bench import against
 NAMES = sorted(
     path.stem for path in Path(__file__).parent.glob("[a-z]*.py") if "\ndef main(words: " in path.read_text("utf-8")
 )
-"""The modules that are programs; the others are what these share."""
+"""The modules that can be run; the others are shared code."""
 
 
 def main() -> int:
-    """Run the measurement that the first word names, with the others as its own words."""
+    """Run the measurement named by the first argument with the remaining arguments."""
     if len(sys.argv) < 2 or sys.argv[1] not in NAMES:
         print(f"usage: python -m bench {{{','.join(NAMES)}}} … [--against COMMIT | --against-settings SETTING …]",
               file=sys.stderr)  # fmt: skip

@@ -1,11 +1,11 @@
-"""Two commits, or two settings, measured in turns in one run: only so does a machine's drift not look like a change.
+"""Compare two commits or settings by alternating runs, so that drift of the machine does not look like a change.
 
     python -m bench rollouts --against HEAD~3 [--in-flight 64] [--runs 5] […]
     python -m bench rollouts --against-settings +replicas=2 [--in-flight 64] [--runs 5] […]
 
-Any measurement whose JSON line tells its cases can be compared; all words but these are its own. A is the other
-commit, or this tree without the settings; B is this tree as it lies there, with them. The turns are A B A B, and each
-ratio is of two neighbours.
+Any measurement whose JSON line contains `cases` can be compared; all other arguments are passed on to it. A is the
+other commit, or this tree without the settings. B is the working tree, with the settings. The order is A B A B, and
+each ratio compares two adjacent runs.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Case = Mapping[str, Any]
 
 
 class Side(NamedTuple):
-    """One of the two that are compared."""
+    """One side of a comparison."""
 
     name: str
     tree: Path
@@ -40,7 +40,7 @@ class Side(NamedTuple):
 
 @contextmanager
 def tree_of(commit: str) -> Iterator[Path]:
-    """The files of a commit, in a folder that ends with the block."""
+    """Extract a commit into a temporary folder."""
     with tempfile.TemporaryDirectory() as folder:
         files = subprocess.run(["git", "archive", commit], cwd=HERE, stdout=subprocess.PIPE, check=True).stdout
         subprocess.run(["tar", "-x", "-C", folder], input=files, check=True)
@@ -48,7 +48,7 @@ def tree_of(commit: str) -> Iterator[Path]:
 
 
 def title_of(commit: str) -> str:
-    """Its short id and its first line."""
+    """Return a commit's short hash and subject."""
     shown = subprocess.run(
         ["git", "log", "-1", "--format=%h %s", commit, "--"],
         cwd=HERE,
@@ -57,12 +57,12 @@ def title_of(commit: str) -> str:
         check=False,
     )
     if shown.returncode:
-        raise SystemExit(f"--against {commit}: git knows no such commit")
+        raise SystemExit(f"--against {commit}: git does not know this commit. Pass a branch, a tag or a hash")
     return shown.stdout.strip()
 
 
 def measured(side: Side, name: str, words: Sequence[str]) -> list[Case]:
-    """What one run of a measurement tells of each case, in order."""
+    """Run a measurement once and return its cases in order."""
     command = [sys.executable, "-m", "bench", name, "--runs", "1", *words, *side.settings]
     environment = {**os.environ, TREE_ENV_VAR: str(side.tree)}
     ended = subprocess.run(command, cwd=HERE, env=environment, stdout=subprocess.PIPE, text=True, check=False)
@@ -70,18 +70,18 @@ def measured(side: Side, name: str, words: Sequence[str]) -> list[Case]:
         raise SystemExit(f"{side.name}: {' '.join(command[1:])} failed (exit code {ended.returncode})")
     cases = json.loads(ended.stdout.splitlines()[-1])["cases"]
     if isinstance(cases, dict):
-        return [{"name": case, **told} for case, told in cases.items()]
+        return [{"name": case, **values} for case, values in cases.items()]
     return list(cases)
 
 
 def label(case: Case) -> str:
-    """What tells a case from the others of a run."""
+    """Return a case's name, or the values that distinguish it from others."""
     words = [form.format(case[key]) for key, form in CASE_KEYS.items() if case.get(key) is not None]
     return " ".join([case["name"]] if "name" in case else words)
 
 
 class Ratio(NamedTuple):
-    """B : A of one measure in one case."""
+    """The ratio B : A of one measure in one case."""
 
     case: str
     measure: str
@@ -93,7 +93,7 @@ class Ratio(NamedTuple):
 
 
 def ratios(pairs: Sequence[tuple[list[Case], list[Case]]]) -> Iterator[Ratio]:
-    """Medians over the pairs of runs, with the spread of their ratios."""
+    """Yield medians over the pairs of runs, with the spread of their ratios."""
     for at, case in enumerate(pairs[0][0]):
         for measure in MEASURES:
             values = [(a[at].get(measure), b[at].get(measure)) for a, b in pairs]
@@ -105,7 +105,7 @@ def ratios(pairs: Sequence[tuple[list[Case], list[Case]]]) -> Iterator[Ratio]:
 
 
 def compare(a: Side, b: Side, name: str, words: Sequence[str], runs: int) -> None:
-    """Measure both in turns, and print the table."""
+    """Measure both sides in turn and print the table."""
     print(f"A: {a.name}\nB: {b.name}", flush=True)
     pairs = []
     for run in range(runs):
@@ -119,19 +119,19 @@ def compare(a: Side, b: Side, name: str, words: Sequence[str], runs: int) -> Non
             f"{each.case:<{width}}{each.measure:<16}{each.a:>10.2f}{each.b:>10.2f}{each.ratio:>8.3f}"
             f"  {each.least:.3f}–{each.most:.3f}"
         )
-    told = {"bench": f"{name} against", "a": a.name, "b": b.name, "runs": runs, "words": list(words)}
-    print(json.dumps({**told, "ratios": [each._asdict() for each in found]}))
+    header = {"bench": f"{name} against", "a": a.name, "b": b.name, "runs": runs, "words": list(words)}
+    print(json.dumps({**header, "ratios": [each._asdict() for each in found]}))
 
 
 def main_of(name: str, words: Sequence[str]) -> int:
-    """Compare what the words ask for, by one of the measurements."""
+    """Run the comparison that the arguments ask for."""
     parser = argparse.ArgumentParser(
         prog=f"python -m bench {name}", description=__doc__, allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    parser.add_argument("--against", help="a commit, as git names it")
-    parser.add_argument("--against-settings", nargs="+", default=[], help="for B only, such as +replicas=2")
-    parser.add_argument("--runs", type=int, default=5, help="pairs")
+    parser.add_argument("--against", help="commit to compare with")
+    parser.add_argument("--against-settings", nargs="+", default=[], help="settings for B only, such as +replicas=2")
+    parser.add_argument("--runs", type=int, default=5, help="number of pairs")
     options, rest = parser.parse_known_args(words)
     if options.against is None:
         with_them = Side(f"with {' '.join(options.against_settings)}", HERE, options.against_settings)
@@ -143,6 +143,6 @@ def main_of(name: str, words: Sequence[str]) -> int:
         environment = product_environment(tree, tree)
         found = subprocess.run(asked, cwd="/", env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout
         if not Path(found.strip()).is_relative_to(tree):
-            raise SystemExit(f"--against {options.against}: nemo_gym comes from {found.strip()} all the same")
+            raise SystemExit(f"--against {options.against}: nemo_gym was imported from {found.strip()} instead")
         compare(Side(title, tree, []), Side("this tree", HERE, options.against_settings), name, rest, options.runs)
     return 0

@@ -1,12 +1,11 @@
-"""What the collector itself costs, against an agent that answers at once: rollouts per second and CPU per rollout.
+"""Measure the collector alone against an agent that answers at once: rollouts per second and CPU per rollout.
 
     python -m bench collector [--tasks 50000] [--in-flight 64 1024] [--runs 3] [settings …]
     python -m bench collector --memory [--tasks 20000 200000] [--in-flight 256] [settings …]
 
-CPU is that of the command and whatever it starts, less what a collection of 100 rollouts takes, which is its start.
-Every record is written and flushed. With `--memory`, each number of tasks is collected afresh, every task a row of its
-own, and the peak is that of all its processes; metrics, which are the agents' to make, are left out. Settings such as
-`+setting=value` go to the collection.
+CPU is that of the command and its child processes. The CPU of a collection of 100 rollouts is subtracted as the start.
+Every record is written and flushed. With `--memory`, each number of tasks is a fresh collection with one row per task.
+The peak covers all its processes; metrics are not computed. Settings such as `+setting=value` are passed on.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ QUESTION = "What is the weather in Paris? " * 20
 
 
 class Rate(NamedTuple):
-    """One collection."""
+    """The speed and cost of one collection."""
 
     per_s: float
     cpu_us: float
@@ -38,12 +37,12 @@ class Rate(NamedTuple):
 
     @property
     def per_core(self) -> float:
-        """How many rollouts one core's time is enough for, each second."""
+        """Return the rollouts per second that one core can run."""
         return 1e6 / self.cpu_us
 
 
 def rate(agent: Agent, rows: Path, in_flight: int, tasks: int, settings: Sequence[str]) -> Rate:
-    """Collect `tasks` attempts at one row, and tell the start and the rest apart."""
+    """Collect one row `tasks` times and separate the cost of the start from the rest."""
     start = collect(agent, rows, in_flight, FEW, settings)
     before = machine_time()
     whole = collect(agent, rows, in_flight, tasks, settings)
@@ -52,29 +51,29 @@ def rate(agent: Agent, rows: Path, in_flight: int, tasks: int, settings: Sequenc
 
 
 def _others_share(before: MachineTime, after: MachineTime, collected: Collected) -> float:
-    # The agent's own process is among the others.
+    # This includes the agent's process.
     return max(0.0, after.busy_s - before.busy_s - collected.cpu_s) / max(0.01, after.total_s - before.total_s)
 
 
 def print_rates(tasks: int, levels: Sequence[int], runs: int, settings: Sequence[str]) -> int:
-    """Measure each number in flight, and print the table."""
+    """Measure each number in flight and print the table."""
     print(
         "in flight  rollouts/s  CPU µs/rollout  rollouts/s and core   min–max  target  start, CPU s  agent and others"
     )
-    told = []
+    cases = []
     with tempfile.TemporaryDirectory() as folder, quick_agent() as agent:
         rows = Path(folder, "rows.jsonl")
         task = {"responses_create_params": {"input": [{"role": "user", "content": QUESTION}]}}
         rows.write_text(json.dumps(task) + "\n")
         for in_flight in levels:
             rates = [rate(agent, rows, in_flight, tasks, settings) for _ in range(runs)]
-            told.append({"in_flight": in_flight, **_printed(in_flight, rates)})
-    print(json.dumps({"bench": "collector", "tasks": tasks, "runs": runs, "cases": told}))
+            cases.append({"in_flight": in_flight, **_printed(in_flight, rates)})
+    print(json.dumps({"bench": "collector", "tasks": tasks, "runs": runs, "cases": cases}))
     return 0
 
 
 def _printed(in_flight: int, measured: Sequence[Rate]) -> dict[str, float]:
-    """What the runs of one case came to: a line of the table, and the same as numbers."""
+    """Print one case as a line of the table and return its numbers."""
     rates = sorted(measured, key=lambda each: each.cpu_us)
     middle = rates[len(rates) // 2]
     per_s = statistics.median(each.per_s for each in rates)
@@ -90,7 +89,7 @@ def _printed(in_flight: int, measured: Sequence[Rate]) -> dict[str, float]:
 
 
 def print_memory(counts: Sequence[int], in_flight: int, settings: Sequence[str]) -> int:
-    """Collect each number of tasks, and say whether the growth of the peak is within what is allowed."""
+    """Collect each number of tasks. Return 1 if the peak memory grows more than allowed."""
     peaks: list[float] = []
     with tempfile.TemporaryDirectory() as folder, quick_agent() as agent:
         for count in counts:
@@ -107,21 +106,21 @@ def print_memory(counts: Sequence[int], in_flight: int, settings: Sequence[str])
             print(f"{count:>9,} tasks  {ended.peak_mb:7.1f} MB  {ended.took_s:6.1f} s  {speed:7,.0f}/s", flush=True)
     growth = peaks[-1] - peaks[0]
     print(f"growth {growth:.1f} MB of {ALLOWED_MB:g} MB allowed, {in_flight} rollouts at once")
-    told = {"tasks": list(counts), "peak_mb": [round(peak, 1) for peak in peaks], "growth_mb": round(growth, 1)}
-    print(json.dumps({"bench": "collector --memory", "in_flight": in_flight, **told}))
+    summary = {"tasks": list(counts), "peak_mb": [round(peak, 1) for peak in peaks], "growth_mb": round(growth, 1)}
+    print(json.dumps({"bench": "collector --memory", "in_flight": in_flight, **summary}))
     return 0 if growth < ALLOWED_MB else 1
 
 
 def main(words: Sequence[str]) -> int:
-    """Measure what the command line asks for."""
+    """Run the measurement that the command line asks for."""
     parser = argparse.ArgumentParser(
         prog="python -m bench collector", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--memory", action="store_true", help="how the peak grows with the number of tasks")
-    parser.add_argument("--tasks", type=int, nargs="+", help="how many (with --memory: the numbers, in order)")
-    parser.add_argument("--in-flight", type=int, nargs="+", help="rollouts at a time (with --memory: one number)")
-    parser.add_argument("--runs", type=int, default=3, help="how often each number in flight is measured")
-    # What an option takes would swallow the settings that follow it.
+    parser.add_argument("--memory", action="store_true", help="measure peak memory by the number of tasks")
+    parser.add_argument("--tasks", type=int, nargs="+", help="number of tasks (with --memory: one or more numbers)")
+    parser.add_argument("--in-flight", type=int, nargs="+", help="concurrent rollouts (with --memory: one number)")
+    parser.add_argument("--runs", type=int, default=3, help="measurements of each number in flight")
+    # An option with several values would consume the settings that follow it.
     settings = [word for word in words if word.startswith(("+", "~"))]
     given = parser.parse_args([word for word in words if word not in settings])
     if given.memory:

@@ -1,4 +1,4 @@
-"""What a rollout costs in one case: rollouts per second, CPU and memory by role."""
+"""The cost of a rollout in one case: rollouts per second, CPU and memory by role."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ from bench.job import LAUNCHER, ONE_TOOL, Environment, Servers, collect, endpoin
 from bench.processes import cpu_s, machine_time, pss_mb, tree_of
 
 LEAST_S = 5.0
-"""How long a case runs that may choose its number of rollouts."""
+"""The minimum duration of a case that chooses its own number of rollouts."""
 LEAST_WAVES = 2
 LEAST_WARM_UP = 1000
 SPEED_UP = 1.5
-"""The most by which a collection is faster than the one that warmed the servers up."""
+"""The maximum speed-up of a collection over its warm-up."""
 ROLE_ORDER = ("agent", "resources", "model", "collector", LAUNCHER)
 
 
 class Case(NamedTuple):
-    """One setting."""
+    """The parameters of one measurement."""
 
     in_flight: int
     delay_s: float
     rollouts: int = 0
-    """As many as take several seconds, if 0."""
+    """If 0, enough for several seconds."""
     warm_up: int = 0
-    """How many rollouts go before; if 0, as many as are in flight, and some at least."""
+    """Rollouts before the measurement. If 0, the number in flight, with a minimum."""
 
 
 class Measured(NamedTuple):
-    """One run of a case."""
+    """The result of one run of a case."""
 
     rollouts_per_s: float
     cpu_ms: dict[str, float]
-    """CPU per rollout, by role; the collector's start is not in it."""
+    """CPU per rollout by role, without the collector's start."""
     pss_mb: float
-    """Of all our processes some seconds in; after the end, so without the collector, where the rollouts were few."""
+    """Of all our processes during the run. If the run is short, after its end and without the collector."""
     others_share: float
-    """The part of the machine's time that was taken by neither us nor the endpoint nor this program."""
+    """The share of the machine's time used by other processes than ours, the endpoint and this program."""
     scored: int
     rollouts: int
     pss_by_role: dict[str, float]
@@ -68,7 +68,7 @@ def measure(
     environment: Environment = ONE_TOOL,
     endpoint_words: Sequence[str] = (),
 ) -> Measured:
-    """Run one case once, with servers of its own."""
+    """Run one case once on fresh servers."""
     with (
         tempfile.TemporaryDirectory() as folder,
         endpoint(case.delay_s, steps, endpoint_words) as url,
@@ -80,7 +80,7 @@ def measure(
 def _measured(case: Case, steps: int, up: Servers, folder: str) -> Measured:
     warm_up = case.warm_up or max(case.in_flight, 0 if case.delay_s else LEAST_WARM_UP)
     warm, _ = collect(up, folder, warm_up, case.in_flight)
-    # The start's cost is the smaller of two: others can only add to it.
+    # Use the smaller of two, because other processes can only add to the cost.
     starts = [collect(up, folder, 1, 1)[0] for _ in range(2)]
     start_cpu_s = min(start.cpu_s for start in starts)
     start_s = min(start.took_s for start in starts) - case.delay_s * (steps + 1)
@@ -124,7 +124,7 @@ def _enough(case: Case, steps: int, rollouts_per_s: float) -> int:
 
 
 def _endpoint(up: Servers) -> list[int]:
-    """What this program started beside the servers."""
+    """Return the pids of this program's children other than the servers."""
     return sorted({*tree_of(os.getpid())} - {os.getpid(), *tree_of(up.process.pid)})
 
 
@@ -132,23 +132,23 @@ def _pss_by_role(roles: Mapping[str, Sequence[int]]) -> dict[str, float]:
     found: dict[str, float] = {}
     for role, pids in roles.items():
         for pid in pids:
-            # A collector may just have ended.
+            # The collector may have ended meanwhile.
             with suppress(OSError):
                 found[role] = found.get(role, 0.0) + pss_mb([pid])
     return found
 
 
 def in_order(by_role: Mapping[str, float]) -> dict[str, float]:
-    """The same, in the order of a rollout's way through the roles."""
+    """Sort the roles in the order in which a rollout passes them."""
     return {role: by_role[role] for role in ROLE_ORDER if role in by_role}
 
 
 def middle_of(runs: Sequence[Measured]) -> Measured:
-    """The run whose CPU per rollout is the median, with the median speed."""
+    """Return the run with the median CPU per rollout, with the median speed of all runs."""
     middle = sorted(runs, key=lambda run: run.cpu_ms_in_all)[len(runs) // 2]
     return middle._replace(rollouts_per_s=statistics.median(run.rollouts_per_s for run in runs))
 
 
 def shown(by_role: Mapping[str, float], digits: int) -> str:
-    """The roles that have a part, in a line."""
+    """Format the roles with a non-zero value on one line."""
     return ", ".join(f"{role} {value:.{digits}f}" for role, value in by_role.items() if value >= 0.5 * 10**-digits)

@@ -1,14 +1,13 @@
-"""What a process does that costs time, counted inside it: JSON parsed, pydantic validations, tasks, connections.
+"""Count costly operations inside a process: JSON parsing, pydantic validations, tasks, connections.
 
-counts.py copies this file as `sitecustomize.py` into a folder on the `PYTHONPATH` of the processes that are to count.
-Each of them keeps its counts in a file of its own that is mapped into memory, so whoever reads that file sees them as
-they are, and a process that is killed loses none. A fork begins a file of its own.
+counts.py copies this file as `sitecustomize.py` into a folder on the `PYTHONPATH` of the processes to be counted. Each
+process keeps its counts in a memory-mapped file. Readers therefore see the current counts, and a killed process loses
+none. A fork starts its own file.
 
-Counted are `orjson.loads`, `json.loads`, `pydantic_core.from_json` and pydantic's own reading of JSON, by bytes; each
-time that Python code has pydantic check a value (a model made, `model_validate`, a `TypeAdapter`, a FastAPI parameter,
-a model inside a validator's own code), but not the models within that value, which pydantic checks by itself; every
-task of an event loop; and every connection that an event loop opens. Not counted is JSON that other code parses, such
-as a package's own compiled parser.
+JSON is counted in calls and bytes: `orjson.loads`, `json.loads`, `pydantic_core.from_json` and pydantic's own parser,
+but not other packages' compiled parsers. A validation is a value that Python code passes to pydantic: a model,
+`model_validate`, a `TypeAdapter`, a FastAPI parameter, or a model inside a validator. Nested models are not counted
+separately. Every task and every outgoing connection of an event loop counts.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ CELL_BYTES = 8
 
 
 class Cells:
-    """This process's counts."""
+    """The counts of this process."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
         self.begin()
 
     def begin(self) -> None:
-        """Begin at nothing, in the file of this process."""
+        """Start from zero in this process's own file."""
         size = CELL_BYTES * len(NAMES)
         path = os.path.join(self._folder, str(os.getpid()))
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC)
@@ -45,17 +44,16 @@ class Cells:
             os.close(file)
 
     def add(self, name: str, amount: int = 1) -> None:
-        """Count."""
         self._cells[NAMES.index(name)] += amount
 
     def parsed(self, text: Any) -> None:
-        """Count one parse of a JSON text."""
+        """Count one JSON text and its bytes."""
         self.add("json_parses")
         self.add("json_bytes", len(text) if isinstance(text, str) else memoryview(text).nbytes)
 
 
 def read(folder: Path) -> dict[int, dict[str, int]]:
-    """The counts of every process so far, by its pid."""
+    """Return the current counts of every process by pid."""
     found = {}
     for path in folder.glob("[0-9]*"):
         cells = memoryview(path.read_bytes()).cast("Q")
@@ -64,14 +62,14 @@ def read(folder: Path) -> dict[int, dict[str, int]]:
 
 
 class OnPython:
-    """Hears of each value that is checked."""
+    """Pydantic handler that counts validated Python values."""
 
     def on_enter(self, value: Any, **_: Any) -> None:
         counted.add("validations")
 
 
 class OnJson:
-    """Hears of each JSON text that is parsed and checked."""
+    """Pydantic handler that counts parsed and validated JSON texts."""
 
     def on_enter(self, text: Any, **_: Any) -> None:
         counted.add("validations")
@@ -79,14 +77,14 @@ class OnJson:
 
 
 class Plugin:
-    """What pydantic asks for the listeners of each of its validators."""
+    """Pydantic plugin that supplies the handlers for each validator."""
 
     def new_schema_validator(self, *_: Any) -> tuple[OnPython, OnJson, None]:
         return OnPython(), OnJson(), None
 
 
 def counting(parse: Callable[..., Any]) -> Callable[..., Any]:
-    """A parser of JSON that counts."""
+    """Wrap a JSON parser so that its calls are counted."""
 
     def parse_and_count(text: Any, *args: Any, **named: Any) -> Any:
         counted.parsed(text)
@@ -96,7 +94,7 @@ def counting(parse: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def count_in(loop: type[Any], method: str, name: str) -> None:
-    """Count the calls of a method of an event loop."""
+    """Count the calls to a method of an event loop class."""
     original = getattr(loop, method)
 
     def count_and_call(self: Any, *args: Any, **named: Any) -> Any:
@@ -107,7 +105,7 @@ def count_in(loop: type[Any], method: str, name: str) -> None:
 
 
 def begin() -> None:
-    """Count from here on in this process and in what it forks."""
+    """Start counting in this process and its forks."""
     import orjson
     import pydantic_core
     import uvloop

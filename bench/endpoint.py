@@ -1,11 +1,11 @@
-"""A model endpoint that costs next to nothing: Responses and Chat Completions, fixed answers, after a fixed delay.
+"""A very cheap model endpoint for Responses and Chat Completions, with fixed answers after a fixed delay.
 
     python -m bench.endpoint [--port 0] [--delay 0] [--steps 1] [--text-bytes 600] [--token-bytes 0]
 
-It asks for one tool call for each of the `--steps`, then answers; how far a conversation is, it reads off the number
-of tool results in the request. `--text-bytes` is the length of the answer's text. `--token-bytes` is how much JSON of
-token ids and log-probabilities the answers of a conversation carry together, each its share, on their items (Responses
-only). Prints its port and serves until its standard input is closed.
+It requests one tool call per step (`--steps`), then answers. The number of tool results in the request shows the
+current step. `--text-bytes` is the length of the answer's text. `--token-bytes` is the JSON size of all token ids and
+log-probabilities of a conversation, divided between its answers (Responses only). The program prints its port and
+serves until its standard input is closed.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ from typing import Any, NamedTuple, cast
 import httptools
 import orjson
 
-FILLER = "It is a fine day, and the weather in the city is what it was told to be. "
+FILLER = "It is a fine day, and the weather in the city is just what was forecast. "
 TEXT_BYTES = 584
 ARGUMENTS = '{"city": "Paris"}'
 USAGE = {"input_tokens": 180, "output_tokens": 20, "total_tokens": 200,
          "input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}  # fmt: skip
 ID_BYTES, LOG_PROB_BYTES = 6, 11
-"""What a token id and a log-probability take in JSON, comma included."""
+"""The JSON size of a token id and of a log-probability, including the comma."""
 
 
 class Payload(NamedTuple):
-    """How much the answers carry."""
+    """The size of the answers."""
 
     text_bytes: int = TEXT_BYTES
     token_bytes: int = 0
 
 
 class Script(NamedTuple):
-    """What is answered in one dialect, by the number of tool results that have come back."""
+    """The answers in one dialect, by the number of tool results in the request."""
 
     answers: tuple[bytes, ...]
-    """Whole HTTP answers: one call for each step, then the message."""
+    """Complete HTTP responses: one tool call per step, then the message."""
     result_mark: bytes
-    """Occurs once for each tool result in a request."""
+    """Bytes that occur once per tool result in a request."""
 
     def answer_to(self, request: bytes) -> bytes:
         return self.answers[min(request.count(self.result_mark), len(self.answers) - 1)]
@@ -53,7 +53,7 @@ class Script(NamedTuple):
 
 @cache
 def responses_script(steps: int, payload: Payload) -> Script:
-    """The answers of `/responses`."""
+    """Return the answers of `/responses`."""
     tokens = _tokens(payload.token_bytes // (steps + 1))
     calls: list[dict[str, Any]] = [
         {"type": "function_call", "id": f"fc_{step}", "call_id": f"call_{step}", "name": "get_weather",
@@ -68,7 +68,7 @@ def responses_script(steps: int, payload: Payload) -> Script:
 
 @cache
 def chat_script(steps: int, payload: Payload) -> Script:
-    """The answers of `/chat/completions`."""
+    """Return the answers of `/chat/completions`."""
     calls = [
         {"content": None, "tool_calls": [{"id": f"call_{step}", "type": "function",
                                           "function": {"name": "get_weather", "arguments": ARGUMENTS}}]}
@@ -84,7 +84,7 @@ def _text(size: int) -> str:
 
 
 def _tokens(size: int) -> dict[str, list[int] | list[float]]:
-    """Half of the bytes for the prompt's ids, half for the generation's ids with their log-probabilities."""
+    """Use half of the bytes for prompt ids, half for generation ids with their log-probabilities."""
     if not size:
         return {}
     draw = random.Random(0)
@@ -120,7 +120,7 @@ MODELS = _http({"object": "list", "data": [{"id": "mock", "object": "model"}]})
 
 
 class Later:
-    """Does things a fixed time after they were asked for, all with one timer."""
+    """A queue of calls with a fixed delay that needs only one timer."""
 
     def __init__(self, delay_s: float) -> None:
         self._delay_s = delay_s
@@ -133,7 +133,7 @@ class Later:
             self._loop.call_later(self._delay_s, self._do_what_is_due)
 
     def _do_what_is_due(self) -> None:
-        # Timers have whole milliseconds.
+        # uvloop's timers have a resolution of one millisecond.
         now = self._loop.time() + 0.001
         while self._waiting and self._waiting[0][0] <= now:
             _, do, what = self._waiting.popleft()
@@ -144,12 +144,12 @@ class Later:
 
 @cache
 def later_by(delay_s: float) -> Later:
-    """The one of this process for a delay."""
+    """Return this process's queue for a delay."""
     return Later(delay_s)
 
 
 class Connection(asyncio.Protocol):
-    """Answers one request after the other."""
+    """A connection that answers requests one after the other."""
 
     transport: asyncio.Transport
 
@@ -163,7 +163,7 @@ class Connection(asyncio.Protocol):
         self._body: list[bytes] = []
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports are of no class of asyncio's.
+        # uvloop's transports are not instances of asyncio's classes.
         self.transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
@@ -195,7 +195,7 @@ class Connection(asyncio.Protocol):
 
 async def serve(port: int, delay_s: float, steps: int, payload: Payload) -> None:
     """Serve until standard input is closed."""
-    # Each rollout that waits for its answer holds a connection.
+    # Each waiting rollout has an open connection.
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     loop = asyncio.get_running_loop()
@@ -211,9 +211,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--delay", type=float, default=0.0, help="seconds before each answer")
-    parser.add_argument("--steps", type=int, default=1, help="tool calls in each conversation")
-    parser.add_argument("--text-bytes", type=int, default=TEXT_BYTES, help="of the last answer")
-    parser.add_argument("--token-bytes", type=int, default=0, help="of all answers of a conversation together")
+    parser.add_argument("--steps", type=int, default=1, help="tool calls per conversation")
+    parser.add_argument("--text-bytes", type=int, default=TEXT_BYTES, help="length of the last answer")
+    parser.add_argument("--token-bytes", type=int, default=0, help="JSON size of all token ids of a conversation")
     options = parser.parse_args()
     payload = Payload(options.text_bytes, options.token_bytes)
     uvloop.run(serve(options.port, options.delay, options.steps, payload))

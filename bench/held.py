@@ -1,4 +1,4 @@
-"""A model endpoint that keeps every request waiting until it is told to answer, so that all are there at once."""
+"""A model endpoint that holds every request until a command releases them all, so that all are in flight at once."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from functools import partial
 from bench.endpoint import Connection
 from bench.tree import HERE
 
-TELL_EVERY_S = 0.1
+REPORT_EVERY_S = 0.1
 
 
-class Gate:
-    """The answers that wait."""
+class Admission:
+    """The answers that are held back."""
 
     def __init__(self) -> None:
         self._is_open = False
         self._waiting: list[tuple[Connection, bytes]] = []
 
     def answer(self, connection: Connection, answer: bytes) -> None:
-        """Answer now, or when the gate is opened."""
+        """Answer now if the gate is open, otherwise when it opens."""
         if self._is_open:
             connection.transport.write(answer)
         else:
             self._waiting.append((connection, answer))
 
     def set_open(self, is_open: bool) -> None:
-        """Answer all that wait, in the order in which they came; or let the next ones wait."""
+        """Open the gate and send all waiting answers in order, or close it."""
         self._is_open = is_open
         waiting, self._waiting = self._waiting, []
         for connection, answer in waiting:
@@ -42,14 +42,14 @@ class Gate:
                 connection.transport.write(answer)
 
     def waiting(self) -> int:
-        """How many wait, without those that have hung up."""
+        """Return the number of waiting requests that are still connected."""
         return sum(not connection.transport.is_closing() for connection, _ in self._waiting)
 
 
 class HeldConnection(Connection):
-    """Asks the gate before it answers."""
+    """A connection whose answers pass through the gate."""
 
-    def __init__(self, gate: Gate) -> None:
+    def __init__(self, gate: Admission) -> None:
         super().__init__(0.0, 1)
         self._gate = gate
 
@@ -59,30 +59,30 @@ class HeldConnection(Connection):
 
 
 async def serve() -> None:
-    """Print the port and then how many wait; `open` and `close` on standard input move the gate, its end is ours."""
+    """Print the port, then the number of waiting requests. Read `open` and `close` from stdin until it is closed."""
     soft_and_hard = (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2
     resource.setrlimit(resource.RLIMIT_NOFILE, soft_and_hard)
-    gate = Gate()
+    gate = Admission()
     loop = asyncio.get_running_loop()
     server = await loop.create_server(partial(HeldConnection, gate), "127.0.0.1", 0, backlog=20_000)
     print(server.sockets[0].getsockname()[1], flush=True)
 
-    async def tell() -> None:
-        told = 0
+    async def report() -> None:
+        reported = 0
         while True:
-            if gate.waiting() != told:
-                told = gate.waiting()
-                print(json.dumps(told), flush=True)
-            await asyncio.sleep(TELL_EVERY_S)
+            if gate.waiting() != reported:
+                reported = gate.waiting()
+                print(json.dumps(reported), flush=True)
+            await asyncio.sleep(REPORT_EVERY_S)
 
-    telling = loop.create_task(tell())
+    reporting = loop.create_task(report())
     while word := await asyncio.to_thread(sys.stdin.readline):
         gate.set_open(word.strip() == "open")
-    telling.cancel()
+    reporting.cancel()
 
 
 class Held:
-    """The endpoint's process, seen from the one that measures."""
+    """The endpoint's process, as used by the measuring process."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
@@ -94,20 +94,19 @@ class Held:
 
     @property
     def pid(self) -> int:
-        """Of the endpoint."""
         return self._process.pid
 
     def set_open(self, is_open: bool) -> None:
-        """Move the gate."""
+        """Open or close the gate."""
         assert self._process.stdin is not None
         self._process.stdin.write("open\n" if is_open else "close\n")
         self._process.stdin.flush()
 
     def gather(self, wanted: int, patience_s: float, goes_on: Callable[[], bool]) -> int:
-        """Wait until so many requests wait, or no other has come for a while, or it does not go on; how many do."""
+        """Return the number of held requests once it is reached, stops growing, or `goes_on()` is false."""
         self._changed_at = time.monotonic()
         while self._waiting < wanted and time.monotonic() - self._changed_at < patience_s and goes_on():
-            time.sleep(TELL_EVERY_S)
+            time.sleep(REPORT_EVERY_S)
         return self._waiting
 
     def _listen(self) -> None:
@@ -119,7 +118,7 @@ class Held:
 
 @contextmanager
 def held_endpoint() -> Iterator[Held]:
-    """The endpoint, its gate closed; ends with the block."""
+    """Run the endpoint with its gate closed for the duration of the block."""
     with subprocess.Popen(
         [sys.executable, "-m", "bench.held"], cwd=HERE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:

@@ -1,11 +1,11 @@
-"""How many rollouts can be in flight at once: their number is raised until something gives, which is then told.
+"""Find how many rollouts can be in flight at once: raise their number until something fails, and report the cause.
 
     python -m bench inflight [--in-flight 1024 2048 4096 8192 16384 32768] [--delay 5] [settings …]
 
-The endpoint answers nobody before all rollouts have asked it, and `--delay` seconds have passed since; it then answers
-all at once. At that peak the memory of every process is read. Memory per rollout is the growth of all our processes
-since an earlier peak, of 64 rollouts on the same servers. Each number has servers of its own. Settings such as
-`+replicas=2` go to `ng_run`.
+The endpoint holds all requests until every rollout has sent one and `--delay` seconds have passed. It then answers all
+at once. At that peak the memory of every process is read. Memory per rollout is the growth of all our processes since
+an earlier peak of 64 rollouts on the same servers. Each number runs on fresh servers. Settings such as
+`+replicas=2` are passed to `ng_run`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ LOG_LINES = 20_000
 
 
 class Peak(NamedTuple):
-    """Of one collection: what was there when all its rollouts waited for the endpoint."""
+    """The state of a collection while all its rollouts wait for the endpoint."""
 
     gathered: int
     gathered_after_s: float
@@ -46,18 +46,18 @@ class Peak(NamedTuple):
 
 
 class Level(NamedTuple):
-    """What became of one number in flight."""
+    """The result of one number in flight."""
 
     wanted: int
     peak: Peak
     kb_per_rollout: dict[str, float]
-    """By role; empty where not all were in flight together."""
+    """By role; empty unless all were in flight together."""
     gave: list[str]
-    """What went wrong, the most frequent first; nothing if all were in flight together, and scored."""
+    """Failure reasons, the most frequent first; empty if all were in flight together and scored."""
 
 
 def hold(up: Servers, held: Held, folder: str, rollouts: int, *, delay_s: float, patience_s: float) -> Peak:
-    """Collect as many rollouts as are in flight, with a look at the moment when all of them wait."""
+    """Collect that many rollouts at once and measure while all of them wait."""
     held.set_open(False)
     began_at = time.monotonic()
     collecting = start_collection(up, folder, rollouts, rollouts)
@@ -68,7 +68,7 @@ def hold(up: Servers, held: Held, folder: str, rollouts: int, *, delay_s: float,
         roles = {**up.pids, "collector": tree_of(collecting.pid)}
         memory, files = pss_by_role(roles), open_files(roles)
         held.set_open(True)
-        # As long again for the other half of each rollout, and then some.
+        # The second half of each rollout takes about as long as the first.
         collecting.wait(gathered_after_s * 4 + patience_s * 2)
     except subprocess.TimeoutExpired:
         pass
@@ -81,18 +81,18 @@ def hold(up: Servers, held: Held, folder: str, rollouts: int, *, delay_s: float,
 
 
 def pss_by_role(roles: Mapping[str, Sequence[int]]) -> dict[str, float]:
-    """Proportional memory, in megabytes (1e6 bytes)."""
+    """Return the proportional memory by role, in megabytes (1e6 bytes)."""
     found = dict.fromkeys(roles, 0.0)
     for role, pids in roles.items():
         for pid in pids:
-            # One that was killed for what it took has nothing any more.
+            # The kernel may have killed a process that used too much memory.
             with suppress(OSError):
                 found[role] += pss_mb([pid])
     return found
 
 
 def level(wanted: int, options: argparse.Namespace, words: Sequence[str]) -> Level:
-    """Have so many rollouts in flight on fresh servers."""
+    """Measure one number of rollouts in flight on fresh servers."""
     log: deque[str] = deque(maxlen=LOG_LINES)
     with tempfile.TemporaryDirectory() as folder, held_endpoint() as held:
         held.set_open(True)
@@ -114,7 +114,7 @@ def level(wanted: int, options: argparse.Namespace, words: Sequence[str]) -> Lev
 
 
 def report(measured: Level) -> dict[str, Any]:
-    """Print a line of the table and what gave, and tell the same for programs."""
+    """Print a line of the table and the failure reasons, and return them as JSON values."""
     wanted, peak, per_rollout, gave = measured
     kb = round(sum(per_rollout.values()), 1) if per_rollout else None
     fullest = max(peak.files, key=lambda role: peak.files[role].opened / max(1, peak.files[role].allowed))
@@ -135,28 +135,28 @@ def report(measured: Level) -> dict[str, Any]:
 
 
 def main(words: Sequence[str]) -> int:
-    """Raise the number in flight until something gives."""
+    """Raise the number in flight until something fails."""
     parser = argparse.ArgumentParser(
         prog="python -m bench inflight", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--in-flight", type=int, nargs="+", default=[1024, 2048, 4096, 8192, 16_384, 32_768])
-    parser.add_argument("--delay", type=float, default=5.0, help="seconds for which all are kept waiting together")
-    parser.add_argument("--patience", type=float, default=30.0, help="seconds without any that comes or goes")
+    parser.add_argument("--delay", type=float, default=5.0, help="seconds to hold all requests")
+    parser.add_argument("--patience", type=float, default=30.0, help="seconds without progress before giving up")
     parser.add_argument("--dialect", choices=("responses", "chat"), default="responses")
-    # What an option takes would swallow the settings that follow it.
+    # An option with several values would consume the settings that follow it.
     settings = [word for word in words if word.startswith(("+", "~"))]
     options = parser.parse_args([word for word in words if word not in settings])
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    print(f"open files: {soft:,} are allowed to each process, which may raise that to {hard:,} (ulimit -Hn)")
+    print(f"open files: the limit per process is {soft:,} and can be raised to {hard:,} (ulimit -Hn)")
     print("in flight  gathered   scored  after, s  all, s  PSS, MB  KB/rollout  target  (by role)  most open files")
-    told = []
+    cases = []
     for wanted in options.in_flight:
         measured = level(wanted, options, settings)
-        told.append(report(measured))
+        cases.append(report(measured))
         if measured.gave:
             break
-    most = max((each["in_flight"] for each in told if not each["gave"]), default=0)
+    most = max((each["in_flight"] for each in cases if not each["gave"]), default=0)
     print(f"most in flight, none lost: {most:,} (target {TARGET_IN_FLIGHT:,})")
     print(json.dumps({"bench": "inflight", "settings": settings, "open_files_allowed": [soft, hard], "most": most,
-                      "cases": told}))  # fmt: skip
+                      "cases": cases}))  # fmt: skip
     return 0

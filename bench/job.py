@@ -1,4 +1,4 @@
-"""The job that is measured, through real processes: a mock endpoint, `ng_run` with an environment, collections."""
+"""The measured job, with real processes: a mock endpoint, `ng_run` with an environment, and collections."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MODELS = {
 }
 ROLES = {"resources_servers": "resources", "responses_api_agents": "agent", "responses_api_models": "model"}
 LAUNCHER = "launcher"
-"""The role of what serves no rollout: the command, its warm process and the head server."""
+"""The role of processes that serve no rollouts: the command, its fork server and the head server."""
 READY_TIMEOUT_S = 60.0
 RUN_TIMEOUT_S = 600.0
 WATCH_AFTER_S = 2.5
@@ -32,15 +32,15 @@ QUESTION = "What is the weather in Paris? "
 
 
 class Environment(NamedTuple):
-    """Which rollouts are collected."""
+    """The environment and agent whose rollouts are collected."""
 
     config: str
-    """Relative to the folder."""
+    """Path relative to `folder`."""
     agent: str
     folder: Path | None = None
-    """Where the commands run; by default in the tree that is measured."""
+    """The working folder of the commands; by default the measured tree."""
     context_bytes: int = 600
-    """The length of the text in a row's input."""
+    """Length of the text in a row's input."""
 
 
 ONE_TOOL = Environment(
@@ -51,7 +51,7 @@ ONE_TOOL = Environment(
 
 @contextmanager
 def endpoint(delay_s: float, steps: int, words: Sequence[str] = ()) -> Iterator[str]:
-    """A mock endpoint's address; the words are for `bench.endpoint`."""
+    """Run `bench.endpoint` with further arguments and yield its address."""
     with subprocess.Popen(
         [sys.executable, "-m", "bench.endpoint", "--delay", str(delay_s), "--steps", str(steps), *words],
         cwd=HERE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
@@ -70,7 +70,7 @@ class Servers(NamedTuple):
     process: subprocess.Popen[str]
     head: str
     pids: dict[str, list[int]]
-    """Every process of the run once, by its role."""
+    """Every process of the run, by role."""
     environment: Environment = ONE_TOOL
 
 
@@ -78,7 +78,7 @@ class Servers(NamedTuple):
 def servers(
     url: str, dialect: str, runtime: str, words: Sequence[str] = (), *, environment: Environment = ONE_TOOL
 ) -> Iterator[Servers]:
-    """`ng_run` with an environment, asking the endpoint at `url`; ends with the block."""
+    """Run `ng_run` with an environment and the model endpoint at `url` for the duration of the block."""
     settings = [f"+config_paths=[{environment.config},{TREE / MODELS[dialect]}]", f"+policy_base_url={url}",
                 "+policy_api_key=none", "+policy_model_name=mock", "+head_server.port=0",
                 "+model_endpoint_readiness_timeout_seconds=20", *words]  # fmt: skip
@@ -96,7 +96,7 @@ def servers(
 
 def _head_of(process: subprocess.Popen[str]) -> str:
     assert process.stdout is not None
-    told = []
+    printed = []
     deadline = time.monotonic() + READY_TIMEOUT_S
     while time.monotonic() < deadline:
         line = process.stdout.readline()
@@ -104,8 +104,8 @@ def _head_of(process: subprocess.Popen[str]) -> str:
             return found[1]
         if not line:
             break
-        told.append(line)
-    raise SystemExit(f"the servers did not come up:\n{''.join(told[-20:])}")
+        printed.append(line)
+    raise SystemExit(f"the servers did not start:\n{''.join(printed[-20:])}")
 
 
 def _pids(launcher: int, head: str) -> dict[str, list[int]]:
@@ -114,26 +114,26 @@ def _pids(launcher: int, head: str) -> dict[str, list[int]]:
     roles: dict[int, str] = {}
     for instance in instances:
         role = ROLES[instance["server_type"]]
-        # A commit from before there were several processes for a server names one.
+        # Older commits report a single pid per server.
         for pid in instance.get("pids") or [instance["pid"]]:
             roles[pid] = role
     return by_role(launcher, roles, LAUNCHER)
 
 
 class Collected(NamedTuple):
-    """One collection that has ended."""
+    """The cost of a finished collection."""
 
     cpu_s: float
-    """Of the collector and of the children that it has waited for."""
+    """CPU of the collector and its finished children."""
     start_s: float
-    """From the command to its first row on disk, imports included."""
+    """From the command to its first row on disk, including imports."""
     took_s: float
     row_bytes: float
     """The mean length of a row of the results."""
 
 
 def start_collection(up: Servers, folder: str, rollouts: int, in_flight: int) -> subprocess.Popen[bytes]:
-    """The command that collects into the folder's `out.jsonl`; its output goes to `collector.log`."""
+    """Start collecting into the folder's `out.jsonl`; the command's output goes to `collector.log`."""
     rows, environment = Path(folder, "rows.jsonl"), up.environment
     context = (QUESTION * (environment.context_bytes // len(QUESTION) + 1))[: environment.context_bytes]
     task = {"responses_create_params": {"input": [{"role": "user", "content": context}]},
@@ -155,9 +155,9 @@ def start_collection(up: Servers, folder: str, rollouts: int, in_flight: int) ->
 def collect(
     up: Servers, folder: str, rollouts: int, in_flight: int, watch: Callable[[int], None] | None = None
 ) -> tuple[Collected, int]:
-    """Collect to the end; what it took, and how many rollouts were scored.
+    """Run a collection and return its cost and the number of scored rollouts.
 
-    `watch` is called with the collector's pid some seconds after the first row, if the collection lasts that long.
+    `watch` is called with the collector's pid 2.5 s after the first row, if the collection lasts that long.
     """
     output = Path(folder, "out.jsonl")
     began_at = time.perf_counter()

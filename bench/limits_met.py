@@ -1,4 +1,4 @@
-"""Why rollouts were lost: their own records, what the servers logged, and how many files were open of how many."""
+"""Find out why rollouts were lost: from their records, the servers' logs, and the open files of each process."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import NamedTuple
 import orjson
 
 MOST_REASONS = 3
-WORTH_TELLING = re.compile(r"\b(WARNING|ERROR|CRITICAL|Errno|Error|killed|Too many|out of memory)\b")
+NOTEWORTHY = re.compile(r"\b(WARNING|ERROR|CRITICAL|Errno|Error|killed|Too many|out of memory)\b")
 
 
 class Files(NamedTuple):
-    """Of the process of a role that has the most of them."""
+    """The open files of the process with the most of them, and its limit."""
 
     opened: int
     allowed: int
@@ -27,7 +27,7 @@ OpenFiles = dict[str, Files]
 
 
 def open_files(roles: Mapping[str, Sequence[int]]) -> OpenFiles:
-    """How many files, connections among them, the processes have open, and may have."""
+    """Return the open files (connections included) and their limit, by role."""
     return {role: max((_files_of(pid) for pid in pids), default=Files(0, 0)) for role, pids in roles.items()}
 
 
@@ -41,23 +41,23 @@ def _files_of(pid: int) -> Files:
 
 
 def reasons(folder: Path, log: Iterable[str], files: OpenFiles) -> list[str]:
-    """What the records and the logs tell, the most frequent first, and who had hardly a file left to open."""
-    told = [f"{role} had {each.opened:,} files open of {each.allowed:,}" for role, each in files.items()
+    """List roles close to their file limit, then the most frequent failures and log messages."""
+    found = [f"{role} had {each.opened:,} files open of {each.allowed:,}" for role, each in files.items()
             if each.opened > 0.98 * each.allowed > 0]  # fmt: skip
     failures: Counter[str] = Counter()
     with suppress(FileNotFoundError), (folder / "out_failures.jsonl").open("rb") as lines:
         for line in lines:
             row = orjson.loads(line)
             failures[f"{row.get('_ng_failure_class')}: {_alike(str(row.get('_ng_failure_message')))}"] += 1
-    told += [f"{number:,} × {reason}" for reason, number in failures.most_common(MOST_REASONS)]
+    found += [f"{number:,} × {reason}" for reason, number in failures.most_common(MOST_REASONS)]
     collectors_log = folder / "collector.log"
     if collectors_log.exists():
         log = [*log, *(f"(collector) {line}" for line in collectors_log.read_text(errors="replace").splitlines())]
-    logged = Counter(_alike(line) for line in log if WORTH_TELLING.search(line))
-    told += [f"{number:,} × in the log: {line}" for line, number in logged.most_common(MOST_REASONS)]
-    return told
+    logged = Counter(_alike(line) for line in log if NOTEWORTHY.search(line))
+    found += [f"{number:,} × in the log: {line}" for line, number in logged.most_common(MOST_REASONS)]
+    return found
 
 
 def _alike(message: str) -> str:
-    """Messages that differ by their numbers only are the same."""
+    """Replace the numbers in a message, so that messages that differ only in numbers are counted together."""
     return re.sub(r"\d+", "…", message.strip())[:300]

@@ -1,11 +1,11 @@
-"""What long contexts, long answers and token ids cost on their way through a rollout: CPU and memory by their size.
+"""Measure the CPU and memory that long contexts, long answers and token ids cost in a rollout, by their size.
 
     python -m bench payload [--kinds context answer tokens] [--bytes 1000 50000 1000000] [--in-flight 16] [settings …]
 
-A rollout with one tool call carries its payload as text in its row's input (`context`), as text of the model's last
-answer (`answer`), or as `prompt_token_ids`, `generation_token_ids` and `generation_log_probs` on the items of the
-model's two answers, half on each (`tokens`). The CPU of a megabyte (1e6 bytes) is what the sizes differ by; it tells
-of all that touches the payload, sockets and files included. Settings such as `+key=value` go to `ng_run`.
+A rollout with one tool call carries its payload as text in the row's input (`context`), as text of the model's last
+answer (`answer`), or as token ids (`tokens`). Token ids are `prompt_token_ids`, `generation_token_ids` and
+`generation_log_probs`, half on each of the model's two answers. The CPU per megabyte (1e6 bytes) is the difference
+between sizes; it includes sockets and files. Settings such as `+key=value` are passed to `ng_run`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MOST_WARM_UP = 1000
 
 
 class Carrier(NamedTuple):
-    """Where a payload is put."""
+    """The environment and endpoint arguments that carry a payload."""
 
     environment: Environment = ONE_TOOL
     endpoint_words: tuple[str, ...] = ()
@@ -39,7 +39,7 @@ CARRIERS: dict[str, Callable[[int], Carrier]] = {
 
 
 def measured(kind: str, size: int, case: Case, settings: Sequence[str]) -> Measured:
-    """One run with a payload of `size` bytes."""
+    """Measure one run with a payload of `size` bytes."""
     carrier = CARRIERS[kind](size)
     return measure(
         case, "responses", STEPS, settings,
@@ -48,7 +48,7 @@ def measured(kind: str, size: int, case: Case, settings: Sequence[str]) -> Measu
 
 
 def print_row(kind: str, size: int, run: Measured, cpu_ms_per_mb: float | None) -> None:
-    """A line of the table."""
+    """Print a line of the table."""
     growth = "" if cpu_ms_per_mb is None else f"{cpu_ms_per_mb:.1f}"
     lost = run.rollouts - run.scored
     print(
@@ -60,23 +60,23 @@ def print_row(kind: str, size: int, run: Measured, cpu_ms_per_mb: float | None) 
 
 
 def main(words: Sequence[str]) -> int:
-    """Measure each kind of payload in each size."""
+    """Measure each kind and size of payload."""
     parser = argparse.ArgumentParser(
         prog="python -m bench payload", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--kinds", nargs="+", choices=list(CARRIERS), default=list(CARRIERS))
     parser.add_argument(
-        "--bytes", type=int, nargs="+", default=[1000, 50_000, 1_000_000], help="in a rollout, as JSON"
+        "--bytes", type=int, nargs="+", default=[1000, 50_000, 1_000_000], help="JSON size of the payload of a rollout"
     )
     parser.add_argument("--in-flight", type=int, default=16)
-    parser.add_argument("--rollouts", type=int, default=0, help="for each; by default enough for 5 s or more")
+    parser.add_argument("--rollouts", type=int, default=0, help="rollouts per case; by default enough for 5 s or more")
     parser.add_argument("--runs", type=int, default=1)
     settings = [word for word in words if word.startswith(("+", "~"))]
     options = parser.parse_args([word for word in words if word not in settings])
     sizes = sorted(set(options.bytes))
     print(f"{'payload':<8}{'KB':>8}{'row, KB':>9}{'rollouts/s':>12}{'CPU ms':>9}{'ms per MB':>10}{'others':>8}  "
           f"CPU by role, ms; PSS by role", flush=True)  # fmt: skip
-    told = []
+    cases = []
     least: dict[str, Measured] = {}
     for kind, size in itertools.product(options.kinds, sizes):
         warm_up = max(options.in_flight, min(MOST_WARM_UP, WARM_UP_BYTES // size))
@@ -87,11 +87,11 @@ def main(words: Sequence[str]) -> int:
             growth = (run.cpu_ms_in_all - least[kind].cpu_ms_in_all) / ((size - sizes[0]) / 1e6)
         least.setdefault(kind, run)
         print_row(kind, size, run, growth)
-        told.append({
+        cases.append({
             "kind": kind, "bytes": size, "rollouts": run.rollouts, "rollouts_per_s": run.rollouts_per_s,
             "cpu_ms": run.cpu_ms_in_all, "cpu_ms_per_mb": growth, "by_role": run.cpu_ms, "row_bytes": run.row_bytes,
             "pss_mb": run.pss_mb, "pss_by_role": run.pss_by_role, "others_share": run.others_share,
             "lost": run.rollouts - run.scored,
         })  # fmt: skip
-    print(json.dumps({"bench": "payload", "in_flight": options.in_flight, "settings": settings, "cases": told}))
+    print(json.dumps({"bench": "payload", "in_flight": options.in_flight, "settings": settings, "cases": cases}))
     return 0

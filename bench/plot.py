@@ -1,9 +1,9 @@
-"""A picture of what `bench rollouts` told: rollouts per second, and CPU per rollout, by the number in flight.
+"""Plot the results of `bench rollouts`: rollouts per second and CPU per rollout by the number in flight.
 
     python -m bench rollouts --replicas 1 2 | python -m bench plot [--output bench/rollouts.svg]
-    python -m bench plot told.txt another.txt
+    python -m bench plot results.txt more_results.txt
 
-Reads the JSON lines among whatever else was printed. Needs matplotlib, which comes with the extra `bench`.
+All lines but the JSON lines are ignored. Needs matplotlib, which is in the extra `bench`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ OTHER = "#868e96"
 
 
 class Series(NamedTuple):
-    """One line of the picture."""
+    """One line of the plot."""
 
     replicas: int
     delay_s: float
@@ -37,17 +37,17 @@ class Series(NamedTuple):
 
 
 def cases_of(lines: Iterable[str]) -> list[dict[str, Any]]:
-    """The cases of all the JSON lines."""
+    """Return the cases of all JSON lines."""
     found: list[dict[str, Any]] = []
     for line in lines:
         if line.startswith("{"):
-            told = json.loads(line)
-            found += told["cases"] if told.get("bench") == "rollouts" else []
+            result = json.loads(line)
+            found += result["cases"] if result.get("bench") == "rollouts" else []
     return found
 
 
 def series_of(cases: Iterable[dict[str, Any]]) -> dict[Series, list[dict[str, Any]]]:
-    """The cases of each line, by the number in flight; of two alike, the later one."""
+    """Group the cases by series and sort them by the number in flight; later duplicates win."""
     points: dict[Series, dict[int, dict[str, Any]]] = defaultdict(dict)
     for case in cases:
         points[Series(case.get("replicas", 1), case["delay_s"])][case["in_flight"]] = case
@@ -55,11 +55,11 @@ def series_of(cases: Iterable[dict[str, Any]]) -> dict[Series, list[dict[str, An
 
 
 def draw(series: dict[Series, list[dict[str, Any]]], output: Path) -> None:
-    """Write the picture."""
+    """Draw the plot and write it to a file."""
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError:
-        raise SystemExit("the picture needs matplotlib: pip install 'nemo-gym[bench]'") from None
+        raise SystemExit("the plot needs matplotlib: pip install 'nemo-gym[bench]'") from None
 
     counts = list(dict.fromkeys(each.replicas for each in series))
     colours = {replicas: COLOURS[at % len(COLOURS)] for at, replicas in enumerate(counts)}
@@ -82,7 +82,7 @@ def draw(series: dict[Series, list[dict[str, Any]]], output: Path) -> None:
 
 
 def _draw_ideal(axes: Axes, series: dict[Series, list[dict[str, Any]]]) -> None:
-    """What the endpoint's time alone would allow, as far as it lies within what was measured."""
+    """Draw the throughput that the endpoint's delay alone would allow, within the measured range."""
     top = max(case["rollouts_per_s"] for cases in series.values() for case in cases)
     ideals = {(each.delay_s, case["in_flight"]): case["ideal_per_s"] for each, cases in series.items()
               for case in cases if case.get("ideal_per_s")}  # fmt: skip
@@ -109,17 +109,17 @@ def _finish(axes: Axes, title: str, series: dict[Series, list[dict[str, Any]]]) 
 
 
 def main(words: Sequence[str]) -> int:
-    """Read what was told, and draw it."""
+    """Read the results and draw them."""
     parser = argparse.ArgumentParser(
         prog="python -m bench plot", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("files", nargs="*", type=Path, help="what was printed; by default, standard input")
-    parser.add_argument("--output", type=Path, default=OUTPUT, help="its ending (.svg, .png) decides the format")
+    parser.add_argument("files", nargs="*", type=Path, help="output of `bench rollouts`; by default standard input")
+    parser.add_argument("--output", type=Path, default=OUTPUT, help="the suffix (.svg, .png) selects the format")
     options = parser.parse_args(words)
     lines = [line for path in options.files for line in path.read_text("utf-8").splitlines()]
     series = series_of(cases_of(lines if options.files else sys.stdin))
     if not series:
-        print("there is no JSON line of `bench rollouts` among what was given", file=sys.stderr)
+        print("the input does not contain a JSON line of `bench rollouts`. Pass its complete output", file=sys.stderr)
         return 1
     draw(series, options.output)
     points = sum(len(cases) for cases in series.values())

@@ -1,4 +1,4 @@
-"""What processes cost, read from /proc: CPU time, proportional memory, and what others took meanwhile."""
+"""Process costs read from /proc: CPU time, proportional memory, and the use of the whole machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 def parents() -> dict[int, int]:
-    """The parent of each process that is alive."""
+    """Return the parent pid of each live process."""
     found: dict[int, int] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -22,7 +22,7 @@ def parents() -> dict[int, int]:
 
 
 def tree_of(pid: int) -> list[int]:
-    """A process and all of its descendants that are alive."""
+    """Return the pids of a process and its live descendants."""
     children: dict[int, list[int]] = {}
     for child, parent in parents().items():
         children.setdefault(parent, []).append(child)
@@ -35,9 +35,9 @@ def tree_of(pid: int) -> list[int]:
 
 
 def by_role(root: int, roles: Mapping[int, str], other: str) -> dict[str, list[int]]:
-    """The processes of a tree: each has the role of its nearest ancestor, itself included, that has one.
+    """Group the processes of a tree by role: a process without a role has that of its nearest ancestor.
 
-    Those without such an ancestor are `other`.
+    Processes without such an ancestor are `other`.
     """
     parent_of = parents()
     found: dict[str, list[int]] = {other: []}
@@ -50,7 +50,7 @@ def by_role(root: int, roles: Mapping[int, str], other: str) -> dict[str, list[i
 
 
 def pss_mb(pids: Iterable[int]) -> float:
-    """Proportional set size of the processes together, in megabytes (1e6 bytes)."""
+    """Return the total proportional set size of the processes, in megabytes (1e6 bytes)."""
     total_kb = 0
     for pid in pids:
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
@@ -60,7 +60,7 @@ def pss_mb(pids: Iterable[int]) -> float:
 
 
 def cpu_s(pids: Iterable[int]) -> float:
-    """User and system time that the processes have taken so far, their ended children included."""
+    """Return the user and system time of the processes so far, including finished children."""
     ticks = 0
     for pid in pids:
         fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
@@ -69,14 +69,14 @@ def cpu_s(pids: Iterable[int]) -> float:
 
 
 class MachineTime(NamedTuple):
-    """How much CPU time the whole machine has spent, and how much it had."""
+    """CPU seconds of the whole machine: used, and in total."""
 
     busy_s: float
     total_s: float
 
 
 def machine_time() -> MachineTime:
-    """The counters of all cores together."""
+    """Read the counters of all cores together."""
     fields = [int(field) for field in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
     idle = fields[3] + fields[4]
     return MachineTime((sum(fields) - idle) / TICKS_PER_S, sum(fields) / TICKS_PER_S)

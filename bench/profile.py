@@ -1,11 +1,10 @@
-"""Where the time of one role goes during a collection: functions by their own and by their total time (py-spy).
+"""Profile one role during a collection with py-spy: functions by own time and by total time.
 
     python -m bench profile [--role agent] [--in-flight 64] [--seconds 8] [--steps 1] [--delay 0] [settings …]
 
-Every process of the role is sampled while the one-tool job is collected; time on the CPU counts, waiting does not.
-Own time is that of the function itself and of the C code that it calls (the event loop's own work, sockets included,
-stands under `Runner.run`); total time is that of all that it calls. Settings such as `+key=value` go to `ng_run`. This
-command alone needs py-spy.
+Every process of the role is sampled during the one-tool job. Only CPU time counts, not waiting. Own time covers the
+function itself and the C code that it calls; the event loop with its sockets appears as `Runner.run`. Total time
+includes all calls. Settings such as `+key=value` are passed to `ng_run`. Only this command needs py-spy.
 """
 
 from __future__ import annotations
@@ -28,15 +27,15 @@ from bench.processes import tree_of
 RATE_PER_S = 250
 WARM_UP = 300
 FASTEST_PER_S = 12_000
-"""No collection is faster: so many rollouts last as long as the samples are taken."""
+"""An upper bound on the collection speed, so that the rollouts last for the whole sampling."""
 BEGIN_TIMEOUT_S = 30.0
 WHOLE = 0.99
-"""The share of the samples from which on a function is the frame of all others and tells nothing."""
+"""A function in at least this share of the samples is an outer frame and is not listed."""
 ROLES = ("agent", "resources", "model", "collector", LAUNCHER)
 
 
 class Profile(NamedTuple):
-    """How many samples found each function at work."""
+    """The number of samples of each function."""
 
     samples: int
     own: Counter[str]
@@ -44,13 +43,13 @@ class Profile(NamedTuple):
 
 
 def profile_of(folded: Iterable[str]) -> Profile:
-    """Sum lines of `outermost;…;innermost count`."""
+    """Add up lines of the form `outermost;…;innermost count`."""
     own: Counter[str] = Counter()
     total: Counter[str] = Counter()
     samples = 0
     for line in folded:
         stack, count = line.rsplit(" ", 1)
-        # A line number would part the samples of one function.
+        # Drop the line number, so that a function has one entry.
         frames = [frame.rsplit(":", 1)[0].removesuffix(")") for frame in stack.split(";")]
         frames = [f"{frame})" if "(" in frame else frame for frame in frames if not frame.startswith("process ")]
         own[frames[-1]] += int(count)
@@ -60,7 +59,7 @@ def profile_of(folded: Iterable[str]) -> Profile:
 
 
 def recorded(py_spy: str, pids: Sequence[int], seconds: int, folder: Path) -> list[str]:
-    """The stacks of the processes, sampled at the same time."""
+    """Sample the processes at the same time and return their stacks."""
     outputs = [folder / f"{pid}.folded" for pid in pids]
     running = [
         subprocess.Popen(
@@ -70,20 +69,20 @@ def recorded(py_spy: str, pids: Sequence[int], seconds: int, folder: Path) -> li
         )
         for pid, output in zip(pids, outputs, strict=True)
     ]  # fmt: skip
-    told = [each.communicate()[1] for each in running]
+    errors = [each.communicate()[1] for each in running]
     if not all(output.exists() for output in outputs):
-        raise SystemExit(f"py-spy recorded nothing; it may need root, or the right to trace processes:\n{told[0]}")
+        raise SystemExit(f"py-spy recorded nothing. Run it as root or allow it to trace processes:\n{errors[0]}")
     return [line for output in outputs for line in output.read_text().splitlines()]
 
 
 def print_top(title: str, counts: Counter[str], samples: int, top: int) -> list[dict[str, object]]:
-    """The functions of most time, with their shares."""
+    """Print the functions with the most samples, and return them with their shares."""
     print(f"\n{title}")
-    told: list[dict[str, object]] = []
+    shares: list[dict[str, object]] = []
     for function, count in counts.most_common(top):
         print(f"{count / samples:7.1%}  {function}")
-        told.append({"function": function, "share": round(count / samples, 4)})
-    return told
+        shares.append({"function": function, "share": round(count / samples, 4)})
+    return shares
 
 
 def main(words: Sequence[str]) -> int:
@@ -94,8 +93,8 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--role", choices=ROLES, default="agent")
     parser.add_argument("--in-flight", type=int, default=64)
     parser.add_argument("--seconds", type=int, default=8)
-    parser.add_argument("--steps", type=int, default=1, help="tool calls in each rollout")
-    parser.add_argument("--delay", type=float, default=0.0, help="seconds that the endpoint takes")
+    parser.add_argument("--steps", type=int, default=1, help="tool calls per rollout")
+    parser.add_argument("--delay", type=float, default=0.0, help="seconds per answer of the endpoint")
     parser.add_argument("--dialect", choices=sorted(MODELS), default="responses")
     parser.add_argument("--top", type=int, default=25)
     settings = [word for word in words if word.startswith(("+", "~"))]
@@ -109,7 +108,7 @@ def main(words: Sequence[str]) -> int:
         servers(url, options.dialect, folder, settings) as up,
     ):
         if options.role != "collector" and not up.pids.get(options.role):
-            raise SystemExit(f"no process has the role {options.role}; there are {', '.join(up.pids)}, collector")
+            raise SystemExit(f"no process has the role {options.role}. Choose one of: {', '.join(up.pids)}, collector")
         collect(up, folder, WARM_UP, options.in_flight)
         collecting = start_collection(up, folder, options.seconds * FASTEST_PER_S, options.in_flight)
         try:
@@ -119,7 +118,7 @@ def main(words: Sequence[str]) -> int:
         finally:
             collecting.kill()
             collecting.wait()
-    print(f"{options.role}: {found.samples} samples at work in {options.seconds} s of {len(pids)} process(es), "
+    print(f"{options.role}: {found.samples} samples in {options.seconds} s of {len(pids)} process(es), "
           f"{RATE_PER_S} samples/s each")  # fmt: skip
     own = print_top("own time", found.own, found.samples, options.top)
     parts = Counter({function: count for function, count in found.total.items() if count < found.samples * WHOLE})
@@ -133,5 +132,5 @@ def _wait_for_rows(output: Path, collecting: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + BEGIN_TIMEOUT_S
     while not (output.exists() and output.stat().st_size):
         if collecting.poll() is not None or time.monotonic() > deadline:
-            raise SystemExit(f"the collection did not begin:\n{output.with_name('collector.log').read_text()[-2000:]}")
+            raise SystemExit(f"the collection did not start:\n{output.with_name('collector.log').read_text()[-2000:]}")
         time.sleep(0.05)

@@ -1,4 +1,4 @@
-"""An agent that answers at once, and a collector that is run against it as a user would run it."""
+"""An agent that answers at once, and collections that use it through the normal command."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from bench.tree import HERE, NG, TREE, product_environment
 AGENT = "quick"
 TIMEOUT_S = 560.0
 LOOK_EVERY_S = 0.1
-TEXT = "It is a fine day, and the weather in the city is what it was told to be. " * 8
+TEXT = "It is a fine day, and the weather in the city is just what was forecast. " * 8
 RESPONSE = {
     "id": "resp_1", "object": "response", "created_at": 1.0, "model": "mock", "parallel_tool_calls": True,
     "tool_choice": "auto", "tools": [], "output": [{
@@ -32,23 +32,23 @@ RESPONSE = {
 ADDED = b',"response":%b,"reward":1.0}' % json.dumps(RESPONSE).encode()
 
 
-class Told:
-    """What the agent's connections share: its configuration, and whether the first row has come and been told."""
+class AgentState:
+    """State shared by the agent's connections: its configuration, and whether the first row has been reported."""
 
     config = b""
     has_begun = True
 
 
 class Connection(asyncio.Protocol):
-    """Answers a row with a reward, and any GET with the configuration in which this is the only agent."""
+    """A connection that answers rows with a reward, and any GET with a configuration of this agent only."""
 
-    def __init__(self, told: Told) -> None:
-        self._told = told
+    def __init__(self, state: AgentState) -> None:
+        self._state = state
         self._parser = httptools.HttpRequestParser(self)
         self._body: list[bytes] = []
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports are of no class of asyncio's.
+        # uvloop's transports are not instances of asyncio's classes.
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
@@ -59,24 +59,24 @@ class Connection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         row, self._body = b"".join(self._body), []
-        if row and not self._told.has_begun:
-            self._told.has_begun = True
+        if row and not self._state.has_begun:
+            self._state.has_begun = True
             print(time.monotonic(), flush=True)
-        answer = row[:-1] + ADDED if row else self._told.config
+        answer = row[:-1] + ADDED if row else self._state.config
         head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(answer)
         self._transport.write(head + answer)
 
 
 async def serve() -> None:
-    """Print the port and, after each line that comes in, the time of the next row; until standard input is closed."""
-    told = Told()
-    server = await asyncio.get_running_loop().create_server(lambda: Connection(told), "127.0.0.1", 0, backlog=20_000)
+    """Print the port. After each input line, print the time of the next row. Stop when standard input is closed."""
+    state = AgentState()
+    server = await asyncio.get_running_loop().create_server(lambda: Connection(state), "127.0.0.1", 0, backlog=20_000)
     port = server.sockets[0].getsockname()[1]
     yaml = f"{AGENT}: {{responses_api_agents: {{{AGENT}: {{host: 127.0.0.1, port: {port}}}}}}}\n"
-    told.config = json.dumps(yaml).encode()
+    state.config = json.dumps(yaml).encode()
     print(port, flush=True)
     while await asyncio.to_thread(sys.stdin.readline):
-        told.has_begun = False
+        state.has_begun = False
 
 
 class Agent(NamedTuple):
@@ -86,20 +86,20 @@ class Agent(NamedTuple):
     port: int
 
     def await_first_row(self) -> None:
-        """Let the next row be told of."""
+        """Ask the agent to report the time of the next row."""
         assert self.process.stdin is not None
         self.process.stdin.write("next\n")
         self.process.stdin.flush()
 
     def first_row_at(self) -> float:
-        """When that row came, on the monotonic clock."""
+        """Return the time of that row on the monotonic clock."""
         assert self.process.stdout is not None
         return float(self.process.stdout.readline())
 
 
 @contextmanager
 def quick_agent() -> Iterator[Agent]:
-    """The agent, which ends with the block."""
+    """Run the agent for the duration of the block."""
     with subprocess.Popen(
         [sys.executable, "-m", "bench.quick_agent"],
         cwd=HERE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
@@ -113,21 +113,21 @@ def quick_agent() -> Iterator[Agent]:
 
 
 class Collected(NamedTuple):
-    """What a collection cost."""
+    """The cost of a collection."""
 
     first_row_s: float
     """From the command to the first row that the agent received."""
     took_s: float
     """From that row to the end of the command."""
     cpu_s: float
-    """Of the collector and whatever processes it started."""
+    """CPU of the collector and its child processes."""
     peak_mb: float
-    """The most that each of its processes had resident (1e6 bytes), added up."""
+    """The sum of each process's peak resident memory (1e6 bytes)."""
     scored: int
 
 
 def collect(agent: Agent, rows: Path, in_flight: int, repeats: int = 1, settings: Sequence[str] = ()) -> Collected:
-    """Collect every row of a file, `repeats` times each, with the command line; results lie beside the rows."""
+    """Collect every row of a file `repeats` times through the command line; the output is next to the rows."""
     output = rows.with_name("out.jsonl")
     words = [f"+input_jsonl_fpath={rows}", f"+output_jsonl_fpath={output}", f"+agent_name={AGENT}",
              f"+num_repeats={repeats}", f"+num_samples_in_parallel={in_flight}", "+head_server.host=127.0.0.1",
@@ -162,7 +162,7 @@ def _peak_mb(pid: int) -> float:
         status = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:
         return 0.0
-    # One that has ended and waits to be asked has no memory any more.
+    # The status of a zombie process does not contain VmHWM.
     return next((int(line.split()[1]) * 1024 / 1e6 for line in status if line.startswith("VmHWM")), 0.0)
 
 

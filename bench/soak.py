@@ -1,10 +1,9 @@
-"""A long collection among faults: what is planned ends scored or failed, each once, and no process grows.
+"""Run a long collection with faults: each rollout must be scored or failed exactly once, without memory growth.
 
     python -m bench soak [--minutes 10] [--rollouts 50000] [--in-flight 256] [--kill-every 20]
 
-One in a hundred calls of the model endpoint, and one in a hundred calls of the environment, meets each of the faults
-that they know; and every so many seconds one of the servers is killed. The endpoint takes as long for an answer as
-makes the collection last as long as it should.
+Each fault of the model endpoint and of the environment affects one call in a hundred, and one of the servers is killed
+every `--kill-every` seconds. The endpoint's delay is chosen so that the collection takes the requested time.
 """
 
 from __future__ import annotations
@@ -40,14 +39,14 @@ MODEL = REPOSITORY / "responses_api_models/openai_model/configs/openai_model.yam
 ROLES = {"resources_servers": "resources", "responses_api_agents": "agent", "responses_api_models": "model"}
 SHARE = 0.01
 CALLS = 2
-"""Of the endpoint, by each rollout."""
+"""Endpoint calls per rollout."""
 TIMEOUT_S = 30.0
 HANG_S = 60.0
 READY_TIMEOUT_S = 120.0
 FAULTS_TAKE = 1.5
-"""So many times as long does a collection last for its faults: for what is tried again, and for what hangs."""
+"""The factor by which retries and hanging calls prolong a collection."""
 PATIENCE_S = 240.0
-"""Beyond the time that the collection should take."""
+"""Extra seconds before the collection counts as stuck."""
 MARKS = (0.2, 0.6, 1.0)
 ALLOWED_GROWTH = 1.2
 ALLOWED_GROWTH_MB = 15.0
@@ -77,7 +76,7 @@ class Soak(SimpleResourcesServer):
 
     @tool
     async def get_weather(self, city: str, calls: Calls) -> str:
-        """Tell the weather in a city."""
+        """Return the weather in a city."""
         calls.count += 1
         if struck():
             raise RuntimeError("the tool failed")
@@ -86,7 +85,7 @@ class Soak(SimpleResourcesServer):
         if struck():
             await asyncio.to_thread(time.sleep, 1.0)
         if struck():
-            raise ToolError("there is no weather")
+            raise ToolError("the weather is not available")
         return f"It is cold in {{city}}."
 
     async def verify(self, body: BaseVerifyRequest, calls: Calls) -> float:
@@ -112,20 +111,20 @@ CONFIG = {
 }
 
 
-def told(status: int, *headers: bytes) -> bytes:
-    """A whole answer that is an error."""
+def error_response(status: int, *headers: bytes) -> bytes:
+    """Return a complete HTTP error response."""
     head = b"".join(b"%s\r\n" % header for header in (b"HTTP/1.1 %d Fault" % status, *headers, b"content-length: 2"))
     return head + b"\r\n{}"
 
 
 class FaultyConnection(Connection):
-    """Answers most requests, and one in a hundred with each of the faults."""
+    """A connection that answers one request in a hundred with each of the faults."""
 
     def _write(self, answer: bytes) -> None:
         faults: dict[int, Callable[[], None]] = {
-            0: lambda: self.transport.write(told(429, b"retry-after: 0.2")),
-            1: lambda: self.transport.write(told(503)),
-            2: lambda: self.transport.write(told(500)),
+            0: lambda: self.transport.write(error_response(429, b"retry-after: 0.2")),
+            1: lambda: self.transport.write(error_response(503)),
+            2: lambda: self.transport.write(error_response(500)),
             3: self.transport.abort,
             4: partial(self._write_half, answer),
             5: partial(self.transport.write, b"SSH-2.0-surprise\r\n\r\n"),
@@ -141,7 +140,7 @@ class FaultyConnection(Connection):
 
 
 async def serve_endpoint(delay_s: float) -> None:
-    """Be the endpoint until standard input is closed."""
+    """Serve the endpoint until standard input is closed."""
     loop = asyncio.get_running_loop()
     server = await loop.create_server(partial(FaultyConnection, delay_s, 1), "127.0.0.1", 0, backlog=20_000)
     print(server.sockets[0].getsockname()[1], flush=True)
@@ -150,7 +149,7 @@ async def serve_endpoint(delay_s: float) -> None:
 
 @contextmanager
 def endpoint(delay_s: float) -> Iterator[str]:
-    """The address of the faulty endpoint."""
+    """Run the faulty endpoint and yield its address."""
     with subprocess.Popen(
         [sys.executable, "-m", "bench", "soak", "--serve", str(delay_s)],
         cwd=REPOSITORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
@@ -162,7 +161,7 @@ def endpoint(delay_s: float) -> Iterator[str]:
 
 @contextmanager
 def servers(folder: Path, url: str) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
-    """`ng_run` with the faulty environment, and the address of its head server."""
+    """Run `ng_run` with the faulty environment; yield its process and its head server's address."""
     (folder / "resources_servers/soak").mkdir(parents=True)
     (folder / "resources_servers/soak/app.py").write_text(ENVIRONMENT)
     (folder / "soak.yaml").write_text(json.dumps(CONFIG))
@@ -177,7 +176,7 @@ def servers(folder: Path, url: str) -> Iterator[tuple[subprocess.Popen[bytes], s
         deadline = time.monotonic() + READY_TIMEOUT_S
         while not (found := re.search(r"head server: (\S+)", log.read_text())):
             if process.poll() is not None or time.monotonic() > deadline:
-                raise SystemExit(f"the servers did not come up:\n{log.read_text()}")
+                raise SystemExit(f"the servers did not start:\n{log.read_text()}")
             time.sleep(0.1)
         yield process, found[1]
     finally:
@@ -186,12 +185,12 @@ def servers(folder: Path, url: str) -> Iterator[tuple[subprocess.Popen[bytes], s
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """A run of its own, that no other sees."""
+    """Return environment variables that hide this run from others."""
     return {**os.environ, "XDG_RUNTIME_DIR": str(folder)}
 
 
 def collector(folder: Path, head: str, rollouts: int, in_flight: int) -> subprocess.Popen[bytes]:
-    """The command that collects."""
+    """Start the collection."""
     task = {"responses_create_params": {"input": [{"role": "user", "content": "What is the weather in Paris?"}]}}
     (folder / "rows.jsonl").write_text(json.dumps(task) + "\n")
     host, port = head.removeprefix("http://").split(":")
@@ -206,32 +205,32 @@ def collector(folder: Path, head: str, rollouts: int, in_flight: int) -> subproc
 
 
 def instances(head: str) -> list[dict[str, Any]]:
-    """What the head server tells of the servers."""
+    """Return the servers that the head server lists."""
     with urllib.request.urlopen(f"{head}/server_instances", timeout=30.0) as answer:
         return list(json.loads(answer.read()))
 
 
 def memory(launcher: int, head: str, collecting: int) -> dict[str, float]:
-    """The proportional memory of each process, in megabytes (1e6 bytes), by its role."""
+    """Return the proportional memory by role, in megabytes (1e6 bytes)."""
     roles = {each["pid"]: ROLES[each["server_type"]] for each in instances(head)}
     found: dict[str, float] = {}
     for pid in (*tree_of(launcher), collecting):
         role = "collector" if pid == collecting else roles.get(pid, "launcher and head")
-        # One that has just been killed has nothing any more.
+        # A server may just have been killed.
         with suppress(OSError):
             found[role] = found.get(role, 0.0) + pss_mb([pid])
     return found
 
 
 class Watched(NamedTuple):
-    """What was seen while the collection went on."""
+    """Observations during the collection."""
 
     memory: list[dict[str, float]]
     kills: int
 
 
 def watch(launcher: int, head: str, collecting: subprocess.Popen[bytes], folder: Path, options: Any) -> Watched:
-    """Kill a server now and then, and look at the memory at the marks, until the collection has ended."""
+    """Kill servers and record the memory at the marks until the collection ends."""
     began_at = time.monotonic()
     marks, seen, kills = list(MARKS), [], 0
     tiers = itertools.cycle(ROLES)
@@ -239,7 +238,7 @@ def watch(launcher: int, head: str, collecting: subprocess.Popen[bytes], folder:
         elapsed_s = time.monotonic() - began_at
         if elapsed_s > options.minutes * 60 + PATIENCE_S:
             collecting.kill()
-            raise SystemExit(f"the collection has not ended after {elapsed_s:.0f} s; {outcomes(folder)}")
+            raise SystemExit(f"the collection did not finish within {elapsed_s:.0f} s; {outcomes(folder)}")
         if marks and done(folder) >= min(marks[0], 0.97):
             seen.append(memory(launcher, head, collecting.pid))
             print(f"{marks.pop(0):4.0%}  {elapsed_s:5.0f} s  {shown(seen[-1])}", flush=True)
@@ -255,7 +254,7 @@ def watch(launcher: int, head: str, collecting: subprocess.Popen[bytes], folder:
 
 
 def outcomes(folder: Path) -> dict[str, Any]:
-    """What the run's own record tells."""
+    """Return the outcomes in the run's record."""
     try:
         return dict(json.loads((folder / "out_run.json").read_text())["outcomes"])
     except FileNotFoundError:
@@ -263,53 +262,53 @@ def outcomes(folder: Path) -> dict[str, Any]:
 
 
 def done(folder: Path) -> float:
-    """The share of the rollouts that have ended."""
+    """Return the share of finished rollouts."""
     now = outcomes(folder)
     return float((now["scored"] + sum(now["failed"].values())) / now["planned"])
 
 
 def shown(memory_mb: dict[str, float]) -> str:
-    """One line."""
+    """Format the memory by role on one line."""
     return "  ".join(f"{role} {size:.0f} MB" for role, size in sorted(memory_mb.items()))
 
 
 def keys_in(path: Path) -> Counter[tuple[int, int]]:
-    """How many lines a file has for each rollout."""
+    """Count the lines of a file for each rollout."""
     with path.open("rb") as lines:
         rows = map(orjson.loads, lines)
         return Counter((row["_ng_task_index"], row["_ng_rollout_index"]) for row in rows)
 
 
 def problems(folder: Path, watched: Watched) -> Iterable[str]:
-    """What is not as it was promised."""
+    """Print a summary and yield every violated promise."""
     now = outcomes(folder)
     planned, scored = keys_in(folder / "out_materialized_inputs.jsonl"), keys_in(folder / "out.jsonl")
     failed = keys_in(folder / "out_failures.jsonl").keys() - scored.keys()
     print(f"{len(planned)} planned = {len(scored)} scored + {len(failed)} failed; attempts that were repeated: "
           f"{now['repeated_attempts']}; by cause: {now['failed']}; servers killed: {watched.kills}")  # fmt: skip
     if len(planned) != len(scored) + len(failed):
-        yield f"planned and ended differ: {len(planned)} and {len(scored) + len(failed)}"
+        yield f"planned and finished rollouts differ: {len(planned)} and {len(scored) + len(failed)}"
     if now["scored"] != len(scored) or sum(now["failed"].values()) != len(failed) or now["unresolved"]:
-        yield f"the record tells {now}"
+        yield f"the record differs from the files: {now}"
     if twice := [key for key, count in scored.items() if count > 1]:
         yield f"scored more than once: {twice[:5]}"
     with (folder / "out.jsonl").open("rb") as lines:
         rewards = Counter(orjson.loads(line)["reward"] for line in lines)
     if set(rewards) != {1.0}:
-        yield f"a tool was called twice, or never, in a rollout that was scored: {rewards}"
+        yield f"a scored rollout has another number of tool calls than one: {rewards}"
     first, last = watched.memory[0], watched.memory[-1]
     for role in first:
         if last.get(role, 0.0) > first[role] * ALLOWED_GROWTH + ALLOWED_GROWTH_MB:
-            yield f"{role} has grown from {first[role]:.0f} to {last[role]:.0f} MB"
+            yield f"{role} grew from {first[role]:.0f} to {last[role]:.0f} MB"
 
 
 def main(words: Sequence[str]) -> int:
-    """Collect, and say whether everything is as it was promised."""
+    """Run the collection. Return 1 if a promise is violated."""
     parser = argparse.ArgumentParser(
         prog="python -m bench soak", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--minutes", type=float, default=10.0)
-    parser.add_argument("--rollouts", type=int, help="by default 5000 a minute")
+    parser.add_argument("--rollouts", type=int, help="by default 5000 per minute")
     parser.add_argument("--in-flight", type=int, default=256)
     parser.add_argument("--kill-every", type=float, default=20.0, help="seconds")
     parser.add_argument("--serve", type=float, help=argparse.SUPPRESS)
@@ -332,7 +331,7 @@ def main(words: Sequence[str]) -> int:
             return 1
         found = list(problems(folder, watched))
     for problem in found:
-        print(f"NOT AS PROMISED: {problem}")
+        print(f"FAILED: {problem}")
     if not found:
         print("each scored once; the memory of every process is flat")
     return 1 if found else 0

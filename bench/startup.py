@@ -1,10 +1,10 @@
-"""How long from a command to the first request, how much memory idle servers take, and what the imports cost.
+"""Measure startup: the time from a command to the first request, the memory of idle servers, the cost of imports.
 
     python -m bench startup [--runs 7]
 
-Servers: `ng_run` is started as a user would, timed until it says that all servers are ready (each has then answered a
-request), and ended after a look at the proportional memory of all its processes. Collector: from the command to the
-first row that an agent receives. Imports: CPU of a fresh interpreter that imports one module. Cases alternate.
+Servers: the time from the `ng_run` command until all servers are ready (each has then answered a request), and the
+proportional memory of all its processes. Collector: the time from the command to the first row that an agent receives.
+Imports: the CPU of a fresh interpreter that imports one module. Cases alternate.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from bench.quick_agent import collect, quick_agent
 from bench.tree import NG, TREE, product_environment
 
 LAST_LINE = "Ctrl-C stops all"
-"""What `ng_run` says before it only waits."""
+"""The last line that `ng_run` prints before it waits."""
 SETTLING_S = 0.5
 READY_TIMEOUT_S = 60.0
 SAMPLE_MODEL = "responses_api_models/sample_model/configs/sample_model.yaml"
@@ -38,7 +38,7 @@ COLUMNS = "case            s     min–max  target   PSS, MB  target  CPU, s  ot
 
 
 class Target(NamedTuple):
-    """What is to be reached; None where nothing is asked for."""
+    """Target values; None without a target."""
 
     ready_s: float | None = None
     pss_mb: float | None = None
@@ -54,11 +54,11 @@ class Start(NamedTuple):
     pss_mb: float | None
     cpu_s: float
     others_share: float
-    """The part of the machine's time during the start that other processes took."""
+    """The share of the machine's time used by other processes during the start."""
 
 
 def start_servers(config: Path) -> Start:
-    """Start the servers of a config once."""
+    """Measure one start of the servers of a config."""
     with tempfile.TemporaryDirectory() as runtime:
         machine_before = machine_time()
         started_at = time.perf_counter()
@@ -105,7 +105,7 @@ def _others_share(before: MachineTime, after: MachineTime, own_cpu_s: float) -> 
 
 
 def start_collector(folder: Path) -> Start:
-    """Collect one rollout once."""
+    """Measure one collection of a single rollout."""
     rows = folder / "rows.jsonl"
     rows.write_text(json.dumps({"responses_create_params": {"input": "What is the weather in Paris?"}}) + "\n")
     with quick_agent() as agent:
@@ -115,7 +115,7 @@ def start_collector(folder: Path) -> Start:
 
 
 def import_cpu_s(module: str | None) -> float:
-    """CPU of an interpreter that imports a module, or none."""
+    """Return the CPU of an interpreter that imports a module, or nothing if None."""
     process = subprocess.Popen(
         [sys.executable, "-c", f"import {module}" if module else "pass"], cwd=TREE, env=product_environment("")
     )
@@ -127,7 +127,7 @@ def import_cpu_s(module: str | None) -> float:
 
 
 def configs(folder: Path) -> Mapping[str, Path]:
-    """A model server alone, one environment (3 servers), three environments and a second model (10 servers)."""
+    """Write configs with 1 server (a model), 3 servers (an environment) and 10 (four environments, two models)."""
     environments = ("mcqa", "example_multi_step", "example_session_state_mgmt", "example_single_tool_call")
     paths = [f"resources_servers/{name}/configs/{name}.yaml" for name in environments]
     judge = {"responses_api_models": {"sample_model": {"entrypoint": "app.py"}}}
@@ -144,7 +144,7 @@ def configs(folder: Path) -> Mapping[str, Path]:
 
 
 def summarise(starts: Sequence[Start]) -> dict[str, float]:
-    """Medians over the runs, and the spread of the time."""
+    """Return medians over the runs, and the range of the time."""
     times = [start.ready_s for start in starts]
     memory = [start.pss_mb for start in starts if start.pss_mb is not None]
     return {
@@ -158,7 +158,7 @@ def summarise(starts: Sequence[Start]) -> dict[str, float]:
 
 
 def print_starts(results: Mapping[str, Mapping[str, float]]) -> None:
-    """One line for each case."""
+    """Print one line per case."""
     print(COLUMNS)
     for name, result in results.items():
         target = TARGETS.get(name, Target())
@@ -175,11 +175,11 @@ def _shown(number: float | None, digits: int) -> str:
 
 
 def main(words: Sequence[str]) -> int:
-    """Measure all cases in turn and print them."""
+    """Measure all cases in turn and print the results."""
     parser = argparse.ArgumentParser(
         prog="python -m bench startup", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--runs", type=int, default=7, help="how often each case is started")
+    parser.add_argument("--runs", type=int, default=7, help="starts of each case")
     runs: int = parser.parse_args(words).runs
     starts: dict[str, list[Start]] = {}
     imports: dict[str | None, list[float]] = {}
@@ -192,12 +192,12 @@ def main(words: Sequence[str]) -> int:
             for module in (None, *IMPORTED):
                 imports.setdefault(module, []).append(import_cpu_s(module))
     results = {name: summarise(each) for name, each in starts.items()}
-    # Others can only add to what an import takes.
+    # Use the minimum, because other processes can only add to the CPU of an import.
     interpreter, *imported = (min(each) for each in imports.values())
     print_starts(results)
     print(f"\nimport, CPU s (beyond the interpreter's own {interpreter:.2f})")
     for module, each in zip(IMPORTED, imported, strict=True):
         print(f"{module:<30}{each - interpreter:>6.2f}")
-    told = {module: round(each - interpreter, 3) for module, each in zip(IMPORTED, imported, strict=True)}
-    print(json.dumps({"bench": "startup", "runs": runs, "cases": results, "import_cpu_s": told}))
+    import_costs = {module: round(each - interpreter, 3) for module, each in zip(IMPORTED, imported, strict=True)}
+    print(json.dumps({"bench": "startup", "runs": runs, "cases": results, "import_cpu_s": import_costs}))
     return 0

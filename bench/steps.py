@@ -1,11 +1,10 @@
-"""What the later tool calls of a long rollout cost: CPU per rollout by its number of steps, and CPU of one step.
+"""Measure the later tool calls of a long rollout: CPU per rollout by its number of steps, and CPU per step.
 
     python -m bench steps [--steps 1 2 5 10 20 30 50] [--in-flight 64] [--runs 1] [settings …]
 
-Each step is a call of a tool that answers with 2 KB, and the answer of a mock endpoint that asks for it; the
-conversation grows with its steps. The CPU of a step between two numbers of steps is their difference, divided by the
-steps between. A straight line, fitted to all of them, gives steps 1 and 30. Settings such as `+key=value` go to
-`ng_run`.
+Each step is one answer of a mock endpoint and one tool call that returns 2 KB; the conversation grows with each step.
+The CPU of a step is the difference between two numbers of steps, divided by the steps between them. A straight line
+fitted to all of them gives steps 1 and 30. Settings such as `+key=value` are passed to `ng_run`.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ LATE_STEP = 30
 ALLOWED_RATIO = 1.5
 
 APP = f'''
-"""A tool that tells a lot."""
+"""A tool with a long result."""
 
 from nemo_gym import BaseVerifyRequest, SimpleResourcesServer, tool
 
@@ -37,7 +36,7 @@ REPORT = ("It is cold and windy, and later it rains. " * 50)[:{RESULT_BYTES}]
 class Weather(SimpleResourcesServer):
     @tool
     async def get_weather(self, city: str) -> str:
-        """Tell the weather in a city, at length."""
+        """Return the weather in a city, at length."""
         return REPORT
 
     async def verify(self, body: BaseVerifyRequest) -> float:
@@ -68,7 +67,7 @@ class StepCost(NamedTuple):
 
 
 def write_environment(folder: Path) -> Environment:
-    """The environment, in a folder that the commands run in."""
+    """Write the environment into the working folder of the commands."""
     server = folder / "resources_servers/long_weather"
     server.mkdir(parents=True)
     (server / "app.py").write_text(APP)
@@ -77,9 +76,9 @@ def write_environment(folder: Path) -> Environment:
 
 
 def fitted(cpu_ms: dict[int, float]) -> StepCost:
-    """The line whose sums over steps 1…n, beside what a rollout costs anyway, come closest to what was measured.
+    """Fit a fixed cost plus a cost per step that grows linearly, by least squares of the relative errors.
 
-    Least squares of the relative errors: what disturbs a measurement grows with it.
+    Relative errors, because the noise grows with the measured value.
     """
     # cpu(n) = fixed + first * n + growth * n(n-1)/2, each equation divided by cpu(n).
     rows = [[1 / ms, steps / ms, steps * (steps - 1) / 2 / ms, 1.0] for steps, ms in cpu_ms.items()]
@@ -93,7 +92,7 @@ def fitted(cpu_ms: dict[int, float]) -> StepCost:
 
 
 def print_rows(measured: dict[int, Measured]) -> None:
-    """The table."""
+    """Print the table."""
     print(f"{'steps':>5}{'rollouts/s':>12}{'CPU ms':>9}{'a step since':>14}{'row, KB':>9}{'others':>8}  by role, ms")
     before: int | None = None
     for steps, run in measured.items():
@@ -108,7 +107,7 @@ def print_rows(measured: dict[int, Measured]) -> None:
 
 
 def main(words: Sequence[str]) -> int:
-    """Measure each number of steps, and say what late steps cost beside early ones."""
+    """Measure each number of steps and compare late steps with the first one."""
     parser = argparse.ArgumentParser(
         prog="python -m bench steps", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -116,13 +115,13 @@ def main(words: Sequence[str]) -> int:
         "--steps", type=int, nargs="+", default=[1, 2, 5, 10, 20, 30, 50], help="three numbers or more"
     )
     parser.add_argument("--in-flight", type=int, default=64)
-    parser.add_argument("--rollouts", type=int, default=0, help="for each; by default enough for 5 s or more")
+    parser.add_argument("--rollouts", type=int, default=0, help="rollouts per case; by default enough for 5 s or more")
     parser.add_argument("--runs", type=int, default=1)
     settings = [word for word in words if word.startswith(("+", "~"))]
     options = parser.parse_args([word for word in words if word not in settings])
     numbers = sorted(set(options.steps))
     if len(numbers) < 3:
-        parser.error("--steps: a line needs three numbers of steps or more")
+        parser.error("--steps: pass at least three different numbers, so that a line can be fitted")
     runs: dict[int, list[Measured]] = {steps: [] for steps in numbers}
     for _, steps in itertools.product(range(options.runs), numbers):
         with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""What tests of whole commands share: a folder of environments, and the commands run in it as their user would."""
+"""Test setup for whole commands: a folder with environments, and commands run in it as by a user."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ import pytest
 from nemo_gym.config.access import is_loopback
 
 PATIENCE_S = 30.0
-"""How long a busy machine may take for what is otherwise a matter of one second."""
+"""The timeout for operations that take about a second on an idle machine."""
 SCRIPTS = Path(sysconfig.get_path("scripts"))
-SEARCHES = 10_000, 10, 5
-"""After how many new objects garbage is searched for, and every which time among the older ones too."""
+GC_THRESHOLDS = 10_000, 10, 5
+"""Thresholds for `gc.set_threshold` that collect garbage less often than the default."""
 WARM_COMMANDS = Path(__file__).with_name("warm_commands.py")
 PLAIN_SERVER = """
 from nemo_gym import BaseVerifyRequest, SimpleResourcesServer
@@ -41,23 +41,23 @@ class Plain(SimpleResourcesServer):
 
 
 def pytest_collection_finish() -> None:
-    """Set aside what is imported and collected by now: it stays, and there is much of it to search for garbage."""
+    """Exclude the modules and tests loaded so far from garbage collection: they are many, and they stay."""
     gc.collect()
     gc.freeze()
-    # A full search comes once what is new is a quarter of what the last one found: that is to be none of this.
+    # Collect once more, because the next full collection depends on the number of objects found by the last one.
     gc.collect()
-    gc.set_threshold(*SEARCHES)
+    gc.set_threshold(*GC_THRESHOLDS)
 
 
 @pytest.fixture(scope="module", autouse=True)
-def garbage_is_searched_for() -> Iterator[None]:
-    """Whatever a launcher that a test has started in this process thinks of the matter."""
+def restore_gc_thresholds() -> Iterator[None]:
+    """Undo changes by launchers that tests start in this process."""
     yield
-    gc.set_threshold(*SEARCHES)
+    gc.set_threshold(*GC_THRESHOLDS)
 
 
 class Finished(NamedTuple):
-    """A command that ended."""
+    """The result of a finished command."""
 
     code: int
     out: str
@@ -65,7 +65,7 @@ class Finished(NamedTuple):
 
 
 class Command:
-    """A command under way."""
+    """A running command."""
 
     def __init__(self, process: subprocess.Popen[bytes], out: Path, err: Path) -> None:
         self.process = process
@@ -82,26 +82,26 @@ class Command:
 
     @property
     def head(self) -> str:
-        """The address of the head server, once the servers are ready."""
+        """The head server's address, available when the servers are ready."""
         return re.search(r"head server: (http://[\d.:]+)", self.out).group(1)  # type: ignore[union-attr]
 
     @property
     def servers(self) -> dict[str, dict[str, Any]]:
-        """What the head server tells of each server, by name."""
+        """The head server's entry for each server, by name."""
         return {each["config_path"]: each for each in get(f"{self.head}/server_instances")}
 
     def wait_for(self, text: str, timeout_s: float = PATIENCE_S) -> str:
-        """Everything printed so far, once a whole line has `text` in it."""
+        """Wait for a complete line that contains `text`, and return all output so far."""
         deadline = time.monotonic() + timeout_s
         while not self._has_printed(text):
             has_ended = self.process.poll() is not None
             if (has_ended and not self._has_printed(text)) or time.monotonic() > deadline:
-                raise AssertionError(f"'{text}' was not printed, but:\n{self.out}\n{self.err}")
+                raise AssertionError(f"'{text}' was not printed. Output:\n{self.out}\n{self.err}")
             time.sleep(0.02)
         return self.out + self.err
 
     def _has_printed(self, text: str) -> bool:
-        # A line and its end may be written apart.
+        # A line and its newline may arrive separately.
         parts = (printed.partition(text) for printed in (self.out, self.err))
         return any(found and "\n" in found + after for _, found, after in parts)
 
@@ -118,7 +118,7 @@ class Command:
 
 
 class WarmCommands:
-    """Forks of one process, which has imported other people's packages: most of a short command's time."""
+    """Run short commands as forks of one process that has already imported the slow third-party packages."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
@@ -126,21 +126,21 @@ class WarmCommands:
         )
 
     def run(self, timeout_s: float, **command: Any) -> int:
-        """Run a command to its end; its exit code."""
+        """Run a command and return its exit code."""
         assert self._process.stdin is not None
         self._process.stdin.write(orjson.dumps(command) + b"\n")
-        pid = self._told(PATIENCE_S)["pid"]
+        pid = self._reply(PATIENCE_S)["pid"]
         try:
-            return self._told(timeout_s)["code"]
+            return self._reply(timeout_s)["code"]
         except subprocess.TimeoutExpired:
             os.kill(pid, signal.SIGKILL)
-            self._told(PATIENCE_S)
+            self._reply(PATIENCE_S)
             raise
 
     def close(self) -> None:
         self._process.communicate(timeout=PATIENCE_S)
 
-    def _told(self, timeout_s: float) -> Any:
+    def _reply(self, timeout_s: float) -> Any:
         assert self._process.stdout is not None
         if not select.select([self._process.stdout], [], [], timeout_s)[0]:
             raise subprocess.TimeoutExpired(str(WARM_COMMANDS), timeout_s)
@@ -154,9 +154,9 @@ class Workplace:
         self.folder = folder
         self._warm = warm
         self.env = {key: value for key, value in os.environ.items() if not key.startswith("NEMO_GYM")}
-        # Runs find each other by this folder; its name also marks every process that was started from here.
+        # Runs find each other through this folder; its path also identifies the processes of this workplace.
         self.env |= {"XDG_RUNTIME_DIR": str(runtime), "COLUMNS": "200", "TERM": "dumb"}
-        # The tests of folders need one plugin; importing all that are installed takes pytest seconds.
+        # Tests of server folders need one plugin; importing all installed ones takes seconds.
         self.env |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "pytest_asyncio.plugin"}
         self._started = 0
 
@@ -167,7 +167,7 @@ class Workplace:
         return file
 
     def environment(self, name: str = "plain", source: str = PLAIN_SERVER, settings: str = "") -> str:
-        """Write the folder of a resources server; the word that starts it. `settings` are lines of its block."""
+        """Write the folder of a resources server with `settings` in its block; return the argument that selects it."""
         self.write(f"resources_servers/{name}/app.py", source)
         lines = "".join(f"\n      {line}" for line in settings.splitlines())
         block = f"{name}:\n  resources_servers:\n    {name}:\n      entrypoint: app.py{lines}\n"
@@ -176,20 +176,20 @@ class Workplace:
         return f"+config_paths=[{path}]"
 
     def run(self, program: str, *words: str, timeout_s: float = PATIENCE_S, **env: str) -> Finished:
-        """Run a command to its end."""
-        # Of these variables the interpreter hears when it starts, and at no other time.
+        """Run a command and return its result."""
+        # The interpreter reads PYTHON* variables only at its start, so a fork would ignore them.
         if not program.startswith("ng") or any(name.startswith("PYTHON") for name in env):
             return self.start(program, *words, **env).wait(timeout_s)
         out, err = self._outputs(program)
         argv = [str(SCRIPTS / program), *words]
-        assert Path(argv[0]).is_file(), f"there is no command {program}"
+        assert Path(argv[0]).is_file(), f"the command {program} is not installed"
         code = self._warm.run(
             timeout_s, argv=argv, cwd=str(self.folder), env=self.env | env, out=str(out), err=str(err)
         )
         return Finished(code, out.read_text(), err.read_text())
 
     def start(self, program: str, *words: str, **env: str) -> Command:
-        """Start a command and let it run."""
+        """Start a command in the background."""
         outputs = self._outputs(program)
         with outputs[0].open("wb") as out, outputs[1].open("wb") as err:
             process = subprocess.Popen(
@@ -203,13 +203,13 @@ class Workplace:
         return outputs.with_suffix(".out"), outputs.with_suffix(".err")
 
     def start_servers(self, *words: str, **env: str) -> Command:
-        """`ng_run` on a free head port, once it is ready."""
+        """Start `ng_run` on a free head port and wait until it is ready."""
         command = self.start("ng_run", "+head_server.port=0", *words, **env)
         command.wait_for("head server: ")
         return command
 
     def processes(self) -> list[psutil.Process]:
-        """Every process that was started from here and has not ended."""
+        """Return the live processes started from this workplace."""
         mine = []
         for process in psutil.process_iter():
             with suppress(psutil.Error):
@@ -219,7 +219,7 @@ class Workplace:
         return mine
 
     def left_over(self, within_s: float) -> list[psutil.Process]:
-        """The processes that are still there after this time; empty as soon as there is none."""
+        """Wait until all processes have ended, and return those still alive after this time."""
         deadline = time.monotonic() + within_s
         while (left := self.processes()) and time.monotonic() < deadline:
             time.sleep(0.02)
@@ -227,7 +227,7 @@ class Workplace:
 
 
 def get(url: str, timeout_s: float = PATIENCE_S) -> Any:
-    """The JSON that a server answers."""
+    """Return the JSON of a GET request."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with opener.open(url, timeout=timeout_s) as answer:
         return orjson.loads(answer.read())
@@ -260,7 +260,7 @@ def workplace(tmp_path: Path, warm_commands: WarmCommands) -> Iterator[Workplace
 
 @pytest.fixture(scope="module")
 def shared_workplace(tmp_path_factory: pytest.TempPathFactory, warm_commands: WarmCommands) -> Iterator[Workplace]:
-    """One for all tests of a module, which leave it as they found it."""
+    """Yield a workplace shared by a module's tests, which must leave it unchanged."""
     with _opened(tmp_path_factory.mktemp("workplace"), warm_commands) as opened:
         yield opened
 

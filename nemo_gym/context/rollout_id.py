@@ -1,4 +1,4 @@
-"""Which rollout the current task works for; it travels along every call between our servers, or in a path."""
+"""The id of the rollout that the current task works for. It travels in a header of every call, or in a path."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ TOKEN_CAPTURE_SEGMENT = "/training-token-capture"
 
 
 def current_rollout_id() -> str | None:
-    """The id of the rollout under way here; None outside of one."""
+    """Return the id of the current rollout, or None outside of one."""
     return current_work().rollout_id
 
 
 class rollout_context:  # noqa: N801 - published under this name, and used as `with rollout_context(id):`
-    """Let everything awaited inside count as work for this rollout."""
+    """Run everything awaited inside for this rollout."""
 
     __slots__ = ("_rollout_id", "_token")
 
@@ -38,22 +38,22 @@ class rollout_context:  # noqa: N801 - published under this name, and used as `w
 
 
 def rollout_path_prefix(rollout_id: str | None, *, token_capture: bool = False) -> str:
-    """What stands before a path to let it count for a rollout: `/ng-rollout/<id>`; empty without an id."""
+    """Return the path prefix of a rollout, `/ng-rollout/<id>`; empty without an id."""
     if not rollout_id:
         return ""
     return f"{ROLLOUT_PREFIX}{rollout_id}{TOKEN_CAPTURE_SEGMENT if token_capture else ''}"
 
 
 def apply_rollout_prefix(base_url: str, rollout_id: str | None, *, token_capture: bool = False) -> str:
-    """A server's address under which everything counts for a rollout; the address itself without an id."""
+    """Return a server's address with the prefix of a rollout; unchanged without an id."""
     prefix = rollout_path_prefix(rollout_id, token_capture=token_capture)
     return base_url.rstrip("/") + prefix if prefix else base_url
 
 
 def strip_rollout_prefix(scope: MutableMapping[str, Any]) -> str | None:
-    """Take `/ng-rollout/<id>` off a request's path and give the id; None where there is none, the path as it was.
+    """Remove `/ng-rollout/<id>` from a request's path and return the id; return None if the path has no such prefix.
 
-    Handlers find the id in `request.path_params["rollout_id"]`, too.
+    Handlers also find the id in `request.path_params["rollout_id"]`.
     """
     path: str = scope["path"]
     if not path.startswith(ROLLOUT_PREFIX):
@@ -64,7 +64,7 @@ def strip_rollout_prefix(scope: MutableMapping[str, Any]) -> str | None:
     rest = f"/{rest}"
     if rest == TOKEN_CAPTURE_SEGMENT or rest.startswith(f"{TOKEN_CAPTURE_SEGMENT}/"):
         rest = rest.removeprefix(TOKEN_CAPTURE_SEGMENT) or "/"
-    # As a route's own pattern would have found it.
+    # As a route's own pattern would set it.
     scope["path_params"] = {**scope.get("path_params", {}), ROLLOUT_PARAMETER: rollout_id}
     scope["path"] = rest
     scope["raw_path"] = quote(rest).encode()
@@ -72,7 +72,7 @@ def strip_rollout_prefix(scope: MutableMapping[str, Any]) -> str | None:
 
 
 def maybe_rollout_id_from_run_body(body: Any) -> str | None:
-    """The rollout id that a run request carries, a model or a mapping; None where it carries none, or no legal one."""
+    """Return the rollout id in a run request, a model or a mapping; None if there is none or it is not valid."""
     row = {**body.__dict__, **(body.model_extra or {})} if isinstance(body, BaseModel) else body
     try:
         return rollout_id_of_row(row) if isinstance(row, Mapping) else None

@@ -1,4 +1,4 @@
-"""The gate on counts: a process counts what it does, a fork apart, and what has grown is named."""
+"""Tests of the operation counts of `bench counts` and their limits."""
 
 from __future__ import annotations
 
@@ -53,21 +53,21 @@ os.kill(os.getpid(), 9)
 """
 
 
-def test_a_process_counts_until_it_is_killed_and_its_fork_counts_apart(tmp_path: Path):
+def test_killed_process_keeps_counts_separate_from_fork(tmp_path: Path):
     with counting_processes(str(tmp_path)) as cells:
-        told = subprocess.run([sys.executable, "-c", WORK], stdout=subprocess.PIPE, text=True, check=False)
-        parent, child = (int(word) for word in told.stdout.split())
+        printed = subprocess.run([sys.executable, "-c", WORK], stdout=subprocess.PIPE, text=True, check=False)
+        parent, child = (int(word) for word in printed.stdout.split())
         counted = counting.read(cells)
     once = {"json_parses": 4, "json_bytes": 6 + 3 + 2 + 24, "validations": 3}
     assert {name: counted[child][name] for name in once} == once
     assert {name: counted[parent][name] for name in once} == {name: 2 * each for name, each in once.items()}
     assert counted[child]["tasks"] == counted[child]["connections"] == 0
     assert counted[parent]["connections"] == 2
-    # Two of this file's own; what the event loop's own functions add differs between versions of Python.
+    # Two tasks of this file; the event loop adds a number that depends on the Python version.
     assert 2 <= counted[parent]["tasks"] <= 8
 
 
-def test_other_processes_do_not_count(tmp_path: Path):
+def test_processes_outside_the_block_do_not_count(tmp_path: Path):
     with counting_processes(str(tmp_path)) as cells:
         pass
     subprocess.run([sys.executable, "-c", "import json; json.loads('1')"], check=True)
@@ -75,40 +75,40 @@ def test_other_processes_do_not_count(tmp_path: Path):
 
 
 @pytest.mark.parametrize("name", counting.NAMES)
-def test_what_has_grown_is_named_with_both_numbers(name: str):
+def test_increase_is_reported_with_both_numbers(name: str):
     allowed = {"agent": dict.fromkeys(counting.NAMES, 1000.0), "model": dict.fromkeys(counting.NAMES, 5.0)}
     counted = {"agent": {**allowed["agent"], name: 1200.0}, "model": dict.fromkeys(counting.NAMES, 5.0)}
-    (told,) = complaints(counted, allowed)
-    assert told.startswith("agent: ")
-    assert "1,200, of 1,000 allowed" in told
+    (complaint,) = complaints(counted, allowed)
+    assert complaint.startswith("agent: ")
+    assert "1,200, of 1,000 allowed" in complaint
     assert complaints(allowed, allowed) == []
 
 
-def test_what_is_less_than_before_is_told_and_no_failure():
+def test_decrease_is_reported_without_failure():
     allowed = {"agent": dict.fromkeys(counting.NAMES, 1000.0)}
     counted = {"agent": {**allowed["agent"], "tasks": 800.0}}
     assert gains(counted, allowed) == ["agent: event loop tasks, per rollout: 800, of 1,000 allowed"]
     assert gains(allowed, allowed) == complaints(counted, allowed) == []
 
 
-def test_a_role_of_which_nothing_was_counted_is_no_success():
+def test_role_without_counts_is_a_failure():
     allowed = {"agent": dict.fromkeys(counting.NAMES, 5.0)}
     assert complaints({}, allowed) == ["agent: nothing was counted"]
     assert complaints({"agent": dict.fromkeys(counting.NAMES, 0.0)}, allowed) == ["agent: nothing was counted"]
-    assert complaints(allowed, {}) == ["agent: there are no ceilings for it"]
+    assert complaints(allowed, {}) == ["agent: bench/counts.json has no limits for this role"]
 
 
 @pytest.mark.parametrize(("name", "counted"), [("tasks", 0.0), ("tasks", 2.0), ("json_bytes", 5_000.0)])
-def test_a_ceiling_leaves_a_few_percent(name: str, counted: float):
+def test_limit_has_a_margin_of_few_percent(name: str, counted: float):
     assert counted < ceiling(name, counted) <= counted * 1.04 + 0.06
 
 
 @pytest.mark.parametrize(("counted", "most"), [(0, 8), (64, 72), (70, 72), (73, 136), (130, 136)])
-def test_a_ceiling_of_connections_is_by_the_number_in_flight(counted: int, most: int):
+def test_connection_limit_is_a_multiple_of_in_flight(counted: int, most: int):
     assert ceiling("connections", counted) == most
 
 
-def test_there_is_a_ceiling_for_everything_that_is_counted():
+def test_every_count_has_a_limit():
     ceilings = json.loads(CEILINGS.read_text("utf-8"))
     assert set(ceilings) == set(ROLES)
     assert all(set(each) == set(TITLES) for each in ceilings.values())

@@ -1,7 +1,7 @@
-"""An OpenAI-compatible endpoint in a process of its own that says what the request's metadata tells it to say.
+"""An OpenAI-compatible endpoint in its own process that answers with a script from the request's metadata.
 
-`metadata.script` is JSON: a list of turns, each a list of items; `{"text": …}` is a message, `{"call": name,
-"arguments": text}` a tool call. The conversation so far tells which turn is due; after the last one nothing is said.
+`metadata.script` is JSON: a list of turns, each a list of items. `{"text": …}` is a message, `{"call": name,
+"arguments": text}` a tool call. The conversation determines the current turn; after the last turn, answers are empty.
 `python tests/endpoint/scripted.py` prints its port, then serves until its input ends.
 """
 
@@ -19,15 +19,15 @@ from starlette.routing import Route
 
 
 def turns_taken(items: list[dict]) -> int:
-    """How many of our turns a conversation holds: each of our items carries the number of its turn."""
+    """Count our turns in a conversation; the id of each of our items contains its turn number."""
     return len({item["id"].split("-")[1] for item in items if str(item.get("id")).startswith("turn-")})
 
 
-def item_of(told: dict, item_id: str) -> dict:
-    if "call" in told:
-        call = {"name": told["call"], "arguments": told["arguments"], "call_id": f"call-{item_id}"}
+def item_of(scripted: dict, item_id: str) -> dict:
+    if "call" in scripted:
+        call = {"name": scripted["call"], "arguments": scripted["arguments"], "call_id": f"call-{item_id}"}
         return {"type": "function_call", "id": item_id, "status": "completed", **call}
-    text = {"type": "output_text", "text": told["text"], "annotations": [], "logprobs": []}
+    text = {"type": "output_text", "text": scripted["text"], "annotations": [], "logprobs": []}
     return {"type": "message", "id": item_id, "role": "assistant", "status": "completed", "content": [text]}
 
 
@@ -35,7 +35,7 @@ async def responses(request: Request) -> JSONResponse:
     body = await request.json()
     script = json.loads(body["metadata"]["script"])
     turn = turns_taken(body["input"])
-    told = script[turn] if turn < len(script) else []
+    items = script[turn] if turn < len(script) else []
     return JSONResponse(
         {
             "id": f"resp-{turn}",
@@ -43,7 +43,7 @@ async def responses(request: Request) -> JSONResponse:
             "created_at": 0,
             "model": body["model"],
             "status": "completed",
-            "output": [item_of(item, f"turn-{turn}-{place}") for place, item in enumerate(told)],
+            "output": [item_of(item, f"turn-{turn}-{place}") for place, item in enumerate(items)],
             "parallel_tool_calls": True,
             "tool_choice": "auto",
             "tools": [],
@@ -61,7 +61,7 @@ app = Starlette(routes=[Route("/v1/models", models), Route("/v1/responses", resp
 def main() -> None:
     listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
     print(listener.getsockname()[1], flush=True)  # noqa: T201 - this is how a test learns the port
-    # The test's process holds the other end: when it dies, however it dies, so do we.
+    # The test's process holds the other end of stdin; if it dies, this process ends too.
     threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
     uvicorn.Server(uvicorn.Config(app, log_level="critical")).run(sockets=[listener])
 

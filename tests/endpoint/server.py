@@ -1,7 +1,7 @@
-"""An OpenAI-compatible endpoint in a process of its own, whose behaviour is chosen by the model's name.
+"""An OpenAI-compatible endpoint in its own process whose behaviour depends on the model name.
 
 `python tests/endpoint/server.py --port 0` prints its port, then serves until its input ends. `GET /seen` lists the
-requests that came, `{path, headers, body}` each; `DELETE /seen` forgets them.
+received requests as `{path, headers, body}`; `DELETE /seen` clears the list.
 """
 
 import argparse
@@ -50,7 +50,7 @@ def error(status: int, message: str, **headers: str) -> Response:
 
 
 async def misbehave(model: str, request: Request) -> Response | None:
-    """The failures that a model name asks for; None where the call is to succeed."""
+    """Return the failure that the model name asks for, or None if the call should succeed."""
     kind, _, argument = model.partition(":")
     if kind == "flaky":  # flaky:<status>:<how often>:<name of this series>
         status, times, _ = argument.split(":")
@@ -220,7 +220,7 @@ async def seen_requests(request: Request) -> Response:
 
 
 class NoteRequests:
-    """Writes down what comes in, before anything answers it."""
+    """Middleware that records each request before it is handled."""
 
     def __init__(self, app):
         self.app = app
@@ -261,7 +261,7 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=0)
     listener = socket.create_server(("127.0.0.1", parser.parse_args().port), backlog=4096)
     print(listener.getsockname()[1], flush=True)  # noqa: T201 - this is how a test learns the port
-    # The test's process holds the other end: when it dies, however it dies, so do we.
+    # The test's process holds the other end of stdin; if it dies, this process ends too.
     threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
     uvicorn.Server(uvicorn.Config(app, log_level="critical")).run(sockets=[listener])
 

@@ -1,4 +1,4 @@
-"""The folders below are their authors', not ours: runners beside them copy them, serve them and run their tests."""
+"""Fixtures for server folders in the style of the published package, used as if other authors had written them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ UNCOPIED = shutil.ignore_patterns("__pycache__", ".pytest_cache")
 
 @pytest.fixture(scope="module")
 def project(shared_workplace):
-    """A folder with all of the environments copied into it, and a model."""
+    """Return a workplace with copies of all environments and a scripted model."""
     shutil.copytree(ENVIRONMENTS, shared_workplace.folder, dirs_exist_ok=True, ignore=UNCOPIED)
     shared_workplace.write("responses_api_models/scripted_model/app.py", SCRIPTED_MODEL)
     shared_workplace.write("models.yaml", MODELS)
@@ -24,6 +24,6 @@ def project(shared_workplace):
 
 @pytest.fixture(scope="module")
 def place(shared_workplace):
-    """The folders of agents and models where a user has copied them to."""
+    """Return a workplace with copies of all agent and model folders."""
     shutil.copytree(AGENTS_AND_MODELS, shared_workplace.folder, dirs_exist_ok=True, ignore=UNCOPIED)
     return shared_workplace

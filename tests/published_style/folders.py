@@ -1,4 +1,4 @@
-"""The folders beside this file, as their authors would name them to a command."""
+"""The folders next to this file, in the form that commands accept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tests that came with a folder, run where it has been copied to."""
+"""Run the own tests of copied server folders."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ PATIENCE_S = 110
 
 
 class OwnTests(threading.Thread):
-    """The folders' own tests, run beside everything else, where `hidden` cannot be imported."""
+    """A background run of the folders' own tests in which the module `hidden` cannot be imported."""
 
     def __init__(self, project, hidden, folders, **env):
         super().__init__()
         self._command = [sys.executable, HERE / "run_folders.py", project.folder, hidden, *folders]
         self._env = project.env | env
         self._outcomes = {}
-        self._failure = "it has not ended"
+        self._failure = f"the tests did not finish within {PATIENCE_S} s"
         self.start()
 
     def run(self):
@@ -30,7 +30,7 @@ class OwnTests(threading.Thread):
 
     @property
     def outcomes(self):
-        """What each folder's tests came to: their exit code, and what they printed."""
+        """The exit code and the output of each folder's tests."""
         self.join(PATIENCE_S)
         assert not self._failure, self._failure
         return self._outcomes

@@ -1,6 +1,6 @@
-"""Run the tests of folders, each in a fork that finds the heavy imports done: `run_folders.py ROOT HIDDEN FOLDER…`.
+"""Run each folder's tests in a fork with the heavy imports done: `run_folders.py ROOT HIDDEN FOLDER…`.
 
-HIDDEN is a module that the tests are to do without. Prints a JSON line for each folder: `{folder, code, said}`.
+HIDDEN is a module that the tests must not import. Prints a JSON line per folder: `{folder, code, output}`.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ WARM = (
 def main() -> None:
     root, hidden, *folders = sys.argv[1:]
     sys.modules[hidden] = None  # type: ignore[assignment]
-    # Most of the time would go into plugins that these tests do not use.
+    # Loading unused plugins would take most of the time.
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     for name in WARM:
         importlib.import_module(name)
-    # pytest collects garbage when it ends: not what all of them share.
+    # pytest collects garbage at its end; exclude the modules shared by all forks.
     gc.freeze()
     for folder in folders:
         with tempfile.TemporaryFile() as output:
@@ -50,12 +50,12 @@ def main() -> None:
                 _test(Path(root), folder, output.fileno())
             _, status = os.waitpid(child, 0)
             output.seek(0)
-            said = output.read().decode()
-        print(json.dumps({"folder": folder, "code": os.waitstatus_to_exitcode(status), "said": said}), flush=True)  # noqa: T201
+            printed = output.read().decode()
+        print(json.dumps({"folder": folder, "code": os.waitstatus_to_exitcode(status), "output": printed}), flush=True)  # noqa: T201
 
 
 def _test(root: Path, folder: str, output: int) -> None:
-    """Be the process of one folder's tests: in the folder, which comes before everything else on the path."""
+    """Run one folder's tests in this process, with the folder first on the path, and exit."""
     os.dup2(output, 1)
     os.dup2(output, 2)
     code = 70
@@ -65,7 +65,7 @@ def _test(root: Path, folder: str, output: int) -> None:
         os.chdir(root / folder)
         sys.path[:0] = [str(root / folder), str(root)]
         code = pytest.main([*OPTIONS, f"--rootdir={root / folder}", "tests"])
-    except BaseException:  # noqa: BLE001 - told, and then this process ends
+    except BaseException:  # noqa: BLE001 - printed before this process exits
         traceback.print_exc()
     finally:
         sys.stdout.flush()

@@ -1,9 +1,9 @@
-"""What the policy and the judge say to the environments of this folder."""
+"""The scripts of the policy and the judge for the environments of this folder."""
 
 from __future__ import annotations
 
 SCRIPTED_MODEL = '''
-"""Says what the row's metadata have it say, turn by turn; without any, what its config says."""
+"""A model that follows the script in the row's metadata, or returns the answer in its config."""
 
 import itertools
 import json
@@ -85,4 +85,4 @@ SCRIPTS = {
     "packaged_env": [["lutetia"], ["Rome"]],
     "noted_over_mcp": [[[["add_note", {"text": "milk", "tags": ["food"]}]], "Noted."]],
 }
-"""What the policy says to each row of a folder's examples."""
+"""The policy's turns for each example row of a folder."""

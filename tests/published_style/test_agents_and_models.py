@@ -1,4 +1,4 @@
-"""Agents and model servers in the published style: served and collected from."""
+"""Serve agents and model servers in the published style and collect rollouts from them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def row_of(agent: str, *, tools: bool = False, **fields: Any) -> dict[str, Any]:
 
 PLANS = ("good", "good_in_the_end", "masked", "bad", "hopeless", "passing", "good_when_resumed")
 ROWS = {
-    # The model calls the tool with 1, then with 2, in each of its sessions.
+    # In each session the model calls the tool with 1, then with 2.
     "loop": row_of("tool_loop_agent", tools=True, initial_count=1, expected_count=4, uuid="u-1"),
     "loop_wrong": row_of("tool_loop_agent", tools=True, initial_count=1, expected_count=5),
     "environment": row_of("counter_environment", tools=True, initial_count=0, expected_count=3),
@@ -43,14 +43,14 @@ ROWS = {
     "second_look": row_of("second_look_agent", tools=True, initial_count=0, expected_count=6),
     "sandboxed": row_of(
         "sandboxed_agent",
-        setup_script="echo $GREETING > told; cat told",
-        check="grep -q hello told && test ! -e /etc/shadow.bak",
+        setup_script="echo $GREETING > greeting; cat greeting",
+        check="grep -q hello greeting && test ! -e /etc/shadow.bak",
     ),
     **{plan: row_of("sentinel_agent", plan=plan) for plan in PLANS},
 }
 OBSERVED = ("loop", "harness", "observed", "address")
 GIVEN = {"all": ROWS, "observed": {name: ROWS[name] for name in OBSERVED}}
-"""The rows of a collection, by its name."""
+"""The rows of each collection, by its name."""
 
 
 def rows_in(file: Path) -> list[dict[str, Any]]:
@@ -68,7 +68,7 @@ def configs_of(*folders: str) -> str:
 
 @pytest.fixture(scope="module")
 def servers(place, endpoint):
-    # One endpoint under two addresses: which of them was asked, the Host header tells.
+    # One endpoint under two addresses, which the Host header distinguishes.
     urls = [f"{endpoint}/v1", f"{endpoint.replace('127.0.0.1', 'localhost')}/v1"]
     command = place.start_servers(
         f"+config_paths=[{configs_of(*AGENTS_AND_MODEL_SERVERS)}]",
@@ -93,7 +93,7 @@ def observed_servers(place, capture_dir):
         "+observability_enabled=true",
         f"+model_call_capture_dir={capture_dir}",
         "+global_aiohttp_client_request_debug=true",
-        # Nobody listens there: our own servers are asked without it.
+        # This port is closed, because calls to our own servers must not use the proxy.
         http_proxy="http://127.0.0.1:9",
     )
     yield command
@@ -120,52 +120,52 @@ def collect(place, servers, rows: str, output: str, *words: str, **env: str):
 
 @pytest.fixture(scope="module")
 def collected(place, servers):
-    """What all agents made of their rows, by the row's name."""
+    """Collect with all agents; return the rollouts by the row's name and the output file."""
     finished, output = collect(place, servers, "all", "results/all.jsonl")
     return finished, output, by_name(rows_in(output), [*ROWS])
 
 
 @pytest.fixture(scope="module")
 def observed(place, observed_servers, capture_dir):
-    """The same of the agents that know their rollout, where model calls are recorded."""
+    """Collect with the agents that use their rollout id, with model calls recorded."""
     words = ("+observability_enabled=true", f"+model_call_capture_dir={capture_dir}")
     finished, output = collect(place, observed_servers, "observed", "results/observed.jsonl", *words)
     assert finished.code == 0, finished.out + finished.err
     return by_name(rows_in(output), [*OBSERVED])
 
 
-def test_a_published_loop_of_model_and_tools_earns_its_reward(collected):
+def test_published_tool_loop_earns_its_reward(collected):
     rollouts = collected[2]
     loop = rollouts["loop"]
     assert (loop["reward"], rollouts["loop_wrong"]["reward"]) == (1.0, 0.0)
     kinds = [item["type"] for item in loop["response"]["output"]]
     assert kinds == ["function_call", "function_call_output"] * 2 + ["message"]
-    # Only with cookies of its own, from call to call, does the model know how often it was asked.
+    # The model counts its calls in a session, which needs its own cookies.
     assert loop["response"]["output"][-1]["content"][0]["text"] == "I was asked 3 times."
     assert loop["response"]["usage"]["total_tokens"] == 36
     assert loop["response"]["usage"]["input_tokens_details"]["cached_tokens"] == 12
     assert (loop["uuid"], loop["expected_count"]) == ("u-1", 4)
 
 
-def test_an_environment_servers_block_is_another_name_of_its_agent(collected):
+def test_environment_servers_block_is_an_alias_of_its_agent(collected):
     assert collected[2]["environment"]["reward"] == 1.0
     assert collected[2]["environment"]["agent_ref"]["name"] == "counter_environment"
 
 
-def test_an_agent_that_skips_verification_gives_the_reward_of_its_config(collected):
+def test_skipped_verification_uses_the_configured_reward(collected):
     unverified = collected[2]["unverified"]
     assert (unverified["reward"], unverified["verification_skipped"]) == (0.25, True)
 
 
-def test_metrics_come_from_the_resources_server_by_way_of_the_agent(collected):
-    told = orjson.loads(collected[1].with_name("all_aggregate_metrics.json").read_bytes())
-    metrics = {each["agent_ref"]["name"]: each["agent_metrics"] for each in told}
+def test_agent_forwards_the_resources_servers_metrics(collected):
+    entries = orjson.loads(collected[1].with_name("all_aggregate_metrics.json").read_bytes())
+    metrics = {each["agent_ref"]["name"]: each["agent_metrics"] for each in entries}
     assert metrics["tool_loop_agent"]["mean/reward"] == 0.5
-    # Nothing was verified, so its base class has nothing to tell.
+    # The rollouts were not verified, so the base class does not compute metrics.
     assert metrics.get("unverified_tool_loop_agent", {}) == {}
 
 
-def test_a_foreign_program_is_given_the_models_address(collected, observed, servers, observed_servers):
+def test_external_program_receives_the_models_address(collected, observed, servers, observed_servers):
     plain, captured = collected[2]["harness"], observed["harness"]
     assert (plain["reward"], captured["reward"]) == (1.0, 1.0)
     assert plain["response"]["usage"]["total_tokens"] == 24
@@ -176,13 +176,13 @@ def test_a_foreign_program_is_given_the_models_address(collected, observed, serv
     assert captured["ng_model_call_capture"]["metrics"]["num_calls"] == 2
 
 
-def test_an_agent_may_call_by_address_whatever_proxy_is_set(collected, observed):
+def test_calls_by_address_ignore_the_proxy(collected, observed):
     for rollout, debug in ((collected[2]["address"], False), (observed["address"], True)):
         assert (rollout["reward"], rollout["tool_answer"]) == (1.0, {"success": True})
         assert (rollout["debug"], rollout["status"]) == (debug, "success")
 
 
-def test_an_agent_may_keep_one_jar_for_all_servers_and_hand_it_back(collected, servers):
+def test_agent_may_share_one_cookie_jar(collected, servers):
     assert collected[2]["jar"]["reward"] == 1.0
     url = servers.servers["jar_agent"]["url"]
     answer = httpx.post(f"{url}/run", json=ROWS["jar"], trust_env=False, verify=False)
@@ -191,7 +191,7 @@ def test_an_agent_may_keep_one_jar_for_all_servers_and_hand_it_back(collected, s
     assert answer.headers["x-counted"] == "2"
 
 
-def test_an_agent_built_on_the_simple_agent_runs_with_its_own_answers(collected):
+def test_simple_agent_subclass_may_override_responses(collected):
     rollout = collected[2]["second_look"]
     assert rollout["reward"] == 1.0
     output = rollout["response"]["output"]
@@ -199,25 +199,25 @@ def test_an_agent_built_on_the_simple_agent_runs_with_its_own_answers(collected)
     assert rollout["response"]["usage"]["total_tokens"] == 72
 
 
-def test_a_subclass_of_the_simple_agent_changes_the_row_and_the_reward(collected):
+def test_simple_agent_subclass_may_change_row_and_reward(collected):
     rollout = collected[2]["halved"]
     assert (rollout["reward"], rollout["whole_reward"], rollout["uuid"]) == (0.25, 1.0, "u-2")
     assert rollout["responses_create_params"]["input"][0]["content"] == "You are brief."
 
 
-def test_an_agent_of_two_environments_catches_what_aiohttp_raises(collected):
+def test_agent_of_two_environments_catches_aiohttp_errors(collected):
     rollout = collected[2]["panel"]
     assert (rollout["reward"], rollout["second_reward"]) == (1.0, 0.0), rollout
-    told = [orjson.loads(item["output"]) for item in rollout["response"]["output"] if "output" in item]
-    assert [[each.get("error") for each in turn] for turn in told] == [[None, "HTTP 422", "HTTP 404"]] * 2
-    assert "count" in told[0][1]["content"]
+    outputs = [orjson.loads(item["output"]) for item in rollout["response"]["output"] if "output" in item]
+    assert [[each.get("error") for each in turn] for turn in outputs] == [[None, "HTTP 422", "HTTP 404"]] * 2
+    assert "count" in outputs[0][1]["content"]
     assert [name.partition("___")[0] for name in rollout["cookie_names"]] == [
         "CounterServer", "CounterServer", "PanelAgent",
     ]  # fmt: skip
     assert len(rollout["opinions"]) == 2
 
 
-def test_two_models_speak_in_turn_and_one_of_them_by_way_of_another(collected):
+def test_two_models_alternate_and_one_calls_another(collected):
     rollout = collected[2]["debate"]
     assert (rollout["reward"], rollout["runs"]) == (1.0, 1)
     heard = [item["content"] for item in rollout["response"]["output"] if item.get("role") == "user"]
@@ -225,14 +225,14 @@ def test_two_models_speak_in_turn_and_one_of_them_by_way_of_another(collected):
 
 
 @pytest.mark.needs_bubblewrap
-def test_commands_of_an_agent_run_in_a_sandbox_of_the_configuration(collected):
+def test_agent_commands_run_in_the_configured_sandbox(collected):
     rollout = collected[2]["sandboxed"]
     assert rollout["reward"] == 1.0
     assert rollout["sandbox"]["setup"] == {"stdout": "hello\n", "return_code": 0, "error_type": None}
     assert rollout["sandbox"]["labels"] == {"team": "red"}
 
 
-def test_sentinels_decide_in_which_file_a_rollout_is_kept(place, servers, collected):
+def test_sentinels_select_the_results_file(place, servers, collected):
     _, output, rollouts = collected
     failures = by_name(rows_in(output.with_name("all_failures.jsonl")), [*ROWS])
     assert set(failures) == {"bad", "hopeless", "good_when_resumed"}
@@ -252,28 +252,27 @@ def test_sentinels_decide_in_which_file_a_rollout_is_kept(place, servers, collec
     assert (resumed["reward"], resumed["_ng_attempt_index"]) == (1.0, 1)
 
 
-def test_what_an_agent_observes_is_kept_and_joined_with_its_calls(collected, observed):
+def test_agent_observations_are_joined_with_its_calls(collected, observed):
     bundle = AgentObservationBundle.model_validate(collected[2]["observed"]["ng_agent_observations"])
     assert "ng_trajectory" not in collected[2]["observed"]
     assert [record.kind for record in bundle.records] == [
         "agent_invocation", "tool_call", "tool_call", "context_compaction",
     ]  # fmt: skip
-    told = TrajectoryRecord.model_validate(observed["observed"]["ng_trajectory"])
-    assert (told.task_id, told.rollout_id) == ("t-1", "2-0")
-    assert [call.invocation_id for call in told.model_calls] == ["main"] * 3
-    assert [call.output for call in told.tool_calls] == ['{"success":true}'] * 2
-    assert "no_sandbox" in [gap.code for gap in told.gaps]
+    record = TrajectoryRecord.model_validate(observed["observed"]["ng_trajectory"])
+    assert (record.task_id, record.rollout_id) == ("t-1", "2-0")
+    assert [call.invocation_id for call in record.model_calls] == ["main"] * 3
+    assert [call.output for call in record.tool_calls] == ['{"success":true}'] * 2
+    assert "no_sandbox" in [gap.code for gap in record.gaps]
 
 
-def test_the_paths_of_a_loop_say_for_which_rollout_it_calls(observed, capture_dir):
+def test_call_paths_contain_the_rollout_id(observed, capture_dir):
     captured = observed["loop"]["ng_model_call_capture"]
     assert (captured["rollout_id"], captured["metrics"]["num_calls"]) == ("0-0", 3)
     assert {path.name.partition(".")[0] for path in capture_dir.iterdir()} >= {"0-0", "1-0", "2-0"}
     assert observed["loop"]["reward"] == 1.0
 
 
-@pytest.mark.separate_only("any process of a model answers, and this one notes sessions in memory", under="replicas")
-def test_a_session_stays_with_one_of_several_endpoints(servers, endpoint, seen):
+def test_session_stays_with_one_endpoint(servers, endpoint, seen):
     url = servers.servers["pinned_model"]["url"]
     with (
         httpx.Client(base_url=url, trust_env=False, verify=False) as one,
@@ -283,13 +282,13 @@ def test_a_session_stays_with_one_of_several_endpoints(servers, endpoint, seen):
             answer = client.post("/v1/responses", json={"input": "hi"})
             assert answer.json()["output"][1]["content"][0]["text"] == "echo: hi"
             assert answer.json()["something_new"] == {"kept": True}
-        told = one.post("/v1/chat/completions", json={"messages": [{"role": "user", "content": "four"}]}).json()
+        completion = one.post("/v1/chat/completions", json={"messages": [{"role": "user", "content": "four"}]}).json()
     hosts = [request["headers"]["host"].partition(":")[0] for request in seen() if request["path"] == "/v1/responses"]
     assert hosts == ["127.0.0.1", "localhost", "127.0.0.1", "localhost", "localhost"]
-    assert (told["prompt_token_count"], told["served"]) == (4, ["echo"])
+    assert (completion["prompt_token_count"], completion["served"]) == (4, ["echo"])
 
 
-def test_a_model_built_on_the_openai_model_changes_what_is_asked(servers, endpoint, seen):
+def test_openai_model_subclass_may_change_requests(servers, endpoint, seen):
     url = servers.servers["tempered_openai_model"]["url"]
     for temperature in (1.5, 0.25):
         answer = httpx.post(
@@ -299,7 +298,7 @@ def test_a_model_built_on_the_openai_model_changes_what_is_asked(servers, endpoi
     assert [request["body"]["temperature"] for request in seen()] == [0.5, 0.25]
 
 
-def test_a_model_built_on_the_vllm_model_answers_with_its_tokens(servers):
+def test_vllm_model_subclass_returns_its_tokens(servers):
     url = servers.servers["counted_vllm_model"]["url"]
     with httpx.Client(base_url=url, trust_env=False, verify=False) as client:
         answers = [client.post("/v1/responses", json={"input": "hi"}).json() for _ in range(2)]
@@ -309,7 +308,7 @@ def test_a_model_built_on_the_vllm_model_answers_with_its_tokens(servers):
     assert len(message["generation_token_ids"]) == len(message["generation_log_probs"]) == len("echo: hi")
 
 
-def test_a_model_of_chat_completions_answers_in_all_three_dialects(servers):
+def test_chat_completions_model_answers_in_three_dialects(servers):
     url = servers.servers["thin_model"]["url"]
     bodies = {
         "/v1/responses": {"input": "hi"},
@@ -322,7 +321,7 @@ def test_a_model_of_chat_completions_answers_in_all_three_dialects(servers):
         assert "1 messages" in answer.text
 
 
-def test_a_rollouts_prefix_leads_to_an_agents_answers(servers):
+def test_rollout_prefix_reaches_the_agent(servers):
     url = servers.servers["jar_agent"]["url"]
     for prefix in ("", "/ng-rollout/3-1", "/ng-rollout/3-1/training-token-capture"):
         answer = httpx.post(f"{url}{prefix}/v1/responses", json={"input": "hi"}, trust_env=False, verify=False)

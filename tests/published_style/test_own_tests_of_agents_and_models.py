@@ -1,4 +1,4 @@
-"""Own tests of agents and model servers in the published style pass, and each of their idioms is shown by one."""
+"""The own tests of agents and models in the published style pass and cover every listed idiom."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ IDIOMS = {
     "run-body": "harness_agent::test_run_sums_the_usage_of_all_attempts",
     "run-request-response-body": "jar_agent::TestJarAgent::test_cookies_of_all_calls_come_back",
     "cookies-from-call-to-call": "tool_loop_agent::TestApp::test_run_chains_cookies",
-    "cookies-of-the-model-apart": "tool_loop_agent::TestApp::test_cookies_of_both_servers_are_kept_apart_and_told",
+    "cookies-of-the-model-apart": "tool_loop_agent::TestApp::test_cookies_of_both_servers_are_kept_separate",
     "set-cookie-on-the-response": "jar_agent::TestJarAgent::test_cookies_of_all_calls_come_back",
     "post-of-a-pydantic-body": "tool_loop_agent::TestApp::test_tool_call_then_answer",
-    "raise-for-status-response-content": "tool_loop_agent::TestApp::test_a_failed_tool_is_told_with_its_body",
+    "raise-for-status-response-content": "tool_loop_agent::TestApp::test_failed_tool_returns_its_body_to_the_model",
     "raise-for-status-in-a-handler": "tool_loop_agent::TestApp::test_a_failed_model_fails_the_answer",
-    "get-response-json-of-a-mock": "observed_agent::test_the_answer_tells_what_was_observed",
+    "get-response-json-of-a-mock": "observed_agent::test_answer_contains_the_observations",
     "model-copy-of-the-body": "tool_loop_agent::TestApp::test_tool_call_then_answer",
     "incomplete-details": "tool_loop_agent::TestApp::test_a_cut_off_answer_ends_the_loop",
     "max-steps": "tool_loop_agent::TestApp::test_max_steps",
@@ -42,7 +42,7 @@ IDIOMS = {
     "run-with-a-mocked-request": "debate_agent::TestApp::test_run_needs_no_real_request",
     "a-middleware-of-an-agent": "debate_agent::TestApp::test_run",
     "http-exception-of-a-run": "debate_agent::TestApp::test_a_failed_answer",
-    "aiohttps-errors-and-timeouts": "panel_agent::TestPanel::test_refused_tools_are_told",
+    "aiohttps-errors-and-timeouts": "panel_agent::TestPanel::test_rejected_tools_are_reported",
     "cookies-merged-by-hand": "panel_agent::TestPanel::test_cookies_of_all_servers_are_merged",
     "retries-of-one-call": "panel_agent::TestPanel::test_an_unreachable_server_is_tried_three_times",
     "one-model-in-front-of-another": "memo_model::TestMemo::test_memo",
@@ -59,7 +59,7 @@ IDIOMS = {
     "client-replaced-by-a-mock": "pinned_model::TestApp::test_the_client_may_be_replaced",
     "patched-uuid4": "thin_model::test_the_ids_of_items_are_known",
     "think-tags-of-a-converter": "counted_vllm_model::TestApp::test_reasoning_text_and_call",
-    "observations-of-an-agent": "observed_agent::test_the_answer_tells_what_was_observed",
+    "observations-of-an-agent": "observed_agent::test_answer_contains_the_observations",
     "observations-are-strict": "observed_agent::test_observations_are_strict",
     "sentinel-failure-class": "sentinel_agent::test_sentinels[bad-expected3]",
     "sentinel-terminal": "sentinel_agent::test_sentinels[hopeless-expected4]",
@@ -69,31 +69,31 @@ IDIOMS = {
     "calls-by-address": "address_agent::test_everything_is_called_by_its_address",
     "provider-of-sandboxes-registered": "sandboxed_agent::test_the_check_decides[0-1.0]",
 }
-"""What each of the folders' own tests shows."""
+"""The own test that covers each idiom."""
 
 
 @pytest.fixture(scope="module")
 def outcomes(place):
-    """Of each folder its code, and of all the names of the tests that have passed."""
-    # Of all the plugins that may be installed here, these tests need one.
+    """Return each folder's outcome, and the names of all passed tests."""
+    # These tests need only one of the installed plugins.
     options = {"PYTEST_ADDOPTS": "-rA -p pytest_asyncio.plugin", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    told = OwnTests(place, "ray", AGENTS_AND_MODEL_SERVERS, **options).outcomes
+    by_folder = OwnTests(place, "ray", AGENTS_AND_MODEL_SERVERS, **options).outcomes
     passed = {
         f"{Path(folder).name}::{line.partition('test_app.py::')[2]}"
-        for folder, each in told.items()
-        for line in each["said"].splitlines()
+        for folder, each in by_folder.items()
+        for line in each["output"].splitlines()
         if line.startswith("PASSED ")
     }
-    return told, passed
+    return by_folder, passed
 
 
 @pytest.mark.parametrize("folder", AGENTS_AND_MODEL_SERVERS)
-def test_the_folders_own_tests_pass(outcomes, folder):
-    told, _ = outcomes
-    assert told[folder]["code"] == os.EX_OK, told[folder]["said"]
+def test_own_tests_pass(outcomes, folder):
+    by_folder, _ = outcomes
+    assert by_folder[folder]["code"] == os.EX_OK, by_folder[folder]["output"]
 
 
 @pytest.mark.parametrize("idiom", IDIOMS)
-def test_an_idiom_is_shown_by_a_test_of_its_folder(outcomes, idiom):
+def test_own_test_covers_idiom(outcomes, idiom):
     _, passed = outcomes
     assert IDIOMS[idiom] in passed

@@ -1,4 +1,4 @@
-"""The tests that authors of resources servers in the published style have written pass."""
+"""The own tests of resources servers in the published style pass."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ WITH_HTTPX_ALONE = [
     f"resources_servers/{name}"
     for name in ("any_tool", "event_hooks", "failed_rows", "marked_rollouts", "opened_library", "running_sum")
 ]
-"""What `TestClient` is asked for: cookies, both ends of an app's life, errors, headers, any path."""
+"""Folders that together use every part of `TestClient`: cookies, lifespan, errors, headers, any path."""
 
 
 @pytest.fixture(scope="module")
@@ -25,18 +25,18 @@ def own_tests_with_httpx_alone(project):
 
 
 @pytest.mark.parametrize("folder", RESOURCES_SERVERS)
-def test_the_folders_own_tests_pass(own_tests, folder):
+def test_own_tests_pass(own_tests, folder):
     outcome = own_tests.outcomes[folder]
-    assert outcome["code"] == 0, outcome["said"]
+    assert outcome["code"] == 0, outcome["output"]
 
 
 @pytest.mark.parametrize("folder", WITH_HTTPX_ALONE)
-def test_the_folders_own_tests_pass_where_httpx_is_the_only_client(own_tests_with_httpx_alone, folder):
+def test_own_tests_pass_with_httpx_alone(own_tests_with_httpx_alone, folder):
     outcome = own_tests_with_httpx_alone.outcomes[folder]
-    assert outcome["code"] == 0, outcome["said"]
+    assert outcome["code"] == 0, outcome["output"]
 
 
 @pytest.mark.parametrize("name", ["any_tool", "packaged_env"])
-def test_ng_test_finds_the_folders_own_modules(project, name):
+def test_ng_test_finds_modules_of_the_folder(project, name):
     finished = project.run("ng_test", f"+entrypoint=resources_servers/{name}", timeout_s=60)
     assert finished.code == 0, finished.out + finished.err

@@ -1,36 +1,36 @@
-"""Resources servers as authors of the published package write them: served and collected from.
+"""Serve resources servers in the style of the published package and collect rollouts from them.
 
 | folder            | idioms |
 |-------------------|--------|
 | `exact_word`      | stateless `verify(body)`, `extra="allow"`, walking the items of an output, refusals and reasoning |
-| `running_sum`     | a dict by `request.session[SESSION_ID_KEY]`, seed request and response of its own, `app.post("/add")(self.add)` with typed bodies, `verify(request, body)`, `HTTPException` |
+| `running_sum`     | a dict by `request.session[SESSION_ID_KEY]`, custom seed request and response, `app.post("/add")(self.add)` with typed bodies, `verify(request, body)`, `HTTPException` |
 | `any_tool`        | a catch-all route `/{tool_name}`, `PlainTextResponse`, `from app import …` in tests |
-| `route_swap`      | `app.router.routes` edited, `add_api_route`, `judge_failsafe` round a route of its own, raw JSON bodies |
+| `route_swap`      | `app.router.routes` edited, `add_api_route`, `judge_failsafe` around a custom route, raw JSON bodies |
 | `opened_library`  | `app.router.lifespan_context` wrapped, a connection as a field, `TestClient` as a context manager |
 | `event_hooks`     | `@app.on_event`, a background task, `PrivateAttr` |
 | `phone_book`      | `model_post_init`, `PrivateAttr`, undeclared private attributes, `Path(__file__).parent`, `model_construct` |
-| `prefix_tree`     | `__init__` overridden, `arbitrary_types_allowed`, fields that are no pydantic types |
-| `asked_judge`     | `server_client.post` and `get_response_json`, create-params in the config, a semaphore, mocks with `read` alone |
+| `prefix_tree`     | `__init__` overridden, `arbitrary_types_allowed`, fields without pydantic types |
+| `asked_judge`     | `server_client.post` and `get_response_json`, create-params in the config, a semaphore, mocks with only `read` |
 | `called_judge`    | `call_judge` for both APIs, `reraise_judge_errors`, `JudgeError`, `load_prompt_config`, `fill_prompt` |
 | `graded_maths`    | `compute_metrics`, `get_key_metrics`, pass@k, majority, subsets, `REVERIFY_MODE` |
 | `many_rewards`    | `BaseMultiRewardVerifyResponse` |
 | `address_book`    | `get_global_config_dict`, `global_config_dict`, `_build_server_base_url`, `get_server_url`, `request`, `NeMoGymAsyncOpenAI`, patched configuration, `PARENT_DIR` |
-| `worker_threads`  | `to_thread`, an executor, subprocesses, `asyncio.wait_for`, a semaphore made outside of a loop |
+| `worker_threads`  | `to_thread`, an executor, subprocesses, `asyncio.wait_for`, a semaphore created outside of a loop |
 | `guess_number`    | `resources_servers.gymnasium.GymnasiumServer`, played by `gymnasium_agent` |
 | `verified_cases`  | `VERIFIER_FIXTURE`, `exercise_verifier_fixture`, a mocked client in `app.py` |
 | `task_box`        | `task_data.py`, `ResourcesSeedSessionRequest`, `close_session`, `ray_enabled` |
 | `strict_word`     | a subclass of another folder's server |
 | `pooled_counter`  | `is_nemo_gym_fastapi_entrypoint`, `num_workers`, routes that are nested functions, `import app` in tests |
-| `sibling_modules` | packages and modules of its own, `__init__.py` files, relative paths from the folder |
+| `sibling_modules` | its own packages and modules, `__init__.py` files, relative paths from the folder |
 | `failed_rows`     | `NG_FAILURE_CLASS_KEY`, `mask_sample`, verifiers and tools that raise, aliases of row keys |
-| `marked_rollouts` | middleware and exception handlers of its own, `RolloutContextMiddleware`, another server's session |
+| `marked_rollouts` | its own middleware and exception handlers, `RolloutContextMiddleware`, another server's session |
 | `summed_metrics`  | `aggregate_metrics` overridden with `super()`, `isinstance` of output items |
-| `note_pad`        | `from __future__ import annotations`, names of its own that ours have too (`sessions`, `_sessions`, `tools`, `/close_session`, `_close_session`), a lock for each session, a clean-up task, `IsolatedAsyncioTestCase` |
-| `shop_tools`      | routes made in a loop, of partials and of marked methods, `response_model`, status codes, `APIRouter`, `Depends`, aliases, `RootModel`, `computed_field`, `verify(body, request)`, `conftest.py` |
+| `note_pad`        | `from __future__ import annotations`, attributes with the same names as ours (`sessions`, `_sessions`, `tools`, `/close_session`, `_close_session`), a lock per session, a clean-up task, `IsolatedAsyncioTestCase` |
+| `shop_tools`      | routes created in a loop, from partials and from marked methods, `response_model`, status codes, `APIRouter`, `Depends`, aliases, `RootModel`, `computed_field`, `verify(body, request)`, `conftest.py` |
 | `cohort_rank`     | rewards by comparing a task's rollouts, which wait for each other; `model_extra`, `aggregate_metrics` replaced |
 | `spawned_pool`    | a spawned process pool that finds the folder's modules and files, `app.router.on_startup` |
 | `asked_user`      | a second model as the user, a conversation kept in `request.session`, `super().seed_session` |
-| `packaged_env`    | `pyproject.toml`, an entrypoint called otherwise, `config_paths` in a config, `_inherit_from`, `???`, `model_construct` of rows |
+| `packaged_env`    | `pyproject.toml`, an entrypoint with another name, `config_paths` in a config, `_inherit_from`, `???`, `model_construct` of rows |
 | `noted_over_mcp`  | `expose_tools_over_mcp`, `mcp_tools`, `mcp_allowed_tools_for_session`, `maybe_auto_expose` |
 """  # noqa: E501
 
@@ -59,7 +59,7 @@ def servers(project):
 
 @pytest.fixture(scope="module")
 def rollouts(servers, project):
-    """Two rollouts of every example of every folder, by folder."""
+    """Collect two rollouts of every example row; return them by folder."""
     rows = []
     for name in NAMES:
         examples = (project.folder / f"resources_servers/{name}/data/example.jsonl").read_bytes().splitlines()
@@ -83,14 +83,14 @@ def rollouts(servers, project):
             found[row["agent_ref"]["name"].rsplit("_", 2)[0]].append(row)
     for each in found.values():
         each.sort(key=lambda row: (row["_ng_task_index"], row["_ng_rollout_index"]))
-    found["told"] = finished.out + finished.err
+    found["output"] = finished.out + finished.err
     return found
 
 
 @pytest.fixture(scope="module")
 def metrics(rollouts, project):
-    told = orjson.loads((project.folder / "results/rollouts_aggregate_metrics.json").read_bytes())
-    return {each["agent_ref"]["name"]: each for each in told}
+    entries = orjson.loads((project.folder / "results/rollouts_aggregate_metrics.json").read_bytes())
+    return {each["agent_ref"]["name"]: each for each in entries}
 
 
 def agent_of(name):
@@ -99,14 +99,14 @@ def agent_of(name):
 
 @pytest.fixture
 def session(servers):
-    """A client of a resources server of the run, with a session of its own."""
+    """Return a function that creates a client of a resources server with a new session."""
     with ExitStack() as opened:
         yield lambda name: opened.enter_context(
             httpx.Client(base_url=servers.servers[name]["url"], trust_env=False, timeout=20, verify=False)
         )
 
 
-def test_the_table_and_the_scripts_name_every_folder():
+def test_table_and_scripts_cover_every_folder():
     table = [line.split("`")[1] for line in __doc__.splitlines() if line.startswith("| `")]
     assert sorted(table) == sorted(SCRIPTS) == NAMES
 
@@ -157,8 +157,8 @@ def test_the_table_and_the_scripts_name_every_folder():
         ("asked_user", 1.0, {"asked": ["Who?", "Where?"]}),
     ],
 )
-def test_a_folder_is_served_and_its_rollouts_earn_what_they_should(rollouts, name, reward, fields):
-    assert len(rollouts[name]) == 2, rollouts["told"]
+def test_rollouts_earn_the_expected_reward(rollouts, name, reward, fields):
+    assert len(rollouts[name]) == 2, rollouts["output"]
     for row in rollouts[name]:
         assert row.get("reward") == reward, row.get("_ng_failure_message")
         assert {field: row.get(field) for field in fields} == fields
@@ -169,23 +169,23 @@ def test_rollouts_of_a_task_may_wait_for_each_other(rollouts, metrics):
     assert metrics["cohort_rank_simple_agent"]["agent_metrics"] == {"sum/reward": 1.0}
 
 
-def test_a_folder_may_be_a_package_whose_config_goes_on_from_another(rollouts, metrics):
-    told = [(row["reward"], row["answer"], row["from_global"]) for row in rollouts["packaged_env"]]
-    assert told == [(1.0, "lutetia", ["Paris", "Lutetia"])] * 2 + [(1.0, "rome", ["Rome"])] * 2
+def test_packaged_folder_may_inherit_another_config(rollouts, metrics):
+    graded = [(row["reward"], row["answer"], row["from_global"]) for row in rollouts["packaged_env"]]
+    assert graded == [(1.0, "lutetia", ["Paris", "Lutetia"])] * 2 + [(1.0, "rome", ["Rome"])] * 2
     assert metrics["packaged_env_simple_agent"]["key_metrics"] == {"pass@2/accuracy": 100.0}
 
 
-def test_tools_answer_what_their_handlers_return(rollouts):
-    told = {
+def test_tools_return_what_their_handlers_return(rollouts):
+    outputs = {
         name: [item["output"] for item in rollouts[name][0]["response"]["output"] if "output" in item]
         for name in ("running_sum", "any_tool", "opened_library", "phone_book", "task_box", "shop_tools")
     }
-    assert told == {
+    assert outputs == {
         "running_sum": ['{"success":true,"total":5}', '{"success":true,"total":9}'],
         "any_tool": ['"Good morning, Ada."'],
         "opened_library": ['{"title":"Emma"}'],
         "phone_book": ['{"number":"555-0101"}'],
-        "task_box": ['{"told":"The red box holds hat."}'],
+        "task_box": ['{"message":"The red box holds hat."}'],
         "shop_tools": [
             '{"item":"apple","count":2,"price":2.0,"total":4.0}',
             "bought one pear",
@@ -194,16 +194,16 @@ def test_tools_answer_what_their_handlers_return(rollouts):
     }
 
 
-def test_rewards_over_several_rollouts_become_the_folders_own_metrics(rollouts, metrics):
+def test_folder_computes_its_own_metrics(rollouts, metrics):
     assert [row["reward"] for row in rollouts["graded_maths"]] == [1.0, 1.0, 0.0, 0.0]
-    told = metrics["graded_maths_simple_agent"]
-    assert told["agent_metrics"]["algebra/pass@2/accuracy"] == 100.0
-    assert told["key_metrics"]["pass@2/accuracy"] == told["key_metrics"]["majority@2/symbolic_accuracy"] == 50.0
+    entry = metrics["graded_maths_simple_agent"]
+    assert entry["agent_metrics"]["algebra/pass@2/accuracy"] == 100.0
+    assert entry["key_metrics"]["pass@2/accuracy"] == entry["key_metrics"]["majority@2/symbolic_accuracy"] == 50.0
     summed = metrics["summed_metrics_simple_agent"]
     assert summed["key_metrics"] == {"sum/num_messages": 2, "mean/reward": 1.0}
 
 
-def test_rows_are_told_to_have_failed_by_their_verifier_or_by_what_it_raised(rollouts):
+def test_verifier_fails_rows_by_sentinel_or_exception(rollouts):
     failed, masked, raised, broken = (rollouts["failed_rows"][first : first + 2] for first in (0, 2, 4, 6))
     assert {row["_ng_failure_class"] for row in failed} == {"sandbox_lost"}
     assert [(row["mask_sample"], row["seen_rollout"]) for row in masked] == [(True, 0), (True, 1)]
@@ -212,12 +212,12 @@ def test_rows_are_told_to_have_failed_by_their_verifier_or_by_what_it_raised(rol
     assert all("broken brutally" in row["_ng_failure_message"] for row in broken)
 
 
-def test_a_broken_tool_tells_its_error_to_an_agent_that_does_not_look_at_the_status(session):
+def test_broken_tool_returns_its_error_in_the_body(session):
     answer = session("failed_rows").post("/break_it", json={"how": "brutally"})
     assert "RuntimeError: broken brutally" in answer.text
 
 
-def test_each_rollout_is_known_by_its_own_id(rollouts):
+def test_each_rollout_has_its_own_id(rollouts):
     rows = rollouts["marked_rollouts"]
     assert [row["rollout_id"] for row in rows] == [
         f"{row['_ng_task_index']}-{index}" for index, row in enumerate(rows)
@@ -225,7 +225,7 @@ def test_each_rollout_is_known_by_its_own_id(rollouts):
     assert {"/seed_session", "/verify"} <= set(rows[0]["paths"])
 
 
-def test_a_game_goes_on_until_its_end(rollouts):
+def test_game_runs_until_its_end(rollouts):
     for row in rollouts["guess_number"]:
         heard = [item["content"] for item in row["response"]["output"] if item["role"] == "user"]
         assert heard == ["Higher.", "Lower."]
@@ -241,22 +241,22 @@ def test_stored_rollouts_are_verified_again(rollouts, project, session):
         assert (again["reward"], again["extracted_answer"]) == (rollout["reward"], rollout["extracted_answer"])
 
 
-def test_a_closed_session_is_gone(session):
+def test_closed_session_is_removed(session):
     client = session("task_box")
     client.post("/seed_session", json={"task_id": "t", "task_data": {"box": "blue"}})
-    assert client.post("/put", json={"content": "hat"}).json() == {"told": "The blue box holds hat."}
+    assert client.post("/put", json={"content": "hat"}).json() == {"message": "The blue box holds hat."}
     assert client.post("/close_session").json() == {"closed": True}
     assert client.post("/put", json={"content": "hat"}).status_code == 500
 
 
-def test_tools_are_called_over_mcp_in_a_rollouts_session(session):
+def test_mcp_tools_use_the_rollouts_session(session):
     client = session("noted_over_mcp")
-    told = client.post("/seed_session", json={"first_notes": ["bread"]}).json()["mcp"]
+    mcp = client.post("/seed_session", json={"first_notes": ["bread"]}).json()["mcp"]
     call = {"name": "add_note", "arguments": {"text": "milk"}}
     answer = client.post(
-        told["url_path"],
+        mcp["url_path"],
         json={"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call},
-        headers={"accept": "application/json, text/event-stream", **told["headers"]},
+        headers={"accept": "application/json, text/event-stream", **mcp["headers"]},
     )
     assert answer.json()["result"]["content"][0]["text"] == '{"notes":["bread","milk"]}'
     assert client.post("/read_notes").json() == {"notes": ["bread", "milk"]}
@@ -278,7 +278,7 @@ print(gone.poll_for_status("head_server"))
 """
 
 
-def test_a_script_of_its_own_reads_its_command_line_and_finds_the_servers(servers, project):
+def test_script_reads_its_arguments_and_finds_the_servers(servers, project):
     host, port = servers.head.removeprefix("http://").split(":")
     script = project.write("prepare.py", SCRIPT)
     words = ["+hf_token=hf_0nly4t3st", f"+head_server.host={host}", f"+head_server.port={port}"]

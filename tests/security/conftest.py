@@ -1,4 +1,4 @@
-"""Every server of the repository, each on a port of this process, with whatever it calls beside it."""
+"""Fixtures that serve every server of the repository in this process, together with the servers it calls."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ AGENTS = {
     "aviary_agent": "aviary",
     "user_simulation_agent": "proactive_asking",
 }
-"""Each agent, and an environment of whose configuration it is a part."""
+"""Each agent, with an environment whose configuration contains it."""
 STARTED_WITHIN_S = 60.0
 
 
 class Loop:
-    """An event loop in a thread of its own, on which servers answer while a test asks and waits."""
+    """An event loop in its own thread, so that servers can answer blocking requests of a test."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -47,14 +47,14 @@ class Loop:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(STARTED_WITHIN_S)
 
     def serve(self, server: SimpleServer) -> str:
-        """Start a server; its address."""
+        """Start a server and return its address."""
         context = on_a_port(server)
         address = self.run(context.__aenter__())
         self._servers.append(context)
         return address
 
     def close(self) -> None:
-        # Each of them waits a second for the connections that a test keeps open.
+        # Stop all servers at once, because each waits a second for open connections.
         self.run(self._end())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(5.0)
@@ -64,7 +64,7 @@ class Loop:
 
 
 class _Head(SimpleServer):
-    """The head server of a run without servers, where `on_a_port` expects one of the three tiers."""
+    """The head server of an empty run, wrapped as a tier server for `on_a_port`."""
 
     def setup_webserver(self) -> Any:
         return head_app(HeadSettings(host="127.0.0.1", port=0, instances=[], config_yaml="a: 1\n"))
@@ -116,7 +116,7 @@ def loop() -> Iterator[Loop]:
 
 @pytest.fixture(scope="session")
 def address_of(loop: Loop) -> Callable[[str], str]:
-    """The address of `<tier>/<folder>`, or of `head`, started when it is first asked for."""
+    """Return a function that starts `<tier>/<folder>` or `head` on first use and returns its address."""
     known: dict[str, str] = {}
 
     def address(server: str) -> str:

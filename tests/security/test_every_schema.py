@@ -1,4 +1,4 @@
-"""Requests that schemathesis makes up from what servers tell of their routes: none makes a server fail."""
+"""Requests that schemathesis generates from the servers' OpenAPI schemas never make a server fail."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ SERVERS = [
     ),
 ]
 EXAMPLES = 3
-"""For each operation; more of them find more, and everything here ends within a minute."""
+"""Examples per operation, few enough for this file to finish within a minute."""
 ANSWERED_WITHIN_S = 20.0
 JSON = {"content-type": "application/json"}
 NOT_OURS = ("model_failed", "invalid_task")
-"""The model, and the row: a server that tells of them has not failed."""
-NOT_BEGUN = ("there is no open environment", "no game is under way", "the game is over")
+"""Causes outside the server: the model and the row."""
+NOT_BEGUN = ("is not open. POST /seed_session", "no game is under way", "the game is over")
 
 SETTINGS = hypothesis.settings(
     max_examples=EXAMPLES,
@@ -41,18 +41,18 @@ SETTINGS = hypothesis.settings(
 )
 
 
-def is_fine(status: int, told: str) -> bool:
+def is_fine(status: int, body: str) -> bool:
     if status < 500:
         return True
     try:
-        cause = json.loads(told).get("failure_class")
+        cause = json.loads(body).get("failure_class")
     except (ValueError, AttributeError):
         return False
-    return cause in NOT_OURS or any(each in told for each in NOT_BEGUN)
+    return cause in NOT_OURS or any(each in body for each in NOT_BEGUN)
 
 
 @pytest.mark.parametrize("server", SERVERS)
-def test_no_request_is_a_failure_of_the_servers_own(server, address_of):
+def test_no_generated_request_fails_a_server(server, address_of):
     url = address_of(server)
     schema = schemathesis.openapi.from_url(f"{url}/openapi.json")
     count = 0
@@ -93,7 +93,7 @@ PLAYED = ["mcqa", "math_with_judge", "structured_outputs", "instruction_followin
 
 
 @pytest.mark.parametrize("name", PLAYED)
-def test_a_row_with_one_field_gone_wrong_and_any_answer_is_graded_or_refused(name, address_of):
+def test_corrupted_row_is_graded_or_rejected(name, address_of):
     url = address_of(f"resources_servers/{name}")
     examples = rows(name)
     keys = sorted({key for row in examples for key in row} - {"responses_create_params"})
@@ -121,7 +121,7 @@ TOOLS = ["workplace_assistant", "example_session_state_mgmt", "example_multi_ste
 
 
 @pytest.mark.parametrize("name", TOOLS)
-def test_a_tool_called_with_anything_answers_or_refuses(name, address_of):
+def test_tool_accepts_or_rejects_any_arguments(name, address_of):
     url = address_of(f"resources_servers/{name}")
     with httpx.Client(base_url=url, timeout=ANSWERED_WITHIN_S, verify=False) as client:
         client.post("/seed_session", json=rows(name)[0])

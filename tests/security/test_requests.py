@@ -1,4 +1,4 @@
-"""What no request can do to a server: every route of every server, and bodies that are meant to hurt."""
+"""Malformed and deeply nested bodies on every route of every server never make the server fail."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ SERVERS = [
     ),
 ]
 DEEP = 100_000
-NOT_BEGUN = ("there is no open environment", "no game is under way")
-"""Calls of a session that was never begun fail the rollout that they are made for."""
+NOT_BEGUN = ("is not open. POST /seed_session", "no game is under way")
+"""Messages of calls without a session, which fail only their own rollout."""
 RESPONSE = {"id": "r", "created_at": 0, "model": "m", "object": "response", "output": []}
 ROW = {"responses_create_params": {"input": "hi"}, "response": RESPONSE}
 JSON = {"content-type": "application/json"}
@@ -49,13 +49,13 @@ OTHERS = {
 
 
 def posts(url):
-    """The paths of POST, and whether they read a body, as the server itself tells them."""
-    told = httpx.get(f"{url}/openapi.json", verify=False).json()
-    return {path: "requestBody" in methods["post"] for path, methods in told["paths"].items() if "post" in methods}
+    """Return the POST paths of the server's OpenAPI schema, and whether each reads a body."""
+    schema = httpx.get(f"{url}/openapi.json", verify=False).json()
+    return {path: "requestBody" in methods["post"] for path, methods in schema["paths"].items() if "post" in methods}
 
 
-def _is_not_begun(told):
-    return any(each in told for each in NOT_BEGUN)
+def _is_not_begun(text):
+    return any(each in text for each in NOT_BEGUN)
 
 
 def send(url, path, body, headers=JSON, *, chunked=False):
@@ -71,34 +71,34 @@ def send(url, path, body, headers=JSON, *, chunked=False):
 
 
 @pytest.mark.parametrize("server", SERVERS)
-def test_a_deeply_nested_body_is_refused_on_every_route(server, address_of):
+def test_deeply_nested_body_is_rejected_on_every_route(server, address_of):
     url = address_of(server)
     for path, reads_body in posts(url).items():
         for what, body in BODIES.items():
             for headers in (JSON, {}, {"content-type": "text/plain"}):
-                status, told = send(url, path, body, headers)
-                is_refused = 400 <= status < 500 or (status == 200 and not reads_body) or _is_not_begun(told)
-                assert is_refused, (path, what, headers, status, told[:300])
+                status, text = send(url, path, body, headers)
+                is_refused = 400 <= status < 500 or (status == 200 and not reads_body) or _is_not_begun(text)
+                assert is_refused, (path, what, headers, status, text[:300])
     assert httpx.get(f"{url}/openapi.json", verify=False).status_code == 200
 
 
 @pytest.mark.parametrize("server", SERVERS)
-def test_a_deeply_nested_body_whose_caller_says_that_it_was_read_hurts_nobody_else(server, address_of):
+def test_nested_body_with_input_header_does_no_damage(server, address_of):
     url = address_of(server)
     for path in posts(url):
         for what, body in BODIES.items():
             whole = b'{"input":' + body + b"}" if path.endswith("/v1/responses") else body
-            status, told = send(url, path, whole, {**JSON, "x-nemo-gym-input-at": "9"})
-            assert status, (path, what, told[:300])
+            status, text = send(url, path, whole, {**JSON, "x-nemo-gym-input-at": "9"})
+            assert status, (path, what, text[:300])
     assert httpx.get(f"{url}/openapi.json", verify=False).status_code == 200
 
 
 @pytest.mark.parametrize("server", SERVERS)
-def test_a_malformed_body_is_never_the_servers_own_failure(server, address_of):
+def test_malformed_body_is_not_a_server_failure(server, address_of):
     url = address_of(server)
     for path in posts(url):
         for what, body in OTHERS.items():
             for headers in (JSON, {}):
-                status, told = send(url, path, body, headers)
-                assert status < 500 or _is_not_begun(told), (path, what, status, told[:300])
+                status, text = send(url, path, body, headers)
+                assert status < 500 or _is_not_begun(text), (path, what, status, text[:300])
     assert httpx.get(f"{url}/openapi.json", verify=False).status_code == 200

@@ -1,4 +1,4 @@
-"""A run that others can reach answers only its own: its servers, its commands, and who was given its token."""
+"""A run that other machines can reach accepts only calls with its token."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ class Asker(SimpleResponsesAPIAgent):
     async def run(self, request: Request, body: Row) -> dict:
         response = {"id": "r", "created_at": 0, "model": "m", "output": [], "object": "response"}
         asked = {**body.model_dump(mode="json", exclude_unset=True), "response": response}
-        told = await self.server_client.post("plain", "/verify", json=asked)
+        reply = await self.server_client.post("plain", "/verify", json=asked)
         seen = [name for name in request.headers if "token" in name or name == "authorization"]
-        return {**(await told.json()), "token_headers_seen": seen}
+        return {**(await reply.json()), "token_headers_seen": seen}
 """
 
 
@@ -54,8 +54,8 @@ def answer(url, path="/", method="GET", headers=None, body=None):
     connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=10)
     try:
         connection.request(method, path, body=body, headers=headers or {})
-        told = connection.getresponse()
-        return told.status, told.headers, told.read()
+        reply = connection.getresponse()
+        return reply.status, reply.headers, reply.read()
     finally:
         connection.close()
 
@@ -76,7 +76,7 @@ def record_of(workplace):
 
 @pytest.fixture(scope="module", params=["fork", "spawn"])
 def open_run(request, shared_workplace):
-    """A run, one of whose servers others can reach, with a token of its own making."""
+    """Start a run with a generated token and one server that other machines can reach."""
     command = shared_workplace.start_servers(
         written(shared_workplace),
         "++plain.resources_servers.plain.host=0.0.0.0",
@@ -88,30 +88,30 @@ def open_run(request, shared_workplace):
 
 def addresses(open_run):
     command, record = open_run
-    told = json.loads(answer(command.head, "/server_instances", headers={RUN_TOKEN_HEADER: record.run_token})[2])
-    return [command.head, *(each["url"].replace("0.0.0.0", "127.0.0.1") for each in told)]
+    servers = json.loads(answer(command.head, "/server_instances", headers={RUN_TOKEN_HEADER: record.run_token})[2])
+    return [command.head, *(each["url"].replace("0.0.0.0", "127.0.0.1") for each in servers)]
 
 
 @pytest.mark.parametrize("headers", [{}, {RUN_TOKEN_HEADER: "guessed"}, {"Authorization": "Bearer guessed"}])
-def test_a_stranger_is_told_what_to_send_by_every_server_and_the_head(open_run, headers):
+def test_call_without_token_explains_what_to_send(open_run, headers):
     for url in addresses(open_run):
         for method, path in CLOSED:
-            status, told, body = answer(url, path, method, headers)
+            status, sent, body = answer(url, path, method, headers)
             assert status == 401, (url, path)
-            assert told["content-type"] == "application/problem+json"
+            assert sent["content-type"] == "application/problem+json"
             problem = json.loads(body)
             assert (problem["status"], RUN_TOKEN_HEADER in problem["detail"]) == (401, True)
             assert open_run[1].run_token not in problem["detail"]
 
 
-def test_whether_a_server_is_alive_anybody_may_ask(open_run):
+def test_liveness_needs_no_token(open_run):
     for url in addresses(open_run):
         for path in ("/", "/livez", "/readyz", "/healthz", "/health"):
             assert answer(url, path)[0] == 200
 
 
 @pytest.mark.parametrize("header", [RUN_TOKEN_HEADER, "Authorization"])
-def test_who_has_the_token_is_let_in_and_the_token_goes_no_further(open_run, header):
+def test_token_grants_access_and_is_hidden_from_handlers(open_run, header):
     _command, record = open_run
     value = record.run_token if header == RUN_TOKEN_HEADER else f"Bearer {record.run_token}"
     (agent,) = [url for url in addresses(open_run)[1:] if answer(url, "/tools", headers={header: value})[0] == 404]
@@ -120,7 +120,7 @@ def test_who_has_the_token_is_let_in_and_the_token_goes_no_further(open_run, hea
     )
     assert status == 200, body
     graded = json.loads(body)
-    # The agent's own call of the other server carried the token, which no handler gets to see.
+    # The agent's call to the other server carried the token, but handlers never see it.
     assert (graded["reward"], graded["token_headers_seen"]) == (1.0, [])
 
 
@@ -135,7 +135,7 @@ def test_commands_of_the_same_user_find_the_token(open_run, shared_workplace, tm
     assert json.loads(output.read_text())["reward"] == 1.0
 
 
-def test_commands_elsewhere_are_told_what_is_missing_and_may_bring_it(open_run, shared_workplace, tmp_path):
+def test_commands_elsewhere_must_pass_the_token(open_run, shared_workplace, tmp_path):
     _command, record = open_run
     elsewhere = {"XDG_RUNTIME_DIR": str(tmp_path), "TMPDIR": str(tmp_path)}
     words = [f"+head_server.port={record.port}", "+head_server.host=127.0.0.1"]
@@ -161,7 +161,7 @@ def test_only_the_user_can_read_the_record(open_run, shared_workplace):
     assert len(record.run_token) >= 32
 
 
-def test_the_token_is_nowhere_to_be_seen(open_run, shared_workplace):
+def test_token_is_never_shown(open_run, shared_workplace):
     command, record = open_run
     for process in shared_workplace.processes():
         assert record.run_token not in " ".join([*process.cmdline(), *process.environ().values()])
@@ -170,14 +170,14 @@ def test_the_token_is_nowhere_to_be_seen(open_run, shared_workplace):
     assert (config[0], record.run_token.encode() in config[2]) == (200, False)
 
 
-def test_a_run_that_only_this_machine_reaches_asks_for_nothing(workplace):
+def test_run_on_loopback_requires_no_token(workplace):
     command = workplace.start_servers(written(workplace))
     assert record_of(workplace)[1].run_token is None
     assert answer(command.servers["plain"]["url"], "/tools")[0] == 200
     assert command.end().code == 0
 
 
-def test_the_head_server_alone_makes_a_run_one_that_others_reach(workplace):
+def test_reachable_head_server_requires_a_token(workplace):
     command = workplace.start_servers(written(workplace), "+head_server.host=0.0.0.0")
     _, record = record_of(workplace)
     plain = json.loads(answer(
@@ -186,7 +186,7 @@ def test_the_head_server_alone_makes_a_run_one_that_others_reach(workplace):
     assert command.end().code == 0
 
 
-def test_a_configured_token_is_asked_for_on_loopback_too_and_is_shown_nowhere(workplace):
+def test_configured_token_is_required_on_loopback_too(workplace):
     workplace.write("env.yaml", f"run_token: {TOKEN}\n")
     command = workplace.start_servers(written(workplace))
     assert record_of(workplace)[1].run_token == TOKEN
@@ -198,7 +198,7 @@ def test_a_configured_token_is_asked_for_on_loopback_too_and_is_shown_nowhere(wo
     assert command.end().code == 0
 
 
-def test_an_end_to_end_run_knows_its_own_token(workplace, tmp_path):
+def test_end_to_end_run_uses_its_own_token(workplace, tmp_path):
     words = written(workplace)
     block = """asker:
   responses_api_agents:
@@ -215,7 +215,7 @@ def test_an_end_to_end_run_knows_its_own_token(workplace, tmp_path):
     assert json.loads((tmp_path / "out.jsonl").read_text())["reward"] == 1.0
 
 
-def test_a_program_finds_the_token_or_is_told_how_to_give_it(open_run, shared_workplace, monkeypatch, tmp_path):
+def test_program_finds_the_token_or_explains_it(open_run, shared_workplace, monkeypatch, tmp_path):
     _, record = open_run
     head = type("Head", (), {"host": "127.0.0.1", "port": record.port})
     monkeypatch.setenv("XDG_RUNTIME_DIR", shared_workplace.env["XDG_RUNTIME_DIR"])
@@ -227,7 +227,7 @@ def test_a_program_finds_the_token_or_is_told_how_to_give_it(open_run, shared_wo
     assert ServerClient.load_from_global_config(head, record.run_token).agent_names() == ["asker"]
 
 
-def test_a_server_started_by_itself_where_others_reach_it_wants_a_token_to_be_configured(workplace):
+def test_reachable_standalone_server_requires_a_configured_token(workplace):
     source = "from nemo_gym import SimpleResourcesServer, BaseVerifyRequest\n\n\nclass Alone(SimpleResourcesServer):\n"
     source += "    async def verify(self, body: BaseVerifyRequest) -> float:\n        return 1.0\n\n\n"
     workplace.environment("alone", source + "if __name__ == '__main__':\n    Alone.run_webserver()\n")
@@ -237,7 +237,7 @@ def test_a_server_started_by_itself_where_others_reach_it_wants_a_token_to_be_co
     assert "127.0.0.1" in refused.err
 
 
-def test_run_token_false_opens_the_run_and_says_so(workplace):
+def test_run_token_false_opens_the_run_with_a_warning(workplace):
     command = workplace.start_servers(written(workplace), "+default_host=0.0.0.0", "+run_token=false")
     assert "run_token is false: everyone who can reach 0.0.0.0" in command.out + command.err
     assert record_of(workplace)[1].run_token is None
@@ -275,18 +275,18 @@ def test_token_is_sent_to_this_machine_only(host, listening, expected):
     [("127.0.0.1", True), ("127.8.8.8", True), ("localhost", True), ("::1", True), ("0.0.0.0", False), ("::", False),
      ("10.0.0.1", False), ("", False), ("127.0.0.1.example.com", False)],
 )  # fmt: skip
-def test_what_others_cannot_reach(host, expected):
+def test_loopback_addresses_are_recognized(host, expected):
     assert is_loopback(host) is expected
 
 
 @pytest.mark.parametrize(
     "token", ["short", "with a blank in the midst", "no\nline-breaks-please-no", 1234567890123456]
 )
-def test_a_token_that_cannot_be_sent_is_refused_without_being_shown(token):
+def test_invalid_token_is_rejected_without_showing_it(token):
     with pytest.raises(ConfigError, match="at least 16") as refused:
         configured_token({"run_token": token})
     assert str(token) not in str(refused.value)
 
 
-def test_the_tokens_key_is_known_for_a_secret():
+def test_token_key_is_a_secret():
     assert is_secret_key("run_token")

@@ -1,4 +1,4 @@
-"""A run whose configuration holds keys, and everything around it that would show them: none of it does."""
+"""Configured keys never appear in a run's files, output, logs or processes."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ agent:
 
 
 class Echoing(http.server.BaseHTTPRequestHandler):
-    """A model endpoint that answers as it is asked: rightly, or with an error that holds the key it was sent."""
+    """A model endpoint that echoes the key it received in its answer or its error."""
 
     protocol_version = "HTTP/1.1"
 
@@ -131,7 +131,7 @@ class Echoing(http.server.BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def log_message(self, *_):
-        """Say nothing."""
+        """Disable request logging."""
 
 
 @pytest.fixture(scope="module")
@@ -146,7 +146,7 @@ def endpoint():
 
 @pytest.fixture(scope="module", params=["fork", "spawn"])
 def collected(request, shared_workplace, endpoint):
-    """What a run has left, and what could be seen of its processes meanwhile."""
+    """Run a collection; return its result, its output and the visible text of its processes."""
     place = shared_workplace
     place.write("resources_servers/leaking/app.py", LEAKING)
     place.write("config.yaml", CONFIG)
@@ -179,55 +179,55 @@ def texts(place, output):
                 yield path, path.read_text(errors="replace")
 
 
-def log_beside(output, place):
+def log_of(output, place):
     return (output.parent / "out_logs" / "leaking.log").read_text()
 
 
-def test_the_run_did_what_would_show_its_keys(collected, shared_workplace):
+def test_run_used_every_key(collected, shared_workplace):
     finished, output, visible = collected
     assert finished.code == 0, finished.err
     (scored,) = map(json.loads, output.read_text().splitlines())
     failed = list(map(json.loads, output.with_name("out_failures.jsonl").read_text().splitlines()))
     assert scored["reward"] == 1.0
     assert {each["_ng_failure_class"] for each in failed} == {"environment_failed", "model_failed"}
-    log = log_beside(output, shared_workplace)
+    log = log_of(output, shared_workplace)
     assert "Traceback" in log
     assert "plainly **** " in log
     assert len(visible) >= 5
 
 
-def test_no_file_and_no_output_holds_a_key(collected, shared_workplace):
+def test_files_and_output_contain_no_key(collected, shared_workplace):
     finished, output, _ = collected
     seen = dict(texts(shared_workplace, output)) | {"out": finished.out, "err": finished.err}
     assert len(seen) > 10
     assert [(place, key) for place, text in seen.items() for key in FORMS if key in text] == []
 
 
-def test_no_process_shows_a_key_on_its_command_line_or_in_its_environment(collected):
+def test_processes_show_no_key(collected):
     assert [(pid, key) for pid, text in collected[2].items() for key in FORMS if key in text] == []
 
 
-def test_what_only_looks_like_a_secret_stays(collected, shared_workplace):
+def test_values_that_are_not_secret_stay(collected, shared_workplace):
     _, output, _ = collected
     (scored,) = map(json.loads, output.read_text().splitlines())
     assert scored["responses_create_params"]["max_output_tokens"] == 64
     assert scored["response"]["usage"]["output_tokens"] == 5
-    assert "max_tokens=2048" in log_beside(output, shared_workplace)
+    assert "max_tokens=2048" in log_of(output, shared_workplace)
     assert scored["response"]["output"][0]["content"][0]["text"] == "You sent Bearer ****"
 
 
-def test_failures_are_told_without_the_key_that_was_part_of_them(collected):
+def test_failure_messages_mask_the_key(collected):
     _, output, _ = collected
-    told = {
+    messages = {
         each["_ng_failure_class"]: each["_ng_failure_message"]
         for each in map(json.loads, output.with_name("out_failures.jsonl").read_text().splitlines())
     }
-    assert "Incorrect key provided: Bearer " in told["model_failed"]
-    assert POLICY_KEY not in told["model_failed"]
-    assert "cannot connect as **** at http://" in told["environment_failed"]
+    assert "Incorrect key provided: Bearer " in messages["model_failed"]
+    assert POLICY_KEY not in messages["model_failed"]
+    assert "cannot connect as **** at http://" in messages["environment_failed"]
 
 
-def test_the_printed_config_and_its_errors_hold_no_key(shared_workplace, endpoint):
+def test_printed_config_and_errors_contain_no_key(shared_workplace, endpoint):
     env = {"LEAKING_API_KEY": ENVIRONMENT_KEY}
     dumped = shared_workplace.run(
         "ng_dump_config", "+config_paths=[config.yaml]", f"+policy_base_url={endpoint}", **env
@@ -244,7 +244,7 @@ def test_the_printed_config_and_its_errors_hold_no_key(shared_workplace, endpoin
     assert [key for key in FORMS if key in wrong.out + wrong.err] == []
 
 
-def test_a_server_that_dies_is_told_of_without_its_keys(shared_workplace):
+def test_error_of_a_dead_server_contains_no_key(shared_workplace):
     dying = LEAKING.replace(
         "class Leaking", "raise RuntimeError('no ' + open('../../config.yaml').read())\n\n\nclass L"
     )
@@ -254,7 +254,7 @@ def test_a_server_that_dies_is_told_of_without_its_keys(shared_workplace):
     )
     assert finished.code == 1
     assert "RuntimeError" in finished.err
-    # The very file is read out; of it, only what this run's own configuration holds is known to it.
+    # The error quotes the whole file; only keys in this run's own configuration can be masked.
     assert [key for key in (POLICY_KEY, DATABASE_PASSWORD, OTHERS_KEY, PATTERN_KEY) if key in finished.err] == []
 
 
@@ -275,5 +275,5 @@ def test_a_server_that_dies_is_told_of_without_its_keys(shared_workplace):
         ({"api_key": "dummy_key"}, "a dummy_key", "a dummy_key"),
     ],
 )
-def test_configured_values_are_hidden_wherever_they_stand(settings, text, shown):
+def test_configured_values_are_masked_in_any_text(settings, text, shown):
     assert SecretValues.of(settings).mask(text) == shown

@@ -1,4 +1,4 @@
-"""Sessions and names: no rollout sees another's, and no name leads out of its folder."""
+"""Rollouts see only their own session, and names cannot lead out of their folder."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from omegaconf import OmegaConf
 from pydantic import Field
 
 from nemo_gym import BaseSeedSessionRequest, BaseVerifyRequest, SessionState, SimpleResourcesServer, tool
+from nemo_gym.calls.client import ServerClient
 from nemo_gym.capture.store import CaptureStore
 from nemo_gym.config.settings import BaseServerConfig
-from nemo_gym.http.client import ServerClient
 from nemo_gym.launcher.base import ServerProcess
 from nemo_gym.launcher.watch import Watcher
-from nemo_gym.servers.nesting import nests_deeper
 from nemo_gym.testing import make_server, on_a_port
+from nemo_gym.web.json_depth import is_deeper_than
 
 ROLLOUTS = 64
 STEPS = 12
 
 
 class Notes(SessionState):
-    """What one rollout has written."""
+    """The numbers that one rollout has written."""
 
     owner: str = ""
     written: list[int] = Field(default_factory=list)
@@ -38,15 +38,15 @@ class SeedRequest(BaseSeedSessionRequest):
 
 
 class Notebook(SimpleResourcesServer):
-    """Says at every step whose session the caller's cookie leads to."""
+    """An environment that returns the owner of the session at every step."""
 
     async def seed_session(self, body: SeedRequest, notes: Notes) -> None:
         notes.owner = body.owner
 
     @tool
     async def write(self, number: int, notes: Notes) -> dict[str, object]:
-        """Write a number, and read everything."""
-        # Others come in between.
+        """Write a number and return everything written."""
+        # Let other rollouts run in between.
         await asyncio.sleep(0.001 * (number % 3))
         notes.written = [*notes.written, number]
         return {"owner": notes.owner, "written": notes.written}
@@ -60,10 +60,10 @@ def notebook(**settings):
 
 
 @pytest.mark.parametrize("hosts", [["localhost"], ["127.0.0.1"], ["localhost", "127.0.0.1"]])
-async def test_rollouts_that_interleave_see_only_what_is_theirs(hosts):
+async def test_interleaved_rollouts_see_only_their_own_session(hosts):
     async with on_a_port(notebook()) as address:
         port = urlsplit(address).port
-        # One client for all: it shares its connections between them, and would share a cookie jar if it had one.
+        # All rollouts share one client and its connections, and would share a cookie jar if it had one.
         names = {
             f"notebook_{host}": {"resources_servers": {"notebook": {"host": host, "port": port}}} for host in hosts
         }
@@ -94,7 +94,7 @@ async def test_rollouts_that_interleave_see_only_what_is_theirs(hosts):
         ]
 
 
-async def test_a_call_without_a_cookie_of_its_own_meets_nobodys_session():
+async def test_missing_or_forged_cookie_gets_a_new_session():
     async with on_a_port(notebook()) as address:
         port = urlsplit(address).port
         block = {"notebook": {"resources_servers": {"notebook": {"host": "127.0.0.1", "port": port}}}}
@@ -113,7 +113,7 @@ async def test_a_call_without_a_cookie_of_its_own_meets_nobodys_session():
 
 @pytest.mark.parametrize("chunked", [False, True])
 @pytest.mark.parametrize("path", ["/verify", "/write", "/seed_session"])
-async def test_a_body_beyond_the_limit_is_refused_however_it_comes(path, chunked):
+async def test_body_beyond_the_limit_is_rejected(path, chunked):
     body = b'{"owner": "' + b"x" * 200_000 + b'"}'
 
     def send(port):
@@ -127,21 +127,21 @@ async def test_a_body_beyond_the_limit_is_refused_however_it_comes(path, chunked
             connection.close()
 
     async with on_a_port(notebook(max_request_bytes=100_000)) as address:
-        status, told = await asyncio.to_thread(send, urlsplit(address).port)
-    assert (status, b"max_request_bytes" in told) == (413, True)
+        status, text = await asyncio.to_thread(send, urlsplit(address).port)
+    assert (status, b"max_request_bytes" in text) == (413, True)
 
 
 @pytest.mark.parametrize(
     "name", ["../outside", "/etc/passwd", "a/../../b", "..", ".", "", "a\\b", "a\0b", "a%2fb", "-a"]
 )
-def test_no_rollout_id_leads_out_of_the_folder_of_captures(tmp_path, name):
+def test_rollout_id_cannot_leave_the_capture_folder(tmp_path, name):
     store = CaptureStore(tmp_path / "captures")
     with pytest.raises(ValueError, match="rollout"):
         store.path_for(name)
 
 
 @pytest.mark.parametrize("name", ["../outside", "a/b", "..", "/abs"])
-def test_no_servers_name_leads_out_of_the_folder_of_logs(tmp_path, name):
+def test_server_name_cannot_leave_the_log_folder(tmp_path, name):
     log, report = os.pipe(), os.pipe()
     watcher = Watcher(None, tmp_path / "logs")
     watcher.add(ServerProcess(None, name=name, log_fd=log[0], report_fd=report[0]))
@@ -155,16 +155,16 @@ def test_no_servers_name_leads_out_of_the_folder_of_logs(tmp_path, name):
 
 
 @pytest.mark.parametrize("value", ["../x", "a/b", 5, ["a"], "", "\ud800"])
-def test_an_illegal_rollout_id_in_a_row_is_the_rows_own_fault(value, address_of):
+def test_invalid_rollout_id_is_an_invalid_task(value, address_of):
     url = urlsplit(address_of("responses_api_agents/simple_agent"))
     row = json.loads(next(iter((Path(__file__).parents[2] / "resources_servers/mcqa/data/example.jsonl").open())))
     connection = http.client.HTTPConnection(url.hostname, url.port, timeout=20)
     body = json.dumps({**row, "_ng_rollout_id": value})
     connection.request("POST", "/run", body, {"content-type": "application/json"})
     answer = connection.getresponse()
-    told = json.loads(answer.read())
+    problem = json.loads(answer.read())
     connection.close()
-    assert (answer.status, told["failure_class"]) == (422, "invalid_task")
+    assert (answer.status, problem["failure_class"]) == (422, "invalid_task")
 
 
 @pytest.mark.parametrize(
@@ -172,8 +172,8 @@ def test_an_illegal_rollout_id_in_a_row_is_the_rows_own_fault(value, address_of)
     [("1", 0), ("[]", 1), ("[[],[[]]]", 3), ('{"a": [{"b": "]]]["}]}', 3), ('["\\"[[[", "[", [1]]', 2),
      ('["\\\\", ["\\\\\\"["]]', 2), ("[" * 500 + "]" * 500, 500), ("[" * 300, 300), ('{"a":' * 200 + "1", 200)],
 )  # fmt: skip
-def test_how_deep_a_text_nests_is_known_to_the_bracket(text, depth):
+def test_nesting_depth_is_exact(text, depth):
     data = text.encode()
-    assert nests_deeper(data, depth) is False
+    assert is_deeper_than(data, depth) is False
     if depth:
-        assert nests_deeper(data, depth - 1) is True
+        assert is_deeper_than(data, depth - 1) is True

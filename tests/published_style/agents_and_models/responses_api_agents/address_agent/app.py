@@ -33,7 +33,7 @@ class AddressAgentVerifyResponse(BaseVerifyResponse):
 
 
 class AddressAgent(SimpleResponsesAPIAgent):
-    """Knows its servers by their addresses and calls them without its client."""
+    """An agent that calls its servers by address, without the framework's client."""
 
     config: AddressAgentConfig
 

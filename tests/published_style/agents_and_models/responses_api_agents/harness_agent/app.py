@@ -83,8 +83,8 @@ class HarnessAgent(SimpleResponsesAPIAgent):
             cookies=seeded.cookies,
         )
         await raise_for_status(verified)
-        told = await get_response_json(verified)
-        return HarnessAgentVerifyResponse.model_validate(told | {"base_url": base_url, "capture_id": rollout_id})
+        graded = await get_response_json(verified)
+        return HarnessAgentVerifyResponse.model_validate(graded | {"base_url": base_url, "capture_id": rollout_id})
 
     async def _ask_harness(self, base_url: str, body: NeMoGymResponseCreateParamsNonStreaming) -> Dict[str, Any]:
         question = body.input if isinstance(body.input, str) else json.dumps([i.model_dump() for i in body.input])

@@ -1,4 +1,4 @@
-"""A program of somebody else that only knows the address of a model: it asks once and writes the answer to a file."""
+"""An external program that calls a model once by its address and writes the answer to a file."""
 
 import argparse
 import json

@@ -89,14 +89,14 @@ class ObservedAgent(SimpleResponsesAPIAgent):
                 break
             for call in calls:
                 begun = time.time()
-                told = await self.server_client.post(
+                reply = await self.server_client.post(
                     server_name=self.config.resources_server.name,
                     url_path=f"/{call.name}",
                     json=json.loads(call.arguments),
                     cookies=cookies,
                 )
-                cookies = told.cookies
-                text = (await told.read()).decode()
+                cookies = reply.cookies
+                text = (await reply.read()).decode()
                 outputs.append(
                     NeMoGymFunctionCallOutput(call_id=call.call_id, output=text, type="function_call_output")
                 )
@@ -109,7 +109,7 @@ class ObservedAgent(SimpleResponsesAPIAgent):
                         completed_at=time.time(),
                         duration_ms=(time.time() - begun) * 1000,
                         timing_source="agent",
-                        status="completed" if told.ok else "failed",
+                        status="completed" if reply.ok else "failed",
                         output=text,
                     )
                 )

@@ -46,7 +46,7 @@ class PanelVerifyResponse(BaseVerifyResponse):
 
 
 class Jar:
-    """Cookies of several servers, merged by hand."""
+    """A jar that merges the cookies of several servers."""
 
     def __init__(self, cookies=None):
         self.cookies = SimpleCookie()
@@ -58,7 +58,7 @@ class Jar:
 
 
 class PanelAgent(SimpleResponsesAPIAgent):
-    """Plays in two environments at once, and asks several judges."""
+    """An agent that acts in two environments at once and asks several judges."""
 
     config: PanelAgentConfig
 
@@ -85,7 +85,7 @@ class PanelAgent(SimpleResponsesAPIAgent):
                 return await get_response_json(response)
         raise RuntimeError(f"{server}{path} failed") from last
 
-    async def _told(self, server: str, path: str, payload: Any, jar: Jar) -> Dict[str, Any]:
+    async def _call_tool(self, server: str, path: str, payload: Any, jar: Jar) -> Dict[str, Any]:
         try:
             return await self._post(server, path, payload, jar)
         except ClientResponseError as e:
@@ -114,12 +114,14 @@ class PanelAgent(SimpleResponsesAPIAgent):
             if not calls:
                 break
             for call in calls:
-                told = await asyncio.gather(
-                    self._told(self.config.resources_server.name, f"/{call.name}", json.loads(call.arguments), jar),
-                    self._told(self.config.second_server.name, f"/{call.name}", {"count": "three"}, jar),
-                    self._told(self.config.second_server.name, f"/{call.name}_twice", {}, jar),
+                replies = await asyncio.gather(
+                    self._call_tool(
+                        self.config.resources_server.name, f"/{call.name}", json.loads(call.arguments), jar
+                    ),
+                    self._call_tool(self.config.second_server.name, f"/{call.name}", {"count": "three"}, jar),
+                    self._call_tool(self.config.second_server.name, f"/{call.name}_twice", {}, jar),
                 )
-                outputs.append(NeMoGymFunctionCallOutput(call_id=call.call_id, output=json.dumps(told)))
+                outputs.append(NeMoGymFunctionCallOutput(call_id=call.call_id, output=json.dumps(replies)))
         for key, morsel in jar.cookies.items():
             response.set_cookie(key, morsel.value)
         return answer.model_copy(update={"output": outputs})
@@ -149,8 +151,8 @@ class PanelAgent(SimpleResponsesAPIAgent):
         except (ClientError, RuntimeError) as e:
             failure = {"reward": 0.0, NG_FAILURE_CLASS_KEY: "panel_error", "error": repr(e)}
             return PanelVerifyResponse.model_validate({**row, "response": answered, **failure})
-        told = {"second_reward": second["reward"], "opinions": opinions, "cookie_names": sorted(jar.cookies)}
-        return PanelVerifyResponse.model_validate({**verified, **told})
+        extra = {"second_reward": second["reward"], "opinions": opinions, "cookie_names": sorted(jar.cookies)}
+        return PanelVerifyResponse.model_validate({**verified, **extra})
 
 
 if __name__ == "__main__":

@@ -57,9 +57,9 @@ class SandboxedAgent(SimpleResponsesAPIAgent):
         sandbox = AsyncSandbox(resolve_provider_config(self.config.sandbox_provider, config), spec)
         await sandbox.start()
         try:
-            setup = await self._told(sandbox, "sh setup.sh")
+            setup = await self._run_command(sandbox, "sh setup.sh")
             response = await self.responses(request, body.responses_create_params)
-            check = await self._told(sandbox, body.check)
+            check = await self._run_command(sandbox, body.check)
         finally:
             await sandbox.stop()
         return SandboxedAgentVerifyResponse(
@@ -69,7 +69,7 @@ class SandboxedAgent(SimpleResponsesAPIAgent):
             sandbox={"setup": setup, "check": check, "labels": dict(spec.metadata)},
         )
 
-    async def _told(self, sandbox: AsyncSandbox, command: str) -> Dict[str, Any]:
+    async def _run_command(self, sandbox: AsyncSandbox, command: str) -> Dict[str, Any]:
         result = await sandbox.exec(command, timeout_s=self.config.command_timeout_s)
         return {"stdout": result.stdout, "return_code": result.return_code, "error_type": result.error_type}
 

@@ -53,7 +53,7 @@ class SentinelAgent(SimpleResponsesAPIAgent):
                 result |= self._failure(row, e)
         else:
             return SentinelAgentVerifyResponse.model_validate(result)
-        # A later attempt has made good what an earlier one spoiled.
+        # This attempt succeeded after an earlier failure.
         for key in (NG_FAILURE_CLASS_KEY, NG_NO_PERSIST_KEY, NG_TERMINAL_KEY, "mask_sample"):
             result.pop(key, None)
         if row["plan"] == "masked":

@@ -64,7 +64,7 @@ class ToolLoopAgent(SimpleResponsesAPIAgent):
         new_outputs: List = []
         usage: Optional[NeMoGymResponseUsage] = None
         step = 0
-        # The model server has a session of its own.
+        # The model server has its own session.
         model_server_cookies = None
         resources_server_cookies = request.cookies
 
@@ -108,14 +108,14 @@ class ToolLoopAgent(SimpleResponsesAPIAgent):
                 )
                 try:
                     await raise_for_status(api_response)
-                    told = (await api_response.content.read()).decode()
+                    tool_output = (await api_response.content.read()).decode()
                 except ClientResponseError as e:
-                    # The model is told what went wrong, and may do better.
+                    # Return the error to the model, so that it can try again.
                     LOG.warning("%s failed with %s", call.name, e.status)
-                    told = json.dumps({"status": e.status, "error": e.response_content.decode()})
+                    tool_output = json.dumps({"status": e.status, "error": e.response_content.decode()})
                 resources_server_cookies = api_response.cookies
                 new_outputs.append(
-                    NeMoGymFunctionCallOutput(type="function_call_output", call_id=call.call_id, output=told)
+                    NeMoGymFunctionCallOutput(type="function_call_output", call_id=call.call_id, output=tool_output)
                 )
 
             if self.config.max_steps and step >= self.config.max_steps:

@@ -25,7 +25,7 @@ class PinnedModelConfig(BaseResponsesAPIModelConfig):
 
 
 class PinnedModel(SimpleResponsesAPIModel):
-    """Several endpoints, of which a session keeps to one."""
+    """A model server with several endpoints, one per session."""
 
     config: PinnedModelConfig
 

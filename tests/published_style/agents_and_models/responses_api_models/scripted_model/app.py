@@ -33,7 +33,7 @@ class ScriptedModelConfig(BaseResponsesAPIModelConfig):
 
 
 class ScriptedModel(SimpleResponsesAPIModel):
-    """Calls its tool so many times in a session, then says how often it was asked there."""
+    """A model that calls its tool a number of times per session, then answers with its number of requests."""
 
     config: ScriptedModelConfig
     asked: Dict[str, int] = {}

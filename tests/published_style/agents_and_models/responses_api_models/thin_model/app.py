@@ -18,7 +18,7 @@ class ThinModelConfig(BaseResponsesAPIModelConfig):
 
 
 class ThinModel(SimpleResponsesAPIModel):
-    """Speaks Chat Completions only, with a leading request; a converter says it in Responses."""
+    """A Chat Completions model with a leading request parameter; a converter adds the Responses API."""
 
     config: ThinModelConfig
 

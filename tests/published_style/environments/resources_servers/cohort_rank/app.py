@@ -47,7 +47,7 @@ class CohortRankResourcesServer(SimpleResourcesServer):
             if len(group) == self.config.group_size:
                 self._ready[task].set()
         await asyncio.wait_for(self._ready[task].wait(), self.config.group_timeout_s)
-        # Of two answers of one length the earlier rollout is the worse, whichever was there first.
+        # Between answers of equal length the earlier rollout ranks lower, in any order of arrival.
         ranked: List[int] = sorted(group, key=lambda each: (len(group[each]), each))
         return CohortRankVerifyResponse(
             **body.model_dump(), reward=float(ranked.index(rollout)), group_size=len(group)

@@ -39,8 +39,8 @@ class GuessNumberServer(GymnasiumServer):
             return None, 1.0, True, False, {"guesses": self._guesses[session_id]}
         if self._guesses[session_id] >= self.config.max_guesses:
             return None, 0.0, False, True, {}
-        told = "Say a number." if guess is None else "Higher." if guess < secret else "Lower."
-        return told, 0.0, False, False, {}
+        hint = "Say a number." if guess is None else "Higher." if guess < secret else "Lower."
+        return hint, 0.0, False, False, {}
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from nemo_gym.base_resources_server import (
 
 
 class Tree:
-    """No pydantic type at all."""
+    """A plain class without pydantic."""
 
     def __init__(self, words) -> None:
         self.root: Dict[str, Any] = {}

@@ -27,7 +27,7 @@ class RouteSwapResourcesServer(SimpleResourcesServer):
 
     def setup_webserver(self) -> FastAPI:
         app = super().setup_webserver()
-        # Both are answered from the raw JSON: the row of this environment is any object at all.
+        # Both read raw JSON, because a row of this environment may be any object.
         app.router.routes = [
             route for route in app.router.routes if getattr(route, "path", None) not in ("/seed_session", "/verify")
         ]
@@ -43,7 +43,7 @@ class RouteSwapResourcesServer(SimpleResourcesServer):
 
     async def verify(self, request: Request, body: RouteSwapVerifyRequest) -> BaseVerifyResponse:
         if body.colour == "invisible":
-            raise JudgeError("nobody can judge that")
+            raise JudgeError("this cannot be judged")
         reward = float(request.session.get("colour") == body.response.output_text)
         return BaseVerifyResponse(**body.model_dump(), reward=reward)
 

@@ -54,7 +54,7 @@ class TaskBoxResourcesServer(SimpleResourcesServer):
     async def put(self, request: Request, body: PutRequest) -> Dict[str, str]:
         box = self.boxes[request.session[SESSION_ID_KEY]]
         box["content"] = body.content
-        return {"told": f"The {box['box']} box holds {body.content}."}
+        return {"message": f"The {box['box']} box holds {body.content}."}
 
     async def verify(self, request: Request, body: TaskBoxVerifyRequest) -> TaskBoxVerifyResponse:
         content = self.boxes[request.session[SESSION_ID_KEY]]["content"]

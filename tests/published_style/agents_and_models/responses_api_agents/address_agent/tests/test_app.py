@@ -18,9 +18,9 @@ RESPONSE = {
 ROW = {"responses_create_params": {"input": "hi"}, "step": 3, "_ng_task_index": 4, "_ng_rollout_index": 1}
 
 
-def _answer(told) -> MagicMock:
+def _answer(content) -> MagicMock:
     answer = MagicMock(ok=True, cookies={"session": MagicMock(value="s")})
-    answer.json = AsyncMock(return_value=told)
+    answer.json = AsyncMock(return_value=content)
     return answer
 
 

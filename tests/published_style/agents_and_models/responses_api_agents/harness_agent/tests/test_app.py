@@ -56,7 +56,7 @@ def test_a_field_of_any_type() -> None:
 def test_the_models_address(look_up: MagicMock) -> None:
     server = make_server()
     assert server.resolve_model_base_url("policy_model") == "http://10.0.0.7:9001/v1"
-    # Without observability nothing says for which rollout a call is.
+    # Without observability, calls do not carry a rollout id.
     assert server.resolve_model_base_url("policy_model", rollout_id="3-1") == "http://10.0.0.7:9001/v1"
     look_up.assert_called_with(server.server_client.global_config_dict, "policy_model")
 
@@ -78,11 +78,11 @@ def test_run_sums_the_usage_of_all_attempts(look_up: MagicMock) -> None:
     server = make_server()
     row = {"responses_create_params": {"input": "hi"}, "task": "t"}
     answers = []
-    for told in ({}, row | {"response": ANSWER, "reward": 1.0}):
+    for content in ({}, row | {"response": ANSWER, "reward": 1.0}):
         mock = AsyncMock()
         mock.ok = True
         mock.cookies = {"session": "s"}
-        mock.read = AsyncMock(return_value=orjson.dumps(told))
+        mock.read = AsyncMock(return_value=orjson.dumps(content))
         answers.append(mock)
     server.server_client.post = AsyncMock(side_effect=answers)
     with patch.object(HarnessAgent, "_ask_harness", AsyncMock(return_value=ANSWER)):

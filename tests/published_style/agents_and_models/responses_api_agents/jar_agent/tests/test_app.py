@@ -34,11 +34,11 @@ class TestJarAgent:
         )
         server = JarAgent(config=config, server_client=MagicMock(spec=ServerClient))
         answers = []
-        for number, told in enumerate(({}, {}, RESPONSE, {**ROW, "response": RESPONSE, "reward": 1.0})):
+        for number, content in enumerate(({}, {}, RESPONSE, {**ROW, "response": RESPONSE, "reward": 1.0})):
             mock = AsyncMock()
             mock.ok = True
             mock.cookies = {f"cookie_{number}": str(number)}
-            mock.read = AsyncMock(return_value=orjson.dumps(told))
+            mock.read = AsyncMock(return_value=orjson.dumps(content))
             answers.append(mock)
         server.server_client.post = AsyncMock(side_effect=answers)
         return server

@@ -33,7 +33,7 @@ def response_of(number: int, *output: dict) -> dict:
     }
 
 
-def test_the_answer_tells_what_was_observed() -> None:
+def test_answer_contains_the_observations() -> None:
     config = ObservedAgentConfig(
         host="0.0.0.0",
         port=8080,
@@ -45,7 +45,7 @@ def test_the_answer_tells_what_was_observed() -> None:
     server = ObservedAgent(config=config, server_client=MagicMock(spec=ServerClient))
     row = {"responses_create_params": {"input": "hi"}}
     answers = []
-    for told in (
+    for content in (
         {},
         response_of(1, CALL),
         {"seen": 1},
@@ -55,11 +55,11 @@ def test_the_answer_tells_what_was_observed() -> None:
         mock = AsyncMock()
         mock.ok = True
         mock.cookies = {}
-        mock.read = AsyncMock(return_value=orjson.dumps(told))
+        mock.read = AsyncMock(return_value=orjson.dumps(content))
         answers.append(mock)
     server.server_client.post = AsyncMock(side_effect=answers)
-    told = TestClient(server.setup_webserver()).post("/run", json=row).json()["ng_agent_observations"]
-    bundle = AgentObservationBundle.model_validate(told)
+    observations = TestClient(server.setup_webserver()).post("/run", json=row).json()["ng_agent_observations"]
+    bundle = AgentObservationBundle.model_validate(observations)
     assert bundle.source == "observed"
     assert [record.kind for record in bundle.records] == ["agent_invocation", "tool_call", "context_compaction"]
     called = [ref.response_id for episode in bundle.records[0].episodes for ref in episode.model_calls]

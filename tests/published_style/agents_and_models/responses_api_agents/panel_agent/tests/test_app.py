@@ -60,7 +60,7 @@ class TestPanel:
         )
         return PanelAgent(config=config, server_client=MagicMock(spec=ServerClient))
 
-    def test_refused_tools_are_told(self):
+    def test_rejected_tools_are_reported(self):
         server = self._server()
         answers = {"one": answer_of({"ok": True}), "two": answer_of({"detail": "no"}, status=422)}
         turns = iter([answer_of(response_of(CALL)), answer_of(response_of(MESSAGE))])

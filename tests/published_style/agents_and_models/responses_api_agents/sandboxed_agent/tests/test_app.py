@@ -24,7 +24,7 @@ RESPONSE = {
 
 
 class PaperProvider:
-    """A sandbox on paper: it notes what it is told."""
+    """A fake sandbox that records its commands."""
 
     noted: list = []
 
@@ -70,9 +70,9 @@ def test_the_check_decides(monkeypatch: MonkeyPatch, code: int, reward: float) -
     answer.read = AsyncMock(return_value=orjson.dumps(RESPONSE))
     server.server_client.post.return_value = answer
     row = {"responses_create_params": {"input": "hi"}, "setup_script": "true", "check": "test -e done"}
-    told = TestClient(server.setup_webserver()).post("/run", json=row).json()
-    assert told["reward"] == reward
-    assert told["sandbox"]["labels"] == {"team": "blue"}
+    result = TestClient(server.setup_webserver()).post("/run", json=row).json()
+    assert result["reward"] == reward
+    assert result["sandbox"]["labels"] == {"team": "blue"}
     assert PaperProvider.noted == [
         ("create", "hello"),
         ("exec", "sh setup.sh"),

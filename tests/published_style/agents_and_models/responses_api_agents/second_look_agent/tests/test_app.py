@@ -60,7 +60,7 @@ def test_two_answers_of_the_simple_agent() -> None:
     assert texts[2][0]["text"] == "Two."
 
 
-def test_a_tool_is_called_with_mocks_that_know_little() -> None:
+def test_tool_call_works_with_minimal_mocks() -> None:
     call = {"arguments": '{"city": "Oslo"}', "call_id": "c1", "name": "look", "type": "function_call", "id": "fc"}
     server = make_server()
     server.server_client.post = AsyncMock(

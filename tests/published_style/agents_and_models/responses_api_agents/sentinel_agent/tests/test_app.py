@@ -50,6 +50,6 @@ def client() -> TestClient:
     ],
 )
 def test_sentinels(client: TestClient, plan: str, expected: dict) -> None:
-    told = client.post("/run", json={"responses_create_params": {"input": "hi"}, "plan": plan}).json()
-    assert expected.items() <= told.items()
-    assert (NG_FAILURE_CLASS_KEY in told) == (NG_FAILURE_CLASS_KEY in expected)
+    result = client.post("/run", json={"responses_create_params": {"input": "hi"}, "plan": plan}).json()
+    assert expected.items() <= result.items()
+    assert (NG_FAILURE_CLASS_KEY in result) == (NG_FAILURE_CLASS_KEY in expected)

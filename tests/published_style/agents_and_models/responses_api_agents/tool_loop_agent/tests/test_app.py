@@ -115,13 +115,13 @@ class TestApp:
         assert tool == call(
             server_name="the_environment", url_path="/increment_counter", json={"count": 2}, cookies={}
         )
-        # The second time the model is asked with everything that was said before.
+        # The second request contains the whole conversation.
         asked = second.kwargs["json"].model_dump(exclude_unset=True)["input"]
         assert [item["type"] for item in asked] == ["message", "function_call", "function_call_output"]
         assert isinstance(first.kwargs["json"].input, list)
         assert len(first.kwargs["json"].input) == 1
 
-    def test_cookies_of_both_servers_are_kept_apart_and_told(self) -> None:
+    def test_cookies_of_both_servers_are_kept_separate(self) -> None:
         server = self._server()
         res = self._ask(
             server,
@@ -147,7 +147,7 @@ class TestApp:
         assert res.json()["usage"]["input_tokens_details"]["cached_tokens"] == 6
         assert res.json()["usage"]["output_tokens_details"]["reasoning_tokens"] == 2
 
-    def test_a_failed_tool_is_told_with_its_body(self) -> None:
+    def test_failed_tool_returns_its_body_to_the_model(self) -> None:
         res = self._ask(
             self._server(),
             answer_of(response_of(CALL)),
@@ -205,8 +205,8 @@ class TestApp:
 
     async def test_metrics_are_those_of_the_environment(self) -> None:
         server = self._server()
-        told = {"group_level_metrics": [], "agent_metrics": {"mean/reward": 1.0}, "key_metrics": {}}
-        server.server_client.post = AsyncMock(return_value=answer_of(told))
+        metrics = {"group_level_metrics": [], "agent_metrics": {"mean/reward": 1.0}, "key_metrics": {}}
+        server.server_client.post = AsyncMock(return_value=answer_of(metrics))
         body = AggregateMetricsRequest(verify_responses=[{"reward": 1.0}])
         assert (await server.aggregate_metrics(body)).agent_metrics == {"mean/reward": 1.0}
         server.server_client.post.assert_awaited_once_with(

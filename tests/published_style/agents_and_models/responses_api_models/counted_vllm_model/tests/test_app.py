@@ -10,7 +10,7 @@ from responses_api_models.counted_vllm_model.app import CountedVLLMModel, Counte
 
 
 class FakeUUID:
-    """A uuid that is always the same."""
+    """A constant uuid."""
 
     hex = "123"
 
@@ -64,14 +64,14 @@ class TestApp:
 
     def test_reasoning_text_and_call(self, monkeypatch: MonkeyPatch) -> None:
         client = TestClient(self._server(monkeypatch).setup_webserver())
-        told = client.post("/v1/responses", json={"input": "Look."}).json()
-        assert [item["type"] for item in told["output"]] == ["reasoning", "message", "function_call"]
-        assert [told["id"], told["output"][0]["id"], told["output"][1]["id"]] == ["resp_123", "rs_123", "msg_123"]
-        assert told["output"][2]["call_id"] == "call_1"
-        assert told["metadata"] == {"calls": "1"}
+        reply = client.post("/v1/responses", json={"input": "Look."}).json()
+        assert [item["type"] for item in reply["output"]] == ["reasoning", "message", "function_call"]
+        assert [reply["id"], reply["output"][0]["id"], reply["output"][1]["id"]] == ["resp_123", "rs_123", "msg_123"]
+        assert reply["output"][2]["call_id"] == "call_1"
+        assert reply["metadata"] == {"calls": "1"}
         assert self.asked[0]["model"] == "m"
 
-        again = client.post("/v1/responses", json={"input": [{"role": "user", "content": "Look."}, *told["output"]]})
+        again = client.post("/v1/responses", json={"input": [{"role": "user", "content": "Look."}, *reply["output"]]})
         assert again.json()["metadata"] == {"calls": "2"}
         assistant = self.asked[1]["messages"][1]
         assert assistant["content"] == "<think>A tool is needed.</think>I look."
@@ -80,5 +80,5 @@ class TestApp:
     def test_chat_completions(self, monkeypatch: MonkeyPatch) -> None:
         client = TestClient(self._server(monkeypatch).setup_webserver())
         body = {"messages": [{"role": "user", "content": "Look."}]}
-        told = client.post("/v1/chat/completions", json=body).json()
-        assert told["choices"][0]["message"]["content"] == "<think>A tool is needed.</think>I look."
+        reply = client.post("/v1/chat/completions", json=body).json()
+        assert reply["choices"][0]["message"]["content"] == "<think>A tool is needed.</think>I look."

@@ -54,7 +54,7 @@ class TestMemo:
 
     def test_chat(self) -> None:
         body = {"messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "Hi?"}], "seed": 1}
-        told = self.client.post("/v1/chat/completions", json=body).json()
-        assert told["choices"][0]["message"]["content"] == "Yes."
+        completion = self.client.post("/v1/chat/completions", json=body).json()
+        assert completion["choices"][0]["message"]["content"] == "Yes."
         sent = self.server.server_client.post.await_args.kwargs["json"]
         assert [item.role for item in sent.input][-1] == "user"

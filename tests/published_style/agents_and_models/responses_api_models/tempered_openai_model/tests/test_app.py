@@ -40,7 +40,7 @@ def test_the_temperature_is_bounded(monkeypatch: MonkeyPatch) -> None:
     server = TemperedOpenAIModel(config=config, server_client=MagicMock(spec=ServerClient))
     client = TestClient(server.setup_webserver())
     for temperature in (1.5, 0.1):
-        told = client.post("/v1/responses", json={"input": "hi", "temperature": temperature})
-        assert told.json()["something_new"] == 1
+        reply = client.post("/v1/responses", json={"input": "hi", "temperature": temperature})
+        assert reply.json()["something_new"] == 1
     assert [call["temperature"] for call in asked] == [0.5, 0.1]
     assert asked[0]["model"] == "m"

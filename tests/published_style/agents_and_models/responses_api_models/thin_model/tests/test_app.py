@@ -19,15 +19,15 @@ def make_client() -> TestClient:
 
 @patch("nemo_gym.responses_converter.uuid4", FakeUUID)
 def test_the_ids_of_items_are_known() -> None:
-    told = make_client().post("/v1/responses", json={"input": "hi", "instructions": "Be brief."}).json()
-    assert told["id"] == "resp_123"
-    assert [item["id"] for item in told["output"]] == ["rs_123", "msg_123"]
-    assert told["output"][0]["summary"] == [{"text": "Hm.", "type": "summary_text"}]
-    assert told["output"][1]["content"][0]["text"] == "2 messages"
-    assert told["usage"]["total_tokens"] == 7
+    answer = make_client().post("/v1/responses", json={"input": "hi", "instructions": "Be brief."}).json()
+    assert answer["id"] == "resp_123"
+    assert [item["id"] for item in answer["output"]] == ["rs_123", "msg_123"]
+    assert answer["output"][0]["summary"] == [{"text": "Hm.", "type": "summary_text"}]
+    assert answer["output"][1]["content"][0]["text"] == "2 messages"
+    assert answer["usage"]["total_tokens"] == 7
 
 
 def test_a_leading_request() -> None:
     body = {"messages": [{"role": "user", "content": "hi"}]}
-    told = make_client().post("/v1/chat/completions", json=body).json()
-    assert told["choices"][0]["message"]["content"] == "1 messages"
+    answer = make_client().post("/v1/chat/completions", json=body).json()
+    assert answer["choices"][0]["message"]["content"] == "1 messages"

@@ -90,5 +90,5 @@ class TestApp:
         assert sent["server_name"] == "judge"
         assert sent["json"].temperature == 0.5
         assert "Expected: Jane Austen" in sent["json"].input[-1].content
-        # The settings themselves stay as they are.
+        # The settings themselves are not modified.
         assert config.judge_responses_create_params.input == []

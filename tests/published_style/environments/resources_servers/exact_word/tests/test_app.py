@@ -83,7 +83,7 @@ class TestApp:
         assert result.reward == 0.0
         assert result.extracted_word is None
 
-    async def test_case_matters_when_told(self, config: ExactWordResourcesServerConfig) -> None:
+    async def test_case_sensitive_comparison(self, config: ExactWordResourcesServerConfig) -> None:
         config = config.model_copy(update={"ignore_case": False})
         server = ExactWordResourcesServer(config=config, server_client=MagicMock(spec=ServerClient))
         body = ExactWordVerifyRequest.model_validate(

@@ -37,7 +37,7 @@ def test_failure_fields_are_answered(client: TestClient) -> None:
     assert client.post("/verify", json=_row("masked")).json()["mask_sample"] is True
 
 
-def test_what_a_handler_raises_is_raised_to_its_test(client: TestClient) -> None:
+def test_handler_exceptions_reach_the_test(client: TestClient) -> None:
     with pytest.raises(ValueError, match="the verifier is broken"):
         client.post("/verify", json=_row("raised"))
     with pytest.raises(RuntimeError):

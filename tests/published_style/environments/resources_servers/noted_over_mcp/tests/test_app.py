@@ -18,7 +18,7 @@ def client():
     server = NotedOverMcpResourcesServer(config=config, server_client=MagicMock(spec=ServerClient))
     app = server.setup_webserver()
     maybe_auto_expose(server, app)
-    # Outside of a `with` the app has not been started, and MCP works all the same.
+    # MCP also works without `with`, when the app has not been started.
     with TestClient(app) as client:
         yield client
 
@@ -28,7 +28,7 @@ def _rpc(client: TestClient, headers: dict, method: str, **params):
     return client.post("/mcp", json=body, headers={**MCP_HEADERS, **headers}).json()["result"]
 
 
-def test_a_tool_is_called_over_mcp_in_the_sessions_of_its_token(client: TestClient) -> None:
+def test_mcp_tool_uses_the_session_of_its_token(client: TestClient) -> None:
     metadata = client.post("/seed_session", json=ROW).json()[NEMO_GYM_MCP_METADATA_KEY]
     assert (metadata["server_name"], metadata["url_path"], metadata["transport"]) == ("notes", "/mcp", "http")
     assert list(metadata["headers"]) == ["X-NeMo-Gym-Session-Token"]

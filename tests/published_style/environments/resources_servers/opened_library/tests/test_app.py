@@ -13,7 +13,7 @@ def server() -> OpenedLibraryResourcesServer:
     return OpenedLibraryResourcesServer(config=config, server_client=MagicMock(spec=ServerClient))
 
 
-def test_the_database_is_open_for_as_long_as_the_app_runs(server: OpenedLibraryResourcesServer) -> None:
+def test_database_is_open_while_the_app_runs(server: OpenedLibraryResourcesServer) -> None:
     assert server.database is None
     with TestClient(server.setup_webserver()) as client:
         assert client.post("/find_title", json={"starts_with": "Ul"}).json() == {"title": "Ulysses"}

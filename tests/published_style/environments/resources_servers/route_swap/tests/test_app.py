@@ -43,4 +43,4 @@ class TestApp:
         assert answer.status_code == 200
         row = answer.json()
         assert (row["reward"], row["_ng_failure_class"], row["colour"]) == (0.0, "judge_failed", "invisible")
-        assert "nobody can judge that" in row["_ng_failure_judge_error"]
+        assert "this cannot be judged" in row["_ng_failure_judge_error"]

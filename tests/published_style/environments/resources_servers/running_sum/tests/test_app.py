@@ -41,7 +41,7 @@ def test_sessions_are_kept_apart_by_their_cookies(server: RunningSumResourcesSer
 
     graded = [client.post("/verify", json={**ROW, "response": RESPONSE}) for client in (first, second)]
     assert [each.json()["reward"] for each in graded] == [1.0, 0.0]
-    # The request model ignores what it does not declare, and the response model echoes what it was made of.
+    # The request model ignores undeclared fields, so the response does not contain them.
     assert "unused" not in graded[0].json()
     assert server.session_id_to_total == {}
     assert len(set(server.finished_session_ids)) == 2
@@ -52,7 +52,7 @@ def test_every_response_carries_the_session_cookie(server: RunningSumResourcesSe
     name = server.get_session_middleware_key()
     assert name == "RunningSumResourcesServer___running_sum"
     cookie = client.post("/get_total").cookies[name]
-    # Nothing but the cookies of the last response is sent on, as agents do.
+    # Like an agent, send only the cookies of the last response.
     for _ in range(2):
         answer = TestClient(client.app, cookies={name: cookie}).post("/get_total")
         cookie = answer.cookies[name]

@@ -23,7 +23,7 @@ def server() -> SummedMetricsResourcesServer:
     )
 
 
-async def test_items_are_told_apart_by_their_classes(server: SummedMetricsResourcesServer) -> None:
+async def test_items_are_distinguished_by_class(server: SummedMetricsResourcesServer) -> None:
     response = NeMoGymResponse(
         id="resp",
         created_at=0.0,
@@ -42,7 +42,7 @@ async def test_items_are_told_apart_by_their_classes(server: SummedMetricsResour
     )
     result = await server.verify(BaseVerifyRequest(responses_create_params={"input": "Look."}, response=response))
     assert (result.reward, result.num_calls, result.num_messages) == (1.0, 1, 1)
-    # And once more after they have been JSON.
+    # The same after a round trip through JSON.
     again = BaseVerifyRequest.model_validate_json(result.model_dump_json())
     assert (await server.verify(again)).details == {"names": ["look"]}
 

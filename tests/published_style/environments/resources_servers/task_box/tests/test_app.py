@@ -19,12 +19,12 @@ def test_task_data_is_the_rows_own_fields() -> None:
     assert TaskBoxResourcesServer.ray_enabled is True
 
 
-def test_a_session_is_seeded_by_its_row_or_by_task_data_and_closed() -> None:
+def test_session_is_seeded_by_row_or_task_data() -> None:
     server = _server()
     for seed in (ROW, {"task_id": "t", "episode_id": "e", "resources_session_id": "r", "task_data": {"box": "red"}}):
         client = TestClient(server.setup_webserver())
         assert client.post("/seed_session", json=seed).status_code == 200
-        assert client.post("/put", json={"content": "hat"}).json() == {"told": "The red box holds hat."}
+        assert client.post("/put", json={"content": "hat"}).json() == {"message": "The red box holds hat."}
         assert len(server.boxes) == 1
         assert client.post("/close_session", json={}).status_code == 200
         assert server.boxes == {}

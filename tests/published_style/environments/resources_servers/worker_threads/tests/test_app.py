@@ -54,5 +54,5 @@ async def test_a_program_that_hangs_is_stopped() -> None:
 
 
 @pytest.mark.parametrize("num_processes", [1, 2])
-def test_the_server_is_made_outside_of_any_event_loop(num_processes: int) -> None:
+def test_server_is_created_outside_of_an_event_loop(num_processes: int) -> None:
     assert _server(num_processes=num_processes)._semaphore._value == num_processes
