@@ -1,1 +1,1 @@
-"""Records of what happened inside a rollout: its model calls, and what its agent observed. Off unless asked for."""
+"""Records of a rollout's model calls and its agent's observations. Off by default."""

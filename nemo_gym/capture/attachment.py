@@ -1,4 +1,4 @@
-"""What a result says of its rollout's model calls: `ng_model_call_capture` and `ng_trajectory`."""
+"""Attach a rollout's model calls to its result: `ng_model_call_capture` and `ng_trajectory`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from nemo_gym.capture.reconstruction import trajectory_of
 from nemo_gym.capture.records import ModelCallMetrics, ModelCallRecord
 from nemo_gym.capture.store import BEGINNING, CaptureStore, Extent
-from nemo_gym.capture.telling import trajectory_of
-from nemo_gym.http.correlation import maybe_rollout_id_from_run_body
+from nemo_gym.context.rollout_id import maybe_rollout_id_from_run_body
 
 logger = logging.getLogger(__name__)
 
@@ -22,7 +22,7 @@ Folder = str | os.PathLike[str]
 
 
 class RolloutCapture:
-    """The calls that one rollout makes from now on; what an earlier run kept under its id is left alone."""
+    """The calls that one rollout makes from now on, without those of an earlier run with its id."""
 
     def __init__(self, store: CaptureStore, row: Mapping[str, Any]) -> None:
         self.store = store
@@ -31,18 +31,18 @@ class RolloutCapture:
         self._begun_at = store.extent(self.rollout_id) if self.rollout_id else BEGINNING
 
     def attach(self, result: Row) -> None:
-        """Add to the rollout's result what was recorded of it; a trajectory that the agent told itself stays."""
+        """Add the recorded calls to the rollout's result, and a trajectory unless the agent reported one."""
         if self.rollout_id is None:
             return
         try:
             records = _records(self.store, self.rollout_id, self._begun_at)
             gaps = _gaps(self.store, self.rollout_id, self._begun_at) or ([] if records else [NO_CALLS])
-            result[CAPTURE_KEY] = _told(self.rollout_id, records, gaps)
+            result[CAPTURE_KEY] = _capture_of(self.rollout_id, records, gaps)
             if result.get(TRAJECTORY_KEY) == self.row.get(TRAJECTORY_KEY):
                 result[TRAJECTORY_KEY] = trajectory_of(self.row, result, records).model_dump(mode="json")
         except Exception:
-            # A record of the rollout must not cost the rollout.
-            logger.exception("the capture of rollout %s cannot be attached to its result", self.rollout_id)
+            # A failure to attach the record must not fail the rollout.
+            logger.exception("rollout %s: the captured calls could not be attached to its result", self.rollout_id)
 
 
 NO_CALLS = {"code": "no_model_calls", "detail": "no model server recorded a call of this rollout"}
@@ -51,9 +51,9 @@ NO_CALLS = {"code": "no_model_calls", "detail": "no model server recorded a call
 def merge_model_call_capture_into_record(
     record: Row, dirs: Folder | Iterable[Folder], *, include_payloads: bool = False
 ) -> Row:
-    """Add `ng_model_call_capture` to a result, from the stores in these folders; the result itself is changed.
+    """Add `ng_model_call_capture` to a result in place, from the stores in these folders.
 
-    A result that names no rollout, or one of which nothing is recorded, stays as it is.
+    A result without a rollout id, or without recorded calls, is not changed.
     """
     rollout_id = maybe_rollout_id_from_run_body(record)
     if rollout_id is None:
@@ -62,12 +62,12 @@ def merge_model_call_capture_into_record(
     records = [call for store in stores for call in _records(store, rollout_id)]
     gaps = [gap for store in stores for gap in _gaps(store, rollout_id)]
     if records or gaps:
-        record[CAPTURE_KEY] = _told(rollout_id, records, gaps, include_payloads=include_payloads)
+        record[CAPTURE_KEY] = _capture_of(rollout_id, records, gaps, include_payloads=include_payloads)
     return record
 
 
 def attach_trajectory_record(row: Mapping[str, Any], result: Row, records: Iterable[ModelCallRecord] = ()) -> Row:
-    """Add `ng_trajectory` to a result that has none; without `records`, of the calls that are attached to it."""
+    """Add `ng_trajectory` to a result that lacks it; without `records`, use the calls attached to the result."""
     if TRAJECTORY_KEY not in result:
         attached = (result.get(CAPTURE_KEY) or {}).get("calls", ())
         calls = list(records) or [ModelCallRecord.model_validate(call) for call in attached]
@@ -85,13 +85,13 @@ def _gaps(store: CaptureStore, rollout_id: str, after: Extent = BEGINNING) -> li
     return [*torn, *lacking]
 
 
-def _told(
+def _capture_of(
     rollout_id: str, records: list[ModelCallRecord], gaps: list[dict[str, Any]], *, include_payloads: bool = False
 ) -> dict[str, Any]:
     calls = sorted(records, key=lambda record: record.started_at)
-    told: dict[str, Any] = {
+    capture: dict[str, Any] = {
         "rollout_id": rollout_id,
         "metrics": ModelCallMetrics.over(calls).model_dump(),
         "calls": [call.line(include_payloads=include_payloads) for call in calls],
     }
-    return told | ({"gaps": gaps} if gaps else {})
+    return capture | ({"gaps": gaps} if gaps else {})

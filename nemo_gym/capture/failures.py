@@ -1,4 +1,4 @@
-"""What kind of failure a model call met, by the status of its answer or by the error that its handler raised."""
+"""Classify failed model calls by the status of the answer or by the error that was raised."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ BY_STATUS = {
 
 
 def category_of_status(status: int) -> ErrorCategory | None:
-    """None for a status that is no error."""
+    """Return the category of a status, or None if it is not an error."""
     if status < 400:
         return None
     return BY_STATUS.get(status, ErrorCategory.CLIENT_ERROR if status < 500 else ErrorCategory.UPSTREAM_ERROR)
 
 
 def category_of_error(error: BaseException) -> ErrorCategory:
-    """By the first error in the chain of causes that tells; `exception` where none does."""
+    """Return the category of the first categorised error in the chain of causes, else `connection` or `exception`."""
     chain = list(_causes(error))
     for cause in chain:
         if isinstance(cause, TimeoutError | ReplyTimedOut | RolloutTimedOut):
@@ -47,9 +47,9 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 def _status_of(error: BaseException) -> int | None:
     if isinstance(error, RolloutError):
-        # What we would answer; what was answered to us is its cause's.
+        # Its status is the one that we return; the upstream status belongs to its cause.
         return None
-    # Authors call models with whatever library they like; they all name it one of these.
+    # Authors may call models with any HTTP library; all of them use one of these names.
     for name in ("status", "status_code"):
         status = getattr(error, name, None)
         if isinstance(status, int):

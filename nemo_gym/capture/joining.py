@@ -1,4 +1,4 @@
-"""Which agent made which of the captured model calls."""
+"""Match captured model calls with the agent invocations that made them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CALL_NOT_CLAIMED = "model_call_not_claimed"
 
 
 class JoinedModelCalls(NamedTuple):
-    """The captured calls, each with its invocation where that is known, and what does not fit together."""
+    """The captured calls with their invocations where known, and the mismatches."""
 
     model_calls: list[TrajectoryModelCall]
     gaps: list[ObservationGap]
@@ -23,9 +23,9 @@ class JoinedModelCalls(NamedTuple):
 def join_model_call_observations(
     invocations: Sequence[AgentInvocation], records: Sequence[ModelCallRecord]
 ) -> JoinedModelCalls:
-    """Give each captured call to the invocation that names it, by its own id or by the id of its answer.
+    """Assign each captured call to the invocation that names it, by its own id or by the id of its answer.
 
-    A single invocation made all the calls, also those that it does not name.
+    A single invocation also gets the calls that it does not name.
     """
     owners: dict[str, str] = {}
     gaps: list[ObservationGap] = []

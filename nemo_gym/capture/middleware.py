@@ -1,4 +1,4 @@
-"""Record the calls that reach a model server: what came, what was answered, and how long it took."""
+"""Middleware that records the calls to a model server: request, answer and timing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nemo_gym.capture.records import Dialect, ErrorCategory, ModelCallRecord
 from nemo_gym.capture.store import CaptureStore
 from nemo_gym.capture.streams import assembled
 from nemo_gym.config.settings import ModelServerRef
-from nemo_gym.http.correlation import strip_rollout_prefix
+from nemo_gym.context.rollout_id import strip_rollout_prefix
 from nemo_gym.schemas.rollout import ROLLOUT_HEADER, ROLLOUT_ID_PATTERN
 
 logger = logging.getLogger(__name__)
@@ -26,15 +26,15 @@ DIALECTS: dict[str, Dialect] = {
     "/v1/messages": "messages",
 }
 MODEL_CALL_HEADER = b"x-nemo-gym-model-call"
-"""Tells the caller under which id its call is recorded."""
+"""The response header with the id under which the call is recorded."""
 EVENT_STREAM = b"text/event-stream"
 
 
 class CaptureMiddleware:
-    """Records the model calls that name their rollout, by `/ng-rollout/<id>/…` or by header; the prefix is taken off.
+    """Middleware that records the model calls of rollouts and removes the `/ng-rollout/<id>` prefix of paths.
 
-    An answer ends for its caller once its record is on disk: whoever knows the answer finds the record. Nothing that
-    goes wrong with recording reaches the caller; the rollout's record is marked incomplete then.
+    A call's rollout is named by that prefix or by a header. An answer ends only after its record is on disk, so its
+    reader finds the record. Recording errors never reach the caller; they mark the rollout's record as incomplete.
     """
 
     def __init__(self, app: ASGIApp, store: CaptureStore, model_ref: ModelServerRef | None = None) -> None:
@@ -50,7 +50,7 @@ class CaptureMiddleware:
         rollout_id = prefixed or _id_of_header(scope)
         dialect = DIALECTS.get(scope["path"])
         if prefixed is not None:
-            _tell_by_header(scope, prefixed)
+            _set_rollout_header(scope, prefixed)
         if rollout_id is None or dialect is None or scope["method"] != "POST":
             await self.app(scope, receive, send)
             return
@@ -66,36 +66,36 @@ def _id_of_header(scope: Scope) -> str | None:
     return None
 
 
-def _tell_by_header(scope: Scope, rollout_id: str) -> None:
-    """The layers within still have to know the rollout whose prefix was taken off."""
+def _set_rollout_header(scope: Scope, rollout_id: str) -> None:
+    """Keep the rollout id of the removed prefix available to inner layers."""
     name = ROLLOUT_HEADER.encode()
     others = [header for header in scope["headers"] if header[0] != name]
     scope["headers"] = [*others, (name, rollout_id.encode())]
 
 
 class _Call:
-    """One call under way."""
+    """The recording of one call in progress."""
 
     def __init__(self, store: CaptureStore, rollout_id: str, record: ModelCallRecord) -> None:
         self.store = store
         self.rollout_id = rollout_id
         self.record = record
         self._began = time.perf_counter()
-        self._asked: list[bytes] = []
-        self._told: list[bytes] = []
+        self._request_body: list[bytes] = []
+        self._answer_body: list[bytes] = []
         self._is_stream = False
         self._is_recorded = False
 
     async def watch(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let the app answer, and record what passes by."""
+        """Run the app and record the messages in both directions."""
 
-        async def heard() -> Message:
+        async def recorded_receive() -> Message:
             message = await receive()
             if message["type"] == "http.request":
-                self._asked.append(message.get("body", b""))
+                self._request_body.append(message.get("body", b""))
             return message
 
-        async def told(message: Message) -> None:
+        async def recorded_send(message: Message) -> None:
             if message["type"] == "http.response.start":
                 self._begin_answer(message)
             elif message["type"] == "http.response.body":
@@ -106,12 +106,12 @@ class _Call:
             await send(message)
 
         try:
-            await app(scope, heard, told)
+            await app(scope, recorded_receive, recorded_send)
         except Exception as error:
             self.record.error_category = category_of_error(error)
             raise
         finally:
-            # No end of the answer was seen: the handler failed, or its caller went away.
+            # The answer did not end: the handler failed, or its caller disconnected.
             if not self._is_recorded:
                 self._give_up()
                 await self._write()
@@ -127,7 +127,7 @@ class _Call:
     def _take(self, chunk: bytes) -> None:
         if chunk and self._is_stream and self.record.latency_ttft_ms is None:
             self.record.latency_ttft_ms = self._elapsed_ms()
-        self._told.append(chunk)
+        self._answer_body.append(chunk)
 
     def _finish_answer(self) -> None:
         assert self.record.status_code is not None
@@ -140,7 +140,7 @@ class _Call:
         self._read_answer()
 
     def _read_answer(self) -> None:
-        body = b"".join(self._told)
+        body = b"".join(self._answer_body)
         if self._is_stream:
             answer = assembled(self.record.dialect, body)
             self.record.response = answer.response
@@ -164,14 +164,14 @@ class _Call:
 
     async def _write(self) -> None:
         self._is_recorded = True
-        asked = b"".join(self._asked)
-        if asked:
-            self.record.request = self._parsed(asked)
+        body = b"".join(self._request_body)
+        if body:
+            self.record.request = self._parsed(body)
             if self.record.request is None:
-                self.record.request_raw = asked.decode("utf-8", "replace")
+                self.record.request_raw = body.decode("utf-8", "replace")
         self.record.latency_ms = self._elapsed_ms()
         self.record.completed_at = round(self.record.started_at + self.record.latency_ms / 1000, 6)
-        # A caller who gives up cancels this task; the record is written all the same.
+        # Shielded, because a caller that disconnects cancels this task.
         await asyncio.shield(asyncio.to_thread(self._write_now))
 
     def _write_now(self) -> None:
@@ -179,11 +179,11 @@ class _Call:
             self.store.record(self.rollout_id, self.record.line())
         except Exception:
             # Recording must never fail a rollout.
-            logger.exception("a model call of rollout %s is not recorded", self.rollout_id)
+            logger.exception("rollout %s: a model call could not be recorded", self.rollout_id)
             self._mark_incomplete()
 
     def _mark_incomplete(self) -> None:
         try:
             self.store.mark_incomplete(self.rollout_id, f"{self.record.model_call_id} could not be written")
         except OSError:
-            logger.warning("the record of rollout %s lacks a call and cannot say so", self.rollout_id)
+            logger.warning("rollout %s: the record lacks a call and could not be marked incomplete", self.rollout_id)

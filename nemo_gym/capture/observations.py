@@ -1,4 +1,4 @@
-"""What an agent tells of its work: who called whom, with which tools, in which sandboxes, and what it missed."""
+"""Observations that an agent reports of its work: invocations, tool calls, compactions, sandboxes and gaps."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegative
 from nemo_gym.config.settings import ModelServerRef
 
 Moment = float | datetime
-"""Seconds since the epoch, or a time in ISO 8601; it is written as it was told."""
+"""Seconds since the epoch, or a time in ISO 8601; written in the form in which it was given."""
 
 
 class Observation(BaseModel):
-    """Strict on purpose: what an agent misspells would otherwise be lost without a word."""
+    """Base class that forbids unknown fields, because a misspelled field would be lost without notice."""
 
     model_config = ConfigDict(extra="forbid", validate_assignment=True)
 
 
 class ObservationGap(Observation):
-    """Something that could not be observed."""
+    """A missing part of the observations."""
 
     code: str
-    """Short and fixed, such as `no_model_calls`; programs count by it."""
+    """A short, fixed code for programs, such as `no_model_calls`."""
     invocation_id: str | None = None
     detail: str | None = None
 
 
 class ModelCallRef(Observation):
-    """Names a model call: by the id under which it is recorded, or by the id of its answer."""
+    """A reference to a model call, by its recorded id or by the id of its answer."""
 
     model_call_id: str | None = None
     response_id: str | None = None
@@ -46,7 +46,7 @@ class AgentEpisode(Observation):
 
 
 class AgentInvocation(Observation):
-    """One agent at work; a sub-agent is an invocation with a parent."""
+    """One run of an agent; that of a sub-agent has a parent."""
 
     kind: Literal["agent_invocation"] = "agent_invocation"
     invocation_id: str
@@ -62,12 +62,12 @@ class AgentInvocation(Observation):
 
     @property
     def all_model_calls(self) -> list[ModelCallRef]:
-        """The calls of the invocation, those of its episodes too."""
+        """The calls of the invocation and of its episodes."""
         return [*self.model_calls, *(call for episode in self.episodes for call in episode.model_calls)]
 
 
 class ToolCall(Observation):
-    """One call of a tool, as it is told both by an agent and in a trajectory."""
+    """One tool call, both in observations and in trajectories."""
 
     invocation_id: str | None = None
     tool_call_id: str
@@ -77,7 +77,7 @@ class ToolCall(Observation):
     completed_at: Moment | None = None
     duration_ms: NonNegativeFloat | None = None
     timing_source: str | None = None
-    """Who took the times; None where nobody did."""
+    """The source of the times; None if they were not measured."""
     status: str | None = None
     error_type: str | None = None
     output: Any = None
@@ -90,7 +90,7 @@ class ToolCallObservation(ToolCall):
 
 
 class ContextCompactionObservation(Observation):
-    """An agent made its conversation shorter before it went on."""
+    """A compaction of an agent's conversation."""
 
     kind: Literal["context_compaction"] = "context_compaction"
     invocation_id: str | None = None
@@ -124,19 +124,19 @@ AgentObservation = Annotated[
 
 
 class AgentObservationBundle(Observation):
-    """All that an agent observed in one rollout: the `ng_agent_observations` of its answer."""
+    """All observations of one rollout, found under `ng_agent_observations` in an agent's answer."""
 
     source: str
-    """Which agent tells it."""
+    """The agent that reports them."""
     records: list[AgentObservation] = Field(default_factory=list)
     gaps: list[ObservationGap] = Field(default_factory=list)
 
     @property
     def invocations(self) -> list[AgentInvocation]:
-        """The agents at work, in the order they are told."""
+        """The agent invocations, in the order in which they were reported."""
         return [record for record in self.records if isinstance(record, AgentInvocation)]
 
     @property
     def tool_calls(self) -> list[ToolCallObservation]:
-        """The tool calls, in the order they are told."""
+        """The tool calls, in the order in which they were reported."""
         return [record for record in self.records if isinstance(record, ToolCallObservation)]

@@ -1,4 +1,4 @@
-"""One captured model call, and the sums over those of a rollout."""
+"""The record of one captured model call, and the sums over a rollout's calls."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 Dialect = Literal["responses", "chat", "messages"]
 PAYLOADS = frozenset({"request", "response", "request_raw", "response_raw"})
-"""What was said in a call; attachments leave it out unless asked for it."""
+"""The fields with the contents of a call, which attachments omit by default."""
 
 
 class ErrorCategory(StrEnum):
-    """Why a model call brought no good answer, or why its record is not whole."""
+    """The reason why a model call failed or its record is not complete."""
 
     TIMEOUT = "timeout"
     RATE_LIMIT = "rate_limit"
@@ -32,15 +32,15 @@ class ErrorCategory(StrEnum):
     CONNECTION = "connection"
     EXCEPTION = "exception"
     INCOMPLETE = "incomplete"
-    """The answer was given up before its end."""
+    """The answer was cancelled before its end."""
     STREAM_TRUNCATED = "stream_truncated"
-    """The events stopped without the one that ends them."""
+    """The stream ended without its final event."""
     CAPTURE_PARSE_ERROR = "capture_parse_error"
-    """What was said is no JSON; it is kept as text."""
+    """The request or answer is not JSON; it is kept as text."""
 
 
 class ModelCallRecord(BaseModel):
-    """One call to a model server, as it came and as it was answered."""
+    """One call to a model server: request, answer and timing."""
 
     model_config = ConfigDict(extra="ignore", use_enum_values=True)
 
@@ -52,40 +52,40 @@ class ModelCallRecord(BaseModel):
     completed_at: float | None = None
     latency_ms: float | None = None
     latency_ttft_ms: float | None = None
-    """Until the first byte of a stream; None where the answer came at one go."""
+    """Time to the first byte of a stream; None if the answer was not streamed."""
     status_code: int | None = None
     error_category: ErrorCategory | None = None
     request: Any = None
     response: Any = None
     request_raw: str | None = None
-    """The request as text, where it is no JSON."""
+    """The request as text, if it is not JSON."""
     response_raw: str | None = None
-    """The answer as text, where it is no JSON, or a stream that does not make a whole answer."""
+    """The answer as text, if it is not JSON or is an incomplete stream."""
 
     @classmethod
     def begun(cls, dialect: Dialect, model_ref: ModelServerRef | None) -> Self:
-        """A call that has just come in."""
+        """Return the record of a call that has just arrived."""
         return cls(dialect=dialect, model_ref=model_ref, started_at=round(time.time(), 6))
 
     @property
     def usage(self) -> TokenUsage:
-        """The tokens that the answer tells of, in whichever dialect."""
+        """The token counts in the answer, in any dialect."""
         return TokenUsage.of(self.response)
 
     @property
     def response_id(self) -> str | None:
-        """The answer's own id."""
+        """The id in the answer."""
         given = self.response.get("id") if isinstance(self.response, dict) else None
         return given if isinstance(given, str) else None
 
     def line(self, *, include_payloads: bool = True) -> dict[str, Any]:
-        """The record as it is written: fields of raw text only where there is any."""
+        """Return the record as it is written; the raw text fields are left out if unset."""
         left_out = {name for name in ("request_raw", "response_raw") if getattr(self, name) is None}
         return self.model_dump(mode="json", exclude=left_out if include_payloads else set(PAYLOADS))
 
 
 class TokenUsage(NamedTuple):
-    """Token counts of one call; zero where the answer says nothing."""
+    """Token counts of one call; zero if the answer does not report them."""
 
     tokens_in: int = 0
     tokens_out: int = 0
@@ -95,14 +95,14 @@ class TokenUsage(NamedTuple):
 
     @classmethod
     def of(cls, response: Any) -> Self:
-        """What an answer of any dialect says under `usage`."""
+        """Return the token counts under `usage` in an answer of any dialect."""
         usage = response.get("usage") if isinstance(response, dict) else None
         if not isinstance(usage, dict):
             return cls()
         cached = _number(usage, "cache_read_input_tokens")
         tokens_in = _number(usage, "input_tokens", "prompt_tokens")
         if "cache_read_input_tokens" in usage or "cache_creation_input_tokens" in usage:
-            # Messages counts what came from the cache, or went there, beside its input tokens and not among them.
+            # In Messages, `input_tokens` does not include tokens that are read from or written to the cache.
             tokens_in += cached + _number(usage, "cache_creation_input_tokens")
         tokens_out = _number(usage, "output_tokens", "completion_tokens")
         details_in = _details(usage, "input_tokens_details", "prompt_tokens_details")
@@ -137,7 +137,7 @@ class ModelCallMetrics(BaseModel):
 
     @classmethod
     def over(cls, records: Iterable[ModelCallRecord]) -> Self:
-        """The sums over these calls; failed ones count too."""
+        """Return the sums over these calls, including failed ones."""
         calls = list(records)
         sums = (sum(counts) for counts in zip(*(record.usage for record in calls), strict=True))
         return cls(
@@ -148,11 +148,11 @@ class ModelCallMetrics(BaseModel):
 
 
 def read_model_call_records(store: CaptureStore, rollout_id: str) -> list[ModelCallRecord]:
-    """The captured calls of a rollout in the order they began; torn lines are left out."""
+    """Return the captured calls of a rollout by start time, without torn lines."""
     records = [ModelCallRecord.model_validate(line) for line in store.read_available(rollout_id)]
     return sorted(records, key=lambda record: record.started_at)
 
 
 def aggregate_model_call_metrics(store: CaptureStore, rollout_id: str) -> dict[str, Any]:
-    """Tokens and latency, in milliseconds, over all captured calls of a rollout, and how many there are."""
+    """Return the number of captured calls of a rollout, and their total tokens and latency in milliseconds."""
     return ModelCallMetrics.over(read_model_call_records(store, rollout_id)).model_dump()

@@ -1,4 +1,4 @@
-"""One file per rollout, to which the processes of several model servers add their calls."""
+"""Store captured calls in one file per rollout, shared by the processes of all model servers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ INCOMPLETE_SUFFIX = ".capture.incomplete"
 
 
 class Extent(NamedTuple):
-    """How much, in bytes, is kept of a rollout at some moment."""
+    """The sizes, in bytes, of a rollout's files at some moment."""
 
     calls: int = 0
     reasons: int = 0
@@ -31,63 +31,63 @@ BEGINNING = Extent()
 class CaptureStore:
     """The captured model calls of rollouts, under one folder.
 
-    Lines are whole whoever else writes: each is added under a lock and on disk when `record` returns. An id that is
-    no rollout id (`ROLLOUT_ID_PATTERN`) raises `ValueError`, so none leads out of the folder.
+    Each line is written under a lock, so writers in several processes do not mix, and is on disk when `record`
+    returns. An id that does not match `ROLLOUT_ID_PATTERN` raises `ValueError`, so no id can leave the folder.
     """
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self.root = Path(root)
 
     def opened(self) -> Self:
-        """Make the folder; raises `ConfigError` where that is not possible."""
+        """Create the folder, or raise `ConfigError`."""
         try:
             self.root.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            problem = f"{self.root} cannot be made a folder ({error.strerror})"
-            raise ConfigError(f"model_call_capture_dir: {problem}. Name another one.") from error
+            problem = f"{self.root} cannot be created ({error.strerror})"
+            raise ConfigError(f"model_call_capture_dir: {problem}. Choose another folder.") from error
         return self
 
     def path_for(self, rollout_id: str) -> Path:
-        """The file with the calls of a rollout."""
+        """Return the path of the file with a rollout's calls."""
         return self._path(rollout_id, CAPTURE_SUFFIX)
 
     def incomplete_path_for(self, rollout_id: str) -> Path:
-        """The file that is there only where calls of a rollout are missing from its record."""
+        """Return the path of the file that exists only if a rollout's record lacks calls."""
         return self._path(rollout_id, INCOMPLETE_SUFFIX)
 
     def mark_incomplete(self, rollout_id: str, reason: str = "") -> None:
-        """Let it be known that the record of a rollout lacks something."""
+        """Mark the record of a rollout as incomplete."""
         self._append(self.incomplete_path_for(rollout_id), b" ".join(reason.encode().split()) + b"\n")
 
     def is_incomplete(self, rollout_id: str) -> bool:
-        """Whether the record of a rollout is known to lack something."""
+        """Return whether the record of a rollout is marked as incomplete."""
         return self.incomplete_path_for(rollout_id).exists()
 
     def record(self, rollout_id: str, record: Mapping[str, Any]) -> None:
-        """Add one call, all of it or nothing. Raises `OSError` where the disk does not take it."""
+        """Append one call completely or not at all. Raise `OSError` if it cannot be written."""
         was_torn = self._append(self.path_for(rollout_id), dump_line(dict(record)))
         if was_torn:
-            self.mark_incomplete(rollout_id, "a line of the capture is torn")
+            self.mark_incomplete(rollout_id, "a line of the record is torn")
 
     def read(self, rollout_id: str) -> list[dict[str, Any]]:
-        """Every call of a rollout as it was written. Raises `DataError` where a line is torn."""
+        """Return all calls of a rollout. Raise `DataError` if a line is torn."""
         return [_parsed(raw, self.path_for(rollout_id), number) for number, raw in self._lines(rollout_id)]
 
     def read_available(self, rollout_id: str, after: Extent = BEGINNING) -> list[dict[str, Any]]:
-        """The calls that can be read; lines that are torn are left out, and so is what was there at `after`."""
+        """Return the calls that were written since `after`, without torn lines."""
         return [call for _, raw in self._lines(rollout_id, after.calls) if (call := _readable(raw)) is not None]
 
     def torn_lines(self, rollout_id: str, after: Extent = BEGINNING) -> int:
-        """How many lines cannot be read: a process was stopped while it wrote."""
+        """Return the number of torn lines, left by processes that were killed while writing."""
         return sum(_readable(raw) is None for _, raw in self._lines(rollout_id, after.calls))
 
     def reasons(self, rollout_id: str, after: Extent = BEGINNING) -> list[str]:
-        """Why the record of a rollout is incomplete; empty where it is not."""
+        """Return why the record of a rollout is incomplete; empty if it is complete."""
         raw = _content(self.incomplete_path_for(rollout_id))[after.reasons :]
         return raw.decode("utf-8", "replace").splitlines()
 
     def extent(self, rollout_id: str) -> Extent:
-        """How much is kept now: a rollout of this name may have been recorded by an earlier run."""
+        """Return the current sizes, because an earlier run may have recorded a rollout of the same name."""
         return Extent(_size(self.path_for(rollout_id)), _size(self.incomplete_path_for(rollout_id)))
 
     def _path(self, rollout_id: str, suffix: str) -> Path:
@@ -96,9 +96,9 @@ class CaptureStore:
         return self.root / f"{rollout_id}{suffix}"
 
     def _append(self, path: Path, line: bytes) -> bool:
-        """Add one line; whether the line before it was torn."""
+        """Append one line, and return whether the line before it was torn."""
         self.root.mkdir(parents=True, exist_ok=True)
-        # Opened for each line: there are many more rollouts than files that a process may hold.
+        # Opened for each line, because there are more rollouts than files that a process may keep open.
         with path.open("a+b", buffering=0) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             size = file.seek(0, os.SEEK_END)
@@ -143,5 +143,5 @@ def _readable(raw: bytes) -> dict[str, Any] | None:
 def _parsed(raw: bytes, path: Path, number: int) -> dict[str, Any]:
     call = _readable(raw)
     if call is None:
-        raise DataError(f"{path}:{number}: not a whole JSON object; the process that wrote it was stopped meanwhile.")
+        raise DataError(f"{path}:{number}: not a complete JSON object, because the process that wrote it was stopped.")
     return call

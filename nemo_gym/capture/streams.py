@@ -1,4 +1,4 @@
-"""A streamed answer put together again, as if it had come at one go."""
+"""Assemble streamed answers into the form of an answer that was not streamed."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ ENDS_OF_RESPONSE = {"response.completed": None, "response.incomplete": None, "re
 
 
 class Answer(NamedTuple):
-    """What was answered, and what is wrong with it."""
+    """An assembled answer, and its error if any."""
 
     response: Any
-    """None where it cannot be told from the events."""
+    """None if the events do not contain it."""
     error_category: ErrorCategory | None = None
 
 
 def assembled(dialect: Dialect, body: bytes) -> Answer:
-    """The whole answer of a stream of server-sent events; one that lacks its end is told as far as it came."""
+    """Assemble the answer from a stream of server-sent events, as far as the stream goes."""
     try:
         events = list(_events(body))
         match dialect:
@@ -35,12 +35,12 @@ def assembled(dialect: Dialect, body: bytes) -> Answer:
             case "messages":
                 return _message(events)
     except (orjson.JSONDecodeError, UnicodeDecodeError, KeyError, IndexError, TypeError, AttributeError):
-        # Whatever a server of any make may send; the text of it is kept.
+        # Servers may send any malformed events; the caller keeps their text.
         return Answer(None, ErrorCategory.CAPTURE_PARSE_ERROR)
 
 
 def _events(body: bytes) -> Iterator[Event]:
-    """The data of each event; `{}` is the `[DONE]` at the end of chat chunks."""
+    """Yield the data of each event, `{}` for the final `[DONE]` of chat chunks."""
     for block in body.replace(b"\r\n", b"\n").split(b"\n\n")[:-1]:
         lines = block.decode().split("\n")
         data = "\n".join(line.removeprefix("data:").removeprefix(" ") for line in lines if line.startswith("data:"))
@@ -96,7 +96,7 @@ def _add_delta(message: Event, delta: Event) -> None:
 
 
 def _add_call(calls: list[Event], part: Event) -> None:
-    """One call comes in parts: its name first, then pieces of its arguments."""
+    """Add a part of a tool call: the name comes first, then pieces of the arguments."""
     index = part["index"]
     while len(calls) <= index:
         calls.append({"function": {"name": "", "arguments": ""}})

@@ -1,4 +1,4 @@
-"""A rollout as one record: its turns, model calls and tool calls, whoever told of them."""
+"""The record of a rollout's trajectory: turns, model calls and tool calls."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class TrajectoryTokenStats(Observation):
 
 
 class TrajectoryModelCall(Observation):
-    """One model call, without what was said in it."""
+    """One model call, without the contents of request and answer."""
 
     model_call_id: str
     invocation_id: str | None = None
-    """None where it is not known which agent called."""
+    """None if the calling agent is unknown."""
     dialect: Dialect | None = None
     model_ref: ModelServerRef | None = None
     response_id: str | None = None
@@ -40,7 +40,7 @@ class TrajectoryModelCall(Observation):
 
     @classmethod
     def of_record(cls, record: ModelCallRecord, invocation_id: str | None) -> Self:
-        """The call of this capture, made by this invocation."""
+        """Return the call of a record, made by this invocation."""
         return cls(
             model_call_id=record.model_call_id,
             invocation_id=invocation_id,
@@ -53,7 +53,7 @@ class TrajectoryModelCall(Observation):
             latency_ttft_ms=record.latency_ttft_ms,
             status_code=record.status_code,
             error_category=record.error_category,
-            # Without the answer, nobody knows; that is not the same as none.
+            # Without an answer the counts are unknown, which is not the same as zero.
             tokens=None if record.response is None else TrajectoryTokenStats(**record.usage._asdict()),
         )
 
@@ -74,9 +74,9 @@ class TrajectoryTurn(Observation):
     answer: str | None = None
     reasoning_content: str | None = None
     resolved: bool | None = None
-    """Whether the task was solved; None where the environment does not say."""
+    """Whether the task was solved; None if the environment does not report it."""
     step_count: NonNegativeInt | None = None
-    """How often the model was asked for it."""
+    """The number of model calls for the answer."""
     model_calls: list[ModelCallRef] = Field(default_factory=list)
 
 

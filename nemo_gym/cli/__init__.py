@@ -1,7 +1,6 @@
 """The command line: parse, call, print.
 
-Frameworks import a few names from here; each is fetched from its home when it is first asked for, so that a command
-starts without the others.
+Frameworks import a few names from here. Each is imported on first use, so that commands start fast.
 """
 
 from __future__ import annotations

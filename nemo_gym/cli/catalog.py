@@ -1,4 +1,4 @@
-"""Commands that list what there is to choose from."""
+"""Commands that list the available environments, benchmarks and servers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def benchmarks(words: list[str]) -> int:
 
 
 def environments(words: list[str]) -> int:
-    """List what can be run as it is."""
+    """List the environments that are ready to run."""
     return _list(words, "ng list environments", "environments", catalog.environments, ListEnvironmentsSettings)
 
 
@@ -55,7 +55,7 @@ SEARCHED: dict[str, Callable[[Notice], list[Component]]] = {
 
 
 def search(words: list[str]) -> int:
-    """Look for a word among what there is to choose from; the kind may stand before it."""
+    """Search components of one kind for a word; the kind may precede it."""
     kind = next((word for word in words if not word.startswith(("-", "+", "~"))), "")
     rest = list(words)
     if kind in SEARCHED:
@@ -63,7 +63,7 @@ def search(words: list[str]) -> int:
     what = kind if kind in SEARCHED else "environments"
     options = Options(
         "ng search",
-        f"Look for a word among the {what}, or among others: ng search [{'|'.join(SEARCHED)}] QUERY.",
+        f"Search the {what} for a word, or another kind: ng search [{'|'.join(SEARCHED)}] QUERY.",
         SearchSettings,
         takes_config=False,
         named_by="query",
@@ -71,7 +71,7 @@ def search(words: list[str]) -> int:
     line = options.read(rest)
     settings = settings_from(SearchSettings, config.load(line.paths, line.overrides, skip_dotenv=True).plain)
     found = catalog.matching(SEARCHED[what](running.note), settings.query)
-    _tell(found, as_json=settings.as_json, if_none=f"no {what.replace('-', ' ')} like '{settings.query}'")
+    _show(found, as_json=settings.as_json, if_none=f"no {what.replace('-', ' ')} like '{settings.query}'")
     return 0
 
 
@@ -97,11 +97,11 @@ def _list(
         found = [
             each for each in found if settings.kind in (None, each.kind) and settings.domain in (None, each.domain)
         ]
-    _tell(found, as_json=settings.as_json, if_none=f"no {what}")
+    _show(found, as_json=settings.as_json, if_none=f"no {what}")
     return 0
 
 
-def _tell(found: list[Component], *, as_json: bool, if_none: str) -> None:
+def _show(found: list[Component], *, as_json: bool, if_none: str) -> None:
     if as_json:
         running.say(_json(found))
     elif found:

@@ -1,4 +1,4 @@
-"""Every command: its noun and verb, the script that it also is, and where it is carried out."""
+"""The table of commands: noun and verb, script name, and the function that runs it."""
 
 from __future__ import annotations
 
@@ -8,97 +8,97 @@ from typing import NamedTuple
 
 
 class Command(NamedTuple):
-    """One command: `ng <noun> <verb>`, and the script of its own that it also is."""
+    """One command, run as `ng <noun> <verb>` or by its own script."""
 
     noun: str
     verb: str
-    """One word, and behind it the flags that tell this command from others of the same word."""
+    """One word, followed by the flags that distinguish commands with the same word."""
     script: str
-    """Empty where there is none."""
+    """Empty if the command has no script of its own."""
     function: str
     """`module:function` under `nemo_gym.cli`; imported only when the command is run."""
     summary: str
 
     @property
     def spelled(self) -> str:
-        """The command as it is typed, without its settings."""
+        """The command without its settings, such as `ng env start`."""
         return " ".join(filter(None, ("ng", self.noun, self.verb)))
 
 
 TAKE_A_VALUE = {"--search-dir", "--num-shards", "--shard-index"}
-"""Flags of the tests of all folders; what stands behind them is no folder's name."""
+"""Flags of `ng_test_all` that take a value: the next word is not a folder name."""
 
 COMMANDS = (
     Command("env", "start", "ng_run", "env:start", "Start the servers of a config and keep them up"),
-    Command("env", "status", "ng_status", "env:status", "Show which servers run, and whether they answer"),
-    Command("env", "init", "ng_init_resources_server", "folders:init", "Write the folder of a new environment"),
+    Command("env", "status", "ng_status", "env:status", "Show the running servers and whether they answer"),
+    Command("env", "init", "ng_init_resources_server", "folders:init", "Create the folder of a new environment"),
     Command("env", "test", "ng_test", "folders:test", "Run the tests of one environment (+entrypoint=…)"),
     Command("env", "test", "ng_test_all", "folders:test_all", "Run the tests of all server folders"),
-    Command("env", "check", "ng_check", "folders:check", "Check an environment by acting in it"),
-    Command("env", "packages", "ng_pip_list", "folders:packages", "List the packages that a folder runs with"),
-    Command("env", "prefetch", "", "env:prefetch", "Build the environments that folders want of their own"),
+    Command("env", "check", "ng_check", "folders:check", "Check an environment by playing in it"),
+    Command("env", "packages", "ng_pip_list", "folders:packages", "List the packages that a server folder uses"),
+    Command("env", "prefetch", "", "env:prefetch", "Build the separate environments that folders need"),
     Command("env", "resolve", "ng_dump_config", "env:resolve", "Print the merged config, secrets masked"),
-    Command("env", "validate", "ng_validate", "env:validate", "Check a config, down to each server's own settings"),
+    Command("env", "validate", "ng_validate", "env:validate", "Check a config, including each server's settings"),
     Command("eval", "run", "ng_e2e_collect_rollouts", "rollouts:run", "Start servers, collect rollouts, stop them"),
     Command(
         "eval",
         "run --no-serve",
         "ng_collect_rollouts",
         "rollouts:collect",
-        "Collect rollouts from servers that are up",
+        "Collect rollouts from running servers",
     ),
-    Command("eval", "prepare", "ng_prepare_benchmark", "data:prepare_benchmark", "Make the data of benchmarks"),
-    Command("eval", "aggregate", "ng_aggregate_rollouts", "results:aggregate", "Merge shards and measure them"),
+    Command("eval", "prepare", "ng_prepare_benchmark", "data:prepare_benchmark", "Prepare the data of benchmarks"),
+    Command("eval", "aggregate", "ng_aggregate_rollouts", "results:aggregate", "Merge shards and compute metrics"),
     Command("eval", "reverify", "", "reverify:reverify", "Grade stored rollouts again"),
-    Command("eval", "profile", "ng_reward_profile", "results:profile", "Tell how rewards spread over each task"),
+    Command("eval", "profile", "ng_reward_profile", "results:profile", "Compute reward statistics per task"),
     Command("list", "benchmarks", "ng_list_benchmarks", "catalog:benchmarks", "List the benchmarks"),
     Command("list", "environments", "", "catalog:environments", "List the environments"),
     Command("list", "resources-servers", "", "catalog:resources_servers", "List the resources servers"),
     Command("list", "agents", "", "catalog:agents", "List the agent servers"),
     Command("list", "models", "", "catalog:models", "List the model servers"),
-    Command("", "search", "", "catalog:search", "Look for environments, agents, models, … by words"),
-    Command("dataset", "collate", "ng_prepare_data", "data:collate", "Check and gather the datasets of a config"),
-    Command("dataset", "render", "ng_materialize_prompts", "data:render", "Give every row its prompt"),
+    Command("", "search", "", "catalog:search", "Search environments, agents, models, … for a word"),
+    Command("dataset", "collate", "ng_prepare_data", "data:collate", "Check and collate the datasets of a config"),
+    Command("dataset", "render", "ng_materialize_prompts", "data:render", "Add the prompt to every row"),
     Command("dataset", "upload", "ng_upload_dataset_to_hf", "hubs:upload_to_hf", "Publish a dataset"),
     Command(
         "dataset",
         "upload --storage gitlab",
         "ng_upload_dataset_to_gitlab",
         "hubs:upload_to_gitlab",
-        "Publish a dataset as a package of GitLab",
+        "Publish a dataset as a GitLab package",
     ),
-    Command("dataset", "download", "ng_download_dataset_from_hf", "hubs:download_from_hf", "Fetch a dataset"),
+    Command("dataset", "download", "ng_download_dataset_from_hf", "hubs:download_from_hf", "Download a dataset"),
     Command(
         "dataset",
         "download --storage gitlab",
         "ng_download_dataset_from_gitlab",
         "hubs:download_from_gitlab",
-        "Fetch a dataset from a package of GitLab",
+        "Download a dataset from a GitLab package",
     ),
-    Command("dataset", "rm", "ng_delete_dataset_from_gitlab", "hubs:delete_from_gitlab", "Delete it from GitLab"),
-    Command("dataset", "migrate", "ng_gitlab_to_hf_dataset", "hubs:migrate", "Publish it, then delete it from GitLab"),
+    Command("dataset", "rm", "ng_delete_dataset_from_gitlab", "hubs:delete_from_gitlab", "Delete a GitLab dataset"),
+    Command("dataset", "migrate", "ng_gitlab_to_hf_dataset", "hubs:migrate", "Move a dataset to Hugging Face"),
     Command("dev", "test", "ng_dev_test", "dev:test", "Run the tests of this repository"),
-    Command("dev", "reinstall", "ng_reinstall", "dev:reinstall", "Install this repository again"),
+    Command("dev", "reinstall", "ng_reinstall", "dev:reinstall", "Reinstall this repository"),
     Command("", "help", "ng_help", "main:print_help", "List the commands"),
     Command("", "version", "ng_version", "main:print_version", "Print the version"),
 )
 
 
 def by_script(script: str) -> Command | None:
-    """The command that a script of this name is, under either of its two prefixes."""
+    """Return the command with this script name, under either of its two prefixes."""
     name = script.replace("nemo_gym_", "ng_", 1)
     return next((command for command in COMMANDS if command.script and command.script == name), None)
 
 
 class Found(NamedTuple):
-    """A command, and the words that are left for it."""
+    """A command and the remaining words."""
 
     command: Command
     rest: list[str]
 
 
 def by_words(words: Sequence[str]) -> Found | None:
-    """The command that these words begin with: `eval run --no-serve` says more than `eval run` does."""
+    """Return the most specific command that the words begin with, such as `eval run --no-serve`."""
     split = [part for word in words for part in (word.split("=", 1) if word.startswith("--storage=") else [word])]
     for command in sorted(COMMANDS, key=lambda each: -len(each.verb)):
         name, flags = _parts(command)
@@ -113,7 +113,7 @@ def _parts(command: Command) -> tuple[list[str], list[str]]:
 
 
 def _without(words: list[str], flags: list[str]) -> list[str] | None:
-    """The words less these neighbours; None where they are not among them."""
+    """Return the words without these adjacent flags, or None if they do not contain them."""
     for start in range(len(words) - len(flags) + 1):
         if words[start : start + len(flags)] == flags:
             return words[:start] + words[start + len(flags) :]
@@ -121,7 +121,7 @@ def _without(words: list[str], flags: list[str]) -> list[str] | None:
 
 
 def _of_all_folders(command: Command, rest: list[str]) -> Command:
-    """`env test` that names no folder tests all of them."""
+    """Replace `env test` without a folder by the command that tests all folders."""
     given = [word for before, word in pairwise(["", *rest]) if before not in TAKE_A_VALUE]
     names_one = any("entrypoint" in word or word.startswith("--resources-server") for word in rest) or any(
         not word.startswith(("-", "+", "~")) and "=" not in word for word in given

@@ -1,4 +1,4 @@
-"""Commands on datasets: check and gather them, give rows their prompt, make those of benchmarks."""
+"""Commands on datasets: check and collate them, render prompts, prepare benchmarks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from nemo_gym import config, paths
 from nemo_gym.cli import running
 from nemo_gym.cli.options import Options, settings_from
 from nemo_gym.cli.settings import PrepareBenchmarkSettings
-from nemo_gym.config.published import tell_process, view_of
+from nemo_gym.config.published import set_process_config, view_of
 from nemo_gym.config.without_model import load_without_model
 from nemo_gym.data.benchmarks import benchmarks_of, prepare_all
 from nemo_gym.data.hubs import fetcher
@@ -15,7 +15,7 @@ from nemo_gym.data.prompts import MaterializePromptsConfig, load_prompt_config, 
 
 
 def collate(words: list[str]) -> int:
-    """Check every dataset of a mode, measure it, compare with earlier measures, and collate them by type."""
+    """Check and measure every dataset of a mode, compare with earlier metrics, and collate them by type."""
     options = Options(
         "ng_prepare_data", "Check, measure and collate the datasets of a config's agents.", PreparationSettings
     )
@@ -45,14 +45,14 @@ def render(words: list[str]) -> int:
 
 
 def prepare_benchmark(words: list[str]) -> int:
-    """Make the data of every benchmark in a configuration."""
+    """Prepare the data of every benchmark in a configuration."""
     options = Options(
-        "ng_prepare_benchmark", "Make the data of every benchmark in a config.", PrepareBenchmarkSettings
+        "ng_prepare_benchmark", "Prepare the data of every benchmark in a config.", PrepareBenchmarkSettings
     )
     line = options.read(words)
     run = load_without_model(line.paths, line.overrides)
-    # The programs of benchmarks ask for it (`get_hf_token`), and have no model to be read with.
-    tell_process(view_of(run))
+    # Prepare scripts read the config (`get_hf_token`), but cannot load it, because it lacks a model.
+    set_process_config(view_of(run))
     settings = settings_from(PrepareBenchmarkSettings, run.plain)
     wanted = benchmarks_of(run)
     owed = []
@@ -61,7 +61,7 @@ def prepare_benchmark(words: list[str]) -> int:
         if there is None:
             owed.append(benchmark)
         else:
-            running.say(f"{benchmark.name}: {there} (there already)")
+            running.say(f"{benchmark.name}: {there} (exists already)")
     made = prepare_all(owed, settings.prepare_script_args, processes=settings.num_prepare_benchmark_processes)
     for benchmark, path in zip(owed, made, strict=True):
         running.say(f"{benchmark.name}: {path}")

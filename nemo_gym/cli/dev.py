@@ -1,4 +1,4 @@
-"""Commands for who works on this repository: run its tests, install it again."""
+"""Commands for developers of this repository: run its tests, reinstall it."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ LOCKS = ("requirements.lock", "requirements-dev.lock")
 
 
 def test(words: list[str]) -> int:
-    """Run the repository's tests with pytest, with coverage where pytest-cov is installed; its exit code.
+    """Run the repository's tests with pytest and return its exit code; measure coverage if pytest-cov is installed.
 
-    All further words are pytest's.
+    All words are passed on to pytest.
     """
     if HELP_WORDS & {*words}:
         running.say(
-            "usage: ng_dev_test [PYTEST WORDS …]\n       ng dev test [PYTEST WORDS …]\n\n"
-            "Run the tests of this repository with pytest, with coverage where pytest-cov is installed."
+            "usage: ng_dev_test [PYTEST ARGUMENTS …]\n       ng dev test [PYTEST ARGUMENTS …]\n\n"
+            "Run the tests of this repository with pytest, with coverage if pytest-cov is installed."
         )
         return 0
     root = _repository("tests")
@@ -38,10 +38,10 @@ def test(words: list[str]) -> int:
 
 
 def reinstall(words: list[str]) -> int:
-    """Install the locked packages and this repository again, as `make` does."""
+    """Reinstall the locked packages and this repository, as `make` does."""
     options = Options(
         "ng_reinstall",
-        "Install the locked packages and this repository again, as `make` does.",
+        "Reinstall the locked packages and this repository, as `make` does.",
         ReinstallSettings,
         takes_config=False,
     )
@@ -69,7 +69,7 @@ def _repository(*needed: str) -> Path:
     absent = [name for name in needed if not (root / name).exists()]
     if absent:
         raise LaunchError(
-            f"{root}: there is no {' and no '.join(absent)} here: this is an installed package, not a checkout of the "
-            "repository. Clone it, and install it with make."
+            f"{root}: not a checkout of the repository, because {' and '.join(absent)} is missing. Clone the "
+            "repository and install it with make."
         )
     return root

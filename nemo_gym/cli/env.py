@@ -1,6 +1,6 @@
 """Commands on servers and their config: start, status, resolve, validate, prefetch.
 
-Frameworks import `RunHelper` from here, and what else `nemo_gym.cli` fetches for them from its home.
+Frameworks import `RunHelper` and the other public names of `nemo_gym.cli` from here.
 """
 
 from __future__ import annotations
@@ -22,22 +22,21 @@ from nemo_gym.memory import settle_memory
 
 LOOK_AGAIN_S = 1.0
 ECHO_S = 0.5
-"""One interrupt may come twice, from the terminal and from a program that passes it on; the second is an echo, which
-would hit the handling of the first."""
+"""Seconds during which a second signal is ignored, because a terminal and a wrapper may both send the same one."""
 
 
 class _Stopped(BaseException):
-    """This is to end."""
+    """The exception that a stop signal raises."""
 
 
 class _Ending:
-    """Notes that this is to end: what a signal's handler raises may get lost, in the midst of an import for one."""
+    """A flag that a stop signal sets, because an exception that its handler raises may get lost, as in an import."""
 
     def __init__(self) -> None:
         self.is_due = False
         self._noted_at = -ECHO_S
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            # What nohup ignores stays ignored.
+            # Signals that nohup ignores stay ignored.
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, self._note)
 
@@ -50,11 +49,11 @@ class _Ending:
 
 
 def start(words: list[str]) -> int:
-    """Start the servers of a config and keep them up until Ctrl-C, SIGTERM, or until one of them cannot be."""
+    """Start the servers of a config and keep them up until Ctrl-C, SIGTERM, or until one fails for good."""
     options = Options("ng_run", "Start the servers of a config and keep them up.", StartSettings, takes_model=True)
     line = options.read(words)
     ending = _Ending()
-    # Started before the YAML is read: its imports take longer than everything else together.
+    # Started before the YAML is read, because its imports take longer than everything else together.
     starter = WarmStarter() if is_supported() else None
     try:
         return _keep_up(line.paths, line.overrides, starter, ending)
@@ -77,7 +76,7 @@ def _keep_up(files: list[str], overrides: list[str], starter: WarmStarter | None
         running.await_model_endpoints(servers, settings.model_endpoint_readiness_timeout_seconds)
         running.say(f"{len(run.servers)} / {len(run.servers)} servers ready")
         running.show_instances(servers.instances)
-        # What is left to do is to wait; a program that starts servers and goes on keeps its own ways with memory.
+        # Only this process waits from now on; a program that calls RunHelper manages its own memory.
         settle_memory()
         running.say(f"head server: http://{servers.run.head.host}:{servers.run.head.port}   (Ctrl-C stops all)")
         while not ending.is_due:
@@ -86,8 +85,8 @@ def _keep_up(files: list[str], overrides: list[str], starter: WarmStarter | None
 
 
 def status(words: list[str]) -> int:
-    """Show every server of the run that is up, and whether it answers; exit code 1 if one does not."""
-    options = Options("ng_status", "Show which servers run, and whether they answer.", StatusSettings)
+    """Show every server of the current run and whether it answers; return 1 if one does not."""
+    options = Options("ng_status", "Show the running servers and whether they answer.", StatusSettings)
     from nemo_gym import config
 
     line = options.read(words)
@@ -114,10 +113,8 @@ def resolve(words: list[str]) -> int:
 
 
 def validate(words: list[str]) -> int:
-    """Check a configuration, down to the settings that each server's own class types."""
-    options = Options(
-        "ng_validate", "Check a config, down to each server's own settings.", NoSettings, takes_model=True
-    )
+    """Check a configuration, including the settings that each server's class defines."""
+    options = Options("ng_validate", "Check a config, including each server's settings.", NoSettings, takes_model=True)
     from nemo_gym import config
 
     line = options.read(words)
@@ -132,9 +129,9 @@ def validate(words: list[str]) -> int:
 
 
 def prefetch(words: list[str]) -> int:
-    """Build the environment of every folder that wants one of its own, and start nothing."""
+    """Build a separate environment for every folder that needs one, without starting servers."""
     options = Options(
-        "ng env prefetch", "Build the environments of folders whose requirements are not met here.", NoSettings
+        "ng env prefetch", "Build environments for folders whose requirements are not met here.", NoSettings
     )
     from nemo_gym.config.without_model import load_without_model
     from nemo_gym.launcher.environments import interpreters
@@ -144,7 +141,7 @@ def prefetch(words: list[str]) -> int:
     built = interpreters(run, auto_install=True, notice=running.note)
     for name, python in built.items():
         running.say(f"{name}: {python}")
-    running.say(f"{len(built)} of {running.servers_counted(len(run.servers))} with an environment of their own")
+    running.say(f"{len(built)} of {running.servers_counted(len(run.servers))} with a separate environment")
     return 0
 
 

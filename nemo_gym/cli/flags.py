@@ -1,4 +1,4 @@
-"""From one field of a settings model to its flag: names, type, help, and back to an override."""
+"""Turn a settings field into a command-line flag, and the flag's value into an override."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ TEXTS = ("str", "path")
 
 
 def add_flag(parser: argparse.ArgumentParser, name: str, info: FieldInfo) -> None:
-    """Give a command the flag of one setting."""
+    """Add the flag of one setting to a command's parser."""
     key = key_of(name, info)
     kind = _type_words(info.annotation)
     default = "required" if info.is_required() else f"default {_shown_default(info)}"
@@ -57,13 +57,13 @@ def _metavar(info: FieldInfo, kind: str) -> str:
 
 
 def key_of(name: str, info: FieldInfo) -> str:
-    """What the setting is called outside: its alias, where its own name would hide something."""
+    """Return the setting's public name: its alias, if it has one."""
     outside: str = info.alias or name
     return outside
 
 
 def flag_names(name: str) -> tuple[str, ...]:
-    """Every flag that a setting has, the shortest first."""
+    """Return all flags of a setting, the shortest first."""
     return tuple(dict.fromkeys([*SHORT_FLAGS.get(name, ()), f"--{name.replace('_', '-')}"]))
 
 
@@ -91,12 +91,12 @@ def _type_words(annotation: Any) -> str:
 
 
 def text_keys(model: type[BaseModel]) -> set[str]:
-    """The settings of a text or a path: `4.10` is a model's name there, not a number."""
+    """Return the settings that hold text or a path: `4.10` is a model's name there, not a number."""
     return {key_of(name, info) for name, info in model.model_fields.items() if _type_words(info.annotation) in TEXTS}
 
 
 def encoded(value: Any, *, is_text: bool) -> str:
-    """What was typed behind a flag, as an override writes it."""
+    """Encode a flag's value as the value of an override."""
     if isinstance(value, (bool, int, float)):
         return orjson.dumps(value).decode()
     text = str(value)

@@ -1,4 +1,4 @@
-"""Commands on the folders of servers: write one, test one or all, check it, list what it runs with."""
+"""Commands on server folders: create one, test one or all, check one, list the packages of one."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from nemo_gym.launcher.folder_tests import Tested, is_server_folder, run_tests, 
 
 
 def init(words: list[str]) -> int:
-    """Write the folder of a new environment: it lints, passes its own test and scores rollouts as it stands."""
+    """Create the folder of a new environment that lints, passes its tests and scores rollouts."""
     options = Options(
-        "ng_init_resources_server", "Write the folder of a new environment.", EntrypointSettings, takes_config=False
+        "ng_init_resources_server", "Create the folder of a new environment.", EntrypointSettings, takes_config=False
     )
     from nemo_gym import config
     from nemo_gym.scaffold import scaffold
@@ -38,7 +38,7 @@ def init(words: list[str]) -> int:
 
 
 def test(words: list[str]) -> int:
-    """Run the tests of one environment with pytest; its exit code."""
+    """Run the tests of one environment with pytest, and return its exit code."""
     options = Options("ng_test", "Run the tests of one environment.", TestSettings, takes_config=False)
     from nemo_gym import config
 
@@ -46,7 +46,7 @@ def test(words: list[str]) -> int:
     settings = settings_from(TestSettings, config.load(line.paths, line.overrides, skip_dotenv=True).plain)
     folder = _folder_of(settings.entrypoint)
     if not (folder / "tests").is_dir():
-        raise DataError(f"{folder}: there is no folder tests/ in it. Write its first test in tests/test_app.py.")
+        raise DataError(f"{folder}: no tests/ folder. Write a first test in tests/test_app.py.")
     code = run_tests(folder).code
     if settings.should_validate_data:
         from nemo_gym.data.examples import check_examples
@@ -57,11 +57,11 @@ def test(words: list[str]) -> int:
 
 
 def test_all(words: list[str]) -> int:
-    """Run the tests of every server's folder, one after the other; exit code 1 if any of them fails."""
+    """Run the tests of every server folder in turn, and return 1 if any fails."""
     options = Options(
         "ng_test_all",
-        "Run the tests of every server's folder in the working folder and the --search-dirs, one after the other; of "
-        "the shipped ones where those have none.",
+        "Run the tests of every server folder in the working folder and the --search-dirs. If they have none, test "
+        "the shipped folders.",
         TestAllSettings,
         takes_config=False,
     )
@@ -72,7 +72,7 @@ def test_all(words: list[str]) -> int:
     settings = settings_from(TestAllSettings, config.load(line.paths, line.overrides, skip_dotenv=True).plain)
     if settings.shard_index >= settings.num_shards:
         raise ConfigError(
-            f"shard_index is {settings.shard_index}, and with num_shards={settings.num_shards} the last one is "
+            f"shard_index={settings.shard_index} is out of range: with num_shards={settings.num_shards}, use 0 to "
             f"{settings.num_shards - 1}."
         )
     tested: list[Tested] = []
@@ -96,12 +96,11 @@ def _counted(tested: Sequence[Tested]) -> str:
 
 
 def check(words: list[str]) -> int:
-    """Check what an environment's folder promises, by acting in it; exit code 1 if a promise is broken."""
+    """Check an environment by playing in it, and return 1 if a promise is broken."""
     options = Options(
         "ng_check",
-        "Check an environment by acting in it: oracle, no-op, odd answers. It is the one of the config that bears the "
-        "folder's name; +config_paths=[…] names another of its configs, ++<server>.resources_servers.<folder>.<key>=… "
-        "changes a setting.",
+        "Check an environment by playing in it: oracle, no-op, odd answers. The config is the one named after "
+        "the folder; +config_paths=[…] selects another. ++<server>.resources_servers.<folder>.<key>=… sets a value.",
         CheckSettings,
         takes_config=False,
     )
@@ -113,13 +112,13 @@ def check(words: list[str]) -> int:
     from nemo_gym.jsonl import read_rows
 
     line = options.read(words)
-    # A config, and what is changed in it, make sense only beside the model that the check adds.
+    # Configs and their overrides load only together with the model that the check adds.
     own = [word for word in line.overrides if len(path := parse_override(word).path) == 1 and path[0] != CONFIG_PATHS]
     settings = settings_from(CheckSettings, config.load(line.paths, own, skip_dotenv=True).plain)
     if settings.write_examples and own != line.overrides:
         raise ConfigError(
-            f"write_examples: the example rollouts are those of {settings.entrypoint}'s own config as it stands; "
-            f"leave out {', '.join(word for word in line.overrides if word not in own)}."
+            f"write_examples: example rollouts are made with the unchanged config of {settings.entrypoint}. Leave out "
+            f"{', '.join(word for word in line.overrides if word not in own)}."
         )
     with open_environment(_folder_of(settings.entrypoint), line.overrides) as environment:
         further = list(read_rows(settings.rows_jsonl_fpath)) if settings.rows_jsonl_fpath else []
@@ -133,9 +132,9 @@ def check(words: list[str]) -> int:
 
 
 def packages(words: list[str]) -> int:
-    """List the packages of the environment that a folder's server runs in."""
+    """List the packages of the environment in which a folder's server runs."""
     options = Options(
-        "ng_pip_list", "List the packages that a server's folder runs with.", PackagesJsonSettings, takes_config=False
+        "ng_pip_list", "List the packages that a server folder uses.", PackagesJsonSettings, takes_config=False
     )
     from nemo_gym import config
     from nemo_gym.launcher.environments import package_listing
@@ -161,6 +160,6 @@ def _folder_of(entrypoint: str) -> Path:
             path.name for root in paths.search_roots() for path in (root / tier).glob("*/") if is_server_folder(path)
         }
         guess = closest(name, known)
-        hint = f"Did you mean '{tier}/{guess}'?" if guess else f"In {tier} there are: {', '.join(sorted(known))}."
+        hint = f"Did you mean '{tier}/{guess}'?" if guess else f"Folders in {tier}: {', '.join(sorted(known))}."
         raise DataError(f"entrypoint={entrypoint}: no folder with an app.py or a requirements.txt in {places}. {hint}")
     return folder

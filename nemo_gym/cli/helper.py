@@ -1,4 +1,4 @@
-"""Start and stop servers from a program: what training frameworks call instead of `ng_run`."""
+"""Start and stop servers from a program, as training frameworks do instead of running `ng_run`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from nemo_gym.cli import running
 from nemo_gym.cli.options import settings_from
 from nemo_gym.cli.settings import StartSettings
-from nemo_gym.config.published import GlobalConfigDictParserConfig, tell_process, view_of
+from nemo_gym.config.published import GlobalConfigDictParserConfig, set_process_config, view_of
 from nemo_gym.errors import LaunchError
 from nemo_gym.launcher import RunningServers
 
@@ -15,19 +15,19 @@ WATCH_S = 3600.0
 
 
 class RunHelper:
-    """The servers of one configuration, from `start` to `shutdown`; also a context manager around the two."""
+    """The servers of one configuration, from `start` to `shutdown`; leaving its `with` block calls `shutdown`."""
 
     def __init__(self) -> None:
         self._servers: RunningServers | None = None
 
     def start(self, global_config_dict_parser_config: GlobalConfigDictParserConfig | None = None) -> None:
-        """Start every server and return once all of them, and the model endpoints behind them, answer.
+        """Start every server, and return once all servers and their model endpoints answer.
 
-        Raises a `ConfigError` or a `LaunchError` that says what to do; then nothing is left running. Afterwards
-        `get_global_config_dict` tells this process the configuration with all addresses.
+        Raise `ConfigError` or `LaunchError` on failure, after stopping every server. Afterwards
+        `get_global_config_dict` returns the configuration with all addresses in this process.
         """
         if self._servers is not None:
-            raise LaunchError("the servers of this RunHelper are running already. Call shutdown() first.")
+            raise LaunchError("the servers of this RunHelper are already running. Call shutdown() first.")
         run = (global_config_dict_parser_config or GlobalConfigDictParserConfig()).load(require_servers=True)
         settings = settings_from(StartSettings, run.plain)
         servers = running.launch_for(run, settings, None, on_line=running.print_line)
@@ -38,22 +38,22 @@ class RunHelper:
             servers.stop()
             raise
         self._servers = servers
-        tell_process(view_of(servers.run))
+        set_process_config(view_of(servers.run))
 
     def poll(self) -> None:
-        """Raise `LaunchError`, with the last lines of its log, if a server died and is not started again any more."""
+        """Raise `LaunchError`, with the last lines of its log, if a server died and will not be restarted."""
         self._running().watch(timeout_s=0.0)
 
     def wait_for_spinup(self) -> None:
-        """Returns at once: `start` has waited."""
+        """Return at once, because `start` has already waited. Raise `LaunchError` before `start`."""
         self._running()
 
     def display_server_instance_info(self) -> None:
-        """Draw the table of servers."""
+        """Print the table of servers."""
         running.show_instances(self._running().instances)
 
     def run_forever(self) -> None:
-        """Keep the servers up until one of them cannot be, or until this is interrupted."""
+        """Keep the servers up until one fails for good or the program is interrupted."""
         try:
             while True:
                 self._running().watch(timeout_s=WATCH_S)

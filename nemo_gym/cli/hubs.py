@@ -1,4 +1,4 @@
-"""Commands that publish datasets, fetch them and take them away."""
+"""Commands that upload, download and delete datasets."""
 
 from __future__ import annotations
 
@@ -36,22 +36,22 @@ def migrate(words: list[str]) -> int:
     summary = "Publish a file as a dataset, then delete its package from GitLab."
     asked = _read(words, "ng_gitlab_to_hf_dataset", summary, MigrateToHuggingFace)
     if "delete_from_gitlab" in asked:
-        raise ConfigError("delete_from_gitlab is not for ng_gitlab_to_hf_dataset, which always deletes. Leave it out.")
+        raise ConfigError("delete_from_gitlab: ng_gitlab_to_hf_dataset always deletes. Leave this setting out.")
     return _upload(settings_from(MigrateToHuggingFace, asked), Project.of_config(asked))
 
 
 def _upload(settings: MigrateToHuggingFace, deleted_from: Project | None) -> int:
     if deleted_from and settings.dataset_name is None:
-        raise ConfigError("dataset_name is missing: it says which package is deleted from GitLab.")
-    running.say(f"{settings.input_jsonl_fpath} is {huggingface.upload(settings)}, split {settings.split}")
+        raise ConfigError("dataset_name is missing: it names the package to delete from GitLab.")
+    running.say(f"{settings.input_jsonl_fpath} uploaded as {huggingface.upload(settings)}, split {settings.split}")
     if deleted_from and settings.dataset_name:
         running.say(f"{deleted_from.delete(settings.dataset_name)} versions deleted from GitLab")
     return 0
 
 
 def download_from_hf(words: list[str]) -> int:
-    """Fetch a file of a dataset from the Hugging Face Hub."""
-    asked = _read(words, "ng_download_dataset_from_hf", "Fetch a file of a dataset.", DownloadFromHuggingFace)
+    """Download a file of a dataset from the Hugging Face Hub."""
+    asked = _read(words, "ng_download_dataset_from_hf", "Download a file of a dataset.", DownloadFromHuggingFace)
     settings = settings_from(DownloadFromHuggingFace, asked)
     name = (settings.artifact_fpath or f"{settings.split}.jsonl").rpartition("/")[2]
     output = settings.output_fpath or (settings.output_dirpath / name if settings.output_dirpath else None)
@@ -65,18 +65,18 @@ def download_from_hf(words: list[str]) -> int:
 
 def upload_to_gitlab(words: list[str]) -> int:
     """Publish a file as a package of a GitLab project."""
-    asked = _read(words, "ng_upload_dataset_to_gitlab", "Publish a file as a package of GitLab.", UploadToGitLab)
+    asked = _read(words, "ng_upload_dataset_to_gitlab", "Publish a file as a GitLab package.", UploadToGitLab)
     settings = settings_from(UploadToGitLab, asked)
     if not settings.input_jsonl_fpath.is_file():
-        raise DataError(f"input_jsonl_fpath: there is no file '{settings.input_jsonl_fpath}'. Check the path.")
+        raise DataError(f"input_jsonl_fpath: file '{settings.input_jsonl_fpath}' not found. Check the path.")
     artifact = Project.of_config(asked).upload(settings.input_jsonl_fpath, settings.dataset_name, settings.version)
-    running.say(f"{settings.input_jsonl_fpath} is {artifact} in {settings.dataset_name} {settings.version}")
+    running.say(f"{settings.input_jsonl_fpath} uploaded as {artifact} to {settings.dataset_name} {settings.version}")
     return 0
 
 
 def download_from_gitlab(words: list[str]) -> int:
-    """Fetch a file from a package of a GitLab project."""
-    summary = "Fetch a file from a package of GitLab."
+    """Download a file from a package of a GitLab project."""
+    summary = "Download a file from a GitLab package."
     asked = _read(words, "ng_download_dataset_from_gitlab", summary, DownloadFromGitLab)
     settings = settings_from(DownloadFromGitLab, asked)
     project = Project.of_config(asked)
@@ -86,7 +86,7 @@ def download_from_gitlab(words: list[str]) -> int:
 
 
 def delete_from_gitlab(words: list[str]) -> int:
-    """Delete a package, in all of its versions, from a GitLab project."""
+    """Delete all versions of a package from a GitLab project."""
     asked = _read(words, "ng_delete_dataset_from_gitlab", "Delete a package from GitLab.", DeleteFromGitLab)
     settings = settings_from(DeleteFromGitLab, asked)
     deleted = Project.of_config(asked).delete(settings.dataset_name)

@@ -1,4 +1,4 @@
-"""The program: which command was meant, and what its user hears when it cannot be done."""
+"""The `ng` program: find the command, run it, and print errors for the user."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ HELP_WORDS = {"-h", "--help", "+h=true", "+help=true", "++h=true", "++help=true"
 
 
 def main(argv: Sequence[str] | None = None, program: str | None = None) -> int:
-    """Run the command that the program's name or its first words call for; the exit code."""
+    """Run the command named by the program or by its first words, and return the exit code."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # A sign that the terminal cannot show must not end a run.
+            # A character that the terminal cannot encode must not end a run.
             stream.reconfigure(errors="replace")
     words = list(sys.argv[1:] if argv is None else argv)
     name = Path(sys.argv[0]).name if program is None else program
@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None, program: str | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # Whoever read our output has gone; leave quietly, as other tools do.
+        # The reader of our output has closed the pipe: exit quietly, as other tools do.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
@@ -80,7 +80,7 @@ def _unknown(words: list[str]) -> int:
         given, known = words[0], [*nouns, *(command.verb for command in COMMANDS if not command.noun)]
         place = "ng"
     hint = _did_you_mean(given, known)
-    print(f"Error: '{place} {given}' is no command.{hint} There are: {', '.join(known)}.", file=sys.stderr)  # noqa: T201
+    print(f"Error: '{place} {given}' is not a command.{hint} Available: {', '.join(known)}.", file=sys.stderr)  # noqa: T201
     return 2
 
 
@@ -94,7 +94,7 @@ def print_version(words: list[str]) -> int:
     wanted = {"--version", *JSON_WORDS, *HELP_WORDS, *VERBOSE_WORDS}
     if unknown := [word for word in words if word not in wanted]:
         hint = _did_you_mean(unknown[0], ["--json", "--help"])
-        print(f"Error: ng version: '{unknown[0]}' is not understood.{hint}", file=sys.stderr)  # noqa: T201
+        print(f"Error: ng version: unknown argument '{unknown[0]}'.{hint}", file=sys.stderr)  # noqa: T201
         return 2
     if HELP_WORDS & set(words):
         print("usage: ng version [--json | +json=true]\n\nPrint the version.")  # noqa: T201
@@ -105,7 +105,7 @@ def print_version(words: list[str]) -> int:
 
 
 def print_help(words: list[str]) -> int:
-    """List the commands, each by both of its names; with the words of one command, its own help."""
+    """Print the list of commands, or the help of the command that the words name."""
     words = [word for word in words if word not in HELP_WORDS | VERBOSE_WORDS]
     nouns = {command.noun for command in COMMANDS}
     if words and (len(words) > 1 or words[0] not in nouns):
@@ -114,13 +114,13 @@ def print_help(words: list[str]) -> int:
         command = named or (found.command if found else None)
         return _function(command)(["--help"]) if command else _unknown(words)
     shown = [command for command in COMMANDS if not words or command.noun == words[0]]
-    lines = ["nemo_gym: environments that language-model agents act in, and the rollouts they earn.", ""]
+    lines = ["nemo_gym: environments for language-model agents, and rollouts collected in them.", ""]
     for command in shown:
         lines.append(f"  {command.spelled:<36} {command.script:<31} {command.summary}")
     lines += [
         "",
         "Every command takes --help. Settings are flags (--limit 5) or overrides (+limit=5, ++a.b=c, ~key).",
-        "gym and nemo_gym are other names of ng.",
+        "gym and nemo_gym are aliases of ng.",
     ]
     print("\n".join(lines))  # noqa: T201
     return 0

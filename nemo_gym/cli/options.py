@@ -1,4 +1,4 @@
-"""From one settings model to the flags of a command, its help, and the settings that were asked for."""
+"""Build a command's flags and help from its settings model, and parse its command line."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SettingsT = TypeVar("SettingsT", bound=BaseModel)
 
 
 class Sampling(NamedTuple):
-    """A flag for one field of every request."""
+    """A flag that sets one field of every request."""
 
     field: str
     type: type[int] | type[float]
@@ -38,50 +38,50 @@ class Sampling(NamedTuple):
 
 
 SAMPLING_FLAGS = {
-    "--temperature": Sampling("temperature", float, "how freely the model samples"),
-    "--top-p": Sampling("top_p", float, "the share of likely tokens that are sampled from"),
-    "--max-output-tokens": Sampling("max_output_tokens", int, "the most tokens of one answer"),
+    "--temperature": Sampling("temperature", float, "The sampling temperature."),
+    "--top-p": Sampling("top_p", float, "The cumulative probability for nucleus sampling."),
+    "--max-output-tokens": Sampling("max_output_tokens", int, "The maximum number of tokens per response."),
 }
 NAME = re.compile(r"[\w./-]*\w[\w./-]*")
-"""A bare word that may be a name or a path: no override, and no part of one that the shell has split."""
+"""A bare word that may be a name or a path, not an override or part of one that the shell has split."""
 TEXT = re.compile(r"[^+~=][^=]*")
-"""A bare word that may be what is looked for."""
+"""A bare word that may be a search query."""
 NEAR = 0.85
-"""`limt` is that near to `limit`."""
+"""The minimum similarity that counts as a typo, as `limt` for `limit`."""
 
 
 def _number(text: str) -> float:
     try:
         return float(text)
     except ValueError as error:
-        raise argparse.ArgumentTypeError(f"it has to be a number, and is '{text}'") from error
+        raise argparse.ArgumentTypeError(f"expected a number, got '{text}'") from error
 
 
 def _whole_number(text: str) -> int:
     try:
         return int(text)
     except ValueError as error:
-        raise argparse.ArgumentTypeError(f"it has to be a whole number, and is '{text}'") from error
+        raise argparse.ArgumentTypeError(f"expected a whole number, got '{text}'") from error
 
 
 NUMBERS: dict[type[int] | type[float], Callable[[str], float]] = {float: _number, int: _whole_number}
 
 
 class ModelSettings(BaseModel):
-    """Which model a run talks to; read by the configs of model servers."""
+    """The policy model of a run, as the configs of model servers read it."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
     policy_base_url: str | list[str] | None = None
-    """The model endpoint, up to and including /v1."""
+    """The URL of the model endpoint, including /v1."""
     policy_api_key: str | None = None
-    """Its key; better kept in env.yaml, since command lines are visible to others."""
+    """The endpoint's key. Keep it in env.yaml, because command lines are visible to others."""
     policy_model_name: str | None = None
     """The model's name at the endpoint."""
 
 
 class CommandLine(NamedTuple):
-    """What was typed: config files and overrides, flags among them."""
+    """The config files and overrides of a command line; flags become overrides."""
 
     paths: list[str]
     overrides: list[str]
@@ -98,11 +98,11 @@ class Options:
     takes_model: bool = False
     takes_sampling: bool = False
     named_by: str | None = None
-    """The setting that a bare word gives, as `mcqa` does in `ng list agents mcqa`."""
+    """The setting that a bare word sets, such as `mcqa` in `ng list agents mcqa`."""
     examples: Sequence[str] = field(default=())
 
     def read(self, words: Sequence[str]) -> CommandLine:
-        """Sort the words into config files and overrides; help and mistakes end the program (codes 0 and 2)."""
+        """Parse the words into config files and overrides. Help and usage errors exit with code 0 and 2."""
         parser = self._parser()
         if HELP_WORDS & set(words):
             parser.print_help()
@@ -121,12 +121,12 @@ class Options:
             f"++{key}={encoded(value, is_text=key in texts)}" for key, value in given.items() if value is not None
         ]
         if any(word.lstrip("+") == "verbose=true" for word in (*overrides, *flags)):
-            # As the servers' processes write theirs.
+            # The same format as in the server processes.
             logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
         return CommandLine(files, [*overrides, *flags])
 
     def _with_values(self, words: Sequence[str]) -> list[str]:
-        """The words, those flags among them that may stand alone with the value that they mean then."""
+        """Append `=true` to flags whose value may be omitted."""
         alone = {
             flag
             for name, info in self.model.model_fields.items()
@@ -136,7 +136,7 @@ class Options:
         return [f"{word}=true" if word in alone else word for word in words]
 
     def _named(self, parser: argparse.ArgumentParser, words: list[str]) -> list[str]:
-        """The overrides, a bare word among them made one."""
+        """Turn a bare word among the overrides into an override."""
         pattern = TEXT if self.named_by else NAME
         names = [word for word in words if pattern.fullmatch(word)]
         key = self.named_by or ("entrypoint" if "entrypoint" in self.model.model_fields else None)
@@ -144,13 +144,13 @@ class Options:
             hint = f". Did you mean '{self._flag_for(names[0])}'?" if self.takes_config else ""
             parser.error(f"'{names[0]}' is neither a flag nor a setting (+key=value){hint}")
         if len(names) > 1:
-            parser.error(f"one name at most, and these are {len(names)}: {' '.join(names)}")
+            parser.error(f"expected at most one name, got {len(names)}: {' '.join(names)}")
         meant = {word: _folder_of_environment(word) if key == "entrypoint" else word for word in names}
         return [f"++{key}={orjson.dumps(meant[word]).decode()}" if word in names else word for word in words]
 
     @staticmethod
     def _flag_for(word: str) -> str:
-        """The flag that somebody left out before the name or the file of a config."""
+        """Return the flag that is missing before a config's name or file."""
         if word.endswith((".yaml", ".yml")):
             return f"--config {word}"
         name = word.partition("/")[0]
@@ -158,15 +158,15 @@ class Options:
         return f"{next(known, '--resources-server')} {word}"
 
     def _warn_of_near_misses(self, overrides: Sequence[str]) -> None:
-        """Any key may be meant for the configuration, so one that is only like a setting's is no error."""
+        """Print a note for keys that resemble a setting. They are not errors, as any key may belong to the config."""
         keys = [key_of(name, info) for name, info in self.model.model_fields.items()]
         keys += sorted({*RESERVED_KEYS, *ModelSettings.model_fields} - {*keys})
         for word in overrides:
             given = word.partition("=")[0].lstrip("+~").partition(".")[0]
             if given not in keys and (close := get_close_matches(given, keys, n=1, cutoff=NEAR)):
                 print(  # noqa: T201
-                    f"note: {word} sets a value of the configuration; {self.program} has no setting of this name. Did "
-                    f"you mean '{close[0]}'?",
+                    f"note: {word} sets a configuration value; {self.program} has no such setting. Did you mean "
+                    f"'{close[0]}'?",
                     file=sys.stderr,
                 )
 
@@ -179,16 +179,16 @@ class Options:
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
-        parser.add_argument("overrides", nargs="*", metavar="+key=value", help="settings, or any key of the config")
+        parser.add_argument("overrides", nargs="*", metavar="+key=value", help="Settings, or any key of the config.")
         parser.add_argument(
             *sorted(VERBOSE_WORDS),
             action="store_true",
             default=None,
-            help="also tell what is done on the way [+verbose=true]",
+            help="Log each step. [+verbose=true]",
         )
         if self.takes_config:
             parser.add_argument(
-                "--config", action="append", metavar="FILE", help="a config file; may be repeated [+config_paths=[…]]"
+                "--config", action="append", metavar="FILE", help="A config file; may be repeated. [+config_paths=[…]]"
             )
             add_selectors(parser)
         elif "entrypoint" in self.model.model_fields:
@@ -197,10 +197,10 @@ class Options:
                 dest="entrypoint",
                 type=_folder_of_environment,
                 metavar="NAME",
-                help="the environment: the same as +entrypoint=resources_servers/NAME",
+                help="The environment, as +entrypoint=resources_servers/NAME.",
             )
         parser.add_argument(
-            "--search-dir", action="append", metavar="DIR", help="a folder that holds environments of your own"
+            "--search-dir", action="append", metavar="DIR", help="A folder with your own environments."
         )
         for name, info in self.model.model_fields.items():
             add_flag(parser, name, info)
@@ -210,13 +210,13 @@ class Options:
         if self.takes_sampling:
             for flag, (name, kind, meaning) in SAMPLING_FLAGS.items():
                 key = f"responses_create_params.{name}"
-                text = f"{meaning} [+{key}: {kind.__name__}, default as each row says]"
+                text = f"{meaning} [+{key}: {kind.__name__}, default: the row's value]"
                 parser.add_argument(flag, dest=key, type=NUMBERS[kind], metavar=kind.__name__.upper(), help=text)
         return parser
 
 
 def settings_from(model: type[SettingsT], values: typing.Mapping[str, Any]) -> SettingsT:
-    """The command's settings out of the merged configuration; what is missing or wrong is told by name."""
+    """Return a command's settings from the merged config. Raise `UsageError`, naming each bad key."""
     keys = {key_of(name, info) for name, info in model.model_fields.items()}
     known = {key: values[key] for key in keys if key in values}
     try:
@@ -224,14 +224,14 @@ def settings_from(model: type[SettingsT], values: typing.Mapping[str, Any]) -> S
     except ValidationError as error:
         problems = []
         missing = {each["loc"][0] for each in error.errors() if each["type"] == "missing" and len(each["loc"]) == 1}
-        for key, told in problems_by_key(error).items():
+        for key, problem in problems_by_key(error).items():
             if key in missing:
                 close = get_close_matches(key, [name for name in values if name not in keys], n=1)
-                hint = f" (did you mean it by '{close[0]}'?)" if close else ""
+                hint = f" (is '{close[0]}' a misspelling of it?)" if close else ""
                 problems.append(f"{key} is missing{hint}: add {flag_names(key)[0]} … or +{key}=…")
             else:
-                # What is wrong with several of them together belongs to none.
-                problems.append(f"{key}: {told}" if key else told)
+                # A problem with several settings together has no key.
+                problems.append(f"{key}: {problem}" if key else problem)
         text = "; ".join(problems)
         raise UsageError(f"{text}{'' if text.endswith('?') else '.'} --help lists all settings.") from error
 

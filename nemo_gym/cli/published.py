@@ -1,6 +1,6 @@
-"""The commands under the names that the published package gives them as functions.
+"""The commands as functions, under the names of the published package.
 
-Each reads `sys.argv` as its script does, and ends the program with the command's exit code where that is not 0.
+Each reads `sys.argv` like its script, and raises `SystemExit` if the exit code is not 0.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def _command(script: str) -> Callable[[], None]:
             raise SystemExit(code)
 
     run_command.__name__ = script
-    run_command.__doc__ = f"`{script}`."
+    run_command.__doc__ = f"Run `{script}`."
     return run_command
 
 

@@ -1,4 +1,4 @@
-"""Commands on rollouts that have been collected: merge and measure them, tell how their rewards spread."""
+"""Commands on collected rollouts: merge them, compute metrics, profile rewards."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from nemo_gym import config
+from nemo_gym.calls.client import ServerClient
 from nemo_gym.cli import running, tables
 from nemo_gym.cli.options import Options, settings_from
-from nemo_gym.http.client import ServerClient
 from nemo_gym.metrics import Completion, write_profile
 from nemo_gym.metrics.profile import RewardProfileConfig, with_pass_rates
 from nemo_gym.metrics.profile import profile as profile_of
@@ -20,21 +20,21 @@ from nemo_gym.rollouts.shards import AggregationJob, check_output, check_shards,
 
 
 class ProfileSettings(RewardProfileConfig):
-    """Parameters of `ng_reward_profile`, its older ones among them."""
+    """Parameters of `ng_reward_profile`, including older names."""
 
     input_jsonl_fpath: Path | None = None
     """An older name of materialized_inputs_jsonl_fpath."""
     output_jsonl_fpath: Path | None = None
-    """Where the tasks' metrics go, if not beside the rollouts."""
+    """Where to write the tasks' metrics, by default next to the rollouts."""
     pass_threshold: float | None = None
-    """Also tell of each task the share of rollouts whose reward reaches this."""
+    """Also report, per task, the share of rollouts whose reward is at least this."""
 
 
 def aggregate(words: list[str]) -> int:
-    """Merge files of rollouts, and ask the agents, whose servers are up, for their metrics."""
+    """Merge rollout files, and compute metrics with the running agent servers."""
     options = Options(
         "ng_aggregate_rollouts",
-        "Merge files of rollouts into one, and ask the agents for their metrics (servers started with ng_run).",
+        "Merge rollout files into one, and compute metrics with the running agents (started with ng_run).",
         AggregationJob,
     )
     line = options.read(words)
@@ -65,9 +65,9 @@ async def _ask(client: ServerClient, results: Sequence[Path], written: Path) -> 
 
 
 def profile(words: list[str]) -> int:
-    """Line rollouts up with the rows that they answer, and write how rewards spread; no servers are needed."""
+    """Match rollouts with their input rows and write reward statistics; needs no servers."""
     options = Options(
-        "ng_reward_profile", "Tell how rewards spread over each task's rollouts.", ProfileSettings, takes_config=False
+        "ng_reward_profile", "Compute reward statistics of each task's rollouts.", ProfileSettings, takes_config=False
     )
     line = options.read(words)
     given = dict(config.load(line.paths, line.overrides, skip_dotenv=True).plain)

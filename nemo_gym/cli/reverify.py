@@ -1,20 +1,20 @@
-"""The command that grades stored rollouts again: with servers of its own, or with those that are up."""
+"""The command that grades stored rollouts again, with its own or with running servers."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from nemo_gym.calls.client import ServerClient
 from nemo_gym.cli import running
-from nemo_gym.cli.fault_news import FaultNews
+from nemo_gym.cli.failure_reporter import FailureReporter
 from nemo_gym.cli.options import Options, settings_from
-from nemo_gym.cli.rollouts import in_a_loop, report, while_kept
+from nemo_gym.cli.rollouts import report, run_interruptibly, while_up
 from nemo_gym.cli.settings import StartSettings
 from nemo_gym.config import RunConfig
 from nemo_gym.config.masking import masked
 from nemo_gym.config.secret_values import secrets_of
 from nemo_gym.errors import DataError, LaunchError
 from nemo_gym.export import export
-from nemo_gym.http.client import ServerClient
 from nemo_gym.launcher import RunningServers
 from nemo_gym.rollouts.aggregate import aggregate_all
 from nemo_gym.rollouts.job import RunFiles
@@ -34,8 +34,8 @@ def reverify(words: list[str]) -> int:
     """Grade stored rollouts again."""
     options = Options(
         "ng eval reverify",
-        "Grade stored rollouts again, each by its row and its response. The servers of a config are started for it, "
-        "agents and the policy left out; without a config, those that are up are asked.",
+        "Grade stored rollouts again from their rows and responses. With a config, its servers are started, except "
+        "agents and the policy; without one, the running servers are used.",
         ReverificationSettings,
         takes_model=True,
     )
@@ -60,12 +60,12 @@ def reverify(words: list[str]) -> int:
 
 def _graded(run: RunConfig, client: ServerClient, planned: Reverification, servers: RunningServers | None) -> int:
     secrets = secrets_of(run)
-    news = FaultNews(running.note, mask=secrets.mask)
+    reporter = FailureReporter(running.note, mask=secrets.mask)
     begun: Begun | None = None
     progress: Progress
 
-    def tell(record: Record, summary: Summary) -> None:
-        news.take(record)
+    def on_record(record: Record, summary: Summary) -> None:
+        reporter.take(record)
         progress.advance(record, summary)
 
     async def work() -> list[dict[str, Any]] | None:
@@ -76,19 +76,19 @@ def _graded(run: RunConfig, client: ServerClient, planned: Reverification, serve
                 begun = planned.begin(files)
                 with Progress(begun.summary) as progress:
                     hide = secrets.mask_bytes if secrets else None
-                    await while_kept(servers, grade_again(client, planned, begun, on_record=tell, hide=hide))
+                    await while_up(servers, grade_again(client, planned, begun, on_record=on_record, hide=hide))
                 return None if planned.job.disable_aggregation else await _metrics(client, planned, files)
         finally:
             await client.aclose()
 
     try:
-        metrics = in_a_loop(work())
+        metrics = run_interruptibly(work())
     except KeyboardInterrupt:
         if begun is not None:
-            running.note(f"interrupted. +resume_from_cache=true goes on with {begun.files.results}")
+            running.note(f"interrupted. Resume {begun.files.results} with +resume_from_cache=true")
         return 130
     assert begun is not None
-    report(begun.files, begun.summary, metrics, news)
+    report(begun.files, begun.summary, metrics, reporter)
     export(run.plain, masked(run.raw), begun.files.metrics, begun.files.results, running.note)
     return 0 if begun.summary.scored or not begun.summary.planned else 1
 

@@ -1,4 +1,4 @@
-"""Commands that collect rollouts: against servers that are up, or with servers of their own."""
+"""Commands that collect rollouts, from running servers or from servers that they start."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from typing import Any, TypeVar
 
 from omegaconf import OmegaConf
 
+from nemo_gym.calls.client import ServerClient
 from nemo_gym.cli import running
-from nemo_gym.cli.fault_news import FaultNews
+from nemo_gym.cli.failure_reporter import FailureReporter
 from nemo_gym.cli.options import Options, settings_from
 from nemo_gym.cli.settings import StartSettings
 from nemo_gym.config import RunConfig
@@ -21,7 +22,6 @@ from nemo_gym.config.secret_values import secrets_of
 from nemo_gym.data.gather import datasets_of_split, gather
 from nemo_gym.errors import DataError, LaunchError
 from nemo_gym.export import export
-from nemo_gym.http.client import ServerClient
 from nemo_gym.launcher import RunningServers
 from nemo_gym.launcher.warm import WarmStarter, is_supported
 from nemo_gym.memory import settle_memory, tend_memory
@@ -37,21 +37,21 @@ from nemo_gym.rollouts.tasks import TaskPlan, find_input
 
 ResultT = TypeVar("ResultT")
 
-HOW_TO_GO_ON = "+resume_from_cache=true"
+RESUME_OVERRIDE = "+resume_from_cache=true"
 INTERRUPTED = 130
 WATCH_S = 0.2
-"""How long one look at the servers lasts; the end of a run waits for the last one."""
+"""Seconds that one check of the servers takes; the end of a run waits for the last check."""
 
 
 class EndToEndSettings(EndToEndJob, StartSettings):
-    """The flags of the command that does both."""
+    """The flags of the command that starts servers and collects."""
 
 
 def collect(words: list[str]) -> int:
-    """Collect rollouts from servers that are up."""
+    """Collect rollouts from running servers."""
     options = Options(
         "ng_collect_rollouts",
-        "Collect rollouts from servers that are up (started with ng_run).",
+        "Collect rollouts from running servers (started with ng_run).",
         CollectJob,
         takes_sampling=True,
     )
@@ -103,7 +103,7 @@ def _run(config_paths: list[str], overrides: list[str], starter: WarmStarter | N
             running.say(f"{running.servers_counted(len(run_config.servers))} can be started")
         return 0
     files = RunFiles(results=job.output_jsonl_fpath)
-    # Before any server starts: an output that is there already, or is being written, is refused at once.
+    # Before any server starts, so that an existing or locked output is rejected at once.
     with locked(files):
         plan = TaskPlan(_prepare(run_config, job, agents), job, agents)
         with open_run(plan, files, RunSubject.of_run(run_config), secrets=secrets_of(run_config)) as opened:
@@ -125,7 +125,7 @@ def _serve_and_collect(
 
 
 def _export(run_config: RunConfig, config: dict[str, Any], run: OpenRun) -> None:
-    """Tell trackers of a run that has ended."""
+    """Export a finished run to experiment trackers."""
     export(run_config.plain, config, run.files.metrics, run.files.results, running.note)
 
 
@@ -136,7 +136,7 @@ def _prepare(run_config: RunConfig, job: EndToEndJob, agents: list[str]) -> Path
     datasets = datasets_of_split(run_config, job.split)
     for agent, dataset, path in datasets:
         prompt = dataset.prompt_config or job.prompt_config
-        # Checked where the rows were written, so that a problem is told with their own file and line.
+        # Checked before gathering, so that errors name the original file and line.
         TaskPlan(
             path, job.model_copy(update={"agent_name": agent, "limit": None, "prompt_config": prompt}), agents
         ).check()
@@ -145,48 +145,48 @@ def _prepare(run_config: RunConfig, job: EndToEndJob, agents: list[str]) -> Path
 
 
 def _collect_and_report(client: ServerClient, run: OpenRun, servers: RunningServers | None = None) -> int:
-    """Collect, and say what came of it; `servers` are watched meanwhile, for without one of them all would fail."""
+    """Collect rollouts and report the result; stop early if one of `servers` fails for good."""
     for note in run.notes:
         running.note(f"{run.files.results}: {note}")
-    goes_on = f"{HOW_TO_GO_ON} goes on with {run.files.results}"
-    news = FaultNews(running.note, mask=run.secrets.mask)
+    advice = f"Resume {run.files.results} with {RESUME_OVERRIDE}"
+    reporter = FailureReporter(running.note, mask=run.secrets.mask)
     try:
-        metrics = in_a_loop(_collect(client, run, servers, news))
+        metrics = run_interruptibly(_collect(client, run, servers, reporter))
     except KeyboardInterrupt:
         run.record.end("interrupted")
-        running.note(f"interrupted: {_summary_line(run.summary)}. {goes_on}")
+        running.note(f"interrupted: {_summary_line(run.summary)}. {advice}")
         return INTERRUPTED
     except LaunchError as error:
         run.record.end("stopped", str(error))
-        running.note(f"stopped: {_summary_line(run.summary)}. {goes_on}")
+        running.note(f"stopped: {_summary_line(run.summary)}. {advice}")
         raise
-    report(run.files, run.summary, metrics, news)
+    report(run.files, run.summary, metrics, reporter)
     if run.settings.require_complete and run.summary.scored < run.summary.planned:
         owed = run.summary.planned - run.summary.scored
-        running.note(f"Error: require_complete: {owed} of {run.summary.planned} rollouts were not scored. {goes_on}.")
+        running.note(f"Error: require_complete: {owed} of {run.summary.planned} rollouts were not scored. {advice}.")
         return 1
     return 0 if run.summary.scored or not run.summary.planned else 1
 
 
 async def _collect(
-    client: ServerClient, run: OpenRun, servers: RunningServers | None, news: FaultNews
+    client: ServerClient, run: OpenRun, servers: RunningServers | None, reporter: FailureReporter
 ) -> list[dict[str, Any]] | None:
-    def tell(record: Record, summary: Summary) -> None:
-        news.take(record)
+    def on_record(record: Record, summary: Summary) -> None:
+        reporter.take(record)
         progress.advance(record, summary)
 
     settle_memory()
     tending = asyncio.create_task(tend_memory())
     try:
         with Progress(run.summary) as progress:
-            collecting = collect_rollouts(client, run, on_record=tell)
-            await while_kept(servers, collecting)
+            collecting = collect_rollouts(client, run, on_record=on_record)
+            await while_up(servers, collecting)
         if run.settings.disable_aggregation:
             return None
         try:
-            return await while_kept(servers, aggregate(client, run.files))
+            return await while_up(servers, aggregate(client, run.files))
         except (DataError, LaunchError) as error:
-            # Every rollout has ended by now, and is on disk.
+            # Every rollout is on disk already, so the run does not fail.
             running.note(f"Error: {error}")
             return None
     finally:
@@ -194,8 +194,8 @@ async def _collect(
         await client.aclose()
 
 
-async def while_kept(servers: RunningServers | None, work: Coroutine[Any, Any, ResultT]) -> ResultT:
-    """Do the work; once a server can be kept up no longer, give it up and raise the `LaunchError` that says which."""
+async def while_up(servers: RunningServers | None, work: Coroutine[Any, Any, ResultT]) -> ResultT:
+    """Await the work. If a server fails for good, cancel it and raise the `LaunchError` that names the server."""
     if servers is None:
         return await work
     working = asyncio.create_task(work)
@@ -213,8 +213,8 @@ async def while_kept(servers: RunningServers | None, work: Coroutine[Any, Any, R
         await asyncio.gather(working, return_exceptions=True)
 
 
-def report(files: RunFiles, summary: Summary, metrics: list[dict[str, Any]] | None, news: FaultNews) -> None:
-    """Print what came of a run, and where it lies."""
+def report(files: RunFiles, summary: Summary, metrics: list[dict[str, Any]] | None, reporter: FailureReporter) -> None:
+    """Print a run's key metrics, its summary and the paths of its files."""
     from nemo_gym.cli import tables
 
     console = tables.console()
@@ -222,11 +222,11 @@ def report(files: RunFiles, summary: Summary, metrics: list[dict[str, Any]] | No
         console.print(tables.key_metrics(metrics))
         console.print()
     running.say(tables.summary_line(summary))
-    for line in news.lines():
+    for line in reporter.lines():
         running.say(line)
     running.say(f"rollouts: {files.results}")
     if summary.failed or summary.repeated:
-        again = f"  (with {summary.repeated} attempts that were followed by another)" if summary.repeated else ""
+        again = f"  (including {summary.repeated} attempts that were retried)" if summary.repeated else ""
         running.say(f"failures: {files.failures}{again}")
     if metrics:
         running.say(f"metrics:  {files.metrics}")
@@ -238,8 +238,8 @@ def _summary_line(summary: Summary) -> str:
     return tables.summary_line(summary)
 
 
-def in_a_loop(work: Coroutine[Any, Any, ResultT]) -> ResultT:
-    """Run the work to its end; an interrupt, and any after it, cancels it. Then `KeyboardInterrupt` is raised."""
+def run_interruptibly(work: Coroutine[Any, Any, ResultT]) -> ResultT:
+    """Run the work in an event loop. Each interrupt cancels it, and then `KeyboardInterrupt` is raised."""
     if sys.platform == "win32":
         return asyncio.run(work)
     import uvloop
@@ -254,8 +254,8 @@ def in_a_loop(work: Coroutine[Any, Any, ResultT]) -> ResultT:
             interrupts.append(signal.SIGINT)
             task.cancel()
 
-        # Raised in the midst of the event loop's own work, as a second one is by default, an interrupt may take away
-        # the very callback that something waits for. What nohup ignores stays ignored.
+        # Raised inside the event loop's own code, as a second one is by default, an interrupt may drop a callback
+        # that something waits for. Signals that nohup ignores stay ignored.
         if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
             asyncio.get_running_loop().add_signal_handler(signal.SIGINT, interrupt)
         return await work

@@ -1,4 +1,4 @@
-"""What the commands share that deal with running servers: start them, find them, show them."""
+"""Shared code of the commands that start, find and show servers."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from typing import Any
 
 import orjson
 
+from nemo_gym.calls.client import UNAUTHORISED, ServerClient, wants_token
+from nemo_gym.calls.running import live_runs, run_token_for
 from nemo_gym.cli.settings import StartSettings
 from nemo_gym.config import HeadConfig, RunConfig
 from nemo_gym.config.access import configured_token
 from nemo_gym.config.endpoints import model_endpoints
 from nemo_gym.config.process import ServerInstance
 from nemo_gym.errors import LaunchError, ServerCallError
-from nemo_gym.http.client import UNAUTHORISED, ServerClient, wants_token
 from nemo_gym.http.internal import InternalClient
 from nemo_gym.http.probe import endpoint_answers
 from nemo_gym.http.reply import Reply, Timeouts
-from nemo_gym.http.runs import live_runs, run_token_for
 from nemo_gym.launcher import RunningServers, WarmStarter, launch
 from nemo_gym.launcher.watch import LineSink
 from nemo_gym.schemas.rollout import RUN_TOKEN_HEADER
@@ -35,29 +35,29 @@ REMINDER_S = 5.0
 
 
 def interrupt_on_sigterm() -> None:
-    """Let SIGTERM end a collection in order, as Ctrl-C does."""
-    # Where the shell has us ignore Ctrl-C, SIGTERM keeps its own, sudden way.
+    """Handle SIGTERM like Ctrl-C, so that a collection ends in order."""
+    # If the shell makes us ignore Ctrl-C, SIGTERM keeps its default action.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGTERM, lambda number, frame: signal.raise_signal(signal.SIGINT))
 
 
 def say(text: str) -> None:
-    """Print for the user."""
+    """Print to standard output."""
     print(text, flush=True)  # noqa: T201 - the CLI prints
 
 
 def note(text: str) -> None:
-    """Print beside the output proper."""
+    """Print to standard error."""
     print(text, file=sys.stderr, flush=True)  # noqa: T201 - the CLI prints
 
 
 def servers_counted(number: int) -> str:
-    """`1 server`, `2 servers`."""
+    """Return `1 server`, `2 servers` and so on."""
     return f"{number} server{'' if number == 1 else 's'}"
 
 
 def print_line(server: str, line: str) -> None:
-    """One line of a server's log; where nobody reads on, the run is asked to end."""
+    """Print one line of a server's log; if the output pipe is closed, end the run."""
     try:
         print(f"({server}) {line}", flush=True)  # noqa: T201 - the CLI prints
     except BrokenPipeError:
@@ -89,7 +89,7 @@ def launch_for(
 
 
 def await_model_endpoints(servers: RunningServers, timeout_s: float) -> None:
-    """Wait until every endpoint behind a model server answers, whatever it answers; watch the servers meanwhile."""
+    """Wait until every model endpoint answers, with any status; watch the servers meanwhile."""
     if timeout_s == 0:
         return
     started_at = time.monotonic()
@@ -99,8 +99,8 @@ def await_model_endpoints(servers: RunningServers, timeout_s: float) -> None:
         now = time.monotonic()
         if now - started_at > timeout_s:
             raise LaunchError(
-                f"no answer within {timeout_s:g} s from the model endpoint {', '.join(waiting)}. Start it, correct "
-                "policy_base_url, or set +model_endpoint_readiness_timeout_seconds=0 to go on without it."
+                f"model endpoint {', '.join(waiting)}: no answer within {timeout_s:g} s. Start it, correct "
+                "policy_base_url, or set +model_endpoint_readiness_timeout_seconds=0 to continue without it."
             )
         if now - reminded_at > REMINDER_S or reminded_at == started_at:
             reminded_at = now
@@ -113,7 +113,7 @@ def _probe_s(deadline: float) -> float:
 
 
 def find_head(run: RunConfig) -> HeadConfig:
-    """The head server that the configuration names, else the one of this user's latest run (this folder's first)."""
+    """Return the configured head server, else that of this user's latest run (this folder's runs first)."""
     if run.head.port_is_fixed and run.head.port:
         return run.head
     runs = live_runs()
@@ -122,17 +122,17 @@ def find_head(run: RunConfig) -> HeadConfig:
     chosen = runs[-1]
     if len(runs) > 1:
         others = ", ".join(f"{other.port}" for other in runs[:-1])
-        note(f"several runs are up; taking {chosen.host}:{chosen.port} (+head_server.port=… names another: {others})")
+        note(f"several runs are up; using {chosen.host}:{chosen.port} (+head_server.port=… selects another: {others})")
     return HeadConfig(host=chosen.host, port=chosen.port)
 
 
 def client_for(run: RunConfig) -> ServerClient:
-    """A client for the servers that are up, which knows the run's token where this process can know it."""
+    """Return a client for the running servers, with the run's token if this process has access to it."""
     return ServerClient.load_from_global_config(find_head(run), configured_token(run.plain))
 
 
 def ask_for_servers(head: HeadConfig, run_token: str | None = None) -> list[dict[str, Any]]:
-    """The servers of a run, as its head server tells them; `LaunchError` says how to start one where none answers."""
+    """Return the servers that a run's head server lists, or raise `LaunchError` if it does not answer."""
     address = f"http://{head.host}:{head.port}"
     advice = "Start servers with ng_run, or name a run elsewhere: +head_server.host=… +head_server.port=…"
     try:
@@ -143,11 +143,11 @@ def ask_for_servers(head: HeadConfig, run_token: str | None = None) -> list[dict
     except ServerCallError as error:
         if not error.was_sent:
             raise LaunchError(f"no servers are running: no head server answers at {address}. {advice}") from error
-        raise LaunchError(f"the head server at {address} gives no answer ({error}). {advice}") from error
+        raise LaunchError(f"the head server at {address} did not answer ({error}). {advice}") from error
     except orjson.JSONDecodeError:
         servers = None
     if not isinstance(servers, list):
-        raise LaunchError(f"what answers at {address} is no head server. {advice}")
+        raise LaunchError(f"the server at {address} is not a nemo_gym head server. {advice}")
     return servers
 
 
@@ -162,9 +162,9 @@ async def _ask(head: HeadConfig, path: str, run_token: str | None) -> Reply:
 
 
 def show_instances(instances: Iterable[ServerInstance]) -> None:
-    """One line per server, in columns: without what draws other tables, which would stay in memory with the run."""
-    told = [(each.config_path, each.server_type, each.name, each.url, each.where) for each in instances]
-    lines = [("server", "tier", "implementation", "address", "pid"), *told]
+    """Print one line per server in columns, without rich, which would stay in memory for the whole run."""
+    rows = [(each.config_path, each.server_type, each.name, each.url, each.where) for each in instances]
+    lines = [("server", "tier", "implementation", "address", "pid"), *rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
         say("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
@@ -178,11 +178,11 @@ def _busy(load: dict[str, Any] | None) -> str:
     if load is None:
         return ""
     waiting = f" + {load['queued']} waiting" if load["queued"] else ""
-    return f"  at work {load['in_flight']}{waiting}, loop lag {load['loop_lag_s'] * 1000:.0f} ms"
+    return f"  {load['in_flight']} in flight{waiting}, loop lag {load['loop_lag_s'] * 1000:.0f} ms"
 
 
 def show_status(servers: list[dict[str, Any]]) -> None:
-    """One line per server, and a count."""
+    """Print one line per server, and a count."""
     for number, server in enumerate(servers, start=1):
         mark = "✓" if server["status"] == "success" else "✗"
         where = ServerInstance.model_validate(server).where

@@ -1,4 +1,4 @@
-"""Parameters of the commands that start, check and scaffold servers."""
+"""Parameters of the commands, from which their flags and help are built."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ class CommandSettings(BaseModel):
 
 
 class StartSettings(CommandSettings):
-    """Parameters of `ng_run`, and of whatever else starts servers."""
+    """Parameters of `ng_run` and of other commands that start servers."""
 
     nemo_gym_log_dir: Path | None = None
     """Also write each server's log to <dir>/<server>.log."""
     ready_timeout_s: float = Field(default=120.0, gt=0)
-    """Give up when a server has not answered within this time."""
+    """Give up if a server has not answered after this many seconds."""
     restart_limit: int = Field(default=5, ge=0)
-    """Start a server that died again, so many times within ten minutes; 0 ends the run with the first."""
+    """Restart a crashed server at most this often within ten minutes; 0 ends the run at the first crash."""
     model_endpoint_readiness_timeout_seconds: float = Field(default=600.0, ge=0)
-    """Wait this long for the endpoints behind model servers; 0 does not wait."""
+    """Seconds to wait for the endpoints of model servers; 0 does not wait."""
     auto_install: bool = False
-    """Give each folder whose requirements are not met an environment of its own."""
+    """Build a separate environment for each folder whose requirements are not met."""
     dry_run: bool = False
-    """Build every server from its settings, then end."""
+    """Build every server from its settings, then exit."""
 
 
 class EntrypointSettings(CommandSettings):
@@ -51,26 +51,26 @@ class TestAllSettings(CommandSettings):
     """Parameters of `ng_test_all`."""
 
     fail_on_total_and_test_mismatch: bool = False
-    """Fail where a server's folder has no tests."""
+    """Fail if a server folder has no tests."""
     delete_venvs_after_each_test: bool = False
-    """Understood, and nothing to do: folders share one environment."""
+    """Accepted but ignored, because folders share one environment."""
     num_shards: int = Field(default=1, ge=1)
-    """Into how many parts the folders are dealt out."""
+    """Number of parts to split the folders into."""
     shard_index: int = Field(default=0, ge=0)
-    """Which of the parts is tested, from 0."""
+    """Index of the part to test, from 0."""
 
 
 class PackagesSettings(EntrypointSettings):
     """Parameters of `ng_pip_list`."""
 
     format: Literal["columns", "freeze", "json"] | None = None
-    """How they are listed."""
+    """Output format."""
     outdated: bool = False
-    """Only those of which there is a newer version; asks the package index."""
+    """Only list packages that have a newer version; this queries the package index."""
 
 
 class PackagesJsonSettings(PackagesSettings):
-    """The same with the flag that stands for a format."""
+    """`PackagesSettings` with a `--json` flag."""
 
     as_json: bool = Field(default=False, alias="json")
     """The same as format=json."""
@@ -87,18 +87,18 @@ class PrepareBenchmarkSettings(CommandSettings):
     """Parameters of `ng_prepare_benchmark`."""
 
     use_cached_prepared_benchmarks: bool = False
-    """Leave a benchmark alone whose data is there."""
+    """Skip benchmarks whose data exists already."""
     num_prepare_benchmark_processes: int = Field(default=1, ge=1)
-    """How many are made at once."""
+    """Number of benchmarks to prepare in parallel."""
     prepare_script_args: dict[str, Any] = Field(default_factory=dict)
-    """What their programs are given, as {name: value}."""
+    """Arguments of the prepare scripts, as {name: value}."""
 
 
 class ListSettings(CommandSettings):
     """Parameters of the commands that list."""
 
     component_name: str | None = None
-    """Only this one, with all that is known of it."""
+    """Only show this one, with all its details."""
     as_json: bool = Field(default=False, alias="json")
     """Print JSON instead of a table."""
 
@@ -107,7 +107,7 @@ class SearchSettings(CommandSettings):
     """Parameters of the command that searches."""
 
     query: str
-    """What is looked for in names, domains and descriptions."""
+    """Text to search for in names, domains and descriptions."""
     as_json: bool = Field(default=False, alias="json")
     """Print JSON instead of a table."""
 
@@ -116,9 +116,9 @@ class ListEnvironmentsSettings(ListSettings):
     """Parameters of the command that lists environments."""
 
     domain: Domain | None = None
-    """Only those of this domain."""
+    """Only list this domain."""
     kind: Literal["environment", "benchmark"] | None = None
-    """Only those of this kind."""
+    """Only list this kind."""
 
 
 class VersionSettings(CommandSettings):
@@ -132,7 +132,7 @@ class CheckSettings(EntrypointSettings):
     """Parameters of `ng_check`."""
 
     rows_jsonl_fpath: Path | None = None
-    """Further rows that the oracle has to solve, beside the examples."""
+    """Further rows that the oracle must solve, in addition to the examples."""
     write_examples: bool = False
     """Also write example_rollouts.jsonl, played by the oracle, and example_metrics.json."""
 
@@ -145,4 +145,4 @@ class StatusSettings(CommandSettings):
 
 
 class NoSettings(CommandSettings):
-    """A command that takes only a configuration."""
+    """Empty parameters, for commands that take only a configuration."""

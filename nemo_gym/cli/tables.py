@@ -1,4 +1,4 @@
-"""Tables for people; full width and without colour when they are piped."""
+"""Tables for the terminal, at a fixed width and without colour if the output is piped."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.text import Text
 from nemo_gym.rollouts.outcome import Summary
 
 if TYPE_CHECKING:
-    # Acting in an environment takes imports that no other table needs.
+    # Types only, because these modules bring imports that the other tables do not need.
     from nemo_gym.contract import Finding
     from nemo_gym.data.catalog import Component
     from nemo_gym.launcher.folder_tests import Tested
@@ -27,13 +27,13 @@ SHOWN_IN_ROW = 3
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Where tables are drawn."""
+    """Return the console that prints the tables."""
     made = Console(stderr=stderr, highlight=False)
     return made if made.is_terminal else Console(stderr=stderr, highlight=False, width=PIPED_WIDTH)
 
 
 def findings(found: Iterable[Finding]) -> Table:
-    """One line per promise of an environment's folder."""
+    """Return a table of findings, one row per promise."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("")
     table.add_column("promise")
@@ -44,7 +44,7 @@ def findings(found: Iterable[Finding]) -> Table:
 
 
 def tested(folders: Iterable[Tested]) -> Table:
-    """One line per folder whose tests were run."""
+    """Return a table of tested folders, one row per folder."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("")
     table.add_column("folder", overflow="fold")
@@ -58,7 +58,7 @@ def tested(folders: Iterable[Tested]) -> Table:
 
 
 def components(found: Sequence[Component]) -> Table:
-    """One line per server, environment or benchmark; columns that would be empty are left out."""
+    """Return a table of components, one row each, without empty columns."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     columns = {
         "name": [each.name for each in found],
@@ -78,7 +78,7 @@ def components(found: Sequence[Component]) -> Table:
 
 
 def component(one: Component) -> Table:
-    """All that is known of one."""
+    """Return a table with all details of one component."""
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(style="bold")
     table.add_column(overflow="fold")
@@ -89,7 +89,7 @@ def component(one: Component) -> Table:
 
 
 def key_metrics(metrics: Sequence[Mapping[str, Any]]) -> Table:
-    """The mean reward and the headline numbers that each environment chose: agents side by side while they fit."""
+    """Return a table of rewards and key metrics: one column per agent if they fit, else one row per agent."""
     return _agents_in_columns(metrics) if len(metrics) <= MOST_COLUMNS else _agents_in_rows(metrics)
 
 
@@ -133,7 +133,7 @@ def _agents_in_columns(metrics: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def _over(agent: Mapping[str, Any]) -> Text:
-    """What the means of an agent are taken over, and what became of the rest."""
+    """Return how many rollouts an agent's means cover, and what happened to the others."""
     ledger = agent.get("ledger")
     if ledger is None:
         return Text("–")
@@ -143,7 +143,7 @@ def _over(agent: Mapping[str, Any]) -> Text:
 
 
 def summary_line(summary: Summary) -> str:
-    """What became of all that was planned."""
+    """Return a line that accounts for every planned rollout."""
     causes = ", ".join(f"{count} {cause}" for cause, count in summary.failed_by_cause.most_common())
     kept = f" ({summary.kept} of them earlier)" if summary.kept else ""
     return (

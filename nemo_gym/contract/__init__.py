@@ -1,4 +1,4 @@
-"""What every environment's folder promises, and how it is found out whether it keeps it."""
+"""The promises of an environment's folder, and the checks that test them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers that no model should give, and some does: every one of them has to be graded."""
+"""Malformed and extreme model answers that every verifier must be able to grade."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from nemo_gym.schemas.responses import Response
 from nemo_gym.testing import call, reply
 
 HUGE = 300_000
-"""Characters: more than a model says, so that whatever grows faster than the text is noticed."""
+"""In characters: longer than any real answer, to reveal grading that is slower than linear."""
 
 NO_TOOL = "no_such_tool"
 ODD_ARGUMENTS = (
     "", "{", "null", "[]", '"text"', "{}", '{"no_such_argument": 1}', '{"number": 1e999}', '{"half": "\\ud800"}',
     "9" * 5000, "[" * HUGE,
 )  # fmt: skip
-"""What a call's arguments should not look like."""
+"""Malformed or unexpected arguments of a tool call."""
 
 
 def _answer_of(*items: dict[str, Any]) -> Response:
@@ -33,7 +33,7 @@ def _call_of(name: str, arguments: str) -> FunctionToolCall:
 
 
 def odd_answers(tool_names: Iterable[str] = ()) -> dict[str, Response]:
-    """The answers, by what is odd about them; some call each of the tools."""
+    """Return the answers, keyed by a description. Some of them call each of the tools."""
     names = [NO_TOOL, *tool_names]
     calls = {
         f"calls with the arguments {arguments[:30]!r}": reply(*(_call_of(name, arguments) for name in names))
@@ -44,19 +44,19 @@ def odd_answers(tool_names: Iterable[str] = ()) -> dict[str, Response]:
         "a message without parts": _answer_of(_message_of()),
         "a refusal": _answer_of(_message_of({"type": "refusal", "refusal": "I will not."})),
         "only thoughts": _answer_of({"type": "reasoning", "id": "thoughts", "summary": []}),
-        "a tool's answer to no call": _answer_of({"type": "function_call_output", "call_id": "none", "output": "{}"}),
+        "an output without a call": _answer_of({"type": "function_call_output", "call_id": "none", "output": "{}"}),
         "an item of a hosted tool": _answer_of({"type": "web_search_call", "id": "search", "status": "completed"}),
         "an empty text": reply(""),
         "spaces": reply(" \n\t "),
         "control characters": reply("\x00\x07\u202e"),
-        "numbers that are none": reply("NaN inf -inf 1e999"),
+        "invalid numbers": reply("NaN inf -inf 1e999"),
         "a huge text": reply("x" * HUGE),
         "a huge number": reply("9" * HUGE),
-        "boxes without an end": reply(r"\boxed{" * (HUGE // 7)),
-        "brackets without an end": reply("[{" * (HUGE // 2)),
-        "brackets in brackets": reply("[" * (HUGE // 2) + "]" * (HUGE // 2)),
+        "unclosed boxes": reply(r"\boxed{" * (HUGE // 7)),
+        "unclosed brackets": reply("[{" * (HUGE // 2)),
+        "nested brackets": reply("[" * (HUGE // 2) + "]" * (HUGE // 2)),
         "fences and tags": reply("```json\n<think><answer>" * (HUGE // 23)),
-        "what is nearly a fence": reply(f"{'~' * HUGE}`"),
+        "an unclosed fence": reply(f"{'~' * HUGE}`"),
         "a letter under thousands of marks": reply(r"\boxed{A" + "\u0301\u0323" * 20_000 + "}"),
     }
     return answers | calls

@@ -1,4 +1,4 @@
-"""The promises of an environment's folder, each of them checked by acting in it."""
+"""The checks of an environment's promises, made by playing in it."""
 
 from __future__ import annotations
 
@@ -21,55 +21,55 @@ from nemo_gym.contract.play import Played, act, grade, play
 from nemo_gym.errors import NemoGymError
 from nemo_gym.schemas.responses import ResponseCreateParams
 from nemo_gym.servers.base import SimpleServer
-from nemo_gym.servers.giving_way import listed_tools
+from nemo_gym.servers.name_clashes import listed_tools
 from nemo_gym.servers.resources import SimpleResourcesServer
 from nemo_gym.testing import rollout, serving
 
 EXAMPLES = 5
 VERIFY_LIMIT_S = 10.0
-"""An answer whose grading takes longer than this, however odd it is, holds up everybody else's."""
+"""A limit for any answer, because slow grading delays all other rollouts."""
 PARALLEL_ROWS = 16
 SHOWN = 3
 PLAIN_REPLY: Solution = ["I am sure that the answer is 42."]
 
 
 class Broken(NemoGymError):
-    """A promise that is not kept; the message says where and how."""
+    """A broken promise; the message says where and how."""
 
 
 class Finding(NamedTuple):
-    """What one check found."""
+    """The result of one check."""
 
     promise: str
     is_kept: bool
     detail: str
-    """How it was found, or what is broken."""
+    """A summary of the check, or what is broken."""
 
 
 @dataclass
 class Checkup:
-    """One look at an environment: which rows beside the examples, and what grading took so far."""
+    """The state of one run of the checks: the rows to play and the grading times so far."""
 
     environment: Environment
     rows: Sequence[Row]
     verify_s: list[float] = field(default_factory=list)
 
     async def play(self, server: SimpleServer, row: Row, items: Solution) -> Played:
-        """Play an attempt, and note what grading took."""
+        """Play an attempt and record its grading time."""
         played = await play(server, row, items)
         self.verify_s.append(played.verify_s)
         return played
 
     @asynccontextmanager
     async def server(self, *, judge_agrees: bool = True) -> AsyncIterator[SimpleServer]:
-        """A fresh server, which stays up for many rollouts, as in a run."""
+        """Start a fresh server that serves many rollouts, as in a run."""
         server = self.environment.server(judge_agrees=judge_agrees)
         async with serving(server):
             yield server
 
     @property
     def oracle(self) -> Oracle:
-        """The folder's oracle."""
+        """The folder's oracle; raises `Broken` if there is none."""
         if self.environment.oracle is None:
             raise Broken("there is no oracle.py with solve(row), the texts and calls of a perfect attempt")
         return self.environment.oracle
@@ -89,20 +89,20 @@ async def _configs_load(checkup: Checkup) -> str:
         }
         alone = [server.name for server in own_servers(run, folder) if server.name not in agents]
         if alone:
-            raise Broken(f"{path}: no agent plays in {', '.join(alone)}")
+            raise Broken(f"{path}: no agent uses {', '.join(alone)}")
     return f"{len(configs)} configs"
 
 
 async def _readme_and_tests(checkup: Checkup) -> str:
     folder = checkup.environment.folder
     readme = _text_of(folder / "README.md")
-    told = {"the data's licence": "licen", "how it is graded": "reward|earn", "a command": folder.name}
-    for meaning, pattern in told.items():
+    required = {"the data's licence": "licen", "how it is graded": "reward|earn", "a command": folder.name}
+    for meaning, pattern in required.items():
         if not re.search(pattern, readme, re.IGNORECASE):
-            raise Broken(f"{folder / 'README.md'}: it does not tell {meaning}")
+            raise Broken(f"{folder / 'README.md'}: {meaning} is missing")
     tests = [path for path in (folder / "tests").glob("test_*.py") if "def test_" in _text_of(path)]
     if not tests:
-        raise Broken(f"{folder / 'tests'}: there is no test")
+        raise Broken(f"{folder / 'tests'}: no test found")
     return f"{len(tests)} test files"
 
 
@@ -158,7 +158,7 @@ async def _no_op_earns_less(checkup: Checkup) -> str:
         if not oracle.asks_for_something(row):
             return None
         earned = (await checkup.play(server, row, [""])).reward
-        return f"row {number} earned {earned:g} for nothing" if earned >= oracle.full_reward(row) else None
+        return f"row {number} earned {earned:g} for doing nothing" if earned >= oracle.full_reward(row) else None
 
     async with checkup.server(judge_agrees=False) as server:
         earning = await _of_all_rows(checkup.rows, earns_all)
@@ -219,7 +219,7 @@ def _tool_names(server: SimpleServer, rows: Sequence[Row]) -> list[str]:
 
 async def _verify_is_quick(checkup: Checkup) -> str:
     if not checkup.verify_s:
-        raise Broken("no answer could be graded, so nothing is known of what it costs")
+        raise Broken("no answer could be graded, so the grading time is unknown")
     middle, worst = statistics.median(checkup.verify_s), max(checkup.verify_s)
     if worst > VERIFY_LIMIT_S:
         raise Broken(f"grading one answer took {worst:.1f} s")
@@ -241,7 +241,7 @@ CHECKS: dict[str, Check] = {
 
 
 async def check_environment(environment: Environment, rows: Sequence[Row] = ()) -> list[Finding]:
-    """Make every check, over the examples and these further rows; none of them hinders the next."""
+    """Run all checks over the examples and these further rows, even if some of them fail."""
     checkup = Checkup(environment, [*environment.rows, *rows])
     findings = []
     for promise, check in CHECKS.items():
@@ -249,13 +249,13 @@ async def check_environment(environment: Environment, rows: Sequence[Row] = ()) 
             findings.append(Finding(promise, True, await check(checkup)))
         except NemoGymError as error:
             findings.append(Finding(promise, False, str(error)))
-        except Exception as error:  # noqa: BLE001 - whatever an author's code raises is a finding, not our end
+        except Exception as error:  # noqa: BLE001 - any error of an author's code is a finding
             findings.append(Finding(promise, False, fault_in(environment.folder, error)))
     return findings
 
 
 async def _of_all_rows(rows: Sequence[Row], problem_of: Callable[[int, Row], Awaitable[str | None]]) -> list[str]:
-    """The problems of all rows, in their order; so many rows at once as do not crowd the machine."""
+    """Return the problems of all rows in order, playing a limited number of rows at once."""
     gate = asyncio.Semaphore(PARALLEL_ROWS)
 
     async def gated(number: int, row: Row) -> str | None:

@@ -1,4 +1,4 @@
-"""Example rollouts of an environment, played by its oracle, and their metrics: what a good line of the results is."""
+"""Example rollouts of an environment, played by its oracle, and their metrics."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ REQUEST_KEY = "responses_create_params"
 
 
 async def example_rollouts(environment: Environment) -> list[Row]:
-    """A line of results for each example row, the same ones every time.
+    """Return one result per example row, always the same.
 
-    Raises `DataError` where there is no oracle to play them, or where it is answered differently when it plays again.
+    Raise `DataError` if there is no oracle, or if playing twice gives different results.
     """
     oracle = environment.oracle
     if oracle is None:
@@ -32,34 +32,34 @@ async def example_rollouts(environment: Environment) -> list[Row]:
                 **row,
                 TASK_INDEX_KEY: task,
                 ROLLOUT_INDEX_KEY: 0,
-                **await _told(environment, (first, again), oracle.solve(row), task),
+                **await _steady(environment, (first, again), oracle.solve(row), task),
             }
             for task, row in enumerate(environment.rows)
         ]
 
 
 async def write_examples(environment: Environment) -> int:
-    """Write `data/example_rollouts.jsonl` and `data/example_metrics.json`, and say how many rollouts there are."""
+    """Write `data/example_rollouts.jsonl` and `data/example_metrics.json`, and return the number of rollouts."""
     count = write_rows(environment.folder / "data" / ROLLOUTS_FILE, await example_rollouts(environment))
     write_example_metrics(environment.folder)
     return count
 
 
-async def _told(environment: Environment, servers: Sequence[SimpleServer], solution: Solution, task: int) -> Row:
+async def _steady(environment: Environment, servers: Sequence[SimpleServer], solution: Solution, task: int) -> Row:
     first, again = [await _graded(server, environment.rows[task], solution) for server in servers]
     differing = {name for name, value in first.items() if again.get(name) != value}
     unsteady = sorted(name for name in differing if not isinstance(first[name], float) or name == "reward")
     if unsteady:
         raise DataError(
-            f"{environment.folder}: row {task + 1}: {', '.join(unsteady)}: another value when the same attempt is "
-            "played again. Make what the rollout draws follow from its row."
+            f"{environment.folder}: row {task + 1}: {', '.join(unsteady)} changed when the same attempt was played "
+            "again. Seed random numbers from the row."
         )
-    # What is left was measured, such as a time, and every new one would be a change to the file.
+    # Measured values, such as times, are left out because they would change the file every time.
     return {name: value for name, value in first.items() if name not in differing}
 
 
 async def _graded(server: SimpleServer, row: Row, solution: Solution) -> Row:
     played = await play(server, row, solution)
     graded = played.graded.model_dump(mode="json", exclude_unset=True)
-    # The request stands in the results as the row wrote it.
+    # The results keep the request as it is in the row.
     return {name: value for name, value in graded.items() if name != REQUEST_KEY or name not in row}

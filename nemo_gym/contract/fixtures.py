@@ -1,4 +1,4 @@
-"""Cases that a verifier has to grade as written, from a file: full marks, none, malformed, and the same again."""
+"""Test cases for a verifier, read from a file: full or zero reward, malformed, deterministic."""
 
 from __future__ import annotations
 
@@ -25,44 +25,44 @@ class VerifierCase(BaseModel):
     name: str
     kind: Literal["full_reward", "zero_reward", "malformed", "determinism"]
     request: dict[str, Any]
-    """What `verify` is asked."""
+    """The request to `verify`."""
     expected_reward: float | None = None
     """By default 1 for `full_reward`, 0 for `zero_reward`, and any for `determinism`."""
     expected_error: str | None = None
-    """Part of the error's class and text."""
+    """A part of `<error class>: <message>`."""
 
     @model_validator(mode="after")
     def _expects_one_thing(self) -> VerifierCase:
         if self.expected_reward is not None and self.expected_error is not None:
             raise ValueError("a case expects a reward or an error, not both")
         if self.kind == "malformed" and self.expected_reward is None and self.expected_error is None:
-            raise ValueError("a malformed case names its expected_error, or its expected_reward")
+            raise ValueError("a malformed case needs expected_error or expected_reward")
         return self
 
     @property
     def due(self) -> float | None:
-        """The reward that it has to earn; None where any will do, or none."""
+        """The expected reward, or None if any reward or an error is expected."""
         return DUE.get(self.kind) if self.expected_reward is None else self.expected_reward
 
 
 @dataclass(frozen=True)
 class VerifierFixture:
-    """How a verifier's cases are put to it."""
+    """A verifier, its cases and how to call it."""
 
     server_factory: Callable[[], Any]
-    """Makes the server; a fresh one for each case."""
+    """A function that returns a fresh server for each case."""
     request_model: type[BaseModel]
-    """What `verify` takes."""
+    """The request type of `verify`."""
     cases_path: str | Path
-    """JSON Lines, a `VerifierCase` on each."""
+    """A JSON Lines file with one `VerifierCase` per line."""
     invoke: Callable[[Any, Any], Any] | None = None
-    """From `(server, request)` to the answer, awaitable or not, where `server.verify(request)` does not do."""
+    """A function from `(server, request)` to the answer, awaitable or not; by default `server.verify(request)`."""
     reseed: Callable[[], Any] | None = None
-    """Called before each verification, where the verifier draws random numbers."""
+    """A function called before each verification, to reset the verifier's random numbers."""
 
 
 class ExercisedCase(NamedTuple):
-    """What a case came to: the rewards it earned, or the error it ended in."""
+    """The result of a case: the rewards it earned, or the error it raised."""
 
     name: str
     rewards: tuple[float, ...]
@@ -70,17 +70,16 @@ class ExercisedCase(NamedTuple):
 
 
 async def exercise_verifier_fixture(fixture: VerifierFixture) -> list[ExercisedCase]:
-    """Put every case to the verifier.
+    """Run every case with the verifier.
 
-    Raises `AssertionError` with all cases that come out otherwise than they should, and `DataError` for a file that
-    holds no cases or cannot be read.
+    Raise `AssertionError` that lists all failed cases, or `DataError` if the file is empty or unreadable.
     """
     cases = list(_cases_of(Path(fixture.cases_path)))
     exercised = [await _exercise(fixture, case) for case in cases]
     problems = [_problem(case, outcome) for case, outcome in zip(cases, exercised, strict=True)]
-    told = [f"{case.name} ({case.kind}): {problem}" for case, problem in zip(cases, problems, strict=True) if problem]
-    if told:
-        raise AssertionError(f"{fixture.cases_path}: {len(told)} of {len(cases)} cases fail:\n" + "\n".join(told))
+    failed = [f"{case.name} ({case.kind}): {text}" for case, text in zip(cases, problems, strict=True) if text]
+    if failed:
+        raise AssertionError(f"{fixture.cases_path}: {len(failed)} of {len(cases)} cases fail:\n" + "\n".join(failed))
     return exercised
 
 
@@ -90,10 +89,10 @@ def _cases_of(path: Path) -> list[VerifierCase]:
         try:
             cases.append(VerifierCase.model_validate(row))
         except ValidationError as error:
-            told = "; ".join(": ".join(map(str, [*each["loc"], each["msg"]])) for each in error.errors())
-            raise DataError(f"{path}:{number}: not a verifier's case: {told}.") from error
+            problems = "; ".join(": ".join(map(str, [*each["loc"], each["msg"]])) for each in error.errors())
+            raise DataError(f"{path}:{number}: not a verifier case: {problems}.") from error
     if not cases:
-        raise DataError(f"{path}: holds no case. Each line is one: name, kind, request, expected_reward.")
+        raise DataError(f"{path}: no cases found. Each line is one: name, kind, request, expected_reward.")
     return cases
 
 
@@ -128,7 +127,7 @@ def _problem(case: VerifierCase, outcome: ExercisedCase) -> str | None:
     if not math.isfinite(first):
         return f"the reward {first} is not finite"
     if first != last:
-        return f"earned {first:g}, and the second time {last:g}"
+        return f"earned {first:g} the first time and {last:g} the second time"
     if case.due is not None and not math.isclose(first, case.due, abs_tol=1e-9):
         return f"expected {case.due:g}, earned {first:g}"
     return None

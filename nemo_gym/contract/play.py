@@ -1,4 +1,4 @@
-"""Play a given attempt on a server in process: its calls are really made, its texts are said, then it is graded."""
+"""Play a given attempt on an in-process server: make its calls, send its texts, grade the result."""
 
 from __future__ import annotations
 
@@ -14,32 +14,31 @@ from nemo_gym.testing import Attempt, reply, rollout
 
 
 class Played(NamedTuple):
-    """A graded attempt, and what grading it took."""
+    """A graded attempt and its grading time in seconds."""
 
     graded: Graded
     verify_s: float
 
     @property
     def reward(self) -> float:
-        """What it earned."""
         return self.graded.reward
 
 
 async def play(server: SimpleServer, row: Row, items: Solution) -> Played:
-    """Seed a session, make the calls in order, and have everything graded together."""
+    """Seed a session, make the calls in order, and grade the whole attempt."""
     async with rollout(server, **row) as attempt:
         return await grade(attempt, await act(attempt, items))
 
 
 async def grade(attempt: Attempt, response: Response) -> Played:
-    """Have a response graded in the attempt's session."""
+    """Grade a response in the attempt's session."""
     started_at = time.perf_counter()
     graded = await attempt.verify(response)
     return Played(graded, time.perf_counter() - started_at)
 
 
 async def act(attempt: Attempt, items: Solution) -> Response:
-    """Make the calls among the items, and tell the whole as a response, the tools' answers among its output."""
+    """Make the calls among the items, and return them as a response with the tools' outputs."""
     response = reply(*_with_ids(items))
     output: list[Any] = []
     for item in response.output:
@@ -51,7 +50,7 @@ async def act(attempt: Attempt, items: Solution) -> Response:
 
 
 def _with_ids(items: Solution) -> Solution:
-    """Two calls of one tool are told apart by their ids."""
+    """Give each call its own id, so that two calls of one tool differ."""
     return [
         item.model_copy(update={"call_id": f"{item.call_id}_{number}"}) if isinstance(item, FunctionToolCall) else item
         for number, item in enumerate(items)

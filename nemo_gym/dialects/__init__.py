@@ -1,1 +1,1 @@
-"""Pure functions between API shapes: no server, no clock but for time stamps, nothing is fetched."""
+"""Pure functions that convert between API dialects, without servers or network access."""

@@ -1,4 +1,4 @@
-"""Responses to Anthropic Messages and back."""
+"""Convert between Responses and Anthropic Messages."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ from nemo_gym.schemas.items import (
 from nemo_gym.schemas.responses import Response, ResponseCreateParams, ResponseUsage
 
 UNREADABLE_ARGUMENTS = "unreadable_arguments"
-"""The only key of a tool's input where the model wrote arguments that are no JSON object."""
+"""The only key of a tool's input if the model's arguments are not a JSON object."""
 TOOL_CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 
 
@@ -59,10 +59,10 @@ TOOL_CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 
 
 def response_params_of_messages(params: AnthropicCreateParams) -> ResponseCreateParams:
-    """The same request for Responses; only what was asked for is set.
+    """Convert a request to Responses, setting only fields that were given.
 
-    What has no counterpart there (`stop_sequences`, `top_k`, a budget for thinking) is left out. Raises `DataError`
-    for what would change the question: tools that run at Anthropic, and what they left in the conversation.
+    Fields without an equivalent (`stop_sequences`, `top_k`, a thinking budget) are left out. Raise `DataError` for
+    tools that run at Anthropic and their results, because without them the task would change.
     """
     fields: dict[str, Any] = {
         "input": [item for message in params.messages for item in items_of_message(message)],
@@ -88,8 +88,8 @@ def _instructions(system: str | list[TextBlock] | None) -> str | None:
 def _function_tool(tool: ToolParam) -> dict[str, Any]:
     if tool.input_schema is None:
         raise DataError(
-            f"the tool '{tool.name}' of type '{tool.type}' has no input_schema, so it is one that Anthropic runs; "
-            "only tools with a schema of their own can be offered to this model server"
+            f"tool '{tool.name}': type '{tool.type}' without input_schema is run by Anthropic; this model server "
+            "supports only tools with an input_schema"
         )
     function = {"type": "function", "name": tool.name, "parameters": tool.input_schema, "strict": bool(tool.strict)}
     return function if tool.description is None else {**function, "description": tool.description}
@@ -116,19 +116,19 @@ def _text(params: AnthropicCreateParams) -> dict[str, Any] | None:
 
 
 def items_of_message(message: MessageParam) -> list[InputItem]:
-    """One turn as items, in its order: blocks that stand together and are said become one message."""
+    """Convert one turn to items in order; adjacent text, image and document blocks become one message."""
     if isinstance(message.content, str):
         return [EasyInputMessage(role=message.role, content=message.content)]
     items: list[InputItem] = []
-    for is_said, blocks in groupby(message.content, key=_is_said):
-        if is_said:
+    for is_content, blocks in groupby(message.content, key=_is_content):
+        if is_content:
             items += _message(message.role, blocks)
         else:
             items += [_item(block) for block in blocks]
     return items
 
 
-def _is_said(block: ContentBlock) -> bool:
+def _is_content(block: ContentBlock) -> bool:
     return isinstance(block, (TextBlock, ImageBlock, DocumentBlock))
 
 
@@ -137,7 +137,7 @@ def _message(role: Role, blocks: Iterable[ContentBlock]) -> list[InputItem]:
     if not parts:
         return []
     if len(parts) == 1 and isinstance(parts[0], (InputText, OutputText)):
-        # More chat templates know what to do with a plain text than with a list of one.
+        # More chat templates support a plain text than a list with one part.
         return [EasyInputMessage(role=role, content=parts[0].text)]
     return [EasyInputMessage(role=role, content=parts)]
 
@@ -154,7 +154,7 @@ def _part(block: ContentBlock, role: Role) -> InputPart:
             return _image(block.source)
         case DocumentBlock():
             return _document(block.source, block.title)
-    raise DataError(f"a block of type '{block.type}' stands in a message, where the Responses API has no such part")
+    raise DataError(f"a message has a block of type '{block.type}', which the Responses API does not support")
 
 
 def _image(source: Source) -> InputPart:
@@ -177,7 +177,7 @@ def _document(source: Source, title: str | None) -> InputPart:
 def _data_url(source: Source, what: str) -> str:
     if source.data is None or source.media_type is None:
         raise DataError(
-            f"the {what} has a source of type '{source.type}'; it needs 'url', 'file_id', or 'data' and 'media_type'"
+            f"the {what} source of type '{source.type}' needs 'url', 'file_id', or 'data' and 'media_type'"
         )
     return f"data:{source.media_type};base64,{source.data}"
 
@@ -192,14 +192,14 @@ def _item(block: ContentBlock) -> InputItem:
             return _reasoning(block.signature, [Summary(text=block.thinking)] if block.thinking else [])
         case RedactedThinkingBlock():
             return _reasoning(block.data, [])
-    raise DataError(f"the conversation holds a block of type '{block.type}', which the Responses API does not have")
+    raise DataError(f"the conversation has a block of type '{block.type}', which the Responses API does not support")
 
 
 def _arguments(tool_input: dict[str, Any]) -> str:
     unreadable = tool_input.get(UNREADABLE_ARGUMENTS)
     if len(tool_input) == 1 and isinstance(unreadable, str):
         return unreadable
-    # With spaces, as models write it: what the model sees of its own call is then what it wrote.
+    # With spaces, as models write it, so that the model sees its call as it wrote it.
     return json.dumps(tool_input, ensure_ascii=False)
 
 
@@ -221,7 +221,7 @@ def _tool_output(content: str | list[ContentBlock] | None) -> str | list[Any]:
 
 
 def message_of_response(response: Response) -> AnthropicMessage:
-    """The answer in Messages form; items of tools that ran at the endpoint are left out."""
+    """Convert a response to Messages, without items of tools that ran at the endpoint."""
     return AnthropicMessage(
         id=response.id,
         model=response.model,
@@ -232,7 +232,7 @@ def message_of_response(response: Response) -> AnthropicMessage:
 
 
 def blocks_of_item(item: OutputItem) -> list[AnswerBlock]:
-    """What one item amounts to in an answer."""
+    """Convert one item to the blocks of an answer."""
     match item:
         case ReasoningItem():
             return [_thinking(item)]
@@ -246,8 +246,8 @@ def blocks_of_item(item: OutputItem) -> list[AnswerBlock]:
 def _texts(content: str | Sequence[InputPart]) -> list[str]:
     if isinstance(content, str):
         return [content]
-    said = [part for part in content if isinstance(part, (OutputText, OutputRefusal))]
-    return [part.text if isinstance(part, OutputText) else part.refusal for part in said]
+    parts = [part for part in content if isinstance(part, (OutputText, OutputRefusal))]
+    return [part.text if isinstance(part, OutputText) else part.refusal for part in parts]
 
 
 def _tool_input(arguments: str) -> dict[str, Any]:
@@ -260,7 +260,7 @@ def _tool_input(arguments: str) -> dict[str, Any]:
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def _stop_reason(response: Response) -> StopReason:
@@ -286,11 +286,11 @@ def _usage(usage: ResponseUsage | None) -> AnthropicUsage:
     )
 
 
-# Reasoning, both ways: the field that clients send back unread carries what a thinking block has no place for
+# Reasoning, both ways: the signature, which clients return unread, carries fields that a thinking block lacks
 
 
 class _Seal(NamedTuple):
-    """What a Responses endpoint needs to recognise its own reasoning."""
+    """The fields by which a Responses endpoint recognises its own reasoning."""
 
     id: str
     encrypted_content: str | None
@@ -302,7 +302,7 @@ class _Seal(NamedTuple):
 def _opened(signature: str) -> _Seal:
     identifier, colon, encrypted_content = signature.partition(":")
     if not colon:
-        # Another server's signature, in base64: it means nothing here.
+        # Another server's signature, in base64, which has no meaning here.
         return _Seal(new_id("rs"), None)
     return _Seal(identifier, encrypted_content or None)
 

@@ -1,4 +1,4 @@
-"""Responses to Chat Completions and back: the converter that model servers use."""
+"""The converter between Responses and Chat Completions that model servers use."""
 
 from __future__ import annotations
 
@@ -33,34 +33,33 @@ from nemo_gym.schemas.items import (
 from nemo_gym.schemas.responses import Response, ResponseCreateParams
 
 PUBLISHED_NAME = "nemo_gym.responses_converter"
-"""Where published folders import all of this from, and where their tests replace `uuid4`."""
+"""The module from which published folders import the converter, and in which their tests replace `uuid4`."""
 
 
 def new_id(prefix: str) -> str:
-    """An id that nothing else has: `<prefix>_<32 hexadecimal digits>`."""
+    """Return a unique id: `<prefix>_<32 hexadecimal digits>`."""
     draw: Callable[[], UUID] = getattr(sys.modules.get(PUBLISHED_NAME), "uuid4", uuid4)
     return f"{prefix}_{draw().hex}"
 
 
 @dataclass(frozen=True)
 class ResponsesConverter:
-    """Converts requests and answers; holds only what kind of endpoint it converts for.
+    """Converter of requests and answers, configured for one kind of endpoint.
 
-    Reasoning that the endpoint tells apart (`reasoning_content`, `reasoning`) or writes as `<think>…</think>` becomes
-    a reasoning item. In a request it stands as `<think>…</think>` in the assistant's content, unless
-    `uses_reasoning_parser` is off: then it is left out.
-    With `return_token_id_information` the token fields of a message travel along, both ways.
+    Reasoning in separate fields (`reasoning_content`, `reasoning`) or in `<think>…</think>` becomes a reasoning
+    item. In a request, it is written as `<think>…</think>` into the assistant's content, or left out if
+    `uses_reasoning_parser` is off. With `return_token_id_information`, the token fields of messages are converted too.
     """
 
     return_token_id_information: bool
     uses_reasoning_parser: bool = True
     new_id: NewId = new_id
-    """Makes the ids of what is converted: `rs_…`, `msg_…`, `resp_…`, and `call_…` where the endpoint gave none."""
+    """The function that makes ids, with the prefixes `rs`, `msg` and `resp`, and `call` if the endpoint gave no id."""
 
     def responses_to_chat_completion_create_params(
         self, responses_create_params: ResponseCreateParams
     ) -> ChatCompletionCreateParams:
-        """A request for Chat Completions; `DataError` tells what cannot be said there."""
+        """Convert a request to Chat Completions. Raise `DataError` for content that it does not support."""
         return chat_params(
             responses_create_params,
             keeps_reasoning=self.uses_reasoning_parser,
@@ -70,7 +69,7 @@ class ResponsesConverter:
     def chat_completion_to_responses_create_params(
         self, chat_completion_create_params: ChatCompletionCreateParams
     ) -> ResponseCreateParams:
-        """A request for Responses; `DataError` tells what cannot be said there."""
+        """Convert a request to Responses. Raise `DataError` for content that it does not support."""
         return response_params(
             chat_completion_create_params, new_id=self.new_id, keeps_tokens=self.return_token_id_information
         )
@@ -78,28 +77,28 @@ class ResponsesConverter:
     def chat_completion_to_response(
         self, chat_completion: ChatCompletion | Mapping[str, Any], responses_create_params: ResponseCreateParams
     ) -> Response:
-        """The response to a request, from the completion that answered it."""
+        """Convert the completion that answers a request to a response."""
         return response_of_completion(
-            _plain(chat_completion),
+            _as_mapping(chat_completion),
             responses_create_params,
             new_id=self.new_id,
             keeps_tokens=self.return_token_id_information,
         )
 
     def postprocess_chat_response(self, choice: Choice | Mapping[str, Any]) -> list[OutputItem]:
-        """The items of one choice."""
-        return self.postprocess_assistant_message_dict(_plain(choice)["message"])
+        """Return the items of one choice."""
+        return self.postprocess_assistant_message_dict(_as_mapping(choice)["message"])
 
     def postprocess_assistant_message_dict(self, message_dict: Mapping[str, Any]) -> list[OutputItem]:
-        """The items of an assistant's message."""
+        """Return the items of an assistant's message."""
         return items_of_message(message_dict, new_id=self.new_id, keeps_tokens=self.return_token_id_information)
 
     def chat_completions_messages_to_responses_items(self, messages: Sequence[Mapping[str, Any]]) -> list[InputItem]:
-        """A conversation as items."""
+        """Convert a conversation to items."""
         return items_of_messages(messages, new_id=self.new_id, keeps_tokens=self.return_token_id_information)
 
     def with_reasoning_in_content(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        """An assistant's message with its reasoning in its content, where any client of Chat Completions sees it."""
+        """Return an assistant's message with its reasoning in the content, which any client can read."""
         rest = {name: value for name, value in message.items() if name not in REASONING_FIELDS}
         reasoning = separate_reasoning(message)
         if reasoning is not None:
@@ -115,12 +114,12 @@ class ResponsesConverter:
         return wrapped_in_think_tags(texts)
 
 
-def _plain(value: BaseModel | Mapping[str, Any]) -> Mapping[str, Any]:
+def _as_mapping(value: BaseModel | Mapping[str, Any]) -> Mapping[str, Any]:
     return value.model_dump() if isinstance(value, BaseModel) else value
 
 
 def split_responses_input_output_items(items: Sequence[InputItem]) -> tuple[list[InputItem], list[InputItem]]:
-    """What was given before the assistant first acted, and everything from there on."""
+    """Split items into those before the assistant's first item and the rest."""
     for index, item in enumerate(items):
         acted = isinstance(item, (OutputMessage, FunctionToolCall, ReasoningItem))
         if acted or (isinstance(item, EasyInputMessage) and item.role == "assistant"):

@@ -1,4 +1,4 @@
-"""From Chat Completions to Responses: what an endpoint answered becomes items and a response."""
+"""Convert answers from Chat Completions to Responses: items and a response."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from nemo_gym.schemas.responses import (
 )
 
 NewId = Callable[[str], str]
-"""Makes an id with the given prefix: `rs`, `msg`, `call`, `resp`."""
+"""A function that makes an id with the given prefix: `rs`, `msg`, `call`, `resp`."""
 
 INCOMPLETE_REASONS = {"length": "max_output_tokens", "content_filter": "content_filter"}
 REASONING_FIELDS = ("reasoning_content", "reasoning")
@@ -50,12 +50,12 @@ ECHOED = (
 def response_of_completion(
     completion: Mapping[str, Any], params: ResponseCreateParams, *, new_id: NewId, keeps_tokens: bool
 ) -> Response:
-    """The response that a completion amounts to; of several choices the first one counts.
+    """Convert the first choice of a completion to a response.
 
-    Raises `DataError` where there is no choice.
+    Raise `DataError` if there is no choice.
     """
     if not completion.get("choices"):
-        raise DataError("the completion holds no choice")
+        raise DataError("the completion has no choices")
     choice = completion["choices"][0]
     reason = INCOMPLETE_REASONS.get(choice.get("finish_reason") or "")
     logprobs = (choice.get("logprobs") or {}).get("content") if params.top_logprobs is not None else None
@@ -83,13 +83,13 @@ def response_of_completion(
 
 
 def _echoed_tool(tool: Mapping[str, Any]) -> WireModel:
-    # Clients expect these two, even where they say nothing.
+    # Clients expect these two fields, even if they are null.
     defaults = {"parameters": None, "strict": None} if tool["type"] == "function" else {}
     return WireModel(**{**defaults, **tool})
 
 
 def usage_of_completion(usage: Mapping[str, Any] | None) -> ResponseUsage | None:
-    """The token counts by their other names; None where the endpoint counted nothing."""
+    """Convert token counts, or return None if the endpoint did not report any."""
     if usage is None:
         return None
     read, written = usage.get("prompt_tokens") or 0, usage.get("completion_tokens") or 0
@@ -97,7 +97,7 @@ def usage_of_completion(usage: Mapping[str, Any] | None) -> ResponseUsage | None
         input_tokens=read,
         input_tokens_details=InputTokensDetails.model_validate(
             {
-                # The newest clients insist on the second one.
+                # The newest clients require the second field.
                 "cached_tokens": usage_detail(usage, "prompt_tokens_details", "cached_tokens"),
                 "cache_write_tokens": usage_detail(usage, "prompt_tokens_details", "cache_write_tokens"),
             }
@@ -111,7 +111,7 @@ def usage_of_completion(usage: Mapping[str, Any] | None) -> ResponseUsage | None
 
 
 def usage_detail(usage: Mapping[str, Any] | BaseModel | None, *names: str) -> int:
-    """One count, by its name and those of the groups that it stands in; 0 where the endpoint does not tell."""
+    """Return the count at a path of names, or 0 if the endpoint did not report it."""
     found: Any = usage
     for name in names:
         found = found.get(name) if isinstance(found, Mapping) else getattr(found, name, None)
@@ -126,12 +126,12 @@ def items_of_message(
     status: Status = "completed",
     logprobs: list[Any] | None = None,
 ) -> list[OutputItem]:
-    """An assistant's chat message as items: what it thought, then what it said, then what it called.
+    """Convert an assistant's chat message to items: reasoning, then text, then calls.
 
-    Its tokens stand on the last item. `status` is that of the last message or call: where an answer was cut off,
-    only its end is incomplete.
+    The last item carries the tokens. `status` applies to the last message or call, because only the end of a
+    truncated answer is incomplete.
     """
-    reasoning, text = _thought_and_said(message)
+    reasoning, text = _reasoning_and_text(message)
     refusal, calls = message.get("refusal"), message.get("tool_calls") or []
     items: list[OutputItem] = []
     if reasoning:
@@ -151,18 +151,18 @@ def items_of_message(
     return items
 
 
-def _thought_and_said(message: Mapping[str, Any]) -> tuple[list[str], str]:
+def _reasoning_and_text(message: Mapping[str, Any]) -> tuple[list[str], str]:
     text = text_of_parts(message.get("content"))
     separate = separate_reasoning(message)
     if separate is not None:
-        # The endpoint has told the two apart; a tag in the text is meant as text.
+        # The endpoint has separated the two, so a tag in the text is meant as text.
         return [separate], text
     thought = split_thinking(text)
     return thought.reasoning, thought.rest
 
 
 def separate_reasoning(message: Mapping[str, Any]) -> str | None:
-    """The reasoning that an endpoint tells apart from the content; None where it tells none."""
+    """Return the reasoning in a separate field, or None if there is none."""
     for name in REASONING_FIELDS:
         reasoning = message.get(name)
         if isinstance(reasoning, str) and reasoning.strip():

@@ -1,4 +1,4 @@
-"""A request of Chat Completions, said in Responses: messages become items, parameters take their other names."""
+"""Convert requests from Chat Completions to Responses: messages to items, parameters by name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SAME_NAME = ("metadata", "model", "parallel_tool_calls", "service_tier", "store"
 
 
 def response_params(params: ChatCompletionCreateParams, *, new_id: NewId, keeps_tokens: bool) -> ResponseCreateParams:
-    """The same request for Responses. What has no counterpart there (`stop`, `seed`, `n`, penalties) is left out."""
+    """Convert a request to Responses. Fields without an equivalent (`stop`, `seed`, `n`, penalties) are left out."""
     fields: dict[str, Any] = {name: getattr(params, name) for name in SAME_NAME}
     fields["input"] = items_of_messages(params.messages, new_id=new_id, keeps_tokens=keeps_tokens)
     fields["max_output_tokens"] = params.max_completion_tokens or params.max_tokens
@@ -43,12 +43,12 @@ def _text(params: ChatCompletionCreateParams) -> dict[str, Any] | None:
 
 def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:
     if tool.get("type") != "function":
-        raise DataError(f"a chat tool of type {tool.get('type')!r} has no counterpart in the Responses API")
+        raise DataError(f"a chat tool of type {tool.get('type')!r} is not supported by the Responses API")
     return {"type": "function", "parameters": None, "strict": None, **tool["function"]}
 
 
 def items_of_messages(messages: Iterable[Mapping[str, Any]], *, new_id: NewId, keeps_tokens: bool) -> list[InputItem]:
-    """A conversation as items; an assistant's message may become several."""
+    """Convert a conversation to items; an assistant's message may become several."""
     items: list[InputItem] = []
     for message in messages:
         role = message.get("role")
@@ -61,5 +61,5 @@ def items_of_messages(messages: Iterable[Mapping[str, Any]], *, new_id: NewId, k
         elif role in {"user", "system", "developer"}:
             items.append(EasyInputMessage(role=role, content=input_parts(message.get("content"))))
         else:
-            raise DataError(f"a chat message of role {role!r} has no counterpart in the Responses API")
+            raise DataError(f"a chat message of role {role!r} is not supported by the Responses API")
     return items

@@ -1,4 +1,4 @@
-"""The parts of a message, from one API's words to the other's and back."""
+"""Convert the parts of messages between Responses and Chat Completions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _INPUT_PARTS: TypeAdapter[list[InputPart]] = TypeAdapter(list[InputPart])
 
 
 def chat_parts(content: str | Sequence[InputPart]) -> str | list[Part]:
-    """A message's content for Chat Completions."""
+    """Return a message's content for Chat Completions."""
     return content if isinstance(content, str) else [_chat_part(part) for part in content]
 
 
@@ -37,13 +37,13 @@ def _chat_part(part: InputPart) -> Part:
             return {"type": "text", "text": part.refusal}
         case InputImage():
             if part.image_url is None:
-                raise DataError("an input_image part needs an 'image_url'; Chat Completions takes no image by its id")
+                raise DataError("an input_image part needs an 'image_url': Chat Completions lacks image ids")
             image = {"url": part.image_url, "detail": part.detail}
             return {"type": "image_url", "image_url": {key: value for key, value in image.items() if value}}
         case InputFile():
             file = {"file_data": part.file_data, "file_id": part.file_id, "filename": part.filename}
             if not part.file_data and not part.file_id:
-                raise DataError("an input_file part needs 'file_data' or 'file_id'; Chat Completions fetches no files")
+                raise DataError("an input_file part needs 'file_data' or 'file_id': Chat Completions lacks file URLs")
             return {"type": "file", "file": {key: value for key, value in file.items() if value}}
         case InputAudio():
             return {"type": "input_audio", "input_audio": part.input_audio}
@@ -55,24 +55,24 @@ def _chat_part(part: InputPart) -> Part:
 
 
 def input_parts(content: Any) -> str | list[InputPart]:
-    """A message's content from Chat Completions."""
+    """Return a message's content from Chat Completions."""
     if content is None or isinstance(content, str):
         return content or ""
     return _INPUT_PARTS.validate_python([_input_part(part) for part in content])
 
 
 def assistant_text(content: str | Sequence[InputPart]) -> str:
-    """The text of an assistant's message, its parts joined; refusals stand apart."""
+    """Return the joined text of an assistant's message, without refusals."""
     if isinstance(content, str):
         return content
     for part in content:
         if not isinstance(part, (OutputText, InputText, OutputRefusal)):
-            raise DataError(f"an assistant's message holds a part of type '{part.type}'; it can only hold text")
+            raise DataError(f"an assistant's message has a part of type '{part.type}', but only text is supported")
     return "".join(part.text for part in content if isinstance(part, (OutputText, InputText)))
 
 
 def refusals(content: str | Sequence[InputPart]) -> list[str]:
-    """What an assistant's message refuses."""
+    """Return the refusals in an assistant's message."""
     return [part.refusal for part in content if isinstance(part, OutputRefusal)]
 
 
@@ -95,11 +95,11 @@ def _input_part(part: Mapping[str, Any]) -> Part:
         return {"type": "input_video", "video_url": video["url"] if isinstance(video, dict) else video}
     if kind == "video":
         return {"type": "input_video", "video": part["video"]}
-    raise DataError(f"a message part of type {kind!r} has no counterpart in the Responses API")
+    raise DataError(f"a message part of type {kind!r} is not supported by the Responses API")
 
 
 def tool_content(output: str | list[Any]) -> str | list[Part]:
-    """A tool's output as the content of a tool message; entries that are no message parts become JSON text."""
+    """Return a tool's output as the content of a tool message; entries that are not message parts become JSON text."""
     if isinstance(output, str):
         return output
     return [_tool_part(entry) for entry in output]
@@ -115,7 +115,7 @@ def _tool_part(entry: Any) -> Part:
 
 
 def text_of_parts(content: str | Iterable[Mapping[str, Any]] | None) -> str:
-    """The text of a Chat Completions message, its parts joined."""
+    """Return the joined text of a Chat Completions message."""
     if content is None or isinstance(content, str):
         return content or ""
     return "".join(str(part.get("text") or "") for part in content)

@@ -1,4 +1,4 @@
-"""From Responses to Chat Completions: items become messages, parameters take their other names."""
+"""Convert requests from Responses to Chat Completions: items to messages, parameters by name."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ SAME_NAME = ("service_tier", "store", "temperature", "top_p", "user")
 def chat_params(
     params: ResponseCreateParams, *, keeps_reasoning: bool, keeps_tokens: bool
 ) -> ChatCompletionCreateParams:
-    """The same request for Chat Completions; only what was asked for is set.
+    """Convert a request to Chat Completions, setting only fields that were given.
 
-    Raises `DataError` for what Chat Completions cannot say: hosted tools and their items, files by address.
+    Raise `DataError` for unsupported content: hosted tools and their items, files by URL.
     """
     messages = messages_of_items(params.input_items, keeps_reasoning=keeps_reasoning, keeps_tokens=keeps_tokens)
     if params.instructions:
         messages.insert(0, {"role": "system", "content": params.instructions})
     fields: dict[str, Any] = {"messages": messages, "model": params.model, "metadata": params.metadata}
     fields |= {name: getattr(params, name) for name in SAME_NAME}
-    # `max_completion_tokens` is the newer name, and fewer engines know it.
+    # Not the newer name `max_completion_tokens`, because fewer engines know it.
     fields["max_tokens"] = params.max_output_tokens
     fields["reasoning_effort"] = (params.reasoning or {}).get("effort")
     if params.top_logprobs is not None:
@@ -65,7 +65,7 @@ def _text_fields(text: dict[str, Any]) -> dict[str, Any]:
 
 def _tool_fields(params: ResponseCreateParams) -> dict[str, Any]:
     fields: dict[str, Any] = {"tools": [_chat_tool(tool) for tool in params.tools]}
-    # Engines refuse `tool_choice` without tools, and some refuse it where they were not started for it.
+    # Engines reject `tool_choice` without tools, and some reject it unless they were started with support for it.
     if "tool_choice" in params.model_fields_set:
         choice = params.tool_choice
         if isinstance(choice, dict) and choice.get("type") == "function" and "name" in choice:
@@ -79,8 +79,8 @@ def _tool_fields(params: ResponseCreateParams) -> dict[str, Any]:
 def _chat_tool(tool: dict[str, Any]) -> dict[str, Any]:
     if tool["type"] != "function":
         raise DataError(
-            f"the request offers a tool of type '{tool['type']}', which Chat Completions does not have; "
-            "only function tools can be offered to this model server"
+            f"the request has a tool of type '{tool['type']}', which Chat Completions does not support; "
+            "use function tools with this model server"
         )
     function = {key: value for key, value in tool.items() if key != "type" and value is not None}
     return {"type": "function", "function": function}
@@ -88,7 +88,7 @@ def _chat_tool(tool: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass
 class _Turn:
-    """What the assistant thought, said and called at one go; it is one chat message."""
+    """One turn of the assistant: the reasoning, texts and calls of one chat message."""
 
     keeps_reasoning: bool
     keeps_tokens: bool
@@ -99,13 +99,13 @@ class _Turn:
     tokens: dict[str, Any] = field(default_factory=dict)
 
     def ends_before(self, item: InputItem) -> bool:
-        """Whether the item begins another turn. After a call it does not: the tool's answer must follow the call."""
+        """Return whether the item starts a new turn. It does not after a call, whose output must follow it."""
         if self.tokens:
             return True
         return bool(self.texts or self.refusals) and not self.calls and not isinstance(item, FunctionToolCall)
 
     def add(self, item: InputItem) -> None:
-        """Take one item of the assistant's."""
+        """Add one of the assistant's items."""
         if isinstance(item, ReasoningItem):
             self.reasoning += reasoning_texts(item)
         elif isinstance(item, FunctionToolCall):
@@ -118,7 +118,7 @@ class _Turn:
             self.tokens = {name: value for name in TOKEN_METADATA_FIELDS if (value := getattr(item, name)) is not None}
 
     def messages(self) -> list[ChatMessage]:
-        """The chat message; none where there was nothing but reasoning that is not kept."""
+        """Return the chat message, or nothing if there is only reasoning that is not kept."""
         if not (self.texts or self.calls or (self.reasoning and self.keeps_reasoning)):
             return []
         message: ChatMessage = {"role": "assistant", "content": self._content()}
@@ -137,17 +137,17 @@ class _Turn:
 
 @dataclass
 class ConversationState:
-    """A conversation on its way from items to chat messages; what the assistant does at one go is one message."""
+    """The state of converting items to chat messages; consecutive assistant items become one message."""
 
     return_token_id_information: bool
     uses_reasoning_parser: bool = True
     messages: list[ChatMessage] = field(default_factory=list)
-    """What is whole; the assistant's turn is held back until it ends."""
+    """The finished messages, without the assistant's current turn."""
     _turn: _Turn | None = None
 
     def add(self, item: InputItem) -> None:
-        """Take the next item."""
-        if not _is_the_assistants(item):
+        """Add the next item."""
+        if not _is_from_assistant(item):
             self.flush_assistant()
             self.messages.append(_message_of(item))
             return
@@ -164,14 +164,14 @@ class ConversationState:
 
 
 def reasoning_texts(item: ReasoningItem) -> list[str]:
-    """The paragraphs of a reasoning item: its summary, or where that is empty what engines put into `content`."""
+    """Return the paragraphs of a reasoning item: its summary, or else the `content` that engines write."""
     if item.summary:
         return [part.text for part in item.summary]
     return [part["text"] for part in item.content or [] if isinstance(part, dict) and part.get("text")]
 
 
 def messages_of_items(items: Iterable[InputItem], *, keeps_reasoning: bool, keeps_tokens: bool) -> list[ChatMessage]:
-    """A conversation as chat messages: what the assistant did at one go becomes one message."""
+    """Convert items to chat messages; consecutive assistant items become one message."""
     conversation = ConversationState(keeps_tokens, keeps_reasoning)
     for item in items:
         conversation.add(item)
@@ -179,7 +179,7 @@ def messages_of_items(items: Iterable[InputItem], *, keeps_reasoning: bool, keep
     return conversation.messages
 
 
-def _is_the_assistants(item: InputItem) -> bool:
+def _is_from_assistant(item: InputItem) -> bool:
     if isinstance(item, EasyInputMessage):
         return item.role == "assistant"
     return isinstance(item, (OutputMessage, FunctionToolCall, ReasoningItem))
@@ -192,6 +192,6 @@ def _message_of(item: InputItem) -> ChatMessage:
         content: str | Sequence[InputPart] = item.content
         return {"role": item.role, "content": chat_parts(content)}
     raise DataError(
-        f"the conversation holds an item of type '{getattr(item, 'type', type(item).__name__)}', "
-        "which Chat Completions does not have"
+        f"the conversation has an item of type '{getattr(item, 'type', type(item).__name__)}', "
+        "which Chat Completions does not support"
     )

@@ -1,4 +1,4 @@
-"""A streaming Responses request as foreign agents send it, said in the fields that every model server reads."""
+"""Convert the streaming Responses requests of other clients to the fields that every model server reads."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ STREAM_FIELDS = frozenset({"stream", "stream_options"})
 
 
 class QualifiedName(NamedTuple):
-    """A function of a namespace; the model knows it by one name, `<namespace>__<name>`."""
+    """A function of a namespace, which the model sees as `<namespace>__<name>`."""
 
     namespace: str
     name: str
 
     @property
     def flat(self) -> str:
-        """The name that the model knows."""
+        """The name that the model sees."""
         return f"{self.namespace}__{self.name}"
 
 
 class PlainRequest(NamedTuple):
-    """A request without streaming, and what its flattened functions are called by the client."""
+    """A request without streaming, and the client's names of its flattened functions."""
 
     fields: dict[str, Any]
     names: dict[str, QualifiedName]
 
 
 def plain_request(body: Mapping[str, Any], known_fields: Container[str]) -> PlainRequest:
-    """Take out of a request what only streaming clients say.
+    """Remove streaming and other client-specific fields from a request.
 
-    Unknown fields and nulls are dropped, tools of a namespace stand alone, tools offered in the middle of the
-    conversation are offered from its beginning, and the system's and developer's first words become instructions
-    (chat templates take them in one place only). What is malformed stays, for the strict reading to refuse.
+    Unknown fields and nulls are dropped. Tools in namespaces are flattened, and tools offered in mid-conversation are
+    offered from the start. Leading system and developer messages become instructions, because chat templates accept
+    them in one place only. Malformed content is kept, so that strict validation rejects it.
     """
     fields = {
         name: value
@@ -61,7 +61,7 @@ def plain_request(body: Mapping[str, Any], known_fields: Container[str]) -> Plai
 
 
 def with_client_names(response: Response, names: Mapping[str, QualifiedName]) -> Response:
-    """The response with each call of a flattened function under its namespace and name."""
+    """Return the response with each flattened call under its namespace and name."""
     if not names:
         return response
     return response.model_copy(update={"output": [_with_client_name(item, names) for item in response.output]})
@@ -87,7 +87,7 @@ def _flattened(tool: Any) -> Iterable[_FlatTool]:
         return [_FlatTool(tool)]
     origins = [QualifiedName(str(tool.get("name")), each["name"]) for each in tool["tools"]]
     return [
-        # There is no search here by which the model could find a tool whose loading is put off.
+        # `defer_loading` is dropped, because the model cannot search for deferred tools here.
         _FlatTool({**{key: each[key] for key in each if key != "defer_loading"}, "name": origin.flat}, origin)
         for each, origin in zip(tool["tools"], origins, strict=True)
     ]
@@ -95,23 +95,23 @@ def _flattened(tool: Any) -> Iterable[_FlatTool]:
 
 class _Conversation(NamedTuple):
     instructions: list[str]
-    """What the system or the developer said before anyone else spoke."""
+    """The system and developer messages before any other message."""
     tools: list[Any]
     items: list[Any]
 
 
 def _conversation(items: list[Any]) -> _Conversation:
-    said = [item for item in items if not _offers_tools(item)]
-    told = list(takewhile(lambda text: text is not None, map(_instruction, said)))
+    messages = [item for item in items if not _offers_tools(item)]
+    leading = list(takewhile(lambda text: text is not None, map(_instruction, messages)))
     return _Conversation(
-        instructions=[text for text in told if text],
+        instructions=[text for text in leading if text],
         tools=[tool for item in items if _offers_tools(item) for tool in item["tools"]],
-        items=[_plain_item(item) for item in said[len(told) :]],
+        items=[_plain_item(item) for item in messages[len(leading) :]],
     )
 
 
 def _instruction(item: Any) -> str | None:
-    """The text of a message by the system or the developer; None for anything else."""
+    """Return the text of a system or developer message, or None for anything else."""
     if not isinstance(item, dict) or item.get("role") not in ("system", "developer"):
         return None
     if item.get("type", "message") != "message":
@@ -125,7 +125,7 @@ def _instruction(item: Any) -> str | None:
 def _plain_item(item: Any) -> Any:
     kind = item.get("type") if isinstance(item, dict) else None
     if kind == "reasoning" and item.get("id") is None:
-        # Clients that store nothing at the endpoint send no ids.
+        # Clients that do not store responses at the endpoint send no ids.
         return {**item, "id": new_id("rs")}
     if kind == "function_call" and isinstance(item.get("namespace"), str) and isinstance(item.get("name"), str):
         origin = QualifiedName(item["namespace"], item["name"])

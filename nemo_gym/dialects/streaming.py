@@ -1,4 +1,4 @@
-"""The server-sent events of a stream, made out of an answer that is finished."""
+"""Turn a finished answer into the server-sent events of a stream."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ MEDIA_TYPE = "text/event-stream"
 
 
 def events_of_response(response: Response) -> Iterator[bytes]:
-    """`response.created`, each item as `response.output_item.done`, then `response.completed`.
+    """Return the events `response.created`, `response.output_item.done` for each item, and `response.completed`.
 
-    A response whose `status` is `failed` ends in `response.failed`. One that was cut off is completed as well, and
-    tells of it in `status` and `incomplete_details`.
+    If `status` is `failed`, the last event is `response.failed`. An incomplete response also ends with
+    `response.completed`; its `status` and `incomplete_details` say so.
     """
     begun = response.model_copy(
         update={"status": "in_progress", "output": [], "usage": None, "error": None, "incomplete_details": None}
@@ -44,7 +44,7 @@ def events_of_response(response: Response) -> Iterator[bytes]:
 
 
 def failed_response(message: str, *, model: str | None) -> Response:
-    """The response to a request that could not be answered."""
+    """Return the response to a request that failed."""
     return Response(
         id=new_id("resp"),
         created_at=int(time.time()),
@@ -59,10 +59,10 @@ def failed_response(message: str, *, model: str | None) -> Response:
 
 
 def chunks_of_completion(completion: ChatCompletion, *, include_usage: bool = False) -> Iterator[bytes]:
-    """`chat.completion.chunk`s: the message and the end of each choice, the usage if asked for, then `[DONE]`."""
+    """Yield the message and the end of each choice as `chat.completion.chunk`, optionally the usage, then `[DONE]`."""
     head = completion.model_dump(exclude={"choices", "usage", "object"}, exclude_none=True)
     head |= {"object": "chat.completion.chunk"}
-    # Where usage is asked for, every other chunk says that it has none.
+    # If usage is requested, every other chunk has a null `usage`.
     no_usage = {"usage": None} if include_usage else {}
     for choice in completion.choices:
         for part in _parts_of_choice(choice):
@@ -73,9 +73,9 @@ def chunks_of_completion(completion: ChatCompletion, *, include_usage: bool = Fa
 
 
 def _parts_of_choice(choice: Choice) -> tuple[Event, Event]:
-    said = {"index": choice.index, "delta": _delta(choice.message), "logprobs": choice.logprobs, "finish_reason": None}
+    body = {"index": choice.index, "delta": _delta(choice.message), "logprobs": choice.logprobs, "finish_reason": None}
     end = {"index": choice.index, "delta": {}, "logprobs": None, "finish_reason": choice.finish_reason}
-    return said, end
+    return body, end
 
 
 def _delta(message: ChatMessage) -> Event:
@@ -89,7 +89,7 @@ def _delta(message: ChatMessage) -> Event:
 
 
 def events_of_message(message: AnthropicMessage) -> Iterator[bytes]:
-    """`message_start`, start, deltas and stop of each block, `message_delta` with the end, `message_stop`."""
+    """Yield `message_start`, then start, deltas and stop of each block, then `message_delta` and `message_stop`."""
     usage = message.usage.model_copy(update={"output_tokens": 0})
     begun = message.model_copy(update={"content": [], "stop_reason": None, "usage": usage})
     yield _named({"type": "message_start", "message": begun})

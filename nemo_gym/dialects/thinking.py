@@ -1,4 +1,4 @@
-"""Reasoning inside a text: `<think>…</think>`, as models write it and chat templates read it."""
+"""Read and write reasoning in a text: `<think>…</think>`, as models and chat templates use it."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ THINK_BLOCK = re.compile(r"<think>(.*?)</think>", re.DOTALL)
 
 
 class Thought(NamedTuple):
-    """A text, and the reasoning that stood in it."""
+    """The reasoning in a text, and the rest of the text."""
 
     reasoning: list[str]
     rest: str
 
 
 def wrapped_in_think_tags(reasoning: Iterable[str]) -> str:
-    """Each paragraph in tags of its own; empty ones are left out."""
+    """Return the paragraphs, each in its own tags, without empty ones."""
     return "".join(f"<think>{text}</think>" for text in reasoning if text)
 
 
 def split_thinking(text: str) -> Thought:
-    """Take the reasoning out of a text; all white space stays, so that wrapping it again gives the same tokens.
+    """Split the reasoning from a text, keeping white space so that wrapping it again gives the same tokens.
 
-    A chat template may write the opening tag itself, so a lone closing tag ends reasoning that began with the text;
-    and a model that was cut off while it was thinking leaves a block open.
+    A lone closing tag ends reasoning that starts with the text, because a chat template may write the opening tag.
+    An unclosed block extends to the end, because the model may have been cut off while thinking.
     """
     blocks = THINK_BLOCK.findall(text)
     rest = THINK_BLOCK.sub("", text)

@@ -1,4 +1,4 @@
-"""Write the folder of a new environment: one that works, to be changed step by step."""
+"""Create the folder of a new environment: a working example to be changed step by step."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from nemo_gym.errors import DataError
 TIER = "resources_servers"
 TEMPLATES = Path(__file__).parent / "templates"
 TEMPLATE_NAME = "my_environment"
-"""The template is an environment itself: `templates/resources_servers/my_environment` lints, tests and runs."""
+"""The template's name. The template is itself an environment that can be linted, tested and run."""
 TEMPLATE_CLASS_NAME = "MyEnvironment"
 TEMPLATE_SUFFIXES = frozenset({".py", ".md", ".yaml", ".json", ".jsonl", ".toml"})
 
 LONGEST_NAME = 39
-"""With a longer one, lines of the template would grow beyond 119 characters."""
+"""A longer name would make template lines exceed 119 characters."""
 TAKEN_NAMES = RESERVED_KEYS | {"policy_model"}
-"""An environment is also a top-level key of the configuration, and there these mean something else."""
+"""Names of top-level keys that have another meaning in a configuration."""
 
 SAMPLE_MODEL = "responses_api_models/sample_model/configs/sample_model.yaml"
 
@@ -33,19 +33,19 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 
 class Scaffolded(NamedTuple):
-    """A new environment."""
+    """The folder of a new environment."""
 
     folder: Path
     files: tuple[Path, ...]
-    """All that was written, sorted."""
+    """All files in it, sorted."""
     next_steps: str
-    """What to run now, for the user to read: one command a line."""
+    """Instructions for the user, one command per line."""
 
 
 def scaffold(entrypoint: str, root: Path) -> Scaffolded:
-    """Write `<root>/resources_servers/<name>` as `entrypoint` (`resources_servers/<name>`) asks, whole or not at all.
+    """Create `<root>/resources_servers/<name>` for `entrypoint` (`resources_servers/<name>`), whole or not at all.
 
-    Raises `DataError` where the name cannot be used, or an environment has it already.
+    Raise `DataError` if the name is invalid or already used.
     """
     name = _name_in(entrypoint)
     _check_name(name)
@@ -59,7 +59,7 @@ def scaffold(entrypoint: str, root: Path) -> Scaffolded:
 
 
 def class_name_of(name: str) -> str:
-    """The server class of an environment, without its `Server`: `my_env` gives `MyEnv`."""
+    """Return the class name for an environment, without `Server`: `my_env` gives `MyEnv`."""
     return "".join(word[:1].upper() + word[1:] for word in name.split("_"))
 
 
@@ -67,7 +67,7 @@ def _name_in(entrypoint: str) -> str:
     parts = PurePosixPath(entrypoint).parts
     if len(parts) == 2 and parts[0] == TIER:
         return parts[1]
-    # What was meant: `my_env`, `resource_server/my_env`, `/some/where/resources_servers/my_env/app.py`.
+    # The user may have typed `my_env`, `resource_server/my_env`, `/some/where/resources_servers/my_env/app.py`.
     named = [part for part in parts if part not in ("/", "..", "app.py") and closest(part, [TIER]) is None]
     guess = _usable(named[-1]) if named else None
     raise DataError(
@@ -87,18 +87,18 @@ def _check_name(name: str) -> None:
 
 def _problem_of(name: str) -> str | None:
     if not _NAME.fullmatch(name):
-        return "it has to be letters (a to z), digits and underscores, and begin with a letter"
+        return "use letters (a to z), digits and underscores, and start with a letter"
     if keyword.iskeyword(name):
-        return "it is a word of Python's own, so its app.py could not be imported"
+        return "it is a Python keyword, so its app.py could not be imported"
     if name in TAKEN_NAMES:
-        return "a configuration has a key of this name that means something else"
+        return "a configuration key of this name has another meaning"
     if len(name) > LONGEST_NAME:
         return f"it is longer than {LONGEST_NAME} characters"
     return None
 
 
 def _usable(text: str) -> str | None:
-    """The name that `text` comes closest to; None where nothing is left of it, or what is left cannot be used."""
+    """Return the valid name closest to `text`, or None if there is none."""
     plain = unicodedata.normalize("NFKD", text.lower()).encode("ascii", "ignore").decode()
     name = re.sub(r"[^a-z0-9]+", "_", plain).strip("_").lstrip("0123456789_")
     return name if name and _problem_of(name) is None else None
@@ -108,12 +108,12 @@ def _check_unused(name: str, root: Path) -> None:
     relative = f"{TIER}/{name}"
     existing = root / relative
     if existing.exists():
-        raise DataError(f"{existing}: exists already. Choose another name, or remove it first.")
+        raise DataError(f"{existing} already exists. Choose another name, or remove it first.")
     elsewhere = paths.find(relative)
     if elsewhere is not None:
         raise DataError(
-            f"entrypoint={relative}: there is an environment of this name at {elsewhere}, and which of the two a "
-            "configuration means would depend on the working folder. Choose another name."
+            f"entrypoint={relative}: {elsewhere} has the same name, so the working folder would decide which of the "
+            "two a configuration uses. Choose another name."
         )
 
 
@@ -134,7 +134,7 @@ def _write(name: str, folder: Path) -> tuple[Path, ...]:
 
 
 def _template_files(template: Path) -> list[Path]:
-    # Once the template has been run in place, caches lie beside its own files.
+    # Running the template in place leaves caches next to its own files.
     return [
         path
         for path in sorted(template.rglob("*"))
@@ -150,8 +150,8 @@ def _next_steps(name: str) -> str:
     folder = f"{TIER}/{name}"
     return "\n".join(
         [
-            f"{folder} is written: a small environment that works. Run its tests, check what it promises, and "
-            "score its examples with a policy that acts at random:",
+            f"{folder} has been created: a small working environment. Run its tests, check it, and score its examples "
+            "with a random policy:",
             "",
             f"    ng_test +entrypoint={folder}",
             f"    ng_check +entrypoint={folder}",
@@ -159,8 +159,8 @@ def _next_steps(name: str) -> str:
             f"+split=example +output_jsonl_fpath=results/{name}.jsonl",
             "",
             f"Then make it your own: {folder}/app.py holds the tools and the reward, data/example.jsonl the tasks, "
-            "oracle.py a perfect attempt at each, prepare.py what makes more of them. Make rows to train on, and the "
-            "example rollouts and their metrics anew:",
+            "oracle.py a perfect attempt at each, prepare.py the code that makes more tasks. Make training rows, and "
+            "update the example rollouts and metrics:",
             "",
             f"    python {folder}/prepare.py --count 1000 --output {folder}/data/train.jsonl",
             f"    ng_check +entrypoint={folder} +write_examples=true",

@@ -298,10 +298,7 @@ def test_dataset_file_is_downloaded(workplace, hub):
     ("words", "message"),
     [
         (("+artifact_fpath=b.jsonl", "+hf_token=hf_right"), "dataset 'us/sums': download of b.jsonl: "),
-        (
-            ("+split=train", "+hf_token=hf_right"),
-            "the dataset does not contain train.jsonl. Name the file: +artifact_fpath=…",
-        ),
+        (("+split=train", "+hf_token=hf_right"), "does not contain train.jsonl. Name the file: +artifact_fpath=…"),
         (("+split=train", "+hf_token=hf_wrong"), "dataset 'us/sums': download of train: "),
     ],
 )

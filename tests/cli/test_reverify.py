@@ -186,10 +186,7 @@ def test_mismatched_inputs_are_rejected_before_servers_start(stored):
         "of the same collection.\n"
     )
     write(stored, "in.jsonl", [{**asked(task), "agent_ref": {"name": "other_agent"}} for task in range(3)])
-    assert (
-        "the configuration does not define a resources server for the rollouts of other_agent"
-        in graded(stored, CONFIG, code=1).err
-    )
+    assert "does not define a resources server for the rollouts of other_agent" in graded(stored, CONFIG, code=1).err
     write(stored, "run.jsonl", [])
     assert "run.jsonl does not contain rollouts" in graded(stored, CONFIG, code=1).err
     assert not (stored.folder / "new.jsonl").exists()

@@ -1,4 +1,4 @@
-"""Responses to Anthropic Messages and back."""
+"""Tests of the conversion between Responses and Anthropic Messages."""
 
 import json
 
@@ -30,7 +30,7 @@ def params(*messages, **fields):
 
 
 def items(*blocks, role="user"):
-    """The items of one turn with these blocks, as they would be sent."""
+    """Return the items of one turn with these blocks, as they are sent."""
     asked = params({"role": role, "content": list(blocks)})
     return asked.model_dump(exclude_unset=True)["input"]
 
@@ -58,7 +58,7 @@ def called(arguments='{"city": "Oslo"}'):
 # From Messages to Responses
 
 
-def test_a_request_takes_its_other_names():
+def test_request_fields_are_renamed():
     asked = params(
         {"role": "user", "content": "Hello"},
         model="m",
@@ -92,7 +92,7 @@ def test_a_request_takes_its_other_names():
     }
 
 
-def test_the_blocks_of_the_system_become_paragraphs():
+def test_system_blocks_become_paragraphs():
     system = [{**text("You weigh words."), "cache_control": {"type": "ephemeral"}}, text(""), text("Be brief.")]
     assert params(system=system).instructions == "You weigh words.\n\nBe brief."
 
@@ -107,20 +107,20 @@ def test_the_blocks_of_the_system_become_paragraphs():
         ({"type": "any", "disable_parallel_tool_use": True}, "required", False),
     ],
 )
-def test_a_tool_choice_keeps_its_meaning(choice, tool_choice, parallel):
+def test_tool_choice_keeps_its_meaning(choice, tool_choice, parallel):
     asked = params(tools=[TOOL], tool_choice=choice)
     assert asked.tool_choice == tool_choice
     assert ("parallel_tool_calls" in asked.model_fields_set) == (parallel is not None)
     assert parallel is None or asked.parallel_tool_calls is parallel
 
 
-def test_a_schema_for_the_answer_is_asked_for():
+def test_answer_schema_is_converted():
     schema = {"type": "object", "properties": {}}
     asked = params(output_config={"format": {"type": "json_schema", "schema": schema}, "effort": "low"})
     assert asked.text == {"format": {"type": "json_schema", "name": "answer", "schema": schema, "strict": True}}
 
 
-def test_a_single_text_stands_alone_and_several_as_parts():
+def test_single_text_is_string_and_several_are_parts():
     assert items(text("Hello")) == [{"type": "message", "role": "user", "content": "Hello"}]
     (message,) = items(text("What is"), text(""), {"type": "image", "source": PIXEL})
     assert message["content"] == [
@@ -171,7 +171,7 @@ def test_images_and_documents_become_parts(block, part):
     assert message["content"][1] == part
 
 
-def test_what_the_assistant_did_becomes_items_in_its_order():
+def test_assistant_blocks_become_items_in_order():
     use = {"type": "tool_use", "id": "toolu_1", "name": "get_weather", "input": {"city": "Tromsø", "days": 2}}
     thinking = {"type": "thinking", "thinking": "Hm.", "signature": "rs_1:gAAAA"}
     assert items(thinking, text("Let me see."), use, role="assistant") == [
@@ -207,7 +207,7 @@ def test_what_the_assistant_did_becomes_items_in_its_order():
         ),
     ],
 )
-def test_a_tool_result_answers_its_call_and_what_follows_is_said(content, output):
+def test_tool_result_is_followed_by_its_text(content, output):
     result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": content, "is_error": False}
     assert items(result, text("Go on.")) == [
         {"type": "function_call_output", "call_id": "toolu_1", "output": output},
@@ -215,7 +215,7 @@ def test_a_tool_result_answers_its_call_and_what_follows_is_said(content, output
     ]
 
 
-def test_a_signature_of_another_server_is_not_passed_on():
+def test_foreign_signature_is_not_forwarded():
     first, second = items(
         {"type": "thinking", "thinking": "Hm.", "signature": "EqQBCgIYAhIkd/+="},
         {"type": "redacted_thinking", "data": "EmwKAhgBEgy3va3p"},
@@ -227,9 +227,9 @@ def test_a_signature_of_another_server_is_not_passed_on():
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "expected"),
     [
-        ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "'web_search' of type 'web_search_"),
+        ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "'web_search': type 'web_search_"),
         ({"tool_choice": {"type": "tool"}}, "needs the 'name'"),
         (
             {"messages": [{"role": "assistant", "content": [{"type": "server_tool_use", "id": "s"}]}]},
@@ -237,19 +237,19 @@ def test_a_signature_of_another_server_is_not_passed_on():
         ),
         (
             {"messages": [{"role": "user", "content": [{"type": "image", "source": {"type": "base64"}}]}]},
-            "the image has a source of type 'base64'",
+            "the image source of type 'base64' needs",
         ),
     ],
 )
-def test_what_would_change_the_question_is_refused(fields, told):
-    with pytest.raises(DataError, match=told):
+def test_unsupported_content_is_rejected(fields, expected):
+    with pytest.raises(DataError, match=expected):
         params(**fields)
 
 
 # From Responses to Messages
 
 
-def test_an_answer_is_told_in_blocks():
+def test_answer_is_converted_to_blocks():
     reasoning = ReasoningItem(id="rs_1", summary=[Summary(text="First."), Summary(text="Then.")])
     assert blocks(reasoning, said("Let me ", "", "see."), called()) == [
         {"type": "thinking", "thinking": "First.\nThen.", "signature": "rs_1:"},
@@ -259,7 +259,7 @@ def test_an_answer_is_told_in_blocks():
     ]
 
 
-def test_reasoning_in_an_engines_own_place_is_found():
+def test_reasoning_in_content_field_is_found():
     reasoning = ReasoningItem(id="rs_1", summary=[], content=[{"type": "reasoning_text", "text": "Hm."}])
     assert blocks(reasoning) == [{"type": "thinking", "thinking": "Hm.", "signature": "rs_1:"}]
 
@@ -275,11 +275,11 @@ def test_reasoning_in_an_engines_own_place_is_found():
         ({}, [OutputMessage(id="msg_1", content=[OutputRefusal(refusal="No.")])], "refusal"),
     ],
 )
-def test_the_reason_for_stopping_keeps_its_meaning(fields, output, reason):
+def test_stop_reason_keeps_its_meaning(fields, output, reason):
     assert message_of_response(response(*output, **fields)).stop_reason == reason
 
 
-def test_a_refusal_is_said_and_foreign_items_are_left_out():
+def test_refusal_becomes_text_and_foreign_items_are_omitted():
     search = {"type": "web_search_call", "id": "ws_1"}
     refusing = {"type": "message", "id": "m", "content": [{"type": "refusal", "refusal": "No."}]}
     answered = Response.model_validate({**response().model_dump(), "output": [search, refusing]})
@@ -287,7 +287,7 @@ def test_a_refusal_is_said_and_foreign_items_are_left_out():
 
 
 @pytest.mark.parametrize(
-    ("usage", "told"),
+    ("usage", "expected"),
     [
         (None, (0, 0, 0)),
         (
@@ -297,16 +297,16 @@ def test_a_refusal_is_said_and_foreign_items_are_left_out():
         ({"input_tokens": 3, "input_tokens_details": {"cached_tokens": None}, "output_tokens": 1}, (3, 0, 1)),
     ],
 )
-def test_cached_tokens_are_counted_apart(usage, told):
+def test_cached_tokens_are_counted_separately(usage, expected):
     counted = None if usage is None else ResponseUsage.model_validate(usage)
     usage = message_of_response(response(usage=counted)).usage
-    assert (usage.input_tokens, usage.cache_read_input_tokens, usage.output_tokens) == told
+    assert (usage.input_tokens, usage.cache_read_input_tokens, usage.output_tokens) == expected
 
 
 @pytest.mark.parametrize(
     "arguments", ['{"city": "Os', "[1]", '"Oslo"', '{"x": NaN}', '{"x": "\\ud800"}', "[" * 100_000, "not JSON"]
 )
-def test_arguments_that_are_no_json_object_come_through_as_text(arguments):
+def test_invalid_arguments_are_kept_as_text(arguments):
     (block,) = blocks(called(arguments))
     assert block["input"] == {"unreadable_arguments": arguments}
     (item,) = items(block, role="assistant")
@@ -347,7 +347,7 @@ CALLS = st.builds(
 
 @settings(deadline=None, max_examples=50)
 @given(st.lists(REASONING, max_size=2), st.lists(TEXTS, max_size=3), st.lists(CALLS, max_size=2))
-def test_an_answer_that_a_client_sends_back_says_the_same(reasoning, texts, calls):
+def test_answer_survives_round_trip_through_client(reasoning, texts, calls):
     answered = message_of_response(response(*reasoning, *([said(*texts)] if texts else []), *calls))
     sent_back = params({"role": "assistant", "content": answered.model_dump(mode="json")["content"]}).input
     assert [each for each in sent_back if isinstance(each, ReasoningItem)] == reasoning
@@ -360,6 +360,6 @@ def test_an_answer_that_a_client_sends_back_says_the_same(reasoning, texts, call
 
 
 @given(st.text(), IDS)
-def test_a_tools_text_comes_through_unchanged(output, call_id):
+def test_tool_text_is_unchanged(output, call_id):
     result = {"type": "tool_result", "tool_use_id": call_id, "content": output}
     assert params({"role": "user", "content": [result]}).input == [FunctionCallOutput(call_id=call_id, output=output)]

@@ -1,4 +1,4 @@
-"""A streaming Responses request as foreign agents send it."""
+"""Tests of streaming Responses requests as other clients send them."""
 
 import pytest
 
@@ -28,20 +28,20 @@ def developer(*texts, role="developer", **others):
     return {"role": role, "content": [{"type": "input_text", "text": text} for text in texts], **others}
 
 
-def test_only_what_a_model_server_knows_is_kept():
+def test_only_known_fields_are_kept():
     body = {"model": "m", "input": "Hello", "client_metadata": {}, "temperature": None, "stream": True}
     body |= {"stream_options": {"include_obfuscation": False}}
     assert plain_request(body, KNOWN) == ({"model": "m", "input": "Hello"}, {})
 
 
-def test_functions_of_a_namespace_stand_alone_under_one_name():
+def test_namespace_functions_are_flattened():
     listing = {"type": "function", "name": "list_orders", "strict": False, "defer_loading": True}
     plain = plain_request({"input": "Hello", "tools": [TOOL, namespace(listing)]}, KNOWN)
     assert plain.fields["tools"] == [TOOL, {"type": "function", "name": "crm__list_orders", "strict": False}]
     assert plain.names == {"crm__list_orders": QualifiedName("crm", "list_orders")}
 
 
-def test_tools_offered_in_the_middle_are_offered_from_the_beginning():
+def test_tools_offered_later_are_offered_from_start():
     plain = plain_request({"input": [ASKED, offer(namespace(TOOL)), offer(TOOL)], "tools": [{"type": "x"}]}, KNOWN)
     assert plain.fields == {"input": [ASKED], "tools": [{"type": "x"}, {**TOOL, "name": "crm__get_time"}, TOOL]}
     assert set(plain.names) == {"crm__get_time"}
@@ -57,22 +57,22 @@ def test_tools_offered_in_the_middle_are_offered_from_the_beginning():
         ([], None),
     ],
 )
-def test_the_first_words_of_system_and_developer_become_instructions(before, instructions):
+def test_leading_system_and_developer_messages_become_instructions(before, instructions):
     read = fields(*before, ASKED, developer("By the way."))
     assert read.get("instructions") == instructions
     assert read["input"] == [ASKED, developer("By the way.")]
 
 
-def test_instructions_that_are_there_come_first():
+def test_existing_instructions_come_first():
     assert fields(developer("Be brief."), instructions="You are kind.")["instructions"] == "You are kind.\n\nBe brief."
 
 
-def test_a_picture_for_instructions_stays_where_it_is():
+def test_image_in_instructions_stays_in_input():
     picture = {"role": "developer", "content": [{"type": "input_image", "image_url": "https://example.com/a.png"}]}
     assert fields(picture, ASKED) == {"input": [picture, ASKED]}
 
 
-def test_earlier_calls_go_by_the_name_that_the_model_knows():
+def test_earlier_calls_use_flattened_names():
     earlier = {"type": "function_call", "call_id": "c", "namespace": "crm", "name": "list_orders", "arguments": "{}"}
     (item,) = fields(earlier)["input"]
     assert item == {"type": "function_call", "call_id": "c", "name": "crm__list_orders", "arguments": "{}"}
@@ -98,7 +98,7 @@ def test_only_calls_of_flattened_functions_are_renamed():
     assert answered.output[0].name == "crm__list_orders"
 
 
-def test_what_was_read_leniently_is_a_request():
+def test_lenient_result_is_a_valid_request():
     read = fields(developer("Be brief."), ASKED, {"type": "reasoning", "summary": []}, offer(namespace(TOOL)))
     params = ResponseCreateParams.model_validate(read)
     assert isinstance(params.input[0], EasyInputMessage)
@@ -118,10 +118,10 @@ def test_what_was_read_leniently_is_a_request():
         {"input": "Hello", "tools": [3, {"type": "namespace"}, namespace({"type": "function"}), namespace(3)]},
     ],
 )
-def test_what_is_malformed_stays_for_the_strict_reading_to_refuse(body):
+def test_malformed_content_is_left_to_strict_validation(body):
     assert plain_request(body, KNOWN) == (body, {})
 
 
-def test_nothing_is_added_to_what_is_malformed():
+def test_malformed_fields_are_not_extended():
     body = {"input": [developer("Be brief."), offer(TOOL), ASKED], "instructions": 3, "tools": 3}
     assert plain_request(body, KNOWN).fields == {"input": [ASKED], "instructions": 3, "tools": 3}

@@ -1,4 +1,4 @@
-"""The events of a stream, made out of an answer that is finished."""
+"""Tests of the stream events made from a finished answer."""
 
 import json
 
@@ -28,7 +28,7 @@ TOKENS = {"prompt_token_ids": [1, 2], "generation_token_ids": [3], "generation_l
 
 
 def read(events):
-    """The data of each event; its name, where it has one, is the data's type."""
+    """Return the data of each event, and check that its name, if any, is the data's type."""
     found = []
     for event in events:
         text = event.decode()
@@ -46,7 +46,7 @@ def message(*blocks, **fields):
 
 
 def gathered(events):
-    """A message put together from its events, as a client does it."""
+    """Assemble a message from its events, as a client does."""
     snapshot = events[0]["message"]
     partial = ""
     for event in events[1:]:
@@ -79,7 +79,7 @@ def gathered(events):
 # Responses
 
 
-def test_the_last_event_holds_the_whole_response():
+def test_last_event_has_the_complete_response():
     answered = reply(call("get_weather", city="Oslo"), "It is cold.")
     events = read(events_of_response(answered))
     assert [event["type"] for event in events] == [
@@ -93,7 +93,7 @@ def test_the_last_event_holds_the_whole_response():
     assert [event["sequence_number"] for event in events] == [0, 1, 2, 3]
 
 
-def test_a_response_that_was_cut_off_is_completed_and_tells_why():
+def test_truncated_response_is_completed_with_its_reason():
     cut_off = reply("I begin with").model_copy(
         update={"status": "incomplete", "incomplete_details": IncompleteDetails(reason="max_output_tokens")}
     )
@@ -103,7 +103,7 @@ def test_a_response_that_was_cut_off_is_completed_and_tells_why():
     assert (created["response"]["status"], created["response"]["incomplete_details"]) == ("in_progress", None)
 
 
-def test_a_failed_response_ends_in_its_error():
+def test_failed_response_ends_with_its_error():
     created, failed = read(events_of_response(failed_response("asleep", model="m")))
     assert (created["type"], created["response"]["error"]) == ("response.created", None)
     assert failed["type"] == "response.failed"
@@ -137,10 +137,10 @@ def test_every_choice_has_its_message_and_its_end():
     assert heads == [head] * 4
 
 
-def test_tool_calls_are_numbered_and_further_fields_travel_along():
+def test_tool_calls_are_numbered_and_extra_fields_kept():
     called = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-    told = {"content": None, "tool_calls": [called, called], "reasoning_content": "Hm.", **TOKENS}
-    chunk, *_ = read(chunks_of_completion(completion({"index": 0, "finish_reason": "tool_calls", "message": told})))
+    message = {"content": None, "tool_calls": [called, called], "reasoning_content": "Hm.", **TOKENS}
+    chunk, *_ = read(chunks_of_completion(completion({"index": 0, "finish_reason": "tool_calls", "message": message})))
     assert chunk["choices"][0]["delta"] == {
         "role": "assistant",
         "tool_calls": [{"index": 0, **called}, {"index": 1, **called}],
@@ -149,11 +149,11 @@ def test_tool_calls_are_numbered_and_further_fields_travel_along():
     }
 
 
-@pytest.mark.parametrize(("usage", "told"), [({"total_tokens": 5}, [None, None, 5]), (None, [None, None])])
-def test_usage_is_told_last_where_it_is_known(usage, told):
+@pytest.mark.parametrize(("usage", "counts"), [({"total_tokens": 5}, [None, None, 5]), (None, [None, None])])
+def test_known_usage_comes_last(usage, counts):
     choice = {"index": 0, "finish_reason": "stop", "message": {"content": "Hi"}}
     *chunks, _ = read(chunks_of_completion(completion(choice, usage=usage), include_usage=True))
-    assert [chunk["usage"] and chunk["usage"]["total_tokens"] for chunk in chunks] == told
+    assert [chunk["usage"] and chunk["usage"]["total_tokens"] for chunk in chunks] == counts
     assert all(bool(chunk["choices"]) == (chunk["usage"] is None) for chunk in chunks)
 
 
@@ -161,17 +161,17 @@ def test_usage_is_told_last_where_it_is_known(usage, told):
 
 
 @pytest.mark.parametrize("blocks", [BLOCKS, [], BLOCKS[2:3]])
-def test_a_client_puts_the_message_together_again(blocks):
-    told = message(*blocks, stop_reason="tool_use")
-    events = read(events_of_message(told))
+def test_client_reassembles_the_message(blocks):
+    counts = message(*blocks, stop_reason="tool_use")
+    events = read(events_of_message(counts))
     assert events[0]["message"]["content"] == []
     assert events[0]["message"]["stop_reason"] is None
     assert events[0]["message"]["usage"]["output_tokens"] == 0
     assert events[-1] == {"type": "message_stop"}
-    assert AnthropicMessage.model_validate(gathered(events)) == told
+    assert AnthropicMessage.model_validate(gathered(events)) == counts
 
 
-def test_each_block_is_begun_empty_and_stopped():
+def test_each_block_starts_empty_and_stops():
     events = read(events_of_message(message(*BLOCKS)))
     starts = [event["content_block"] for event in events if event["type"] == "content_block_start"]
     assert starts == [
@@ -184,6 +184,6 @@ def test_each_block_is_begun_empty_and_stopped():
 
 
 @given(st.text(min_size=1))
-def test_no_text_breaks_the_lines_of_a_stream(text):
-    told = message({"type": "text", "text": text})
-    assert AnthropicMessage.model_validate(gathered(read(events_of_message(told)))) == told
+def test_text_never_breaks_event_lines(text):
+    counts = message({"type": "text", "text": text})
+    assert AnthropicMessage.model_validate(gathered(read(events_of_message(counts)))) == counts

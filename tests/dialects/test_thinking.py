@@ -1,4 +1,4 @@
-"""Taking reasoning out of a text and putting it back."""
+"""Tests of splitting reasoning from a text and wrapping it again."""
 
 import pytest
 from hypothesis import given
@@ -21,7 +21,7 @@ from nemo_gym.dialects.thinking import split_thinking, wrapped_in_think_tags
         ("", [], ""),
     ],
 )
-def test_reasoning_is_told_apart_from_the_answer(text, reasoning, rest):
+def test_reasoning_is_separated_from_answer(text, reasoning, rest):
     assert split_thinking(text) == (reasoning, rest)
 
 
@@ -29,5 +29,5 @@ plain = st.text(max_size=30).filter(lambda text: "think>" not in text)
 
 
 @given(st.lists(plain.filter(str.strip), max_size=3), plain)
-def test_what_was_wrapped_comes_apart_again(reasoning, rest):
+def test_wrapped_reasoning_is_split_again(reasoning, rest):
     assert split_thinking(wrapped_in_think_tags(reasoning) + rest) == (reasoning, rest)

@@ -1,4 +1,4 @@
-"""A new environment: written by its command, then used as its user would, in a folder outside of the repository."""
+"""Tests of a new environment, created and used by its commands in a folder outside of the repository."""
 
 import math
 import shlex
@@ -19,18 +19,18 @@ TEMPLATE = TEMPLATES / "resources_servers" / "my_environment"
 
 @pytest.fixture(scope="module")
 def project(shared_workplace):
-    """A user's folder outside of the repository with a new environment in it, and what the command printed."""
+    """A folder outside of the repository with a new environment, and the command's output."""
     made = shared_workplace.run("ng_init_resources_server", "+entrypoint=resources_servers/my_env")
     assert made.code == 0, made.err
     return shared_workplace, made.out
 
 
 def commands_in(text):
-    """The commands that a text tells to run: its indented lines."""
+    """Return the commands in a text: its indented lines."""
     return [shlex.split(line) for line in text.splitlines() if line.startswith("    ")]
 
 
-def test_a_new_environment_has_the_files_of_any_other(project):
+def test_new_environment_has_all_files(project):
     folder = project[0].folder
     files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     assert {file for file in files if "__pycache__" not in file and file.startswith("resources_servers")} == {
@@ -48,7 +48,7 @@ def test_a_new_environment_has_the_files_of_any_other(project):
     }
 
 
-def test_nothing_of_the_template_s_name_is_left(project):
+def test_template_name_is_replaced_everywhere(project):
     folder = project[0].folder
     for path in (folder / "resources_servers").rglob("*.*"):
         if path.suffix != ".pyc":
@@ -57,7 +57,7 @@ def test_nothing_of_the_template_s_name_is_left(project):
             assert "MyEnvironment" not in text, path
 
 
-def test_a_new_environment_lints(project):
+def test_new_environment_lints(project):
     workplace, _ = project
     checked = workplace.run("ruff", "check", "resources_servers")
     assert checked.code == 0, checked.out
@@ -65,7 +65,7 @@ def test_a_new_environment_lints(project):
     assert formatted.code == 0, formatted.out
 
 
-def test_the_first_command_that_is_named_runs_its_tests(project):
+def test_first_printed_command_runs_the_tests(project):
     workplace, printed = project
     command = commands_in(printed)[0]
     assert command == ["ng_test", "+entrypoint=resources_servers/my_env"]
@@ -74,14 +74,14 @@ def test_the_first_command_that_is_named_runs_its_tests(project):
     assert "17 passed" in tested.out
 
 
-def test_its_examples_are_complete(project):
+def test_examples_are_complete(project):
     workplace, _ = project
     tested = workplace.run("ng_test", "+entrypoint=resources_servers/my_env", "+should_validate_data=true")
     assert tested.code == 0, tested.out + tested.err
     assert "the examples of resources_servers/my_env are complete" in tested.out
 
 
-def test_the_second_command_that_is_named_finds_all_promises_kept(project):
+def test_second_printed_command_finds_all_promises_kept(project):
     workplace, printed = project
     command = commands_in(printed)[1]
     assert command == ["ng_check", "+entrypoint=resources_servers/my_env"]
@@ -90,7 +90,7 @@ def test_the_second_command_that_is_named_finds_all_promises_kept(project):
     assert checked.out.endswith("resources_servers/my_env: 10 of 10 promises kept\n")
 
 
-def test_the_third_command_that_is_named_scores_its_examples(project):
+def test_third_printed_command_scores_the_examples(project):
     workplace, printed = project
     command = commands_in(printed)[2]
     assert command[0] == "ng_e2e_collect_rollouts"
@@ -99,11 +99,11 @@ def test_the_third_command_that_is_named_scores_its_examples(project):
     rewards = [row["reward"] for row in read_rows(workplace.folder / "results" / "my_env.jsonl")]
     assert len(rewards) == 5
     assert all(math.isfinite(reward) for reward in rewards)
-    # A policy that acts at random finds some of the numbers, so a first look shows both rewards.
+    # A random policy finds some of the numbers, so both rewards occur.
     assert set(rewards) == {0.0, 1.0}
 
 
-def test_the_fourth_command_that_is_named_makes_rows_that_keep_all_promises(project):
+def test_fourth_printed_command_makes_valid_rows(project):
     workplace, printed = project
     command = commands_in(printed)[3]
     assert command[:2] == ["python", "resources_servers/my_env/prepare.py"]
@@ -117,7 +117,7 @@ def test_the_fourth_command_that_is_named_makes_rows_that_keep_all_promises(proj
     assert "full reward on 25 rows" in checked.out
 
 
-def test_the_fifth_command_that_is_named_writes_the_examples_as_they_are(project):
+def test_fifth_printed_command_reproduces_the_examples(project):
     workplace, printed = project
     data = workplace.folder / "resources_servers" / "my_env" / "data"
     examples = [data / "example_metrics.json", data / "example_rollouts.jsonl"]
@@ -131,19 +131,19 @@ def test_the_fifth_command_that_is_named_writes_the_examples_as_they_are(project
     assert [path.read_bytes() for path in examples] == before
 
 
-def test_the_readme_names_the_same_commands(project):
+def test_readme_has_the_printed_commands(project):
     workplace, printed = project
     readme = (workplace.folder / "resources_servers" / "my_env" / "README.md").read_text("utf-8")
     assert commands_in(readme) == commands_in(printed)
 
 
-def test_a_folder_that_is_there_is_left_alone(project):
+def test_existing_folder_is_not_changed(project):
     workplace, _ = project
     file = workplace.folder / "resources_servers" / "my_env" / "app.py"
     before = file.stat()
     again = workplace.run("ng_init_resources_server", "+entrypoint=resources_servers/my_env")
     assert again.code == 1
-    assert "exists already" in again.err
+    assert "already exists" in again.err
     assert "Traceback" not in again.err
     assert file.stat() == before
 
@@ -158,7 +158,7 @@ def test_a_folder_that_is_there_is_left_alone(project):
         ("/somewhere/resources_servers/my_env", "Did you mean 'resources_servers/my_env'?"),
         ("../resources_servers/my_env", "Did you mean 'resources_servers/my_env'?"),
         ("resources_servers/my-env", "Did you mean 'resources_servers/my_env'?"),
-        ("resources_servers/2048", "begin with a letter"),
+        ("resources_servers/2048", "start with a letter"),
         ("resources_servers/überall", "Did you mean 'resources_servers/uberall'?"),
         ("resources_servers/class", "Choose another name"),
         ("resources_servers/verbose", "Choose another name"),
@@ -166,10 +166,10 @@ def test_a_folder_that_is_there_is_left_alone(project):
         ("resources_servers/" + "a" * (LONGEST_NAME + 1), "longer than"),
         ("resources_servers", "Write +entrypoint=resources_servers/my_env"),
         ("", "Write +entrypoint=resources_servers/my_env"),
-        ("resources_servers/mcqa", "there is an environment of this name"),
+        ("resources_servers/mcqa", "has the same name"),
     ],
 )
-def test_a_name_that_cannot_be_used_is_refused_with_advice(tmp_path, entrypoint, advice):
+def test_invalid_name_is_rejected_with_advice(tmp_path, entrypoint, advice):
     with pytest.raises(DataError) as refusal:
         scaffold(entrypoint, tmp_path)
     assert advice in str(refusal.value)
@@ -177,20 +177,20 @@ def test_a_name_that_cannot_be_used_is_refused_with_advice(tmp_path, entrypoint,
 
 
 @pytest.mark.parametrize("entrypoint", ["resources_servers/one/", "./resources_servers/one"])
-def test_the_same_path_may_be_spelled_in_other_ways(tmp_path, entrypoint):
+def test_path_may_be_spelled_differently(tmp_path, entrypoint):
     made = scaffold(entrypoint, tmp_path)
     assert made.folder == tmp_path / "resources_servers" / "one"
     assert list(made.files) == sorted(path for path in made.folder.rglob("*") if path.is_file())
 
 
-def test_a_folder_that_cannot_be_written_is_told(tmp_path):
+def test_unwritable_folder_is_reported(tmp_path):
     (tmp_path / "resources_servers").write_text("a file is in the way")
     with pytest.raises(DataError, match="cannot be written"):
         scaffold("resources_servers/my_env", tmp_path)
 
 
 @pytest.mark.parametrize("name", ["a", "A1_b", "x" * LONGEST_NAME, "my_environment", "trailing_"])
-def test_any_name_gives_a_folder_that_lints(workplace, name):
+def test_folder_lints_with_any_name(workplace, name):
     scaffold(f"resources_servers/{name}", workplace.folder)
     checked = workplace.run("ruff", "check", "resources_servers")
     assert checked.code == 0, checked.out
@@ -201,11 +201,11 @@ def test_any_name_gives_a_folder_that_lints(workplace, name):
 @pytest.mark.parametrize(
     ("name", "expected"), [("my_env", "MyEnv"), ("counter", "Counter"), ("grl_sokoban", "GrlSokoban"), ("a_1b", "A1b")]
 )
-def test_the_class_is_named_after_the_folder(name, expected):
+def test_class_is_named_after_the_folder(name, expected):
     assert class_name_of(name) == expected
 
 
-def test_the_template_runs_where_it_lies(workplace):
+def test_template_runs_in_place(workplace):
     tested = workplace.run(
         "ng_test",
         "+entrypoint=resources_servers/my_environment",
@@ -216,7 +216,7 @@ def test_the_template_runs_where_it_lies(workplace):
     assert tested.code == 0, tested.out + tested.err
 
 
-def test_the_wheel_holds_the_template(tmp_path):
+def test_wheel_contains_the_template(tmp_path):
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
     subprocess.run(build, cwd=REPOSITORY, check=True, capture_output=True, timeout=60)
     (wheel,) = tmp_path.glob("*.whl")
@@ -226,7 +226,7 @@ def test_the_wheel_holds_the_template(tmp_path):
         assert f"nemo_gym/scaffold/templates/{inside.as_posix()}" in names
 
 
-def test_every_file_of_the_template_is_written(tmp_path):
+def test_every_template_file_is_written(tmp_path):
     made = scaffold("resources_servers/my_environment", tmp_path)
     for path in made.files:
         assert path.read_text("utf-8") == (TEMPLATE / path.relative_to(made.folder)).read_text("utf-8")

@@ -1,4 +1,4 @@
-"""Items of a conversation, converters, and an endpoint's answer."""
+"""Shared test data: converters, items of a conversation, and an endpoint's answer."""
 
 from nemo_gym.dialects.chat import ResponsesConverter
 from nemo_gym.schemas.items import (

@@ -1,4 +1,4 @@
-"""From Chat Completions to Responses, with and without tokens."""
+"""Tests of the conversion from Chat Completions to Responses, with and without tokens."""
 
 import itertools
 
@@ -22,7 +22,7 @@ from tests.dialects.chat.conversing import CALL, CONVERTER, TOKENS, TRAINING, WE
         {"content": [{"type": "text", "text": "<think>Six times seven.</think>42"}]},
     ],
 )
-def test_reasoning_becomes_an_item_wherever_it_stood(message):
+def test_reasoning_becomes_an_item_from_any_field(message):
     reasoning, answer = CONVERTER.postprocess_assistant_message_dict({"role": "assistant", **message})
     assert (reasoning.type, reasoning.text) == ("reasoning", "Six times seven.")
     assert (answer.type, answer.text) == ("message", "42")
@@ -30,7 +30,7 @@ def test_reasoning_becomes_an_item_wherever_it_stood(message):
     assert answer.id.startswith("msg_")
 
 
-def test_a_tag_in_the_text_stays_text_where_the_endpoint_told_the_reasoning_apart():
+def test_think_tag_is_text_if_reasoning_is_separate():
     items = CONVERTER.postprocess_assistant_message_dict({"content": "write <think>x</think>", "reasoning": "r"})
     assert items[-1].text == "write <think>x</think>"
 
@@ -44,7 +44,7 @@ def test_calls_keep_their_ids_and_their_order():
     ]
 
 
-def test_a_silent_answer_is_an_empty_message():
+def test_empty_answer_is_an_empty_message():
     response = CONVERTER.chat_completion_to_response(completion(content=None), ResponseCreateParams(input="Hello"))
     assert [item.type for item in response.output] == ["message"]
     assert response.last_text == ""
@@ -61,7 +61,7 @@ def test_a_silent_answer_is_an_empty_message():
         ("content_filter", "incomplete", "content_filter"),
     ],
 )
-def test_why_it_stopped_is_told(finish_reason, status, reason):
+def test_finish_reason_sets_status(finish_reason, status, reason):
     response = CONVERTER.chat_completion_to_response(
         completion(finish_reason, content="so far"), ResponseCreateParams(input="Hello")
     )
@@ -69,7 +69,7 @@ def test_why_it_stopped_is_told(finish_reason, status, reason):
     assert (response.incomplete_details and response.incomplete_details.reason) == reason
 
 
-def test_reasoning_that_was_cut_off_is_not_taken_for_an_answer():
+def test_truncated_reasoning_is_not_an_answer():
     response = CONVERTER.chat_completion_to_response(
         completion("length", content="<think>it may be \\boxed{3}"), ResponseCreateParams(input="Hello")
     )
@@ -92,7 +92,7 @@ def test_usage_keeps_its_details():
     assert (usage.output_tokens, usage.output_tokens_details.reasoning_tokens, usage.total_tokens) == (7, 0, 18)
 
 
-def test_the_openai_client_can_read_a_response_with_everything_in_it():
+def test_openai_client_reads_response_with_all_fields():
     answer = completion("length", content="<think>t</think>text", refusal="no", tool_calls=[CALL], **TOKENS) | {
         "usage": {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}
     }
@@ -115,14 +115,14 @@ def test_the_openai_client_can_read_a_response_with_everything_in_it():
         assert [item.type for item in read.output] == ["reasoning", "message", "function_call"]
 
 
-def test_an_endpoint_may_leave_out_a_calls_id_and_send_its_arguments_parsed():
+def test_call_without_id_and_with_parsed_arguments_works():
     call = {"function": {"name": "f", "arguments": {"x": 1}}}
     [item] = CONVERTER.postprocess_assistant_message_dict({"content": None, "tool_calls": [call]})
     assert item.call_id.startswith("call_")
     assert item.arguments == '{"x":1}'
 
 
-def test_ids_can_be_made_by_someone_else():
+def test_id_factory_can_be_replaced():
     numbers = itertools.count()
     converter = ResponsesConverter(False, new_id=lambda prefix: f"{prefix}_{next(numbers)}")
     response = converter.chat_completion_to_response(
@@ -142,7 +142,7 @@ def test_ids_can_be_made_by_someone_else():
         ({"content": None, "reasoning": "r"}, ReasoningItemForTraining),
     ],
 )
-def test_tokens_stand_on_the_last_item_and_travel_back_in_the_message(message, kind):
+def test_tokens_are_on_last_item_and_round_trip(message, kind):
     items = TRAINING.postprocess_assistant_message_dict({"role": "assistant", **message, **TOKENS})
     assert isinstance(items[-1], kind)
     assert [hasattr(item, "prompt_token_ids") for item in items[:-1]] == [False] * (len(items) - 1)
@@ -151,17 +151,17 @@ def test_tokens_stand_on_the_last_item_and_travel_back_in_the_message(message, k
     assert "prompt_token_ids" not in messages(*items)[0]
 
 
-def test_tokens_are_dropped_where_nobody_asked_for_them():
+def test_tokens_are_dropped_by_default():
     [item] = CONVERTER.postprocess_assistant_message_dict({"content": "a", **TOKENS})
     assert not hasattr(item, "prompt_token_ids")
 
 
-def test_experts_travel_with_the_tokens():
+def test_routed_experts_are_kept_with_tokens():
     [item] = TRAINING.postprocess_assistant_message_dict({"content": "a", **TOKENS, "routed_experts": [[1]]})
     assert item.routed_experts == [[1]]
 
 
-def test_a_chat_request_becomes_a_request_for_responses():
+def test_chat_request_is_converted_to_responses():
     chat = ChatCompletionCreateParams(
         messages=[{"role": "user", "content": "Hello"}],
         max_completion_tokens=10,

@@ -1,4 +1,4 @@
-"""A conversation survives the way to Chat Completions and back."""
+"""Property tests of the round trip to Chat Completions."""
 
 import itertools
 
@@ -18,7 +18,7 @@ name = st.from_regex(r"\A[a-z_]{1,8}\Z")
 
 @st.composite
 def turns(draw):
-    """What one role does at one go, in the order in which a message tells it."""
+    """Draw the items of one message, in the order in which a chat message has them."""
     if draw(st.booleans()):
         return [EasyInputMessage(role=draw(st.sampled_from(["user", "system", "developer"])), content=draw(text))]
     items = [thought(*draw(st.lists(text.filter(str.strip), min_size=1, max_size=2)))] if draw(st.booleans()) else []
@@ -29,7 +29,7 @@ def turns(draw):
 
 
 def essence(items):
-    """All that is said, thought, called and answered."""
+    """Yield the contents of items without their ids."""
     for item in items:
         match item:
             case EasyInputMessage():
@@ -45,9 +45,9 @@ def essence(items):
 
 
 @given(st.lists(turns(), max_size=6))
-def test_a_conversation_survives_the_way_there_and_back(conversation):
+def test_conversation_survives_round_trip(conversation):
     items = [item for turn in conversation for item in turn]
-    # Thoughts that nothing follows run into those of the next turn: no message would hold them apart.
+    # Consecutive reasoning items are skipped, because a chat message would merge them.
     merged = [b for a, b in itertools.pairwise(items) if isinstance(a, ReasoningItem) and isinstance(b, ReasoningItem)]
     if merged:
         return
@@ -57,7 +57,7 @@ def test_a_conversation_survives_the_way_there_and_back(conversation):
     assert list(essence(back)) == list(essence(items))
 
 
-def test_a_conversation_is_split_where_the_assistant_first_acts():
+def test_conversation_is_split_at_first_assistant_item():
     given_items, done = [asked(), asked("Now")], [thought("t"), said("a"), asked("more")]
     assert split_responses_input_output_items([*given_items, *done]) == (given_items, done)
     assert split_responses_input_output_items(given_items) == (given_items, [])

@@ -1,4 +1,4 @@
-"""From Responses to Chat Completions."""
+"""Tests of the conversion from Responses to Chat Completions."""
 
 import pytest
 
@@ -19,12 +19,12 @@ from tests.dialects.chat.conversing import (
 )
 
 
-def test_a_bare_string_is_a_users_message():
+def test_bare_string_is_a_user_message():
     params = CONVERTER.responses_to_chat_completion_create_params(ResponseCreateParams(input="Hello"))
     assert params.model_dump(exclude_unset=True) == {"messages": [{"role": "user", "content": "Hello"}]}
 
 
-def test_what_the_assistant_did_at_one_go_is_one_message():
+def test_assistant_turn_becomes_one_message():
     assert messages(asked(), thought("a", "b"), said("text"), called("1"), called("2"), answered("1"), asked("?")) == [
         {"role": "user", "content": "Hello"},
         {
@@ -49,11 +49,11 @@ def test_what_the_assistant_did_at_one_go_is_one_message():
         ([called()], [None]),
     ],
 )
-def test_a_turn_ends_where_the_next_text_begins_but_never_between_a_call_and_its_answer(items, contents):
+def test_turn_ends_at_next_text_after_calls(items, contents):
     assert [message["content"] for message in messages(*items)] == contents
 
 
-def test_reasoning_is_left_out_for_an_endpoint_without_it():
+def test_reasoning_is_omitted_without_reasoning_parser():
     plain = ResponsesConverter(return_token_id_information=False, uses_reasoning_parser=False)
     assert messages(thought("t"), said("a"), asked(), thought("u"), asked(), converter=plain) == [
         {"role": "assistant", "content": "a"},
@@ -62,7 +62,7 @@ def test_reasoning_is_left_out_for_an_endpoint_without_it():
     ]
 
 
-def test_reasoning_that_stands_in_content_is_kept():
+def test_reasoning_in_content_is_kept():
     item = ReasoningItem(id="rs_1", summary=[], content=[{"type": "reasoning_text", "text": "t"}])
     assert messages(item, said("a"))[0]["content"] == "<think>t</think>a"
 
@@ -86,7 +86,7 @@ def test_reasoning_that_stands_in_content_is_kept():
         ({"type": "input_video", "video_url": "data:v"}, {"type": "video_url", "video_url": {"url": "data:v"}}),
     ],
 )
-def test_parts_take_their_other_names_and_come_back(part, chat_part):
+def test_parts_survive_round_trip(part, chat_part):
     item = EasyInputMessage.model_validate({"role": "user", "content": [part]})
     assert messages(item) == [{"role": "user", "content": [chat_part]}]
     [back] = CONVERTER.chat_completions_messages_to_responses_items([{"role": "user", "content": [chat_part]}])
@@ -101,11 +101,11 @@ def test_parts_take_their_other_names_and_come_back(part, chat_part):
         ([{"degrees": -3}], [{"type": "text", "text": '{"degrees":-3}'}]),
     ],
 )
-def test_a_tools_output_may_be_text_parts_or_anything(output, content):
+def test_tool_output_may_be_text_parts_or_anything(output, content):
     assert messages(called(), answered(output=output))[-1]["content"] == content
 
 
-def test_parameters_take_their_other_names():
+def test_parameters_are_renamed():
     params = CONVERTER.responses_to_chat_completion_create_params(
         ResponseCreateParams(
             input="Hello",
@@ -139,14 +139,14 @@ def test_parameters_take_their_other_names():
     }
 
 
-def test_a_tool_choice_is_not_sent_without_tools():
+def test_tool_choice_is_not_sent_without_tools():
     params = ResponseCreateParams(input="Hello", tool_choice="auto", parallel_tool_calls=True)
     sent = CONVERTER.responses_to_chat_completion_create_params(params)
     assert sent.model_fields_set == {"messages"}
 
 
 @pytest.mark.parametrize(
-    ("params", "told"),
+    ("params", "named"),
     [
         ({"input": "a", "tools": [{"type": "web_search"}]}, "web_search"),
         ({"input": [{"type": "web_search_call", "id": "w", "status": "completed"}]}, "web_search_call"),
@@ -156,6 +156,6 @@ def test_a_tool_choice_is_not_sent_without_tools():
         ),
     ],
 )
-def test_what_chat_completions_cannot_say_is_named(params, told):
-    with pytest.raises(DataError, match=told):
+def test_unsupported_content_is_named(params, named):
+    with pytest.raises(DataError, match=named):
         CONVERTER.responses_to_chat_completion_create_params(ResponseCreateParams.model_validate(params))

@@ -1,4 +1,4 @@
-"""Find a hidden number by guessing: a small task that works, to be replaced by your own."""
+"""Find a hidden number by guessing: a small working task, to be replaced by your own."""
 
 from typing import Annotated
 
@@ -8,7 +8,7 @@ from nemo_gym import BaseSeedSessionRequest, BaseVerifyRequest, SessionState, Si
 
 
 class Game(SessionState):
-    """What the server remembers of one rollout."""
+    """The server's state in one rollout."""
 
     hidden_number: int = 0
     guesses: int = 0
@@ -16,27 +16,27 @@ class Game(SessionState):
 
 
 class SeedRequest(BaseSeedSessionRequest):
-    """The field of a row that the session starts from."""
+    """The fields of a row that the session starts with."""
 
     hidden_number: int
 
 
 class VerifyRequest(BaseVerifyRequest):
-    """The row with the model's response, and the field of the row that decides the reward."""
+    """The model's response, and the row's field that decides the reward."""
 
     max_guesses: int
 
 
 class MyEnvironmentServer(SimpleResourcesServer):
-    """Hides a number from 1 to 10 and compares it with each guess."""
+    """A server that hides a number from 1 to 10 and compares it with each guess."""
 
     async def seed_session(self, body: SeedRequest, game: Game) -> None:
-        """Called once, before the model's first turn."""
+        """Set up the rollout, once before the model's first turn."""
         game.hidden_number = body.hidden_number
 
     @tool
     async def guess_number(self, number: Annotated[int, Field(ge=1, le=10)], game: Game) -> str:
-        """Guess the hidden number; the answer tells whether it is lower, higher or found."""
+        """Guess the hidden number; the answer says whether it is lower, higher or found."""
         if game.is_found:
             return "The number has been found already."
         game.guesses += 1
@@ -46,7 +46,7 @@ class MyEnvironmentServer(SimpleResourcesServer):
         return f"The hidden number is {'lower' if game.hidden_number < number else 'higher'} than {number}."
 
     async def verify(self, body: VerifyRequest, game: Game) -> float:
-        """Reward a number that was found with no more guesses than the row allows."""
+        """Return 1 if the number was found within the row's number of guesses, else 0."""
         return float(game.is_found and game.guesses <= body.max_guesses)
 
 

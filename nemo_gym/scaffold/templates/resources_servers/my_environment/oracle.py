@@ -1,4 +1,4 @@
-"""A perfect attempt at each row: `ng_check` plays it, and it has to earn the full reward."""
+"""The oracle: a perfect attempt at each row, which `ng_check` plays and which must earn the full reward."""
 
 from typing import Any
 
@@ -6,5 +6,5 @@ from nemo_gym.testing import call
 
 
 def solve(row: dict[str, Any]) -> list[Any]:
-    """The texts and tool calls of the attempt, in order; an oracle may know what the model does not."""
+    """Return the texts and tool calls of the attempt, in order; the oracle may use fields hidden from the model."""
     return [call("guess_number", number=row["hidden_number"]), f"The number is {row['hidden_number']}."]

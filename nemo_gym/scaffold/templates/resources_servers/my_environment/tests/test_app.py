@@ -1,4 +1,4 @@
-"""What is rewarded, and what is not."""
+"""Tests of the tool and the reward."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ def server():
         ([], 0.0),
     ],
 )
-async def test_the_number_has_to_be_found_in_time(server, guesses, reward):
+async def test_number_must_be_found_in_time(server, guesses, reward):
     async with rollout(server, hidden_number=7, max_guesses=3) as attempt:
         for number in guesses:
             await attempt.call("guess_number", number=number)
@@ -44,12 +44,12 @@ async def test_the_number_has_to_be_found_in_time(server, guesses, reward):
         (7, "7 is the hidden number."),
     ],
 )
-async def test_the_tool_tells_which_way_to_go(server, number, answer):
+async def test_tool_compares_guess_with_number(server, number, answer):
     async with rollout(server, hidden_number=7, max_guesses=3) as attempt:
         assert await attempt.call("guess_number", number=number) == answer
 
 
-async def test_a_number_out_of_range_is_refused_and_counts_as_no_guess(server):
+async def test_number_out_of_range_is_not_counted(server):
     async with rollout(server, hidden_number=7, max_guesses=1) as attempt:
         assert "less than or equal to 10" in await attempt.call("guess_number", number=11)
         await attempt.call("guess_number", number=7)
@@ -57,7 +57,7 @@ async def test_a_number_out_of_range_is_refused_and_counts_as_no_guess(server):
 
 
 @pytest.mark.parametrize("row", list(read_rows(EXAMPLES)))
-async def test_every_example_can_be_solved(server, row):
+async def test_every_example_is_solvable(server, row):
     async with rollout(server, **row) as attempt:
         await attempt.call("guess_number", number=row["hidden_number"])
         assert (await attempt.verify()).reward == 1.0

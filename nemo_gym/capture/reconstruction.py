@@ -1,4 +1,4 @@
-"""The trajectory of a rollout, told from its row, its result and its captured model calls."""
+"""Reconstruct a rollout's trajectory from its row, its result and its captured model calls."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nemo_gym.capture.observations import (
 )
 from nemo_gym.capture.records import ModelCallRecord
 from nemo_gym.capture.trajectory import TrajectoryModelCall, TrajectoryRecord, TrajectoryToolCall, TrajectoryTurn
-from nemo_gym.http.correlation import maybe_rollout_id_from_run_body
+from nemo_gym.context.rollout_id import maybe_rollout_id_from_run_body
 from nemo_gym.schemas.rollout import AGENT_REF_KEY, TASK_INDEX_KEY
 
 OBSERVATIONS_KEY = "ng_agent_observations"
@@ -27,7 +27,7 @@ Row = Mapping[str, Any]
 
 
 def trajectory_of(row: Row, result: Row, records: Sequence[ModelCallRecord]) -> TrajectoryRecord:
-    """What is known of a rollout; where its agent observed nothing, from the row and the response alone."""
+    """Return a rollout's trajectory. Without observations of its agent, use only the row and the response."""
     rollout_id = maybe_rollout_id_from_run_body(row)
     observed, gaps = _observed(result)
     invocations = observed.invocations or [_whole_rollout(row, rollout_id)]
@@ -45,12 +45,12 @@ def trajectory_of(row: Row, result: Row, records: Sequence[ModelCallRecord]) -> 
 
 
 def _observed(result: Row) -> tuple[AgentObservationBundle, list[ObservationGap]]:
-    told = result.get(OBSERVATIONS_KEY)
+    given = result.get(OBSERVATIONS_KEY)
     nothing = AgentObservationBundle(source="none")
-    if told is None:
+    if given is None:
         return nothing, [ObservationGap(code="no_agent_observations")]
     try:
-        return AgentObservationBundle.model_validate(told), []
+        return AgentObservationBundle.model_validate(given), []
     except ValidationError as error:
         problems = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()[:3])
         return nothing, [ObservationGap(code="unreadable_agent_observations", detail=problems)]
@@ -87,8 +87,8 @@ def _turn(row: Row, result: Row, calls: Sequence[TrajectoryModelCall], root: str
 
 def _tool_calls(observed: AgentObservationBundle, result: Row, root: str) -> list[TrajectoryToolCall]:
     if observed.tool_calls:
-        told = [call.model_dump(include=set(ToolCall.model_fields)) for call in observed.tool_calls]
-        return [TrajectoryToolCall.model_validate(call) for call in told]
+        calls = [call.model_dump(include=set(ToolCall.model_fields)) for call in observed.tool_calls]
+        return [TrajectoryToolCall.model_validate(call) for call in calls]
     items = _output(result)
     outputs = {item.get("call_id"): item.get("output") for item in items if item.get("type") == "function_call_output"}
     return [
@@ -115,7 +115,7 @@ def _is_answer(item: dict[str, Any]) -> bool:
 
 
 def _question(row: Row) -> str | None:
-    """What the user said last before the model's first turn."""
+    """Return the last user message before the model's first turn."""
     params = row.get("responses_create_params")
     given = params.get("input") if isinstance(params, dict) else None
     if isinstance(given, str):
