@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from nemo_gym.errors import ServerLost as ServerLost
     from nemo_gym.errors import ToolError as ToolError
     from nemo_gym.errors import UsageError as UsageError
-    from nemo_gym.errors import exit_code_of as exit_code_of
     from nemo_gym.http.endpoint import NeMoGymAsyncOpenAI as NeMoGymAsyncOpenAI
     from nemo_gym.metrics import compute_pass_majority_metrics as compute_pass_majority_metrics
     from nemo_gym.metrics import compute_subset_metrics as compute_subset_metrics
@@ -103,7 +102,7 @@ _HOMES = {
     "errors": (
         "AgentFailed", "DataError", "EndpointError", "EnvironmentFailed", "InvalidTask", "JudgeFailed", "ModelFailed",
         "Overloaded", "RolloutCancelled", "RolloutError", "RolloutTimedOut", "ServerCallError", "ServerLost",
-        "ToolError", "UsageError", "exit_code_of",
+        "ToolError", "UsageError",
     ),
     "schemas.rollout": (
         "AggregateMetrics", "AggregateMetricsRequest", "BaseMultiRewardVerifyResponse", "BaseRunRequest",

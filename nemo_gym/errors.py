@@ -22,8 +22,7 @@ Anything else is a bug in nemo_gym and keeps its traceback.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 
@@ -256,13 +255,3 @@ class EndpointError(ServerCallError):
         self.body = body
         self.response_content = body.encode()
         self.aiohttps = "ClientConnectionError" if status is None else "ClientResponseError"
-
-
-def exit_code_of(action: Callable[..., Any], *arguments: Any, **named: Any) -> int:
-    """Run a small program and return its exit code: 1 for a user error, whose message goes to stderr."""
-    try:
-        action(*arguments, **named)
-    except UserError as error:
-        sys.stderr.write(f"{error}\n")
-        return 1
-    return 0

@@ -149,10 +149,10 @@ def make_server(
     the setting of that name. Raise `DataError` if config and `settings` together are incomplete.
     """
     name, block = _block_of(_folder_of(cls))
-    return build_server(cls, {**block, **TEST_ADDRESS, "name": name, **settings}, model=model, servers=servers)
+    return connected_server(cls, {**block, **TEST_ADDRESS, "name": name, **settings}, model=model, servers=servers)
 
 
-def build_server(
+def connected_server(
     cls: type[ServerT],
     settings: Mapping[str, Any],
     *,

@@ -72,17 +72,17 @@ class Resolver:
     def resolve(self, path: Path) -> tuple[Any, list[Unresolved]]:
         """Return the plain value at a path and what could not be resolved in it (replaced by None)."""
         unresolved: list[Unresolved] = []
-        return self._plain(at(self._tree, path), path, unresolved), unresolved
+        return self._resolved_tree(at(self._tree, path), path, unresolved), unresolved
 
     def origins(self, path: Path) -> dict[str, Origin]:
         """Return the place of each value below a path; for a reference, the place of its target."""
         return origins(at(self._tree, path), self._tree)
 
-    def _plain(self, node: Node, path: Path, unresolved: list[Unresolved]) -> Any:
+    def _resolved_tree(self, node: Node, path: Path, unresolved: list[Unresolved]) -> Any:
         if isinstance(node.value, dict):
-            return {key: self._plain(child, (*path, key), unresolved) for key, child in node.value.items()}
+            return {key: self._resolved_tree(child, (*path, key), unresolved) for key, child in node.value.items()}
         if isinstance(node.value, list):
-            return [self._plain(item, (*path, index), unresolved) for index, item in enumerate(node.value)]
+            return [self._resolved_tree(item, (*path, index), unresolved) for index, item in enumerate(node.value)]
         if not isinstance(node.value, str) or "${" not in node.value:
             return node.value
         try:

@@ -18,10 +18,10 @@ from nemo_gym.config.replicas import replicas_of
 from nemo_gym.config.servers import (
     Block,
     RunDefaults,
-    build_server,
     default_host,
     find_blocks,
     join_dummy_models,
+    parse_server,
     stop_at_almost_servers,
 )
 from nemo_gym.config.settings import ENVIRONMENT_SERVERS
@@ -109,7 +109,7 @@ def _build_all(blocks: Sequence[Block], resolver: Resolver, defaults: RunDefault
     """Build all valid servers and collect the problems of the others."""
     built = _Built({}, [], [])
     for block in blocks:
-        server, problems, unresolved = build_server(block, resolver, defaults)
+        server, problems, unresolved = parse_server(block, resolver, defaults)
         built.problems.extend(problems)
         built.unresolved.extend(unresolved)
         if server:

@@ -15,7 +15,7 @@ from nemo_gym.config.explain import METADATA_KEYS, explain_validation, near_miss
 from nemo_gym.config.interpolation import Resolver, Unresolved
 from nemo_gym.config.models import DatasetConfig, Origin, ServerConfig
 from nemo_gym.config.reserved import RESERVED_KEYS
-from nemo_gym.config.settings import ENVIRONMENT_SERVERS, SERVER_TYPES, Domain, ServerType
+from nemo_gym.config.settings import ENVIRONMENT_SERVERS, MODEL_TIER, SERVER_TYPES, Domain, ServerType
 from nemo_gym.config.suggestions import did_you_mean_or_all
 from nemo_gym.config.tree import Node, dotted, merge
 from nemo_gym.errors import AlmostServerError, ConfigError, DuplicateServerError, UnknownImplementationError
@@ -23,7 +23,6 @@ from nemo_gym.paths import find, search_roots
 
 logger = logging.getLogger(__name__)
 
-MODEL_TIER = "responses_api_models"
 DUMMY_MODEL = "dummy_model"
 """An implementation without a folder, so that a configuration can be read and listed without a model."""
 
@@ -183,7 +182,7 @@ def _misspelt_tier(name: str, node: Node) -> list[str]:
     return [f"{held.origin}: {name}.{tier}: '{tier}' is not a server type.{hint}"]
 
 
-def build_server(
+def parse_server(
     block: Block, resolver: Resolver, defaults: RunDefaults
 ) -> tuple[ServerConfig | None, list[str], list[Unresolved]]:
     """Return one server, or None with its problems and its unresolved values.

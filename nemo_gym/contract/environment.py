@@ -23,7 +23,7 @@ from nemo_gym.jsonl import read_rows
 from nemo_gym.process.serve import complete_server_class, load_module, typed_config
 from nemo_gym.schemas.items import EasyInputMessage, FunctionToolCall
 from nemo_gym.servers.base import SimpleServer
-from nemo_gym.testing import FakeModel, build_server
+from nemo_gym.testing import FakeModel, connected_server
 
 Row = dict[str, Any]
 Solution = list["str | FunctionToolCall | EasyInputMessage"]
@@ -61,7 +61,7 @@ class Environment:
         """Return a fresh server. Its judge, if any, always returns the first label, or always the last."""
         labels = labels_in(self.settings) or ["yes", "no"]
         model = FakeModel([labels[0 if judge_agrees else -1]])
-        return build_server(self.server_class, {"name": self.name, **self.settings}, model=model)
+        return connected_server(self.server_class, {"name": self.name, **self.settings}, model=model)
 
 
 @contextmanager

@@ -29,7 +29,7 @@ def answer_calls(function_of: Callable[[], Callable[..., Any]], calls: int, answ
     with open(calls, "rb") as asked, open(answers, "wb") as replies:
         for line in asked:
             try:
-                positional, named = _plain(json.loads(line))
+                positional, named = _decoded(json.loads(line))
                 answer: list[Any] = ["value", _tagged(function(*positional, **named))]
             except BaseException as error:  # noqa: BLE001 - the check may expect it
                 answer = ["raised", type(error).__name__, str(error)[:ERROR_TAIL]]
@@ -47,7 +47,7 @@ def verdict(check: dict[str, str], pipes: Pipes) -> dict[str, str]:
         asked.flush()
         answer = json.loads(replies.readline() or b'["raised", "RuntimeError", "the program ended"]')
         if answer[0] == "value":
-            return _plain(answer[1])
+            return _decoded(answer[1])
         kind: Any = getattr(builtins, answer[1], None)
         is_error = isinstance(kind, type) and issubclass(kind, Exception)
         raise (kind if is_error else RuntimeError)(answer[2])
@@ -83,17 +83,17 @@ def _tagged(value: Any) -> Any:
     raise TypeError(f"a value of type {type(value).__name__} cannot be passed to or from the check")
 
 
-def _plain(value: Any) -> Any:
+def _decoded(value: Any) -> Any:
     if isinstance(value, list):
-        return [_plain(each) for each in value]
+        return [_decoded(each) for each in value]
     if not isinstance(value, dict):
         return value
     ((name, parts),) = value.items()
     if name == "dict":
-        return {_plain(key): _plain(each) for key, each in parts}
+        return {_decoded(key): _decoded(each) for key, each in parts}
     if name == "complex":
         return complex(*parts)
-    return _SEQUENCES[name](_plain(each) for each in parts)
+    return _SEQUENCES[name](_decoded(each) for each in parts)
 
 
 _SEQUENCES: dict[str, type[Any]] = {"tuple": tuple, "set": set, "frozenset": frozenset, "bytes": bytes}

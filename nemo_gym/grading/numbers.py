@@ -55,7 +55,7 @@ def number_in(text: str) -> Number | None:
     """Parse a text that is one number, with or without a unit and a currency sign. Return None for any other text."""
     if len(text) > LONGEST:
         return None
-    parts = _NUMBER.fullmatch(_plain(text))
+    parts = _NUMBER.fullmatch(_without_latex(text))
     if parts is None:
         return None
     unit = parts["unit"].strip(" .").lower()
@@ -87,7 +87,7 @@ def _rounds_to(exact: Number, rounded: Number) -> bool:
     return rounded.decimals >= ROUNDED_DIGITS and round(exact.value, rounded.decimals) == rounded.value
 
 
-def _plain(text: str) -> str:
+def _without_latex(text: str) -> str:
     """Replace LaTeX notation of numbers with plain text."""
     plain = _TEXT.sub(r" \1 ", _COMMA.sub(",", text)).translate({0x2212: "-", 0x2013: "-", 0xA0: " ", 0x202F: " "})
     plain = _DEGREE.sub(" degrees ", _FRACTION.sub(_as_division, plain))

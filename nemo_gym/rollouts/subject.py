@@ -14,9 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from nemo_gym.config.masking import is_secret_key, masked
 from nemo_gym.config.models import RunConfig
-from nemo_gym.config.settings import SERVER_TYPES
+from nemo_gym.config.settings import MODEL_TIER, SERVER_TYPES
 
-MODEL_TIER = "responses_api_models"
 POLICY_NAME_KEY = "policy_model_name"
 
 _ADDRESS = re.compile(r"(^|_)(host|port|address|urls?)$")
@@ -54,7 +53,7 @@ class RunSubject(BaseModel):
     @classmethod
     def of_config(cls, config: DictConfig) -> Self:
         """Return the subject of a run from its head server's configuration."""
-        return cls._of(list(blocks_of_config(config)), _plain(config, POLICY_NAME_KEY))
+        return cls._of(list(blocks_of_config(config)), _resolved_if_possible(config, POLICY_NAME_KEY))
 
     @classmethod
     def _of(cls, blocks: list[ServerBlock], policy_name: Any) -> Self:
@@ -109,7 +108,7 @@ def blocks_of_run(run: RunConfig) -> list[ServerBlock]:
 def blocks_of_config(config: DictConfig) -> Iterator[ServerBlock]:
     """Yield the server blocks of a head server's configuration."""
     for name in config:
-        block = _plain(config, str(name))
+        block = _resolved_if_possible(config, str(name))
         for tier in SERVER_TYPES:
             implementations = block.get(tier) if isinstance(block, dict) else None
             for implementation, settings in implementations.items() if isinstance(implementations, dict) else ():
@@ -117,7 +116,7 @@ def blocks_of_config(config: DictConfig) -> Iterator[ServerBlock]:
                     yield ServerBlock(str(name), tier, str(implementation), settings)
 
 
-def _plain(config: DictConfig, key: str) -> Any:
+def _resolved_if_possible(config: DictConfig, key: str) -> Any:
     """Return a value with its interpolations resolved if possible. Masks and foreign variables stay unresolved."""
     for resolve in (True, False):
         try:

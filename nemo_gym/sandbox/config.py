@@ -48,13 +48,13 @@ def _block(given: Given, global_config: Mapping[str, Any] | None) -> dict[str, A
     if given is None:
         given = BLOCK
     if not isinstance(given, str):
-        return _plain(given)
+        return _as_dict(given)
     config = get_global_config_dict() if global_config is None else global_config
     named = config.get(given)
     if isinstance(named, Mapping | DictConfig):
-        return _plain(named)
+        return _as_dict(named)
     block = config.get(BLOCK)
-    within = _plain(block) if isinstance(block, Mapping | DictConfig) else {}
+    within = _as_dict(block) if isinstance(block, Mapping | DictConfig) else {}
     if given in within and given != METADATA_KEY:
         return {key: value for key, value in within.items() if key in (given, METADATA_KEY)}
     if is_provider(given):
@@ -69,6 +69,6 @@ def _names_a_provider(block: Any) -> bool:
     return isinstance(block, Mapping | DictConfig) and any(is_provider(str(key)) for key in block)
 
 
-def _plain(block: Any) -> dict[str, Any]:
+def _as_dict(block: Any) -> dict[str, Any]:
     plain: Any = OmegaConf.to_container(block, resolve=True) if isinstance(block, DictConfig) else dict(block)
     return {str(key): value for key, value in plain.items()}

@@ -1,4 +1,4 @@
-"""Serve any Aviary environment: reset when the session is seeded, stepped with the model's turns."""
+"""Serve any Aviary environment. Seeding the session resets it, and each model turn is one step."""
 
 import asyncio
 import math
@@ -22,13 +22,13 @@ from nemo_gym import (
     SimpleResourcesServer,
     turns_of,
 )
-from resources_servers.aviary.messages import Call, Turn
+from resources_servers.aviary.messages import Call, Turn, text_of
 from resources_servers.aviary.play import Play
 from resources_servers.aviary.tasks import Tasks, is_file
 
 
 class AviaryConfig(BaseResourcesServerConfig):
-    """Where environments come from: a class and its arguments, or a dataset that makes them."""
+    """The source of environments: a class with its arguments, or a dataset that creates them."""
 
     REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.STATELESS
 
@@ -36,27 +36,27 @@ class AviaryConfig(BaseResourcesServerConfig):
     """The class path of an environment, `module:Class`."""
     environment_kwargs: dict[str, Any] = Field(default_factory=dict)
     dataset: str | None = None
-    """The class path of a TaskDataset; or, for `environment`, a JSONL file with a task's arguments in each line."""
+    """The class path of a TaskDataset or, for `environment`, a JSONL file with one task's arguments per line."""
     dataset_kwargs: dict[str, Any] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _names_one_source(self) -> "AviaryConfig":
-        makes_its_own = self.dataset is not None and not is_file(self.dataset)
-        if makes_its_own and self.environment is not None:
+        is_class = self.dataset is not None and not is_file(self.dataset)
+        if is_class and self.environment is not None:
             raise ValueError(
-                f"dataset: '{self.dataset}' makes its own environments; leave out environment, or name a .jsonl file"
+                f"dataset: '{self.dataset}' creates its own environments. Remove `environment`, or set a .jsonl file"
             )
-        if not makes_its_own and self.environment is None:
-            raise ValueError("environment: name the class path of an environment, or of a dataset under `dataset`")
+        if not is_class and self.environment is None:
+            raise ValueError("environment: set an environment's class path here, or a dataset's under `dataset`")
         return self
 
 
 class TaskFields(BaseModel):
-    """The fields of a row that decide on its environment."""
+    """The fields of a row that select its environment."""
 
     task_idx: int = Field(ge=0)
     task: dict[str, Any] | None = None
-    """Keyword arguments of the environment, where the row brings its own."""
+    """The environment's keyword arguments, if the row has its own."""
 
 
 class SeedRequest(BaseSeedSessionRequest, TaskFields):
@@ -64,17 +64,17 @@ class SeedRequest(BaseSeedSessionRequest, TaskFields):
 
 
 class SeedResponse(BaseSeedSessionResponse):
-    """The environment that was opened, and how it begins."""
+    """The opened environment's id, first observation and tools."""
 
     env_id: str
     obs: list[dict[str, Any]]
-    """Items of a response's input."""
+    """Input items of a model request."""
     tools: list[dict[str, Any]]
-    """Function tools, as a request lists them."""
+    """Function tools in the format of a model request."""
 
 
 class StepRequest(BaseModel):
-    """One turn of the model; which environment it acts in, `env_id` tells, and without it the session's cookie."""
+    """One model turn. `env_id`, or else the session cookie, selects the environment."""
 
     env_id: str | None = None
     action: list[NeMoGymResponseOutputItem]
@@ -82,7 +82,7 @@ class StepRequest(BaseModel):
 
 
 class StepResponse(BaseModel):
-    """What the turn has led to."""
+    """The result of one turn."""
 
     obs: list[dict[str, Any]]
     reward: float
@@ -90,39 +90,40 @@ class StepResponse(BaseModel):
 
 
 class CloseRequest(BaseModel):
-    """The environment to be closed; without its id, the session's."""
+    """The environment to close, by default the session's."""
 
     env_id: str | None = None
 
 
 class CloseResponse(BaseModel):
-    """Whether it was open."""
+    """Whether the environment was open."""
 
     closed: bool
 
 
 class VerifyRequest(BaseVerifyRequest, TaskFields):
-    """The row, and what the agent did."""
+    """The row and the agent's response."""
 
     model_config = ConfigDict(extra="allow")
 
     env_id: str | None = None
-    """For agents that keep no cookies."""
+    """Needed only from agents that do not keep cookies."""
 
 
 class AviaryServer(SimpleResourcesServer):
-    """Opens an environment for each rollout, lets the model act in it, and adds up what the steps earn."""
+    """Opens an environment for each rollout, steps it with the model's turns, and sums the rewards."""
 
     config: AviaryConfig
+    KEY_METRICS = ("mean/reward", "mean/input_tokens", "mean/output_tokens", "mean/total_tokens")
 
     @cached_property
     def tasks(self) -> Tasks:
-        """Where rows find their environments."""
+        """The factory of the rows' environments."""
         settings = self.config
         return Tasks(settings.environment, settings.environment_kwargs, settings.dataset, settings.dataset_kwargs)
 
     def setup_webserver(self) -> FastAPI:
-        """The routes of a resources server, then Aviary's; every other POST is a call of the tool of that name."""
+        """Return the app with Aviary's routes. Every other POST calls the tool of that name."""
         app = super().setup_webserver()
         app.post("/step")(self.step)
         app.post("/close")(self.close)
@@ -135,23 +136,23 @@ class AviaryServer(SimpleResourcesServer):
         return SeedResponse(env_id=request.session[SESSION_ID_KEY], obs=play.beginning, tools=play.definitions)
 
     async def step(self, request: Request, body: StepRequest) -> StepResponse:
-        """Let one turn of the model have its effect."""
+        """Step the environment with one model turn."""
         env_id = body.env_id or request.session[SESSION_ID_KEY]
         play = await self._open(env_id)
         with self.sessions.in_use(env_id):
-            led_to = await play.step(Turn.of(body.action))
-        return StepResponse(obs=led_to.obs, reward=led_to.reward, done=led_to.done)
+            transition = await play.step(Turn.of(body.action))
+        return StepResponse(obs=transition.obs, reward=transition.reward, done=transition.done)
 
     async def call_tool(self, request: Request, tool_name: str) -> PlainTextResponse:
-        """A step with this one call, for agents that know of tools alone."""
+        """Step the environment with a single call, for agents that only know tools."""
         env_id = request.session[SESSION_ID_KEY]
         play = await self._open(env_id)
         if play.is_over:
             return PlainTextResponse("The task is over; no further call has an effect.", status_code=422)
         arguments = (await request.body()).decode("utf-8", "replace")
         with self.sessions.in_use(env_id):
-            led_to = await play.step(Turn("", [Call(f"call_{len(play.transitions)}", tool_name, arguments)]))
-        return PlainTextResponse(led_to.told)
+            transition = await play.step(Turn("", [Call(f"call_{len(play.transitions)}", tool_name, arguments)]))
+        return PlainTextResponse(text_of(transition.obs))
 
     async def close(self, request: Request, body: CloseRequest | None = None) -> CloseResponse:
         """Close an environment that is no longer needed."""
@@ -159,7 +160,7 @@ class AviaryServer(SimpleResourcesServer):
         return CloseResponse(closed=await self.sessions.drop(env_id))
 
     async def verify(self, request: Request, body: VerifyRequest) -> BaseVerifyResponse:
-        """The sum of the steps' rewards; a response of which no turn was stepped is played now, turn by turn."""
+        """Return the sum of the steps' rewards. Replay the response first if none of its turns were stepped."""
         env_id = body.env_id or request.session[SESSION_ID_KEY]
         play = self.sessions.get(env_id, Play)
         try:
@@ -167,7 +168,7 @@ class AviaryServer(SimpleResourcesServer):
                 if not play.has_begun:
                     await self._begin(play, body)
                 if not play.transitions:
-                    await _play_again(play, body)
+                    await _replay(play, body)
             return BaseVerifyResponse.grade(
                 body,
                 reward=math.fsum(each.reward for each in play.transitions),
@@ -176,12 +177,8 @@ class AviaryServer(SimpleResourcesServer):
         finally:
             await self.sessions.drop(env_id)
 
-    def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
-        """Every mean but that of the tasks' numbers."""
-        return {key: value for key, value in super().get_key_metrics(agent_metrics).items() if key != "mean/task_idx"}
-
     async def _begin(self, play: Play, row: TaskFields) -> None:
-        # In a thread: what a dataset reads or computes must not hold up the other rollouts.
+        # A dataset may read files or compute for long, so a thread keeps the event loop free.
         made = await asyncio.to_thread(self.tasks.environment_of, row.task_idx, row.task)
         await play.begin(made, task_idx=row.task_idx)
 
@@ -190,13 +187,13 @@ class AviaryServer(SimpleResourcesServer):
         if not play.has_begun:
             await self.sessions.drop(env_id)
             raise EnvironmentFailed(
-                f"{self.config.name}: there is no open environment '{env_id}'; POST /seed_session opens one",
+                f"{self.config.name}: environment '{env_id}' is not open. POST /seed_session opens one",
                 server=self.config.name,
             )
         return play
 
 
-async def _play_again(play: Play, body: VerifyRequest) -> None:
+async def _replay(play: Play, body: VerifyRequest) -> None:
     for items in turns_of(body.response.output):
         if (await play.step(Turn.of(items))).done:
             return

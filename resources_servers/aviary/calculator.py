@@ -1,4 +1,4 @@
-"""A calculator for the four operations, powers and percent: exact, and quick whatever it is asked."""
+"""An exact calculator for the four operations, powers and percentages, with bounded run time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fractions import Fraction
 LONGEST = 200
 """Characters of an expression."""
 LARGEST_BITS = 900
-"""Of a numerator or denominator, at any time: a float still holds it."""
+"""Limit for every numerator and denominator, so that results fit into a float."""
 DIGITS_SHOWN = 12
 
 _WRITTEN = str.maketrans({"×": "*", "·": "*", "÷": "/", "−": "-", "–": "-", "$": "", "€": "", "£": ""})
@@ -28,11 +28,11 @@ OPERATIONS: dict[type[ast.AST], Callable[[Fraction, Fraction], Fraction]] = {
 
 
 class NotCalculable(Exception):
-    """An expression without a value; the message is for the model."""
+    """An expression that has no value. The message is shown to the model."""
 
 
 def calculate(expression: str) -> str:
-    """The value of an expression, as a decimal. Raises `NotCalculable`."""
+    """Return the decimal value of an expression. Raises `NotCalculable`."""
     if len(expression) > LONGEST:
         raise NotCalculable(f"the expression is longer than {LONGEST} characters")
     written = _GROUP.sub("", expression.translate(_WRITTEN)).replace("^", "**").strip()
@@ -48,7 +48,7 @@ def calculate(expression: str) -> str:
 
 def _value(node: ast.AST) -> Fraction:
     if isinstance(node, ast.Constant) and type(node.value) in (int, float):
-        # By its digits: 0.1 is a tenth.
+        # Converted by its digits, so that 0.1 is exactly one tenth.
         return _bounded(Fraction(str(node.value)))
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.UAdd, ast.USub)):
         value = _value(node.operand)

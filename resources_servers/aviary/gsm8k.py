@@ -1,4 +1,4 @@
-"""GSM8K's own notation: calculations in double angle brackets, the answer behind four hashes."""
+"""GSM8K's notation: calculations in double angle brackets, and the answer after four hashes."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ _CALCULATION = re.compile(r"<<([^<>=]+)=[^<>]*>>")
 
 
 def final_answer(solution: str) -> str:
-    """What stands behind the last `####`. Raises `ValueError` where nothing does."""
+    """Return the text after the last `####`. Raises `ValueError` if it is missing."""
     _, mark, answer = solution.rpartition(ANSWER_MARK)
     if not mark or not answer.strip():
-        raise ValueError(f"answer: nothing stands behind '{ANSWER_MARK}', where it should end")
+        raise ValueError(f"answer: must end with '{ANSWER_MARK}' and the final answer")
     return answer.strip()
 
 
 def calculations(solution: str) -> list[str]:
-    """The expressions that a solution calculates, in order."""
+    """Return the expressions that a solution calculates, in order."""
     return [each.strip() for each in _CALCULATION.findall(solution)]

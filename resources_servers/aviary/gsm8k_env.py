@@ -1,4 +1,4 @@
-"""A word problem as an Aviary environment: calculate as often as it takes, then submit the answer."""
+"""A word problem as an Aviary environment, with a calculator and a tool that submits the answer."""
 
 from aviary.core import Environment, Message, Messages, Tool, ToolRequestMessage
 from pydantic import BaseModel
@@ -9,17 +9,17 @@ from resources_servers.aviary.gsm8k import final_answer
 
 
 class Gsm8kState(BaseModel):
-    """How far the attempt has come."""
+    """The progress of one attempt."""
 
     reward: float = 0.0
     is_done: bool = False
 
 
 class Gsm8kEnvironment(Environment[Gsm8kState]):
-    """One question; the first answer that is submitted counts."""
+    """One question. Only the first submitted answer counts."""
 
     def __init__(self, question: str, answer: str) -> None:
-        """The answer as GSM8K writes it, worked out; only what stands behind `####` is compared."""
+        """Take a GSM8K solution as `answer`. Only the text after `####` is compared."""
         self.question = question
         self.expected = final_answer(answer)
         self.state = Gsm8kState()
@@ -31,12 +31,12 @@ class Gsm8kEnvironment(Environment[Gsm8kState]):
         return [Message(content=self.question)], self.tools
 
     async def step(self, action: Message) -> tuple[Messages, float, bool, bool]:
-        """Make the calls of a turn, one after the other."""
+        """Run the calls of a turn sequentially."""
         if not isinstance(action, ToolRequestMessage):
             return self.default_no_tool_calls_response
         earned_before = self.state.reward
-        told = await self.exec_tool_calls(action, concurrency=False)
-        return list(told), self.state.reward - earned_before, self.state.is_done, False
+        results = await self.exec_tool_calls(action, concurrency=False)
+        return list(results), self.state.reward - earned_before, self.state.is_done, False
 
     async def calculate(self, expression: str) -> str:
         """Calculate the value of an arithmetic expression.

@@ -1,4 +1,4 @@
-"""Between the items of the Responses API and Aviary's messages and tools."""
+"""Convert between Responses API items and Aviary's messages and tools."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from nemo_gym.jsonl import check_unicode
 Item = dict[str, Any]
 
 UNANSWERED = "The environment has not answered this call."
-"""Told of a call that a step left without an output: endpoints refuse a conversation with an open call."""
+"""The output of calls that a step left unanswered, because endpoints reject conversations with open calls."""
 NO_ARGUMENTS: Item = {"type": "object", "properties": {}, "required": []}
 ROLES = {"user": "user", "system": "system", "assistant": "assistant"}
-"""What is said in any other role, such as that of a tool without a call, is told as the user's word."""
+"""Any other role, such as a tool without a call, becomes the user."""
 JSON_TYPES: Mapping[str, tuple[type, ...]] = {
     "string": (str,),
     "integer": (int,),
@@ -28,7 +28,7 @@ JSON_TYPES: Mapping[str, tuple[type, ...]] = {
 
 
 class Call(NamedTuple):
-    """The model's wish to call a tool; `arguments` is the JSON text that it wrote."""
+    """A tool call by the model. `arguments` is its unparsed JSON text."""
 
     call_id: str
     name: str
@@ -43,57 +43,57 @@ class Turn(NamedTuple):
 
     @classmethod
     def of(cls, items: Iterable[Any]) -> Turn:
-        """What of a response's output an environment is told: its messages and its function calls."""
-        said = list(items)
+        """Keep a response's messages and function calls, which are all that an environment sees."""
+        output = list(items)
         return cls(
-            text="".join(item.text for item in said if item.type == "message" and item.role == "assistant"),
-            calls=[Call(item.call_id, item.name, item.arguments) for item in said if item.type == "function_call"],
+            text="".join(item.text for item in output if item.type == "message" and item.role == "assistant"),
+            calls=[Call(item.call_id, item.name, item.arguments) for item in output if item.type == "function_call"],
         )
 
     @property
     def items(self) -> list[Item]:
-        """The turn in the words of the wire."""
-        said = [{"type": "message", "role": "assistant", "content": self.text}] if self.text else []
-        return said + [{"type": "function_call", **call._asdict()} for call in self.calls]
+        """The turn as Responses API items."""
+        message = [{"type": "message", "role": "assistant", "content": self.text}] if self.text else []
+        return message + [{"type": "function_call", **call._asdict()} for call in self.calls]
 
 
 class Action(NamedTuple):
-    """A turn as an environment takes it."""
+    """A turn as an Aviary message."""
 
     message: Any
-    refused: dict[str, str]
-    """By call id: why a call's arguments are none that its tool takes. The environment sees it as an invalid call."""
+    rejected: dict[str, str]
+    """The problem with a call's arguments, by call id. The environment sees these calls as invalid."""
 
 
 def action_of(turn: Turn, environment: Any) -> Action:
-    """The message that stands for a turn; calls with wrong arguments are marked as Aviary marks them."""
+    """Convert a turn to an Aviary message, with Aviary's marker on calls whose arguments are wrong."""
     from aviary.core import INVALID_TOOL_NAME, Message, ToolCall, ToolCallFunction, ToolRequestMessage
 
     text = turn.text or None
     if not turn.calls and not _takes_requests_only(environment):
         return Action(Message(role="assistant", content=text), {})
     schemas = {tool.info.name: tool.info.parameters for tool in getattr(environment, "tools", None) or []}
-    calls, refused = [], {}
+    calls, rejected = [], {}
     for call in turn.calls:
         arguments = _arguments(call, schemas.get(call.name))
         if isinstance(arguments, str):
-            refused[call.call_id] = arguments
+            rejected[call.call_id] = arguments
             function = ToolCallFunction(name=INVALID_TOOL_NAME, arguments={})
         else:
             function = ToolCallFunction(name=call.name, arguments=arguments)
         calls.append(ToolCall(id=call.call_id, function=function))
-    return Action(ToolRequestMessage(content=text, tool_calls=calls), refused)
+    return Action(ToolRequestMessage(content=text, tool_calls=calls), rejected)
 
 
 def observed(messages: Iterable[Any]) -> list[Item]:
-    """An environment's first messages as input items."""
+    """Convert an environment's first messages to input items."""
     items = _items_of_all(messages)
-    asked = [item["call_id"] for item in items if item["type"] == "function_call"]
-    return [item if item.get("call_id") in [None, *asked] else _for_user(item) for item in items]
+    call_ids = [item["call_id"] for item in items if item["type"] == "function_call"]
+    return [item if item.get("call_id") in [None, *call_ids] else _for_user(item) for item in items]
 
 
 def answered(messages: Iterable[Any], action: Action) -> list[Item]:
-    """What an environment says to an action as input items: one answer to each call, then the rest."""
+    """Convert an environment's reply to input items: one output for each call, then the rest."""
     unanswered = [call.id for call in getattr(action.message, "tool_calls", ())]
     answers, others = [], []
     for item in _items_of_all(messages):
@@ -103,19 +103,19 @@ def answered(messages: Iterable[Any], action: Action) -> list[Item]:
             others.append(_for_user(item))
         else:
             unanswered.remove(item["call_id"])
-            answers.append({**item, "output": action.refused.get(item["call_id"], item["output"])})
-    answers += [_output(call_id, action.refused.get(call_id, UNANSWERED)) for call_id in unanswered]
+            answers.append({**item, "output": action.rejected.get(item["call_id"], item["output"])})
+    answers += [_output(call_id, action.rejected.get(call_id, UNANSWERED)) for call_id in unanswered]
     return [*answers, *others]
 
 
 def text_of(items: Iterable[Item]) -> str:
-    """All that items tell, as one text."""
-    told = (item.get("output", item.get("content")) for item in items)
-    return "\n".join(each if isinstance(each, str) else json.dumps(each) for each in told if each is not None)
+    """Join the contents of items into one text."""
+    contents = (item.get("output", item.get("content")) for item in items)
+    return "\n".join(each if isinstance(each, str) else json.dumps(each) for each in contents if each is not None)
 
 
 def definition_of(tool: Any) -> Item:
-    """A tool as a request lists it."""
+    """Convert a tool to the format of a model request."""
     info = tool.info
     return {
         "type": "function",
@@ -127,7 +127,7 @@ def definition_of(tool: Any) -> Item:
 
 
 def _takes_requests_only(environment: Any) -> bool:
-    """Whether a turn without calls must still come as a request: so the annotation of older environments' `step`."""
+    """Return whether `step` is annotated to take only requests, as in older environments."""
     from aviary.core import ToolRequestMessage
 
     parameters = list(inspect.signature(environment.step).parameters.values())
@@ -135,7 +135,7 @@ def _takes_requests_only(environment: Any) -> bool:
 
 
 def _arguments(call: Call, parameters: Any) -> dict[str, Any] | str:
-    """The arguments of a call, or what is wrong with them."""
+    """Return a call's arguments, or a message if they are invalid."""
     try:
         given = json.loads(call.arguments or "{}")
         check_unicode(given)
@@ -157,7 +157,7 @@ def _arguments(call: Call, parameters: Any) -> dict[str, Any] | str:
 
 
 def _is_of_type(value: Any, name: Any) -> bool:
-    # Only what a schema says plainly; the rest, such as a union, is the tool's own to check.
+    # Only plain types are checked. The tool itself checks the rest, such as unions.
     kinds = JSON_TYPES.get(name) if isinstance(name, str) else None
     return kinds is None or (isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool)))
 

@@ -1,4 +1,4 @@
-"""A museum at night: rooms and doors, exhibits that lie in the wrong room, and a watch that brings them back."""
+"""A museum at night, with misplaced exhibits and a watch that returns them to their rooms."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HANDS = 2
 
 
 class Exhibit(NamedTuple):
-    """A thing, where it lies and where it belongs."""
+    """An exhibit with its current room and the room where it belongs."""
 
     name: str
     lies_in: str
@@ -27,7 +27,7 @@ class Exhibit(NamedTuple):
 
 
 class Move(NamedTuple):
-    """One thing that the watch can do: `go`, `take` or `put`, and with what."""
+    """One action of the watch: `go`, `take` or `put`, with its target."""
 
     tool: str
     target: str
@@ -45,29 +45,29 @@ class Museum:
 
     @property
     def start(self) -> str:
-        """Where the round begins."""
+        """The room where the round begins."""
         return self.rooms[0]
 
     @property
     def battery(self) -> int:
-        """How often the watch can go through a door: as often as it takes to bring one exhibit after the other."""
+        """How many doors the lamp lasts for: exactly enough to return one exhibit after another."""
         return sum(move.tool == "go" for move in plan(self))
 
     def next_to(self, room: str) -> list[str]:
-        """The rooms behind a room's doors."""
+        """Return the rooms that share a door with a room."""
         return [other for other in self.rooms if frozenset((room, other)) in self.doors]
 
 
 def museum_of(seed: int) -> Museum:
-    """The museum of a seed, always the same one; everything in it can be put right."""
+    """Return the museum of a seed. It is always the same, and its round can always be completed."""
     rng = Random(f"night round {seed}")
     rooms = rng.sample(ROOMS, ROOM_COUNT)
-    # A tree, so that every room can be reached; only the last one may be locked, for no way leads through it.
+    # The doors form a tree, so every room is reachable. Only the last room is a leaf that may be locked.
     doors = {frozenset((room, rng.choice(rooms[:number]))) for number, room in enumerate(rooms) if number}
     doors.add(frozenset(rng.sample(rooms[:-1], 2)))
     names = rng.sample(EXHIBITS, EXHIBIT_COUNT)
     places = [rng.sample(rooms, 2) for _ in names]
-    # One exhibit at least has to do with the locked room.
+    # At least one exhibit needs the locked room.
     places[rng.randrange(len(places))][rng.randrange(2)] = rooms[-1]
     exhibits = [
         Exhibit(name, lies_in, belongs_in if belongs_in != lies_in else rooms[0])
@@ -78,14 +78,14 @@ def museum_of(seed: int) -> Museum:
 
 @dataclass
 class Round:
-    """The watch on its way through a museum; every method tells what has come of it."""
+    """The state of a round. Every action returns a description of its result."""
 
     museum: Museum
     room: str = ""
     carried: list[str] = field(default_factory=list)
     has_key: bool = False
     lies_in: dict[str, str] = field(default_factory=dict)
-    """Where the exhibits lie that are not carried."""
+    """The rooms of the exhibits that are not carried."""
     battery: int = 0
 
     def __post_init__(self) -> None:
@@ -95,16 +95,16 @@ class Round:
 
     @property
     def share_in_place(self) -> float:
-        """How many of the exhibits lie where they belong, from 0 to 1."""
+        """The share of exhibits in their place, from 0 to 1."""
         return sum(self._is_in_place(each) for each in self.museum.exhibits) / len(self.museum.exhibits)
 
     @property
     def is_over(self) -> bool:
-        """Whether all is in its place, or the lamp has gone out with something still to be fetched."""
+        """Whether every exhibit is in its place, or the lamp is out and the hands are empty."""
         return self.share_in_place == 1 or (self.battery == 0 and not self.carried)
 
     def look(self) -> str:
-        """The room, and what the watch carries."""
+        """Describe the room and the carried things."""
         here = [name for name, room in self.lies_in.items() if room == self.room]
         here += [KEY] if self.room == self.museum.key_room and not self.has_key else []
         held = self.carried + ([KEY] if self.has_key else [])
@@ -126,7 +126,7 @@ class Round:
         return self.look()
 
     def take(self, thing: str) -> str:
-        """Take a thing that lies here."""
+        """Take a thing in this room."""
         if thing == KEY and self.room == self.museum.key_room and not self.has_key:
             self.has_key = True
             return f"You take the key; it opens the {self.museum.locked_room}."
@@ -152,7 +152,7 @@ class Round:
 
 
 def briefing(museum: Museum) -> str:
-    """What the watch is told at the beginning of a round."""
+    """Return the description of a museum that starts a round."""
     doors = sorted(" - ".join(sorted(door)) for door in museum.doors)
     places = [f"the {name} lies in the {here}, its place is the {there}" for name, here, there in museum.exhibits]
     return (
@@ -162,7 +162,7 @@ def briefing(museum: Museum) -> str:
 
 
 def plan(museum: Museum) -> list[Move]:
-    """A round that puts everything right: one exhibit after the other, the key as soon as it is needed."""
+    """Return the moves of a perfect round: one exhibit at a time, and the key as soon as it is needed."""
     return list(_moves(museum))
 
 
@@ -181,7 +181,7 @@ def _moves(museum: Museum) -> Iterator[Move]:
 
 
 def _walk(museum: Museum, start: str, end: str) -> Iterable[Move]:
-    """The shortest way; no way leads through the locked room, which has one door."""
+    """Return the shortest path. It never crosses the locked room, which has only one door."""
     came_from: dict[str, str] = {start: start}
     open_rooms = deque([start])
     while end not in came_from:
@@ -190,7 +190,7 @@ def _walk(museum: Museum, start: str, end: str) -> Iterable[Move]:
             if following not in came_from:
                 came_from[following] = room
                 open_rooms.append(following)
-    way = [end]
-    while way[-1] != start:
-        way.append(came_from[way[-1]])
-    return [Move("go", room) for room in reversed(way[:-1])]
+    path = [end]
+    while path[-1] != start:
+        path.append(came_from[path[-1]])
+    return [Move("go", room) for room in reversed(path[:-1])]

@@ -1,4 +1,4 @@
-"""The night round as an Aviary environment, and a dataset with a round for every number."""
+"""The night round as an Aviary environment, and a dataset with a round for every index."""
 
 from aviary.core import Environment, Message, Messages, TaskDataset, Tool, ToolRequestMessage
 
@@ -6,7 +6,7 @@ from resources_servers.aviary.museum import Museum, Round, briefing, museum_of
 
 
 class NightRound(Environment[Round]):
-    """Every exhibit that comes to its place earns its share of 1, and loses it when it is taken away again."""
+    """Each exhibit earns its share of 1 when put in its place, and loses it when taken away again."""
 
     def __init__(self, museum: Museum) -> None:
         self.museum = museum
@@ -19,12 +19,12 @@ class NightRound(Environment[Round]):
         return [Message(content=f"{briefing(self.museum)}\n{self.state.look()}")], self.tools
 
     async def step(self, action: Message) -> tuple[Messages, float, bool, bool]:
-        """Do what a turn calls for, one thing after the other."""
+        """Run the calls of a turn sequentially."""
         if not isinstance(action, ToolRequestMessage):
             return self.default_no_tool_calls_response
         share_before = self.state.share_in_place
-        told = await self.exec_tool_calls(action, concurrency=False)
-        return list(told), self.state.share_in_place - share_before, self.state.is_over, False
+        results = await self.exec_tool_calls(action, concurrency=False)
+        return list(results), self.state.share_in_place - share_before, self.state.is_over, False
 
     async def look(self) -> str:
         """Look round: the doors of this room, what lies here, and what you carry."""
@@ -56,8 +56,8 @@ class NightRound(Environment[Round]):
 
 
 class NightRounds(TaskDataset[NightRound]):
-    """A round for every number; there is no last one."""
+    """An endless dataset with one round per index."""
 
     def get_new_env_by_idx(self, idx: int) -> NightRound:
-        """The round in the museum of a seed."""
+        """Return the round whose museum has the seed `idx`."""
         return NightRound(museum_of(idx))

@@ -1,4 +1,4 @@
-"""One environment under way: its reset, its steps, and what they have earned."""
+"""One running environment: its reset, its steps and their rewards."""
 
 from __future__ import annotations
 
@@ -12,23 +12,18 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from nemo_gym import EnvironmentFailed, SessionState
-from resources_servers.aviary.messages import Item, Turn, action_of, answered, definition_of, observed, text_of
+from resources_servers.aviary.messages import Item, Turn, action_of, answered, definition_of, observed
 
 logger = logging.getLogger(__name__)
 
 
 class Transition(BaseModel):
-    """One step: what the model did, what it was told then, and what that earned."""
+    """One step: the model's action, the observation and the reward."""
 
     action: list[Item]
     obs: list[Item]
     reward: float
     done: bool
-
-    @property
-    def told(self) -> str:
-        """What was observed, as one text."""
-        return text_of(self.obs)
 
 
 class Play(SessionState):
@@ -37,20 +32,20 @@ class Play(SessionState):
     environment: Any = None
     task_idx: int = 0
     beginning: list[Item] = Field(default_factory=list)
-    """What the model is told first."""
+    """The first observation."""
     definitions: list[Item] = Field(default_factory=list)
-    """The tools, as a request lists them."""
+    """The tools in the format of a model request."""
     has_begun: bool = False
     transitions: list[Transition] = Field(default_factory=list)
     turn: asyncio.Lock = Field(default_factory=asyncio.Lock)
 
     @property
     def is_over(self) -> bool:
-        """Whether the environment has said that it is done."""
+        """Whether the last step reported `done`."""
         return bool(self.transitions) and self.transitions[-1].done
 
     async def begin(self, environment: Any, *, task_idx: int) -> None:
-        """Reset an environment. Raises `EnvironmentFailed`, as does `step`."""
+        """Reset an environment. Raises `EnvironmentFailed` if it fails."""
         self.environment, self.task_idx = environment, task_idx
         with self._named("reset"):
             messages, tools = await environment.reset()
@@ -59,10 +54,10 @@ class Play(SessionState):
         self.has_begun = True
 
     async def step(self, turn: Turn) -> Transition:
-        """Let a turn of the model have its effect; one at a time."""
+        """Step the environment with a model turn, one at a time. Raises `EnvironmentFailed` if it fails."""
         async with self.turn:
             if self.is_over:
-                raise EnvironmentFailed(f"{self._name}: the task is over; POST /seed_session for another one")
+                raise EnvironmentFailed(f"{self._name}: the task is over. POST /seed_session starts another one")
             with self._named("step"):
                 action = action_of(turn, self.environment)
                 messages, reward, done, truncated = await self.environment.step(action.message)
@@ -73,18 +68,18 @@ class Play(SessionState):
                     done=bool(done or truncated),
                 )
             if not math.isfinite(taken.reward):
-                raise EnvironmentFailed(f"{self._name}: step gave the reward {taken.reward}, which is not finite")
+                raise EnvironmentFailed(f"{self._name}: step returned the reward {taken.reward}, which is not finite")
             self.transitions.append(taken)
             return taken
 
     async def close(self) -> None:
-        """Let the environment free what it holds."""
+        """Close the environment if it has a `close` method."""
         if self.environment is not None and callable(getattr(self.environment, "close", None)):
             await self.environment.close()
 
     @contextmanager
     def _named(self, method: str) -> Iterator[None]:
-        """Whatever the author's method raises, or returns that is not to be read, is told with its name."""
+        """Turn any error of the author's method, or in its result, into an `EnvironmentFailed` that names it."""
         try:
             yield
         except Exception as error:

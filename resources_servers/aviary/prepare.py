@@ -1,4 +1,4 @@
-"""Make rows: night rounds by their numbers, or a GSM8K file's questions.
+"""Make rows: numbered museum rounds, or the questions of a GSM8K file.
 
 python resources_servers/aviary/prepare.py --count 100 --output <rows.jsonl>
 python resources_servers/aviary/prepare.py --gsm8k <gsm8k.jsonl> --output <rows.jsonl>
@@ -6,15 +6,13 @@ python resources_servers/aviary/prepare.py --gsm8k <gsm8k.jsonl> --output <rows.
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from nemo_gym import DataError, exit_code_of
+from nemo_gym import DataError, run_prepare
 from nemo_gym.jsonl import read_lines, write_rows
 from resources_servers.aviary.gsm8k import final_answer
 
@@ -28,16 +26,19 @@ WORD_PROBLEM = (
 
 
 class Gsm8kRow(BaseModel):
-    """A question as GSM8K writes it: the answer is worked out, and stands alone behind `####`."""
+    """A GSM8K question. The final answer follows `####` after the worked solution."""
 
     question: str
     answer: str
 
 
 def prepare(output: Path, count: int = 100, seed: int = 0, gsm8k: Path | None = None) -> Path:
-    """Write `count` night rounds from number `seed` on, or a row for each line of a GSM8K file; answer where they are.
+    """Write `count` museum rounds, or one row per line of a GSM8K file, and return their path.
 
-    Raises `DataError` with file and line for what is not a question with an answer; then nothing is written.
+    seed: number of the first round
+    gsm8k: a GSM8K file (JSON Lines) to use instead of museum rounds
+
+    Raises `DataError` with file and line for a line without a question and an answer; then nothing is written.
     """
     write_rows(output, _night_rounds(seed, count) if gsm8k is None else _word_problems(gsm8k))
     return output
@@ -69,16 +70,5 @@ def _asked(instruction: str) -> dict[str, Any]:
     return {"input": [{"role": "system", "content": instruction}]}
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run `prepare` from the command line."""
-    parser = argparse.ArgumentParser(description="Make rows of the aviary environment.")
-    parser.add_argument("--output", type=Path, required=True, help="where the rows are written")
-    parser.add_argument("--count", type=int, default=100, help="how many night rounds (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="the number of the first one (default: %(default)s)")
-    parser.add_argument("--gsm8k", type=Path, help="a GSM8K file (JSON Lines) whose questions are asked instead")
-    asked = parser.parse_args(arguments)
-    return exit_code_of(prepare, asked.output, asked.count, asked.seed, asked.gsm8k)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    run_prepare(prepare)

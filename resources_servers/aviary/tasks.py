@@ -1,4 +1,4 @@
-"""From a row's task to its environment, by class path."""
+"""The environments of rows, created by class path."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ LINES = ".jsonl"
 
 
 def is_file(dataset: str) -> bool:
-    """Whether a dataset is named by a file rather than by a class path."""
+    """Return whether a dataset is a file rather than a class path."""
     return dataset.endswith(LINES)
 
 
 class Tasks:
-    """The environments of one server. Importing and making them may take long: call it in a thread."""
+    """The environments of one server. Call it in a thread, because imports and constructors may be slow."""
 
     def __init__(
         self,
@@ -41,11 +41,11 @@ class Tasks:
         self._loading = Lock()
 
     def environment_of(self, task_idx: int, task: Mapping[str, Any] | None) -> Any:
-        """A new environment for a row. Raises `EnvironmentFailed`, which names the class path and what is wrong."""
+        """Return a new environment for a row. Raises `EnvironmentFailed` with the class path if that fails."""
         if self._environment is None:
             if task is not None:
                 raise InvalidTask(
-                    f"task: the row brings arguments, but '{self._dataset}' makes its environments by task_idx alone"
+                    f"task: the row has arguments, but '{self._dataset}' creates environments from task_idx alone"
                 )
             return _checked(self._made_by_dataset(task_idx), f"dataset: {self._dataset}")
         with self._loading:
@@ -58,13 +58,13 @@ class Tasks:
         with self._loading:
             dataset = self._tasks
         if not callable(getattr(dataset, "get_new_env_by_idx", None)):
-            raise EnvironmentFailed(f"dataset: '{self._dataset}' is not a TaskDataset: it has no get_new_env_by_idx")
+            raise EnvironmentFailed(f"dataset: '{self._dataset}' is not a TaskDataset: get_new_env_by_idx is missing")
 
         def make() -> Any:
             try:
                 return dataset.get_new_env_by_idx(task_idx)
             except NotImplementedError:
-                # A dataset without an order: any of its environments will do.
+                # The dataset has no order, so any environment is valid.
                 return dataset.get_new_env()
 
         return _made(f"dataset: {self._dataset}: get_new_env_by_idx({task_idx})", make)
@@ -75,7 +75,7 @@ class Tasks:
         with self._loading:
             lines = self._lines
         if task_idx >= len(lines):
-            raise InvalidTask(f"task_idx: there is no task {task_idx}, '{self._dataset}' has {len(lines)}")
+            raise InvalidTask(f"task_idx: task {task_idx} does not exist; '{self._dataset}' has {len(lines)} tasks")
         return lines[task_idx]
 
     @cached_property
@@ -98,21 +98,19 @@ class Tasks:
 
 
 def load_by_path(path: str, key: str) -> Callable[..., Any]:
-    """The class of a path, `module:Class` or `module.Class`. Raises `EnvironmentFailed`, which names the key."""
+    """Import a class by its path, `module:Class` or `module.Class`. Raises `EnvironmentFailed` with the key."""
     module_name, _, name = path.rpartition(":" if ":" in path else ".")
     if not module_name or not name:
-        raise EnvironmentFailed(f"{key}: '{path}' is not a class path; write module:Class")
+        raise EnvironmentFailed(f"{key}: '{path}' is not a class path. Write module:Class")
     try:
-        # Only here: it comes with the extra `aviary`, and takes half a second.
+        # Imported lazily, because it needs the extra `aviary` and takes half a second.
         import aviary.core  # noqa: F401
     except ImportError as error:
-        raise EnvironmentFailed(
-            f"{key}: '{path}' needs Aviary, which is not installed: pip install 'nemo-gym[aviary]'"
-        ) from error
+        raise EnvironmentFailed(f"{key}: '{path}' needs Aviary. Install it: pip install 'nemo-gym[aviary]'") from error
     try:
         module = importlib.import_module(module_name)
     except Exception as error:
-        # A module runs whatever its author wrote, and may fail in any way.
+        # The author's module may raise any exception.
         raise EnvironmentFailed(
             f"{key}: '{path}': the module cannot be imported ({type(error).__name__}: {error})"
         ) from error
@@ -128,7 +126,7 @@ def _made(what: str, make: Callable[..., Any], **kwargs: Any) -> Any:
     try:
         return make(**kwargs)
     except Exception as error:
-        # The author's own code: its traceback belongs into the log, its name into the record.
+        # The author needs the traceback in the log; the record gets only the message.
         logger.exception("%s failed", what)
         raise EnvironmentFailed(f"{what} raised {type(error).__name__}: {error}") from error
 
@@ -137,6 +135,6 @@ def _checked(made: Any, what: str) -> Any:
     missing = [name for name in ("reset", "step") if not callable(getattr(made, name, None))]
     if missing:
         raise EnvironmentFailed(
-            f"{what} made a {type(made).__name__}, which is no environment: it has no {missing[0]}"
+            f"{what} created a {type(made).__name__}, which is not an environment: '{missing[0]}' is missing"
         )
     return made

@@ -1,4 +1,4 @@
-"""Play one hand of blackjack, one decision a turn."""
+"""Play one hand of blackjack, one decision per turn."""
 
 from typing import ClassVar
 
@@ -25,13 +25,13 @@ class BlackjackConfig(BaseResourcesServerConfig, Rules):
     REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.STATELESS
 
     natural_reward: float = 1.0
-    """What is won with twenty-one on the first two cards; many tables pay 1.5."""
+    """The reward for winning with 21 on the first two cards. Many tables pay 1.5."""
     unreadable_answers: int = Field(default=3, ge=1)
-    """So many answers in a row that name no action lose the hand."""
+    """Consecutive answers without an action that lose the hand."""
 
 
 class ResetRequest(BaseResetRequest):
-    """The row: its seed decides the deck."""
+    """The row, whose seed determines the deck."""
 
     seed: int
 
@@ -44,7 +44,7 @@ class Table(SessionState):
 
 
 class BlackjackServer(SteppedResourcesServer):
-    """The model says hit or stand; winning earns 1, losing -1, a draw nothing."""
+    """Reads hit or stand from each turn. Winning earns 1, losing -1, a draw 0."""
 
     config: BlackjackConfig
 
@@ -65,7 +65,7 @@ class BlackjackServer(SteppedResourcesServer):
             hand.stand()
         if hand.outcome is None:
             return BaseStepResponse(observation=_shown(hand))
-        return BaseStepResponse(observation=_told(hand), reward=self._reward(hand), terminated=True)
+        return BaseStepResponse(observation=_result(hand), reward=self._reward(hand), terminated=True)
 
     def _reward(self, hand: Hand) -> float:
         if hand.outcome is Outcome.WON and is_natural(hand.player):
@@ -75,8 +75,8 @@ class BlackjackServer(SteppedResourcesServer):
     def _unreadable(self, table: Table) -> BaseStepResponse:
         table.unreadable += 1
         if table.unreadable >= self.config.unreadable_answers:
-            told = "You have not said what to do, and lose your stake."
-            return BaseStepResponse(observation=told, reward=float(Outcome.LOST), terminated=True)
+            observation = "You have not said what to do, and lose your stake."
+            return BaseStepResponse(observation=observation, reward=float(Outcome.LOST), terminated=True)
         assert table.hand is not None
         return BaseStepResponse(observation=f"That is neither hit nor stand. {_shown(table.hand)}")
 
@@ -85,7 +85,7 @@ def _shown(hand: Hand) -> str:
     return f"You hold {_cards(hand.player)}. The dealer shows {hand.dealer[0]}. Hit or stand?"
 
 
-def _told(hand: Hand) -> str:
+def _result(hand: Hand) -> str:
     if value_of(hand.player) > BLACKJACK:
         return f"You hold {_cards(hand.player)}: too much. You lose."
     verdict = {Outcome.WON: "You win.", Outcome.DRAWN: "Nobody wins.", Outcome.LOST: "You lose."}

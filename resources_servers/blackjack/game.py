@@ -1,4 +1,4 @@
-"""One hand of blackjack, from a shuffled deck: plain rules, no server."""
+"""The rules of one hand of blackjack from a shuffled deck."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DEALER_STANDS = 17
 
 
 class Outcome(IntEnum):
-    """How a hand ended, in stakes won."""
+    """The result of a hand, in stakes won."""
 
     LOST = -1
     DRAWN = 0
@@ -22,25 +22,25 @@ class Outcome(IntEnum):
 
 
 class Rules(BaseModel):
-    """What differs from table to table."""
+    """The rules that differ between tables."""
 
     decks: int = Field(default=1, ge=1, le=8)
     dealer_hits_soft_17: bool = False
 
 
 def value_of(hand: list[str]) -> int:
-    """The hand's points: court cards count ten, and an ace eleven where that is not too much, else one."""
+    """Return the hand's points. Court cards count 10, and an ace 11 if that does not exceed 21, otherwise 1."""
     points = sum(_points(rank) for rank in hand)
     return points + 10 if "A" in hand and points + 10 <= BLACKJACK else points
 
 
 def is_soft(hand: list[str]) -> bool:
-    """Whether an ace counts eleven."""
+    """Return whether an ace counts 11."""
     return value_of(hand) != sum(_points(rank) for rank in hand)
 
 
 def is_natural(hand: list[str]) -> bool:
-    """Whether the first two cards are twenty-one."""
+    """Return whether the hand is 21 with two cards."""
     return len(hand) == 2 and value_of(hand) == BLACKJACK
 
 
@@ -50,7 +50,7 @@ def _points(rank: str) -> int:
 
 @dataclass
 class Hand:
-    """One hand under way: the player's cards, the dealer's, and the deck in the order of its seed."""
+    """One running hand: the player's and the dealer's cards, and the rest of the deck shuffled by the seed."""
 
     seed: int
     rules: Rules = field(default_factory=Rules)
@@ -66,13 +66,13 @@ class Hand:
             self.dealer.append(self._deck.pop())
 
     def hit(self) -> None:
-        """Take a card; more than twenty-one loses."""
+        """Take a card. More than 21 points lose the hand."""
         self.player.append(self._deck.pop())
         if value_of(self.player) > BLACKJACK:
             self.outcome = Outcome.LOST
 
     def stand(self) -> None:
-        """Take no more; the dealer draws, and the hands are compared."""
+        """Stop drawing. The dealer draws, then the hands are compared."""
         while self._dealer_draws():
             self.dealer.append(self._deck.pop())
         own, dealers = value_of(self.player), value_of(self.dealer)
@@ -90,7 +90,7 @@ class Hand:
 
 
 def best_play(seed: int, rules: Rules | None = None) -> tuple[list[str], Outcome]:
-    """What to do where one could see the whole deck, and how the hand then ends; of equals the shortest."""
+    """Return the shortest best actions for a known deck, and the outcome they lead to."""
     best: tuple[list[str], Outcome] | None = None
     for hits in range(BLACKJACK):
         hand = Hand(seed, rules or Rules())

@@ -1,4 +1,4 @@
-"""A perfect hand: what one would do who sees the whole deck."""
+"""A perfect hand, played with knowledge of the whole deck."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from resources_servers.blackjack.game import best_play
 
 
 def solve(row: dict[str, Any]) -> list[Any]:
-    """The best decisions, one a turn."""
+    """Return the best decisions, one per turn."""
     return list(best_play(row["seed"])[0])
 
 
 def full_reward(row: dict[str, Any]) -> float:
-    """What the deck allows: 1, unless the row was made with `--all-deals`."""
+    """Return the best reward possible with the deck: 1, unless the row was made with `--all-deals`."""
     return float(best_play(row["seed"])[1])
 
 
 def asks_for_something(row: dict[str, Any]) -> bool:
-    """A hand that cannot be won is not lost before it is played."""
+    """Return whether the hand can be won. Otherwise silence already earns the best reward."""
     return full_reward(row) > 0

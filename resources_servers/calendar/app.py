@@ -1,4 +1,4 @@
-"""Grade the calendar that a conversation has led to: every event there, every constraint kept, no two at once."""
+"""Grade the calendar at the end of a conversation: all events, all constraints met, no overlaps."""
 
 from typing import ClassVar
 
@@ -16,7 +16,7 @@ from resources_servers.calendar.requirements import Requirement
 
 
 class CalendarConfig(BaseResourcesServerConfig):
-    """Only the last message counts, so that stored rollouts can be graded again."""
+    """Settings. Grading needs only the last message, so stored rollouts can be graded again."""
 
     REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.STATELESS
 
@@ -25,35 +25,35 @@ class Task(BaseModel):
     """The part of a row that decides the reward."""
 
     exp_cal_state: dict[str, Requirement]
-    """What the calendar must hold at the end, by the events' ids."""
+    """The events that the final calendar must contain, by id."""
 
     @field_validator("exp_cal_state")
     @classmethod
-    def _no_event_is_there_twice(cls, value: dict[str, Requirement]) -> dict[str, Requirement]:
+    def _has_unique_ids(cls, value: dict[str, Requirement]) -> dict[str, Requirement]:
         keys = [requirement.key for requirement in value.values()]
         if len(set(keys)) < len(keys):
-            raise ValueError(f"two events have one event_id: {', '.join(keys)}")
+            raise ValueError(f"two events have the same event_id: {', '.join(keys)}")
         return value
 
 
 class CalendarSeedRequest(Task, BaseSeedSessionRequest):
-    """The row, before the model has seen it."""
+    """The row that starts a session."""
 
 
 class CalendarVerifyRequest(Task, BaseVerifyRequest):
-    """The row, and what the model answered."""
+    """The row and the model's response."""
 
 
 class CalendarServer(SimpleResourcesServer):
-    """The model keeps the calendar by writing it out; there are no tools."""
+    """Reads the calendar from the model's text; it offers no tools."""
 
     config: CalendarConfig
 
     async def seed_session(self, body: CalendarSeedRequest) -> None:
-        """Refuse a row that no calendar can be held against, before a model has worked on it."""
+        """Validate the row before the model spends any time on it."""
 
     async def verify(self, body: CalendarVerifyRequest) -> float:
-        """1 where nothing was expected, or where the last message lists a calendar that keeps every requirement."""
+        """Return 1 if nothing is expected or the last message lists a calendar that meets every requirement."""
         expected = list(body.exp_cal_state.values())
         if not expected:
             return 1.0

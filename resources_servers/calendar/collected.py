@@ -1,4 +1,4 @@
-"""Rows out of rollouts in which a simulated user talked to a policy: their conversations up to the last message."""
+"""Rows made from rollouts with a simulated user: each conversation up to the user's last message."""
 
 from __future__ import annotations
 
@@ -15,28 +15,31 @@ Message = dict[str, str]
 
 
 def rows_of_rollouts(path: Path) -> Iterator[dict[str, Any]]:
-    """A row of each rollout that earned its reward and whose user said all it had to say, and nothing else.
+    """Yield a row for each rollout that earned its reward and whose user kept exactly to its script.
 
-    Raises `DataError` with file and line for what is no rollout of a live row.
+    Raises `DataError` with file and line for an entry that is not a rollout of a live row.
     """
-    is_any_of_use = False
+    has_usable_rollout = False
     for number, _, rollout in read_lines(path):
-        lacking = [key for key in ("exp_cal_state", "user", "metadata", "response", "reward") if key not in rollout]
-        if lacking:
-            told = f"{path}:{number}: {', '.join(lacking)} missing"
-            raise DataError(f"{told}. Give the results of rows that were made with --live.")
-        said = _messages(rollout["response"]["output"])
-        while said and said[-1]["role"] != "user":
-            said.pop()
-        if rollout["reward"] == 1.0 and said and _is_faithful(rollout, said):
-            is_any_of_use = True
+        missing = [key for key in ("exp_cal_state", "user", "metadata", "response", "reward") if key not in rollout]
+        if missing:
+            raise DataError(
+                f"{path}:{number}: {', '.join(missing)} missing. Give the results of rows that were made with --live."
+            )
+        messages = _messages(rollout["response"]["output"])
+        while messages and messages[-1]["role"] != "user":
+            messages.pop()
+        if rollout["reward"] == 1.0 and messages and _is_faithful(rollout, messages):
+            has_usable_rollout = True
             yield {
-                "responses_create_params": {"input": [*rollout["responses_create_params"]["input"], *said]},
+                "responses_create_params": {"input": [*rollout["responses_create_params"]["input"], *messages]},
                 "exp_cal_state": rollout["exp_cal_state"],
                 "metadata": {key: rollout["metadata"][key] for key in ("persona", "agenda")},
             }
-    if not is_any_of_use:
-        raise DataError(f"{path}: no rollout earned its reward with a user that kept to its script. Collect more.")
+    if not has_usable_rollout:
+        raise DataError(
+            f"{path}: no rollout earned its reward with a user that kept to its script. Collect more rollouts."
+        )
 
 
 def _messages(output: list[dict[str, Any]]) -> list[Message]:
@@ -46,12 +49,12 @@ def _messages(output: list[dict[str, Any]]) -> list[Message]:
             content = item["content"]
             text = content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
             messages.append({"role": item["role"], "content": strip_reasoning(text)})
-    # What was only thought leaves nothing, and endpoints refuse messages without a text.
+    # Endpoints reject empty messages, which remain if a message contained only reasoning.
     return [message for message in messages if message["content"]]
 
 
-def _is_faithful(rollout: dict[str, Any], said: list[Message]) -> bool:
-    """Whether the user's turns are those of its script, in whatever words."""
+def _is_faithful(rollout: dict[str, Any], messages: list[Message]) -> bool:
+    """Return whether the user's turns are those of its script, in any wording."""
     script, must_tell = rollout["user"]["script"], rollout["metadata"]["must_tell"]
-    turns = [message["content"] for message in said if message["role"] == "user"]
+    turns = [message["content"] for message in messages if message["role"] == "user"]
     return len(turns) == len(script) and all(map(keeps, turns, script, must_tell))

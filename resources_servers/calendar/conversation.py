@@ -1,4 +1,4 @@
-"""Play a user through an agenda: what it says turn by turn, and the calendar that each turn leads to."""
+"""Simulate a user's day: the user's message of each turn, and the calendar expected after it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from resources_servers.calendar.requirements import Requirement, Span, minutes_o
 from resources_servers.calendar.scheduling import clock, schedule
 
 STEP = 15
-"""Minutes: what times and durations are multiples of."""
+"""The step of all times and durations, in minutes."""
 DURATIONS = (15, 30, 45, 60, 90)
 TRIES = 200
-"""So many wishes are drawn for one turn before the day is taken to be full."""
+"""Attempts to draw a wish for one turn before the day counts as full."""
 
 
 class Spoken(NamedTuple):
@@ -26,21 +26,21 @@ class Spoken(NamedTuple):
 
 
 class DayIsFull(Exception):
-    """No wish that was drawn fits into the day."""
+    """No drawn wish fits into the day."""
 
 
 class Utterance(NamedTuple):
-    """One turn of the user, and what has to come of it."""
+    """One user turn and its expected calendar."""
 
     text: str
     must_tell: tuple[str, ...]
-    """Parts of the text that any other wording of it has as well: names, numbers, times."""
+    """Parts that every rewording must contain: names, numbers, times."""
     calendar: str
-    """What an assistant answers that makes no mistake."""
+    """The correct reply of the assistant."""
 
 
 class PlayedDay(NamedTuple):
-    """All that a user said on a day, and what the calendar must hold in the end."""
+    """All user turns of a day, and the events that the final calendar must contain."""
 
     persona: Persona
     agenda: Agenda
@@ -50,7 +50,7 @@ class PlayedDay(NamedTuple):
 
 @dataclass
 class Conversation:
-    """A day under way: what the calendar must hold by now."""
+    """A running day and the events that the calendar must currently contain."""
 
     persona: Persona
     agenda: Agenda
@@ -59,20 +59,17 @@ class Conversation:
     names: dict[int, str] = field(default_factory=dict)
 
     def play(self) -> PlayedDay:
-        """The day from the user's first message to its last.
-
-        Raises `DayIsFull` where the events drawn leave no room for the next one.
-        """
+        """Return the complete day. Raises `DayIsFull` if the drawn events leave no room for the next one."""
         utterances = []
         for number, turn in enumerate(self.agenda.turns):
-            text, must_tell = self._said(turn)
+            text, must_tell = self._sentence(turn)
             text = text if number else f"{self.persona.greets} {text}"
             utterances.append(Utterance(text, must_tell, self._calendar()))
         return PlayedDay(
             self.persona, self.agenda, utterances, {str(key): each for key, each in self.required.items()}
         )
 
-    def _said(self, turn: Turn) -> Spoken:
+    def _sentence(self, turn: Turn) -> Spoken:
         if turn == "chat" or (turn != "add" and not self.required):
             return Spoken(self.rng.choice(self.persona.chats), ())
         if turn == "add":
@@ -113,7 +110,7 @@ class Conversation:
         return Spoken(text, tuple(part for part in parts if part))
 
     def _fitting(self, key: int, wish: Any) -> Requirement:
-        """The event as a wish would have it: another than before, and one that fits with all others."""
+        """Draw wishes until one changes the event and fits with all others."""
         for _ in range(TRIES):
             wanted = self._with(key, **wish())
             if wanted != self.required.get(key) and schedule(list({**self.required, key: wanted}.values())):
@@ -173,6 +170,6 @@ class Conversation:
 
 
 def _as_said(minutes: int) -> str:
-    """A time as people say it: `11am`, `2:15pm`."""
+    """Return a time in spoken form, such as `11am` or `2:15pm`."""
     hour, minute = divmod(minutes, 60)
     return f"{hour % 12 or 12}{f':{minute:02d}' if minute else ''}{'am' if hour < 12 else 'pm'}"

@@ -1,4 +1,4 @@
-"""Read a calendar out of a message, and compare it with what is required of it."""
+"""Parse a calendar from a message and compare it with the requirements."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from resources_servers.calendar.requirements import MINUTES_OF_DAY, Requirement
 
 THINKING = "<think>"
 TRIED_LISTS = 50
-"""So many beginnings of a list are looked at: no honest answer has more, and each costs a reading of the rest."""
+"""Limit of list starts to parse, because each one costs a scan of the rest and no real answer has more."""
 
 _LIST_START = re.compile(r"\[\s*(?=\{)")
 _CLOCK = re.compile(r"(\d{1,2}):([0-5]\d)")
 
 
 class Booked(NamedTuple):
-    """An event as the model has entered it, in minutes since midnight."""
+    """An event of the model's calendar, in minutes since midnight."""
 
     key: str
     start: int
@@ -27,10 +27,9 @@ class Booked(NamedTuple):
 
 
 def booked_in(message: str) -> list[Booked] | None:
-    """The events of the first JSON list of objects in a message.
+    """Return the events of the first JSON list of objects in a message.
 
-    None where there is no such list, where an object of it is not an event, or where the message holds thinking that
-    was not kept apart.
+    Returns None without such a list, if one of its objects is not an event, or if the message contains thinking.
     """
     if THINKING in message:
         return None
@@ -42,7 +41,7 @@ def booked_in(message: str) -> list[Booked] | None:
 
 
 def keeps_all(booked: Sequence[Booked], expected: Sequence[Requirement]) -> bool:
-    """Whether these are exactly the expected events, each as long and where it should be, and no two at once."""
+    """Return whether these are exactly the expected events, with the right times and durations and no overlaps."""
     required = {requirement.key: requirement for requirement in expected}
     if len(booked) != len(required) or {event.key for event in booked} != required.keys():
         return False

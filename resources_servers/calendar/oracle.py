@@ -1,4 +1,4 @@
-"""A perfect answer: a calendar that keeps everything the row requires."""
+"""A perfect answer: a calendar that meets all requirements of the row."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from resources_servers.calendar.scheduling import clock, schedule
 
 
 def solve(row: dict[str, Any]) -> list[Any]:
-    """Write the calendar out as a list. Raises `DataError` where the row's events cannot all take place."""
+    """Return a message with the calendar. Raises `DataError` if the row's events do not fit together."""
     required = [Requirement.model_validate(each) for each in row["exp_cal_state"].values()]
     starts = schedule(required)
     if starts is None:
-        raise DataError("exp_cal_state: no calendar holds all of these events.")
+        raise DataError("exp_cal_state: these events do not fit into one calendar.")
     events = [
         {
             "event_id": each.event_id,
@@ -29,5 +29,5 @@ def solve(row: dict[str, Any]) -> list[Any]:
 
 
 def asks_for_something(row: dict[str, Any]) -> bool:
-    """A row that expects no event is content with any answer."""
+    """Return whether the row expects any event. Otherwise every answer is correct."""
     return bool(row["exp_cal_state"])

@@ -1,4 +1,4 @@
-"""Who talks to the assistant and what happens on their day, read from a file."""
+"""The personas who talk to the assistant and the agendas of their days, parsed from a file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Turn = Literal["add", "resize", "move", "free", "cancel", "chat"]
 
 
 class Persona(BaseModel):
-    """One user and how they put things: `{event}`, `{minutes}` and `{when}` stand for what is said."""
+    """One user with their phrases, whose placeholders are `{event}`, `{minutes}` and `{when}`."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -35,12 +35,12 @@ class Persona(BaseModel):
         try:
             template.format(event="", minutes=0, when="")
         except (LookupError, ValueError) as error:
-            raise ValueError("only {event}, {minutes} and {when} stand for something") from error
+            raise ValueError("the only placeholders are {event}, {minutes} and {when}") from error
         return template
 
 
 class Agenda(BaseModel):
-    """One day: when it begins and ends, and what the user wants turn by turn."""
+    """One day: its start and end times, and the user's wish in each turn."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -60,7 +60,7 @@ class Cast(BaseModel):
 
 
 def read_cast(path: Path = PERSONAS_FILE) -> Cast:
-    """The personas and agendas of a file. Raises `DataError` with the file and the key that is wrong."""
+    """Parse the personas and agendas of a file. Raises `DataError` with the file and the wrong key."""
     try:
         return Cast.model_validate_json(path.read_bytes())
     except OSError as error:

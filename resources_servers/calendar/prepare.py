@@ -1,4 +1,4 @@
-"""Make rows: conversations of personas with their assistant, each with the calendar that it must lead to.
+"""Make rows: conversations of personas with their assistant, each with the calendar it must produce.
 
 python resources_servers/calendar/prepare.py --count 100 --output <rows.jsonl>
 python resources_servers/calendar/prepare.py --live --count 100 --output <rows.jsonl>
@@ -7,25 +7,22 @@ python resources_servers/calendar/prepare.py --rollouts <results of live rows> -
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 import random
-import sys
 from itertools import count as numbers
 from pathlib import Path
-from typing import Any
 
-from nemo_gym import DataError, exit_code_of
+from nemo_gym import DataError, run_prepare
 from nemo_gym.jsonl import write_rows
 from resources_servers.calendar.collected import rows_of_rollouts
 from resources_servers.calendar.conversation import Conversation, DayIsFull, PlayedDay
 from resources_servers.calendar.personas import PERSONAS_FILE, Agenda, Cast, Persona, read_cast
-from resources_servers.calendar.rows import live_row, told_row
-from resources_servers.calendar.wording import UserModel, worded
+from resources_servers.calendar.rows import complete_row, live_row
+from resources_servers.calendar.wording import UserModel, reworded
 
 DRAWS = 50
-"""So many days are drawn for one persona and agenda before the agenda is taken to be too full for any."""
+"""Attempts to draw a day for one persona and agenda before the agenda counts as too full."""
 
 
 def prepare(
@@ -35,26 +32,34 @@ def prepare(
     personas: Path = PERSONAS_FILE,
     *,
     live: bool = False,
-    user_model: UserModel | None = None,
+    user_model_url: str | None = None,
+    user_model: str | None = None,
+    api_key_variable: str = "OPENAI_API_KEY",
+    rollouts: Path | None = None,
 ) -> Path:
-    """Write `count` rows and answer where they are; the same seed makes the same rows.
+    """Write `count` rows and return their path.
 
-    A `live` row begins the conversation and brings a user that goes on with it; else the row holds all of it. A
-    `user_model` words what the users say. Raises `DataError` with the file and the key where the personas cannot be
-    used, or with the cause where the model does not answer; then nothing is written.
+    personas: personas and agendas (JSON)
+    live: write rows for user_simulation_agent, in which the policy answers every message
+    user_model_url: an endpoint or model server (…/v1) that rewords the users' messages
+    user_model: the model's name there
+    api_key_variable: the environment variable with the endpoint's key
+    rollouts: results of live rows; their conversations become the rows
+
+    Raises `DataError` if the personas cannot be used or the model does not answer; then nothing is written.
     """
+    if rollouts is not None:
+        write_rows(output, rows_of_rollouts(rollouts))
+        return output
     days = _days(read_cast(personas), count, seed, personas)
-    if user_model is None:
-        said = [[each.text for each in day.utterances] for day in days]
+    if user_model_url is None:
+        messages = [[each.text for each in day.utterances] for day in days]
+    elif user_model is None:
+        raise DataError("--user-model-url: also name the model with --user-model.")
     else:
-        said = asyncio.run(worded(days, user_model, seed))
-    write_rows(output, map(live_row if live else told_row, days, said))
-    return output
-
-
-def prepare_from_rollouts(output: Path, rollouts: Path) -> Path:
-    """Write a row of each conversation that a simulated user has had, see `collected.py`."""
-    write_rows(output, rows_of_rollouts(rollouts))
+        model = UserModel(user_model_url, user_model, os.environ.get(api_key_variable) or "none")
+        messages = asyncio.run(reworded(days, model, seed))
+    write_rows(output, map(live_row if live else complete_row, days, messages))
     return output
 
 
@@ -71,43 +76,13 @@ def _day(persona: Persona, agenda: Agenda, seed: str, source: Path) -> PlayedDay
         except DayIsFull as full:
             if draw == DRAWS:
                 raise DataError(
-                    f"{source}: the agenda '{agenda.name}' wants more than fits between {agenda.min_time} and "
-                    f"{agenda.max_time}. Give it a longer day, or fewer events."
+                    f"{source}: the events of agenda '{agenda.name}' do not fit between {agenda.min_time} and "
+                    f"{agenda.max_time}. Give it a longer day or fewer events."
                 ) from full
         except ValueError as error:
             raise DataError(f"{source}: the agenda '{agenda.name}': {error}") from error
     raise AssertionError("unreachable")
 
 
-def _user_model(asked: argparse.Namespace) -> UserModel | None:
-    if asked.user_model_url is None:
-        return None
-    if asked.user_model is None:
-        raise DataError("--user-model-url: name the model that it serves with --user-model.")
-    return UserModel(asked.user_model_url, asked.user_model, os.environ.get(asked.api_key_variable) or "none")
-
-
-def _asked_for(asked: argparse.Namespace) -> Any:
-    if asked.rollouts is not None:
-        return prepare_from_rollouts(asked.output, asked.rollouts)
-    model = _user_model(asked)
-    return prepare(asked.output, asked.count, asked.seed, asked.personas, live=asked.live, user_model=model)
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Run `prepare` from the command line."""
-    parser = argparse.ArgumentParser(description="Make rows of the calendar environment.")
-    parser.add_argument("--output", type=Path, required=True, help="where the rows are written")
-    parser.add_argument("--count", type=int, default=100, help="how many (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="another seed, other rows (default: %(default)s)")
-    parser.add_argument("--personas", type=Path, default=PERSONAS_FILE, help="personas and agendas (JSON)")
-    parser.add_argument("--live", action="store_true", help="rows for user_simulation_agent: the policy answers all")
-    parser.add_argument("--user-model-url", help="an endpoint or model server (…/v1) that words what users say")
-    parser.add_argument("--user-model", help="the model's name there")
-    parser.add_argument("--api-key-variable", default="OPENAI_API_KEY", help="holds its key (default: %(default)s)")
-    parser.add_argument("--rollouts", type=Path, help="results of live rows: their conversations become rows")
-    return exit_code_of(_asked_for, parser.parse_args(arguments))
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    run_prepare(prepare)

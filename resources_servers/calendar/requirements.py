@@ -1,4 +1,4 @@
-"""What a row demands of one event: how long it lasts, and when it may begin."""
+"""A row's requirements for one event: its duration and permitted times."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _CONSTRAINT = re.compile(r"(?P<kind>before|after|at|between)\s+(?P<first>.+?)(?:
 
 
 class Span(NamedTuple):
-    """Where an event may lie, in minutes since midnight: it begins at `start` or later, it has ended by `end`."""
+    """The permitted time of an event, in minutes since midnight. It starts at `start` or later and ends by `end`."""
 
     start: int
     end: int
 
 
 def minutes_of(text: str) -> int:
-    """Minutes since midnight of a time such as `10:00`, `11:15am` or `4pm`. Raises `ValueError` for any other text."""
+    """Parse a time such as `10:00`, `11:15am` or `4pm` into minutes since midnight, or raise `ValueError`."""
     time = _TIME.fullmatch(text.strip())
     if time is None:
         raise ValueError(f"'{text}' is not a time, such as 10:00, 11:15am or 4pm")
@@ -33,12 +33,12 @@ def minutes_of(text: str) -> int:
     else:
         is_hour = hour * 60 + minute <= MINUTES_OF_DAY
     if not is_hour or minute > 59:
-        raise ValueError(f"'{text}' is a time that no day has")
+        raise ValueError(f"'{text}' is not a time of day")
     return hour * 60 + minute
 
 
 class Requirement(BaseModel):
-    """One event that the calendar must hold."""
+    """One event that the calendar must contain."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -46,11 +46,11 @@ class Requirement(BaseModel):
     duration: int = Field(gt=0)
     """Minutes."""
     constraint: str | None = None
-    """`before 11am`, `after 2pm`, `between 10am and 11:45am`, `at 11:15am`, or none."""
+    """`before 11am`, `after 2pm`, `between 10am and 11:45am`, `at 11:15am`, or None."""
     min_time: str
-    """The day's calendar opens."""
+    """The earliest start on that day."""
     max_time: str
-    """The day's calendar closes."""
+    """The latest end on that day."""
 
     @field_validator("min_time", "max_time")
     @classmethod
@@ -65,12 +65,12 @@ class Requirement(BaseModel):
 
     @property
     def key(self) -> str:
-        """The id as text: models write `1` and `"1"`."""
+        """The id as text, because models write both `1` and `"1"`."""
         return str(self.event_id)
 
     @cached_property
     def span(self) -> Span:
-        """Where the event may lie: in the day's window, and as its constraint says."""
+        """The permitted time: the day's window, narrowed by the constraint."""
         window = Span(minutes_of(self.min_time), minutes_of(self.max_time))
         wanted = self._wanted()
         return Span(max(window.start, wanted.start), min(window.end, wanted.end))
@@ -81,7 +81,7 @@ class Requirement(BaseModel):
         parts = _CONSTRAINT.fullmatch(self.constraint.strip().lower())
         if parts is None or (parts["kind"] == "between") != (parts["second"] is not None):
             raise ValueError(
-                f"the constraint '{self.constraint}' cannot be read: it is 'before …', 'after …', 'at …' or "
+                f"the constraint '{self.constraint}' cannot be read. Write 'before …', 'after …', 'at …' or "
                 "'between … and …'"
             )
         first = minutes_of(parts["first"])

@@ -1,4 +1,4 @@
-"""Rows out of a day that was played: the whole conversation, or its beginning and a user that goes on."""
+"""Rows made from a simulated day: the whole conversation, or its start with a user that continues it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ GOAL = "a calendar of the day that holds all that you bring up"
 Row = dict[str, Any]
 
 
-def told_row(day: PlayedDay, said: Sequence[str]) -> Row:
-    """Everything up to the user's last message, with an assistant that made no mistake; one answer is asked for."""
+def complete_row(day: PlayedDay, said: Sequence[str]) -> Row:
+    """Return a row with the conversation up to the user's last message and a perfect assistant."""
     messages = [_system(day), _user(said[0])]
     for before, text in zip(day.utterances, said[1:], strict=False):
         messages += [{"role": "assistant", "content": before.calendar}, _user(text)]
@@ -23,7 +23,7 @@ def told_row(day: PlayedDay, said: Sequence[str]) -> Row:
 
 
 def live_row(day: PlayedDay, said: Sequence[str]) -> Row:
-    """The user's first message, and a user that says the others: the policy answers every one of them."""
+    """Return a row with the user's first message and a user who sends the rest, so the policy answers each one."""
     row = _row([_system(day), _user(said[0])], day)
     row["user"] = {"persona": day.persona.name, "goal": GOAL, "script": list(said[1:])}
     row["metadata"]["must_tell"] = [list(each.must_tell) for each in day.utterances[1:]]

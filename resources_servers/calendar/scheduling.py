@@ -1,4 +1,4 @@
-"""Find a time for every event, so that all requirements are kept together."""
+"""Find start times that meet all requirements at once."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from resources_servers.calendar.requirements import Requirement
 
 
 def schedule(required: Sequence[Requirement]) -> dict[str, int] | None:
-    """The start of each event in minutes since midnight, by its key; None where not all of them fit.
+    """Return the start of each event in minutes since midnight, by key, or None if they do not all fit.
 
-    Once the order is chosen, beginning each event as early as possible is best, so only orders have to be tried.
+    For a given order, starting each event as early as possible is optimal, so only orders need to be searched.
     """
     return _placed_after(0, list(required))
 
 
 def clock(minutes: int) -> str:
-    """Minutes since midnight as `HH:MM`."""
+    """Format minutes since midnight as `HH:MM`."""
     return f"{minutes // 60:02d}:{minutes % 60:02d}"
 
 
@@ -25,7 +25,7 @@ def _placed_after(free_from: int, waiting: list[Requirement]) -> dict[str, int] 
         return {}
     if any(_end(free_from, each) > each.span.end for each in waiting):
         return None
-    # What must be over first is tried first: nearly always that order fits.
+    # Events with the earliest deadline are tried first, because that order nearly always fits.
     for each in sorted(waiting, key=lambda requirement: requirement.span.end):
         rest = _placed_after(_end(free_from, each), [other for other in waiting if other is not each])
         if rest is not None:

@@ -1,4 +1,4 @@
-"""Have a model say a user's sentences in other words, as its persona would, without a change of what they ask for."""
+"""Let a model reword a user's sentences in the persona's voice without changing the request."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from resources_servers.calendar.conversation import PlayedDay
 
 PROMPT = (Path(__file__).parent / "prompts" / "wording.md").read_text("utf-8")
 TRIES = 3
-"""So many wordings of a sentence are looked at before it stays as it was."""
+"""Attempts to reword a sentence before it stays unchanged."""
 LONGEST = 600
-"""Characters: what is longer is no message in a chat."""
+"""Maximum characters of a chat message."""
 AT_ONCE = 16
 
 _NUMBER = re.compile(r"\d+")
@@ -24,7 +24,7 @@ _NUMBER = re.compile(r"\d+")
 
 @dataclass(frozen=True)
 class UserModel:
-    """A model endpoint, or a model server, that speaks Chat Completions."""
+    """A model endpoint or model server with Chat Completions."""
 
     base_url: str
     """The address up to and including `/v1`."""
@@ -33,16 +33,16 @@ class UserModel:
 
 
 def keeps(text: str, original: str, must_tell: Sequence[str]) -> bool:
-    """Whether a wording tells the same as the original: every part that matters, and no number of its own."""
+    """Return whether a rewording contains every required part and no additional number."""
     folded = " ".join(text.casefold().split())
-    are_told = all(part.casefold() in folded for part in must_tell)
-    return are_told and set(_NUMBER.findall(text)) == set(_NUMBER.findall(original)) and 0 < len(text) <= LONGEST
+    has_parts = all(part.casefold() in folded for part in must_tell)
+    return has_parts and set(_NUMBER.findall(text)) == set(_NUMBER.findall(original)) and 0 < len(text) <= LONGEST
 
 
-async def worded(days: Sequence[PlayedDay], user: UserModel, seed: int) -> list[list[str]]:
-    """The sentences of every day in the model's words; one that it cannot keep the sense of stays as it is.
+async def reworded(days: Sequence[PlayedDay], user: UserModel, seed: int) -> list[list[str]]:
+    """Return each day's sentences in the model's words. A sentence stays unchanged if every rewording fails.
 
-    Raises `DataError` with the endpoint's cause where it does not answer.
+    Raises `DataError` with the cause if the endpoint does not answer.
     """
     endpoint = NeMoGymAsyncOpenAI(base_url=user.base_url, api_key=user.api_key)
     gate = asyncio.Semaphore(AT_ONCE)
@@ -58,11 +58,11 @@ async def worded(days: Sequence[PlayedDay], user: UserModel, seed: int) -> list[
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(sentences(number, day)) for number, day in enumerate(days)]
     except ExceptionGroup as failures:
-        # Python before 3.11.4 wraps what an `except*` block raises in one more group.
+        # Not `except*`, because Python before 3.11.4 wraps its exceptions in one more group.
         cause = failures.exceptions[0]
         if not isinstance(cause, EndpointError | ValueError):
             raise
-        raise DataError(f"the user's model at {user.base_url}: {cause}. No row was written.") from cause
+        raise DataError(f"The user model at {user.base_url} failed: {cause}. No row was written.") from cause
     finally:
         await endpoint.aclose()
     return [task.result() for task in tasks]
@@ -79,11 +79,11 @@ async def _wording(endpoint: NeMoGymAsyncOpenAI, model: str, day: PlayedDay, tur
         answer = await endpoint.create_chat_completion(
             model=model,
             messages=[{"role": "user", "content": question}],
-            # The same seed words the same rows, as far as the endpoint goes by it.
+            # The same seed gives the same rewordings if the endpoint honours it.
             seed=(seed * 31 + turn * TRIES + attempt) % 2**31,
         )
-        said = NeMoGymChatCompletion.model_validate(answer).choices[0].message.content
-        text = strip_reasoning(said or "").strip('" \n')
+        content = NeMoGymChatCompletion.model_validate(answer).choices[0].message.content
+        text = strip_reasoning(content or "").strip('" \n')
         if keeps(text, original, must_tell):
             return text
     return original

@@ -1,4 +1,4 @@
-"""Look up the weather in a city and tell it: one tool, the same over HTTP and over MCP."""
+"""Look up the weather in a city and report it. The one tool works the same over HTTP and MCP."""
 
 import re
 import zlib
@@ -23,7 +23,7 @@ COLDEST, WARMEST = -5, 34
 
 
 class Weather(NamedTuple):
-    """What a day is like somewhere."""
+    """The weather of one city."""
 
     sky: str
     degrees: int
@@ -34,62 +34,62 @@ class Weather(NamedTuple):
 
 
 class McpWeatherConfig(BaseResourcesServerConfig):
-    """Only the response is looked at, so that stored rollouts can be graded again."""
+    """Settings. Grading needs only the response, so stored rollouts can be graded again."""
 
     REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.STATELESS
 
 
 class VerifierMetadata(BaseModel):
-    """The row's part that decides the reward."""
+    """The part of a row that decides the reward."""
 
     expected_city: str
 
 
 class McpWeatherVerifyRequest(BaseVerifyRequest):
-    """A row with the response."""
+    """A row with the model's response."""
 
     verifier_metadata: VerifierMetadata
 
 
 class McpWeatherServer(SimpleResourcesServer):
-    """Rewards who looked the weather up and told it as it was."""
+    """Rewards looking up the weather and reporting it correctly."""
 
     config: McpWeatherConfig
 
     @tool
     async def get_weather(self, city: str) -> str:
-        """Tell today's weather in a city."""
+        """Return today's weather in a city."""
         return f"The weather in {city}: {weather_in(city)}."
 
     async def verify(self, body: McpWeatherVerifyRequest) -> BaseVerifyResponse:
-        """Reward the call for the row's city, and a last message that tells what it answered."""
+        """Reward a call for the row's city and a last message that reports its result."""
         city = body.verifier_metadata.expected_city
         expected = weather_in(city)
         is_seen = asks_for(body.response, city)
-        is_told = mentions(strip_reasoning(body.response.last_text), expected)
+        is_mentioned = mentions(strip_reasoning(body.response.last_text), expected)
         return BaseVerifyResponse.grade(
             body,
-            reward=float(is_seen and is_told),
+            reward=float(is_seen and is_mentioned),
             expected_weather=str(expected),
             tool_call_seen=is_seen,
-            final_response_mentions_weather=is_told,
+            final_response_mentions_weather=is_mentioned,
         )
 
 
 def weather_in(city: str) -> Weather:
-    """The weather in a city: made up, different from city to city, the same on every day."""
-    lot = zlib.crc32(_plain(city).encode("utf-8", "replace"))
-    sky, degrees = lot % len(SKIES), lot // len(SKIES) % (WARMEST - COLDEST + 1)
+    """Return a city's invented weather. It differs between cities and is the same every day."""
+    checksum = zlib.crc32(_plain(city).encode("utf-8", "replace"))
+    sky, degrees = checksum % len(SKIES), checksum // len(SKIES) % (WARMEST - COLDEST + 1)
     return Weather(SKIES[sky], COLDEST + degrees)
 
 
 def asks_for(response: NeMoGymResponse, city: str) -> bool:
-    """Whether a response has a call of the tool for this city."""
+    """Return whether a response calls the tool for this city."""
     return any(call.name == "get_weather" and _city_of(call.arguments) == _plain(city) for call in response.tool_calls)
 
 
 def mentions(text: str, weather: Weather) -> bool:
-    """Whether a text has both the sky and the temperature, in words of its own round them."""
+    """Return whether a text contains both the sky and the temperature, in any wording."""
     text = text.replace("\N{MINUS SIGN}", "-")
     has_sky = re.search(rf"\b{weather.sky}\b", text, re.IGNORECASE)
     has_degrees = re.search(rf"(?<![\d.,-]){weather.degrees}(?![\d]|[.,]\d)", text)

@@ -1,4 +1,4 @@
-"""A perfect attempt: look the weather up, then tell it."""
+"""A perfect attempt: look up the weather, then report it."""
 
 from typing import Any
 
@@ -7,6 +7,6 @@ from resources_servers.example_mcp_weather.app import weather_in
 
 
 def solve(row: dict[str, Any]) -> list[Any]:
-    """Ask the tool for the row's city, and say what it answered."""
+    """Call the tool for the row's city and report its result."""
     city = row["verifier_metadata"]["expected_city"]
     return [call("get_weather", city=city), f"It is {weather_in(city)} in {city} today."]

@@ -1,18 +1,16 @@
-"""Make rows: a question that the weather in one city answers.
+"""Make rows: questions about the weather in one city.
 
 python resources_servers/example_mcp_weather/prepare.py --count 100 --output <rows.jsonl>
 """
 
 from __future__ import annotations
 
-import argparse
 import random
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from nemo_gym import exit_code_of
+from nemo_gym import run_prepare
 from nemo_gym.jsonl import write_rows
 
 INSTRUCTION = "Look the weather up with your tool, then tell the sky and the temperature as it says them."
@@ -30,7 +28,7 @@ QUESTIONS = (
 
 
 def prepare(output: Path, count: int = 100, seed: int = 0) -> Path:
-    """Write `count` rows and answer where they are; the same seed makes the same rows."""
+    """Write `count` rows and return their path. The same seed makes the same rows."""
     write_rows(output, _rows(count, random.Random(f"weather over mcp {seed}")))
     return output
 
@@ -43,15 +41,5 @@ def _rows(count: int, rng: random.Random) -> Iterator[dict[str, Any]]:
         yield {"responses_create_params": {"input": messages}, "verifier_metadata": {"expected_city": city}}
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run `prepare` from the command line."""
-    parser = argparse.ArgumentParser(description="Make rows of the example_mcp_weather environment.")
-    parser.add_argument("--output", type=Path, required=True, help="where the rows are written")
-    parser.add_argument("--count", type=int, default=100, help="how many (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="another seed, other rows (default: %(default)s)")
-    asked = parser.parse_args(arguments)
-    return exit_code_of(prepare, asked.output, asked.count, asked.seed)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    run_prepare(prepare)

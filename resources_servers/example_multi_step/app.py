@@ -7,32 +7,33 @@ import orjson
 
 from nemo_gym import BaseVerifyRequest, BaseVerifyResponse, NeMoGymResponse, SimpleResourcesServer, tool
 
-HAND_IN = "extract_synonym_values"
-KEY_METRICS = (
-    "mean/reward",
-    "mean/accuracy",
-    "mean/set_overlap",
-    "mean/original_term_minefield_hit",
-    "mean/order_instruction_following_failure",
-    "mean/input_tokens",
-    "mean/output_tokens",
-)
+SUBMIT = "extract_synonym_values"
 
 
 class MultiStepVerifyRequest(BaseVerifyRequest):
-    """The row's ground truth: the synonyms' values, and that of the word itself, which is a trap."""
+    """The row's ground truth: the synonyms' values, and the word's own value, which is a trap."""
 
     expected_synonym_values: list[int]
     minefield_label_value: int
 
 
 def synonym_value(word: str) -> int:
-    """The value of a word: the sum of its code points."""
+    """Return the value of a word, the sum of its code points."""
     return sum(map(ord, word))
 
 
 class MultiStepServer(SimpleResourcesServer):
-    """Two tools: one to look values up, one to hand them in."""
+    """Offers one tool to look up values and one to submit them."""
+
+    KEY_METRICS = (
+        "mean/reward",
+        "mean/accuracy",
+        "mean/set_overlap",
+        "mean/original_term_minefield_hit",
+        "mean/order_instruction_following_failure",
+        "mean/input_tokens",
+        "mean/output_tokens",
+    )
 
     @tool
     async def get_synonym_value(self, synonym: str) -> dict[str, int]:
@@ -45,12 +46,12 @@ class MultiStepServer(SimpleResourcesServer):
         return {"success": True}
 
     async def verify(self, body: MultiStepVerifyRequest) -> BaseVerifyResponse:
-        """Reward the last hand-in if it lists exactly the expected values, in their order."""
+        """Reward the last submission if it lists exactly the expected values in order."""
         expected = body.expected_synonym_values
-        handed_in = last_hand_in(body.response)
-        values = handed_in or []
-        is_right = handed_in == expected
-        is_complete = handed_in is not None and sorted(values) == sorted(expected)
+        submitted = last_submission(body.response)
+        values = submitted or []
+        is_right = submitted == expected
+        is_complete = submitted is not None and sorted(values) == sorted(expected)
         trap = body.minefield_label_value
         return BaseVerifyResponse.grade(
             body,
@@ -58,24 +59,20 @@ class MultiStepServer(SimpleResourcesServer):
             parsed_synonym_values=values,
             accuracy=is_right,
             set_overlap=overlap(values, expected),
-            # Where a synonym happens to have the word's own value, handing it in is no mistake.
+            # A synonym may happen to have the word's own value; submitting it is then correct.
             original_term_minefield_hit=trap in values and trap not in expected,
             order_instruction_following_failure=is_complete and not is_right,
         )
 
-    def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
-        """How well the values were handed in; the means of the rows' own numbers say nothing."""
-        return {name: agent_metrics[name] for name in KEY_METRICS if name in agent_metrics}
 
-
-def last_hand_in(response: NeMoGymResponse) -> list[int] | None:
-    """The values of the last hand-in; None where nothing was handed in, or what was is no list of integers."""
-    hand_ins = [call.arguments for call in response.tool_calls if call.name == HAND_IN]
-    return _values_in(hand_ins[-1]) if hand_ins else None
+def last_submission(response: NeMoGymResponse) -> list[int] | None:
+    """Return the values submitted last, or None if there are none or they are not a list of integers."""
+    submissions = [call.arguments for call in response.tool_calls if call.name == SUBMIT]
+    return _values_in(submissions[-1]) if submissions else None
 
 
 def overlap(values: Sequence[int], expected: Sequence[int]) -> float:
-    """The part of the expected values that is among `values`, 0 to 1."""
+    """Return the share of expected values that is in `values`, from 0 to 1."""
     return len(set(values) & set(expected)) / len(set(expected)) if expected else float(not values)
 
 
@@ -91,7 +88,7 @@ def _values_in(arguments: str) -> list[int] | None:
 
 
 def _is_integer(value: Any) -> bool:
-    """As JSON Schema sees it: 408.0 is an integer. Floats beyond their exact range stand for no one number."""
+    """Return whether JSON Schema accepts a value as an integer, such as 408.0. Inexact floats are rejected."""
     return type(value) is int or (isinstance(value, float) and value.is_integer() and abs(value) < 2**53)
 
 

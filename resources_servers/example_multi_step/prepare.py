@@ -1,17 +1,15 @@
-"""Make rows: words with some of their synonyms, in an order of their own.
+"""Make rows: words with some of their synonyms in random order.
 
 python resources_servers/example_multi_step/prepare.py --count 100 --output <rows.jsonl>
 """
 
 from __future__ import annotations
 
-import argparse
 import random
-import sys
 from pathlib import Path
 from typing import Any
 
-from nemo_gym import exit_code_of
+from nemo_gym import run_prepare
 from nemo_gym.jsonl import write_rows
 from resources_servers.example_multi_step.app import synonym_value
 
@@ -20,7 +18,7 @@ INSTRUCTION = (
     "extract_synonym_values, in the order in which the synonyms are listed. Never look up the word itself."
 )
 FEWEST = 2
-"""With one synonym there would be no order to keep."""
+"""One synonym alone would have no order to keep."""
 SYNONYMS = {
     "angry": ("cross", "furious", "irate", "livid", "mad"),
     "begin": ("commence", "initiate", "launch", "open", "start"),
@@ -41,7 +39,7 @@ SYNONYMS = {
 
 
 def prepare(output: Path, count: int = 100, seed: int = 0) -> Path:
-    """Write `count` rows and answer where they are; the same seed makes the same rows."""
+    """Write `count` rows and return their path. The same seed makes the same rows."""
     rng = random.Random(f"synonyms {seed}")
     write_rows(output, (_row(number, rng) for number in range(count)))
     return output
@@ -62,15 +60,5 @@ def _row(number: int, rng: random.Random) -> dict[str, Any]:
     }
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run `prepare` from the command line."""
-    parser = argparse.ArgumentParser(description="Make rows of the example_multi_step environment.")
-    parser.add_argument("--output", type=Path, required=True, help="where the rows are written")
-    parser.add_argument("--count", type=int, default=100, help="how many (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="another seed, other rows (default: %(default)s)")
-    asked = parser.parse_args(arguments)
-    return exit_code_of(prepare, asked.output, asked.count, asked.seed)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    run_prepare(prepare)

@@ -1,4 +1,4 @@
-"""Bring a counter from its first value to the one asked for: state that lives between the calls of a rollout."""
+"""Move a counter from its initial value to the requested one. Its state lasts for one rollout."""
 
 from nemo_gym import BaseSeedSessionRequest, BaseVerifyRequest, SessionState, SimpleResourcesServer, tool
 
@@ -10,13 +10,13 @@ class Counter(SessionState):
 
 
 class SeedRequest(BaseSeedSessionRequest):
-    """The row's part that the session starts from."""
+    """The part of a row that initializes the session."""
 
     initial_count: int = 0
 
 
 class VerifyRequest(BaseVerifyRequest):
-    """The row's part that decides the reward."""
+    """The part of a row that decides the reward."""
 
     expected_count: int
 
@@ -25,7 +25,7 @@ class CounterServer(SimpleResourcesServer):
     """A counter for each rollout."""
 
     async def seed_session(self, body: SeedRequest, counter: Counter) -> None:
-        """Set the counter to its first value."""
+        """Set the counter to its initial value."""
         counter.count = body.initial_count
 
     @tool
@@ -40,7 +40,7 @@ class CounterServer(SimpleResourcesServer):
         return {"count": counter.count}
 
     async def verify(self, body: VerifyRequest, counter: Counter) -> float:
-        """Reward the counter that stands where it should."""
+        """Reward the expected final count."""
         return float(counter.count == body.expected_count)
 
 

@@ -1,4 +1,4 @@
-"""A perfect attempt at bringing the counter where it should be."""
+"""A perfect attempt at reaching the expected count."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from nemo_gym.testing import call
 
 
 def solve(row: dict[str, Any]) -> list[Any]:
-    """Add what is missing, look, and tell."""
+    """Add the difference, read the counter and report its value."""
     missing = row["expected_count"] - row["initial_count"]
     return [
         call("increment_counter", count=missing),
@@ -16,5 +16,5 @@ def solve(row: dict[str, Any]) -> list[Any]:
 
 
 def asks_for_something(row: dict[str, Any]) -> bool:
-    """A counter that stands right already asks for nothing."""
+    """Return whether the counter must change at all."""
     return bool(row["expected_count"] != row["initial_count"])

@@ -1,18 +1,16 @@
-"""Make rows: a counter, and the number that it is to be brought to.
+"""Make rows: a counter's initial value and the number it must reach.
 
 python resources_servers/example_session_state_mgmt/prepare.py --count 100 --output <rows.jsonl>
 """
 
 from __future__ import annotations
 
-import argparse
 import random
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from nemo_gym import exit_code_of
+from nemo_gym import run_prepare
 from nemo_gym.jsonl import write_rows
 
 INSTRUCTION = "You look after a counter with two tools. It may also be decreased, by adding a negative number."
@@ -20,9 +18,9 @@ NUMBERS = range(-20, 21)
 
 
 def prepare(output: Path, count: int = 100, seed: int = 0) -> Path:
-    """Write `count` rows and answer where they are; the same seed makes the same rows.
+    """Write `count` rows and return their path. The same seed makes the same rows.
 
-    No counter stands where it should from the beginning.
+    The initial and the expected count always differ.
     """
     write_rows(output, _rows(count, random.Random(f"counters {seed}")))
     return output
@@ -40,15 +38,5 @@ def _rows(count: int, rng: random.Random) -> Iterator[dict[str, Any]]:
         }
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run `prepare` from the command line."""
-    parser = argparse.ArgumentParser(description="Make rows of the example_session_state_mgmt environment.")
-    parser.add_argument("--output", type=Path, required=True, help="where the rows are written")
-    parser.add_argument("--count", type=int, default=100, help="how many (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="another seed, other rows (default: %(default)s)")
-    asked = parser.parse_args(arguments)
-    return exit_code_of(prepare, asked.output, asked.count, asked.seed)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    run_prepare(prepare)

@@ -4,11 +4,11 @@ from nemo_gym import BaseVerifyRequest, SimpleResourcesServer, tool
 
 
 class WeatherServer(SimpleResourcesServer):
-    """Every rollout is rewarded: the environment shows how a tool is wired, not how one is graded."""
+    """Rewards every rollout. This environment shows how to add a tool, not how to grade."""
 
     @tool
     async def get_weather(self, city: str) -> str:
-        """Tell today's weather in a city."""
+        """Return today's weather in a city."""
         return f"The weather in {city} is cold."
 
     async def verify(self, body: BaseVerifyRequest) -> float:

@@ -1,4 +1,4 @@
-"""Reward one tool call for being the right one, for its arguments' types, and for the form of the whole answer."""
+"""Reward one tool call in three ways: the right call, valid argument types, and the form of the whole response."""
 
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
@@ -18,19 +18,19 @@ from resources_servers.example_tool_call_multireward.grading import ExpectedCall
 COMPONENTS = ("correctness", "schema_valid", "format")
 
 RATES = {"EUR": 1.0, "USD": 1.25, "JPY": 160.0, "CHF": 0.95}
-"""Fixed for good: a currency's worth of one euro."""
+"""Fixed exchange rates: units of each currency per euro."""
 
 Currency = Literal["EUR", "USD", "JPY", "CHF"]
 
 
 class ToolCallConfig(BaseResourcesServerConfig):
-    """Only the response is looked at, so that stored rollouts can be graded again."""
+    """Settings. Grading needs only the response, so stored rollouts can be graded again."""
 
     REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.STATELESS
 
 
 class ToolCallVerifyRequest(BaseVerifyRequest):
-    """The row's one right call, and what the model did."""
+    """The row's expected call and the model's response."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -38,7 +38,7 @@ class ToolCallVerifyRequest(BaseVerifyRequest):
 
 
 class ToolCallVerifyResponse(BaseMultiRewardVerifyResponse):
-    """The row, the reward, and what it is the sum of: each is 0 or 1."""
+    """The row, the reward and its components, each of which is 0 or 1."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -49,7 +49,7 @@ class ToolCallVerifyResponse(BaseMultiRewardVerifyResponse):
 
 
 class Route(BaseModel):
-    """A connection that was found."""
+    """A planned route."""
 
     start: str
     destination: str
@@ -57,18 +57,19 @@ class Route(BaseModel):
 
 
 class ToolCallServer(SimpleResourcesServer):
-    """Three tools to choose from; the row tells which one is right, and with which arguments."""
+    """Offers three tools. The row names the right one and its arguments."""
 
     config: ToolCallConfig
+    KEY_METRICS = ("mean/reward", "mean/correctness", "mean/schema_valid", "mean/format")
 
     @cached_property
     def own_schemas(self) -> dict[str, dict[str, Any]]:
-        """The schemas of the tools' arguments, by the tools' names."""
+        """The JSON Schemas of the tools' arguments, by tool name."""
         return {each.name: each.parameters for each in self.tools()}
 
     @tool
     async def get_weather(self, city: str, unit: Literal["celsius", "fahrenheit"] = "celsius") -> str:
-        """Tell today's temperature in a city."""
+        """Return today's temperature in a city."""
         celsius = sum(map(ord, city)) % 30
         return f"{celsius} °C" if unit == "celsius" else f"{celsius * 9 / 5 + 32:g} °F"
 
@@ -91,12 +92,12 @@ class ToolCallServer(SimpleResourcesServer):
         return Route(start=start, destination=destination, minutes=minutes)
 
     async def verify(self, body: ToolCallVerifyRequest) -> ToolCallVerifyResponse:
-        """The sum of the components: a training that knows of them can weigh them otherwise."""
+        """Return the sum of the components, and the components themselves for other weightings."""
         schemas = dict(self.own_schemas)
         for given in body.responses_create_params.tools:
             if given["type"] == "function":
                 schemas[given["name"]] = given.get("parameters") or {}
-        # First of all, for it must not depend on the answer whether the row is at fault.
+        # Checked first, because an invalid row must fail whatever the model answers.
         check_row(body.expected_call, schemas)
         graded = rewards_of(body.response, body.expected_call, schemas)
         row = {name: value for name, value in body if name in body.model_fields_set}
@@ -107,11 +108,6 @@ class ToolCallServer(SimpleResourcesServer):
             "reward_components": graded.components,
         }
         return ToolCallVerifyResponse.model_construct(**{**row, **added})
-
-    def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
-        """The reward and each of its components."""
-        wanted = [f"mean/{name}" for name in ("reward", *COMPONENTS)]
-        return {name: agent_metrics[name] for name in wanted if name in agent_metrics}
 
 
 if __name__ == "__main__":

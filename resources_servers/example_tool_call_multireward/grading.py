@@ -1,4 +1,4 @@
-"""Three looks at a response: was it the right call, was the call well-typed, was it made as it should be."""
+"""The three components of the reward: the right call, valid arguments, and the response's form."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nemo_gym import InvalidTask, NeMoGymResponse
 from nemo_gym.jsonl import check_unicode
 
 DEEPEST_ARGUMENTS = 32
-"""Arguments nested more deeply are taken for unreadable: past a few hundred levels no answer could be written."""
+"""Deeper arguments count as unreadable, because a reply nested a few hundred levels deep cannot be serialized."""
 
 
 class ExpectedCall(BaseModel):
@@ -24,7 +24,7 @@ class ExpectedCall(BaseModel):
 
 
 class PredictedCall(BaseModel):
-    """A call that the model made; arguments that are no JSON object, or a very deep one, stay the text they were."""
+    """A call by the model. Arguments remain text if they are not a JSON object or nest too deeply."""
 
     name: str
     arguments: dict[str, Any] | str
@@ -36,33 +36,34 @@ class PredictedCall(BaseModel):
 
 
 class Rewards(NamedTuple):
-    """What a response earned, and the calls that it was looked at for."""
+    """The components that a response earned, and its calls."""
 
     components: dict[str, float]
     calls: list[PredictedCall]
 
 
 def check_row(expected: ExpectedCall, schemas: Mapping[str, dict[str, Any]]) -> None:
-    """Raise `InvalidTask` where a tool's parameters are no JSON Schema, or no tool has the expected call's name."""
+    """Raise `InvalidTask` if a tool's parameters are not a JSON Schema or the expected call's tool does not exist."""
     for name, schema in schemas.items():
         _validator(name, json.dumps(schema, sort_keys=True))
     if expected.name not in schemas:
-        raise InvalidTask(f"expected_call: there is no tool '{expected.name}'; there are {', '.join(schemas)}.")
+        raise InvalidTask(f"expected_call: '{expected.name}' is not a tool. The tools are {', '.join(schemas)}.")
 
 
 def rewards_of(response: NeMoGymResponse, expected: ExpectedCall, schemas: Mapping[str, dict[str, Any]]) -> Rewards:
-    """The components of a response's reward, each 0 or 1; `schemas` are those of the tools, by name.
+    """Return the components of a response's reward, each 0 or 1. `schemas` are those of the tools, by name.
 
-    `correctness`: the last call is the expected one. `schema_valid`: there are calls, and the arguments of each keep
-    its tool's schema. `format`: there is exactly one call, its arguments are a JSON object, and an answer in words
-    comes last.
+    `correctness`: the last call is the expected one. `schema_valid`: there are calls, and all arguments match their
+    tool's schema. `format`: there is exactly one call, its arguments are a JSON object, and text follows.
     """
     calls = [_read(call.name, call.arguments) for call in response.tool_calls]
-    is_told = bool(response.output) and response.output[-1].type == "message" and bool(response.last_text.strip())
+    ends_with_text = (
+        bool(response.output) and response.output[-1].type == "message" and bool(response.last_text.strip())
+    )
     found = {
         "correctness": bool(calls) and _is_expected(calls[-1], expected, schemas.get(expected.name, {})),
         "schema_valid": bool(calls) and all(_keeps_schema(call, schemas) for call in calls),
-        "format": len(calls) == 1 and calls[0].is_readable and is_told,
+        "format": len(calls) == 1 and calls[0].is_readable and ends_with_text,
     }
     return Rewards({name: float(earned) for name, earned in found.items()}, calls)
 
@@ -105,7 +106,7 @@ def _has_default(schema: Any) -> bool:
 
 
 def _are_equal(one: Any, other: Any) -> bool:
-    """As JSON sees it: 1 and 1.0 are the same number, true is none."""
+    """Compare JSON values: 1 equals 1.0, but true is not a number."""
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(_are_equal(value, other[key]) for key, value in one.items())
     if isinstance(one, list) and isinstance(other, list):
@@ -122,7 +123,7 @@ def _keeps_schema(call: PredictedCall, schemas: Mapping[str, dict[str, Any]]) ->
 
 @lru_cache(maxsize=256)
 def _validator(name: str, schema: str) -> Any:
-    # Only here: it comes with the extra `schema`, and the server starts without it.
+    # Imported lazily, because the server must start without the extra `schema`.
     import jsonschema_rs
 
     try:

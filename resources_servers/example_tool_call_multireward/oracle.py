@@ -1,4 +1,4 @@
-"""A perfect attempt: the expected call, and then an answer in words."""
+"""A perfect attempt: the expected call, followed by text."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from nemo_gym.testing import call
 
 
 def solve(row: dict[str, Any]) -> list[Any]:
-    """Make the expected call and say so."""
+    """Make the expected call, then answer."""
     expected = row["expected_call"]
     return [call(expected["name"], **expected["arguments"]), "This is what I found out for you."]
 
 
 def full_reward(row: dict[str, Any]) -> float:
-    """One for each component."""
+    """Return one for each component."""
     return 3.0

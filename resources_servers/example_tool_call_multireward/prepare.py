@@ -1,17 +1,15 @@
-"""Make rows: a question that one call of one tool answers.
+"""Make rows: questions that a single tool call answers.
 
 python resources_servers/example_tool_call_multireward/prepare.py --count 100 --output <rows.jsonl>
 """
 
 from __future__ import annotations
 
-import argparse
 import random
-import sys
 from pathlib import Path
 from typing import Any
 
-from nemo_gym import exit_code_of
+from nemo_gym import run_prepare
 from nemo_gym.jsonl import write_rows
 
 INSTRUCTION = "Answer the user with exactly one tool call, then tell the result in a sentence."
@@ -21,7 +19,7 @@ OBSTACLES = ("ferries", "highways", "tolls")
 
 
 def prepare(output: Path, count: int = 100, seed: int = 0) -> Path:
-    """Write `count` rows and answer where they are; the same seed makes the same rows."""
+    """Write `count` rows and return their path. The same seed makes the same rows."""
     rng = random.Random(f"tool calls {seed}")
     makers = (_weather, _money, _route)
     write_rows(output, (makers[number % len(makers)](rng) for number in range(count)))
@@ -58,15 +56,5 @@ def _route(rng: random.Random) -> dict[str, Any]:
     return _row(question, "plan_route", start=start, destination=destination, avoid=avoid)
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run `prepare` from the command line."""
-    parser = argparse.ArgumentParser(description="Make rows of the example_tool_call_multireward environment.")
-    parser.add_argument("--output", type=Path, required=True, help="where the rows are written")
-    parser.add_argument("--count", type=int, default=100, help="how many (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="another seed, other rows (default: %(default)s)")
-    asked = parser.parse_args(arguments)
-    return exit_code_of(prepare, asked.output, asked.count, asked.seed)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    run_prepare(prepare)

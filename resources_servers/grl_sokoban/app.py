@@ -1,4 +1,4 @@
-"""Play Sokoban, a few moves a turn."""
+"""Play Sokoban, a few moves per turn."""
 
 import asyncio
 from typing import ClassVar
@@ -21,39 +21,39 @@ from resources_servers.grl_sokoban.level import MOVES, Level
 
 
 class RoomSize(BaseModel):
-    """How large a room is, and how full."""
+    """The size of a room and its number of boxes."""
 
     dim_room: tuple[int, int] = (7, 7)
-    """Rows and columns, the outer walls included."""
+    """Rows and columns, including the outer walls."""
     num_boxes: int = Field(default=2, ge=1, le=6)
 
     @model_validator(mode="after")
     def _has_sides(self) -> "RoomSize":
         if not all(4 <= side <= 16 for side in self.dim_room):
-            raise ValueError("dim_room: the sides of a room are 4 to 16 squares long")
+            raise ValueError("dim_room: each side of a room must be 4 to 16 squares long")
         return self
 
 
 class SokobanConfig(BaseResourcesServerConfig, RoomSize):
-    """The rules of the game; the room's size holds for rows that name a seed alone."""
+    """The rules of the game. The room size applies to rows that contain only a seed."""
 
     REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.STATELESS
 
     max_moves: int = Field(default=100, ge=1)
-    """The game is broken off after so many moves."""
+    """Moves after which the game is truncated."""
     moves_per_turn: int = Field(default=10, ge=1)
-    """Of an answer with more moves, the first so many count."""
+    """Moves of one answer that count; further ones are ignored."""
     unreadable_answers: int = Field(default=3, ge=1)
-    """So many answers in a row that name no move break the game off."""
+    """Consecutive answers without a move that truncate the game."""
     solved_reward: float = 1.0
     box_reward: float = 0.0
-    """For a box that comes onto a goal; taken back where it leaves one."""
+    """Reward for pushing a box onto a goal, deducted when it leaves one."""
     move_reward: float = 0.0
-    """For every move, also one against a wall; a penalty where it is negative."""
+    """Reward for every move, even against a wall. A negative value is a penalty."""
 
 
 class ResetRequest(BaseResetRequest):
-    """The row: a level, or the seed that one is made from."""
+    """The row: a level, or the seed to generate one."""
 
     level: str | None = None
     seed: int | None = None
@@ -76,7 +76,7 @@ class Game(SessionState):
 
 
 class SokobanServer(SteppedResourcesServer):
-    """The model names moves; the game ends when every box stands on a goal."""
+    """Reads moves from each turn. The game ends when every box is on a goal."""
 
     config: SokobanConfig
 
@@ -112,8 +112,8 @@ class SokobanServer(SteppedResourcesServer):
             reward += self.config.solved_reward
             return BaseStepResponse(observation=f"{level}\nSolved.", reward=reward, terminated=True)
         is_over = game.moves >= self.config.max_moves
-        told = f"{level}\nNo moves are left." if is_over else str(level)
-        return BaseStepResponse(observation=told, reward=reward, truncated=is_over)
+        observation = f"{level}\nNo moves are left." if is_over else str(level)
+        return BaseStepResponse(observation=observation, reward=reward, truncated=is_over)
 
     def _level(self, body: ResetRequest) -> Level:
         if body.level is not None:
@@ -125,14 +125,14 @@ class SokobanServer(SteppedResourcesServer):
             assert body.seed is not None
             level = generate(body.seed, size.dim_room, size.num_boxes)
         if level.is_solved:
-            raise ValueError("it is solved from the beginning")
+            raise ValueError("it is already solved")
         return level
 
     def _unreadable(self, game: Game) -> BaseStepResponse:
         game.unreadable += 1
         if game.unreadable >= self.config.unreadable_answers:
             return BaseStepResponse(observation="You have not made a move. The game is over.", truncated=True)
-        return BaseStepResponse(observation=f"That names no move; there are {', '.join(MOVES)}.\n{game.level}")
+        return BaseStepResponse(observation=f"That names no move. The moves are {', '.join(MOVES)}.\n{game.level}")
 
 
 if __name__ == "__main__":

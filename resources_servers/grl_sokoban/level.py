@@ -1,4 +1,4 @@
-"""A Sokoban room: where walls, goals, boxes and the player are, and what a move does."""
+"""A Sokoban room with its walls, goals, boxes and player, and the effect of moves."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 
 class Place(NamedTuple):
-    """A square, counted from the room's upper left corner."""
+    """A square, relative to the room's upper left corner."""
 
     row: int
     column: int
 
     def next(self, move: str) -> Place:
-        """The square in a move's direction."""
+        """Return the neighbour in a move's direction."""
         down, right = MOVES[move]
         return Place(self.row + down, self.column + right)
 
@@ -25,7 +25,7 @@ WALL, FLOOR, GOAL, BOX, BOX_ON_GOAL, PLAYER, PLAYER_ON_GOAL = "# .$*@+"
 
 @dataclass(frozen=True)
 class Room:
-    """What never moves."""
+    """The fixed part of a level."""
 
     floor: frozenset[Place]
     goals: frozenset[Place]
@@ -41,9 +41,9 @@ class Level:
 
     @classmethod
     def of_text(cls, text: str) -> Level:
-        """A level as it is usually written: `#` wall, `.` goal, `$` box, `@` player, `*` box and `+` player on a goal.
+        """Parse the usual notation: `#` wall, `.` goal, `$` box, `@` player, `*` box and `+` player on a goal.
 
-        Raises `ValueError` where it is not one: another sign, not one player, not a box for every goal.
+        Raises `ValueError` for another character, or without exactly one player and a box for every goal.
         """
         signs = {
             Place(row, column): sign
@@ -52,7 +52,7 @@ class Level:
         }
         unknown = set(signs.values()) - {WALL, FLOOR, GOAL, BOX, BOX_ON_GOAL, PLAYER, PLAYER_ON_GOAL}
         if unknown:
-            raise ValueError(f"the level has signs that mean nothing: {' '.join(sorted(unknown))}")
+            raise ValueError(f"the level has unknown characters: {' '.join(sorted(unknown))}")
         players = _places(signs, PLAYER + PLAYER_ON_GOAL)
         boxes, goals = _places(signs, BOX + BOX_ON_GOAL), _places(signs, GOAL + BOX_ON_GOAL + PLAYER_ON_GOAL)
         if len(players) != 1:
@@ -63,25 +63,25 @@ class Level:
 
     @property
     def is_solved(self) -> bool:
-        """Whether every box stands on a goal."""
+        """Whether every box is on a goal."""
         return self.boxes == self.room.goals
 
     @property
     def boxes_on_goals(self) -> int:
-        """How many do."""
+        """The number of boxes on goals."""
         return len(self.boxes & self.room.goals)
 
     def after(self, move: str) -> Level:
-        """The level after a move; the same one where a wall, or what stands behind a box, is in the way."""
+        """Return the level after a move. It is unchanged if the player, or the box ahead, is blocked."""
         ahead = self.player.next(move)
         if ahead not in self.room.floor:
             return self
         if ahead not in self.boxes:
             return replace(self, player=ahead)
-        behind = ahead.next(move)
-        if behind not in self.room.floor or behind in self.boxes:
+        beyond = ahead.next(move)
+        if beyond not in self.room.floor or beyond in self.boxes:
             return self
-        return replace(self, player=ahead, boxes=self.boxes - {ahead} | {behind})
+        return replace(self, player=ahead, boxes=self.boxes - {ahead} | {beyond})
 
     def __str__(self) -> str:
         height = max(place.row for place in self.room.floor) + 2

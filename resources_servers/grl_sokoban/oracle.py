@@ -1,4 +1,4 @@
-"""A perfect game: the shortest solution, one move a turn."""
+"""A perfect game: the shortest solution, one move per turn."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from resources_servers.grl_sokoban.search import shortest_solution
 
 
 def solve(row: dict[str, Any]) -> list[Any]:
-    """Name the moves of the shortest solution. Raises `DataError` where none was found."""
+    """Return the moves of the shortest solution. Raises `DataError` if none is found."""
     moves = shortest_solution(_level(row))
     if moves is None:
         raise DataError("no solution of the row's level was found.")

@@ -5,15 +5,13 @@ python resources_servers/grl_sokoban/prepare.py --count 100 --output <rows.jsonl
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Iterator
 from itertools import count as numbers
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nemo_gym import DataError, exit_code_of
+from nemo_gym import DataError, run_prepare
 from nemo_gym.jsonl import write_rows
 from resources_servers.grl_sokoban.generation import generate
 from resources_servers.grl_sokoban.level import Level
@@ -29,7 +27,7 @@ FEWEST_MOVES, MOST_MOVES = 4, 60
 
 
 class Written(NamedTuple):
-    """A level of a file, and the line it begins at."""
+    """A level in a file, with the number of its first line."""
 
     line: int
     text: str
@@ -44,11 +42,14 @@ def prepare(
     num_boxes: int = 2,
     levels: Path | None = None,
 ) -> Path:
-    """Write up to `count` rows, and answer where they are.
+    """Write up to `count` rows and return their path.
 
-    Without `levels` they are made from seeds that begin at `seed`, and those whose shortest solution has 4 to 60 moves
-    are taken. `levels` is a text file of levels, apart by empty lines, lines that begin with `;` being comments; there
-    `DataError` names file and line of what is no level, or has no solution.
+    seed: the first seed; only levels whose shortest solution has 4 to 60 moves are kept
+    dim_room: rows and columns
+    num_boxes: number of boxes
+    levels: a text file of levels to use instead, separated by empty lines; lines starting with `;` are comments
+
+    Raises `DataError` with file and line for an invalid or unsolvable level.
     """
     rows = _generated(seed, dim_room, num_boxes) if levels is None else _of_file(levels)
     write_rows(output, islice(rows, count))
@@ -84,8 +85,8 @@ def _of_file(path: Path) -> Iterator[dict[str, Any]]:
             raise DataError(f"{path}:{written.line}: {error}.") from error
         moves = shortest_solution(level)
         if not moves:
-            problem = "is solved from the beginning" if moves == [] else "has no solution that could be found"
-            raise DataError(f"{path}:{written.line}: the level {problem}. Take it out.")
+            problem = "is already solved" if moves == [] else "has no solution that could be found"
+            raise DataError(f"{path}:{written.line}: the level {problem}. Remove it.")
         yield _row(written.text, shortest_solution=len(moves))
 
 
@@ -94,36 +95,14 @@ def _levels_in(path: Path) -> Iterator[Written]:
         lines = path.read_text("utf-8").splitlines()
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror}). Check the path.") from error
-    begun: list[str] = []
+    current: list[str] = []
     for number, line in enumerate([*lines, ""], start=1):
         if line.strip() and not line.startswith(";"):
-            begun.append(line.rstrip())
-        elif begun:
-            yield Written(number - len(begun), "\n".join(begun))
-            begun = []
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Run `prepare` from the command line."""
-    parser = argparse.ArgumentParser(description="Make rows of the grl_sokoban environment.")
-    parser.add_argument("--output", type=Path, required=True, help="where the rows are written")
-    parser.add_argument("--count", type=int, default=100, help="how many, at most (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="the first seed (default: %(default)s)")
-    parser.add_argument("--dim-room", type=int, nargs=2, default=(7, 7), help="rows and columns (default: 7 7)")
-    parser.add_argument("--num-boxes", type=int, default=2, help="(default: %(default)s)")
-    parser.add_argument("--levels", type=Path, help="a text file of levels, instead of making some")
-    asked = parser.parse_args(arguments)
-    rows, columns = asked.dim_room
-    return exit_code_of(
-        prepare,
-        asked.output,
-        asked.count,
-        asked.seed,
-        dim_room=(rows, columns),
-        num_boxes=asked.num_boxes,
-        levels=asked.levels,
-    )
+            current.append(line.rstrip())
+        elif current:
+            yield Written(number - len(current), "\n".join(current))
+            current = []
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_prepare(prepare)

@@ -1,4 +1,4 @@
-"""The shortest solution of a level, by breadth-first search."""
+"""Find the shortest solution of a level by breadth-first search."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MOST_STATES = 500_000
 
 
 def shortest_solution(level: Level) -> list[str] | None:
-    """The fewest moves that solve a level; None where it cannot be solved, or not within `MOST_STATES` looked at."""
+    """Return the fewest moves that solve a level, or None if `MOST_STATES` states contain no solution."""
     if level.is_solved:
         return []
     dead = _dead_squares(level)
@@ -30,7 +30,7 @@ def shortest_solution(level: Level) -> list[str] | None:
 
 
 def _dead_squares(level: Level) -> set[Place]:
-    """Squares from which no box ever reaches a goal: those that pulling a box away from the goals never reaches."""
+    """Return the squares from which a box cannot reach any goal, found by pulling boxes away from the goals."""
     floor, alive, waiting = level.room.floor, set(level.room.goals), list(level.room.goals)
     while waiting:
         box = waiting.pop()

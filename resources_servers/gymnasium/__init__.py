@@ -1,4 +1,4 @@
-"""Environments in Gymnasium's manner, and the base class for one's own under its published name."""
+"""Gymnasium environments, and the published base class for your own."""
 
 from resources_servers.gymnasium.server import GymnasiumServer
 

@@ -1,4 +1,4 @@
-"""From a model's words to an environment's action."""
+"""Parse an environment's action from a model's text."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any
 from nemo_gym.grading import actions_in, strip_reasoning
 
 MOST_NAMED = 1000
-"""With more actions than these, choosing one of them is not a matter of naming it."""
+"""Maximum number of actions that are listed by name."""
 
 _LIST = re.compile(r"\[[^\[\]]*\]")
 
 
 class NoTextActions(Exception):
-    """An environment whose actions cannot be written as text, or not with the names that were given."""
+    """An environment whose actions cannot be written as text, or do not match the given names."""
 
 
 class Actions:
-    """The actions of one environment: what the model is told of them, and how its answer is read."""
+    """The actions of one environment: their description for the model, and their parser."""
 
     def __init__(self, space: Any, names: Sequence[str] = ()) -> None:
         self._space = space
@@ -34,14 +34,14 @@ class Actions:
         if count > MOST_NAMED:
             raise NoTextActions(f"there are {count} actions, more than {MOST_NAMED}")
         if names and len(names) != count:
-            raise NoTextActions(f"there are {count} actions, but {len(names)} names for them")
+            raise NoTextActions(f"there are {count} actions, but {len(names)} names")
         self._words = {str(start + place): start + place for place in range(count)}
         self._names = {name: start + place for place, name in enumerate(names)}
         self._words |= self._names
 
     @property
-    def told(self) -> str:
-        """One sentence on how to act."""
+    def as_text(self) -> str:
+        """One sentence that describes the actions."""
         if self._kind == "Discrete":
             shown = [f"{name} ({number})" for name, number in self._names.items()] or list(self._words)
             return f"Your actions: {', '.join(shown)}."
@@ -50,7 +50,7 @@ class Actions:
         return f"Your action is a JSON list of numbers: {self._space}."
 
     def read(self, text: str) -> Any:
-        """The action that an answer names last; None where it names none that there is."""
+        """Parse the last action in an answer. Return None if there is no valid one."""
         if self._kind == "Discrete":
             found = actions_in(text, self._words)
             return self._words[found[-1]] if found else None
@@ -59,7 +59,7 @@ class Actions:
         return action if action is not None and self._space.contains(action) else None
 
     def _numbers_in(self, text: str) -> Any:
-        # Only here: it comes with the extra `gymnasium`, without which no environment is made.
+        # Imported lazily, because it needs the extra `gymnasium`, which every environment requires.
         import numpy
 
         lists = _LIST.findall(text)

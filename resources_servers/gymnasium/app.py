@@ -1,4 +1,4 @@
-"""Play a registered Gymnasium environment, one action a turn."""
+"""Play a registered Gymnasium environment, one action per turn."""
 
 import asyncio
 from typing import Any, ClassVar
@@ -18,23 +18,23 @@ from resources_servers.gymnasium.play import Play
 
 
 class GymnasiumConfig(BaseResourcesServerConfig):
-    """Which environment is played where a row names none."""
+    """The default environment for rows without one."""
 
     REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.STATELESS
 
     env_id: str = "FrozenLake-v1"
     env_kwargs: dict[str, Any] = Field(default_factory=dict)
-    """What `gymnasium.make` is given, such as `{is_slippery: false}` or `{max_episode_steps: 50}`."""
+    """Arguments of `gymnasium.make`, such as `{is_slippery: false}` or `{max_episode_steps: 50}`."""
     action_names: list[str] | None = None
-    """Names of the actions in the order of their numbers; some environments' are known."""
+    """Names of the actions in numeric order. Some environments have default names."""
     unreadable_answers: int = Field(default=3, ge=1)
-    """So many answers in a row that name no action break the game off."""
+    """Consecutive answers without an action that truncate the game."""
     unreadable_reward: float = 0.0
-    """What each of them earns."""
+    """The reward of each such answer."""
 
 
 class ResetRequest(BaseResetRequest):
-    """The row: a seed, and where it differs from the config's, the environment."""
+    """The row: a seed, and an environment if it differs from the config's."""
 
     seed: int = Field(default=0, ge=0)
     env_id: str | None = None
@@ -46,7 +46,7 @@ class ResetRequest(BaseResetRequest):
     @classmethod
     def _is_registered(cls, value: str | None) -> str | None:
         if value is not None and ":" in value:
-            raise ValueError("a row names a registered environment; one with a module belongs in the config")
+            raise ValueError("a row must name a registered environment. Put one with a module into the config")
         return value
 
 
@@ -63,14 +63,14 @@ class Game(SessionState):
 
 
 class GymnasiumEnvironmentServer(SteppedResourcesServer):
-    """The model names actions; the rewards are the environment's own."""
+    """Reads actions from each turn and returns the environment's own rewards."""
 
     config: GymnasiumConfig
 
     async def reset(self, body: ResetRequest, game: Game) -> str:
         reward = body.unreadable_reward
         game.unreadable_reward = self.config.unreadable_reward if reward is None else reward
-        # In a thread, as every step: what an environment computes must not hold up the other games.
+        # Environments may compute for long, so a thread keeps the event loop free for other games.
         game.play = await asyncio.to_thread(self._made, body)
         return await asyncio.to_thread(game.play.reset, body.seed)
 
@@ -93,9 +93,9 @@ class GymnasiumEnvironmentServer(SteppedResourcesServer):
         assert game.play is not None
         game.unreadable += 1
         is_over = game.unreadable >= self.config.unreadable_answers
-        told = "The game is broken off." if is_over else game.play.actions.told
+        advice = "The game is over." if is_over else game.play.actions.as_text
         return BaseStepResponse(
-            observation=f"Your answer names no action. {told}", reward=game.unreadable_reward, truncated=is_over
+            observation=f"Your answer names no action. {advice}", reward=game.unreadable_reward, truncated=is_over
         )
 
 

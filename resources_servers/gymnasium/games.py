@@ -1,4 +1,4 @@
-"""What is known of the small environments that come with Gymnasium: names, views, rules, and the best end."""
+"""Facts about Gymnasium's small environments: action names, text views, rules and best rewards."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ _TAXI_STOPS = ("R (upper left)", "G (upper right)", "Y (lower left)", "B (lower 
 
 @dataclass(frozen=True)
 class Known:
-    """One environment: how its actions are called, how it looks, what is asked, and how well it can end."""
+    """One environment's action names, text view, rules and rewards."""
 
     actions: tuple[str, ...]
     view: Callable[[Any, Any], str]
-    """The observation in words, from the environment and what it returned."""
+    """Formats the observation as text, from the environment and its returned value."""
     rules: str
     best_last_reward: float
-    """The most that a step which ends the game can earn."""
+    """The highest reward of a final step."""
     unreadable_reward: float
-    """What an answer without an action should earn, so that saying nothing never pays."""
+    """A reward for answers without an action that makes silence unprofitable."""
 
 
 def known(env_id: str) -> Known | None:
-    """What is known of an environment, whatever its version; None of any other."""
+    """Return the facts about an environment of any version, or None if it is not covered here."""
     return _KNOWN.get(env_id.partition("-v")[0].removesuffix("8x8"))
 
 
 def picture_of(env: Any) -> str:
-    """What the environment draws in letters: where it marks a square in red, that square stands in brackets."""
+    """Return the environment's text rendering, with brackets instead of red highlights."""
     drawn = env.render()
     return _ESCAPE.sub("", _MARKED.sub(r"[\1]", drawn)).strip("\n") if isinstance(drawn, str) else ""
 
@@ -51,7 +51,7 @@ def _cliff(env: Any, observation: Any) -> str:
 def _taxi(env: Any, observation: Any) -> str:
     row, column, passenger, goal = env.unwrapped.decode(int(observation))
     where = f"waits at {_TAXI_STOPS[passenger]}" if passenger < len(_TAXI_STOPS) else "is in the taxi"
-    # The first line after a move names it: what was done is known already.
+    # Only the map is kept, because the rendering also repeats the last move.
     drawn = [line for line in picture_of(env).splitlines() if line.startswith(("|", "+"))]
     return "\n".join(
         [

@@ -1,4 +1,4 @@
-"""The best game from a seed, for the environments of Gymnasium that are small enough to be searched."""
+"""The best game of a seed, for Gymnasium's environments that are small enough to search."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ DEFAULT_ENV_ID = "FrozenLake-v1"
 DEFAULT_KWARGS = {"is_slippery": False}
 LONGEST_GAME = 200
 TABLES = ("P", "desc", "initial_state_distrib")
-"""What an environment only reads: large, and shared between the copies of one."""
+"""Large read-only attributes, shared between copies of an environment."""
 
 
 class Line(NamedTuple):
-    """A way to play: the actions so far, what they have earned, and the environment as they have left it."""
+    """A line of play: the actions so far, their total reward, and the resulting environment."""
 
     actions: tuple[int, ...]
     earned: float
@@ -27,13 +27,13 @@ class Line(NamedTuple):
 
 
 def solve(row: dict[str, Any]) -> list[Any]:
-    """The actions of the best game, by name, one a turn."""
+    """Return the named actions of the best game, one per turn."""
     names = _known(row.get("env_id") or DEFAULT_ENV_ID).actions
     return [f"<answer>{names[action]}</answer>" for action in _best(row).actions]
 
 
 def full_reward(row: dict[str, Any]) -> float:
-    """What the best game earns."""
+    """Return the reward of the best game."""
     return _best(row).earned
 
 
@@ -53,9 +53,9 @@ def _best(row: dict[str, Any]) -> Line:
 
 @lru_cache(maxsize=1024)
 def _best_game(env_id: str, env_kwargs: str, seed: int) -> Line:
-    """Search by the number of steps: of all ways to the same observation in as many steps, the best is gone on with.
+    """Search by number of steps, keeping only the best line to each observation.
 
-    That is exact where equally many steps draw equally many random numbers, as they do in these environments.
+    This is exact if the random numbers drawn depend only on the number of steps, as in these environments.
     """
     game, ends = _known(env_id), None
     env = make_env(env_id, json.loads(env_kwargs))

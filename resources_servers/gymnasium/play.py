@@ -1,4 +1,4 @@
-"""One Gymnasium environment, played in text."""
+"""One game of a Gymnasium environment in text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DRAWN_IN_LETTERS = "ansi"
 
 
 class Moved(NamedTuple):
-    """What a step has led to."""
+    """The result of one step."""
 
     observation: str
     reward: float
@@ -23,11 +23,11 @@ class Moved(NamedTuple):
 
 
 def make_env(env_id: str, env_kwargs: Mapping[str, Any]) -> Any:
-    """The environment, drawing in letters where it can. Raises `InvalidTask` where there is no such one."""
+    """Create the environment, with text rendering if supported. Raises `InvalidTask` if that fails."""
     if "render_mode" in env_kwargs:
-        raise InvalidTask(f"env_kwargs: '{env_id}' is shown in text; leave out render_mode")
+        raise InvalidTask(f"env_kwargs: '{env_id}' is always rendered as text. Remove render_mode")
     try:
-        # Only here: it comes with the extra `gymnasium`, and takes half a second.
+        # Imported lazily, because it needs the extra `gymnasium` and takes half a second.
         import gymnasium
     except ImportError as error:
         raise EnvironmentFailed("gymnasium is not installed: pip install 'nemo-gym[gymnasium]'") from error
@@ -45,8 +45,8 @@ def make_env(env_id: str, env_kwargs: Mapping[str, Any]) -> Any:
         AttributeError,
         AssertionError,
     ) as error:
-        told = f"{type(error).__name__}: {error}"
-        raise InvalidTask(f"env_id, env_kwargs: '{env_id}' cannot be made ({told})") from error
+        cause = f"{type(error).__name__}: {error}"
+        raise InvalidTask(f"env_id, env_kwargs: '{env_id}' cannot be created ({cause})") from error
     return env
 
 
@@ -64,20 +64,20 @@ class Play:
             raise InvalidTask(f"env_id: '{env_id}' cannot be played in text: {error}") from error
 
     def reset(self, seed: int) -> str:
-        """Begin the game that a seed makes; what the model is told first."""
+        """Start the game of a seed and return the first observation as text."""
         observation, _ = self.env.reset(seed=seed)
-        return f"{self._told(observation)}\n{self.actions.told}"
+        return f"{self._as_text(observation)}\n{self.actions.as_text}"
 
     def step(self, action: Any) -> Moved:
-        """Let an action have its effect."""
+        """Perform an action."""
         observation, reward, terminated, truncated, _ = self.env.step(action)
-        return Moved(self._told(observation), float(reward), bool(terminated), bool(truncated))
+        return Moved(self._as_text(observation), float(reward), bool(terminated), bool(truncated))
 
     def close(self) -> None:
-        """Free what the environment holds."""
+        """Close the environment."""
         self.env.close()
 
-    def _told(self, observation: Any) -> str:
+    def _as_text(self, observation: Any) -> str:
         if self._known is not None:
             return self._known.view(self.env, observation)
         values = f"Observation: {json.dumps(_plain(observation))}"
@@ -87,7 +87,7 @@ class Play:
 
 
 def _plain(value: Any) -> Any:
-    """An observation of any space as JSON; floats with four digits, for the model's sake."""
+    """Convert an observation of any space to JSON values, with floats rounded to four digits."""
     if isinstance(value, Mapping):
         return {str(key): _plain(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):

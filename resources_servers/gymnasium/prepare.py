@@ -1,19 +1,17 @@
-"""Make rows: games of Gymnasium's small environments, each from a seed.
+"""Make rows: seeded games of Gymnasium's small environments.
 
 python resources_servers/gymnasium/prepare.py --env-id Taxi-v4 --count 100 --output <rows.jsonl>
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Iterator
 from itertools import count as numbers
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from nemo_gym import DataError, EnvironmentFailed, InvalidTask, exit_code_of
+from nemo_gym import DataError, EnvironmentFailed, InvalidTask, run_prepare
 from nemo_gym.jsonl import write_rows
 from resources_servers.gymnasium.games import known
 from resources_servers.gymnasium.oracle import full_reward
@@ -24,13 +22,16 @@ LAKE_SIZE = 5
 
 
 def prepare(output: Path, env_id: str = "FrozenLake-v1", count: int = 100, seed: int = 0) -> Path:
-    """Write `count` rows whose seeds begin at `seed`, and answer where they are.
+    """Write `count` rows with ascending seeds and return their path.
 
-    FrozenLake gets a lake of its own for every seed. Hands of Blackjack that no play wins are left out.
-    Raises `DataError` for an environment whose best game is not known.
+    env_id: the Gymnasium environment
+    seed: the first seed
+
+    Each FrozenLake seed gets its own map. Blackjack hands that cannot be won are skipped.
+    Raises `DataError` for an environment without a known best game.
     """
     if known(env_id) is None:
-        raise DataError(f"--env-id: the best game of '{env_id}' is not known; write its rows by hand.")
+        raise DataError(f"--env-id: the best game of '{env_id}' is not known. Write its rows by hand.")
     try:
         make_env(env_id, {}).close()
         write_rows(output, islice(_rows(env_id, seed), count))
@@ -57,23 +58,12 @@ def _rows(env_id: str, seed: int) -> Iterator[dict[str, Any]]:
 
 def _lake(seed: int) -> dict[str, Any]:
     try:
-        # Only here: it comes with the extra `gymnasium`.
+        # Imported lazily, because it needs the extra `gymnasium`.
         from gymnasium.envs.toy_text.frozen_lake import generate_random_map
     except ImportError as error:
         raise EnvironmentFailed("gymnasium is not installed: pip install 'nemo-gym[gymnasium]'") from error
     return {"desc": list(generate_random_map(size=LAKE_SIZE, seed=seed)), "is_slippery": False}
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run `prepare` from the command line."""
-    parser = argparse.ArgumentParser(description="Make rows of the gymnasium environment.")
-    parser.add_argument("--output", type=Path, required=True, help="where the rows are written")
-    parser.add_argument("--env-id", default="FrozenLake-v1", help="(default: %(default)s)")
-    parser.add_argument("--count", type=int, default=100, help="how many (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="the first seed (default: %(default)s)")
-    asked = parser.parse_args(arguments)
-    return exit_code_of(prepare, asked.output, asked.env_id, asked.count, asked.seed)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    run_prepare(prepare)

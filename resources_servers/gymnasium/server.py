@@ -1,4 +1,4 @@
-"""The published base class of games: Gymnasium's own reset and step, with the model's turn as the action."""
+"""The published base class of games, with Gymnasium's reset and step and the model's turn as the action."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from nemo_gym import (
 
 
 class RowToReset(BaseResetRequest):
-    """A row with fields of any name."""
+    """A row with any extra fields."""
 
     model_config = ConfigDict(extra="allow")
 
 
 class RowToStep(BaseStepRequest):
-    """A row with fields of any name, and the model's turn."""
+    """A row with any extra fields, and the model's turn."""
 
     model_config = ConfigDict(extra="allow")
 
 
 class OpenGame(SessionState):
-    """A game that its server is told the end of."""
+    """A running game that notifies its server when it ends."""
 
     release: Callable[[], Any] | None = None
 
@@ -44,24 +44,24 @@ class OpenGame(SessionState):
 
 
 class GymnasiumServer(SteppedResourcesServer):
-    """Subclass it and write `reset` and `step` as Gymnasium has them; what belongs to a rollout is kept by session id.
+    """A base class for games. Implement Gymnasium's `reset` and `step`, and store each rollout's state by session id.
 
-    `metadata` is the row without its `responses_create_params`. For new environments `SteppedResourcesServer` is the
-    shorter way: it hands each call the rollout's state.
+    `metadata` is the row without its `responses_create_params`. New environments should use `SteppedResourcesServer`,
+    which passes the rollout's state to each call.
     """
 
     @abstractmethod
     async def reset(self, metadata: dict[str, Any], session_id: str) -> tuple[str | None, dict[str, Any]]:
-        """Begin a game: `(observation, info)`."""
+        """Start a game and return `(observation, info)`."""
 
     @abstractmethod
     async def step(
         self, action: NeMoGymResponse, metadata: dict[str, Any], session_id: str
     ) -> tuple[str | None, float, bool, bool, dict[str, Any]]:
-        """Let the model's turn have its effect: `(observation, reward, terminated, truncated, info)`."""
+        """Perform the model's turn and return `(observation, reward, terminated, truncated, info)`."""
 
     async def close(self, session_id: str) -> None:
-        """Forget a game; called once, at its end or when it has lain idle."""
+        """Discard a game. Called once, at its end or when its session expires."""
 
     def game_methods(self) -> tuple[Callable[..., Awaitable[Any]], Callable[..., Awaitable[Any]]]:
         return self._reset_of_row, self._step_of_row

@@ -15,7 +15,6 @@ from nemo_gym import (
     SimpleResourcesServer,
     compute_pass_majority_metrics,
     compute_subset_metrics,
-    highest_k_metrics,
 )
 from nemo_gym.grading import PatternFailed, PatternSearch
 from resources_servers.mcqa.grading import DEFAULT_MODE, GradingMode, Options, choice_in, letter_of_label
@@ -25,7 +24,7 @@ SUBSET_KEY = "subset"
 
 
 class McqaConfig(BaseResourcesServerConfig):
-    """`grading_mode`, where it is set, takes the place of the one that a row names."""
+    """Settings. `grading_mode` overrides a row's mode if it is set."""
 
     REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.STATELESS
 
@@ -33,7 +32,7 @@ class McqaConfig(BaseResourcesServerConfig):
 
 
 class TemplateMetadata(BaseModel):
-    """What is known of the prompt: `output_regex` finds the answer that it asked for, the first of a list first."""
+    """Facts about the prompt. `output_regex` finds the requested answer; patterns of a list are tried in order."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -41,34 +40,34 @@ class TemplateMetadata(BaseModel):
 
     @property
     def patterns(self) -> list[str]:
-        """The patterns in the order in which they are tried."""
+        """The patterns in the order they are tried."""
         given = [self.output_regex] if isinstance(self.output_regex, str) else self.output_regex or []
         return [pattern for pattern in given if pattern]
 
 
 class McqaRunRequest(BaseRunRequest):
-    """A row: the question is in the input, the options and the right letter stand beside it."""
+    """A row: the question in the input, its options and the correct letter."""
 
     model_config = ConfigDict(extra="allow")
 
     options: list[dict[str, str | None]] | None = None
-    """One `{letter: text}` per option; a row without options allows every letter."""
+    """One `{letter: text}` per option. A row without options allows every letter."""
     expected_answer: str
     grading_mode: GradingMode | None = None
     template_metadata: TemplateMetadata | None = None
 
     @property
     def patterns(self) -> list[str]:
-        """The patterns that the row brings."""
+        """The row's patterns."""
         return self.template_metadata.patterns if self.template_metadata else []
 
 
 class McqaVerifyRequest(McqaRunRequest, BaseVerifyRequest):
-    """The row, and what the agent answered."""
+    """The row and the agent's response."""
 
 
 class McqaVerifyResponse(BaseVerifyResponse):
-    """The row as it came, the reward, and the two letters that were compared."""
+    """The unchanged row, the reward and the two compared letters."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -77,9 +76,17 @@ class McqaVerifyResponse(BaseVerifyResponse):
 
 
 class McqaServer(SimpleResourcesServer):
-    """Reads the letter that the last message chooses, and compares it with the expected one."""
+    """Compares the letter chosen in the last message with the expected one."""
 
     config: McqaConfig
+    KEY_METRICS = (
+        "mean/input_tokens",
+        "mean/output_tokens",
+        "pass@1[avg-of-{k}]/accuracy",
+        "pass@1[avg-of-{k}]/no_answer",
+        "pass@{k}/accuracy",
+        "majority@{k}/accuracy",
+    )
 
     _pattern_search: PatternSearch = PrivateAttr(default_factory=PatternSearch)
 
@@ -91,11 +98,12 @@ class McqaServer(SimpleResourcesServer):
         options, patterns = Options.of_row(body.options or []), body.patterns
         expected = letter_of_label(body.expected_answer)
         if not options.can_be_chosen(expected, by_pattern=bool(patterns)):
-            known = f"the options are {', '.join(options.texts)}" if options.texts else "it is no letter"
-            told = f"no answer can be '{body.expected_answer}', {known}. Mend the row."
-            raise InvalidTask(f"{self.config.name}: expected_answer: {told}")
+            reason = f"one of the options {', '.join(options.texts)}" if options.texts else "a letter"
+            raise InvalidTask(
+                f"{self.config.name}: expected_answer: '{body.expected_answer}' is not {reason}. Fix the row."
+            )
         extracted = await self._choice(body, options, patterns)
-        # In the fields' order: a set's differs between processes, and so would the lines of two equal runs.
+        # Iterates in field order, because a set's order differs between processes and would change the output.
         row = {name: value for name, value in body if name in body.model_fields_set}
         graded = {"reward": float(extracted == expected), "expected_answer": expected, "extracted_answer": extracted}
         return McqaVerifyResponse.model_construct(**{**row, **graded})
@@ -105,30 +113,21 @@ class McqaServer(SimpleResourcesServer):
         if not patterns:
             return choice_in(text, options, mode)
         try:
-            # The first may find the answer, and the others are the row's as well.
+            # Validates all patterns, even if the first one finds the answer.
             for pattern in patterns[1:]:
                 await self._pattern_search.find_last_match(pattern, "")
             return await asyncio.to_thread(choice_in, text, options, mode, patterns, self._pattern_search.last_match)
         except PatternFailed as error:
-            raise InvalidTask(f"{self.config.name}: template_metadata.output_regex: {error}. Mend the row.") from error
+            raise InvalidTask(f"{self.config.name}: template_metadata.output_regex: {error}. Fix the row.") from error
 
     def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
         overall = compute_pass_majority_metrics(tasks, answer_key=ANSWER_KEY)
         with_subset = [[{**row, SUBSET_KEY: _subset(row)} for row in rollouts] for rollouts in tasks]
         return {**overall.metrics, **compute_subset_metrics(with_subset, SUBSET_KEY, answer_key=ANSWER_KEY)}
 
-    def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
-        tokens = ("mean/input_tokens", "mean/output_tokens")
-        return {
-            **{key: agent_metrics[key] for key in tokens if key in agent_metrics},
-            **highest_k_metrics(agent_metrics, "pass@1[avg-of-{k}]"),
-            **highest_k_metrics(agent_metrics, "pass@{k}", exclude_names=["no_answer"]),
-            **highest_k_metrics(agent_metrics, "majority@{k}", exclude_names=["no_answer"]),
-        }
-
 
 def _subset(row: dict[str, Any]) -> str | None:
-    """The part of a collection that a row comes from: its `subset`, or its metadata's `subset` or `dataset`."""
+    """Return a row's `subset`, or else its metadata's `subset` or `dataset`."""
     metadata = row.get("metadata")
     if not isinstance(metadata, dict):
         metadata = {}

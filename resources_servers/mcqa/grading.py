@@ -1,4 +1,4 @@
-"""Which option a text chooses, by the rule that a row or the configuration names."""
+"""Find the option that a text chooses, by the grading mode of the row or the configuration."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ GRADING_MODES: tuple[GradingMode, ...] = get_args(GradingMode)
 DEFAULT_MODE: GradingMode = "strict_single_letter_boxed"
 
 Search = Callable[[str, str], str | None]
-"""What the last match of a pattern captures in a text; None where nothing matches."""
+"""Returns the capture of a pattern's last match in a text, or None."""
 
 _TATWEEL = "\u0640"
 _DASHES = "-–—"
@@ -33,13 +33,13 @@ _LETTERS_THAT_ARE_WORDS = frozenset("AI")
 
 @dataclass(frozen=True)
 class Options:
-    """The options of a question: each letter with its texts, in the form that `normalised` gives."""
+    """The options of a question: each letter with its normalised texts."""
 
     texts: Mapping[str, tuple[str, ...]]
 
     @classmethod
     def of_row(cls, options: Iterable[Mapping[str, str | None]]) -> Options:
-        """Read a row's list of `{letter: text}`; an option without a text can still be chosen by its letter."""
+        """Parse a row's list of `{letter: text}`. An option without a text can still be chosen by its letter."""
         texts: dict[str, tuple[str, ...]] = {}
         for option in options:
             for label, text in option.items():
@@ -49,37 +49,37 @@ class Options:
         return cls(texts)
 
     def allowed(self, letter: str | None) -> str | None:
-        """The letter if it is an option's. A row that lists no options allows every letter."""
+        """Return the letter if it is an option's, or if the row lists no options."""
         return letter if not self.texts or letter in self.texts else None
 
     def can_be_chosen(self, letter: str, *, by_pattern: bool) -> bool:
-        """Whether any text chooses it: patterns, and rows that list no options, allow letters that no option has."""
+        """Return whether any text can choose a letter. Patterns and rows without options allow every letter."""
         return letter in self.texts or ((by_pattern or not self.texts) and option_letter(letter) == letter)
 
     def with_text(self, text: str) -> str | None:
-        """The letter of the only option with this very text."""
+        """Return the letter of the only option with exactly this text."""
         wanted = normalised(text)
         return _only(letter for letter, texts in self.texts.items() if wanted in texts)
 
     def mentioned_in(self, text: str) -> str | None:
-        """The letter of the only option whose text stands in this one, not as a part of a longer word or number."""
+        """Return the letter of the only option mentioned in a text, but not within a longer word or number."""
         within = normalised(text)
         return _only(
-            letter for letter, texts in self.texts.items() if any(_stands_in(option, within) for option in texts)
+            letter for letter, texts in self.texts.items() if any(_is_mentioned(option, within) for option in texts)
         )
 
 
 def letter_of_label(label: str) -> str:
-    """An option's letter in the form in which letters are compared: A to Z, else the label in upper case."""
+    """Normalise an option's label for comparison: A to Z, or else the label in upper case."""
     return option_letter(label) or label.strip().upper()
 
 
 def choice_in(
     text: str, options: Options, mode: GradingMode, patterns: Sequence[str] = (), search: Search | None = None
 ) -> str | None:
-    """The letter that a text chooses; None where it chooses none.
+    """Return the letter that a text chooses, or None.
 
-    The patterns are tried first and in order, with `search`; where none of them leads to a choice, the mode decides.
+    Tries the patterns first, in order and with `search`. If none of them finds a choice, the mode decides.
     """
     for pattern in patterns:
         assert search is not None, "patterns need a search"
@@ -91,7 +91,7 @@ def choice_in(
 
 
 def _captured_choice(captured: str, options: Options) -> str | None:
-    """A lone letter is trusted, even if it is not among the options: whoever wrote the pattern meant it so."""
+    """Return the captured choice. A single letter need not be an option, because the pattern's author chose it."""
     plain = unwrapped(captured)
     return (
         option_letter(plain.strip("()[].:, "))
@@ -139,9 +139,9 @@ _READERS: Mapping[GradingMode, Callable[[str, Options], str | None]] = {
 
 
 def _leading_letter(plain: str) -> str | None:
-    """The letter of `B`, `b`, `B: …`, `B) …`, `B. …` or `B - …`.
+    """Return the letter of `B`, `b`, `B: …`, `B) …`, `B. …` or `B - …`.
 
-    Before a dash only a capital counts: `a - 1` is algebra.
+    Before a dash only a capital counts, because `a - 1` is algebra.
     """
     first, rest = plain[:1], plain[1:].lstrip(_TATWEEL).lstrip()
     letter = option_letter(first)
@@ -151,7 +151,7 @@ def _leading_letter(plain: str) -> str | None:
 
 
 def _single_choice(plain: str) -> str | None:
-    """The letter of `(B)`, `B) …`, `B because …`; none of `A or B`, `A, B`, `A/B`."""
+    """Return the letter of `(B)`, `B) …` or `B because …`, but None for `A or B`, `A, B` or `A/B`."""
     choice = _CHOICE_IN_MARKDOWN.match(plain)
     letter = option_letter(choice["letter"]) if choice else None
     if choice is None or letter is None:
@@ -168,7 +168,7 @@ def _single_choice(plain: str) -> str | None:
 
 
 def _last_labelled(text: str, label: re.Pattern[str]) -> str | None:
-    """What stands after the last such label, up to the end of its line, or of the next where its own is empty."""
+    """Return the rest of the line after the last label, or the next line if that is empty."""
     ends = [match.end() for match in label.finditer(text)]
     if not ends:
         return None
@@ -176,8 +176,8 @@ def _last_labelled(text: str, label: re.Pattern[str]) -> str | None:
     return after.partition("\n")[0]
 
 
-def _stands_in(option: str, text: str) -> bool:
-    # Neither 15 nor -5, 0.5 or 5,000 mentions 5.
+def _is_mentioned(option: str, text: str) -> bool:
+    # The number 5 is not mentioned in 15, -5, 0.5 or 5,000.
     return re.search(rf"(?<![\w.−-])(?<!\d,){re.escape(option)}(?!\w)(?![.,]\d)", text) is not None
 
 

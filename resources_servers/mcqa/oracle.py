@@ -1,4 +1,4 @@
-"""A perfect attempt at a multiple-choice question: the right letter, in the form that the row asks for."""
+"""A perfect answer to a multiple-choice question: the correct letter in the row's form."""
 
 import re
 from typing import Any
@@ -13,7 +13,7 @@ FORMS = (*FORM_OF_MODE.values(), "<choice>%s</choice>", "<answer>%s</answer>", "
 
 
 def solve(row: dict[str, Any]) -> list[Any]:
-    """Name the expected letter."""
+    """Answer with the expected letter."""
     return [f"I have compared the options. {_form(row) % row['expected_answer']}"]
 
 

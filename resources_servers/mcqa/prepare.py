@@ -5,9 +5,7 @@ python resources_servers/mcqa/prepare.py --input <agieval.jsonl> --output <rows.
 
 from __future__ import annotations
 
-import argparse
 import re
-import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,9 +13,9 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from nemo_gym import DataError, exit_code_of
+from nemo_gym import DataError, run_prepare
 from nemo_gym.jsonl import Line, read_lines, write_rows
-from resources_servers.mcqa.grading import DEFAULT_MODE, GRADING_MODES, GradingMode
+from resources_servers.mcqa.grading import DEFAULT_MODE, GradingMode
 
 BOXED_INSTRUCTION = r"Put the letter of the right option, and nothing else, into \boxed{}."
 ANSWER_INSTRUCTION = "End with a line of the form 'Answer: X', where X is the letter of the right option."
@@ -32,7 +30,7 @@ _OPTION = re.compile(r"\((?P<letter>[A-Z])\)\s*(?P<text>.*)", re.DOTALL)
 
 
 class AgievalRow(BaseModel):
-    """A question as AGIEval writes it: options such as `(A)36`, the right letter as the label."""
+    """An AGIEval question: options such as `(A)36`, and the correct letter as its label."""
 
     passage: str | None = None
     question: str
@@ -41,10 +39,12 @@ class AgievalRow(BaseModel):
 
 
 def prepare(input: Path, output: Path, grading_mode: GradingMode = DEFAULT_MODE) -> Path:
-    """Write one row per question of an AGIEval file, and answer where they are.
+    """Write one row per question of an AGIEval file (JSON Lines) and return their path.
 
-    Raises `DataError` with file and line for what is not a question with lettered options and one right letter;
-    then nothing is written.
+    grading_mode: how the answer letter must be written
+
+    Raises `DataError` with file and line for a question without lettered options or without one correct letter; then
+    nothing is written.
     """
     write_rows(output, _rows(input, grading_mode))
     return output
@@ -71,7 +71,7 @@ def _row(question: AgievalRow, line: Line, path: Path, grading_mode: GradingMode
     if len(set(letters)) < len(letters):
         raise DataError(f"{where}: options: the letters {', '.join(letters)} are not all different.")
     if question.label not in letters:
-        raise DataError(f"{where}: label: '{question.label}' is none of the options {', '.join(letters)}.")
+        raise DataError(f"{where}: label: '{question.label}' is not one of the options {', '.join(letters)}.")
     parts = [question.passage, question.question, "\n".join(_lines(options)), INSTRUCTIONS[grading_mode]]
     return {
         "responses_create_params": {
@@ -96,15 +96,5 @@ def _lines(options: list[dict[str, str]]) -> Iterator[str]:
     return (f"{letter}: {text}" for option in options for letter, text in option.items())
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run `prepare` from the command line."""
-    parser = argparse.ArgumentParser(description="Turn an AGIEval file into rows of the mcqa environment.")
-    parser.add_argument("--input", type=Path, required=True, help="an AGIEval file (JSON Lines)")
-    parser.add_argument("--output", type=Path, required=True, help="where the rows are written")
-    parser.add_argument("--grading-mode", choices=GRADING_MODES, default=DEFAULT_MODE, help="(default: %(default)s)")
-    asked = parser.parse_args(arguments)
-    return exit_code_of(prepare, asked.input, asked.output, asked.grading_mode)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    run_prepare(prepare)

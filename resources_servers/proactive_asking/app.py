@@ -1,4 +1,4 @@
-"""Book what the user wants: the request lacks one detail that only the user knows, and that has to be asked for."""
+"""Make the booking that a user requests, after asking for the one missing detail that only the user knows."""
 
 import inspect
 from functools import cached_property
@@ -24,26 +24,26 @@ from resources_servers.proactive_asking.grading import Course, course_of
 
 
 class ProactiveAskingConfig(BaseResourcesServerConfig):
-    """What an attempt earns that is not perfect. Only the conversation counts, so stored ones can be graded again."""
+    """Rewards of imperfect attempts. Grading needs only the conversation, so stored rollouts can be graded again."""
 
     REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.STATELESS
 
     guess_reward: float = Field(default=0.0, ge=0, lt=1)
-    """For a booking that is right, but was made before the user had been asked for the missing detail."""
+    """The reward of a correct booking made without asking for the missing detail first."""
     needless_question_penalty: float = Field(default=0.1, ge=0, le=1)
-    """What each question for something else costs a right booking; never more than all."""
+    """The deduction from a correct booking's reward for each needless question, down to 0."""
 
 
 class MissingDetail(BaseModel):
-    """What the request does not tell."""
+    """The detail that the request lacks."""
 
     name: str
     asked_with: list[Annotated[str, Field(pattern=r"\S")]] = Field(min_length=1)
-    """Words or phrases of which a question for it has at least one."""
+    """Words or phrases; a question for the detail contains at least one."""
 
 
 class ExpectedBooking(BaseModel):
-    """The one booking that the user wants."""
+    """The only booking that the user wants."""
 
     tool: Literal["book_table", "book_room", "book_flight", "order_courier", "make_appointment"]
     arguments: dict[str, Any]
@@ -65,19 +65,19 @@ class Task(BaseModel):
 
     expected_booking: ExpectedBooking
     missing_detail: MissingDetail | None = None
-    """None where the request is complete, so that there is nothing to ask."""
+    """None if the request is complete and there is nothing to ask."""
 
 
 class SeedRequest(Task, BaseSeedSessionRequest):
-    """The row, before the model has seen it."""
+    """The row that starts a session."""
 
 
 class VerifyRequest(Task, BaseVerifyRequest):
-    """The row, and the conversation."""
+    """The row and the conversation."""
 
 
 class Desk(SessionState):
-    """This rollout's book."""
+    """The bookings of this rollout."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
@@ -85,16 +85,25 @@ class Desk(SessionState):
 
 
 class ProactiveAskingServer(SimpleResourcesServer):
-    """Offers a tool for each kind of booking; the rest is the conversation's."""
+    """Offers a tool for each kind of booking, and grades the conversation."""
 
     config: ProactiveAskingConfig
+    KEY_METRICS = (
+        "mean/reward",
+        "mean/is_booked",
+        "mean/was_asked",
+        "mean/needless_questions",
+        "mean/input_tokens",
+        "mean/output_tokens",
+        "mean/total_tokens",
+    )
 
     async def seed_session(self, body: SeedRequest, desk: Desk) -> None:
-        """Begin with an empty book; a row that cannot be graded is refused before a model has worked on it."""
+        """Validate the row before the model spends any time on it, and start with an empty book."""
         desk.book = Book()
 
     def tools(self) -> list[Tool]:
-        """One for each kind of booking, and those that go with all of them."""
+        """Return one tool for each kind of booking, and the common ones."""
         return [*self._booking_tools, *super().tools()]
 
     @tool
@@ -108,7 +117,7 @@ class ProactiveAskingServer(SimpleResourcesServer):
         return desk.book.cancel(booking_id)
 
     async def verify(self, body: VerifyRequest) -> BaseVerifyResponse:
-        """Reward the right booking, made with what the user was asked for."""
+        """Reward the correct booking, if the user was asked for the missing detail first."""
         course = course_of(body.response, body.missing_detail.asked_with if body.missing_detail else [])
         entries, expected = course.book.entries, body.expected_booking.booking
         is_booked = len(entries) == 1 and entries[0].is_like(expected)
@@ -121,12 +130,8 @@ class ProactiveAskingServer(SimpleResourcesServer):
         )
 
     def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
-        """Pass rates, over all and for each domain."""
+        """Return pass rates overall and for each domain."""
         return {**compute_pass_majority_metrics(tasks).metrics, **compute_subset_metrics(tasks, "domain")}
-
-    def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
-        """Every mean but that of the rows' numbers."""
-        return {key: value for key, value in super().get_key_metrics(agent_metrics).items() if key != "mean/id"}
 
     def _reward(self, course: Course, *, is_needed: bool) -> float:
         if is_needed and not course.was_asked:
@@ -139,7 +144,7 @@ class ProactiveAskingServer(SimpleResourcesServer):
 
 
 def _tool(name: str, kind: type[Booking]) -> Tool:
-    """The tool that makes bookings of this kind in the book of the rollout that calls it."""
+    """Return the tool that makes bookings of this kind in the rollout's book."""
 
     async def book(desk: Desk, **arguments: Any) -> dict[str, Any]:
         return desk.book.add(kind.model_validate(arguments))

@@ -1,4 +1,4 @@
-"""What can be booked, and the book in which it is written down."""
+"""The kinds of bookings, and the book that stores them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nemo_gym import ToolError
 from nemo_gym.grading import normalised
 
 MOST_BOOKINGS = 20
-"""More than any request is worth: a policy that books in a loop is told to stop."""
+"""Limit per rollout, which stops a policy that books in a loop."""
 
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Day = Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$", description="YYYY-MM-DD")]
@@ -18,12 +18,12 @@ Clock = Annotated[str, Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d$", description="
 
 
 class Booking(BaseModel):
-    """One entry of the book; its fields are the arguments of the tool that makes it."""
+    """One entry of the book. Its fields are the arguments of its tool."""
 
     model_config = ConfigDict(extra="forbid")
 
     def is_like(self, other: Booking) -> bool:
-        """Whether both book the same; how texts are capitalised and spaced does not matter."""
+        """Return whether two bookings are equal, ignoring case and spacing of texts."""
         return type(self) is type(other) and _compared(self) == _compared(other)
 
 
@@ -79,11 +79,11 @@ KINDS: dict[str, type[Booking]] = {
     "order_courier": Parcel,
     "make_appointment": Appointment,
 }
-"""What each tool books."""
+"""The kind of booking that each tool makes."""
 
 
 class Book:
-    """The bookings of one rollout, by their numbers."""
+    """The bookings of one rollout, by number."""
 
     def __init__(self) -> None:
         self._entries: dict[int, Booking] = {}
@@ -91,30 +91,30 @@ class Book:
 
     @property
     def entries(self) -> list[Booking]:
-        """What is booked now."""
+        """The current bookings."""
         return list(self._entries.values())
 
     def add(self, booking: Booking) -> dict[str, Any]:
-        """Write a booking down; it is told with its number."""
+        """Add a booking and return it with its number."""
         if self._made == MOST_BOOKINGS:
             raise ToolError(f"There were {MOST_BOOKINGS} bookings; no more can be made.")
         self._made += 1
         self._entries[self._made] = booking
-        return self._told(self._made)
+        return self._as_dict(self._made)
 
     def cancel(self, booking_id: int) -> dict[str, Any]:
-        """Strike a booking out, and tell it."""
+        """Remove a booking and return it."""
         if booking_id not in self._entries:
             raise ToolError(f"There is no such booking. The bookings are: {list(self._entries) or 'none'}.")
-        told = self._told(booking_id)
+        cancelled = self._as_dict(booking_id)
         del self._entries[booking_id]
-        return {"cancelled": told}
+        return {"cancelled": cancelled}
 
     def listed(self) -> list[dict[str, Any]]:
-        """All that is booked."""
-        return [self._told(number) for number in self._entries]
+        """Return all bookings with their numbers."""
+        return [self._as_dict(number) for number in self._entries]
 
-    def _told(self, number: int) -> dict[str, Any]:
+    def _as_dict(self, number: int) -> dict[str, Any]:
         return {"booking_id": number, **self._entries[number].model_dump(mode="json")}
 
 

@@ -1,4 +1,4 @@
-"""What users want to have booked: the details of each kind of booking, and the words in which they are told."""
+"""The users' requests: the details of each kind of booking, and their wording."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import date, timedelta
 from typing import Any, NamedTuple
 
 TODAY = date(2025, 3, 3)
-"""A Monday; every booking is for one of the days after it."""
+"""A Monday. Every booking is for a later day."""
 
 Values = dict[str, Any]
 
@@ -17,23 +17,23 @@ class Detail(NamedTuple):
     """One argument of a booking."""
 
     clause: str
-    """How a request tells it."""
+    """The wording in a request."""
     says: str
-    """How the user tells it when asked."""
+    """The user's answer when asked."""
     asked_with: tuple[str, ...]
-    """Words of which a question for it has at least one; the first is its plain name."""
+    """Words that identify a question for the detail. The first is its plain name."""
 
 
 class Domain(NamedTuple):
-    """A kind of booking, and who wants it."""
+    """A kind of booking, with its users and requests."""
 
     tool: str
     personas: tuple[str, ...]
     requests: tuple[str, ...]
-    """`{more}` stands for the clauses of the details that a request tells."""
+    """Templates in which `{more}` is replaced by the clauses of the included details."""
     details: dict[str, Detail]
     draw: Callable[[random.Random], Values]
-    """Values for all arguments of the tool."""
+    """Draws values for all arguments of the tool."""
 
 
 DATE = Detail(" on {date}", "On {date}, please.", ("the date", "date", "day", "when"))
@@ -87,8 +87,8 @@ ROOMS = ("Juniper", "Aspen", "Cedar", "Willow", "Rowan")
 DOCTORS = ("Moreau", "Tanaka", "Baptiste", "Keller", "Osei")
 
 
-def told(values: Values) -> Values:
-    """The values as people write them: `14 March 2025`."""
+def in_words(values: Values) -> Values:
+    """Return the values with the date in prose, such as `14 March 2025`."""
     day = date.fromisoformat(values["date"])
     return {**values, "date": f"{day.day} {day:%B %Y}"}
 

@@ -1,4 +1,4 @@
-"""Read a conversation: was the user asked for what was missing before anything was booked, and what is booked now."""
+"""Replay a conversation to find its bookings, and whether the user was asked for the missing detail first."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from resources_servers.proactive_asking.bookings import KINDS, Book
 
 
 class Course(NamedTuple):
-    """What happened in a conversation."""
+    """The events of a conversation."""
 
     book: Book
-    """As the calls have left it."""
+    """The bookings after all calls."""
     was_asked: bool
-    """Before the first booking the user answered a message that mentions the missing detail."""
+    """Whether, before the first booking, the user answered a message that mentions the missing detail."""
     needless_questions: int
-    """How often it answered another one, until the first booking."""
+    """How many other messages the user answered before the first booking."""
 
 
 class Cancellation(BaseModel):
@@ -32,15 +32,15 @@ class Cancellation(BaseModel):
 
 
 def course_of(response: NeMoGymResponse, asked_with: list[str]) -> Course:
-    """Go through a conversation in its order, and make its calls again on an empty book.
+    """Replay the calls of a conversation, in order, on an empty book.
 
-    `asked_with` are the words of which a question for the missing detail has one; none where nothing is missing.
+    `asked_with` are words that identify a question for the missing detail. It is empty if nothing is missing.
     """
     answered = {item.call_id for item in response.output if item.type == "function_call_output"}
     detail = _pattern(asked_with)
     book, has_booked, was_asked, needless, said = Book(), False, False, 0, ""
     for item in response.output:
-        # A call without an answer was not made: the policy's turn was cut off.
+        # A call without an output was never executed, because the policy's turn was cut off.
         if item.type == "function_call" and item.call_id in answered:
             has_booked |= _make(book, item.name, item.arguments)
         elif item.type == "message" and item.role == "assistant":
@@ -54,7 +54,7 @@ def course_of(response: NeMoGymResponse, asked_with: list[str]) -> Course:
 
 
 def _make(book: Book, name: str, arguments: str) -> bool:
-    """Make a call as its tool does; whether it has booked something. A call that the tool refuses changes nothing."""
+    """Execute a call as its tool does, and return whether it made a booking. Rejected calls change nothing."""
     try:
         if name in KINDS:
             book.add(KINDS[name].model_validate_json(arguments or "{}"))

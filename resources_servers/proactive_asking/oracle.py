@@ -1,4 +1,4 @@
-"""A perfect attempt: ask for what is missing, hear it, book with it."""
+"""A perfect attempt: ask for the missing detail, then book with the answer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from nemo_gym.testing import call, heard
 
 
 def solve(row: dict[str, Any]) -> list[Any]:
-    """The question and the user's answer, where something is missing; then the booking, and a word about it."""
+    """Return the question and the user's answer, if a detail is missing, then the booking and a final message."""
     expected, missing = row["expected_booking"], row.get("missing_detail")
     done = [call(expected["tool"], **expected["arguments"]), "It is booked."]
     if missing is None:

@@ -1,39 +1,39 @@
-"""Make rows: requests for a booking, each without one detail, and the user who knows it.
+"""Make rows: booking requests that lack one detail, each with a user who knows it.
 
 python resources_servers/proactive_asking/prepare.py --count 500 --output <rows.jsonl>
 """
 
 from __future__ import annotations
 
-import argparse
 import random
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from nemo_gym import DataError, exit_code_of
+from nemo_gym import DataError, run_prepare
 from nemo_gym.jsonl import write_rows
-from resources_servers.proactive_asking.domains import DOMAINS, TODAY, Domain, told
+from resources_servers.proactive_asking.domains import DOMAINS, TODAY, Domain, in_words
 
 INSTRUCTIONS = Path(__file__).parent / "prompts" / "assistant.md"
 NOTHING_MORE = "I don't mind. Just go ahead, please."
 
 
 def prepare(
-    output: Path, count: int = 500, seed: int = 0, *, complete_share: float = 0.0, domains: Sequence[str] = ()
+    output: Path, count: int = 500, seed: int = 0, *, complete_share: float = 0.0, domain: Sequence[str] = ()
 ) -> Path:
-    """Write `count` rows, the domains in turn, and answer where they are; the same seed makes the same rows.
+    """Write `count` rows, alternating between the domains, and return their path.
 
-    Of `complete_share` of them (0 to 1) nothing is missing: asking does not help there. Raises `DataError` for a share
-    or a domain that there is not; then nothing is written.
+    complete_share: share of rows (0 to 1) that lack nothing, so that asking does not help
+    domain: use only this domain; repeat the flag for several
+
+    Raises `DataError` for an invalid share or domain; then nothing is written.
     """
     if not 0 <= complete_share <= 1:
         raise DataError(f"complete_share: {complete_share} is not between 0 and 1.")
-    unknown = [name for name in domains if name not in DOMAINS]
+    unknown = [name for name in domain if name not in DOMAINS]
     if unknown:
-        raise DataError(f"domains: there is no '{unknown[0]}'. The domains are: {', '.join(DOMAINS)}.")
-    names = list(domains) or list(DOMAINS)
+        raise DataError(f"domain: '{unknown[0]}' does not exist. The domains are: {', '.join(DOMAINS)}.")
+    names = list(domain) or list(DOMAINS)
     rng = random.Random(f"proactive asking {seed}")
     system = INSTRUCTIONS.read_text("utf-8").strip().format(today=f"{TODAY:%A}, {TODAY.day} {TODAY:%B %Y}")
     write_rows(
@@ -58,9 +58,9 @@ def _row(name: str, system: str, rng: random.Random, *, is_complete: bool) -> di
         "user": {
             "persona": rng.choice(domain.personas),
             "goal": request,
-            "facts": {key.replace("_", " "): told(values)[key] for key in domain.details},
+            "facts": {key.replace("_", " "): in_words(values)[key] for key in domain.details},
             "answers": [
-                {"asked": list(detail.asked_with), "says": detail.says.format_map(told(values))}
+                {"asked": list(detail.asked_with), "says": detail.says.format_map(in_words(values))}
                 for detail in domain.details.values()
             ],
             "otherwise": NOTHING_MORE,
@@ -72,28 +72,10 @@ def _row(name: str, system: str, rng: random.Random, *, is_complete: bool) -> di
 
 
 def _request(domain: Domain, values: dict[str, Any], missing: str | None, rng: random.Random) -> str:
-    known = told(values)
+    known = in_words(values)
     more = "".join(detail.clause.format_map(known) for key, detail in domain.details.items() if key != missing)
     return rng.choice(domain.requests).format_map({**known, "more": more})
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run `prepare` from the command line."""
-    parser = argparse.ArgumentParser(description="Make rows of the proactive_asking environment.")
-    parser.add_argument("--output", type=Path, required=True, help="where the rows are written")
-    parser.add_argument("--count", type=int, default=500, help="how many (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="another seed, other rows (default: %(default)s)")
-    parser.add_argument(
-        "--complete-share", type=float, default=0.0, help="how many lack nothing, 0 to 1 (default: %(default)s)"
-    )
-    parser.add_argument("--domain", action="append", default=[], help=f"one of {', '.join(DOMAINS)}; may be repeated")
-    asked = parser.parse_args(arguments)
-    return exit_code_of(
-        lambda: prepare(
-            asked.output, asked.count, asked.seed, complete_share=asked.complete_share, domains=asked.domain
-        )
-    )
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    run_prepare(prepare)

@@ -1,4 +1,4 @@
-"""Ask a question of one of reasoning-gym's generators, and reward the answer by the package's own score."""
+"""Ask questions from reasoning-gym's generators and reward the answers by the package's own scores."""
 
 import logging
 from typing import Any, ClassVar
@@ -18,7 +18,6 @@ from nemo_gym import (
     SimpleResourcesServer,
     compute_pass_majority_metrics,
     compute_subset_metrics,
-    highest_k_metrics,
 )
 from nemo_gym.grading import WorkerCrashed, WorkerFailed, WorkerPool, WorkerTimedOut, last_boxed, strip_reasoning
 from resources_servers.reasoning_gym.scoring import (
@@ -37,22 +36,22 @@ logger = logging.getLogger(__name__)
 OPEN, CLOSE = "<answer>", "</answer>"
 ANSWER_KEY, TASK_KEY = "extracted_answer", "task_name"
 LONGEST_ANSWER = 50_000
-"""Characters: what is longer answers none of these questions, and would only keep a worker busy."""
+"""Maximum characters. A longer answer is never correct and would only keep a worker busy."""
 
 
 class ReasoningGymConfig(BaseResourcesServerConfig):
     REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.STATELESS
 
     score_timeout_seconds: float = Field(default=DEADLINE_S, gt=0)
-    """For scoring one answer; what takes longer earns 0."""
+    """Time limit for scoring one answer. An answer that takes longer earns 0."""
     score_max_concurrency: int = Field(default=8, ge=1)
-    """How many answers may be scored side by side; with two cores or more there are never more workers than cores."""
+    """Maximum number of answers scored concurrently, limited by the number of cores (at least two)."""
     take_back_unearned: bool = False
-    """Whether wrong answers to which five of the package's scorers give full marks earn what they deserve."""
+    """Whether to correct five of the package's scorers that give full marks to wrong answers."""
 
 
 class Metadata(BaseModel):
-    """What the generator tells of its question; its scorer needs it back as it was."""
+    """The generator's metadata, which its scorer needs unchanged."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -68,34 +67,42 @@ class VerifyRequest(BaseVerifyRequest):
 
     question: str
     answer: str | None = None
-    """Null where many answers are right."""
+    """None if several answers are correct."""
     metadata: Metadata
 
 
 class ReasoningGymServer(SimpleResourcesServer):
-    """Scores the last message in worker processes: they take seconds to load the package, and this one does not."""
+    """Scores the last message in worker processes, because the package takes seconds to load."""
 
     config: ReasoningGymConfig
+    KEY_METRICS = (
+        "mean/input_tokens",
+        "mean/output_tokens",
+        "pass@1[avg-of-{k}]/accuracy",
+        "pass@1[avg-of-{k}]/no_answer",
+        "pass@{k}/accuracy",
+        "majority@{k}/accuracy",
+    )
 
     _names: list[str] | None = PrivateAttr(default=None)
 
     @property
     def workers(self) -> WorkerPool:
-        """Where the package is loaded."""
+        """The worker processes that load the package."""
         return scoring_workers(self.config.score_max_concurrency)
 
     def setup_webserver(self) -> FastAPI:
-        """The app; that the package is missing is told before the first rollout."""
+        """Return the app. Raises `DataError` if the package is missing."""
         if not is_installed():
             raise DataError(f"{self.config.name}: {NOT_INSTALLED}")
         return super().setup_webserver()
 
     def background_tasks(self) -> list[Any]:
-        """Loading the package, while the server is up already."""
+        """Load the package after the server has started."""
         return [*super().background_tasks(), self._load()]
 
     async def seed_session(self, body: SeedRequest) -> None:
-        """Refuse a row that nobody can score before a model has worked on it."""
+        """Reject a row with an unknown generator before the model spends any time on it."""
         try:
             check_name(body.metadata.source_dataset, await self._generators())
         except RowUnusable as error:
@@ -120,7 +127,7 @@ class ReasoningGymServer(SimpleResourcesServer):
             )
             return 0.0 if is_too_long else earned
         except (WorkerTimedOut, WorkerCrashed) as error:
-            logger.warning("an answer to %s earns nothing: %s", entry["metadata"]["source_dataset"], error)
+            logger.warning("an answer to %s earns 0: %s", entry["metadata"]["source_dataset"], error)
             return 0.0
         except RowUnusable as error:
             raise self._unusable(error) from error
@@ -136,31 +143,22 @@ class ReasoningGymServer(SimpleResourcesServer):
         try:
             await self._generators()
         except WorkerFailed as error:
-            # The rollouts will try again, and fail with the same words.
+            # Each rollout tries again and reports the same error.
             logger.warning("reasoning-gym could not be loaded: %s", error)
 
     def _unusable(self, error: RowUnusable) -> InvalidTask:
-        return InvalidTask(f"{self.config.name}: metadata: {error} Mend the row.")
+        return InvalidTask(f"{self.config.name}: metadata: {error} Fix the row.")
 
     def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
-        """Pass rates and the majority's, over all and for each generator."""
+        """Return pass and majority rates, overall and for each generator."""
         overall = compute_pass_majority_metrics(tasks, answer_key=ANSWER_KEY)
         return {**overall.metrics, **compute_subset_metrics(tasks, TASK_KEY, answer_key=ANSWER_KEY)}
 
-    def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
-        tokens = ("mean/input_tokens", "mean/output_tokens")
-        return {
-            **{key: agent_metrics[key] for key in tokens if key in agent_metrics},
-            **highest_k_metrics(agent_metrics, "pass@1[avg-of-{k}]"),
-            **highest_k_metrics(agent_metrics, "pass@{k}", exclude_names=["no_answer"]),
-            **highest_k_metrics(agent_metrics, "majority@{k}", exclude_names=["no_answer"]),
-        }
-
 
 def answer_in(text: str) -> str | None:
-    r"""What the last `<answer>…</answer>` holds, else the last `\boxed{…}`, else the whole text.
+    r"""Return the content of the last `<answer>…</answer>`, else of the last `\boxed{…}`, else the whole text.
 
-    Reasoning in `<think>…</think>` is left out before. None where nothing was said, or nothing stands in the tags.
+    Reasoning in `<think>…</think>` is removed first. Returns None if the result is empty.
     """
     shown = strip_reasoning(text)
     start = shown.rfind(OPEN, 0, max(shown.rfind(CLOSE), 0))

@@ -1,7 +1,7 @@
-"""The places at which the package runs an answer as a program, and what stands there in a worker process instead.
+"""Safe replacements for the package's uses of `eval` in worker processes.
 
-Some of its scorers read a list with `eval`, others a formula with sympy's `parse_expr`, which ends in `eval` too. Both
-would do whatever an answer says, such as to give every later answer full marks.
+Some scorers parse lists with `eval`, others parse formulas with sympy's `parse_expr`, which calls `eval` too. Both
+would execute an answer's code, which could for example give every later answer full marks.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ VALUES = (
 )  # fmt: skip
 FORMULAS = (*VALUES, ast.Name, ast.Call)
 FUNCTIONS = frozenset({
-    # The first line is what sympy itself writes round the words and numbers of a formula.
+    # Sympy itself wraps a formula's names and numbers in the functions of the first line.
     "Symbol", "Function", "Integer", "Float", "Rational", "factorial", "factorial2",
     "Abs", "abs", "sign", "sqrt", "cbrt", "root", "exp", "log", "ln", "pow", "Pow", "Add", "Mul", "Max", "Min",
     "max", "min", "sin", "cos", "tan", "cot", "sec", "csc", "asin", "acos", "atan", "acot", "asec", "acsc",
@@ -27,11 +27,11 @@ FUNCTIONS = frozenset({
 
 
 class NotAllowed(ValueError):
-    """An answer says more than a value or a formula can."""
+    """An answer that contains more than a value or a formula."""
 
 
 def close_doors(package: str) -> None:
-    """Read values and formulas only, in the modules of this package that are loaded and in all that sympy parses."""
+    """Restrict `eval` to values and formulas in the package's loaded modules and in sympy's parser."""
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] == package:
             vars(module).setdefault("eval", value_of)
@@ -40,12 +40,12 @@ def close_doors(package: str) -> None:
 
 
 def value_of(text: str, *_: Any) -> Any:
-    """The value that numbers, texts, lists and arithmetic make; raises `NotAllowed`, or `SyntaxError`."""
+    """Evaluate numbers, texts, lists and arithmetic. Raises `NotAllowed` or `SyntaxError`."""
     return eval(compile(_parsed(text, VALUES), "<answer>", "eval"), {"__builtins__": {}})
 
 
 def formula_of(code: str, local_dict: dict[str, Any], global_dict: dict[str, Any]) -> Any:
-    """In place of sympy's `eval_expr`: what a formula of symbols, numbers and known functions makes."""
+    """Evaluate a formula of symbols, numbers and known functions, in place of sympy's `eval_expr`."""
     tree = _parsed(code, FORMULAS)
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and (node.keywords or _name_called(node) not in FUNCTIONS):
@@ -57,12 +57,12 @@ def _parsed(text: str, allowed: tuple[type[ast.AST], ...]) -> ast.Expression:
     tree = ast.parse(text.lstrip(" \t"), "<answer>", mode="eval")
     for node in ast.walk(tree):
         if not isinstance(node, allowed):
-            raise NotAllowed(f"an answer cannot hold a {type(node).__name__}")
+            raise NotAllowed(f"an answer must not contain a {type(node).__name__}")
     return tree
 
 
 def _name_called(call: ast.Call) -> str | None:
-    """The function's name; of an unknown one, which sympy writes `Function('f')(x)`, it is `Function`."""
+    """Return the called function's name. Unknown functions, `Function('f')(x)` in sympy, return `Function`."""
     called = call.func.func if isinstance(call.func, ast.Call) else call.func
     if isinstance(call.func, ast.Call) and not (isinstance(called, ast.Name) and called.id == "Function"):
         return None

@@ -1,7 +1,7 @@
-"""The process in which `prepare.py` has its questions made: what to make comes in as JSON, a line goes out for each.
+"""The process that makes questions for `prepare.py`: it reads a JSON order and prints one line per question.
 
-Some generators go through sets of texts, whose order Python draws anew in every process: this one is started with
-`PYTHONHASHSEED=0`, so that the same seed makes the same questions.
+Some generators iterate over sets of texts, whose order differs between Python processes. This process is started with
+`PYTHONHASHSEED=0`, so the same seed makes the same questions.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from resources_servers.reasoning_gym.scoring import (
 )
 from resources_servers.reasoning_gym.unearned import GENEROUS, UNEVALUATED
 
-MOST_IN_VAIN = 100
-"""So many questions in a row to which no full answer is known are the configuration's fault."""
+MOST_REJECTED = 100
+"""Consecutive questions without a known full answer after which the configuration counts as wrong."""
 SEEDS = 2**31
 LARGEST_INTEGER = 2**63
 
@@ -37,9 +37,9 @@ Entry = dict[str, Any]
 
 
 def entries(generators: list[dict[str, Any]], count: int, seed: int) -> Iterator[Entry]:
-    """So many questions of generators, each drawn by its weight; without generators, of all that are not generous.
+    """Return `count` questions whose generators are drawn by weight, by default from all that are not generous.
 
-    Raises `DataError` for one that there is not, or that makes none.
+    Raises `DataError` for a generator that is unknown or makes no questions.
     """
     load_scorers()
     names = [each["name"] for each in generators]
@@ -57,30 +57,30 @@ def entries(generators: list[dict[str, Any]], count: int, seed: int) -> Iterator
 
 
 def made_by(name: str, config: dict[str, Any], count: int, seed: int) -> Iterator[Entry]:
-    """The questions of one generator to which a full answer is known."""
+    """Yield the questions of one generator that have a known full answer."""
     own_seed = zlib.crc32(f"{seed} {name}".encode()) % SEEDS
     try:
         package = importlib.import_module(PACKAGE)
-        dataset = package.create_dataset(name, **config, seed=own_seed, size=2 * count + MOST_IN_VAIN)
+        dataset = package.create_dataset(name, **config, seed=own_seed, size=2 * count + MOST_REJECTED)
     except Exception as error:
-        raise DataError(f"{name}: does not take {json.dumps(config)} ({type(error).__name__}: {error}).") from error
-    in_vain = 0
+        raise DataError(f"{name}: rejected {json.dumps(config)} ({type(error).__name__}: {error}).") from error
+    rejected = 0
     for index in range(len(dataset)):
-        # Not every generator draws from its own seed only.
+        # Some generators also draw from the global random state.
         random.seed(own_seed + index)
         entry = plain(dataset[index])
         if config:
             entry["metadata"][CONFIG_KEY] = config
-        in_vain = 0 if _can_be_answered(entry) else in_vain + 1
-        if not in_vain:
+        rejected = 0 if _can_be_answered(entry) else rejected + 1
+        if not rejected:
             yield entry
-        if in_vain == MOST_IN_VAIN:
+        if rejected == MOST_REJECTED:
             break
-    raise DataError(f"{name}: with {json.dumps(config)} it makes no questions to which a full answer is known.")
+    raise DataError(f"{name}: with {json.dumps(config)}, none of its questions has a known full answer.")
 
 
 def plain(value: Any) -> Any:
-    """The value as JSON can carry it, between programs too that have 64 bits for an integer."""
+    """Convert a value to JSON types, with integers beyond 64 bits as text."""
     if isinstance(value, dict):
         return {str(key): plain(each) for key, each in value.items()}
     if isinstance(value, (set, frozenset)):
@@ -103,8 +103,8 @@ def _can_be_answered(entry: Entry) -> bool:
 
 
 def main() -> int:
-    """Answer the order on the standard input: entries on the standard output, or the one thing that is wrong."""
-    # Some generators print while they work.
+    """Read the order from standard input, and write the entries or one problem to standard output."""
+    # Standard output is redirected, because some generators print.
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as out:
         os.dup2(2, 1)
         try:

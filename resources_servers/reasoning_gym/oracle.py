@@ -1,4 +1,4 @@
-"""A perfect answer to a question of any generator: the stored one, or where many are right, one that is found."""
+"""A perfect answer to any generator's question: the stored one or, if several are correct, a computed one."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from nemo_gym import DataError
 Metadata = dict[str, Any]
 
 SIDE = 6
-"""Squares along a side of rush_hour's board; the red car A leaves it on the right."""
+"""Squares per side of rush_hour's board, which the red car A leaves on the right."""
 
 
 def solve(row: dict[str, Any]) -> list[Any]:
-    """Give the answer between the tags."""
+    """Return the answer between the tags."""
     return [f"<answer>{answer_to(row)}</answer>"]
 
 
 def answer_to(row: dict[str, Any]) -> str:
-    """An answer that earns 1. Raises `DataError` where none is stored and no way to one is known."""
+    """Return an answer that earns 1. Raises `DataError` if none is stored and it cannot be computed."""
     if row.get("answer") is not None:
         return str(row["answer"])
     metadata = row["metadata"]
     name = metadata["source_dataset"]
     if name not in _SOLVERS:
-        raise DataError(f"answer: none is stored, and how to find one for '{name}' is not known.")
+        raise DataError(f"answer: missing, and answers to '{name}' cannot be computed.")
     return _SOLVERS[name](metadata)
 
 
 def _boxnet(metadata: Metadata) -> str:
-    """Each box walks to the square of a target of its colour, one step of one agent at a time."""
+    """Move each box to a target of its colour, one step of one agent at a time."""
     state: dict[str, list[str]] = metadata["initial_state"]
     targets = {
         (name, place): items.count(name) for place, items in state.items() for name in items if "target_" in name
@@ -64,7 +64,7 @@ def _walk(start: str, goal: str) -> Iterator[str]:
 
 
 def _graph_color(metadata: Metadata) -> str:
-    """Colour vertex after vertex, and go back where none of the colours is left."""
+    """Colour the vertices by backtracking."""
     puzzle = metadata["puzzle"]
     neighbours: dict[Any, set[Any]] = {vertex: set() for vertex in puzzle["vertices"]}
     for one, other in puzzle["edges"]:
@@ -89,22 +89,22 @@ def _graph_color(metadata: Metadata) -> str:
 
 
 def _propositional_logic(metadata: Metadata) -> str:
-    """All premises together follow from them, and mean something unless each of them is always true."""
+    """Return the conjunction of all premises, which follows from them and is rarely a tautology."""
     premises = [f"({premise})" for premise in metadata["premises"]]
-    # A variable alone counts as trivial.
+    # The scorer rejects a single variable as trivial.
     return " ∧ ".join(premises if len(premises) > 1 else premises * 2)
 
 
 def _rubiks_cube(metadata: Metadata) -> str:
-    """The moves that mixed the cube up, back to front."""
+    """Return the inverse of the scramble moves, in reverse order."""
     return " ".join(move for mixing in reversed(metadata["scramble_moves"].split()) for move in _undone(mixing))
 
 
 def _undone(move: str) -> list[str]:
-    """A move the other way round, without the number of a layer, which the package's scorer cannot read."""
+    """Return the inverse of a move, without layer numbers, which the package's scorer cannot read."""
     read = re.fullmatch(r"(\d?)([A-Z])(w?)('?)", move)
     if read is None or read[1] not in ("", "1", "2"):
-        raise DataError(f"scramble_moves: how '{move}' is undone is not known.")
+        raise DataError(f"scramble_moves: the inverse of '{move}' is not known.")
     layer, face, is_wide, is_reversed = read[1], read[2], bool(read[3]), bool(read[4])
     mark, opposite = ("", "'") if is_reversed else ("'", "")
     if layer == "2" and not is_wide:
@@ -113,7 +113,7 @@ def _undone(move: str) -> list[str]:
 
 
 class _Car(NamedTuple):
-    """A vehicle: its first square, and how far apart its squares lie."""
+    """A vehicle: its first square, its size and the distance between its squares."""
 
     place: int
     size: int
@@ -122,8 +122,8 @@ class _Car(NamedTuple):
     def squares(self, place: int) -> list[int]:
         return [place + step * self.stride for step in range(self.size)]
 
-    def beside(self, place: int, way: int) -> int | None:
-        """The square that it enters when it moves one on; None at the edge of the board."""
+    def entered(self, place: int, way: int) -> int | None:
+        """Return the square that a move by one enters, or None at the edge of the board."""
         edge = place + (self.size - 1) * self.stride if way > 0 else place
         if self.stride == 1:
             return edge + way if 0 <= edge % SIDE + way < SIDE else None
@@ -131,7 +131,7 @@ class _Car(NamedTuple):
 
 
 def _rush_hour(metadata: Metadata) -> str:
-    """The fewest moves of one square each, found by going through all positions in the order of their distance."""
+    """Find the fewest one-square moves by breadth-first search."""
     board: str = metadata["board_config"]
     walls = {place for place, letter in enumerate(board) if letter == "x"}
     letters = sorted(set(board) - {"o", "x", "."})
@@ -147,10 +147,10 @@ def _rush_hour(metadata: Metadata) -> str:
         taken = walls.union(*(car.squares(place) for car, place in zip(cars, position, strict=True)))
         for number, (car, place) in enumerate(zip(cars, position, strict=True)):
             for way in (1, -1):
-                entered = car.beside(place, way)
+                entered = car.entered(place, way)
                 moved = (*position[:number], place + way * car.stride, *position[number + 1 :])
                 if entered is not None and entered not in taken and moved not in came_from:
-                    # The question letters the vehicles anew, without gaps.
+                    # The question renames the vehicles to consecutive letters.
                     came_from[moved] = position, f"{chr(ord('A') + number)}{way:+d}"
                     waiting.append(moved)
     raise DataError("board_config: the red car cannot leave this board.")

@@ -1,11 +1,10 @@
-"""Make rows: questions of reasoning-gym's generators, of one, of several by weight, or of all.
+"""Make rows: questions from reasoning-gym's generators: one, several by weight, or all.
 
 python resources_servers/reasoning_gym/prepare.py --generator maze --count 100 --seed 1 --output <rows.jsonl>
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import os
@@ -19,7 +18,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from nemo_gym import DataError, exit_code_of
+from nemo_gym import DataError, UsageError, run_prepare
 from nemo_gym.jsonl import write_rows
 from resources_servers.reasoning_gym.scoring import NOT_INSTALLED, is_installed
 
@@ -32,7 +31,7 @@ OURS = {"seed": "--seed", "size": "--count"}
 
 
 class Generator(BaseModel):
-    """One generator of a mixture, as reasoning-gym's own composites write it."""
+    """One generator of a mixture, in the format of reasoning-gym's composites."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -42,21 +41,29 @@ class Generator(BaseModel):
 
 
 class Mixture(BaseModel):
-    """Generators, of which each question's is drawn by weight."""
+    """Generators from which each question draws one by weight."""
 
     model_config = ConfigDict(extra="forbid")
 
     datasets: list[Generator] = Field(min_length=1)
 
 
-def prepare(output: Path, generators: Sequence[Generator] = (), count: int = 100, seed: int = 0) -> Path:
-    """Write so many rows, always the same ones for a seed, and answer where they are.
+def prepare(
+    output: Path, generator: Sequence[str] = (), mixture: str | None = None, count: int = 100, seed: int = 0
+) -> Path:
+    """Write `count` rows and return their path.
 
-    Without generators, all take part whose scorers give full marks to right answers alone.
-    Raises `DataError` for a generator that there is not, or that does not take its config; then nothing is written.
+    generator: a generator's name; repeat the flag for several (default: all but five)
+    mixture: YAML or JSON, or the path of such a file: [{name, weight, config}, …]
+
+    The default excludes generators whose scorers give full marks to wrong answers. Raises `DataError` if a generator
+    is unknown or rejects its config; then nothing is written.
     """
+    if generator and mixture:
+        raise UsageError("argument --mixture: not allowed with argument --generator")
     if count < 1:
         raise DataError(f"--count {count}: at least one row is needed.")
+    generators = read_mixture(mixture) if mixture else [Generator(name=name) for name in generator]
     _check(generators)
     if not is_installed():
         raise DataError(NOT_INSTALLED)
@@ -66,9 +73,9 @@ def prepare(output: Path, generators: Sequence[Generator] = (), count: int = 100
 
 
 def read_mixture(given: str) -> list[Generator]:
-    """A mixture: the path of a YAML or JSON file, or the YAML or JSON itself.
+    """Parse a mixture from YAML or JSON text, or from the path of such a file.
 
-    That is a list of `{name, weight, config}`, or such a list under `datasets`. Raises `DataError` with the place.
+    It is a list of `{name, weight, config}`, or has such a list under `datasets`. Raises `DataError` with the place.
     """
     is_text = given.lstrip()[:1] in ("{", "[")
     where = "--mixture" if is_text else given
@@ -78,7 +85,7 @@ def read_mixture(given: str) -> list[Generator]:
     except OSError as error:
         raise DataError(f"{where}: cannot be read ({error.strerror}).") from error
     except UnicodeDecodeError as error:
-        raise DataError(f"{where}: is not text in UTF-8.") from error
+        raise DataError(f"{where}: not UTF-8 text.") from error
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark else ""
@@ -86,25 +93,25 @@ def read_mixture(given: str) -> list[Generator]:
     except ValidationError as error:
         problem = error.errors()[0]
         key = ".".join(str(part) for part in problem["loc"])
-        raise DataError(f"{where}: {key}: {problem['msg']}. Expected are name, weight and config.") from error
+        raise DataError(f"{where}: {key}: {problem['msg']}. The keys are name, weight and config.") from error
 
 
 def _check(generators: Sequence[Generator]) -> None:
     names = [each.name for each in generators]
     for each in generators:
         if names.count(each.name) > 1:
-            raise DataError(f"{each.name}: stands twice among the generators. Give it one weight and one config.")
+            raise DataError(f"{each.name}: listed twice among the generators. Give it one weight and one config.")
         for key, option in OURS.items():
             if key in each.config:
-                raise DataError(f"{each.name}: config.{key}: is set by {option}, for all generators.")
+                raise DataError(f"{each.name}: config.{key}: use {option} instead, which applies to all generators.")
         try:
             json.dumps(each.config, allow_nan=False)
         except (TypeError, ValueError) as error:
-            raise DataError(f"{each.name}: config: a row cannot keep it ({error}). Write plain values.") from error
+            raise DataError(f"{each.name}: config: not JSON ({error}). Use plain values.") from error
 
 
 def _entries(order: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """What the other process makes; see `generate.py`."""
+    """Yield the entries that `generate.py` makes in another process."""
     search_path = os.pathsep.join(place for place in sys.path if place)
     with (
         tempfile.TemporaryFile() as log,
@@ -123,17 +130,17 @@ def _entries(order: dict[str, Any]) -> Iterator[dict[str, Any]]:
                 process.stdin.write(json.dumps(order).encode())
                 process.stdin.close()
             for line in process.stdout:
-                told = json.loads(line)
-                if "problem" in told:
-                    raise DataError(told["problem"])
-                yield told["entry"]
+                message = json.loads(line)
+                if "problem" in message:
+                    raise DataError(message["problem"])
+                yield message["entry"]
         except BaseException:
             process.kill()
             raise
         if process.wait() != 0:
             log.seek(0)
             last = log.read().decode(errors="replace").strip().rpartition("\n")[2]
-            raise DataError(f"reasoning-gym ended without an answer: {last or 'it said nothing'}.")
+            raise DataError(f"The reasoning-gym process failed: {last or 'it printed no reason'}.")
 
 
 def _row(entry: dict[str, Any]) -> dict[str, Any]:
@@ -146,24 +153,5 @@ def _row(entry: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run `prepare` from the command line."""
-    parser = argparse.ArgumentParser(description="Make rows of the reasoning_gym environment.")
-    parser.add_argument("--output", type=Path, required=True, help="where the rows are written")
-    chosen = parser.add_mutually_exclusive_group()
-    names = "its name; repeat it for several (default: all but five)"
-    chosen.add_argument("--generator", action="append", default=[], help=names)
-    chosen.add_argument("--mixture", help="YAML or JSON, or a file of it: [{name, weight, config}, …]")
-    parser.add_argument("--count", type=int, default=100, help="how many rows (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="(default: %(default)s)")
-    asked = parser.parse_args(arguments)
-
-    def write() -> None:
-        named = [Generator(name=name) for name in asked.generator]
-        prepare(asked.output, read_mixture(asked.mixture) if asked.mixture else named, asked.count, asked.seed)
-
-    return exit_code_of(write)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    run_prepare(prepare)

@@ -1,4 +1,4 @@
-"""What a worker process does with an answer: have the package's own function score it."""
+"""Score an answer with the package's own function in a worker process."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from resources_servers.reasoning_gym.doors import close_doors
 from resources_servers.reasoning_gym.unearned import less_unearned
 
 PACKAGE = "reasoning_gym"
-NOT_INSTALLED = "reasoning-gym makes and scores questions and is not installed: pip install 'nemo-gym[reasoning-gym]'"
+NOT_INSTALLED = "reasoning-gym is not installed. Install it: pip install 'nemo-gym[reasoning-gym]'"
 MIXTURE = "composite"
-"""The one generator that only mixes others: what it makes bears their names."""
+"""The generator that only mixes others. Its questions have their names."""
 CONFIG_KEY = "generator_config"
-"""Where a row's metadata keeps what its generator was given, for some scorers go by it."""
+"""The metadata key for the generator's settings, which some scorers need."""
 GRID_OF_TUPLES = frozenset({"arc_agi", "rearc"})
-"""Their scorers compare with tuples, and JSON has lists only."""
+"""Generators whose scorers compare with tuples, which JSON lacks."""
 
 DEADLINE_S = 5.0
 MEMORY_LIMIT_BYTES = 4 << 30
@@ -32,76 +32,76 @@ NEAR_NAMES = 3
 
 
 class RowUnusable(ValueError):
-    """No answer to this row can be scored; the message says which field and why."""
+    """A row whose answers cannot be scored. The message names the field and the reason."""
 
 
 @cache
 def scoring_workers(size: int) -> WorkerPool:
-    """The workers of this process; they end with it.
+    """Return the workers of this process, which share its lifetime.
 
-    They are the process's and not a server's, as every new one would take seconds to load the package again.
+    They are shared between servers, because each new worker takes seconds to load the package.
     """
-    # Two at least: an answer without an end must not hold up the others.
+    # At least two, so that one endless answer does not block the others.
     cores = max(os.cpu_count() or 1, 2)
     return WorkerPool(min(size, cores), DEADLINE_S, prepare=load_scorers, memory_limit_bytes=MEMORY_LIMIT_BYTES)
 
 
 def is_installed() -> bool:
-    """Whether the package is there; this folder, which bears its name, is not taken for it."""
+    """Return whether the package is installed. This folder has the same name but does not count."""
     spec = importlib.util.find_spec(PACKAGE)
     return spec is not None and spec.origin is not None
 
 
 def load_scorers() -> None:
-    """Import the package, which takes seconds, and let no answer run as a program."""
-    # Its warnings, and those of the packages that it brings, are about their code and nobody's concern here.
+    """Import the package, which takes seconds, and prevent it from executing answers."""
+    # The warnings concern the package's own code, so users cannot act on them.
     warnings.simplefilter("ignore")
     importlib.import_module(PACKAGE)
     close_doors(PACKAGE)
 
 
 def generator_names() -> list[str]:
-    """The names of all generators, sorted."""
+    """Return the sorted names of all generators."""
     datasets = importlib.import_module(f"{PACKAGE}.factory").DATASETS
     return sorted(name for name in datasets if name != MIXTURE)
 
 
 def check_name(name: str, names: Iterable[str]) -> None:
-    """Raise `RowUnusable` unless there is such a generator; the message has the names most like it."""
+    """Raise `RowUnusable` if the generator does not exist. The message suggests similar names."""
     known = list(names)
     if name in known:
         return
     if name == MIXTURE:
-        raise RowUnusable(f"'{MIXTURE}' only mixes generators; name the one that made the question.")
+        raise RowUnusable(f"'{MIXTURE}' only mixes generators. Name the generator of the question.")
     near = get_close_matches(name, known, n=NEAR_NAMES)
-    guess = f"Did you mean {' or '.join(repr(each) for each in near)}?" if near else "It has others."
-    raise RowUnusable(f"reasoning-gym has no generator '{name}'. {guess}")
+    guess = f" Did you mean {' or '.join(repr(each) for each in near)}?" if near else ""
+    raise RowUnusable(f"reasoning-gym has no generator '{name}'.{guess}")
 
 
 def score(answer: str | None, entry: dict[str, Any], takes_back: bool = False) -> float:
-    """The package's score, from 0 to 1, of an answer to an entry of `question`, `answer` and `metadata`.
+    """Return the package's score, from 0 to 1, of an answer to an entry of `question`, `answer` and `metadata`.
 
-    With `takes_back` full marks for nothing are less, see `unearned.py`. An answer that the scorer raises on earns 0.
-    Raises `RowUnusable` where it raises on the expected answer as well, or gives no finite number; where there is no
-    answer the expected one is tried too.
+    `takes_back` corrects unearned full marks, see `unearned.py`. An answer earns 0 if its scorer raises. Raises
+    `RowUnusable` if the scorer also raises for the expected answer, or returns a number that is not finite. The
+    expected answer is checked without an answer too.
     """
     scorer, entry = _scorer_of(entry)
     if answer is None:
-        # Most scorers then look at nothing of the row.
+        # Without an answer most scorers ignore the row, so it is checked here.
         _check_entry(scorer, entry)
     try:
         given = float(scorer.score_answer(answer, entry))
-    except Exception as error:  # noqa: BLE001 - the scorers of a hundred authors: some take any text, some do not
+    except Exception as error:  # noqa: BLE001 - some of the many scorers raise on unexpected text
         _check_entry(scorer, entry, error)
         return 0.0
     if not math.isfinite(given):
-        raise RowUnusable(f"{entry['metadata']['source_dataset']} gave the score {given}.")
+        raise RowUnusable(f"{entry['metadata']['source_dataset']} returned the score {given}, which is not finite.")
     given = min(max(given, 0.0), 1.0)
     return less_unearned(given, answer, entry) if takes_back and answer is not None else given
 
 
 def _scorer_of(entry: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """The dataset that scores an entry, and the entry as the dataset itself would have made it."""
+    """Return the dataset that scores an entry, and the entry in the dataset's own types."""
     metadata = entry["metadata"]
     name = metadata["source_dataset"]
     check_name(name, generator_names())
@@ -115,15 +115,15 @@ def _scorer_of(entry: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
 def _dataset(name: str, config: str) -> Any:
     given = json.loads(config)
     if not isinstance(given, dict):
-        raise RowUnusable(f"{CONFIG_KEY} must hold the settings of {name}, it is {config}.")
+        raise RowUnusable(f"{CONFIG_KEY} must be an object with the settings of {name}, found {config}.")
     try:
         return importlib.import_module(PACKAGE).create_dataset(name, **given)
     except Exception as error:
-        raise RowUnusable(f"{CONFIG_KEY}: {name} does not take {config} ({type(error).__name__}: {error}).") from error
+        raise RowUnusable(f"{CONFIG_KEY}: {name} rejected {config} ({type(error).__name__}: {error}).") from error
 
 
 def _check_entry(scorer: Any, entry: dict[str, Any], raised: Exception | None = None) -> None:
-    # Where no answer is stored, all scorers read JSON or moves: an empty list is some.
+    # Scorers without a stored answer all read JSON or moves, so an empty list is valid input.
     expected = entry["answer"] if isinstance(entry["answer"], str) else "[]"
     try:
         scorer.score_answer(expected, entry)

@@ -1,4 +1,4 @@
-"""An assistant at work: 27 tools in a mailbox, a calendar, a web site's statistics, project boards and a CRM."""
+"""An assistant at work, with 27 tools for email, calendar, web analytics, project boards and customers."""
 
 import inspect
 from functools import cached_property
@@ -31,7 +31,7 @@ from resources_servers.workplace_assistant.toolkits import TOOLS, Function
 
 
 class WorkplaceAssistantConfig(BaseResourcesServerConfig):
-    """`database_dir` is a folder with WorkBench's CSV files; without it the company is our own."""
+    """The source of the company: WorkBench's CSV files in `database_dir`, or by default our own company."""
 
     REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.STATELESS
 
@@ -40,14 +40,14 @@ class WorkplaceAssistantConfig(BaseResourcesServerConfig):
 
 
 class GroundTruthCall(BaseModel):
-    """A call of a perfect attempt; its arguments are a JSON object, written as text."""
+    """A call of a perfect attempt. Its arguments are a JSON object as text."""
 
     name: str
     arguments: str
 
 
 class WorkplaceAssistantRunRequest(BaseRunRequest):
-    """A row: what is asked for is done by the calls of the ground truth."""
+    """A row. The calls of the ground truth fulfil the request."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -58,65 +58,62 @@ class WorkplaceAssistantRunRequest(BaseRunRequest):
 
 
 class WorkplaceAssistantVerifyRequest(WorkplaceAssistantRunRequest, BaseVerifyRequest):
-    """The row, and what the agent did."""
+    """The row and the agent's response."""
 
 
 class Desk(SessionState):
-    """This rollout's database, from its first tool call on."""
+    """This rollout's database, created by its first tool call."""
 
     database: Database | None = None
 
 
 class WorkplaceAssistantServer(SimpleResourcesServer):
-    """Offers the tools on a database for each rollout, and compares what has become of it with what should have."""
+    """Offers the tools on each rollout's own database, and compares its final contents with the expected ones."""
 
     config: WorkplaceAssistantConfig
+    KEY_METRICS = ("mean/reward", "mean/input_tokens", "mean/output_tokens", "mean/total_tokens")
 
     @cached_property
     def company(self) -> Company:
-        """The start of every rollout."""
+        """The initial state of every rollout."""
         folder = self.config.database_dir
         return made_up_company() if folder is None else read_company(WORKING_DIR / folder.expanduser())
 
     def setup_webserver(self) -> FastAPI:
-        """The app; files that cannot be read as a company are told before the first rollout."""
+        """Return the app. Raises `DataError` if the company's files are invalid."""
         assert self.company
         return super().setup_webserver()
 
     def tools(self) -> list[Tool]:
-        """One for each function of the toolkits."""
-        return self._offered
+        """Return one tool for each function of the toolkits."""
+        return self._toolkit_tools
 
     async def seed_session(self, body: BaseSeedSessionRequest, desk: Desk) -> None:
-        """Begin with the company as it was."""
+        """Start with an unchanged company."""
         desk.database = None
 
     async def verify(self, body: WorkplaceAssistantVerifyRequest, desk: Desk) -> float:
-        """Reward a database that is as the ground truth leaves a fresh one."""
+        """Reward a database equal to a fresh one after the ground truth's calls."""
         expected = Database(self.company)
         for call in body.ground_truth:
             try:
                 make_call(expected, call.name, call.arguments)
             except UnreadableCall as error:
-                raise InvalidTask(f"{self.config.name}: ground_truth: {error}. Mend the row.") from error
+                raise InvalidTask(f"{self.config.name}: ground_truth: {error}. Fix the row.") from error
         return float(self._reached(body, desk).is_like(expected))
 
     def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
-        """Pass rates, over all and for each category."""
+        """Return pass rates overall and for each category."""
         return {**compute_pass_majority_metrics(tasks).metrics, **compute_subset_metrics(tasks, "category")}
-
-    def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
-        """Every mean but that of the rows' numbers."""
-        return {key: value for key, value in super().get_key_metrics(agent_metrics).items() if key != "mean/id"}
 
     def _reached(self, body: WorkplaceAssistantVerifyRequest, desk: Desk) -> Database:
         if desk.database is not None:
             return desk.database
-        # No tool was called in this session: the calls, if any, were made in one that is no more.
+        # No tool was called in this session, so the response's calls come from an earlier one and are replayed.
         database = Database(self.company)
-        made = _made(body.response)
+        executed = _executed(body.response)
         for call in body.response.tool_calls:
-            if call.call_id not in made:
+            if call.call_id not in executed:
                 continue
             try:
                 make_call(database, call.name, call.arguments)
@@ -125,11 +122,11 @@ class WorkplaceAssistantServer(SimpleResourcesServer):
         return database
 
     @cached_property
-    def _offered(self) -> list[Tool]:
+    def _toolkit_tools(self) -> list[Tool]:
         return [self._tool(name, function) for name, function in TOOLS.items()]
 
     def _tool(self, name: str, function: Function) -> Tool:
-        """A toolkit's function on the database of the rollout that calls it."""
+        """Return a tool that applies a toolkit's function to the calling rollout's database."""
 
         async def call(desk: Desk, **arguments: Any) -> Any:
             desk.database = desk.database or Database(self.company)
@@ -139,15 +136,15 @@ class WorkplaceAssistantServer(SimpleResourcesServer):
         return Tool.of(call, name=name, description=inspect.getdoc(function))
 
 
-def _made(response: NeMoGymResponse) -> set[str]:
-    """The ids of the calls that were made: of a turn that was cut off none was, and nothing answered them."""
+def _executed(response: NeMoGymResponse) -> set[str]:
+    """Return the ids of the executed calls. The calls of a truncated last turn were not, so they have no output."""
     if response.incomplete_details is None:
         return {call.call_id for call in response.tool_calls}
     return {item.call_id for item in response.output if item.type == "function_call_output"}
 
 
 def _with_desk(signature: inspect.Signature) -> inspect.Signature:
-    """The signature with the session's desk in place of its first parameter, the database."""
+    """Replace a signature's first parameter, the database, by the session's desk."""
     database, *arguments = signature.parameters.values()
     return signature.replace(parameters=[database.replace(name="desk", annotation=Desk), *arguments])
 

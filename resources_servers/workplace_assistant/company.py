@@ -1,4 +1,4 @@
-"""A company that does not exist, made up from a seed: the same tables as WorkBench's, with other people in them."""
+"""A fictional company generated from a seed, with WorkBench's tables and other people."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ T = TypeVar("T")
 
 @cache
 def made_up_company(seed: int = SEED) -> Company:
-    """The company of a seed; the same one every time."""
+    """Return the company of a seed. It is always the same."""
     random = Random(seed)
     return Company(
         emails=_with_ids(random, EMAIL_COLUMNS, _emails(random)),
@@ -86,12 +86,11 @@ def made_up_company(seed: int = SEED) -> Company:
 
 
 def address_of(name: str) -> str:
-    """The address of a colleague."""
     return f"{name}@{DOMAIN}"
 
 
 def _with_ids(random: Random, columns: tuple[str, ...], rows: Iterator[Sequence[str]]) -> StartTable:
-    """A table of these rows; the ids say nothing of their order."""
+    """Return a table of these rows with ids in random order."""
     values = list(rows)
     numbers = _shuffled(random, range(len(values)))
     ids = [str(number).zfill(ID_DIGITS) for number in numbers]
@@ -102,7 +101,7 @@ def _with_ids(random: Random, columns: tuple[str, ...], rows: Iterator[Sequence[
 
 def _emails(random: Random) -> Iterator[Sequence[str]]:
     today = datetime.fromisoformat(TODAY)
-    # Far enough apart that no two emails are of one second.
+    # Far enough apart that no two emails share a second.
     for minutes in sorted(_shuffled(random, range(1, 60 * 24 * 60))[:EMAILS], reverse=True):
         name = _one(random, COLLEAGUES)
         is_about_work = random.random() < 0.5
@@ -119,7 +118,7 @@ def _emails(random: Random) -> Iterator[Sequence[str]]:
 
 
 def _events(random: Random) -> Iterator[Sequence[str]]:
-    """Meetings on working days, one after the other and never two at once."""
+    """Yield meetings on working days that never overlap."""
     slots: list[tuple[datetime, int]] = []
     day = FIRST_DAY
     while day <= LAST_MEETING_DAY:
@@ -146,7 +145,7 @@ def _tasks(random: Random) -> Iterator[Sequence[str]]:
     for due in sorted(_one(random, working_days) for _ in range(TASKS)):
         board = _one(random, BOARDS)
         name = f"{_one(random, WORK[board])} {_one(random, PARTS)}"
-        # What is overdue is rarely still in the backlog, what is far off is rarely done.
+        # Overdue tasks are rarely still in the backlog, and distant ones are rarely done.
         list_name = _one(random, LISTS[1:] if due < TODAY and random.random() < 0.8 else LISTS[:2])
         yield name, address_of(_one(random, TEAM)), list_name, due, board
 
@@ -177,16 +176,16 @@ def _visits(random: Random) -> Iterator[Row]:
 
 
 def first_name_of(name: str) -> str:
-    """How a colleague is called."""
+    """Return a colleague's capitalized first name."""
     return name.split(".", maxsplit=1)[0].capitalize()
 
 
 def _day(random: Random, first: int, last: int) -> str:
-    """A day, counted from today."""
+    """Return a random day between two offsets from today."""
     return (date.fromisoformat(TODAY) + timedelta(days=random.randrange(first, last + 1))).isoformat()
 
 
-# Of the methods of Random only `random` and `randrange` are used: their numbers do not depend on Python's version.
+# Only `random` and `randrange` of Random are used, because their results do not depend on Python's version.
 
 
 def _one(random: Random, of: Sequence[T]) -> T:

@@ -1,4 +1,4 @@
-"""A company read from CSV files, as WorkBench has them."""
+"""A company parsed from CSV files in WorkBench's format."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from resources_servers.workplace_assistant.database import (
 
 
 def read_company(folder: Path) -> Company:
-    """The company whose tables lie in a folder. Raises `DataError` with file and line for what is no such table."""
+    """Parse the tables of a folder. Raises `DataError` with file and line for an invalid table."""
     return Company(
         emails=_table(folder / "emails.csv", EMAIL_COLUMNS),
         events=_table(folder / "calendar_events.csv", EVENT_COLUMNS),
@@ -41,7 +41,7 @@ def _table(path: Path, columns: tuple[str, ...]) -> StartTable:
                 f"{path}:{line}: {columns[0]}: {row_id!r} is not a number. Ids are digits, such as 00000042."
             )
         if row_id in rows:
-            raise DataError(f"{path}:{line}: {columns[0]}: {row_id} has been given to an earlier row. Remove one.")
+            raise DataError(f"{path}:{line}: {columns[0]}: {row_id} is already used by an earlier row. Remove one.")
         rows[row_id] = row
     return StartTable(columns, rows)
 
@@ -55,7 +55,7 @@ def _visits(path: Path) -> Iterator[Row]:
 
 
 def _rows(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, Row]]:
-    """The rows with the lines on which they end; further columns are left out."""
+    """Yield the rows with the lines on which they end, without additional columns."""
     lines = csv.reader(io.StringIO(_text(path), newline=""))
     header = next(lines, [])
     missing = [column for column in columns if column not in header]
@@ -64,13 +64,13 @@ def _rows(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, Row]]:
     for values in lines:
         if len(values) != len(header):
             raise DataError(f"{path}:{lines.line_num}: {len(values)} values for {len(header)} columns.")
-        # The files write a line break within a value as two characters.
+        # The files escape line breaks within values.
         row = {column: value.replace("\\n", "\n") for column, value in zip(header, values, strict=True)}
         yield lines.line_num, {column: row[column] for column in columns}
 
 
 def _addresses(path: Path) -> Iterator[str]:
-    """One address a line; a header, should there be one, is not an address."""
+    """Yield one address per line, skipping an optional header."""
     return (line.strip() for line in _text(path).splitlines() if "@" in line)
 
 
@@ -79,8 +79,8 @@ def _text(path: Path) -> str:
         return path.read_text("utf-8")
     except OSError as error:
         raise DataError(
-            f"{path}: cannot be read ({error.strerror}). database_dir is a folder with WorkBench's CSV files; "
-            "leave it out for the company that comes with this environment."
+            f"{path}: cannot be read ({error.strerror}). Set database_dir to a folder with WorkBench's CSV files, "
+            "or remove it to use this environment's own company."
         ) from error
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: not UTF-8 text (byte {error.start}).") from error

@@ -1,4 +1,4 @@
-"""The tables of a company: one start that all rollouts share, and what one rollout makes of it."""
+"""The tables of a company: the initial state shared by all rollouts, and one rollout's changes."""
 
 from __future__ import annotations
 
@@ -28,51 +28,51 @@ VISIT_COLUMNS = (
 
 @dataclass(frozen=True)
 class StartTable:
-    """A table as every rollout finds it: rows by id, never changed. The first column is the id."""
+    """An immutable initial table with its rows by id. The first column is the id."""
 
     columns: tuple[str, ...]
     rows: dict[str, Row]
 
     @classmethod
     def of(cls, columns: tuple[str, ...], rows: Iterable[Row]) -> StartTable:
-        """A table of these rows in their order."""
+        """Return a table of these rows in order."""
         return cls(columns, {row[columns[0]]: row for row in rows})
 
     @cached_property
     def next_number(self) -> int:
-        """The id, as a number, of the first row that is added."""
+        """The id, as a number, of the first added row."""
         return 1 + max(map(int, self.rows), default=-1)
 
     def values(self, column: str) -> set[str]:
-        """Every value of a column."""
+        """Return the distinct values of a column."""
         return {row[column] for row in self.rows.values()}
 
 
 @dataclass(frozen=True)
 class Company:
-    """All that is known at the start of a rollout."""
+    """The initial state of a rollout."""
 
     emails: StartTable
     events: StartTable
     tasks: StartTable
     customers: StartTable
     visits: tuple[Row, ...]
-    """Visits of the web site; several may have one visitor."""
+    """Visits of the web site. A visitor may have several."""
     addresses: tuple[str, ...]
-    """The directory: everybody's address."""
+    """The directory of all colleagues' addresses."""
 
 
 class Changes(NamedTuple):
-    """What differs from the start, in the form in which two attempts are compared."""
+    """The differences from the initial table, in a form that compares two attempts."""
 
     known: dict[str, Row | None]
-    """The rows of the start that changed, by id; None for one that was deleted."""
+    """The changed initial rows, by id. Deleted rows are None."""
     added: Counter[tuple[str, ...]]
-    """The rows that came anew. Their ids follow from the order of the calls, which is free, so they are left out."""
+    """The added rows, without their ids, which depend on the order of the calls."""
 
 
 class Table:
-    """One rollout's table. It is the shared start until the first change, and a copy from then on."""
+    """One rollout's table, copied from the shared initial table on the first change."""
 
     def __init__(self, start: StartTable) -> None:
         self.start = start
@@ -83,27 +83,27 @@ class Table:
         return iter(self._rows.values())
 
     def get(self, row_id: str) -> Row | None:
-        """The row with this id."""
+        """Return the row with this id, or None."""
         return self._rows.get(row_id)
 
     def add(self, *values: str) -> str:
-        """Append a row, its values in the order of the columns behind the id, and answer its id."""
-        # An id is never given out twice, so that a row that came anew is always known as such.
+        """Append a row and return its id. The values follow the columns after the id."""
+        # Ids are never reused, so that an added row is never mistaken for an initial one.
         row_id = str(self._next_number).zfill(ID_DIGITS)
         self._next_number += 1
         self._own_rows()[row_id] = dict(zip(self.start.columns, (row_id, *values), strict=True))
         return row_id
 
     def update(self, row_id: str, column: str, value: str) -> None:
-        """Set one value of a row that there is."""
+        """Set one value of an existing row."""
         self._own_rows()[row_id] = {**self._rows[row_id], column: value}
 
     def delete(self, row_id: str) -> None:
-        """Remove a row that there is."""
+        """Remove an existing row."""
         del self._own_rows()[row_id]
 
     def changes(self) -> Changes:
-        """What differs from the start; a difference in upper and lower case alone is none."""
+        """Return the differences from the initial table, ignoring case."""
         if self._rows is self.start.rows:
             return Changes({}, Counter())
         known: dict[str, Row | None] = {}
@@ -134,10 +134,10 @@ class Database:
         self.tasks = Table(company.tasks)
         self.customers = Table(company.customers)
         self.plots: list[str] = []
-        """The files of the plots that were made."""
+        """The files of the created plots."""
 
     def is_like(self, other: Database) -> bool:
-        """Whether two attempts in the same company came to the same end; upper and lower case count as one."""
+        """Return whether two attempts in the same company have the same result, ignoring case."""
         return self._changes() == other._changes()
 
     def _changes(self) -> list[Changes | Counter[str]]:

@@ -1,4 +1,4 @@
-"""Errands in a company: what is asked for, and the calls that do it."""
+"""Errands in a company: requests, and the calls that fulfil them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Call(NamedTuple):
 
 
 class Errand(NamedTuple):
-    """What is asked for, and one way to do it."""
+    """A request, and the calls of one solution."""
 
     category: str
     request: str
@@ -47,33 +47,33 @@ class Draw:
         self.random = random
 
     def one(self, of: Sequence[T]) -> T:
-        """One of these."""
+        """Draw one element."""
         return of[self.random.randrange(len(of))]
 
     def colleague(self) -> str:
-        """A colleague's address."""
+        """Draw a colleague's address."""
         return self.one(self.company.addresses)
 
     def member(self) -> str:
-        """The address of somebody with tasks."""
+        """Draw the address of a colleague with tasks."""
         return self.one(sorted(self.company.tasks.values("assigned_to_email")))
 
     def seller(self) -> str:
-        """The address of somebody with customers."""
+        """Draw the address of a colleague with customers."""
         return self.one(sorted(self.company.customers.values("assigned_to_email")))
 
     def working_day(self) -> date:
-        """One of the next working days."""
+        """Draw one of the next working days."""
         days = [date.fromisoformat(TODAY) + timedelta(days=number) for number in range(1, 16)]
         return self.one([day for day in days if day.weekday() < 5])
 
     def meetings_on(self, day: date) -> list[Row]:
-        """That day's meetings, in their order."""
+        """Return a day's meetings, earliest first."""
         found = [row for row in self.company.events.rows.values() if row["event_start"].startswith(day.isoformat())]
         return sorted(found, key=lambda row: row["event_start"])
 
     def meetings_with(self, email: str, first: str, last: str = "9999") -> list[Row]:
-        """The meetings with somebody that start between two moments, in their order."""
+        """Return the meetings with a colleague that start between two times, earliest first."""
         found = [
             row
             for row in self.company.events.rows.values()
@@ -82,13 +82,13 @@ class Draw:
         return sorted(found, key=lambda row: row["event_start"])
 
     def received(self) -> list[Row]:
-        """The emails of the inbox, the newest first."""
+        """Return the emails of the inbox, newest first."""
         found = [row for row in self.company.emails.rows.values() if row["inbox/outbox"] == "inbox"]
         return sorted(found, key=lambda row: row["sent_datetime"], reverse=True)
 
 
 Maker = Callable[[Draw], Errand | None]
-"""Draws an errand of one kind; None where the draw makes no sense."""
+"""Draws an errand of one kind, or None if the draw makes no sense."""
 
 
 def delete_last_email(draw: Draw) -> Errand | None:
@@ -129,7 +129,7 @@ def answer_email(draw: Draw) -> Errand | None:
 
 
 def delete_recent_emails(draw: Draw) -> Errand | None:
-    """Delete all that a colleague has sent since some day."""
+    """Delete a colleague's emails since some day."""
     sender, day = draw.colleague(), date.fromisoformat(TODAY) - timedelta(days=draw.random.randrange(2, 15))
     emails = [
         row for row in draw.received() if row["sender/recipient"] == sender and row["sent_datetime"] >= day.isoformat()
@@ -150,7 +150,7 @@ def cancel_next_meeting(draw: Draw) -> Errand | None:
 
 
 def clear_a_day(draw: Draw) -> Errand | None:
-    """Cancel what there is before or after noon."""
+    """Cancel a day's meetings before or after noon."""
     day = draw.working_day()
     half = draw.one(["before", "after"])
     meetings = [row for row in draw.meetings_on(day) if (row["event_start"] < f"{day} 12:00:00") == (half == "before")]
@@ -160,7 +160,7 @@ def clear_a_day(draw: Draw) -> Errand | None:
 
 
 def rename_meeting(draw: Draw) -> Errand | None:
-    """Give the first or the last meeting of a day another name."""
+    """Rename the first or the last meeting of a day."""
     day, name = draw.working_day(), draw.one(MEETINGS)
     meetings, place = draw.meetings_on(day), draw.one(["first", "last"])
     if not meetings:
@@ -176,7 +176,7 @@ def rename_meeting(draw: Draw) -> Errand | None:
 
 
 def push_back_meeting(draw: Draw) -> Errand | None:
-    """Let the first meeting with a colleague on a day begin later."""
+    """Postpone the first meeting with a colleague on a day."""
     meetings, minutes = draw.meetings_on(draw.working_day()), draw.one([30, 60, 90])
     if not meetings:
         return None
@@ -190,7 +190,7 @@ def push_back_meeting(draw: Draw) -> Errand | None:
 
 
 def meet_if_overdue(draw: Draw) -> Errand | None:
-    """Meet a colleague tomorrow, unless there was a meeting lately."""
+    """Meet a colleague tomorrow, unless they met recently."""
     person, days = draw.colleague(), draw.random.randrange(5, 25)
     first = date.fromisoformat(TODAY) - timedelta(days=days)
     calls = []
@@ -243,7 +243,7 @@ def make_task(draw: Draw) -> Errand | None:
 
 
 def hand_over_tasks(draw: Draw) -> Errand | None:
-    """Give somebody's tasks of one list to somebody else."""
+    """Reassign a member's tasks of one list."""
     giver, taker, board, list_name = draw.member(), draw.member(), draw.one(BOARDS), draw.one(LISTS)
     tasks = [row for row in _tasks_of(draw, giver) if (row["board"], row["list_name"]) == (board, list_name)]
     if giver == taker:
@@ -256,7 +256,7 @@ def hand_over_tasks(draw: Draw) -> Errand | None:
 
 
 def review_overdue_tasks(draw: Draw) -> Errand | None:
-    """Move somebody's overdue tasks to another list."""
+    """Move a member's overdue tasks to another list."""
     member = draw.member()
     tasks = [row for row in _tasks_of(draw, member) if row["list_name"] == "In Progress" and row["due_date"] < TODAY]
     return Errand(
@@ -267,7 +267,7 @@ def review_overdue_tasks(draw: Draw) -> Errand | None:
 
 
 def hand_over_customers(draw: Draw) -> Errand | None:
-    """Give somebody's customers of one kind to somebody else."""
+    """Reassign a seller's customers of one kind."""
     giver, taker, status, product = draw.seller(), draw.seller(), draw.one(STATUSES), draw.one(PRODUCTS)
     customers = [
         row
@@ -285,7 +285,7 @@ def hand_over_customers(draw: Draw) -> Errand | None:
 
 
 def set_status(draw: Draw) -> Errand | None:
-    """Note how it stands with a customer."""
+    """Change the status of a customer."""
     customer, status = draw.one(list(draw.company.customers.rows.values())), draw.one(STATUSES)
     if customer["status"] == status:
         return None
@@ -297,7 +297,7 @@ def set_status(draw: Draw) -> Errand | None:
 
 
 def remove_customer(draw: Draw) -> Errand | None:
-    """Delete a customer and tell who was in charge."""
+    """Delete a customer and notify the assigned seller."""
     customer = draw.one(list(draw.company.customers.rows.values()))
     name, seller = customer["customer_name"], customer["assigned_to_email"]
     text = f"{name} is no customer of ours any more."
@@ -313,7 +313,7 @@ def remove_customer(draw: Draw) -> Errand | None:
 
 
 def replace_meeting(draw: Draw) -> Errand | None:
-    """Cancel a meeting and write an email in its place."""
+    """Cancel a meeting and send an email instead."""
     person, text = draw.colleague(), draw.one(NOTES)
     meetings = draw.meetings_with(person, NOW)
     if not meetings:
@@ -338,7 +338,7 @@ MAKERS: tuple[Maker, ...] = (
 
 
 def errands(company: Company, seed: int) -> Iterator[Errand]:
-    """Errands without end, of all kinds in turn; those of a seed are the same every time, and no two are equal."""
+    """Yield endless distinct errands, alternating between all kinds. A seed always yields the same ones."""
     draw, asked = Draw(company, Random(seed)), set[str]()
     while True:
         for maker in MAKERS:
@@ -370,7 +370,7 @@ def _tasks_of(draw: Draw, member: str) -> list[Row]:
 
 
 def _free_half_hour(draw: Draw, day: date) -> str:
-    """The first half hour of a day, from 9:00 on, that lies in no meeting."""
+    """Return the first free half hour of a day from 9:00."""
     free = datetime(day.year, day.month, day.day, 9)
     for meeting in draw.meetings_on(day):
         start = datetime.fromisoformat(meeting["event_start"])

@@ -1,4 +1,4 @@
-"""A perfect attempt at a day's errands at work."""
+"""A perfect attempt at an errand."""
 
 import json
 from typing import Any
@@ -7,10 +7,10 @@ from nemo_gym.testing import call
 
 
 def solve(row: dict[str, Any]) -> list[Any]:
-    """Make the calls of the ground truth, and say so."""
+    """Make the calls of the ground truth, then report success."""
     return [*(call(each["name"], **json.loads(each["arguments"])) for each in row["ground_truth"]), "It is done."]
 
 
 def asks_for_something(row: dict[str, Any]) -> bool:
-    """Some rows are right as long as nothing is touched."""
+    """Return whether the row requires any change."""
     return bool(row["ground_truth"])

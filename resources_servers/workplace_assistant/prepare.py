@@ -1,4 +1,4 @@
-"""Make rows of this environment: errands in our own company, or the queries of WorkBench.
+"""Make rows: errands in our own company, or the queries of WorkBench.
 
 python resources_servers/workplace_assistant/prepare.py --count 500 --output <rows.jsonl>
 python resources_servers/workplace_assistant/prepare.py --input <…_queries_and_answers.csv> --output <rows.jsonl>
@@ -6,17 +6,15 @@ python resources_servers/workplace_assistant/prepare.py --input <…_queries_and
 
 from __future__ import annotations
 
-import argparse
 import ast
 import csv
 import json
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from nemo_gym import DataError, exit_code_of
+from nemo_gym import DataError, run_prepare
 from nemo_gym.jsonl import write_rows
 from resources_servers.workplace_assistant.company import made_up_company
 from resources_servers.workplace_assistant.errands import Call, Errand, errands
@@ -24,19 +22,22 @@ from resources_servers.workplace_assistant.toolkits import TOOLS
 
 INSTRUCTIONS = Path(__file__).parent / "prompts" / "assistant.md"
 MOST_ERRANDS = 10_000
-"""Our company is too small for many more that differ."""
+"""Our company is too small for many more different errands."""
 
 
-def prepare(output: Path, inputs: Sequence[Path] = (), *, count: int = 500, seed: int = 0) -> Path:
-    """Write one row for each query of WorkBench's files, or without files `count` errands in our own company.
+def prepare(output: Path, input: Sequence[Path] = (), *, count: int = 500, seed: int = 0) -> Path:
+    """Write one row per query of WorkBench's files, or `count` errands in our own company, and return their path.
 
-    The queries need the server's `database_dir` to be the folder of WorkBench's tables. Raises `DataError` with file
-    and line for what is not a query with its answer, and writes nothing then.
+    input: a WorkBench file of queries and answers (CSV); repeat the flag for several
+    count: number of errands in our own company
+
+    WorkBench's queries need its tables in the server's `database_dir`. Raises `DataError` with file and line for a
+    query without an answer; then nothing is written.
     """
     if not 0 < count <= MOST_ERRANDS:
         raise DataError(f"count: {count} is not between 1 and {MOST_ERRANDS}.")
     made = islice(errands(made_up_company(), seed), count)
-    rows = _rows(_queries(inputs), "workbench") if inputs else _rows(made, "workplace_assistant")
+    rows = _rows(_queries(input), "workbench") if input else _rows(made, "workplace_assistant")
     write_rows(output, rows)
     return output
 
@@ -74,14 +75,14 @@ def _queries(paths: Iterable[Path]) -> Iterator[Errand]:
 
 
 def _query(row: dict[str, str | None], where: str) -> Errand:
-    """One line of a file; `where` names the one on which it ends."""
+    """Parse one query. `where` names the line on which it ends."""
     missing = [column for column in ("query", "answer", "domains") if not row.get(column)]
     if missing:
         raise DataError(f"{where}: {', '.join(missing)} missing. A query has a query, its answer and its domains.")
     domains = _strings(row["domains"] or "", f"{where}: domains")
     return Errand(
         category=domains[0] if len(domains) == 1 else "multi_domain",
-        # The files write a line break within a query as two characters, and within an answer as one.
+        # The files escape line breaks in queries, but not in answers.
         request=(row["query"] or "").replace("\\n", "\n"),
         calls=[_call(text, f"{where}: answer") for text in _strings(row["answer"] or "", f"{where}: answer")],
     )
@@ -98,7 +99,7 @@ def _strings(text: str, where: str) -> list[str]:
 
 
 def _call(text: str, where: str) -> Call:
-    """A call written `email.delete_email.func(email_id="…")`."""
+    """Parse a call such as `email.delete_email.func(email_id="…")`."""
     problem = DataError(f'{where}: {text[:80]!r} is not a call such as email.delete_email.func(email_id="00000001").')
     try:
         call = ast.parse(text, mode="eval").body
@@ -112,20 +113,9 @@ def _call(text: str, where: str) -> Call:
         raise problem
     name = ast.unparse(call.func).removesuffix(".func").replace(".", "_")
     if name not in TOOLS:
-        raise DataError(f"{where}: there is no tool {name!r}. The tools are {', '.join(TOOLS)}.")
+        raise DataError(f"{where}: {name!r} is not a tool. The tools are {', '.join(TOOLS)}.")
     return Call(name, {str(each.arg): str(each.value.value) for each in call.keywords})  # type: ignore[attr-defined]
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run `prepare` from the command line."""
-    parser = argparse.ArgumentParser(description="Make rows of the workplace_assistant environment.")
-    parser.add_argument("--input", type=Path, action="append", default=[], help="a file of WorkBench; may be repeated")
-    parser.add_argument("--output", type=Path, required=True, help="where the rows are written")
-    parser.add_argument("--count", type=int, default=500, help="errands in our own company (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="other errands for another seed (default: %(default)s)")
-    asked = parser.parse_args(arguments)
-    return exit_code_of(prepare, asked.output, asked.input, count=asked.count, seed=asked.seed)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    run_prepare(prepare)

@@ -1,4 +1,4 @@
-"""Calls that are written down, made on a database."""
+"""Execute recorded calls on a database."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from resources_servers.workplace_assistant.toolkits import TOOLS
 
 
 class UnreadableCall(ValueError):
-    """No tool has this name, or takes these arguments."""
+    """A call with an unknown tool or invalid arguments."""
 
 
 def make_call(database: Database, name: str, arguments: str) -> None:
-    """Make a call whose arguments are JSON. Raises `UnreadableCall`; a call that fails changes nothing."""
+    """Execute a call with JSON arguments, ignoring tool errors. Raises `UnreadableCall` if it is invalid."""
     try:
         given = json.loads(arguments)
     except (ValueError, RecursionError) as error:
         raise UnreadableCall(f"{name}: the arguments are not JSON ({str(error)[:80]})") from error
     if not isinstance(given, dict):
-        raise UnreadableCall(f"{name}: the arguments are no JSON object")
+        raise UnreadableCall(f"{name}: the arguments are not a JSON object")
     if name not in TOOLS:
         close = get_close_matches(name, TOOLS, 1)
-        raise UnreadableCall(f"there is no tool {name[:80]!r}{f', but {close[0]!r}' if close else ''}")
+        raise UnreadableCall(f"{name[:80]!r} is not a tool{f'; did you mean {close[0]!r}?' if close else ''}")
     try:
         _checked(name)(database, **given)
     except ToolError:
@@ -41,6 +41,6 @@ def make_call(database: Database, name: str, arguments: str) -> None:
 
 @cache
 def _checked(name: str) -> Callable[..., Any]:
-    """The tool with its arguments checked by their types, as its route checks them."""
+    """Return the tool with the same argument validation as its route."""
     checking = validate_call(config=ConfigDict(arbitrary_types_allowed=True))
     return checking(TOOLS[name])

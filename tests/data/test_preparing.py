@@ -136,7 +136,7 @@ def test_unsupported_annotation_names_its_parameter(annotation):
 
 
 @pytest.mark.parametrize("name", sorted(path.parent.name for path in SCRIPTS))
-def test_every_flag_of_our_folders_has_a_help_text(name, capsys):
+def test_every_flag_has_a_help_text(name, capsys):
     module = importlib.import_module(f"resources_servers.{name}.prepare")
     with pytest.raises(SystemExit, match="0"):
         run_prepare(module.prepare, ["--help"])

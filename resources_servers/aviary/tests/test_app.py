@@ -1,4 +1,4 @@
-"""The server's protocol: seed, step, verify and close, over environments of any kind."""
+"""The server's protocol: seed, step, verify and close, with many kinds of environments."""
 
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from nemo_gym import EnvironmentFailed
 from nemo_gym.jsonl import read_rows
 from nemo_gym.testing import call, make_server, on_a_port, reply, rollout, serving
 
-# At the top, as in every file that needs it: the extra may be missing.
+# Checked before the imports below, because the extra may be missing.
 pytest.importorskip("aviary.core", reason="Aviary is an extra: pip install 'nemo-gym[aviary]'")
 
 import httpx
@@ -23,7 +23,7 @@ ROW = {"responses_create_params": {"input": []}, "task_idx": 0}
 
 
 class Scripted(Environment[None]):
-    """Does at each step what its settings say, and remembers what it was told."""
+    """An environment with scripted steps that records its actions."""
 
     opened: list["Scripted"] = []  # noqa: RUF012
 
@@ -61,7 +61,7 @@ class Scripted(Environment[None]):
 
 
 class OlderStyle(Scripted):
-    """Its step knows requests only."""
+    """An environment whose step takes only requests."""
 
     async def step(self, action: ToolRequestMessage):
         self.seen.append(action)
@@ -69,7 +69,7 @@ class OlderStyle(Scripted):
 
 
 class Odd(Scripted):
-    """Answers what no one asked, and not what was asked."""
+    """An environment that answers an unknown call instead of the real one."""
 
     async def step(self, action):
         stray = ToolResponseMessage(content="stray", name="say", tool_call_id="of no call")
@@ -99,22 +99,22 @@ async def stepped(client, env_id, *action):
     return (await client.post("/step", json={"env_id": env_id, "action": list(action)})).json()
 
 
-async def test_seeding_tells_the_beginning_and_the_tools():
+async def test_seeding_returns_first_observation_and_tools():
     async with serving(server_of()) as client:
-        begun = await seeded(client)
-    assert begun["obs"] == [
+        seed_reply = await seeded(client)
+    assert seed_reply["obs"] == [
         {"type": "message", "role": "system", "content": "Rules."},
         {"type": "message", "role": "user", "content": "Begin."},
     ]
-    (told,) = begun["tools"]
-    assert (told["type"], told["name"], told["description"], told["strict"]) == (
+    (tool,) = seed_reply["tools"]
+    assert (tool["type"], tool["name"], tool["description"], tool["strict"]) == (
         "function", "say", "Say a word.", False,
     )  # fmt: skip
-    assert told["parameters"]["required"] == ["word"]
-    assert begun["env_id"]
+    assert tool["parameters"]["required"] == ["word"]
+    assert seed_reply["env_id"]
 
 
-async def test_a_step_answers_observation_reward_and_end():
+async def test_step_returns_observation_reward_and_done():
     async with serving(server_of(steps=[(0.25, False, False), (0.5, True, False)])) as client:
         env_id = (await seeded(client))["env_id"]
         assert await stepped(client, env_id, function_call()) == {
@@ -136,12 +136,12 @@ async def test_a_step_answers_observation_reward_and_end():
     assert Scripted.opened[0].is_closed
 
 
-async def test_an_environment_that_breaks_off_is_done():
+async def test_truncated_environment_is_done():
     async with serving(server_of(steps=[(0.0, False, True)])) as client:
         assert (await stepped(client, (await seeded(client))["env_id"], function_call()))["done"] is True
 
 
-async def test_the_environment_sees_text_and_calls_of_the_turn():
+async def test_environment_sees_a_turns_text_and_calls():
     async with serving(server_of()) as client:
         env_id = (await seeded(client))["env_id"]
         await stepped(client, env_id, message("Let me see."), function_call(), function_call(call_id="call_2"))
@@ -152,14 +152,14 @@ async def test_the_environment_sees_text_and_calls_of_the_turn():
     assert (type(second), second.role, second.content) == (Message, "assistant", "Enough.")
 
 
-async def test_a_step_that_knows_requests_only_gets_one_without_calls():
+async def test_request_only_step_gets_a_request_without_calls():
     async with serving(server_of(OlderStyle)) as client:
         step = await stepped(client, (await seeded(client))["env_id"], message("Well?"))
     assert step["obs"][0]["content"] == "0 calls"
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "problem"),
     [
         ("{", "not valid JSON"),
         ("[" * 300_000, "not valid JSON"),
@@ -174,23 +174,23 @@ async def test_a_step_that_knows_requests_only_gets_one_without_calls():
         ('{"word": "a", "tone": "low"}', "'tone' is not an argument"),
     ],
 )
-async def test_a_call_with_wrong_arguments_is_told_and_the_environment_sees_it_as_invalid(arguments, told):
+async def test_wrong_arguments_are_reported_and_marked_invalid(arguments, problem):
     async with serving(server_of()) as client:
         env_id = (await seeded(client))["env_id"]
         step = await stepped(client, env_id, function_call(arguments=arguments), function_call(call_id="call_2"))
     answers = {each["call_id"]: each["output"] for each in step["obs"]}
-    assert told in answers["call_1"]
+    assert problem in answers["call_1"]
     assert answers["call_2"] == "hush"
     assert [each.function.name for each in Scripted.opened[0].seen[0].tool_calls] == ["INVALID", "say"]
 
 
-async def test_an_unknown_tool_is_the_environments_to_answer():
+async def test_environment_answers_calls_of_unknown_tools():
     async with serving(server_of()) as client:
         step = await stepped(client, (await seeded(client))["env_id"], function_call(name="sing"))
     assert step["obs"][0]["output"] == "Invalid tool call: sing"
 
 
-async def test_every_call_is_answered_and_an_answer_to_none_is_the_users_word():
+async def test_every_call_gets_an_output():
     async with serving(server_of(Odd)) as client:
         step = await stepped(client, (await seeded(client))["env_id"], function_call())
     assert step["obs"] == [
@@ -204,59 +204,59 @@ async def test_every_call_is_answered_and_an_answer_to_none_is_the_users_word():
     ]
 
 
-async def test_two_calls_of_one_id_are_both_answered():
+async def test_calls_with_the_same_id_are_both_answered():
     async with serving(server_of()) as client:
         step = await stepped(client, (await seeded(client))["env_id"], function_call(), function_call())
     assert [each["output"] for each in step["obs"]] == ["hush", "hush"]
 
 
 @pytest.mark.parametrize("fails", ["reset", "step"])
-async def test_an_environment_that_raises_fails_the_rollout_under_its_name(fails):
+async def test_environment_error_fails_the_rollout_with_its_name(fails):
     async with on_a_port(server_of(fails=fails)) as url, httpx.AsyncClient(base_url=url, verify=False) as client:
         answer = await client.post("/seed_session", json=ROW)
         if fails == "step":
             action = {"env_id": answer.json()["env_id"], "action": [function_call()]}
             answer = await client.post("/step", json=action)
     assert answer.status_code >= 500
-    told = answer.json()
-    assert told["failure_class"] == "environment_failed"
-    assert f"Scripted (task_idx 0): {fails} raised KeyError: 'the cellar'" in told["detail"]
+    problem = answer.json()
+    assert problem["failure_class"] == "environment_failed"
+    assert f"Scripted (task_idx 0): {fails} raised KeyError: 'the cellar'" in problem["detail"]
 
 
 @pytest.mark.parametrize("reward", [float("nan"), float("inf"), "much"])
-async def test_a_reward_that_is_no_finite_number_fails_the_rollout(reward):
+async def test_non_finite_reward_fails_the_rollout(reward):
     async with serving(server_of(steps=[(reward, False, False)])) as client:
         env_id = (await seeded(client))["env_id"]
         with pytest.raises(EnvironmentFailed, match=r"not finite|could not convert"):
             await stepped(client, env_id, function_call())
 
 
-async def test_an_environment_whose_reset_failed_is_closed():
+async def test_failed_reset_closes_the_environment():
     async with serving(server_of(fails="reset")) as client:
         with pytest.raises(EnvironmentFailed):
             await seeded(client)
     assert Scripted.opened[0].is_closed
 
 
-async def test_without_an_open_environment_there_is_no_step():
+async def test_step_needs_an_open_environment():
     async with serving(server_of()) as client:
-        with pytest.raises(EnvironmentFailed, match="there is no open environment 'nowhere'"):
+        with pytest.raises(EnvironmentFailed, match="environment 'nowhere' is not open"):
             await stepped(client, "nowhere", function_call())
         with pytest.raises(EnvironmentFailed, match="POST /seed_session opens one"):
             await client.post("/say", json={"word": "hush"})
 
 
-async def test_after_the_end_there_is_no_step():
+async def test_step_after_the_end_is_rejected():
     async with serving(server_of(steps=[(1.0, True, False)])) as client:
         env_id = (await seeded(client))["env_id"]
         await stepped(client, env_id, function_call())
         with pytest.raises(EnvironmentFailed, match="the task is over"):
             await stepped(client, env_id, function_call())
-        told = await client.post("/say", json={"word": "hush"})
-    assert (told.status_code, "over" in told.text) == (422, True)
+        answer = await client.post("/say", json={"word": "hush"})
+    assert (answer.status_code, "over" in answer.text) == (422, True)
 
 
-async def test_closing_closes_the_environment_once():
+async def test_close_closes_the_environment_once():
     async with serving(server_of()) as client:
         env_id = (await seeded(client))["env_id"]
         assert (await client.post("/close", json={"env_id": env_id})).json() == {"closed": True}
@@ -264,7 +264,7 @@ async def test_closing_closes_the_environment_once():
         assert (await client.post("/close")).json() == {"closed": False}
 
 
-async def test_the_id_alone_leads_to_the_environment():
+async def test_env_id_alone_selects_the_environment():
     server = server_of(steps=[(0.5, False, False)])
     async with serving(server) as keeper, serving(server) as client:
         env_id = (await seeded(keeper))["env_id"]
@@ -275,7 +275,7 @@ async def test_the_id_alone_leads_to_the_environment():
     assert Scripted.opened[0].is_closed
 
 
-async def test_two_rollouts_have_an_environment_each():
+async def test_each_rollout_has_its_own_environment():
     server = server_of(steps=[(0.5, False, False)])
     async with serving(server) as one, serving(server) as other:
         first, second = (await seeded(one))["env_id"], (await seeded(other))["env_id"]
@@ -283,7 +283,7 @@ async def test_two_rollouts_have_an_environment_each():
     assert rewards == [0.5, 0.5, 0.0]
 
 
-async def test_a_response_that_was_not_stepped_is_played_to_its_end():
+async def test_verify_replays_a_response_that_was_not_stepped():
     server = server_of(steps=[(0.5, False, False), (0.25, True, False), (8.0, False, False)])
     async with serving(server) as client:
         body = {**ROW, "response": reply(call("say", word="a"), "b", "c").model_dump()}
@@ -292,14 +292,14 @@ async def test_a_response_that_was_not_stepped_is_played_to_its_end():
     assert Scripted.opened[0].is_closed
 
 
-async def test_a_call_of_a_tool_by_its_name_is_a_step():
+async def test_tool_route_performs_a_step():
     async with rollout(server_of(steps=[(0.5, False, False), (0.25, False, False)]), **ROW) as attempt:
         assert await attempt.call("say", word="hush") == "hush"
         assert "'word' is missing" in await attempt.call("say")
         assert (await attempt.verify()).reward == 0.75
 
 
-async def test_a_stored_rollout_is_graded_again_as_it_was():
+async def test_regrading_a_stored_rollout_gives_the_same_reward():
     server, row = make_server(AviaryServer), EXAMPLES[0]
     items = solve(row)[:-1]
     async with rollout(server, **row) as attempt:
@@ -315,7 +315,7 @@ async def test_a_stored_rollout_is_graded_again_as_it_was():
 
 
 @pytest.mark.parametrize("row", EXAMPLES, ids=lambda row: row["task_idx"])
-async def test_the_oracle_earns_all_of_an_example_and_silence_nothing(row):
+async def test_oracle_earns_full_reward_and_silence_none(row):
     server = make_server(AviaryServer)
     async with rollout(server, **row) as attempt:
         for item in solve(row):
@@ -327,7 +327,7 @@ async def test_the_oracle_earns_all_of_an_example_and_silence_nothing(row):
         assert (await attempt.verify(reply(""))).reward == 0.0
 
 
-async def test_taking_an_exhibit_away_again_costs_what_it_earned():
+async def test_taking_an_exhibit_away_costs_its_reward():
     row = EXAMPLES[0]
     items = solve(row)
     first_put = next(number for number, item in enumerate(items) if item.name == "put")

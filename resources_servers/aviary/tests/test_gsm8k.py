@@ -1,16 +1,16 @@
-"""Word problems: what is submitted decides, the calculator helps, and saying nothing earns nothing."""
+"""Word problems: only the submitted answer earns a reward."""
 
 from pathlib import Path
 
 import pytest
 
-from nemo_gym import DataError
+from nemo_gym import DataError, run_prepare
 from nemo_gym.jsonl import read_rows
 from nemo_gym.testing import call, make_server, reply, rollout, serving
 from resources_servers.aviary.app import AviaryServer
 from resources_servers.aviary.gsm8k import calculations, final_answer
 from resources_servers.aviary.oracle import solve
-from resources_servers.aviary.prepare import main, prepare
+from resources_servers.aviary.prepare import prepare
 
 # See test_app.py.
 pytest.importorskip("aviary.core", reason="Aviary is an extra: pip install 'nemo-gym[aviary]'")
@@ -39,7 +39,7 @@ async def earned(server, row, items):
         ("1235", 0.0), (-1234, 0.0), ("", 0.0), ("it is 1234, I think", 0.0), ("nan", 0.0), ("9" * 5000, 0.0),
     ],
 )  # fmt: skip
-async def test_the_number_that_is_submitted_decides(server, answer, reward):
+async def test_submitted_number_decides_the_reward(server, answer, reward):
     assert await earned(server, ROW, [call("submit_answer", answer=answer)]) == reward
 
 
@@ -62,29 +62,28 @@ async def test_nothing_else_earns_anything(server, items):
     assert await earned(server, ROW, items) == 0.0
 
 
-async def test_of_two_answers_in_one_turn_the_first_counts(server):
+async def test_first_of_two_answers_in_a_turn_counts(server):
     async with rollout(server, **ROW) as attempt:
         first, second = (call("submit_answer", answer=each) for each in (1, 1234))
         thought = {"type": "reasoning", "id": "r", "summary": []}
-        told = reply().model_copy(update={"output": []}).model_dump()
+        empty = reply().model_copy(update={"output": []}).model_dump()
         turn = [first, second.model_copy(update={"call_id": "second"})]
-        body = type(reply()).model_validate({**told, "output": [thought, *(each.model_dump() for each in turn)]})
+        body = type(reply()).model_validate({**empty, "output": [thought, *(each.model_dump() for each in turn)]})
         graded = await attempt.verify(body)
     assert graded.reward == 0.0
 
 
 @pytest.mark.parametrize("row", EXAMPLES, ids=lambda row: row["task_idx"])
-async def test_the_oracle_earns_all_of_an_example_and_silence_nothing(server, row):
+async def test_oracle_earns_full_reward_and_silence_none(server, row):
     async with rollout(server, **row) as attempt:
         for item in solve(row):
-            told = await attempt.send(item)
-            assert "Error" not in told
+            assert "Error" not in await attempt.send(item)
         assert (await attempt.verify()).reward == 1.0
     assert await earned(server, row, [""]) == 0.0
 
 
 @pytest.mark.skipif(not SHARED.is_file(), reason="the shared GSM8K file is not there")
-async def test_the_oracle_earns_all_of_the_shared_rows_and_silence_nothing(server, tmp_path):
+async def test_oracle_solves_the_shared_rows(server, tmp_path):
     rows = list(read_rows(prepare(tmp_path / "rows.jsonl", gsm8k=SHARED)))
     assert len(rows) == 200
     async with serving(server):
@@ -96,40 +95,41 @@ async def test_the_oracle_earns_all_of_the_shared_rows_and_silence_nothing(serve
             assert await earned(server, row, [""]) == 0.0
 
 
-def test_calculations_and_answers_are_found():
+def test_calculations_and_answer_are_parsed():
     assert calculations("a <<1+2=3>>3 and <<3 * 2 = 6>>6, no <b> and <<>>") == ["1+2", "3 * 2"]
     assert final_answer("#### 3 #### 1,000 ") == "1,000"
 
 
 @pytest.mark.parametrize("solution", ["", "1234", "1234 ####  "])
-def test_a_solution_without_an_answer_is_none(solution):
-    with pytest.raises(ValueError, match="nothing stands behind"):
+def test_solution_without_an_answer_is_rejected(solution):
+    with pytest.raises(ValueError, match="must end with '####'"):
         final_answer(solution)
 
 
 def test_prepare_turns_lines_into_rows(tmp_path, capsys):
     (tmp_path / "in.jsonl").write_text('{"question": " How many? ", "answer": "<<1+1=2>>2 #### 2"}\n')
-    assert main(["--gsm8k", str(tmp_path / "in.jsonl"), "--output", str(tmp_path / "out.jsonl")]) == 0
+    run_prepare(prepare, ["--gsm8k", str(tmp_path / "in.jsonl"), "--output", str(tmp_path / "out.jsonl")])
     (row,) = read_rows(tmp_path / "out.jsonl")
     assert (row["task_idx"], row["task"]) == (0, {"question": "How many?", "answer": "<<1+1=2>>2 #### 2"})
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "problem"),
     [
         ('{"question": "How many?"}', "answer: Field required"),
         ('{"question": 3, "answer": "#### 3"}', "question: Input should be a valid string"),
-        ('{"question": "How many?", "answer": "three"}', "nothing stands behind '####'"),
+        ('{"question": "How many?", "answer": "three"}', "must end with '####'"),
     ],
 )
-def test_prepare_names_file_and_line_and_writes_nothing(tmp_path, capsys, line, told):
+def test_invalid_line_is_reported_and_nothing_is_written(tmp_path, capsys, line, problem):
     source, output = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     source.write_text(f'{{"question": "How many?", "answer": "#### 3"}}\n{line}\n')
-    with pytest.raises(DataError, match=f"in.jsonl:2: .*{told}"):
+    with pytest.raises(DataError, match=f"in.jsonl:2: .*{problem}"):
         prepare(output, gsm8k=source)
     assert not output.exists()
-    assert main(["--gsm8k", str(source), "--output", str(output)]) == 1
-    assert told in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="1"):
+        run_prepare(prepare, ["--gsm8k", str(source), "--output", str(output)])
+    assert problem in capsys.readouterr().err
 
 
 def test_prepare_numbers_the_night_rounds(tmp_path):

@@ -1,4 +1,4 @@
-"""Aviary's messages and tools in the words of the Responses API."""
+"""Aviary's messages and tools converted to Responses API items."""
 
 import pytest
 
@@ -59,21 +59,21 @@ CALL = ToolCall.from_name("look", id="call_1", where="up")
         ),
     ],
 )
-def test_a_message_is_told_as_items_that_a_request_may_hold(message, items):
+def test_message_becomes_valid_input_items(message, items):
     assert observed([message]) == items
     NeMoGymResponseCreateParamsNonStreaming.model_validate({"input": items})
 
 
-def test_a_beginning_may_show_a_call_and_its_answer():
+def test_first_observation_may_contain_a_call_and_output():
     shown = [ToolRequestMessage(tool_calls=[CALL]), ToolResponseMessage.from_call(CALL, content="a star")]
     assert [item["type"] for item in observed(shown)] == ["function_call", "function_call_output"]
 
 
-def test_a_tool_without_arguments_has_an_empty_schema():
+def test_tool_without_arguments_has_an_empty_schema():
     tool = Tool(info=FunctionInfo(name="look", description="Look.", parameters=None))
     assert definition_of(tool)["parameters"] == {"type": "object", "properties": {}, "required": []}
 
 
-def test_items_as_one_text():
+def test_items_are_joined_into_one_text():
     items = observed([Message(content="a"), Message(content=[{"type": "text", "text": "b"}])])
     assert text_of(items) == 'a\n[{"type": "input_text", "text": "b"}]'

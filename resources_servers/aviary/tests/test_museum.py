@@ -1,4 +1,4 @@
-"""The museum of a seed: it can be put right, and the watch is told what it can and cannot do."""
+"""Every museum can be put in order, and each action describes its result."""
 
 import pytest
 
@@ -23,12 +23,12 @@ def watch():
 
 
 def done(watch, *moves):
-    """What each move, such as `go tower`, has told."""
+    """Return the description after each move, such as `go tower`."""
     return [getattr(watch, move.partition(" ")[0])(move.partition(" ")[2]) for move in moves]
 
 
 @pytest.mark.parametrize("seed", range(300))
-def test_every_museum_can_be_put_right_with_the_lamp_that_there_is(seed):
+def test_every_museum_can_be_completed_with_its_battery(seed):
     museum = museum_of(seed)
     watch = Round(museum)
     assert (watch.share_in_place, watch.is_over) == (0.0, False)
@@ -38,26 +38,26 @@ def test_every_museum_can_be_put_right_with_the_lamp_that_there_is(seed):
     assert (watch.share_in_place, watch.is_over, watch.battery) == (1.0, True, 0)
 
 
-def test_a_seed_makes_the_same_museum_and_another_one_another():
+def test_museum_depends_only_on_the_seed():
     assert museum_of(3) == museum_of(3)
     assert len({briefing(museum_of(seed)) for seed in range(50)}) == 50
 
 
-def test_the_briefing_tells_doors_key_and_places():
-    told = briefing(SMALL)
-    assert "foyer - gallery; gallery - tower" in told
-    assert "The tower is locked; the key is in the gallery" in told
-    assert "the vase lies in the gallery, its place is the tower" in told
+def test_briefing_lists_doors_key_and_places():
+    text = briefing(SMALL)
+    assert "foyer - gallery; gallery - tower" in text
+    assert "The tower is locked; the key is in the gallery" in text
+    assert "the vase lies in the gallery, its place is the tower" in text
 
 
-def test_the_locked_room_opens_with_the_key_alone(watch):
+def test_locked_room_needs_the_key(watch):
     _, refused, _, opened = done(watch, "go gallery", "go tower", "take key", "go tower")
     assert "locked" in refused
     assert "You are in the tower" in opened
 
 
 @pytest.mark.parametrize(
-    ("moves", "told"),
+    ("moves", "problem"),
     [
         (["go tower"], "No door leads"),
         (["go " + "x" * 1000], "No door leads"),
@@ -68,16 +68,16 @@ def test_the_locked_room_opens_with_the_key_alone(watch):
         (["go gallery", "take key", "take key"], "There is no 'key' here"),
     ],
 )
-def test_what_cannot_be_done_is_told_and_changes_nothing(watch, moves, told):
+def test_impossible_move_is_explained_and_changes_nothing(watch, moves, problem):
     done(watch, *moves[:-1])
     before = (watch.room, list(watch.carried), watch.has_key, dict(watch.lies_in), watch.battery)
-    (said,) = done(watch, moves[-1])
-    assert told in said
-    assert len(said) < 300
+    (answer,) = done(watch, moves[-1])
+    assert problem in answer
+    assert len(answer) < 300
     assert before == (watch.room, watch.carried, watch.has_key, watch.lies_in, watch.battery)
 
 
-def test_each_exhibit_in_its_place_is_its_share_and_counts_no_more_when_taken_away(watch):
+def test_exhibit_earns_its_share_only_while_in_place(watch):
     done(watch, "go gallery", "take mask", "go foyer")
     assert "does not belong here" not in watch.put("mask")
     assert watch.share_in_place == pytest.approx(1 / 3)
@@ -85,14 +85,14 @@ def test_each_exhibit_in_its_place_is_its_share_and_counts_no_more_when_taken_aw
     assert watch.share_in_place == 0.0
 
 
-def test_the_round_is_over_when_the_lamp_goes_out_with_empty_hands(watch):
+def test_round_ends_with_lamp_out_and_empty_hands(watch):
     while watch.battery:
         done(watch, "go gallery", "go foyer")
     assert watch.is_over
     assert watch.share_in_place == 0.0
 
 
-def test_in_the_dark_what_is_carried_can_still_be_put_down(watch):
+def test_exhibit_can_be_put_down_in_the_dark(watch):
     done(watch, "go gallery", "take mask", "go foyer")
     while watch.battery:
         done(watch, "go gallery", "go foyer")
@@ -103,8 +103,8 @@ def test_in_the_dark_what_is_carried_can_still_be_put_down(watch):
     assert watch.share_in_place == pytest.approx(1 / 3)
 
 
-def test_looking_names_what_lies_here_and_what_is_carried(watch):
+def test_look_lists_the_rooms_and_the_carried_things(watch):
     done(watch, "go gallery", "take key", "take vase")
-    told = watch.look()
-    assert "Here: mask, fan" in told
-    assert f"You carry: vase, {KEY}" in told
+    text = watch.look()
+    assert "Here: mask, fan" in text
+    assert f"You carry: vase, {KEY}" in text

@@ -1,4 +1,4 @@
-"""From a class path to an environment, and what is told where none is found."""
+"""Creating environments by class path, and the messages if that fails."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ NO_CLASS = "a value"
 
 
 class Numbered:
-    """A dataset of three."""
+    """A dataset of three environments."""
 
     def __init__(self, prefix: str = "") -> None:
         self.prefix = prefix
@@ -39,48 +39,48 @@ def tasks(environment=None, dataset=None, environment_kwargs=None, dataset_kwarg
 
 
 @pytest.mark.parametrize("path", ["aviary.core:DummyEnv", "aviary.core.DummyEnv"])
-def test_an_environment_is_made_by_its_class_path_and_arguments(path):
+def test_class_path_and_arguments_create_an_environment(path):
     made = tasks(path, environment_kwargs={"task": "one", "end_immediately": False}).environment_of(7, None)
     assert (type(made), made.task, made.end_immediately) == (DummyEnv, "one", False)
 
 
-def test_a_row_brings_its_own_arguments():
+def test_row_arguments_override_the_config():
     made = tasks("aviary.core:DummyEnv", environment_kwargs={"task": "one"}).environment_of(0, {"task": "two"})
     assert made.task == "two"
 
 
-def test_each_row_gets_an_environment_of_its_own():
+def test_each_row_gets_its_own_environment():
     source = tasks("aviary.core:DummyEnv")
     assert source.environment_of(0, None) is not source.environment_of(0, None)
 
 
-def test_a_file_holds_the_arguments_of_each_task(tmp_path):
+def test_file_contains_the_arguments_of_each_task(tmp_path):
     path = tmp_path / "tasks.jsonl"
     path.write_text('{"task": "one"}\n{"task": "two"}\n')
     source = tasks("aviary.core:DummyEnv", dataset=str(path))
     assert [source.environment_of(each, None).task for each in (1, 0)] == ["two", "one"]
-    with pytest.raises(InvalidTask, match=r"there is no task 2, '.*tasks.jsonl' has 2"):
+    with pytest.raises(InvalidTask, match=r"task 2 does not exist; '.*tasks.jsonl' has 2 tasks"):
         source.environment_of(2, None)
 
 
-def test_a_dataset_makes_the_environment_of_a_number():
+def test_dataset_creates_the_environment_of_an_index():
     source = tasks(dataset=f"{HERE}:Numbered", dataset_kwargs={"prefix": "no. "})
     assert source.environment_of(2, None).task == "no. 2"
 
 
-def test_a_dataset_without_numbers_gives_any_environment():
+def test_dataset_without_indices_gives_any_environment():
     assert isinstance(tasks(dataset="aviary.core:DummyTaskDataset").environment_of(99, None), DummyEnv)
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "problem"),
     [
-        ({"environment": "DummyEnv"}, "environment: 'DummyEnv' is not a class path; write module:Class"),
+        ({"environment": "DummyEnv"}, "environment: 'DummyEnv' is not a class path. Write module:Class"),
         ({"environment": "aviary.core:"}, "is not a class path"),
         ({"environment": "no.such.module:Env"}, r"cannot be imported \(ModuleNotFoundError: No module named 'no'\)"),
         ({"environment": "aviary.core:DummyEnf"}, "has no class 'DummyEnf'. Did you mean 'DummyEnv'?"),
         ({"environment": f"{HERE}:NO_CLASS"}, "has no class 'NO_CLASS'"),
-        ({"environment": "builtins:dict"}, "made a dict, which is no environment: it has no reset"),
+        ({"environment": "builtins:dict"}, "created a dict, which is not an environment: 'reset' is missing"),
         (
             {"environment": "aviary.core:DummyEnv", "environment_kwargs": {"colour": 1}},
             r"environment: aviary.core:DummyEnv \(task_idx 5\) raised TypeError: .*'colour'",
@@ -88,29 +88,29 @@ def test_a_dataset_without_numbers_gives_any_environment():
         ({"environment": f"{HERE}:Broken"}, "raised RuntimeError: the disk is gone"),
         ({"environment": "aviary.core:DummyEnv", "dataset": "no_such.jsonl"}, "'no_such.jsonl' cannot be read"),
         ({"dataset": "aviary.core:NoDataset"}, "dataset: 'aviary.core:NoDataset'"),
-        ({"dataset": "aviary.core:DummyEnv"}, "is not a TaskDataset: it has no get_new_env_by_idx"),
+        ({"dataset": "aviary.core:DummyEnv"}, "is not a TaskDataset: get_new_env_by_idx is missing"),
         ({"dataset": f"{HERE}:Broken"}, "dataset: .*:Broken raised RuntimeError: the disk is gone"),
         ({"dataset": f"{HERE}:Numbered"}, r"Numbered: get_new_env_by_idx\(5\) raised IndexError"),
     ],
 )
-def test_what_cannot_be_made_is_named(settings, told):
-    with pytest.raises(EnvironmentFailed, match=told):
+def test_failure_to_create_an_environment_is_explained(settings, problem):
+    with pytest.raises(EnvironmentFailed, match=problem):
         tasks(**settings).environment_of(5, None)
 
 
-def test_a_dataset_takes_no_arguments_from_a_row():
-    with pytest.raises(InvalidTask, match="makes its environments by task_idx alone"):
+def test_dataset_rejects_arguments_of_a_row():
+    with pytest.raises(InvalidTask, match="creates environments from task_idx alone"):
         tasks(dataset=f"{HERE}:Numbered").environment_of(0, {"task": "one"})
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "problem"),
     [
-        ({"dataset": None}, "name the class path of an environment"),
-        ({"dataset": "tasks.jsonl"}, "name the class path of an environment"),
-        ({"environment": "aviary.core:DummyEnv"}, "makes its own environments"),
+        ({"dataset": None}, "set an environment's class path"),
+        ({"dataset": "tasks.jsonl"}, "set an environment's class path"),
+        ({"environment": "aviary.core:DummyEnv"}, "creates its own environments"),
     ],
 )
-def test_a_config_names_one_source(settings, told):
-    with pytest.raises(DataError, match=told):
+def test_config_needs_exactly_one_source(settings, problem):
+    with pytest.raises(DataError, match=problem):
         make_server(AviaryServer, **settings)

@@ -1,15 +1,16 @@
-"""The rules of the table, the hand of a seed, and what the model's words do to it."""
+"""The rules of the table, seeded hands, and the effect of the model's answers."""
 
 from pathlib import Path
 
 import pytest
 
+from nemo_gym import run_prepare
 from nemo_gym.jsonl import read_rows
 from nemo_gym.testing import make_server, reply, rollout, serving
 from resources_servers.blackjack.app import BlackjackServer
 from resources_servers.blackjack.game import Hand, Outcome, Rules, best_play, is_natural, is_soft, value_of
 from resources_servers.blackjack.oracle import asks_for_something, full_reward, solve
-from resources_servers.blackjack.prepare import main, prepare
+from resources_servers.blackjack.prepare import prepare
 
 EXAMPLES = list(read_rows(Path(__file__).parents[1] / "data" / "example.jsonl"))
 
@@ -33,13 +34,13 @@ def server():
         ("7 7 7", 21, False, False),
     ],
 )
-def test_hands_have_their_worth(hand, value, soft, natural):
+def test_hand_value_and_kind(hand, value, soft, natural):
     cards = hand.split()
     assert (value_of(cards), is_soft(cards), is_natural(cards)) == (value, soft, natural)
 
 
 def dealt(player, dealer, then="", **rules):
-    """A hand of these cards, with a deck that goes on with those."""
+    """Return a hand of these cards, with `then` as the rest of the deck."""
     hand = Hand(0, Rules(**rules))
     hand.player, hand.dealer, hand._deck = player.split(), dealer.split(), then.split()[::-1]
     return hand
@@ -61,13 +62,13 @@ def dealt(player, dealer, then="", **rules):
         ("K 8", "K 7", "4", {"dealer_hits_soft_17": True}, Outcome.WON),
     ],
 )
-def test_the_higher_hand_wins_and_the_dealer_draws_to_seventeen(player, dealer, then, rules, outcome):
+def test_higher_hand_wins_after_the_dealer_draws(player, dealer, then, rules, outcome):
     hand = dealt(player, dealer, then, **rules)
     hand.stand()
     assert hand.outcome is outcome
 
 
-def test_more_than_twenty_one_loses_at_once():
+def test_more_than_21_loses_immediately():
     hand = dealt("K 6", "K 6", "5 A")
     hand.hit()
     assert hand.outcome is None
@@ -75,19 +76,19 @@ def test_more_than_twenty_one_loses_at_once():
     assert hand.outcome is Outcome.LOST
 
 
-def test_a_deck_holds_every_card_as_often_as_it_should():
+def test_deck_contains_every_card_equally_often():
     hand = Hand(3, Rules(decks=2))
     cards = [*hand.player, *hand.dealer, *hand._deck]
     assert len(cards) == 104
     assert {cards.count(rank) for rank in set(cards)} == {8}
 
 
-def test_the_seed_decides_the_deck():
+def test_seed_determines_the_deck():
     assert Hand(1) == Hand(1)
     assert Hand(1)._deck == Hand(1)._deck != Hand(2)._deck
 
 
-def test_no_other_way_to_play_is_better_than_the_best():
+def test_best_play_is_optimal():
     for seed in range(200):
         _, best = best_play(seed)
         for hits in range(12):
@@ -100,7 +101,7 @@ def test_no_other_way_to_play_is_better_than_the_best():
             assert hand.outcome <= best
 
 
-async def test_the_oracle_earns_what_the_deck_allows_and_silence_less(server, tmp_path):
+async def test_oracle_earns_the_best_possible_reward(server, tmp_path):
     rows = [*EXAMPLES, *read_rows(prepare(tmp_path / "rows.jsonl", 60, all_deals=True))]
     assert {full_reward(row) for row in rows} == {-1.0, 0.0, 1.0}
     for row in rows:
@@ -112,15 +113,15 @@ async def test_the_oracle_earns_what_the_deck_allows_and_silence_less(server, tm
             assert asks_for_something(row) == (silent.reward < full_reward(row))
 
 
-def test_prepare_leaves_out_what_cannot_be_won(tmp_path):
+def test_prepare_skips_hands_that_cannot_be_won(tmp_path):
     rows = list(read_rows(prepare(tmp_path / "rows.jsonl", 40, seed=5)))
     assert len(rows) == 40
     assert {full_reward(row) for row in rows} == {1.0}
     assert min(row["seed"] for row in rows) >= 5
 
 
-def test_the_command_writes_as_many_rows_as_it_is_asked_for(tmp_path):
-    assert main(["--output", str(tmp_path / "rows.jsonl"), "--count", "7", "--all-deals"]) == 0
+def test_command_writes_the_requested_number_of_rows(tmp_path):
+    run_prepare(prepare, ["--output", str(tmp_path / "rows.jsonl"), "--count", "7", "--all-deals"])
     assert [row["seed"] for row in read_rows(tmp_path / "rows.jsonl")] == list(range(7))
 
 
@@ -128,22 +129,22 @@ def row(seed):
     return {"responses_create_params": {"input": []}, "seed": seed}
 
 
-async def played(server, seed, *said):
-    """The answers to each turn of a hand."""
+async def played(server, seed, *texts):
+    """Play a hand and return the reply to the reset and to each turn."""
     async with serving(server) as client:
-        told = [(await client.post("/reset", json=row(seed))).json()]
-        for text in said:
+        replies = [(await client.post("/reset", json=row(seed))).json()]
+        for text in texts:
             turn = {**row(seed), "response": reply(text).model_dump(mode="json")}
-            told.append((await client.post("/step", json=turn)).json())
+            replies.append((await client.post("/step", json=turn)).json())
         await client.post("/close")
-        return told
+        return replies
 
 
-async def test_the_model_sees_its_cards_and_one_of_the_dealers(server):
-    begun, hit, stood = await played(server, 1, "hit", "Let us <answer>stand</answer>")
+async def test_model_sees_its_cards_and_the_dealers_first(server):
+    first, hit, stood = await played(server, 1, "hit", "Let us <answer>stand</answer>")
     hand = Hand(1)
     cards = " ".join(hand.player)
-    assert begun["observation"] == f"You hold {cards} (5). The dealer shows {hand.dealer[0]}. Hit or stand?"
+    assert first["observation"] == f"You hold {cards} (5). The dealer shows {hand.dealer[0]}. Hit or stand?"
     hand.hit()
     assert f"You hold {' '.join(hand.player)} ({value_of(hand.player)})." in hit["observation"]
     assert (hit["reward"], hit["terminated"]) == (0.0, False)
@@ -151,24 +152,24 @@ async def test_the_model_sees_its_cards_and_one_of_the_dealers(server):
     assert stood["observation"].endswith(("You win.", "You lose.", "Nobody wins."))
 
 
-async def test_a_hand_that_is_too_much_is_told_and_lost(server):
+async def test_bust_is_reported_and_loses(server):
     *_, last = await played(server, 10, "hit")
     assert (last["reward"], last["terminated"]) == (-1.0, True)
     assert last["observation"].endswith("too much. You lose.")
 
 
-async def test_of_several_actions_the_last_one_counts(server):
+async def test_last_of_several_actions_counts(server):
     *_, last = await played(server, 9, "I will not hit, I stand.")
     assert (last["reward"], last["terminated"]) == (1.0, True)
 
 
-async def test_a_natural_may_pay_more(server):
+async def test_natural_may_pay_more(server):
     assert is_natural(Hand(9).player)
     *_, last = await played(make_server(BlackjackServer, natural_reward=1.5), 9, "stand")
     assert last["reward"] == 1.5
 
 
-async def test_answers_without_an_action_are_told_so_and_lose_the_hand_when_there_are_three_in_a_row(server):
+async def test_three_consecutive_unreadable_answers_lose_the_hand(server):
     _, first, second, hit, *more = await played(server, 25, "hm", "", "hit", "what?", "eh", "no idea")
     for answer in (first, second):
         assert answer["observation"].startswith("That is neither hit nor stand. You hold ")
@@ -177,7 +178,7 @@ async def test_answers_without_an_action_are_told_so_and_lose_the_hand_when_ther
     assert [(each["reward"], each["terminated"]) for each in more] == [(0.0, False), (0.0, False), (-1.0, True)]
 
 
-async def test_two_hands_at_the_same_time_do_not_meet(server):
+async def test_concurrent_hands_do_not_interfere(server):
     async with serving(server) as one, serving(server) as other:
         for client, seed in ((one, 1), (other, 9)):
             await client.post("/reset", json=row(seed))
@@ -186,7 +187,7 @@ async def test_two_hands_at_the_same_time_do_not_meet(server):
             assert (await client.post("/step", json=turn)).json()["reward"] == reward
 
 
-async def test_a_row_without_a_seed_is_refused(server):
+async def test_row_without_a_seed_is_rejected(server):
     async with serving(server) as client:
         answer = await client.post("/reset", json={"responses_create_params": {"input": []}})
         assert (answer.status_code, "seed" in answer.text) == (422, True)

@@ -1,4 +1,4 @@
-"""Which calendars are right, and which are not even read."""
+"""Correct, wrong and unreadable calendars."""
 
 import json
 
@@ -53,12 +53,12 @@ async def reward(expected, *said):
         ("at 11:15am", "11:16", 0.0),
         ("At 12pm", "12:00", 1.0),
         ("before 13:00", "12:30", 1.0),
-        # The window holds beside the constraint.
+        # The day's window applies in addition to the constraint.
         ("before 10:15am", "09:45", 0.0),
         ("after 3pm", "15:45", 0.0),
     ],
 )
-async def test_an_event_lies_where_its_constraint_and_the_day_allow(constraint, start, expected):
+async def test_event_must_meet_constraint_and_day_window(constraint, start, expected):
     assert await reward([required(1, constraint=constraint)], calendar(entry(1, start))) == expected
 
 
@@ -81,7 +81,7 @@ TWO = [required(1), required(2, 60)]
         ([], 0.0),
     ],
 )
-async def test_exactly_the_expected_events_with_their_durations_and_none_at_once(entries, expected):
+async def test_only_expected_events_without_overlaps_are_rewarded(entries, expected):
     assert await reward(TWO, calendar(*entries)) == expected
 
 
@@ -98,7 +98,7 @@ async def test_exactly_the_expected_events_with_their_durations_and_none_at_once
         ("hm</think>{}", 1.0),
     ],
 )
-async def test_the_first_list_of_objects_counts_and_thinking_spoils_it(said, expected):
+async def test_first_list_counts_and_thinking_invalidates_it(said, expected):
     assert await reward([required(1)], said.format(calendar(entry(1, "10:00")))) == expected
 
 
@@ -119,7 +119,7 @@ async def test_only_the_last_message_counts():
         {"event_id": 1, "start_time": "10:00", "duration": 30},
     ],
 )
-async def test_ids_and_durations_may_be_written_as_numbers_or_the_like(written):
+async def test_ids_and_durations_may_be_equivalent_values(written):
     assert await reward([required(1)], calendar(written)) == 1.0
 
 
@@ -146,7 +146,7 @@ async def test_ids_and_durations_may_be_written_as_numbers_or_the_like(written):
         entry(10**300, "10:00"),
     ],
 )
-async def test_an_entry_that_is_no_such_event_earns_nothing(written):
+async def test_invalid_entry_earns_nothing(written):
     assert await reward([required(1)], calendar(written)) == 0.0
     assert await reward([required(1), required(2)], calendar(entry(2, "11:00"), written)) == 0.0
 
@@ -166,11 +166,11 @@ async def test_an_entry_that_is_no_such_event_earns_nothing(written):
     ],
 )
 @pytest.mark.timeout(10)
-async def test_what_is_no_calendar_earns_nothing_and_takes_no_time(said):
+async def test_text_without_a_calendar_earns_nothing_quickly(said):
     assert await reward([required(1)], said) == 0.0
 
 
-async def test_where_nothing_is_expected_every_answer_is_right():
+async def test_any_answer_is_right_without_expected_events():
     assert await reward([], "<think>") == 1.0
     assert await reward([], "") == 1.0
 
@@ -179,12 +179,12 @@ async def test_where_nothing_is_expected_every_answer_is_right():
     ("text", "minutes"),
     [("12am", 0), ("12:30am", 30), ("12pm", 720), ("1pm", 780), ("11:59PM", 1439), ("9", 540), ("16:05", 965)],
 )
-def test_times_are_read_on_either_clock(text, minutes):
+def test_times_of_both_clocks_are_parsed(text, minutes):
     assert minutes_of(text) == minutes
 
 
 @pytest.mark.parametrize("text", ["", "noon", "13pm", "0am", "24:01", "10:75", "10:5", "-1:00"])
-def test_what_is_no_time_is_refused(text):
+def test_invalid_time_is_rejected(text):
     with pytest.raises(ValueError, match="time"):
         minutes_of(text)
 
@@ -201,7 +201,7 @@ def test_what_is_no_time_is_refused(text):
         ({"duration": None}, "duration"),
     ],
 )
-def test_a_requirement_that_cannot_be_read_is_refused_and_says_why(fields, where):
+def test_invalid_requirement_is_rejected_with_the_reason(fields, where):
     with pytest.raises(ValueError, match=where):
         Requirement.model_validate({**required(1), **fields})
 
@@ -212,13 +212,13 @@ def test_a_requirement_that_cannot_be_read_is_refused_and_says_why(fields, where
         ({}, "exp_cal_state"),
         ({"exp_cal_state": state(required(1, constraint="soon"))}, "the constraint 'soon' cannot be read"),
         ({"exp_cal_state": {"1": {**required(1), "min_time": "early"}}}, "min_time"),
-        ({"exp_cal_state": {"1": required(1), "2": required("1")}}, "two events have one event_id: 1, 1"),
+        ({"exp_cal_state": {"1": required(1), "2": required("1")}}, "two events have the same event_id: 1, 1"),
     ],
 )
-async def test_a_row_that_no_calendar_can_be_held_against_is_refused_before_the_rollout_begins(row, where):
+async def test_invalid_row_is_rejected_at_seeding(row, where):
     body = {"responses_create_params": {"input": "Hello."}, **row}
     async with serving(make_server(CalendarServer)) as client:
         seeded = await client.post("/seed_session", json=body)
         verified = await client.post("/verify", json={**body, "response": reply("[]").model_dump(mode="json")})
-    for refused in (seeded, verified):
-        assert (refused.status_code, where in refused.text) == (422, True)
+    for answer in (seeded, verified):
+        assert (answer.status_code, where in answer.text) == (422, True)

@@ -1,4 +1,4 @@
-"""Conversations that a simulated user has: rows for them, a model's words in them, and rows from their rollouts."""
+"""Live rows for a simulated user, their rewording by a model, and rows made from their rollouts."""
 
 import asyncio
 import json
@@ -21,39 +21,39 @@ from nemo_gym.jsonl import read_rows, write_rows
 from nemo_gym.testing import heard, make_server, on_a_port, reply, rollout
 from resources_servers.calendar.app import CalendarServer
 from resources_servers.calendar.oracle import solve
-from resources_servers.calendar.prepare import prepare, prepare_from_rollouts
-from resources_servers.calendar.wording import UserModel, keeps
+from resources_servers.calendar.prepare import prepare
+from resources_servers.calendar.wording import keeps
 
 FOLDER = Path(__file__).parents[1]
 TEXT = re.compile(r"in your own words:\n\n(.*?)\n\nThese parts", re.DOTALL)
 
 
 @pytest.fixture
-def told_and_live(tmp_path):
-    """The same days twice: with the whole conversation in the row, and with a user that goes on."""
-    told = prepare(tmp_path / "told.jsonl", 12, seed=3)
+def complete_and_live(tmp_path):
+    """The same days as complete rows and as live rows."""
+    complete = prepare(tmp_path / "complete.jsonl", 12, seed=3)
     live = prepare(tmp_path / "live.jsonl", 12, seed=3, live=True)
-    return list(read_rows(told)), list(read_rows(live))
+    return list(read_rows(complete)), list(read_rows(live))
 
 
 def said_by_user(row):
     return [each["content"] for each in row["responses_create_params"]["input"] if each["role"] == "user"]
 
 
-def test_a_live_row_begins_the_conversation_and_its_user_says_the_rest(told_and_live):
-    for told, live in zip(*told_and_live, strict=True):
-        first, *rest = said_by_user(told)
-        assert live["responses_create_params"]["input"] == told["responses_create_params"]["input"][:2]
+def test_live_row_splits_messages_between_input_and_script(complete_and_live):
+    for complete, live in zip(*complete_and_live, strict=True):
+        first, *rest = said_by_user(complete)
+        assert live["responses_create_params"]["input"] == complete["responses_create_params"]["input"][:2]
         assert (said_by_user(live), live["user"]["script"]) == ([first], rest)
-        assert live["exp_cal_state"] == told["exp_cal_state"]
-        assert live["user"]["persona"] == told["metadata"]["persona"]
+        assert live["exp_cal_state"] == complete["exp_cal_state"]
+        assert live["user"]["persona"] == complete["metadata"]["persona"]
         for line, must_tell in zip(rest, live["metadata"]["must_tell"], strict=True):
             assert keeps(line, line, must_tell)
 
 
-async def test_the_last_calendar_of_a_live_conversation_is_graded(told_and_live):
+async def test_last_calendar_of_a_live_conversation_is_graded(complete_and_live):
     server = make_server(CalendarServer)
-    for row in [*told_and_live[1], *read_rows(FOLDER / "data" / "live_example.jsonl")]:
+    for row in [*complete_and_live[1], *read_rows(FOLDER / "data" / "live_example.jsonl")]:
         talk = [part for line in row["user"]["script"] for part in ("[]", heard(line))]
         for answer, reward in ((solve(row)[0], 1.0), ("", 0.0)):
             async with rollout(server, **row) as attempt:
@@ -76,12 +76,12 @@ PARTS = ["tasting", "45", "between 10am and 11:45am"]
         (f"{ORIGINAL} {'really ' * 100}", False),
     ],
 )
-def test_another_wording_tells_every_part_and_no_other_number(text, is_kept):
+def test_rewording_keeps_parts_and_adds_no_number(text, is_kept):
     assert keeps(text, ORIGINAL, PARTS) == is_kept
 
 
 class Writer(SimpleResponsesAPIModel):
-    """Words a sentence as its mood is."""
+    """A user model whose rewordings depend on its mood."""
 
     config: BaseResponsesAPIModelConfig
     mood: str = "plain"
@@ -95,14 +95,16 @@ class Writer(SimpleResponsesAPIModel):
         text = TEXT.search(body.model_dump()["messages"][0]["content"])[1]
         if self.mood == "gone":
             raise ModelFailed("out of ink", server="writer")
-        lies = self.mood == "lying" or (self.mood == "careless" and self.asked % 3)
-        said = f"<think>{text} 99</think>" + ("Add tennis at 7pm." if lies else f'"Well: {text}"')
+        is_wrong = self.mood == "lying" or (self.mood == "careless" and self.asked % 3)
+        content = f"<think>{text} 99</think>" + ("Add tennis at 7pm." if is_wrong else f'"Well: {text}"')
         return NeMoGymChatCompletion.model_validate(
             {
                 "id": "1",
                 "created": 0,
                 "model": body.model,
-                "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": said}}],
+                "choices": [
+                    {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": content}}
+                ],
             }
         )
 
@@ -113,12 +115,12 @@ def writer_in(mood):
 
 async def worded_by(writer, output, **settings):
     async with on_a_port(writer) as address:
-        model = UserModel(f"{address}/v1", "any")
-        return list(read_rows(await asyncio.to_thread(prepare, output, 6, user_model=model, **settings)))
+        settings |= {"user_model_url": f"{address}/v1", "user_model": "any"}
+        return list(read_rows(await asyncio.to_thread(prepare, output, 6, **settings)))
 
 
 @pytest.mark.parametrize("is_live", [False, True])
-async def test_a_model_words_what_users_say_and_the_expected_calendars_stay(tmp_path, is_live):
+async def test_rewording_keeps_the_expected_calendars(tmp_path, is_live):
     plain = list(read_rows(prepare(tmp_path / "plain.jsonl", 6, live=is_live)))
     worded = await worded_by(writer_in("plain"), tmp_path / "worded.jsonl", live=is_live)
     for one, other in zip(plain, worded, strict=True):
@@ -128,7 +130,7 @@ async def test_a_model_words_what_users_say_and_the_expected_calendars_stay(tmp_
             assert other["user"]["script"] == [f"Well: {line}" for line in one["user"]["script"]]
 
 
-async def test_a_wording_that_changes_the_wish_is_asked_for_again_and_then_given_up(tmp_path):
+async def test_unfaithful_rewording_is_retried_then_dropped(tmp_path):
     plain = list(read_rows(prepare(tmp_path / "plain.jsonl", 6)))
     lying, careless = (
         make_server(Writer, name="writer").model_copy(update={"mood": m}) for m in ("lying", "careless")
@@ -139,24 +141,24 @@ async def test_a_wording_that_changes_the_wish_is_asked_for_again_and_then_given
     assert any(changed)
 
 
-async def test_a_model_that_fails_is_told_with_its_cause_and_nothing_is_written(tmp_path):
-    with pytest.raises(DataError, match=r"the user's model at http://.*out of ink"):
+async def test_failing_user_model_is_reported_with_its_cause(tmp_path):
+    with pytest.raises(DataError, match=r"The user model at http://.*out of ink"):
         await worded_by(writer_in("gone"), tmp_path / "rows.jsonl")
     assert not (tmp_path / "rows.jsonl").exists()
 
 
 def rollout_of(row, **changes):
-    """What user_simulation_agent records of a live row whose policy makes no mistake."""
+    """Return user_simulation_agent's record of a live row with a perfect policy."""
     talk = [part for line in row["user"]["script"] for part in ("<think>hm</think>[]", heard(line))]
     response = reply(*talk, *solve(row)).model_dump(mode="json")
     return {**row, "response": response, "reward": 1.0, "ended_by": "goal_met", **changes}
 
 
-async def test_a_conversation_that_was_held_becomes_a_row(tmp_path, told_and_live):
-    told, live = told_and_live
+async def test_collected_conversation_becomes_a_row(tmp_path, complete_and_live):
+    complete, live = complete_and_live
     write_rows(tmp_path / "rollouts.jsonl", map(rollout_of, live))
-    rows = list(read_rows(prepare_from_rollouts(tmp_path / "rows.jsonl", tmp_path / "rollouts.jsonl")))
-    for row, original in zip(rows, told, strict=True):
+    rows = list(read_rows(prepare(tmp_path / "rows.jsonl", rollouts=tmp_path / "rollouts.jsonl")))
+    for row, original in zip(rows, complete, strict=True):
         assert said_by_user(row) == said_by_user(original)
         assert row["exp_cal_state"] == original["exp_cal_state"]
         roles = [each["role"] for each in row["responses_create_params"]["input"]]
@@ -171,8 +173,8 @@ def unfaithful(row):
     return {**row, "user": {**row["user"], "script": [f"{line} And at 3pm tea.", *row["user"]["script"][1:]]}}
 
 
-def test_only_whole_conversations_that_earned_their_reward_become_rows(tmp_path, told_and_live):
-    _, (first, second, third, fourth, *_) = told_and_live
+def test_only_complete_rewarded_conversations_become_rows(tmp_path, complete_and_live):
+    _, (first, second, third, fourth, *_) = complete_and_live
     unfinished = rollout_of(third)
     unfinished["response"]["output"] = unfinished["response"]["output"][:1]
     rollouts = [
@@ -183,31 +185,31 @@ def test_only_whole_conversations_that_earned_their_reward_become_rows(tmp_path,
     ]
     path = tmp_path / "rollouts.jsonl"
     write_rows(path, rollouts)
-    (row,) = read_rows(prepare_from_rollouts(tmp_path / "rows.jsonl", path))
+    (row,) = read_rows(prepare(tmp_path / "rows.jsonl", rollouts=path))
     assert row["exp_cal_state"] == first["exp_cal_state"]
     write_rows(path, rollouts[1:])
     with pytest.raises(DataError, match="no rollout earned its reward"):
-        prepare_from_rollouts(tmp_path / "none.jsonl", path)
+        prepare(tmp_path / "none.jsonl", rollouts=path)
     assert not (tmp_path / "none.jsonl").exists()
 
 
-def test_what_is_no_rollout_of_a_live_row_is_told_with_file_and_line(tmp_path, told_and_live):
-    told, live = told_and_live
+def test_other_rows_are_rejected_with_file_and_line(tmp_path, complete_and_live):
+    complete, live = complete_and_live
     path = tmp_path / "rollouts.jsonl"
-    write_rows(path, [rollout_of(live[0]), told[0]])
+    write_rows(path, [rollout_of(live[0]), complete[0]])
     with pytest.raises(DataError, match=re.escape(f"{path}:2: user, response, reward missing")):
-        prepare_from_rollouts(tmp_path / "rows.jsonl", path)
+        prepare(tmp_path / "rows.jsonl", rollouts=path)
 
 
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (["--user-model-url", "http://127.0.0.1:9/v1"], "name the model"),
+        (["--user-model-url", "http://127.0.0.1:9/v1"], "also name the model"),
         (["--rollouts", "nowhere.jsonl"], "nowhere.jsonl: cannot be read"),
         (["--live"], ""),
     ],
 )
-def test_the_script_says_in_one_line_what_is_wrong(tmp_path, words, problem):
+def test_script_reports_a_problem_in_one_line(tmp_path, words, problem):
     ran = subprocess.run(
         [sys.executable, str(FOLDER / "prepare.py"), "--output", str(tmp_path / "rows.jsonl"), "--count", "2", *words],
         env={"PYTHONPATH": str(FOLDER.parents[1])},

@@ -1,4 +1,4 @@
-"""Rows from personas and agendas, and the schedule that the oracle finds for them."""
+"""Rows made from personas and agendas, and the oracle's schedules for them."""
 
 import json
 import subprocess
@@ -24,7 +24,7 @@ REPOSITORY = FOLDER.parents[1]
 
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory):
-    """As many rows as there are pairs of persona and agenda, twice over."""
+    """Two rows for every pair of persona and agenda."""
     cast = read_cast()
     count = 2 * len(cast.personas) * len(cast.agendas)
     return list(read_rows(prepare(tmp_path_factory.mktemp("rows") / "rows.jsonl", count)))
@@ -35,14 +35,14 @@ async def reward(row, *said):
         return (await attempt.verify(reply(*said))).reward
 
 
-async def test_the_oracle_earns_all_and_silence_nothing(rows):
+async def test_oracle_earns_full_reward_and_silence_none(rows):
     for row in [*rows, *read_rows(FOLDER / "data" / "example.jsonl")]:
         assert await reward(row, *solve(row)) == 1.0
         assert asks_for_something(row)
         assert await reward(row, "") == 0.0
 
 
-def test_rows_are_conversations_that_end_with_the_user(rows):
+def test_conversations_end_with_the_user(rows):
     for row in rows:
         roles = [message["role"] for message in row["responses_create_params"]["input"]]
         assert roles[:2] == ["system", "user"]
@@ -54,7 +54,7 @@ def test_rows_are_conversations_that_end_with_the_user(rows):
     assert kinds == {None, "before", "after", "between", "at"}
 
 
-def test_what_the_user_asks_for_last_is_in_the_expected_calendar(rows):
+def test_expected_calendar_contains_the_last_request(rows):
     for row in rows:
         if row["metadata"]["agenda"] != "a few errands":
             continue
@@ -64,14 +64,14 @@ def test_what_the_user_asks_for_last_is_in_the_expected_calendar(rows):
         assert (last["constraint"] or "") in said
 
 
-def test_the_assistants_turns_write_the_calendar_as_it_is_asked_for(rows):
+def test_assistant_turns_contain_a_readable_calendar(rows):
     for row in rows:
         for message in row["responses_create_params"]["input"]:
             if message["role"] == "assistant":
                 assert booked_in(message["content"]) is not None
 
 
-def test_the_same_seed_makes_the_same_rows_and_another_makes_others(tmp_path):
+def test_rows_depend_only_on_the_seed(tmp_path):
     first, again, other = (prepare(tmp_path / name, 10, seed) for name, seed in (("a", 1), ("b", 1), ("c", 2)))
     assert first.read_bytes() == again.read_bytes()
     assert first.read_bytes() != other.read_bytes()
@@ -92,11 +92,11 @@ def cast_with(tmp_path, change):
         (lambda cast: cast["personas"][0].update(adds="{what}"), "personas.0.adds: "),
         (lambda cast: cast["agendas"][0]["turns"].append("dance"), "agendas.0.turns.4: "),
         (lambda cast: cast.update(agendas=[]), "agendas: "),
-        (lambda cast: cast["agendas"][0].update(max_time="10:30"), "the agenda 'a few errands' wants more than fits"),
+        (lambda cast: cast["agendas"][0].update(max_time="10:30"), "the events of agenda 'a few errands' do not fit"),
         (lambda cast: cast["agendas"][0].update(min_time="dawn"), "the agenda 'a few errands': 'dawn' is not a time"),
     ],
 )
-def test_personas_that_cannot_be_used_are_told_with_file_and_key(tmp_path, change, problem):
+def test_invalid_personas_are_reported_with_file_and_key(tmp_path, change, problem):
     path, output = cast_with(tmp_path, change), tmp_path / "rows.jsonl"
     with pytest.raises(DataError) as failure:
         prepare(output, 60, personas=path)
@@ -114,7 +114,7 @@ def required(key, duration, constraint=None):
         ([required(1, 120)], {"1": 600}),
         ([required(1, 30), required(2, 60, "before 11am")], {"2": 600, "1": 660}),
         ([required(1, 30, "at 10:30am"), required(2, 30, "before 11am")], {"2": 600, "1": 630}),
-        # What must end first must not come first: it would be in the way of what has to begin on time.
+        # The event with the earliest deadline must not come first, or another event would start too late.
         (
             [required(1, 60, "between 10:15am and 11:30am"), required(2, 15, "before 11:45am"), required(3, 30)],
             {"1": 615, "2": 675, "3": 690},
@@ -124,19 +124,19 @@ def required(key, duration, constraint=None):
         ([required(1, 30, "at 10:30am"), required(2, 30, "at 10:45am")], None),
     ],
 )
-def test_a_schedule_is_found_where_there_is_one(events, starts):
+def test_schedule_is_found_if_one_exists(events, starts):
     assert schedule(events) == starts
 
 
-def test_an_order_that_nobody_would_try_first_is_found():
-    # By their ends: 1, 2. But 2 has to begin before 1 may.
+def test_schedule_need_not_follow_the_deadlines():
+    # Event 1 has the earlier deadline, but event 2 must start first.
     events = [required(1, 30, "between 11am and 11:30am"), required(2, 60, "before 11:45am")]
     assert schedule(events) == {"2": 600, "1": 660}
 
 
-def test_the_oracle_says_where_a_row_has_no_solution():
+def test_oracle_rejects_an_unsolvable_row():
     events = {"1": required(1, 90).model_dump(), "2": required(2, 90).model_dump()}
-    with pytest.raises(DataError, match="exp_cal_state: no calendar holds"):
+    with pytest.raises(DataError, match="exp_cal_state: these events do not fit"):
         solve({"exp_cal_state": events})
 
 
@@ -150,13 +150,13 @@ def run_script(*arguments):
     )
 
 
-def test_the_script_writes_as_many_rows_as_it_is_asked_for(tmp_path):
+def test_script_writes_the_requested_number_of_rows(tmp_path):
     ran = run_script("--output", tmp_path / "rows.jsonl", "--count", 3)
     assert (ran.returncode, ran.stderr) == (0, "")
     assert len(list(read_rows(tmp_path / "rows.jsonl"))) == 3
 
 
-def test_the_script_tells_a_missing_file_in_one_paragraph(tmp_path):
+def test_script_reports_a_missing_file_in_one_line(tmp_path):
     ran = run_script("--output", tmp_path / "rows.jsonl", "--personas", tmp_path / "none.json")
     assert ran.returncode == 1
     assert ran.stderr.count("\n") == 1

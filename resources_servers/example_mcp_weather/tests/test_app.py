@@ -1,27 +1,27 @@
-"""The weather, what counts as having looked it up, and what counts as having told it."""
+"""The weather, and the tool call and the last message that earn the reward."""
 
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
-from nemo_gym import DataError
+from nemo_gym import DataError, run_prepare
 from nemo_gym.jsonl import read_rows
 from nemo_gym.testing import call, make_server, reply, rollout, serving
 from resources_servers.example_mcp_weather.app import COLDEST, SKIES, WARMEST, McpWeatherServer, Weather, weather_in
 from resources_servers.example_mcp_weather.oracle import solve
-from resources_servers.example_mcp_weather.prepare import CITIES, main, prepare
+from resources_servers.example_mcp_weather.prepare import CITIES, prepare
 
 EXAMPLES = list(read_rows(Path(__file__).parents[1] / "data" / "example.jsonl"))
 
 OSLO = weather_in("Oslo")
 RIGHT = call("get_weather", city="Oslo")
-TOLD = f"Oslo has {OSLO}."
+REPORT = f"Oslo has {OSLO}."
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def server():
-    """Up for all tests: whenever it starts, it works out the schemas of its tools for MCP."""
+    """One server for all tests, because each start builds the MCP schemas of its tools."""
     started = make_server(McpWeatherServer)
     async with serving(started):
         yield started
@@ -53,18 +53,18 @@ def written(arguments, name="get_weather"):
         (written(""), False),
     ],
 )
-async def test_the_call_for_the_rows_city_has_to_be_there(server, wanted, is_seen):
-    verified = await graded(server, wanted, TOLD)
+async def test_call_for_the_rows_city_is_required(server, wanted, is_seen):
+    verified = await graded(server, wanted, REPORT)
     assert (verified.tool_call_seen, verified.final_response_mentions_weather) == (is_seen, True)
     assert verified.reward == float(is_seen)
 
 
 async def test_one_call_among_others_is_enough(server):
-    assert (await graded(server, call("get_weather", city="Rome"), RIGHT, TOLD)).reward == 1.0
+    assert (await graded(server, call("get_weather", city="Rome"), RIGHT, REPORT)).reward == 1.0
 
 
 @pytest.mark.parametrize(
-    ("city", "text", "is_told"),
+    ("city", "text", "is_mentioned"),
     [
         ("Oslo", "{0} degrees and {1}", True),
         ("Oslo", "**{2}**, {0}°C.", True),
@@ -79,21 +79,21 @@ async def test_one_call_among_others_is_enough(server):
         ("Oslo", "", False),
     ],
 )
-async def test_sky_and_temperature_have_to_be_in_the_last_message(server, city, text, is_told):
+async def test_last_message_must_contain_sky_and_temperature(server, city, text, is_mentioned):
     weather = weather_in(city)
     said = text.format(weather.degrees, weather.sky, weather.sky.upper())
     verified = await graded(server, call("get_weather", city=city), said, city=city)
     assert verified.expected_weather == str(weather)
-    assert (verified.tool_call_seen, verified.final_response_mentions_weather) == (True, is_told)
-    assert verified.reward == float(is_told)
+    assert (verified.tool_call_seen, verified.final_response_mentions_weather) == (True, is_mentioned)
+    assert verified.reward == float(is_mentioned)
 
 
 async def test_only_the_last_message_counts(server):
-    assert (await graded(server, RIGHT, TOLD, "Anything else?")).final_response_mentions_weather is False
+    assert (await graded(server, RIGHT, REPORT, "Anything else?")).final_response_mentions_weather is False
 
 
 @pytest.mark.parametrize("sign", ["-", "\N{MINUS SIGN}"])
-async def test_frost_is_told_with_its_sign(server, sign):
+async def test_negative_temperature_needs_its_sign(server, sign):
     city = next(f"Place {number}" for number in range(1000) if weather_in(f"Place {number}").degrees < 0)
     sky, degrees = weather_in(city)
     wanted = call("get_weather", city=city)
@@ -101,7 +101,7 @@ async def test_frost_is_told_with_its_sign(server, sign):
     assert (await graded(server, wanted, f"{sky}, {-degrees}°C", city=city)).reward == 0.0
 
 
-def test_places_differ_in_their_weather():
+def test_weather_differs_between_cities():
     found = {weather_in(f"Place {number}") for number in range(5000)}
     assert {sky for sky, _ in found} == set(SKIES)
     assert {degrees for _, degrees in found} == set(range(COLDEST, WARMEST + 1))
@@ -109,26 +109,26 @@ def test_places_differ_in_their_weather():
     assert str(Weather("hazy", 3)) == "hazy, 3 degrees Celsius"
 
 
-async def test_the_tool_tells_the_weather_of_any_place(server):
+async def test_tool_answers_for_any_city(server):
     async with rollout(server) as attempt:
         assert await attempt.call("get_weather", city="Oslo") == f"The weather in Oslo: {OSLO}."
         assert "degrees Celsius" in await attempt.call("get_weather", city="")
         assert (await attempt.call("get_weather", city=1)).startswith("Invalid arguments for get_weather")
 
 
-async def test_the_name_that_the_model_used_comes_back(server):
-    verified = await graded(server, call("mcp__example_mcp_weather__get_weather", city="Oslo"), TOLD, own=[1])
+async def test_graded_row_keeps_the_models_tool_name(server):
+    verified = await graded(server, call("mcp__example_mcp_weather__get_weather", city="Oslo"), REPORT, own=[1])
     assert verified.response.tool_calls[0].name == "mcp__example_mcp_weather__get_weather"
     assert (verified.own, verified.verifier_metadata) == ([1], {"expected_city": "Oslo"})
 
 
-async def test_a_row_without_a_city_is_refused(server):
+async def test_row_without_a_city_is_rejected(server):
     async with rollout(server) as attempt:
         with pytest.raises(DataError, match="verifier_metadata"):
-            await attempt.verify(reply(TOLD))
+            await attempt.verify(reply(REPORT))
 
 
-async def test_a_perfect_attempt_earns_all_and_an_empty_one_nothing(server, tmp_path):
+async def test_oracle_earns_full_reward_and_silence_none(server, tmp_path):
     rows = [*EXAMPLES, *read_rows(prepare(tmp_path / "rows.jsonl", 30))]
     for row in rows:
         async with rollout(server, **row) as attempt:
@@ -139,10 +139,10 @@ async def test_a_perfect_attempt_earns_all_and_an_empty_one_nothing(server, tmp_
             assert (await attempt.verify(reply(""))).reward == 0.0
 
 
-def test_the_same_seed_makes_the_same_rows_and_another_one_others(tmp_path):
+def test_rows_depend_only_on_the_seed(tmp_path):
     paths = [tmp_path / name for name in "abc"]
     for path, seed in zip(paths, ("1", "1", "2"), strict=True):
-        assert main(["--output", str(path), "--count", "40", "--seed", seed]) == 0
+        run_prepare(prepare, ["--output", str(path), "--count", "40", "--seed", seed])
     first, again, other = (path.read_bytes() for path in paths)
     assert first == again != other
     rows = list(read_rows(paths[0]))

@@ -1,4 +1,4 @@
-"""The tool by a real MCP client and by plain HTTP, of a server in a process of its own."""
+"""The tool of a server in its own process, called by a real MCP client and over plain HTTP."""
 
 import re
 import subprocess
@@ -42,7 +42,7 @@ def url():
 
 
 def wait_for(url: str, patience_s: float = 30.0) -> None:
-    """Return as soon as the server answers; it says where it will listen before it does."""
+    """Wait until the server answers, because it logs its address before it listens."""
     deadline = time.monotonic() + patience_s
     while True:
         try:
@@ -54,8 +54,8 @@ def wait_for(url: str, patience_s: float = 30.0) -> None:
             return
 
 
-class Under(NamedTuple):
-    """A rollout under way."""
+class Attempt(NamedTuple):
+    """A running rollout with both of its clients."""
 
     http: httpx.AsyncClient
     mcp: Client
@@ -81,50 +81,50 @@ async def rollout(url, row, headers=None):
             httpx2.AsyncClient(headers=seeded["headers"] if headers is None else headers) as over_mcp,
             Client(streamable_http_client(url + seeded["url_path"], http_client=over_mcp)) as client,
         ):
-            yield Under(http, client, row)
+            yield Attempt(http, client, row)
 
 
-async def test_the_tool_is_listed_as_over_http(url):
-    async with rollout(url, EXAMPLES[0]) as under:
-        (listed,) = (await under.mcp.list_tools()).tools
-        (over_http,) = (await under.http.get("/tools")).json()
+async def test_mcp_lists_the_tool_as_http_does(url):
+    async with rollout(url, EXAMPLES[0]) as attempt:
+        (listed,) = (await attempt.mcp.list_tools()).tools
+        (over_http,) = (await attempt.http.get("/tools")).json()
     assert listed.name == over_http["name"] == "get_weather"
-    assert listed.description == over_http["description"] == "Tell today's weather in a city."
+    assert listed.description == over_http["description"] == "Return today's weather in a city."
     assert listed.input_schema == over_http["parameters"]
 
 
 @pytest.mark.parametrize("row", EXAMPLES, ids=lambda row: row["verifier_metadata"]["expected_city"])
-async def test_the_same_attempt_earns_the_same_over_both_ways(url, row):
+async def test_both_protocols_earn_the_same_reward(url, row):
     city = row["verifier_metadata"]["expected_city"]
     graded = []
     for over_mcp, name in ((False, "get_weather"), (True, "mcp__example_mcp_weather__get_weather")):
-        async with rollout(url, row) as under:
-            told = await under.ask(city, over_mcp=over_mcp)
-            for items in ((call(name, city=city), told), (call(name, city="Atlantis"), told), ("",)):
-                verified = await under.verify(*items)
-                graded.append([over_mcp, told, *(verified[key] for key in ("reward", "expected_weather"))])
+        async with rollout(url, row) as attempt:
+            answer = await attempt.ask(city, over_mcp=over_mcp)
+            for items in ((call(name, city=city), answer), (call(name, city="Atlantis"), answer), ("",)):
+                verified = await attempt.verify(*items)
+                graded.append([over_mcp, answer, *(verified[key] for key in ("reward", "expected_weather"))])
     assert [each[1:] for each in graded if each[0]] == [each[1:] for each in graded if not each[0]]
     assert [reward for _, _, reward, _ in graded] == [1.0, 0.0, 0.0] * 2
 
 
-async def test_two_rollouts_at_the_same_time_get_along(url):
+async def test_concurrent_rollouts_do_not_interfere(url):
     async with rollout(url, EXAMPLES[0]) as one, rollout(url, EXAMPLES[1]) as other:
         for _ in range(3):
             assert str(weather_in("Reykjavik")) in await one.ask("Reykjavik", over_mcp=True)
             assert str(weather_in("Porto")) in await other.ask("Porto", over_mcp=True)
 
 
-async def test_wrong_arguments_are_told_in_the_words_of_http(url):
-    async with rollout(url, EXAMPLES[0]) as under:
+async def test_wrong_arguments_get_the_same_message_as_http(url):
+    async with rollout(url, EXAMPLES[0]) as attempt:
         for arguments in ({}, {"city": 1}, {"city": "Oslo", "day": "today"}):
-            over_http = await under.http.post("/get_weather", json=arguments)
-            result = await under.mcp.call_tool("get_weather", arguments)
+            over_http = await attempt.http.post("/get_weather", json=arguments)
+            result = await attempt.mcp.call_tool("get_weather", arguments)
             assert over_http.status_code == 422
             assert (result.is_error, result.content[0].text) == (True, over_http.text)
 
 
 @pytest.mark.parametrize("headers", [{}, {"X-NeMo-Gym-Session-Token": "made.up"}], ids=["no token", "a wrong one"])
-async def test_without_the_seeds_token_nothing_is_called(url, headers):
-    async with rollout(url, EXAMPLES[0], headers) as under:
+async def test_calls_without_a_valid_token_are_rejected(url, headers):
+    async with rollout(url, EXAMPLES[0], headers) as attempt:
         with pytest.raises(MCPError, match="X-NeMo-Gym-Session-Token"):
-            await under.mcp.call_tool("get_weather", {"city": "Oslo"})
+            await attempt.mcp.call_tool("get_weather", {"city": "Oslo"})

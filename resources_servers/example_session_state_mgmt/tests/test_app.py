@@ -1,4 +1,4 @@
-"""The counter, its reward, and that each rollout has its own."""
+"""The counter, its reward, and the isolation of rollouts."""
 
 import asyncio
 from pathlib import Path
@@ -46,13 +46,13 @@ async def test_only_the_expected_count_is_rewarded(server, initial, steps, expec
         assert (await attempt.verify()).reward == reward
 
 
-async def test_a_row_without_a_first_value_starts_from_zero(server):
+async def test_counter_starts_at_zero_by_default(server):
     async with rollout(server, expected_count=0) as attempt:
         assert await value_of(attempt) == 0
         assert (await attempt.verify()).reward == 1.0
 
 
-async def test_what_the_model_says_does_not_count(server):
+async def test_model_text_does_not_affect_the_reward(server):
     async with rollout(server, initial_count=0, expected_count=5) as attempt:
         graded = await attempt.verify(reply("The counter is at 5."))
     assert graded.reward == 0.0
@@ -61,13 +61,13 @@ async def test_what_the_model_says_does_not_count(server):
 @pytest.mark.parametrize(
     "arguments", [{}, {"count": "many"}, {"count": 1.5}, {"count": None}, {"count": 1, "by": 1}, {"count": 1e300}]
 )
-async def test_wrong_arguments_are_told_and_change_nothing(server, arguments):
+async def test_wrong_arguments_are_rejected_and_change_nothing(server, arguments):
     async with rollout(server, initial_count=3, expected_count=3) as attempt:
         assert (await attempt.call("increment_counter", **arguments)).startswith("Invalid arguments")
         assert (await attempt.verify()).reward == 1.0
 
 
-async def test_a_counter_may_grow_beyond_64_bits(server):
+async def test_counter_may_exceed_64_bits(server):
     largest = 2**63 - 1
     async with rollout(server, initial_count=0, expected_count=0) as attempt:
         for _ in range(4):
@@ -76,7 +76,7 @@ async def test_a_counter_may_grow_beyond_64_bits(server):
         assert (await attempt.verify()).reward == 0.0
 
 
-async def test_rollouts_at_the_same_time_do_not_share_a_counter(server):
+async def test_concurrent_rollouts_do_not_share_a_counter(server):
     async def play(initial):
         async with rollout(server, initial_count=initial, expected_count=initial + 10) as attempt:
             for _ in range(10):
@@ -87,20 +87,20 @@ async def test_rollouts_at_the_same_time_do_not_share_a_counter(server):
     assert await asyncio.gather(*map(play, range(8))) == [(initial + 10, 1.0) for initial in range(8)]
 
 
-async def test_the_counter_is_gone_once_it_has_been_graded(server):
+async def test_grading_discards_the_counter(server):
     async with rollout(server, initial_count=4, expected_count=4) as attempt:
         assert (await attempt.verify()).reward == 1.0
         assert len(server.sessions) == 0
         assert await value_of(attempt) == 0
 
 
-async def test_a_row_without_the_expected_count_is_refused(server):
+async def test_row_without_expected_count_is_rejected(server):
     async with rollout(server, initial_count=4) as attempt:
         with pytest.raises(DataError, match="expected_count"):
             await attempt.verify()
 
 
-async def test_a_first_value_that_is_no_integer_is_refused(server):
+async def test_initial_count_must_be_an_integer(server):
     with pytest.raises(DataError, match="initial_count"):
         async with rollout(server, initial_count="four", expected_count=4):
             pass

@@ -1,17 +1,18 @@
-"""Rows that are made: always the same for a seed, and each of them can be solved."""
+"""Generated rows are solvable and depend only on the seed."""
 
 from pathlib import Path
 
+from nemo_gym import run_prepare
 from nemo_gym.jsonl import read_rows
 from nemo_gym.testing import make_server, reply, rollout
 from resources_servers.example_session_state_mgmt.app import CounterServer
 from resources_servers.example_session_state_mgmt.oracle import solve
-from resources_servers.example_session_state_mgmt.prepare import INSTRUCTION, main, prepare
+from resources_servers.example_session_state_mgmt.prepare import INSTRUCTION, prepare
 
 EXAMPLES = list(read_rows(Path(__file__).parents[1] / "data" / "example.jsonl"))
 
 
-async def test_every_made_row_rewards_the_oracle_and_no_empty_answer(tmp_path):
+async def test_generated_rows_reward_the_oracle_but_not_silence(tmp_path):
     server = make_server(CounterServer)
     for row in read_rows(prepare(tmp_path / "rows.jsonl", 60)):
         async with rollout(server, **row) as attempt:
@@ -22,16 +23,16 @@ async def test_every_made_row_rewards_the_oracle_and_no_empty_answer(tmp_path):
             assert (await attempt.verify(reply(""))).reward == 0.0
 
 
-def test_a_made_row_is_written_as_the_examples_are(tmp_path):
+def test_generated_rows_have_the_examples_format(tmp_path):
     rows = [*EXAMPLES, *read_rows(prepare(tmp_path / "rows.jsonl", 20))]
     assert {row["responses_create_params"]["input"][0]["content"] for row in rows} == {INSTRUCTION}
     assert {tuple(row) for row in rows} == {tuple(EXAMPLES[0])}
 
 
-def test_the_same_seed_makes_the_same_rows_and_another_one_others(tmp_path):
+def test_rows_depend_only_on_the_seed(tmp_path):
     paths = [tmp_path / name for name in "abc"]
     for path, seed in zip(paths, ("1", "1", "2"), strict=True):
-        assert main(["--output", str(path), "--count", "9", "--seed", seed]) == 0
+        run_prepare(prepare, ["--output", str(path), "--count", "9", "--seed", seed])
     first, again, other = (path.read_bytes() for path in paths)
     assert first == again != other
     assert len(first.splitlines()) == 9

@@ -23,17 +23,17 @@ async def test_it_is_cold_everywhere(server, city):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "problem"),
     [
         ({}, "'city' is missing"),
         ({"city": 7}, "'city': Input should be a valid string (found 7)"),
         ({"city": "Oslo", "day": "today"}, "'day' is not an argument"),
     ],
 )
-async def test_wrong_arguments_are_told_to_the_model(server, arguments, told):
+async def test_model_receives_a_message_about_wrong_arguments(server, arguments, problem):
     async with rollout(server) as attempt:
         answer = await attempt.call("get_weather", **arguments)
-    assert answer == f"Invalid arguments for get_weather: {told}. Expected: city (string)."
+    assert answer == f"Invalid arguments for get_weather: {problem}. Expected: city (string)."
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ async def test_every_rollout_is_rewarded(server, response):
 
 
 @pytest.mark.parametrize("row", EXAMPLES)
-async def test_an_example_comes_back_with_its_reward(server, row):
+async def test_graded_example_contains_its_row_and_reward(server, row):
     async with rollout(server, **row) as attempt:
         graded = await attempt.verify(reply("It is cold."))
     assert graded.reward == 1.0
@@ -61,9 +61,9 @@ async def test_an_example_comes_back_with_its_reward(server, row):
     ]
 
 
-def test_the_model_is_told_of_one_tool(server):
+def test_model_sees_one_tool(server):
     (definition,) = [each.definition for each in server.tools()]
     assert definition["name"] == "get_weather"
-    assert definition["description"] == "Tell today's weather in a city."
+    assert definition["description"] == "Return today's weather in a city."
     assert definition["parameters"]["properties"] == {"city": {"type": "string"}}
     assert definition["parameters"]["required"] == ["city"]

@@ -1,16 +1,16 @@
-"""The three components of the reward, each on its own, and what comes back beside it."""
+"""The three components of the reward, and the other fields of the verify response."""
 
 from pathlib import Path
 
 import orjson
 import pytest
 
-from nemo_gym import BaseMultiRewardVerifyResponse, InvalidTask
+from nemo_gym import BaseMultiRewardVerifyResponse, InvalidTask, run_prepare
 from nemo_gym.jsonl import read_rows
 from nemo_gym.testing import call, make_server, reply, rollout, serving
 from resources_servers.example_tool_call_multireward.app import ToolCallServer
 from resources_servers.example_tool_call_multireward.oracle import full_reward, solve
-from resources_servers.example_tool_call_multireward.prepare import main, prepare
+from resources_servers.example_tool_call_multireward.prepare import prepare
 
 EXAMPLES = list(read_rows(Path(__file__).parents[1] / "data" / "example.jsonl"))
 
@@ -76,7 +76,7 @@ def written(arguments, name="get_weather"):
         ([], (0, 0, 0)),
     ],
 )
-async def test_each_component_is_earned_by_itself(server, items, expected):
+async def test_components_are_earned_independently(server, items, expected):
     assert components(await graded(server, *items)) == expected
 
 
@@ -95,14 +95,14 @@ async def test_each_component_is_earned_by_itself(server, items, expected):
         ({"city": {}}, {"city": {"a": 1}}, 0),
     ],
 )
-async def test_arguments_are_compared_as_json_with_defaults_filled_in(server, expected, arguments, correctness):
+async def test_arguments_compare_as_json_including_defaults(server, expected, arguments, correctness):
     verified = await graded(
         server, call("get_weather", **arguments), expected_call={"name": "get_weather", "arguments": expected}
     )
     assert verified.correctness == correctness
 
 
-async def test_the_answer_holds_the_row_the_calls_and_the_components(server):
+async def test_verify_response_contains_row_calls_and_components(server):
     verified = await graded(server, written("{"), RIGHT, "Cold.", own=[1])
     assert verified.predicted_calls == [{"name": "get_weather", "arguments": "{"}, OSLO]
     assert (verified.own, verified.expected_call) == ([1], OSLO)
@@ -114,7 +114,7 @@ def tools(parameters):
     return {"responses_create_params": {"input": [], "tools": [tool, {"type": "web_search"}]}}
 
 
-async def test_tools_of_the_row_have_their_own_schema(server):
+async def test_row_tools_use_their_own_schema(server):
     row = {**tools({"type": "object", "properties": {"to": {"type": "integer"}}}), "expected_call": {"name": "count"}}
     assert components(await graded(server, call("count", to=3), "Done.", **row)) == (0, 1, 1)
     assert components(await graded(server, call("count", to="3"), "Done.", **row)) == (0, 0, 1)
@@ -122,23 +122,23 @@ async def test_tools_of_the_row_have_their_own_schema(server):
 
 
 @pytest.mark.parametrize("items", [[call("count"), "Done."], [RIGHT, "Done."], [""]])
-async def test_a_rows_schema_that_is_none_fails_the_rollout_whatever_the_model_answers(server, items):
+async def test_invalid_tool_schema_fails_the_rollout(server, items):
     with pytest.raises(InvalidTask, match="the row's tool 'count': its parameters are not a JSON Schema"):
         await graded(server, *items, **tools({"type": "many"}))
 
 
 @pytest.mark.parametrize("items", [[call("get_wether"), "Done."], [""]])
-async def test_an_expected_call_of_no_tool_fails_the_rollout_whatever_the_model_answers(server, items):
-    with pytest.raises(InvalidTask, match="expected_call: there is no tool 'get_wether'; there are get_weather, "):
+async def test_unknown_expected_tool_fails_the_rollout(server, items):
+    with pytest.raises(InvalidTask, match=r"expected_call: 'get_wether' is not a tool\. The tools are get_weather, "):
         await graded(server, *items, expected_call={"name": "get_wether"})
 
 
-async def test_a_property_may_be_of_any_kind(server):
+async def test_property_schema_may_be_true(server):
     row = {**tools({"type": "object", "properties": {"to": True}}), "expected_call": {"name": "count"}}
     assert components(await graded(server, call("count"), "Done.", **row)) == (1, 1, 1)
 
 
-async def test_a_perfect_attempt_earns_all_and_an_empty_one_nothing(server, tmp_path):
+async def test_oracle_earns_full_reward_and_silence_none(server, tmp_path):
     rows = [*EXAMPLES, *read_rows(prepare(tmp_path / "rows.jsonl", 30))]
     assert {row["expected_call"]["name"] for row in rows} == {tool.name for tool in server.tools()}
     for row in rows:
@@ -167,8 +167,8 @@ async def test_key_metrics_are_the_reward_and_its_components(server):
         for task in range(2)
     ]
     async with serving(server) as client:
-        told = (await client.post("/aggregate_metrics", json={"verify_responses": rows})).json()
-    assert told["key_metrics"] == {
+        metrics = (await client.post("/aggregate_metrics", json={"verify_responses": rows})).json()
+    assert metrics["key_metrics"] == {
         "mean/reward": 1.5,
         "mean/correctness": 0.5,
         "mean/schema_valid": 1.0,
@@ -176,10 +176,10 @@ async def test_key_metrics_are_the_reward_and_its_components(server):
     }
 
 
-def test_the_same_seed_makes_the_same_rows(tmp_path):
+def test_rows_depend_only_on_the_seed(tmp_path):
     paths = [tmp_path / name for name in "abc"]
     for path, seed in zip(paths, ("1", "1", "2"), strict=True):
-        assert main(["--output", str(path), "--count", "9", "--seed", seed]) == 0
+        run_prepare(prepare, ["--output", str(path), "--count", "9", "--seed", seed])
     first, again, other = (path.read_bytes() for path in paths)
     assert first == again != other
     assert first.count(b"\n") == 9

@@ -1,21 +1,21 @@
-"""Gymnasium's environments in text: what the model is told, how it is read, and what it earns."""
+"""Gymnasium's environments in text: observations, actions and rewards."""
 
 from pathlib import Path
 
 import pytest
 
-from nemo_gym import InvalidTask
+from nemo_gym import InvalidTask, run_prepare
 from nemo_gym.jsonl import read_rows
 from nemo_gym.testing import make_server, reply, rollout, serving
 
-# At the top, and under its own name: pytest would import this folder's `__init__.py` under it otherwise.
+# Imported first and under this name, or pytest would import this folder's `__init__.py` as `gymnasium`.
 gymnasium = pytest.importorskip("gymnasium", reason="gymnasium is an extra: pip install 'nemo-gym[gymnasium]'")
 
 from resources_servers.gymnasium.actions import Actions, NoTextActions  # noqa: E402
 from resources_servers.gymnasium.app import GymnasiumEnvironmentServer  # noqa: E402
 from resources_servers.gymnasium.games import known  # noqa: E402
 from resources_servers.gymnasium.oracle import full_reward, solve  # noqa: E402
-from resources_servers.gymnasium.prepare import main, prepare  # noqa: E402
+from resources_servers.gymnasium.prepare import prepare  # noqa: E402
 
 EXAMPLES = list(read_rows(Path(__file__).parents[1] / "data" / "example.jsonl"))
 TEXT_GAMES = ("FrozenLake-v1", "Taxi-v4", "CliffWalking-v1", "Blackjack-v1")
@@ -26,23 +26,23 @@ def server():
     return make_server(GymnasiumEnvironmentServer)
 
 
-def test_this_is_the_package_and_not_the_folder():
+def test_gymnasium_is_the_package_not_the_folder():
     assert hasattr(gymnasium, "make")
 
 
-async def played(server, *said, **row):
+async def played(server, *texts, **row):
     async with serving(server) as client:
         row = {"responses_create_params": {"input": []}, **row}
-        told = [(await client.post("/reset", json=row)).json()]
-        for text in said:
+        replies = [(await client.post("/reset", json=row)).json()]
+        for text in texts:
             turn = {**row, "response": reply(text).model_dump(mode="json")}
-            told.append((await client.post("/step", json=turn)).json())
+            replies.append((await client.post("/step", json=turn)).json())
         await client.post("/close")
-        return told
+        return replies
 
 
 @pytest.mark.parametrize("env_id", TEXT_GAMES)
-async def test_the_oracle_earns_what_can_be_earned_and_silence_less(server, tmp_path, env_id):
+async def test_oracle_earns_more_than_silence(server, tmp_path, env_id):
     rows = list(read_rows(prepare(tmp_path / "rows.jsonl", env_id, 3)))
     assert [row["env_id"] for row in rows] == [env_id] * 3
     for row in rows:
@@ -52,16 +52,16 @@ async def test_the_oracle_earns_what_can_be_earned_and_silence_less(server, tmp_
             assert (await attempt.verify(reply(""))).reward < full_reward(row)
 
 
-async def test_the_examples_can_be_won(server):
+async def test_oracle_wins_the_examples(server):
     for row in EXAMPLES:
         async with rollout(server, **row) as attempt:
             assert (await attempt.verify(reply(*solve(row)))).reward == full_reward(row) > 0
 
 
-async def test_a_lake_is_shown_with_the_place_in_brackets(server):
+async def test_lake_shows_the_position_in_brackets(server):
     lake = {"desc": ["SF", "HG"]}
-    begun, moved, won = await played(server, "<answer>right</answer>", "1", env_kwargs=lake)
-    assert begun["observation"] == "[S]  F\n H   G\nYour actions: left (0), down (1), right (2), up (3)."
+    first, moved, won = await played(server, "<answer>right</answer>", "1", env_kwargs=lake)
+    assert first["observation"] == "[S]  F\n H   G\nYour actions: left (0), down (1), right (2), up (3)."
     assert (moved["observation"], moved["reward"], moved["terminated"]) == (" S  [F]\n H   G", 0.0, False)
     assert (won["reward"], won["terminated"]) == (1.0, True)
 
@@ -71,7 +71,7 @@ async def test_falling_into_a_hole_ends_the_game(server):
     assert (last["reward"], last["terminated"]) == (0.0, True)
 
 
-async def test_a_time_limit_breaks_the_game_off(server):
+async def test_step_limit_truncates_the_game(server):
     *_, last = await played(server, "left", "left", env_kwargs={"max_episode_steps": 2})
     assert (last["terminated"], last["truncated"]) == (False, True)
 
@@ -87,26 +87,26 @@ async def test_a_time_limit_breaks_the_game_off(server):
         ("MountainCarContinuous-v0", ("Observation: [", "a JSON list of numbers")),
     ],
 )
-async def test_what_the_model_is_told_first(server, env_id, words):
-    (begun,) = await played(server, env_id=env_id, seed=3)
+async def test_first_observation_of_each_environment(server, env_id, words):
+    (first,) = await played(server, env_id=env_id, seed=3)
     for each in words:
-        assert each in begun["observation"]
-    assert "\x1b" not in begun["observation"]
+        assert each in first["observation"]
+    assert "\x1b" not in first["observation"]
 
 
-async def test_a_passenger_in_the_taxi_is_told(server):
+async def test_observation_reports_a_passenger_in_the_taxi(server):
     row = {"env_id": "Taxi-v4", "seed": 2}
     moves = [each for each in solve(row)[:-1]]
     *_, last = await played(server, *moves, **row)
     assert "The passenger is in the taxi and wants to go to" in last["observation"]
 
 
-async def test_the_seed_decides_the_game(server):
+async def test_seed_determines_the_game(server):
     one, again, other = [(await played(server, env_id="Taxi-v4", seed=seed))[0]["observation"] for seed in (1, 1, 2)]
     assert one == again != other
 
 
-async def test_games_of_different_environments_do_not_meet(server):
+async def test_concurrent_games_do_not_interfere(server):
     lake, cart = (
         {"responses_create_params": {"input": []}, "env_id": each} for each in ("FrozenLake-v1", "CartPole-v1")
     )
@@ -125,14 +125,14 @@ async def test_continuous_actions_are_lists(server):
     assert too_far["observation"].startswith("Your answer names no action. ")
 
 
-async def test_answers_without_an_action_cost_what_the_row_says_and_end_the_game_after_three(server):
-    told = await played(server, "hm", "", "left", "4", "-1", "1.5", unreadable_reward=-2.0)
-    assert [each["reward"] for each in told[1:]] == [-2.0, -2.0, 0.0, -2.0, -2.0, -2.0]
-    assert [each["truncated"] for each in told[1:]] == [False] * 5 + [True]
-    assert told[1]["observation"] == f"Your answer names no action. {told[0]['observation'].splitlines()[-1]}"
+async def test_unreadable_answers_earn_their_reward_and_end_game(server):
+    first, *steps = await played(server, "hm", "", "left", "4", "-1", "1.5", unreadable_reward=-2.0)
+    assert [each["reward"] for each in steps] == [-2.0, -2.0, 0.0, -2.0, -2.0, -2.0]
+    assert [each["truncated"] for each in steps] == [False] * 5 + [True]
+    assert steps[0]["observation"] == f"Your answer names no action. {first['observation'].splitlines()[-1]}"
 
 
-async def test_the_config_names_the_environment_where_the_row_does_not():
+async def test_config_provides_the_default_environment():
     server = make_server(
         GymnasiumEnvironmentServer,
         env_id="CartPole-v1",
@@ -141,8 +141,8 @@ async def test_the_config_names_the_environment_where_the_row_does_not():
         unreadable_reward=-1.0,
         unreadable_answers=1,
     )
-    begun, moved, unreadable = await played(server, "push right", "jump")
-    assert begun["observation"].endswith("Your actions: push left (0), push right (1).")
+    first, moved, unreadable = await played(server, "push right", "jump")
+    assert first["observation"].endswith("Your actions: push left (0), push right (1).")
     assert moved["reward"] == 1.0
     assert (unreadable["reward"], unreadable["truncated"]) == (-1.0, True)
 
@@ -150,20 +150,20 @@ async def test_the_config_names_the_environment_where_the_row_does_not():
 @pytest.mark.parametrize(
     ("row", "problem"),
     [
-        ({"env_id": "NoSuch-v0"}, "'NoSuch-v0' cannot be made"),
-        ({"env_kwargs": {"no_such": 1}}, "'FrozenLake-v1' cannot be made"),
-        ({"env_id": "CartPole-v1", "env_kwargs": {"render_mode": "human"}}, "leave out render_mode"),
-        ({"env_kwargs": {"render_mode": [1]}}, "leave out render_mode"),
+        ({"env_id": "NoSuch-v0"}, "'NoSuch-v0' cannot be created"),
+        ({"env_kwargs": {"no_such": 1}}, "'FrozenLake-v1' cannot be created"),
+        ({"env_id": "CartPole-v1", "env_kwargs": {"render_mode": "human"}}, "Remove render_mode"),
+        ({"env_kwargs": {"render_mode": [1]}}, "Remove render_mode"),
         ({"env_id": "CartPole-v1", "action_names": ["push"]}, "cannot be played in text: there are 2 actions, but 1"),
     ],
 )
-async def test_an_environment_that_cannot_be_played_fails_the_rollout_and_says_why(server, row, problem):
+async def test_unplayable_environment_fails_the_rollout_with_the_reason(server, row, problem):
     with pytest.raises(InvalidTask, match=problem):
         await played(server, **row)
 
 
 @pytest.mark.parametrize("wrong", [{"env_id": "os:Env-v0"}, {"seed": -1}, {"env_kwargs": []}])
-async def test_a_row_of_another_shape_is_refused_by_the_name_of_its_field(server, wrong):
+async def test_invalid_row_is_rejected_with_its_field(server, wrong):
     async with serving(server) as client:
         answer = await client.post("/reset", json={"responses_create_params": {"input": []}, **wrong})
         assert (answer.status_code, next(iter(wrong)) in answer.text) == (422, True)
@@ -194,32 +194,34 @@ SPACES = gymnasium.spaces
         (SPACES.Text(5), "", None),
     ],
 )
-def test_actions_are_read_as_their_kind(space, text, action):
+def test_action_of_each_space_is_parsed(space, text, action):
     read = Actions(space).read(text)
     assert (read.tolist() if hasattr(read, "tolist") else read) == action
 
 
 @pytest.mark.parametrize("space", [SPACES.Dict({"a": SPACES.Discrete(2)}), SPACES.Discrete(5000)])
-def test_actions_that_cannot_be_written_are_told(space):
+def test_actions_without_a_text_form_are_rejected(space):
     with pytest.raises(NoTextActions, match=r"Dict|5000"):
         Actions(space)
 
 
-def test_slippery_lakes_have_a_best_game_too():
+def test_slippery_lake_has_a_best_game():
     row = {"env_kwargs": {"is_slippery": True}, "seed": 3}
     assert full_reward(row) == 1.0
 
 
-def test_nothing_is_known_of_other_environments(tmp_path, capsys):
+def test_prepare_rejects_other_environments(tmp_path, capsys):
     assert known("CartPole-v1") is None
-    assert main(["--env-id", "CartPole-v1", "--output", str(tmp_path / "rows.jsonl")]) == 1
+    with pytest.raises(SystemExit, match="1"):
+        run_prepare(prepare, ["--env-id", "CartPole-v1", "--output", str(tmp_path / "rows.jsonl")])
     assert "'CartPole-v1' is not known" in capsys.readouterr().err
-    assert main(["--env-id", "Taxi-v99", "--output", str(tmp_path / "rows.jsonl")]) == 1
-    assert "'Taxi-v99' cannot be made" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="1"):
+        run_prepare(prepare, ["--env-id", "Taxi-v99", "--output", str(tmp_path / "rows.jsonl")])
+    assert "'Taxi-v99' cannot be created" in capsys.readouterr().err
     assert not (tmp_path / "rows.jsonl").exists()
 
 
-def test_the_same_seed_makes_the_same_rows(tmp_path):
+def test_rows_depend_only_on_the_seed(tmp_path):
     first, again = (prepare(tmp_path / name, "FrozenLake-v1", 4, 7) for name in "ab")
     assert first.read_bytes() == again.read_bytes()
     assert [row["seed"] for row in read_rows(first)] == [7, 8, 9, 10]

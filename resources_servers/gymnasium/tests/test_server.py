@@ -1,4 +1,4 @@
-"""The published base class: Gymnasium's reset and step, with games kept by session id."""
+"""The published base class with Gymnasium's reset and step, whose games are stored by session id."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from resources_servers.gymnasium import GymnasiumServer
 
 
 class Echo(GymnasiumServer):
-    """Earns 1 for the word of the row; ends with it."""
+    """A game that ends with reward 1 when the model says the row's word."""
 
     games: dict[str, int] = {}  # noqa: RUF012
     closed: list[str] = []  # noqa: RUF012
@@ -45,11 +45,11 @@ def server():
 ROW = {"responses_create_params": {"input": []}, "word": "moo", "more": 1}
 
 
-async def test_a_game_is_played_with_the_rows_own_fields(server):
+async def test_game_receives_the_rows_fields(server):
     async with serving(server) as client:
-        begun = (await client.post("/reset", json=ROW)).json()
-        assert (begun["observation"], begun["info"]["given"]) == ("Say moo.", ["more", "word"])
-        assert begun["info"]["supports_explicit_close"] is True
+        first = (await client.post("/reset", json=ROW)).json()
+        assert (first["observation"], first["info"]["given"]) == ("Say moo.", ["more", "word"])
+        assert first["info"]["supports_explicit_close"] is True
         for number, (word, reward) in enumerate([("baa", 0.0), ("moo", 1.0)], start=1):
             turn = {**ROW, "response": reply(word).model_dump(mode="json")}
             step = (await client.post("/step", json=turn)).json()
@@ -64,7 +64,7 @@ async def test_a_game_is_played_with_the_rows_own_fields(server):
         assert (len(server.closed), server.games) == (1, {})
 
 
-async def test_two_games_do_not_meet(server):
+async def test_concurrent_games_do_not_interfere(server):
     async with serving(server) as one, serving(server) as other:
         for client in (one, other):
             await client.post("/reset", json=ROW)
@@ -73,7 +73,7 @@ async def test_two_games_do_not_meet(server):
             assert (await client.post("/step", json=turn)).json()["observation"] == f"Turn {number}"
 
 
-async def test_a_whole_rollout_is_played_again_and_closed(server):
+async def test_verify_replays_and_closes_a_whole_rollout(server):
     async with rollout(server, **ROW) as attempt:
         assert (await attempt.verify(reply("baa", "moo", "moo"))).reward == 1.0
     assert (len(server.closed), server.games) == (1, {})

@@ -1,4 +1,4 @@
-"""The server: rows in, graded rows out, and what many of them add up to."""
+"""The server's grading of rows, and its metrics over many of them."""
 
 import asyncio
 from pathlib import Path
@@ -41,7 +41,7 @@ def row(**fields):
 
 
 def answered(question, *texts):
-    """The row with a response of these assistant messages."""
+    """Return the row with a response that consists of these assistant messages."""
     output = [
         {
             "id": f"message-{place}",
@@ -75,20 +75,20 @@ def verify(question, *texts, **settings):
 
 
 @pytest.mark.parametrize(("question", "text"), [*zip(EXAMPLES, RIGHT_ANSWERS, strict=True)])
-def test_an_example_rewards_its_right_answer_and_no_other(question, text):
+def test_example_rewards_only_its_right_answer(question, text):
     graded = verify(question, text)
     assert graded["reward"] == 1.0
     assert graded["extracted_answer"] == graded["expected_answer"] == question["expected_answer"]
     assert verify(question, "I do not know.")["reward"] == 0.0
 
 
-def test_the_examples_cover_every_mode_a_pattern_and_different_subjects():
+def test_examples_cover_every_mode_and_a_pattern():
     assert {question["grading_mode"] for question in EXAMPLES} == set(GRADING_MODES)
     assert any("template_metadata" in question for question in EXAMPLES)
     assert len({question["metadata"]["subset"] for question in EXAMPLES}) == len(EXAMPLES) == 5
 
 
-def test_the_reply_holds_the_row_the_letters_and_the_reward():
+def test_reply_contains_row_letters_and_reward():
     question = row(
         expected_answer="a", grading_mode="lenient_boxed", uuid="row-1", metadata={"dataset": "letters"}, own=[1, 2]
     )
@@ -102,13 +102,13 @@ def test_the_reply_holds_the_row_the_letters_and_the_reward():
 
 
 @pytest.mark.parametrize("text", ["", "A", "The answer is A", "x" * 1_000_000])
-def test_no_readable_answer_earns_nothing_and_extracts_nothing(text):
+def test_unreadable_answer_earns_nothing(text):
     graded = verify(row(), text)
     assert graded["reward"] == 0.0
     assert graded["extracted_answer"] is None
 
 
-def test_a_rollout_without_any_message_earns_nothing():
+def test_rollout_without_a_message_earns_nothing():
     assert verify(row())["reward"] == 0.0
 
 
@@ -129,7 +129,7 @@ def test_only_the_last_message_counts():
         ({"grading_mode": "lenient_boxed"}, {"grading_mode": "lenient_answer_colon"}, r"\boxed{A}", 0.0),
     ],
 )
-def test_the_row_names_the_mode_and_the_config_overrides_it(in_row, in_config, text, reward):
+def test_config_mode_overrides_the_rows_mode(in_row, in_config, text, reward):
     assert verify(row(**in_row), text, **in_config)["reward"] == reward
 
 
@@ -143,7 +143,7 @@ def test_the_row_names_the_mode_and_the_config_overrides_it(in_row, in_config, t
         ([], 0.0),
     ],
 )
-def test_a_rows_pattern_comes_before_its_mode(patterns, reward):
+def test_row_pattern_precedes_its_mode(patterns, reward):
     question = row(template_metadata={"output_regex": patterns, "template": 7})
     graded = verify(question, r"I pick A. \boxed{B}")
     assert graded["reward"] == reward
@@ -157,52 +157,52 @@ def test_options_may_lack_texts_or_be_missing():
 
 @pytest.mark.parametrize("text", [r"\boxed{B}", r"\boxed{b}", r"\boxed{ب}", r"\boxed{খ}", r"\boxed{Ｂ}"])
 @pytest.mark.parametrize("expected", ["B", "b", "ب", "খ"])
-def test_letters_of_all_scripts_are_equal_to_each_other(expected, text):
+def test_letters_of_all_scripts_are_equal(expected, text):
     graded = verify(row(expected_answer=expected), text)
     assert (graded["reward"], graded["expected_answer"]) == (1.0, "B")
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "problem"),
     [
-        ({"expected_answer": "C"}, "no answer can be 'C', the options are A, B. Mend the row."),
-        ({"expected_answer": "The vowel"}, "no answer can be 'The vowel', the options are A, B."),
-        ({"expected_answer": ""}, "no answer can be '', the options are A, B."),
-        ({"expected_answer": "7", "options": None}, "no answer can be '7', it is no letter."),
-        ({"expected_answer": "AB", "template_metadata": {"output_regex": "."}}, "no answer can be 'AB'"),
+        ({"expected_answer": "C"}, "'C' is not one of the options A, B. Fix the row."),
+        ({"expected_answer": "The vowel"}, "'The vowel' is not one of the options A, B."),
+        ({"expected_answer": ""}, "'' is not one of the options A, B."),
+        ({"expected_answer": "7", "options": None}, "'7' is not a letter."),
+        ({"expected_answer": "AB", "template_metadata": {"output_regex": "."}}, "'AB' is not one of the options"),
     ],
 )
 @pytest.mark.parametrize("text", [r"\boxed{A}", ""])
-async def test_an_expected_answer_that_none_can_be_fails_the_rollout_and_blames_the_row(fields, told, text):
+async def test_impossible_expected_answer_fails_the_rollout(fields, problem, text):
     body = McqaVerifyRequest.model_validate(answered(row(**fields), text))
-    with pytest.raises(InvalidTask, match=f"mcqa: expected_answer: {told}"):
+    with pytest.raises(InvalidTask, match=f"mcqa: expected_answer: {problem}"):
         await make_server().verify(body)
 
 
-def test_a_rows_pattern_may_find_a_letter_that_no_option_has():
+def test_pattern_may_find_a_letter_without_option():
     assert (
         verify(row(expected_answer="C", template_metadata={"output_regex": r"pick (\w)"}), "I pick C")["reward"] == 1.0
     )
 
 
 @pytest.mark.parametrize("pattern", ["(A", ["fine", "(A"], ["A", "(A"]])
-async def test_a_pattern_that_is_none_fails_the_rollout_and_blames_the_row(pattern):
+async def test_invalid_pattern_fails_the_rollout(pattern):
     body = McqaVerifyRequest.model_validate(answered(row(template_metadata={"output_regex": pattern}), "A"))
     with pytest.raises(InvalidTask, match=r"mcqa: template_metadata.output_regex: the pattern '\(A' is not a"):
         await make_server().verify(body)
 
 
-async def test_a_pattern_without_end_fails_its_rollout_and_holds_up_no_other():
+async def test_endless_pattern_fails_only_its_rollout():
     server = make_server()
     server._pattern_search = PatternSearch(time_limit_s=1.0)
     endless = answered(row(template_metadata={"output_regex": "(a+)+$"}), "a" * 60 + "!")
-    under_way = asyncio.create_task(server.verify(McqaVerifyRequest.model_validate(endless)))
+    running = asyncio.create_task(server.verify(McqaVerifyRequest.model_validate(endless)))
     await asyncio.sleep(0.1)
     graded = await server.verify(McqaVerifyRequest.model_validate(answered(row(), r"\boxed{A}")))
     assert graded.reward == 1.0
-    assert not under_way.done()
+    assert not running.done()
     with pytest.raises(InvalidTask, match="did not finish within 1 s"):
-        await under_way
+        await running
     await server.aclose()
 
 
@@ -215,14 +215,14 @@ async def test_a_pattern_without_end_fails_its_rollout_and_holds_up_no_other():
         {"template_metadata": {"output_regex": 3}},
     ],
 )
-def test_a_row_of_another_shape_is_refused_by_the_name_of_its_field(wrong):
+def test_invalid_row_is_rejected_with_its_field(wrong):
     with TestClient(make_server().setup_webserver()) as client:
         reply = client.post("/verify", json=answered(row(**wrong), r"\boxed{A}"))
     assert reply.status_code == 422
     assert next(iter(wrong)) in reply.text
 
 
-def test_a_config_with_an_unknown_mode_is_refused():
+def test_unknown_mode_in_config_is_rejected():
     with pytest.raises(ValidationError, match="grading_mode"):
         make_server(grading_mode="guess")
 
@@ -236,7 +236,7 @@ ONE_GRADED_ROW = {"_ng_task_index": 0, "_ng_rollout_index": 0, "reward": 1.0, "e
 
 
 def graded_rows():
-    """Two tasks of two subsets with three attempts each: right, right, wrong; none, wrong, wrong."""
+    """Return two tasks of two subsets with three attempts each: right, right, wrong; none, wrong, wrong."""
     letters = {0: ["A", "A", "B"], 1: [None, "B", "B"]}
     return [
         {
@@ -260,7 +260,7 @@ def aggregate(rows):
     return reply.json()
 
 
-def test_metrics_tell_accuracy_majority_and_missing_answers_for_all_and_by_subset():
+def test_metrics_cover_all_rows_and_each_subset():
     metrics = aggregate(graded_rows())["agent_metrics"]
     expected = {
         "pass@1/accuracy": 100 / 3,
@@ -276,7 +276,7 @@ def test_metrics_tell_accuracy_majority_and_missing_answers_for_all_and_by_subse
     assert {key: metrics[key] for key in expected} == pytest.approx(expected)
 
 
-def test_the_key_metrics_are_token_counts_and_the_largest_k():
+def test_key_metrics_are_token_counts_and_largest_k():
     assert aggregate(graded_rows())["key_metrics"] == pytest.approx(
         {
             "mean/input_tokens": 10.0,
@@ -297,7 +297,7 @@ def test_the_key_metrics_are_token_counts_and_the_largest_k():
         ({"metadata": {"dataset": "law"}}, "law"),
     ],
 )
-def test_a_rows_subset_is_read_from_the_row_or_its_metadata(place, subset):
+def test_subset_is_read_from_row_or_metadata(place, subset):
     metrics = aggregate(
         [{"_ng_task_index": 0, "_ng_rollout_index": 0, "reward": 1.0, "extracted_answer": "A", **place}]
     )
@@ -307,14 +307,14 @@ def test_a_rows_subset_is_read_from_the_row_or_its_metadata(place, subset):
 @pytest.mark.parametrize(
     "place", [{}, {"metadata": None}, {"metadata": "plain words"}, {"metadata": {"topic": "law"}}]
 )
-def test_rows_without_a_subset_have_none(place):
+def test_rows_without_subset_have_no_subset_metrics(place):
     metrics = aggregate(
         [{"_ng_task_index": 0, "_ng_rollout_index": 0, "reward": 1.0, "extracted_answer": "A", **place}]
     )
     assert not [key for key in metrics["agent_metrics"] if key.endswith("/pass@1/accuracy")]
 
 
-def test_the_config_names_this_server_and_an_agent_with_the_examples():
+def test_config_defines_the_server_and_its_agent():
     config = yaml.safe_load((FOLDER / "configs" / "mcqa.yaml").read_text())
     server = config["mcqa"]["resources_servers"]["mcqa"]
     McqaConfig(host="127.0.0.1", port=1, name="mcqa", **server)

@@ -1,4 +1,4 @@
-"""Which option a text chooses, mode by mode."""
+"""The option that a text chooses in each grading mode."""
 
 import re
 
@@ -12,7 +12,7 @@ NONE_LISTED = Options.of_row([])
 
 
 def search(pattern: str, text: str) -> str | None:
-    """The search in this process: patterns of a test are harmless."""
+    """Search in this process, because a test's patterns are harmless."""
     found = [match[match.re.groups and 1] for match in re.finditer(pattern, text, re.IGNORECASE)]
     return found[-1] if found else None
 
@@ -66,12 +66,12 @@ NO_LETTER_IN_A_BOX = [
 
 @pytest.mark.parametrize(("text", "choice"), ONE_LETTER_IN_A_BOX + NO_LETTER_IN_A_BOX)
 @pytest.mark.parametrize("mode", ["strict_single_letter_boxed", "lenient_boxed"])
-def test_a_box_is_read_by_its_letter(mode, text, choice):
+def test_boxed_letter_is_chosen(mode, text, choice):
     assert choice_in(text, CITIES, mode) == choice
 
 
 @pytest.mark.parametrize("text", [r"\boxed{New York}", r"\boxed{Canberra}"])
-def test_the_strict_mode_reads_no_option_texts(text):
+def test_strict_mode_ignores_option_texts(text):
     assert choice_in(text, CITIES, "strict_single_letter_boxed") is None
 
 
@@ -83,7 +83,7 @@ def test_the_strict_mode_reads_no_option_texts(text):
         (r"\boxed{The city of Canberra}", CITIES, "A"),
         (r"\boxed{New York}", CITIES, "B"),
         (r"\boxed{York}", CITIES, "C"),
-        (r"\boxed{in New York}", CITIES, None),  # York is mentioned as well
+        (r"\boxed{in New York}", CITIES, None),  # York is also mentioned
         (r"\boxed{Canberra or York}", CITIES, None),
         (r"\boxed{Yorkshire}", CITIES, None),
         (r"\boxed{None}", CITIES, None),
@@ -93,14 +93,14 @@ def test_the_strict_mode_reads_no_option_texts(text):
         (r"\boxed{15}", NUMBERS, "B"),
         (r"\boxed{x = 15}", NUMBERS, "B"),
         (r"\boxed{x = -5}", NUMBERS, "C"),
-        (r"\boxed{5}", NUMBERS, None),  # two options say so
+        (r"\boxed{5}", NUMBERS, None),  # two options have this text
         (r"\boxed{15.2}", NUMBERS, None),
         (r"\boxed{15,000}", NUMBERS, None),
         (r"\boxed{2.15}", NUMBERS, None),
         (r"\boxed{1,15}", NUMBERS, None),
     ],
 )
-def test_the_lenient_box_may_hold_the_text_of_exactly_one_option(text, options, choice):
+def test_lenient_box_may_contain_one_options_text(text, options, choice):
     assert choice_in(text, options, "lenient_boxed") == choice
 
 
@@ -149,12 +149,12 @@ NOT_AFTER_ANSWER = [
 
 @pytest.mark.parametrize(("text", "choice"), AFTER_ANSWER + NOT_AFTER_ANSWER)
 @pytest.mark.parametrize("mode", ["lenient_answer_colon", "lenient_answer_colon_md"])
-def test_the_choice_stands_after_the_last_answer_label(mode, text, choice):
+def test_choice_follows_the_last_answer_label(mode, text, choice):
     assert choice_in(text, CITIES, mode) == choice
 
 
 @pytest.mark.parametrize("text", ["**Answer**: (B)", "**Answer**: B", "Answer: (B)", "Answer: B because it is large"])
-def test_only_the_markdown_mode_reads_marks_and_brackets(text):
+def test_only_markdown_mode_reads_marks_and_brackets(text):
     assert choice_in(text, CITIES, "lenient_answer_colon_md") == "B"
     assert choice_in(text, CITIES, "lenient_answer_colon") is None
 
@@ -198,11 +198,11 @@ def test_only_the_markdown_mode_reads_marks_and_brackets(text):
         ("**Answer**:", None),
     ],
 )
-def test_the_markdown_mode_reads_one_choice_and_refuses_a_list(text, choice):
+def test_markdown_mode_rejects_a_list_of_choices(text, choice):
     assert choice_in(text, CITIES, "lenient_answer_colon_md") == choice
 
 
-def test_an_option_that_is_itself_a_list_of_letters_can_be_chosen_by_its_text():
+def test_option_text_may_look_like_several_letters():
     options = Options.of_row([{"A": "4"}, {"B": "6"}, {"C": "A and B"}, {"D": "A large house"}])
     assert choice_in("**Answer**: A and B", options, "lenient_answer_colon_md") == "C"
     assert choice_in("**Answer**: A large house", options, "lenient_answer_colon_md") == "D"
@@ -230,19 +230,19 @@ def test_an_option_that_is_itself_a_list_of_letters_can_be_chosen_by_its_text():
         ([r"first (\w)", r"second (\w)"], "neither", None),
     ],
 )
-def test_patterns_are_tried_in_order_and_a_lone_letter_is_trusted(patterns, text, choice):
+def test_patterns_are_tried_in_order(patterns, text, choice):
     assert choice_in(text, CITIES, "strict_single_letter_boxed", patterns, search) == choice
 
 
 @pytest.mark.parametrize(
     ("text", "choice"), [(r"\boxed{A}", "A"), (r"pick B \boxed{A}", "B"), (r"pick nobody \boxed{A}", "A")]
 )
-def test_the_mode_decides_where_no_pattern_does(text, choice):
+def test_mode_decides_if_no_pattern_does(text, choice):
     assert choice_in(text, CITIES, "strict_single_letter_boxed", [r"pick (\w+)"], search) == choice
 
 
 @pytest.mark.parametrize("mode", GRADING_MODES)
-def test_a_letter_without_a_text_can_be_chosen_and_an_empty_text_cannot(mode):
+def test_option_without_text_is_chosen_by_its_letter(mode):
     options = Options.of_row([{"A": None}, {"B": ""}, {"C": "  "}])
     assert choice_in(r"Answer: \boxed{A}", options, mode) == "A"
     assert choice_in(r"Answer: \boxed{}", options, mode) is None
@@ -250,21 +250,21 @@ def test_a_letter_without_a_text_can_be_chosen_and_an_empty_text_cannot(mode):
 
 
 @pytest.mark.parametrize("mode", GRADING_MODES)
-def test_options_spread_over_objects_with_null_keys_are_the_same_options(mode):
+def test_options_may_be_spread_over_several_objects(mode):
     spread = Options.of_row([{"A": "one", "B": None}, {"A": None, "B": "two"}])
     assert spread == Options.of_row([{"A": "one"}, {"B": "two"}])
     assert choice_in(r"Answer: \boxed{B}", spread, mode) == "B"
 
 
 @pytest.mark.parametrize("mode", GRADING_MODES)
-def test_a_row_without_options_allows_every_letter(mode):
+def test_row_without_options_allows_every_letter(mode):
     assert choice_in(r"Answer: \boxed{Q}", NONE_LISTED, mode) == "Q"
 
 
 @pytest.mark.parametrize(
     ("label", "letter"), [("b", "B"), (" B ", "B"), ("ب", "B"), ("খ", "B"), ("Ｂ", "B"), ("1", "1")]
 )
-def test_labels_of_any_script_are_compared_as_one_letter(label, letter):
+def test_labels_of_all_scripts_are_normalised(label, letter):
     assert letter_of_label(label) == letter
     options = Options.of_row([{label: "a text"}])
     assert options.allowed(letter) == letter
@@ -273,7 +273,7 @@ def test_labels_of_any_script_are_compared_as_one_letter(label, letter):
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("mode", GRADING_MODES)
 @pytest.mark.parametrize("piece", ["word ", r"\boxed{", "{", "*", " ", "Answer: ", "Answer:\n", "(", "A, ", "\\text{"])
-def test_a_huge_text_is_graded_without_delay(mode, piece):
+def test_huge_text_is_graded_without_delay(mode, piece):
     text = piece * 200_000 + "\nAnswer: \\boxed{B}"
     assert choice_in(text, CITIES, mode) == "B"
 
@@ -281,7 +281,7 @@ def test_a_huge_text_is_graded_without_delay(mode, piece):
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("mode", GRADING_MODES)
 @pytest.mark.parametrize("piece", ["York ", "\\text{", "*", "B ", "(", "5,", "~", "\\ "])
-def test_a_huge_answer_is_graded_without_delay(mode, piece):
+def test_huge_answer_is_graded_without_delay(mode, piece):
     huge = piece * 100_000
     assert choice_in(f"Answer: {huge}", CITIES, mode) in (None, "B")
     assert choice_in(f"\\boxed{{{huge}}}", CITIES, mode) in (None, "C")

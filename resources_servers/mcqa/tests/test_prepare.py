@@ -1,4 +1,4 @@
-"""From AGIEval's files to rows."""
+"""AGIEval files converted to rows."""
 
 import json
 import subprocess
@@ -45,7 +45,7 @@ def response_of(text):
     return {"id": "r", "created_at": 0, "model": "a-model", "output": [message]}
 
 
-def test_a_row_asks_the_question_with_its_passage_options_and_the_form_of_the_answer(tmp_path):
+def test_row_contains_passage_question_options_and_instruction(tmp_path):
     output = tmp_path / "made" / "rows.jsonl"
     assert prepare(write_file(tmp_path, question()), output) == output
     (row,) = read_rows(output)
@@ -61,13 +61,13 @@ def test_a_row_asks_the_question_with_its_passage_options_and_the_form_of_the_an
 
 
 @pytest.mark.parametrize("passage", [None, ""])
-def test_a_question_without_a_passage_begins_with_the_question(tmp_path, passage):
+def test_row_without_passage_starts_with_the_question(tmp_path, passage):
     output = prepare(write_file(tmp_path, question(passage=passage)), tmp_path / "rows.jsonl")
     (row,) = read_rows(output)
     assert row["responses_create_params"]["input"][0]["content"].startswith("Does Tom")
 
 
-def test_the_same_file_gives_the_same_rows_and_every_question_its_own_id(tmp_path):
+def test_rows_are_deterministic_with_unique_ids(tmp_path):
     source = write_file(tmp_path, question(), question(question="Does Kim, a dog, purr?"))
     once = list(read_rows(prepare(source, tmp_path / "one.jsonl")))
     again = list(read_rows(prepare(source, tmp_path / "two.jsonl")))
@@ -78,17 +78,17 @@ def test_the_same_file_gives_the_same_rows_and_every_question_its_own_id(tmp_pat
 @pytest.mark.parametrize(
     ("wrong", "problem"),
     [
-        ({"label": "C"}, "label: 'C' is none of the options A, B"),
+        ({"label": "C"}, "label: 'C' is not one of the options A, B"),
         ({"label": None}, "label: "),
         ({"label": ["A", "B"]}, "label: "),
         ({"options": None}, "options: "),
-        ({"options": []}, "label: 'A' is none of the options"),
+        ({"options": []}, "label: 'A' is not one of the options"),
         ({"options": ["Yes", "No"]}, "'Yes' does not begin with a letter in brackets"),
         ({"options": ["(A)Yes", "(A)No"]}, "the letters A, A are not all different"),
         ({"question": None}, "question: "),
     ],
 )
-def test_a_line_that_is_no_such_question_is_named_and_nothing_is_written(tmp_path, wrong, problem):
+def test_invalid_line_is_reported_and_nothing_is_written(tmp_path, wrong, problem):
     source, output = write_file(tmp_path, question(), question(**wrong)), tmp_path / "rows.jsonl"
     with pytest.raises(DataError) as failure:
         prepare(source, output)
@@ -109,7 +109,7 @@ def run_script(*arguments):
 
 
 @pytest.mark.parametrize("mode", GRADING_MODES)
-def test_the_script_writes_rows_of_the_mode_it_is_given(tmp_path, mode):
+def test_script_writes_rows_of_the_given_mode(tmp_path, mode):
     output = tmp_path / "rows.jsonl"
     ran = run_script("--input", write_file(tmp_path, question()), "--output", output, "--grading-mode", mode)
     assert (ran.returncode, ran.stderr) == (0, "")
@@ -117,7 +117,7 @@ def test_the_script_writes_rows_of_the_mode_it_is_given(tmp_path, mode):
     assert row["grading_mode"] == mode
 
 
-def test_the_script_tells_a_wrong_line_in_one_paragraph(tmp_path):
+def test_script_reports_a_wrong_line_in_one_line(tmp_path):
     source = write_file(tmp_path, question(label="C"))
     ran = run_script("--input", source, "--output", tmp_path / "rows.jsonl")
     assert ran.returncode == 1
@@ -125,7 +125,7 @@ def test_the_script_tells_a_wrong_line_in_one_paragraph(tmp_path):
     assert ran.stderr.count("\n") == 1
 
 
-def test_the_script_tells_a_missing_file_in_one_paragraph(tmp_path):
+def test_script_reports_a_missing_file_in_one_line(tmp_path):
     ran = run_script("--input", tmp_path / "none.jsonl", "--output", tmp_path / "rows.jsonl")
     assert ran.returncode == 1
     assert ran.stderr.count("\n") == 1
@@ -135,7 +135,7 @@ def test_the_script_tells_a_missing_file_in_one_paragraph(tmp_path):
 @pytest.mark.skipif(not AGIEVAL.is_dir(), reason="the AGIEval files (../shared/data/agieval) are not on this machine")
 @pytest.mark.parametrize(("name", "count"), [("aqua-rat", 254), ("lsat-lr", 510), ("sat-math", 220)])
 @pytest.mark.parametrize("mode", GRADING_MODES)
-async def test_every_agieval_question_rewards_its_right_letter_and_no_other(tmp_path, name, count, mode):
+async def test_every_agieval_question_rewards_only_its_letter(tmp_path, name, count, mode):
     rows = list(read_rows(prepare(AGIEVAL / f"{name}.jsonl", tmp_path / "rows.jsonl", mode)))
     assert len(rows) == count
     config = McqaConfig(host="0.0.0.0", port=8080, entrypoint="", name="mcqa")

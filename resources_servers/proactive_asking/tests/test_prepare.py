@@ -1,4 +1,4 @@
-"""Rows of every domain: each lacks what it says it lacks, and its user knows it."""
+"""Rows of every domain: each request lacks the stated detail, and its user knows it."""
 
 import subprocess
 import sys
@@ -10,7 +10,7 @@ from nemo_gym import DataError
 from nemo_gym.jsonl import read_rows
 from nemo_gym.testing import make_server, reply, rollout, serving
 from resources_servers.proactive_asking.app import ProactiveAskingServer
-from resources_servers.proactive_asking.domains import DOMAINS, told
+from resources_servers.proactive_asking.domains import DOMAINS, in_words
 from resources_servers.proactive_asking.oracle import solve
 from resources_servers.proactive_asking.prepare import prepare
 
@@ -34,7 +34,7 @@ async def reward(server, row, items):
         return (await attempt.verify(response)).reward
 
 
-async def test_the_oracle_earns_all_and_guessing_or_silence_nothing(rows):
+async def test_oracle_earns_full_reward_but_not_guessing(rows):
     server = make_server(ProactiveAskingServer)
     async with serving(server):
         for row in [*rows, *read_rows(FOLDER / "data" / "example.jsonl")]:
@@ -45,10 +45,10 @@ async def test_the_oracle_earns_all_and_guessing_or_silence_nothing(rows):
                 assert await reward(server, row, solution[2:]) == 0.0
 
 
-def test_a_request_tells_everything_but_the_missing_detail(rows):
+def test_request_contains_all_but_the_missing_detail(rows):
     for row in rows:
         request = row["responses_create_params"]["input"][-1]["content"]
-        values = told(row["expected_booking"]["arguments"])
+        values = in_words(row["expected_booking"]["arguments"])
         missing = (row["missing_detail"] or {}).get("name")
         details = DOMAINS[row["domain"]].details
         for name, detail in details.items():
@@ -57,31 +57,31 @@ def test_a_request_tells_everything_but_the_missing_detail(rows):
         assert all(str(values[name]) in request for name in values.keys() - details.keys())
 
 
-def test_the_user_knows_what_is_missing(rows):
+def test_user_knows_the_missing_detail(rows):
     for row in rows:
         if row["missing_detail"] is None:
             continue
         (answer,) = [each for each in row["user"]["answers"] if each["asked"] == row["missing_detail"]["asked_with"]]
-        value = told(row["expected_booking"]["arguments"])[row["missing_detail"]["name"]]
+        value = in_words(row["expected_booking"]["arguments"])[row["missing_detail"]["name"]]
         assert (f"{value:g}" if isinstance(value, float) else str(value)) in answer["says"]
         assert value in row["user"]["facts"].values()
 
 
-def test_all_domains_and_all_of_their_details_turn_up(rows):
+def test_rows_cover_all_domains_and_details(rows):
     lacking = {(row["domain"], (row["missing_detail"] or {}).get("name")) for row in rows}
     assert lacking == {(name, detail) for name, domain in DOMAINS.items() for detail in (None, *domain.details)}
     complete = sum(row["missing_detail"] is None for row in rows)
     assert 20 <= complete <= 60
 
 
-def test_the_same_seed_makes_the_same_rows_and_another_makes_others(tmp_path):
+def test_rows_depend_only_on_the_seed(tmp_path):
     first, again, other = (prepare(tmp_path / name, 20, seed) for name, seed in (("a", 1), ("b", 1), ("c", 2)))
     assert first.read_bytes() == again.read_bytes()
     assert first.read_bytes() != other.read_bytes()
 
 
-def test_domains_can_be_chosen(tmp_path):
-    rows = list(read_rows(prepare(tmp_path / "rows.jsonl", 4, domains=["flight", "doctor"])))
+def test_domains_can_be_selected(tmp_path):
+    rows = list(read_rows(prepare(tmp_path / "rows.jsonl", 4, domain=["flight", "doctor"])))
     assert [row["domain"] for row in rows] == ["flight", "doctor"] * 2
     assert all(row["missing_detail"] for row in rows)
 
@@ -90,17 +90,17 @@ def test_domains_can_be_chosen(tmp_path):
     ("settings", "problem"),
     [
         ({"complete_share": 1.5}, "complete_share: 1.5"),
-        ({"domains": ["hotel"]}, "domains: there is no 'hotel'. The domains are: restaurant, "),
+        ({"domain": ["hotel"]}, "domain: 'hotel' does not exist. The domains are: restaurant, "),
     ],
 )
-def test_what_cannot_be_made_is_told_and_nothing_is_written(tmp_path, settings, problem):
+def test_invalid_setting_is_reported_and_nothing_is_written(tmp_path, settings, problem):
     with pytest.raises(DataError, match=problem):
         prepare(tmp_path / "rows.jsonl", **settings)
     assert not (tmp_path / "rows.jsonl").exists()
 
 
 @pytest.mark.parametrize(("words", "code"), [(["--domain", "courier"], 0), (["--domain", "hotel"], 1)])
-def test_the_script_writes_rows_or_says_in_one_line_why_not(tmp_path, words, code):
+def test_script_writes_rows_or_reports_one_line(tmp_path, words, code):
     ran = subprocess.run(
         [
             sys.executable,

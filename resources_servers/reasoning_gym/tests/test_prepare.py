@@ -1,4 +1,4 @@
-"""Rows from generators: which, how many, always the same ones, and what is wrong with an order."""
+"""Rows made from generators by weight and seed, and the messages for wrong orders."""
 
 import json
 import os
@@ -7,23 +7,24 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from nemo_gym import DataError
+from nemo_gym import DataError, UsageError, run_prepare
 from nemo_gym.jsonl import read_rows
 from resources_servers.reasoning_gym.generate import plain
-from resources_servers.reasoning_gym.prepare import Generator, main, prepare, read_mixture
+from resources_servers.reasoning_gym.prepare import Generator, prepare, read_mixture
 from resources_servers.reasoning_gym.scoring import is_installed
 
 pytestmark = pytest.mark.skipif(not is_installed(), reason="the extra 'reasoning-gym' is not installed")
 
 UNSTEADY = ["isomorphic_strings", "word_ladder", "list_functions", "ransom_note", "polynomial_multiplication"]
-"""They go through sets, or draw from what all of Python draws from."""
+"""Generators that iterate over sets or use the global random state."""
 
 
-def test_the_same_seed_makes_the_same_rows_and_weights_decide(tmp_path):
-    generators = [Generator(name=name) for name in UNSTEADY]
-    generators.append(Generator(name="chain_sum", weight=20, config={"min_terms": 3, "max_terms": 3}))
+def test_seed_and_weights_determine_the_rows(tmp_path):
+    generators = [{"name": name} for name in UNSTEADY]
+    generators.append({"name": "chain_sum", "weight": 20, "config": {"min_terms": 3, "max_terms": 3}})
+    order = {"mixture": json.dumps(generators), "count": 200, "seed": 3}
     with ThreadPoolExecutor() as two:
-        first, again = two.map(lambda name: prepare(tmp_path / name, generators, 200, 3), ("a.jsonl", "b.jsonl"))
+        first, again = two.map(lambda name: prepare(tmp_path / name, **order), ("a.jsonl", "b.jsonl"))
     assert first.read_bytes() == again.read_bytes()
     rows = list(read_rows(first))
     sums = [row for row in rows if row["metadata"]["source_dataset"] == "chain_sum"]
@@ -39,27 +40,33 @@ def test_the_same_seed_makes_the_same_rows_and_weights_decide(tmp_path):
         assert "<answer>" in message["content"]
 
 
-def test_the_command_tells_a_generator_that_there_is_not_and_writes_nothing(tmp_path, capsys):
+def test_command_rejects_an_unknown_generator(tmp_path, capsys):
     output = tmp_path / "rows.jsonl"
-    assert main(["--generator", "sudoko", "--output", str(output)]) == 1
+    with pytest.raises(SystemExit, match="1"):
+        run_prepare(prepare, ["--generator", "sudoko", "--output", str(output)])
     assert capsys.readouterr().err.startswith("reasoning-gym has no generator 'sudoko'. Did you mean 'sudoku'")
     assert not output.exists()
 
 
 @pytest.mark.parametrize(
-    ("generators", "count", "told"),
+    ("order", "problem"),
     [
-        ([], 0, "--count 0: at least one row is needed"),
-        ([Generator(name="maze"), Generator(name="maze")], 1, "maze: stands twice"),
-        ([Generator(name="maze", config={"seed": 1})], 1, r"maze: config\.seed: is set by --seed"),
-        ([Generator(name="maze", config={"size": 1})], 1, r"maze: config\.size: is set by --count"),
-        ([Generator(name="maze", config={"min_dist": {1}})], 1, "maze: config: a row cannot keep it"),
-        ([Generator(name="maze", config={"min_dist": float("nan")})], 1, "maze: config: a row cannot keep it"),
+        ({"count": 0}, "--count 0: at least one row is needed"),
+        ({"generator": ["maze", "maze"]}, "maze: listed twice"),
+        ({"mixture": "[{name: maze, config: {seed: 1}}]"}, r"maze: config\.seed: use --seed"),
+        ({"mixture": "[{name: maze, config: {size: 1}}]"}, r"maze: config\.size: use --count"),
+        ({"mixture": "[{name: maze, config: {min_dist: !!set {1}}}]"}, "maze: config: not JSON"),
+        ({"mixture": "[{name: maze, config: {min_dist: .nan}}]"}, "maze: config: not JSON"),
     ],
 )
-def test_an_order_that_cannot_be_met_is_told_at_once(tmp_path, generators, count, told):
-    with pytest.raises(DataError, match=told):
-        prepare(tmp_path / "rows.jsonl", generators, count)
+def test_impossible_order_is_rejected(tmp_path, order, problem):
+    with pytest.raises(DataError, match=problem):
+        prepare(tmp_path / "rows.jsonl", **order)
+
+
+def test_generators_and_mixture_exclude_each_other(tmp_path):
+    with pytest.raises(UsageError, match="--mixture: not allowed with argument --generator"):
+        prepare(tmp_path / "rows.jsonl", ["maze"], "[{name: maze}]")
 
 
 MAZES = [Generator(name="maze", weight=2, config={"min_dist": 5}), Generator(name="ab")]
@@ -75,7 +82,7 @@ MAZES = [Generator(name="maze", weight=2, config={"min_dist": 5}), Generator(nam
         "- {name: maze, weight: 2, config: {min_dist: 5}}\n- name: ab\n",
     ],
 )
-def test_a_mixture_is_json_or_yaml_in_a_file_or_on_the_command_line(tmp_path, text):
+def test_mixture_may_be_a_file_or_text(tmp_path, text):
     path = tmp_path / "mixture.yaml"
     path.write_text(text)
     assert read_mixture(str(path)) == MAZES
@@ -84,7 +91,7 @@ def test_a_mixture_is_json_or_yaml_in_a_file_or_on_the_command_line(tmp_path, te
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "problem"),
     [
         ("- name: maze\n  weight: [\n", ":3: not valid YAML"),
         ("[]", ": datasets: List should have at least 1 item"),
@@ -94,26 +101,26 @@ def test_a_mixture_is_json_or_yaml_in_a_file_or_on_the_command_line(tmp_path, te
         ("- name: maze\n  wieght: 1\n", r": datasets\.0\.wieght: Extra inputs are not permitted"),
     ],
 )
-def test_a_mixture_of_another_shape_is_told_with_its_place(tmp_path, text, told):
+def test_invalid_mixture_is_reported_with_its_place(tmp_path, text, problem):
     path = tmp_path / "mixture.yaml"
     path.write_text(text)
-    with pytest.raises(DataError, match=told) as failure:
+    with pytest.raises(DataError, match=problem) as failure:
         read_mixture(str(path))
     assert str(failure.value).startswith(str(path))
 
 
-def test_a_mixture_that_is_not_there_is_told(tmp_path):
+def test_missing_mixture_file_is_reported(tmp_path):
     with pytest.raises(DataError, match="cannot be read"):
         read_mixture(str(tmp_path / "none.yaml"))
 
 
-def test_a_generator_process_that_breaks_is_told(tmp_path, monkeypatch):
-    # Of the package only its name is there.
+def test_failing_generator_process_is_reported(tmp_path, monkeypatch):
+    # A package with the right name that cannot be imported.
     (tmp_path / "reasoning_gym").mkdir()
     (tmp_path / "reasoning_gym" / "__init__.py").write_text("raise RuntimeError('half of it is missing')\n")
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    with pytest.raises(DataError, match="ended without an answer: RuntimeError: half of it is missing"):
-        prepare(tmp_path / "rows.jsonl", MAZES, 1)
+    with pytest.raises(DataError, match="process failed: RuntimeError: half of it is missing"):
+        prepare(tmp_path / "rows.jsonl", ["maze"], count=1)
     assert os.listdir(tmp_path) == ["reasoning_gym"]
 
 
@@ -126,5 +133,5 @@ def test_a_generator_process_that_breaks_is_told(tmp_path, monkeypatch):
         (1 + 2j, "(1+2j)"),
     ],
 )
-def test_values_that_json_cannot_carry_are_written_as_it_can(value, written):
+def test_values_are_converted_to_json_types(value, written):
     assert plain(value) == written

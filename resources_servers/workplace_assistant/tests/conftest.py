@@ -1,4 +1,4 @@
-"""Two rollouts in a company of a few rows."""
+"""Databases of two rollouts in a small company."""
 
 import pytest
 
@@ -30,5 +30,5 @@ def database():
 
 @pytest.fixture
 def untouched(database):
-    """Another rollout in the same company, in which nothing has happened."""
+    """The unchanged database of another rollout in the same company."""
     return Database(database.company)

@@ -1,4 +1,4 @@
-"""A company of a few rows."""
+"""A company with a few rows."""
 
 from resources_servers.workplace_assistant.database import StartTable
 

@@ -1,4 +1,4 @@
-"""The server: sessions of their own, and the reward by what has become of the company."""
+"""The server's separate sessions, and its rewards by the final state of the company."""
 
 import asyncio
 import json
@@ -60,19 +60,19 @@ REWARDS = [
     ("several calls", [DELETE, SEND, RENAME, PLOT], [DELETE, SEND, RENAME, PLOT], 1.0),
     ("another order", [DELETE, SEND, RENAME, PLOT], [PLOT, RENAME, SEND, DELETE], 1.0),
     ("another order of two of a kind", [SEND, SEND_OTHER], [SEND_OTHER, SEND], 1.0),
-    ("other case in what is new", [SEND], [SEND_SHOUTED], 1.0),
-    ("other case in what is changed", [RENAME], [RENAME_SHOUTED], 1.0),
-    ("reading beside it", [DELETE], [READ, DELETE, READ, NUMBERS], 1.0),
-    ("failing beside it", [DELETE], [FAIL, DELETE, FAIL, WRONG], 1.0),
-    ("twice what can be done once", [DELETE], [DELETE, DELETE], 1.0),
+    ("other case in a new row", [SEND], [SEND_SHOUTED], 1.0),
+    ("other case in a changed row", [RENAME], [RENAME_SHOUTED], 1.0),
+    ("additional reading", [DELETE], [READ, DELETE, READ, NUMBERS], 1.0),
+    ("additional failures", [DELETE], [FAIL, DELETE, FAIL, WRONG], 1.0),
+    ("a repeated deletion", [DELETE], [DELETE, DELETE], 1.0),
     ("a detour", [RENAME], [RENAME_OTHERWISE, RENAME], 1.0),
-    ("a new row taken back", [SEND], [MAKE, SEND, UNMAKE], 1.0),
-    ("a new row made anew", [REMAKE], [MAKE, UNMAKE, REMAKE], 1.0),
+    ("a new row deleted again", [SEND], [MAKE, SEND, UNMAKE], 1.0),
+    ("a new row created again", [REMAKE], [MAKE, UNMAKE, REMAKE], 1.0),
     ("a plot", [PLOT], [PLOT], 1.0),
-    ("nothing where nothing is asked for", [], [], 1.0),
-    ("reading where nothing is asked for", [], [READ, FAIL], 1.0),
+    ("nothing if nothing is requested", [], [], 1.0),
+    ("reading if nothing is requested", [], [READ, FAIL], 1.0),
     ("a name that differs from the old one in case", [], [RENAME_BACK], 1.0),
-    ("what is undone where nothing is asked for", [], [RENAME, RENAME_BACK], 1.0),
+    ("an undone change if nothing is requested", [], [RENAME, RENAME_BACK], 1.0),
     ("nothing", [DELETE], [], 0.0),
     ("only reading", [DELETE], [READ], 0.0),
     ("only failing", [DELETE], [FAIL, WRONG], 0.0),
@@ -87,8 +87,8 @@ REWARDS = [
     ("an email sent once of two", [SEND, SEND], [SEND], 0.0),
     ("another value", [RENAME], [RENAME_OTHERWISE], 0.0),
     ("another receiver", [SEND], [SEND_OTHER], 0.0),
-    ("something where nothing is asked for", [], [SEND], 0.0),
-    ("deleting what should be changed", [RENAME], [call("calendar_delete_event", event_id="00000285")], 0.0),
+    ("a change if nothing is requested", [], [SEND], 0.0),
+    ("deleting instead of changing", [RENAME], [call("calendar_delete_event", event_id="00000285")], 0.0),
     ("a ground truth that fails", [FAIL], [], 1.0),
     ("a ground truth that reads", [READ, DELETE], [DELETE], 1.0),
 ]  # fmt: skip
@@ -97,17 +97,17 @@ REWARDS = [
 @pytest.mark.parametrize(
     ("truth_calls", "calls", "reward"), [each[1:] for each in REWARDS], ids=[e[0] for e in REWARDS]
 )
-async def test_the_end_counts_and_not_the_way(server, truth_calls, calls, reward):
+async def test_only_the_final_state_counts(server, truth_calls, calls, reward):
     async with rollout(server, ground_truth=truth(*truth_calls)) as attempt:
         for each in calls:
             await attempt.send(each)
         assert (await attempt.verify(reply("Done."))).reward == reward
     async with rollout(server, ground_truth=truth(*truth_calls)) as stored:
-        # A stored rollout comes without its session.
+        # A stored rollout has no session.
         assert (await stored.verify(reply(*calls, "Done."))).reward == reward
 
 
-async def test_calls_of_a_turn_that_was_cut_off_were_not_made(server):
+async def test_calls_of_a_truncated_turn_do_not_count(server):
     plain = reply(DELETE)
     cut_off = {**plain.model_dump(), "incomplete_details": {"reason": "max_output_tokens"}}
     answered = {"type": "function_call_output", "call_id": DELETE.call_id, "output": "The email was deleted."}
@@ -117,7 +117,7 @@ async def test_calls_of_a_turn_that_was_cut_off_were_not_made(server):
             assert (await stored.verify(type(plain).model_validate(response))).reward == reward
 
 
-async def test_what_the_tools_did_counts_and_not_what_the_response_says_of_it(server):
+async def test_session_state_takes_precedence_over_the_response(server):
     async with rollout(server, ground_truth=truth(DELETE)) as attempt:
         await attempt.send(READ)
         assert (await attempt.verify(reply(DELETE))).reward == 0.0
@@ -126,7 +126,7 @@ async def test_what_the_tools_did_counts_and_not_what_the_response_says_of_it(se
 @pytest.mark.parametrize(
     "arguments", ["", "[", "[]", "null", '{"email_id": ["00000096"]}', '{"id": "1"}', "[" * 100_000]
 )
-async def test_a_stored_call_that_is_none_changes_nothing(server, arguments):
+async def test_invalid_stored_call_changes_nothing(server, arguments):
     odd = DELETE.model_copy(update={"arguments": arguments})
     unknown = DELETE.model_copy(update={"name": "email_burn_email"})
     async with rollout(server, ground_truth=[]) as attempt:
@@ -136,18 +136,16 @@ async def test_a_stored_call_that_is_none_changes_nothing(server, arguments):
 @pytest.mark.parametrize(
     ("name", "arguments", "problem"),
     [
-        ("email_delete_emails", "{}", "no tool 'email_delete_emails', but 'email_delete_email'"),
-        ("paint", "{}", "no tool 'paint'"),
+        ("email_delete_emails", "{}", "'email_delete_emails' is not a tool; did you mean 'email_delete_email'?"),
+        ("paint", "{}", "'paint' is not a tool"),
         ("email_delete_email", "{", "the arguments are not JSON"),
-        ("email_delete_email", "[]", "the arguments are no JSON object"),
+        ("email_delete_email", "[]", "the arguments are not a JSON object"),
         ("email_delete_email", '{"id": "1"}', "email_delete_email: "),
         ("email_delete_email", "{}", "email_id: Missing"),
         ("email_delete_email", '{"email_id": ["1"]}', "email_id: "),
     ],
 )
-async def test_a_ground_truth_that_cannot_be_read_fails_the_rollout_and_gives_no_reward(
-    server, name, arguments, problem
-):
+async def test_invalid_ground_truth_fails_the_rollout(server, name, arguments, problem):
     async with rollout(server, ground_truth=[{"name": name, "arguments": arguments}]) as attempt:
         with pytest.raises(InvalidTask) as failure:
             await attempt.verify(reply("Done."))
@@ -155,7 +153,7 @@ async def test_a_ground_truth_that_cannot_be_read_fails_the_rollout_and_gives_no
     assert "workplace_assistant: ground_truth: " in str(failure.value)
 
 
-async def test_numbers_in_calls_are_their_digits(server):
+async def test_number_arguments_become_their_digits(server):
     loose = MAKE.model_copy(update={"arguments": MAKE.arguments.replace('"30"', "30")})
     for truth_call, made in ((MAKE, loose), (loose, MAKE)):
         async with rollout(server, ground_truth=truth(truth_call)) as attempt:
@@ -163,7 +161,7 @@ async def test_numbers_in_calls_are_their_digits(server):
             assert (await attempt.verify(reply("Done."))).reward == 1.0
 
 
-async def test_rollouts_under_way_at_once_do_not_see_each_other(server):
+async def test_concurrent_rollouts_do_not_interfere(server):
     async with rollout(server, ground_truth=truth(DELETE)) as one, rollout(server, ground_truth=truth(SEND)) as other:
         await one.send(DELETE)
         assert "Rosa" in await other.call("email_get_email_information_by_id", email_id="00000096", field="body")
@@ -173,19 +171,19 @@ async def test_rollouts_under_way_at_once_do_not_see_each_other(server):
 
 
 @pytest.mark.parametrize("row", EXAMPLES, ids=lambda row: row["category"])
-async def test_the_oracle_earns_the_reward_of_every_example_and_doing_nothing_does_not(server, row):
+async def test_oracle_solves_every_example_and_silence_none(server, row):
     assert asks_for_something(row)
     await check(server, row)
 
 
-async def test_the_oracle_earns_the_reward_of_every_errand_and_doing_nothing_only_of_the_needless(server, tmp_path):
+async def test_oracle_solves_every_generated_errand(server, tmp_path):
     async with serving(server):
         for row in read_rows(prepare(tmp_path / "rows.jsonl", count=150, seed=3)):
             await check(server, row)
 
 
 async def check(server, row):
-    """Perfect earns all, and nothing earns all only where nothing is asked for."""
+    """Check that the oracle earns 1, and that silence does only if no change is needed."""
     async with rollout(server, **row) as attempt:
         for item in solve(row)[:-1]:
             assert not (await attempt.send(item)).startswith(("Error", "Invalid"))
@@ -194,7 +192,7 @@ async def check(server, row):
         assert (await idle.verify(reply(""))).reward == float(not asks_for_something(row))
 
 
-async def test_pass_rates_are_told_for_each_category(server):
+async def test_metrics_cover_each_category(server):
     rows = [{"reward": 1.0, "category": "email"}, {"reward": 0.0, "category": "calendar"}]
     metrics = server.compute_metrics([[row] for row in rows])
     assert metrics["email/pass@1/accuracy"] == 100.0
@@ -202,7 +200,7 @@ async def test_pass_rates_are_told_for_each_category(server):
     assert server.get_key_metrics({"mean/id": 2.0, "mean/reward": 0.5}) == {"mean/reward": 0.5}
 
 
-def test_a_database_dir_without_tables_is_told_before_the_first_rollout(tmp_path):
+def test_database_dir_without_tables_stops_the_server(tmp_path):
     with pytest.raises(DataError) as failure:
         make_server(WorkplaceAssistantServer, database_dir=tmp_path).setup_webserver()
     assert str(failure.value).startswith(f"{tmp_path / 'emails.csv'}: cannot be read")

@@ -1,4 +1,4 @@
-"""The company that is made up, and companies read from files."""
+"""The generated company, and companies parsed from files."""
 
 import csv
 import hashlib
@@ -33,7 +33,7 @@ def content(company: Company):
 
 
 def written(company: Company, folder):
-    """A company as CSV files, line breaks within values written as WorkBench does."""
+    """Write a company as CSV files, with line breaks escaped as in WorkBench."""
     for name, file in FILES.items():
         write(folder / file, getattr(company, name).columns, getattr(company, name).rows.values())
     write(folder / "analytics_data.csv", list(company.visits[0]), company.visits)
@@ -48,19 +48,19 @@ def write(path, columns, rows):
         lines.writerows([row[column].replace("\n", "\\n") for column in columns] for row in rows)
 
 
-def test_the_company_is_the_same_every_time_and_everywhere():
-    # Rows name its ids: whoever changes it makes all rows about it anew, the examples too.
+def test_company_is_always_the_same():
+    # Rows refer to its ids, so a change requires regenerating all rows, including the examples.
     digest = hashlib.sha256(dump_line(content(COMPANY))).hexdigest()
     assert digest[:16] == "2b76346364647ee0"
     assert content(made_up_company(1)) != content(COMPANY)
 
 
 @pytest.mark.parametrize(("name", "count"), TABLES.items())
-def test_ids_are_eight_digits_and_all_numbers_are_used(name, count):
+def test_ids_are_consecutive_eight_digit_numbers(name, count):
     assert sorted(getattr(COMPANY, name).rows) == [f"{number:08}" for number in range(count)]
 
 
-def test_meetings_lie_in_working_hours_and_never_two_at_once():
+def test_meetings_are_in_working_hours_without_overlaps():
     end = datetime.min
     for row in sorted(COMPANY.events.rows.values(), key=lambda row: row["event_start"]):
         start = datetime.fromisoformat(row["event_start"])
@@ -71,7 +71,7 @@ def test_meetings_lie_in_working_hours_and_never_two_at_once():
         assert end <= start.replace(hour=18, minute=0)
 
 
-def test_nobody_shares_a_first_name_and_no_two_emails_are_of_one_moment():
+def test_first_names_and_email_times_are_unique():
     names = [address.split(".")[0] for address in COMPANY.addresses]
     assert len(set(names)) == len(names) == 20
     sent = Counter(row["sent_datetime"] for row in COMPANY.emails.rows.values())
@@ -81,7 +81,7 @@ def test_nobody_shares_a_first_name_and_no_two_emails_are_of_one_moment():
     assert len(customers) == 200
 
 
-def test_a_company_written_to_files_is_read_back(tmp_path):
+def test_company_round_trips_through_files(tmp_path):
     assert content(read_company(written(COMPANY, tmp_path))) == content(COMPANY)
 
 
@@ -93,14 +93,14 @@ def test_a_company_written_to_files_is_read_back(tmp_path):
         ("calendar_events.csv", "event_id,event_name,event_start,duration\n", "1: participant_email missing"),
         ("project_tasks.csv", TASK_HEADER + "1,2\n", "2: 2 values for 6"),
         ("project_tasks.csv", TASK_HEADER + "x,b,c,d,e,f\n", "2: task_id: 'x' is not a number"),
-        ("project_tasks.csv", TASK_HEADER + "1,b,c,d,e,f\n1,b,c,d,e,f\n", "3: task_id: 1 has been given"),
+        ("project_tasks.csv", TASK_HEADER + "1,b,c,d,e,f\n1,b,c,d,e,f\n", "3: task_id: 1 is already used"),
         ("analytics_data.csv",
          "date_of_visit,visitor_id,page_views,session_duration_seconds,traffic_source,user_engaged\na,b,c,long,e,f\n",
          "2: session_duration_seconds: 'long'"),
         ("email_addresses.csv", b"\xff", "not UTF-8"),
     ],
 )  # fmt: skip
-def test_a_file_that_is_no_table_is_named_with_its_line(tmp_path, file, text, problem):
+def test_invalid_table_is_reported_with_its_line(tmp_path, file, text, problem):
     path = written(COMPANY, tmp_path) / file
     path.unlink()
     if text is not None:
@@ -111,7 +111,7 @@ def test_a_file_that_is_no_table_is_named_with_its_line(tmp_path, file, text, pr
     assert problem in str(failure.value)
 
 
-def test_further_columns_and_a_header_over_the_addresses_do_no_harm(tmp_path):
+def test_additional_columns_and_address_header_are_ignored(tmp_path):
     path = written(COMPANY, tmp_path) / "project_tasks.csv"
     path.write_text("board,size,due_date,list_name,assigned_to_email,task_name,task_id\na,9,b,c,d,e,00000001\n")
     (tmp_path / "email_addresses.csv").write_text("email\n a@b.c \n\n")

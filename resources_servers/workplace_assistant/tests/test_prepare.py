@@ -1,4 +1,4 @@
-"""From errands and from WorkBench's queries to rows."""
+"""Rows made from errands and from WorkBench's queries."""
 
 import csv
 import json
@@ -24,7 +24,7 @@ QUERIES = ("email_queries_and_answers.csv", "calendar_queries_and_answers.csv")
 
 
 def queries(folder, *rows):
-    """A file of queries, each given as its query, its answer and its domains."""
+    """Write a file of queries, each with its answer and domains."""
     path = folder / "queries.csv"
     with path.open("w", newline="") as file:
         lines = csv.writer(file)
@@ -36,7 +36,7 @@ def queries(folder, *rows):
 GOOD = ("Delete it", """['email.delete_email.func(email_id="00000001")']""", "['email']")
 
 
-def test_a_query_becomes_a_row(tmp_path):
+def test_query_becomes_a_row(tmp_path):
     calls = [
         r'email.send_email.func(recipient="a@b.c", subject="S", body="one\ntwo")',
         'analytics.create_plot.func(time_min="2023-10-22", time_max=\'2023-11-29\', value_to_plot="total_visits", '
@@ -81,10 +81,10 @@ def test_a_query_becomes_a_row(tmp_path):
         ((GOOD[0], "['email.delete_email.func(1)']", GOOD[2]), "is not a call"),
         ((GOOD[0], "['email.delete_email.func(**{})']", GOOD[2]), "is not a call"),
         ((GOOD[0], "['email.delete_email.func(email_id=open)']", GOOD[2]), "is not a call"),
-        ((GOOD[0], "['email.burn_email.func()']", GOOD[2]), "there is no tool 'email_burn_email'"),
+        ((GOOD[0], "['email.burn_email.func()']", GOOD[2]), "'email_burn_email' is not a tool"),
     ],
 )
-def test_a_line_that_is_no_query_is_named_and_nothing_is_written(tmp_path, query, problem):
+def test_invalid_query_is_reported_and_nothing_is_written(tmp_path, query, problem):
     path, output = queries(tmp_path, GOOD, query), tmp_path / "rows.jsonl"
     with pytest.raises(DataError) as failure:
         prepare(output, [path])
@@ -93,13 +93,13 @@ def test_a_line_that_is_no_query_is_named_and_nothing_is_written(tmp_path, query
     assert not output.exists()
 
 
-def test_the_same_seed_gives_the_same_rows_and_another_one_others(tmp_path):
+def test_rows_depend_only_on_the_seed(tmp_path):
     one = prepare(tmp_path / "one.jsonl", count=100, seed=1).read_bytes()
     assert prepare(tmp_path / "again.jsonl", count=100, seed=1).read_bytes() == one
     assert prepare(tmp_path / "other.jsonl", count=100, seed=2).read_bytes() != one
 
 
-def test_rows_about_our_company_are_valid_and_no_two_are_equal(tmp_path):
+def test_rows_about_our_company_are_valid_and_distinct(tmp_path):
     rows = list(read_rows(prepare(tmp_path / "rows.jsonl", count=300)))
     assert len({row["responses_create_params"]["input"][1]["content"] for row in rows}) == 300
     for row in rows:
@@ -108,7 +108,7 @@ def test_rows_about_our_company_are_valid_and_no_two_are_equal(tmp_path):
 
 
 @pytest.mark.parametrize("maker", MAKERS, ids=lambda maker: maker.__name__)
-def test_each_kind_of_errand_asks_for_something_now_and_then(maker):
+def test_each_kind_of_errand_sometimes_requires_calls(maker):
     draw = Draw(made_up_company(), Random(0))
     made = [errand for _ in range(60) if (errand := maker(draw))]
     assert any(errand.calls for errand in made)
@@ -117,7 +117,7 @@ def test_each_kind_of_errand_asks_for_something_now_and_then(maker):
 
 
 @pytest.mark.parametrize("count", [0, -1, MOST_ERRANDS + 1])
-def test_a_count_that_cannot_be_is_refused(tmp_path, count):
+def test_invalid_count_is_rejected(tmp_path, count):
     with pytest.raises(DataError, match="count: "):
         prepare(tmp_path / "rows.jsonl", count=count)
 
@@ -133,13 +133,13 @@ def run_script(*arguments):
     )
 
 
-def test_the_script_writes_as_many_rows_as_it_is_told(tmp_path):
+def test_script_writes_the_requested_number_of_rows(tmp_path):
     ran = run_script("--count", 7, "--seed", 5, "--output", tmp_path / "rows.jsonl")
     assert (ran.returncode, ran.stderr) == (0, "")
     assert len(list(read_rows(tmp_path / "rows.jsonl"))) == 7
 
 
-def test_the_script_tells_a_missing_file_in_one_paragraph(tmp_path):
+def test_script_reports_a_missing_file_in_one_line(tmp_path):
     ran = run_script("--input", tmp_path / "none.csv", "--output", tmp_path / "rows.jsonl")
     assert ran.returncode == 1
     assert ran.stderr.startswith(f"{tmp_path / 'none.csv'}: cannot be read")
@@ -147,7 +147,7 @@ def test_the_script_tells_a_missing_file_in_one_paragraph(tmp_path):
 
 
 @pytest.mark.skipif(not WORKBENCH.is_dir(), reason="WorkBench's files (../shared/data/workbench) are not here")
-async def test_every_workbench_query_rewards_its_answer_and_not_doing_nothing(tmp_path):
+async def test_every_workbench_query_rewards_only_its_answer(tmp_path):
     rows = list(read_rows(prepare(tmp_path / "rows.jsonl", [WORKBENCH / name for name in QUERIES])))
     assert len(rows) == 200
     server = make_server(WorkplaceAssistantServer, database_dir="../shared/data/workbench")

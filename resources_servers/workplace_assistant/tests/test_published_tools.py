@@ -1,4 +1,4 @@
-"""The tools are those that are published."""
+"""The tools have the published names and arguments."""
 
 import inspect
 
@@ -38,11 +38,11 @@ customer_relationship_manager_delete_customer(customer_id)
 """
 
 
-def test_the_tools_are_called_and_take_what_is_published_of_them():
-    told = []
+def test_tools_have_the_published_signatures():
+    signatures = []
     for name, function in TOOLS.items():
         _, *parameters = inspect.signature(function).parameters.values()
         arguments = (f"{each.name}{'' if each.default is each.empty else '?'}" for each in parameters)
-        told.append(f"{name}({', '.join(arguments)})")
-    assert told == PUBLISHED.strip().splitlines()
-    assert len(told) == 27
+        signatures.append(f"{name}({', '.join(arguments)})")
+    assert signatures == PUBLISHED.strip().splitlines()
+    assert len(signatures) == 27

@@ -1,4 +1,4 @@
-"""What each tool refuses."""
+"""Calls that each tool rejects."""
 
 import pytest
 
@@ -19,7 +19,7 @@ PLOT = {"time_min": "2023-11-01", "time_max": "2023-11-02", "value_to_plot": "to
     ("tool", "arguments", "problem"),
     [
         ("company_directory_find_email_address", {}, "name must not be empty"),
-        ("company_directory_find_email_address", {"name": "Zoe"}, "nobody called 'Zoe'"),
+        ("company_directory_find_email_address", {"name": "Zoe"}, "no entry for 'Zoe'"),
         ("email_get_email_information_by_id", {"email_id": "9", "field": "body"}, "no email_id '9'"),
         ("email_get_email_information_by_id", {"email_id": "00000001", "field": "text"}, "no field 'text'"),
         ("email_search_emails", {"date_min": "yesterday"}, "date_min 'yesterday' is not a date"),
@@ -39,7 +39,7 @@ PLOT = {"time_min": "2023-11-01", "time_max": "2023-11-02", "value_to_plot": "to
         ("email_reply_email", {"email_id": "00000004", "body": "B"}, "no email_id"),
         ("email_reply_email", {"email_id": "00000001", "body": ""}, "body must not be empty"),
         ("calendar_get_event_information_by_id", {"event_id": "1", "field": "duration"}, "no event_id '1'"),
-        ("calendar_get_event_information_by_id", {"event_id": "00000004", "field": "x"}, "there are event_id, "),
+        ("calendar_get_event_information_by_id", {"event_id": "00000004", "field": "x"}, "fields are event_id, "),
         ("calendar_search_events", {"time_min": "noon"}, "time_min 'noon' is not a date"),
         ("calendar_search_events", {"time_max": "noon"}, "time_max 'noon' is not a date"),
         ("calendar_create_event", {**EVENT, "event_name": ""}, "event_name must not be empty"),
@@ -92,7 +92,7 @@ PLOT = {"time_min": "2023-11-01", "time_max": "2023-11-02", "value_to_plot": "to
         ("customer_relationship_manager_delete_customer", {"customer_id": "1"}, "no customer_id '1'"),
     ],
 )  # fmt: skip
-def test_a_call_that_fails_says_why_and_changes_nothing(database, untouched, tool, arguments, problem):
+def test_rejected_call_is_explained_and_changes_nothing(database, untouched, tool, arguments, problem):
     with pytest.raises(ToolError) as failure:
         TOOLS[tool](database, **arguments)
     assert problem in str(failure.value)

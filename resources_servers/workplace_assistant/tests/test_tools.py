@@ -1,4 +1,4 @@
-"""Each tool: what it answers, and what it changes."""
+"""The results and changes of each tool."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from resources_servers.workplace_assistant.toolkits import TOOLS
 
 
 def ids(found):
-    """The last digits of the ids, in the order in which they were found."""
+    """Return the last digits of the ids in the order found."""
     return [next(iter(row.values()))[-2:].lstrip("0") or "0" for row in found]
 
 
@@ -39,7 +39,7 @@ def ids(found):
         ("analytics_get_average_session_duration", {"time_min": "2023-11-02"}, {"2023-11-02": 8.0}),
     ],
 )  # fmt: skip
-def test_what_is_read_is_answered_and_changes_nothing(database, untouched, tool, arguments, answer):
+def test_read_tool_answers_and_changes_nothing(database, untouched, tool, arguments, answer):
     assert TOOLS[tool](database, **arguments) == answer
     assert database.is_like(untouched)
 
@@ -82,7 +82,7 @@ def test_what_is_read_is_answered_and_changes_nothing(database, untouched, tool,
          {"customer_email": "mill", "page": "2", "page_size": "1"}, ["11"]),
     ],
 )  # fmt: skip
-def test_searches_find_page_by_page(database, tool, kind, arguments, found):
+def test_search_returns_one_page(database, tool, kind, arguments, found):
     assert ids(TOOLS[tool](database, **arguments)[kind]) == found
     assert database.is_like(Database(database.company))
 
@@ -99,16 +99,16 @@ def test_searches_find_page_by_page(database, tool, kind, arguments, found):
         ({"board": "none"}, []),
     ],
 )
-def test_tasks_are_found_by_every_field_that_is_given(database, arguments, found):
+def test_tasks_must_match_every_given_field(database, arguments, found):
     assert ids(TOOLS["project_management_search_tasks"](database, **arguments)) == found
 
 
-def test_a_page_tells_how_much_there_is(database):
+def test_page_reports_the_total(database):
     found = TOOLS["email_search_emails"](database, query="", page="2", page_size="3")
     assert found["pagination"] == {"page": 2, "page_size": 3, "pages": 2, "total": 4}
 
 
-def test_a_page_has_its_limit(database):
+def test_page_size_is_limited(database):
     assert TOOLS["email_search_emails"](database, page_size="100000")["pagination"]["page_size"] == 50
 
 
@@ -169,7 +169,7 @@ NOW = "2023-11-30 00:00:00"
         ("customer_relationship_manager_delete_customer", {"customer_id": "00000010"}, "customers", "00000010", None),
     ],
 )  # fmt: skip
-def test_what_is_changed_is_one_row_of_this_rollout(database, tool, arguments, name, row_id, row):  # noqa: PLR0917
+def test_write_tool_changes_one_row_of_this_rollout(database, tool, arguments, name, row_id, row):  # noqa: PLR0917
     untouched = Database(database.company)
     TOOLS[tool](database, **arguments)
     now = getattr(database, name)
@@ -181,7 +181,7 @@ def test_what_is_changed_is_one_row_of_this_rollout(database, tool, arguments, n
     assert untouched.is_like(Database(database.company))
 
 
-def test_a_plot_is_a_file_of_its_name(database, untouched):
+def test_plot_returns_its_file_name(database, untouched):
     made = TOOLS["analytics_create_plot"](
         database, time_min="2023-11-01", time_max="2023-11-02", value_to_plot="Total_Visits", plot_type="bar"
     )
@@ -189,7 +189,7 @@ def test_a_plot_is_a_file_of_its_name(database, untouched):
     assert not database.is_like(untouched)
 
 
-def test_a_new_row_can_be_found_changed_and_deleted_by_its_id(database, untouched):
+def test_new_row_can_be_found_changed_and_deleted(database, untouched):
     made = TOOLS["calendar_create_event"](
         database,
         event_name="talk",

@@ -1,4 +1,4 @@
-"""The tools of the workplace, by the names that the model knows them under."""
+"""The tools of the workplace, by the names shown to the model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from resources_servers.workplace_assistant.toolkits import (
 )
 
 Function = Callable[..., Any]
-"""A tool as plain Python: takes the database first, then its arguments by name, and raises `ToolError`."""
+"""A tool as a plain function that takes the database, then keyword arguments, and may raise `ToolError`."""
 
 
 def _named(toolkit: ModuleType) -> dict[str, Function]:

@@ -1,4 +1,4 @@
-"""Count the visits of the company's web site, and plot them."""
+"""Count and plot the visits of the company's web site."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def get_visitor_information_by_id(database: Database, *, visitor_id: Text) -> li
 
 
 def create_plot(database: Database, *, time_min: Text, time_max: Text, value_to_plot: Text, plot_type: Text) -> str:
-    """Plot a value over the days from time_min to time_max (YYYY-MM-DD), and answer the plot's file.
+    """Plot a value over the days from time_min to time_max (YYYY-MM-DD), and return the plot's file.
 
     value_to_plot is total_visits, session_duration_seconds, user_engaged, visits_direct, visits_referral,
     visits_search_engine or visits_social_media. plot_type is bar, line, scatter or histogram.
@@ -82,7 +82,7 @@ def _visits(database: Database, time_min: str, time_max: str) -> list[Row]:
 
 
 def _count_of(visits: list[Row], counted: list[Row]) -> dict[str, int]:
-    """How many of the visits of each day are counted; a day without one of them has 0."""
+    """Return the number of counted visits on each day with visits, even if it is 0."""
     counts = Counter(visit["date_of_visit"] for visit in counted)
     return {day: counts[day] for day in sorted({visit["date_of_visit"] for visit in visits})}
 

@@ -1,4 +1,4 @@
-"""What the arguments of all tools have in common: texts, words of a list, dates, pages."""
+"""Parsing and validation of the tools' arguments: texts, choices, dates and pages."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ def _text(value: Any) -> Any:
 
 
 Text = Annotated[str, BeforeValidator(_text)]
-"""Every argument of every tool. A number is taken as its digits, null as an argument that was left out."""
+"""The type of all tool arguments. Numbers become their digits, and null counts as a missing argument."""
 
 
 def check_given(**arguments: str) -> None:
-    """Raises `ToolError` where one of these arguments is empty."""
+    """Raise `ToolError` if one of these arguments is empty."""
     empty = [name for name, value in arguments.items() if not value.strip()]
     if empty:
         raise ToolError(f"{', '.join(empty)} must not be empty.")
 
 
 def row_of(table: Table, row_id: str) -> Row:
-    """The row with this id. Raises `ToolError` where there is none."""
+    """Return the row with this id. Raises `ToolError` if it does not exist."""
     row = table.get(row_id)
     if row is None:
         raise ToolError(f"There is no {table.start.columns[0]} {row_id[:40]!r}.")
@@ -45,20 +45,20 @@ def row_of(table: Table, row_id: str) -> Row:
 
 
 def field_of(table: Table, row_id: str, field: str) -> dict[str, str]:
-    """One field of the row with this id."""
+    """Return one field of the row with this id."""
     row = row_of(table, row_id)
     check_field(field, table.start.columns)
     return {field: row[field]}
 
 
 def check_field(field: str, known: Sequence[str]) -> None:
-    """Raises `ToolError` where a field is none of these."""
+    """Raise `ToolError` for an unknown field."""
     if field not in known:
-        raise ToolError(f"There is no field {field[:40]!r}; there are {', '.join(known)}.")
+        raise ToolError(f"There is no field {field[:40]!r}. The fields are {', '.join(known)}.")
 
 
 def one_of(name: str, value: str, known: Sequence[str]) -> str:
-    """The known value that is meant, in its own spelling. Raises `ToolError` where there is none."""
+    """Return the known value that matches, ignoring case. Raises `ToolError` if there is none."""
     for each in known:
         if each.lower() == value.strip().lower():
             return each
@@ -66,23 +66,23 @@ def one_of(name: str, value: str, known: Sequence[str]) -> str:
 
 
 def address(name: str, value: str) -> str:
-    """An email address in lower case. Raises `ToolError` for what cannot be one."""
+    """Return an email address in lower case. Raises `ToolError` if it is invalid."""
     if "@" not in value or "." not in value:
         raise ToolError(f"{name} {value[:80]!r} is not an email address.")
     return value.lower()
 
 
 def words_of(query: str) -> set[str]:
-    """The words of a query in lower case. Raises `ToolError` where it is too long to be one."""
+    """Return the words of a query in lower case. Raises `ToolError` if it is too long."""
     if len(query) > LONGEST_QUERY:
         raise ToolError(f"The query is longer than {LONGEST_QUERY} characters.")
     return set(query.lower().split())
 
 
 def moment(name: str, value: str, day: str = DAY_BEGINS) -> str:
-    """A date, or a date with a time, as `YYYY-MM-DD HH:MM:SS`: such texts compare as the moments do.
+    """Normalise a date, with or without a time, to `YYYY-MM-DD HH:MM:SS`, which sorts chronologically.
 
-    A date alone is taken for its first second, or with `DAY_ENDS` for its last one. Raises `ToolError`.
+    A date alone means its first second, or its last one with `DAY_ENDS`. Raises `ToolError`.
     """
     try:
         read = datetime.fromisoformat(value.strip())
@@ -94,17 +94,17 @@ def moment(name: str, value: str, day: str = DAY_BEGINS) -> str:
 
 
 def day_of(name: str, value: str) -> str:
-    """The day of a date, with or without a time, as `YYYY-MM-DD`. Raises `ToolError`."""
+    """Return the day of a date, with or without a time, as `YYYY-MM-DD`. Raises `ToolError`."""
     return moment(name, value)[:DATE_LENGTH]
 
 
 def contains(row: Row, wanted: dict[str, str]) -> bool:
-    """Whether each of these columns contains its text; upper and lower case count as one."""
+    """Return whether each of these columns contains its text, ignoring case."""
     return all(text.lower() in row[column].lower() for column, text in wanted.items())
 
 
 def page_of(kind: str, found: Iterable[Row], page: str, page_size: str) -> dict[str, Any]:
-    """One page of what was found, under the name of its kind, and how much there is."""
+    """Return one page of the found rows, under the key `kind`, and the total count."""
     rows = list(found)
     number = _counting("page", page or "1")
     size = min(_counting("page_size", page_size or "5"), LARGEST_PAGE)
@@ -114,7 +114,7 @@ def page_of(kind: str, found: Iterable[Row], page: str, page_size: str) -> dict[
 
 
 def _counting(name: str, value: str) -> int:
-    # Longer numbers are no pages, and the slowest to read.
+    # Longer numbers are never valid pages, and slow to parse.
     if not (value.isascii() and value.isdigit() and len(value) <= 9 and int(value) > 0):
-        raise ToolError(f"{name} {value[:40]!r} is not a number from 1 on.")
+        raise ToolError(f"{name} {value[:40]!r} is not a number of 1 or more.")
     return int(value)

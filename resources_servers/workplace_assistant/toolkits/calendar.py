@@ -32,9 +32,9 @@ def search_events(
     page: Text = "1",
     page_size: Text = "5",
 ) -> dict[str, Any]:
-    """Search events, earliest first. Each word of the query must stand in the name or the participant's address.
+    """Search events, earliest first. Each word of the query must appear in the name or the participant's address.
 
-    time_min and time_max (YYYY-MM-DD HH:MM:SS, or a day) bound the start. Answers one page; page counts from 1.
+    time_min and time_max (YYYY-MM-DD HH:MM:SS, or a day) bound the start. Returns one page; page counts from 1.
     """
     words = words_of(query)
     first = moment("time_min", time_min) if time_min else ""

@@ -14,7 +14,7 @@ def find_email_address(database: Database, *, name: Text = "") -> list[str]:
         raise ToolError("name must not be empty.")
     found = [each for each in database.company.addresses if all(word in each.lower() for word in words)]
     if not found:
-        raise ToolError(f"The directory has nobody called {name[:40]!r}.")
+        raise ToolError(f"The directory has no entry for {name[:40]!r}.")
     return found
 
 

@@ -36,9 +36,9 @@ def search_customers(
     page: Text = "1",
     page_size: Text = "5",
 ) -> dict[str, Any]:
-    """Search the customers whose fields contain what is given for them; at least one must be given.
+    """Search the customers whose fields contain the given values; at least one must be given.
 
-    The dates (YYYY-MM-DD) are first and last days. Answers one page; page counts from 1.
+    The dates (YYYY-MM-DD) are first and last days. Returns one page; page counts from 1.
     """
     texts = {
         "customer_name": customer_name,
@@ -121,7 +121,7 @@ def delete_customer(database: Database, *, customer_id: Text) -> str:
 
 
 def _keeps(value: str, bound: str, day: str) -> bool:
-    """Whether a date lies on the right side of its bound; a customer without the date does not."""
+    """Return whether a date is within its bound. An empty date never is."""
     return bool(value) and (value >= day if bound.endswith("_min") else value <= day)
 
 

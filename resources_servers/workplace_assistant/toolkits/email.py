@@ -1,4 +1,4 @@
-"""Read, send, answer and delete the emails of the one user whose mailbox it is."""
+"""Read, send, answer and delete emails in the user's mailbox."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def search_emails(
     page: Text = "1",
     page_size: Text = "5",
 ) -> dict[str, Any]:
-    """Search emails, newest first. Each word of the query must stand in the address, the subject or the body.
+    """Search emails, newest first. Each word of the query must appear in the address, the subject or the body.
 
-    date_min and date_max (YYYY-MM-DD) are the first and the last day. Answers one page; page counts from 1.
+    date_min and date_max (YYYY-MM-DD) are the first and the last day. Returns one page; page counts from 1.
     """
     words = words_of(query)
     first = day_of("date_min", date_min) if date_min else ""

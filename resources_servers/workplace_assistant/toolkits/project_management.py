@@ -32,7 +32,7 @@ def search_tasks(
     due_date: Text = "",
     board: Text = "",
 ) -> list[Row]:
-    """Search the tasks whose fields contain what is given for them; at least one must be given."""
+    """Search the tasks whose fields contain the given values; at least one must be given."""
     wanted = {
         "task_name": task_name,
         "assigned_to_email": assigned_to_email,
@@ -89,7 +89,7 @@ def _checked(database: Database, field: str, value: str) -> str:
 
 
 def _member(database: Database, email: str) -> str:
-    """A member of the team: whoever had a task at the start, so that the order of the calls does not matter."""
+    """Return a team member's address. Only initial tasks count, so the order of the calls does not matter."""
     return one_of("assigned_to_email", email, sorted(database.company.tasks.values("assigned_to_email")))
 
 

@@ -1,0 +1,113 @@
+"""The command line of a folder's `prepare.py`, built from the signature of its `prepare` function."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import re
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from nemo_gym.errors import UsageError, UserError
+
+SHARED_HELP = {
+    "input": "the file to turn into rows",
+    "output": "the file to write",
+    "count": "number of rows",
+    "seed": "the same seed makes the same rows",
+}
+"""Help texts of the usual parameters, for functions that do not describe them."""
+
+_PARAMETER_LINE = re.compile(r"^(?P<indent> *)(?P<name>\w+): +(?P<text>\S.*(?:\n(?P=indent) +\S.*)*)", re.MULTILINE)
+
+
+def run_prepare(prepare: Callable[..., object], arguments: Sequence[str] | None = None) -> None:
+    """Call `prepare` with the arguments of the command line, or with those given.
+
+    Each parameter becomes a flag: `dim_room: tuple[int, int]` becomes `--dim-room 7 7`. A parameter without a default
+    is required, a sequence's flag may be repeated, and a bool's takes no value. Help texts come from
+    `Annotated[..., "text"]` or from lines `name: text` in the docstring.
+
+    Ends the process with code 1 if `prepare` raises a `UserError`, and with code 2 for wrong usage. Raises `TypeError`
+    if an annotation cannot be turned into a flag.
+    """
+    parser = _parser_of(prepare)
+    given = vars(parser.parse_args(arguments))
+    try:
+        prepare(**given)
+    except UsageError as error:
+        parser.error(str(error))
+    except UserError as error:
+        parser.exit(1, f"{error}\n")
+
+
+def _parser_of(prepare: Callable[..., object]) -> argparse.ArgumentParser:
+    # A flag that is not given leaves its parameter to the function's own default.
+    parser = argparse.ArgumentParser(description=_summary(prepare), argument_default=argparse.SUPPRESS)
+    lines = _PARAMETER_LINE.finditer(inspect.getdoc(prepare) or "")
+    described = {line["name"]: " ".join(line["text"].split()) for line in lines}
+    hints = get_type_hints(prepare, include_extras=True)
+    for name, parameter in inspect.signature(prepare).parameters.items():
+        annotation, help_text = _split_annotated(hints.get(name, str))
+        options = _options(annotation, parameter)
+        text = help_text or described.get(name) or SHARED_HELP.get(name, "")
+        parser.add_argument(
+            f"--{name.replace('_', '-')}",
+            dest=name,
+            required=parameter.default is parameter.empty,
+            # Argparse formats help texts with `%`.
+            help=f"{text}{_default_note(parameter.default)}".strip().replace("%", "%%"),
+            **options,
+        )
+    return parser
+
+
+def _summary(prepare: Callable[..., object]) -> str:
+    """Return the first paragraph of the module's docstring."""
+    return (sys.modules[prepare.__module__].__doc__ or "").strip().partition("\n\n")[0]
+
+
+def _split_annotated(annotation: Any) -> tuple[Any, str | None]:
+    if get_origin(annotation) is not Annotated:
+        return annotation, None
+    plain, *notes = get_args(annotation)
+    return plain, next((note for note in notes if isinstance(note, str)), None)
+
+
+def _options(annotation: Any, parameter: inspect.Parameter) -> dict[str, Any]:
+    """Return the options of `add_argument` that read values of a type."""
+    if get_origin(annotation) in (Union, UnionType):
+        not_none = [member for member in get_args(annotation) if member is not NoneType]
+        annotation = not_none[0] if len(not_none) == 1 else annotation
+    origin, members = get_origin(annotation), get_args(annotation)
+    if annotation is bool:
+        return {"action": argparse.BooleanOptionalAction if parameter.default is True else "store_true"}
+    if annotation in (str, int, float, Path):
+        return {"type": annotation}
+    if origin is Literal and len({type(member) for member in members}) == 1:
+        return {"type": type(members[0]), "choices": members}
+    if origin in (list, Sequence):
+        return {"action": "append", **_options(members[0], parameter)}
+    if origin is tuple and Ellipsis not in members and len(set(members)) == 1:
+        return {"action": _StoreTuple, "nargs": len(members), **_options(members[0], parameter)}
+    raise TypeError(
+        f"prepare: parameter '{parameter.name}': {annotation} cannot be read from a command line. "
+        "Use Path, str, int, float, bool, Literal, list[...], tuple[...] of one type, or one of them or None."
+    )
+
+
+class _StoreTuple(argparse.Action):
+    """A fixed number of values, stored as a tuple."""
+
+    def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option_string: Any = None) -> None:
+        setattr(namespace, self.dest, tuple(values))
+
+
+def _default_note(default: Any) -> str:
+    if isinstance(default, bool) or default in (inspect.Parameter.empty, None, (), ""):
+        return ""
+    shown = " ".join(map(str, default)) if isinstance(default, (list, tuple)) else default
+    return f" (default: {shown})"
