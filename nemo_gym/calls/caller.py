@@ -1,4 +1,4 @@
-"""One call of one of our own servers: what goes with it, how long it may take, and when it is tried again."""
+"""Calls to our own servers, with their headers, timeouts and retries."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ from nemo_gym.schemas.rollout import (
 Cookies = Mapping[str, "str | Morsel[str]"]
 
 MODEL_CALLS = ("/v1/responses", "/v1/chat/completions", "/v1/messages")
-# A server that restarts refuses connections for a moment; nothing was sent, so trying again is safe.
+# A restarting server refuses connections for a moment. Nothing was sent, so a retry is safe.
 REFUSED_PATIENCE_S = 10.0
-# A server that is full says so before it does anything.
+# An overloaded server rejects a request before any work, so a retry is safe.
 OVERLOADED_PATIENCE_S = 120.0
 BACKOFF = Backoff(first_s=0.05, factor=2, longest_s=2.0)
 UNAVAILABLE = 503
@@ -52,18 +52,16 @@ DEFAULTS = Timeouts()
 
 
 class Address(NamedTuple):
-    """Where a server listens."""
-
     host: str
     port: int
 
 
 class WrittenRequest(dict[str, Any]):
-    """A model request that is JSON already; the mapping is what it says, for whoever looks at it."""
+    """A model request that is already written as JSON; the mapping has the same content."""
 
     text: bytes
     input_at: int
-    """Where the value of `input` begins in the text; it is the last one."""
+    """The offset in the text of the value of `input`, which is the last key."""
 
 
 class Caller:
@@ -75,14 +73,14 @@ class Caller:
         address_of: Callable[[str], Address],
         tier_of: Callable[[str], str | None] | None = None,
     ) -> None:
-        """With `tier_of` a path tells for which rollout a call is: to servers without our middleware, too."""
+        """With `tier_of`, paths include the rollout id, which also reaches servers without our middleware."""
         self.connections = connections
         self.address_of = address_of
         self.tier_of = tier_of
         self.run_headers: list[tuple[bytes, bytes]] = []
-        """What goes with every call to show that it belongs to the run."""
+        """Headers that mark every call as part of the run."""
         self.shortcuts: dict[str, str] = {}
-        """Unix sockets at which servers listen too, by their names; on another machine they lead nowhere."""
+        """Unix sockets on which servers listen too, by server name. They exist only on the servers' machine."""
         self._addresses: dict[str, Address] = {}
 
     async def call(
@@ -97,7 +95,7 @@ class Caller:
         headers: Mapping[str, str] | None = None,
         params: Mapping[str, Any] | None = None,
         timeouts: Timeouts | None = None,
-        timeout: Any = None,  # noqa: ASYNC109 - aiohttp's, which published folders hand on
+        timeout: Any = None,  # noqa: ASYNC109 - aiohttp's, which published folders pass on
     ) -> Reply:
         """See `ServerClient.request`."""
         if timeout is not None:
@@ -132,21 +130,21 @@ class Caller:
         host, port = address
         while True:
             shortcut = self.shortcuts.get(call.server)
-            told, within = head, timeouts
+            headers, within = head, timeouts
             left_s = call.time_left_s()
             if left_s is not None:
-                told = [*head, (_TIME_LEFT, b"%.3f" % time_left_for_callee(left_s))]
+                headers = [*head, (_TIME_LEFT, b"%.3f" % time_left_for_callee(left_s))]
                 within = _within(timeouts or DEFAULTS, left_s)
             try:
                 reply = await self.connections.request(
-                    method, host, port, path, body=body, headers=told, timeouts=within, uds=shortcut
+                    method, host, port, path, body=body, headers=headers, timeouts=within, uds=shortcut
                 )
             except ReplyTimedOut as error:
                 call.time_left_s()
                 raise also_aiohttps(error.of_server(call.server)) from error.__cause__
             except ServerCallError as error:
                 if shortcut is not None and not error.was_sent:
-                    # It leads nowhere, from another machine or where somebody has swept its folder.
+                    # The socket is on another machine, or its folder was deleted.
                     self.shortcuts.pop(call.server, None)
                     continue
                 if error.was_sent or call.took_s > REFUSED_PATIENCE_S:
@@ -158,10 +156,10 @@ class Caller:
                 return reply
             if call.took_s > OVERLOADED_PATIENCE_S:
                 raise Overloaded(
-                    f"{call.server} had no room for {path} for {call.took_s:.0f} s (tried {call.tries} times)",
+                    f"{call.server} rejected {path} as overloaded for {call.took_s:.0f} s (tried {call.tries} times)",
                     server=call.server,
                 )
-            call.trouble = "it has no room"
+            call.trouble = "the server is overloaded"
             await call.pause(seconds_of_retry_after(reply.headers.get("retry-after")))
 
 
@@ -173,7 +171,7 @@ class _Request(NamedTuple):
 
 
 class _Call(Wait):
-    """One call that may be tried several times, each time from its beginning."""
+    """One call, with all of its tries."""
 
     __slots__ = ("_began_at", "path", "server", "tries")
 
@@ -185,16 +183,16 @@ class _Call(Wait):
         self._began_at = time.monotonic()
 
     def __str__(self) -> str:
-        told = f"{self.path} of {self.server}"
-        return f"{told} ({self.trouble})" if self.trouble else told
+        target = f"{self.path} of {self.server}"
+        return f"{target} ({self.trouble})" if self.trouble else target
 
     @property
     def took_s(self) -> float:
-        """Since the first try."""
+        """Seconds since the first try."""
         return time.monotonic() - self._began_at
 
     def time_left_s(self) -> float | None:
-        """What is left of the rollout's time; `RolloutTimedOut` where it is over."""
+        """Return the rollout's time left, or None without a limit. Raise `RolloutTimedOut` if it is over."""
         left_s = time_left_s()
         if left_s is not None and left_s <= CLOCK_SLACK_S:
             waited = f" after {self.took_s:.1f} s" if self.tries > 1 or self.took_s > 1 else ""
@@ -202,7 +200,7 @@ class _Call(Wait):
         return left_s
 
     async def pause(self, retry_after_s: float | None = None) -> None:
-        """Wait before the next try: longer each time, never in step with others, not beyond the rollout's time."""
+        """Wait before the next try, with growing, jittered pauses, and not beyond the rollout's time."""
         pause_s = BACKOFF.pause_s(self.tries, retry_after_s)
         left_s = time_left_s()
         self.tries += 1
@@ -214,7 +212,7 @@ def _within(timeouts: Timeouts, left_s: float) -> Timeouts:
 
 
 def _for_its_rollout(url_path: str, body: Any, tier: str | None) -> str:
-    """The path that tells also a server without our middleware which rollout it works for."""
+    """Return the path with the rollout id in it, for servers without our middleware."""
     if url_path.startswith(ROLLOUT_PREFIX):
         return url_path
     rollout_id = None
@@ -228,21 +226,21 @@ def _for_its_rollout(url_path: str, body: Any, tier: str | None) -> str:
 
 
 def encode_json(value: Any) -> bytes:
-    """A request body: models without their unset fields, so that defaults stay the receiver's."""
+    """Encode a request body. Models omit their unset fields, so that the receiver's defaults apply."""
     if isinstance(value, WrittenRequest):
         return value.text
     if isinstance(value, BaseModel):
         return value.model_dump_json(exclude_unset=True).encode()
-    return dump_json(value, default=_plain)
+    return dump_json(value, default=_json_default)
 
 
-def _plain(value: Any) -> Any:
+def _json_default(value: Any) -> Any:
     if isinstance(value, BaseModel):
         return value.model_dump(exclude_unset=True)
-    raise TypeError(f"cannot be sent as JSON: {type(value).__name__}")
+    raise TypeError(f"{type(value).__name__} cannot be sent as JSON")
 
 
 def cookie_header(cookies: Cookies) -> bytes:
-    """The value of a `Cookie` header, from plain values or from a `SimpleCookie`."""
+    """Return the value of a `Cookie` header for plain values or a `SimpleCookie`."""
     pairs = [f"{name}={each.coded_value if isinstance(each, Morsel) else each}" for name, each in cookies.items()]
     return "; ".join(pairs).encode("latin-1")

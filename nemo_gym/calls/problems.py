@@ -1,4 +1,4 @@
-"""How a failure keeps its cause when it crosses processes: problem bodies (RFC 9457), and rows that tell of it."""
+"""Failures between processes, as problem bodies (RFC 9457) and failed rows that keep the cause."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MEDIA_TYPE = "application/problem+json"
 
 
 class Problem(BaseModel):
-    """A failed call, told so that its receiver can pass the cause on."""
+    """A failed call, in a form that lets its receiver pass on the cause."""
 
     type: str = "about:blank"
     title: str
@@ -44,7 +44,7 @@ class Problem(BaseModel):
 
     @classmethod
     def of_error(cls, error: RolloutError) -> Problem:
-        """What to answer where a rollout's call ended in this error."""
+        """Return the problem to send as the reply after this error."""
         return cls(
             title=error.failure_class.replace("_", " "),
             status=error.status,
@@ -55,12 +55,12 @@ class Problem(BaseModel):
         )
 
     def to_error(self) -> RolloutError:
-        """The error that the sender raised."""
+        """Return the error that the sender raised."""
         return FAILURES.get(self.failure_class, RolloutError)(self.detail, server=self.server, tier=self.tier)
 
 
 def problem_of_body(body: bytes) -> Problem | None:
-    """The problem that a body tells of; None where it is something else."""
+    """Parse a problem body. Return None for any other body."""
     try:
         return Problem.model_validate_json(body)
     except ValidationError:
@@ -70,9 +70,9 @@ def problem_of_body(body: bytes) -> Problem | None:
 def failure_of_reply(
     status: int, body: bytes, *, server: str, during: str, otherwise: type[RolloutError]
 ) -> RolloutError:
-    """The failure behind an error status: the one its body tells of, else `otherwise` with the body's beginning.
+    """Return the failure for an error status: that of its problem body, else `otherwise` with the body's beginning.
 
-    A row that an environment does not take is no failure of the environment: that is `InvalidTask`.
+    If an environment rejects the row itself, that is `InvalidTask` and not a failure of the environment.
     """
     problem = problem_of_body(body)
     if problem is not None:
@@ -87,7 +87,7 @@ def failure_of_reply(
 def failure_of_call(
     error: ServerCallError, *, server: str, otherwise: type[RolloutError], during: str = ""
 ) -> RolloutError:
-    """The failure behind a call that brought no answer: the server is gone, or `otherwise`."""
+    """Return the failure for a call without a reply: the server is lost or overloaded, else `otherwise`."""
     kind = otherwise
     if isinstance(error, NotConnected | HungUp | BrokenReply):
         kind = ServerLost
@@ -104,9 +104,9 @@ async def reply_to(
     otherwise: type[RolloutError],
     tolerates: Container[int] = (),
 ) -> Any:
-    """The reply to a call of a server; raises the failure behind one that did not come, or that tells of an error.
+    """Return the reply to a call. Raise the failure if there is no reply, or if its status is an error.
 
-    Statuses in `tolerates` are the caller's to understand.
+    The caller handles the statuses in `tolerates` itself.
     """
     try:
         reply = await call
@@ -118,18 +118,18 @@ async def reply_to(
 
 
 def failure_of_row(row: Mapping[str, Any]) -> RolloutError | None:
-    """The failure that an answered row tells of in place of a reward; None where it tells of none."""
+    """Return the failure that a row has instead of a reward, or None if it has none."""
     cause = row.get(FAILURE_CLASS_KEY)
     if not cause:
         return None
-    told = row.get(JUDGE_ERROR_KEY) or row.get(FAILURE_MESSAGE_KEY) or f"the rollout failed ({cause})"
+    message = row.get(JUDGE_ERROR_KEY) or row.get(FAILURE_MESSAGE_KEY) or f"the rollout failed ({cause})"
     return FAILURES.get(cause, RolloutError)(
-        str(told), server=row.get(FAILURE_SERVER_KEY), tier=row.get(FAILURE_TIER_KEY)
+        str(message), server=row.get(FAILURE_SERVER_KEY), tier=row.get(FAILURE_TIER_KEY)
     )
 
 
 def _is_about_the_row(body: bytes) -> bool:
-    """Whether a refusal names parts of the row alone, and not the response that the agent laid beside it."""
+    """Return whether the validation errors concern only the row, and not the response that the agent added."""
     try:
         problems = orjson.loads(body)["detail"]
         return bool(problems) and all(each["loc"][0] == "body" and "response" not in each["loc"] for each in problems)

@@ -1,1 +1,1 @@
-"""HTTP as bytes: connections, pools and replies. No tier and no route is known here."""
+"""HTTP clients: connections, pools and replies, independent of tiers and routes."""

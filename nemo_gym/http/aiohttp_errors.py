@@ -1,4 +1,4 @@
-"""Our errors of calls for folders that catch aiohttp's: what we raise is what aiohttp would have raised, too."""
+"""Call errors that are also aiohttp errors, for server folders that catch those of aiohttp."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ REPLIED = "ClientResponseError"
 def also_aiohttps(
     error: ErrorT, *, method: str = "", url: str = "", headers: Mapping[str, str] | None = None
 ) -> ErrorT:
-    """The same error; where this process has imported aiohttp, it is of the class that aiohttp has for it, too.
+    """Return the error, as an instance of the matching aiohttp class too if this process has imported aiohttp.
 
-    Whoever catches an error has imported its class, so nobody else waits for that. The rest is what aiohttp tells of
-    an answer whose status is an error.
+    Code that catches an aiohttp error has imported aiohttp already, so other processes need not pay for the import.
+    The keyword arguments fill the attributes of aiohttp's `ClientResponseError`.
     """
     if "aiohttp" not in sys.modules:
         return error
@@ -44,6 +44,6 @@ def _kind(ours: Any, name: str) -> Any:
     import aiohttp
 
     theirs: type[Exception] = getattr(aiohttp, name)
-    # Theirs would write itself from what only they know of a connection.
-    told = {"__str__": Exception.__str__, "__repr__": Exception.__repr__, "__module__": ours.__module__}
-    return type(ours.__name__, (ours, theirs), told)
+    # aiohttp builds its texts from connection details that our errors do not have.
+    members = {"__str__": Exception.__str__, "__repr__": Exception.__repr__, "__module__": ours.__module__}
+    return type(ours.__name__, (ours, theirs), members)

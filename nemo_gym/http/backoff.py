@@ -1,4 +1,4 @@
-"""Pauses between tries that grow and never fall into step with those of other callers."""
+"""Exponential backoff between tries, with jitter so that callers do not retry in step."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class Backoff(NamedTuple):
     longest_s: float
 
     def pause_s(self, failures: int, retry_after_s: float | None = None) -> float:
-        """Return the pause after so many failed tries (from 1), jittered by half.
+        """Return the pause after `failures` failed tries (at least 1), jittered by half.
 
-        The server's own `Retry-After` is the least, but never more than `longest_s`.
+        The pause is at least `retry_after_s`, which itself counts only up to `longest_s`.
         """
         growing = min(self.first_s * self.factor ** (failures - 1), self.longest_s)
         return max(growing * random.uniform(0.5, 1.5), min(retry_after_s or 0.0, self.longest_s))

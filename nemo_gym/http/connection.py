@@ -1,8 +1,8 @@
-"""One connection to one of our own servers, and the one request that it serves at a time.
+"""One connection to one of our own servers, which serves one request at a time.
 
-How a connection lives: it serves one request at a time, goes back on top of its origin's pile the moment the
-answer is whole, and is looked at once more (is there anything to read, such as the peer's good-bye?) before
-the next request uses it. Whatever ends in another way, cancellation included, closes it.
+When a response is complete, the connection goes back on top of its origin's stack of idle connections. It is checked
+again before the next request: readable data on an idle connection means that the server has closed it. Any other end
+of a request, cancellation included, closes the connection.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ import httptools
 from nemo_gym.errors import ServerCallError
 from nemo_gym.http.reply import BrokenReply, HungUp, RawHeaders, Reply, ReplyTimedOut, Timeouts, excerpt
 
-# Below this, a body is copied behind its head, which is cheaper than two pieces.
+# Up to this size, one write of headers and body is cheaper than two.
 ONE_WRITE_BYTES = 128 * 1024
-# What a chunk's own framing may take; anything beyond counts as header.
+# Allowance for the framing of one chunk; further bytes count as headers.
 CHUNK_FRAMING_BYTES = 32
-# Timers cannot count to infinity in uvloop.
+# uvloop rejects infinite timers.
 LONGEST_ALARM_S = 86_400.0
-# A limit that is farther away needs no timer yet; most requests end long before.
+# A deadline further away needs no timer yet, because most requests end long before it.
 NEAR_S = 10.0
-# uvloop's timers have whole milliseconds, so one may ring that much early.
+# uvloop rounds timers to milliseconds, so one may fire this much early.
 ALARM_SLACK_S = 0.002
 
 
@@ -37,7 +37,7 @@ class Limits(NamedTuple):
 
 
 class Request:
-    """One request under way: whom it is for, until when, and who waits for its answer."""
+    """One request in progress, with its deadline and the future that receives the reply."""
 
     __slots__ = ("ends_at", "loop", "method", "sent_at", "started_at", "timeouts", "url", "waiter")
 
@@ -67,24 +67,24 @@ class Owner(Protocol):
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The event loop of its connections."""
+        """The event loop of the connections."""
 
     @property
     def limits(self) -> Limits:
         """The limits of each connection."""
 
     def connection_made(self, connection: Connection) -> None:
-        """Count a connection that is open."""
+        """Count a new connection."""
 
     def connection_lost(self, connection: Connection) -> None:
-        """Forget a connection that is closed."""
+        """Remove a closed connection."""
 
     def put_back(self, connection: Connection) -> None:
         """Take back a connection that is ready for another request."""
 
 
 class Connection(asyncio.Protocol):
-    """One connection and the one request it serves; the `on_` methods are called by the parser."""
+    """One connection and its current request. The parser calls the `on_` methods."""
 
     transport: asyncio.Transport
 
@@ -110,23 +110,23 @@ class Connection(asyncio.Protocol):
         self._body_bytes = self._received_bytes = self._chunks = 0
         self._heard_at = 0.0
 
-    # What the pool asks
+    # Called by the pool
 
     def is_usable(self) -> bool:
-        """Whether the peer still keeps the connection: an idle one has nothing to say but good-bye.
+        """Return whether an idle connection is still open: readable data means that the server has closed it.
 
-        The socket itself is asked, since the event loop may not have come round to read that good-bye.
+        This polls the socket, because the event loop may not have read the server's close yet.
         """
         if self.is_lost or self.transport.is_closing():
             return False
         if self._poller is None:
-            # Made with the second request: thousands of connections may wait for the answer to their first.
+            # Created on reuse only: thousands of connections may be waiting for the reply to their first request.
             self._poller = select.poll()
             self._poller.register(self.transport.get_extra_info("socket").fileno(), select.POLLIN)
         return not self._poller.poll(0)
 
     def send(self, request: Request, head: bytes, body: bytes) -> None:
-        """Write a request; its waiter hears how it ends."""
+        """Write a request. Its `waiter` receives the reply or the error."""
         self.request = request
         self._status = 0
         self._is_reusable = False
@@ -142,32 +142,32 @@ class Connection(asyncio.Protocol):
         self.look_ahead(now)
 
     def look_ahead(self, now: float) -> None:
-        """Set an alarm where a limit of the request is near; the pool calls this again before others can be."""
+        """Set a timer if a timeout of the request is near. The pool repeats this check regularly."""
         request = self.request
         if request is None:
             return
         due = min(self._heard_at + request.timeouts.read_s, request.ends_at)
-        # One timer outlives many requests: it is moved back only when it rings too early, which is rare.
+        # One timer serves many requests. It is postponed only when it fires too early, which is rare.
         if due < now + NEAR_S and (self._alarm is None or due < self._alarm_at):
             self._set_alarm(due)
 
     def drop(self) -> None:
-        """Close without a word to whoever waits."""
+        """Close without notifying the waiter."""
         self.request = None
         self.transport.abort()
 
     def fail(self, kind: type[ServerCallError], what: str) -> None:
-        """Close, and tell whoever waits."""
+        """Close, and raise this error in the waiter."""
         request, self.request = self.request, None
         self.transport.abort()
         if request is not None and not request.waiter.done():
             request.waiter.set_exception(kind(request.message(what)))
 
-    # What the event loop tells
+    # Called by the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
-        if self.is_lost:  # given up while it came about
+        if self.is_lost:  # abandoned while it was connecting
             self.transport.abort()
             return
         self._is_made = True
@@ -182,7 +182,7 @@ class Connection(asyncio.Protocol):
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self._is_reusable = False
-            self.fail(BrokenReply, f"what came is not a reply in HTTP/1.1 ({error}): {excerpt(data, 80)}")
+            self.fail(BrokenReply, f"the reply is not valid HTTP/1.1 ({error}): {excerpt(data, 80)}")
             return
         if self.request is None:
             self._finish()
@@ -191,7 +191,7 @@ class Connection(asyncio.Protocol):
         self._check_size()
 
     def eof_received(self) -> None:
-        # Left alone, the event loop would first write what remains of the request, to a server that has gone.
+        # Otherwise the event loop would first write the rest of the request, to a server that has gone.
         self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -205,10 +205,10 @@ class Connection(asyncio.Protocol):
             self._owner.connection_lost(self)
         if self.request is not None:
             self._end_of_stream(self.request, exc)
-        # The parser refers back to this object; without it, nothing has to wait for the garbage collector.
+        # The parser refers back to this object. Break the cycle, so that both are freed at once.
         self._parser = None
 
-    # What the parser tells
+    # Called by the parser
 
     def on_message_begin(self) -> None:
         if self.request is None:
@@ -225,13 +225,13 @@ class Connection(asyncio.Protocol):
             self._headers = []
             return
         if status == HTTPStatus.SWITCHING_PROTOCOLS:
-            self.fail(BrokenReply, "the server switched to another protocol, which nobody had asked for")
+            self.fail(BrokenReply, "the server switched to another protocol without a request to do so")
             return
         self._status = status
-        # Trailers come the same way as headers; they go to a list that nobody reads.
+        # The parser reports trailers as headers. They go to this new list, which is never read.
         self._head_headers, self._headers = self._headers, []
         if self.request is not None and self.request.method == "HEAD":
-            # The parser cannot know that no body follows, so it cannot serve another request.
+            # The parser still expects a body, so it cannot parse another reply.
             self._complete(is_reusable=False)
 
     def on_body(self, part: bytes) -> None:
@@ -248,7 +248,7 @@ class Connection(asyncio.Protocol):
         assert self._parser is not None
         self._complete(is_reusable=self._parser.should_keep_alive())
 
-    # How a request ends
+    # The end of a request
 
     def _complete(self, *, is_reusable: bool) -> None:
         request = self.request
@@ -260,7 +260,7 @@ class Connection(asyncio.Protocol):
         self.request = None
         self._served += 1
         self._is_reusable = is_reusable
-        if request.waiter.done():  # cancelled in this very moment
+        if request.waiter.done():  # cancelled just now
             self._is_reusable = False
             return
         body = b"".join(self._parts)
@@ -268,7 +268,7 @@ class Connection(asyncio.Protocol):
 
     def _finish(self) -> None:
         self._parts = []
-        # A server may answer before it has read the request; then the rest of that is still under way.
+        # A server may answer before it has read the request; then part of the request is still unsent.
         if self._is_reusable and not self.transport.is_closing() and not self.transport.get_write_buffer_size():
             self._owner.put_back(self)
         else:
@@ -329,7 +329,7 @@ class Connection(asyncio.Protocol):
 
 
 def _has_end_of_its_own(headers: RawHeaders) -> bool:
-    """Whether headers say where the body ends, so that the end of the stream cannot."""
+    """Return whether the headers define the end of the body, so that the end of the stream does not."""
     return any(
         name.lower() == b"content-length"
         or (name.lower() == b"transfer-encoding" and value.lower().rstrip().endswith(b"chunked"))

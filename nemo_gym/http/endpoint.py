@@ -1,4 +1,4 @@
-"""A model endpoint that speaks the OpenAI protocol, and the calls it answers."""
+"""Client for a model endpoint that uses the OpenAI protocol."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ __all__ = ["RATE_LIMIT_ERROR_CODES", "RETRY_ERROR_CODES", "NeMoGymAsyncOpenAI"]
 
 
 class NeMoGymAsyncOpenAI(BaseModel):
-    """Calls one endpoint; every method returns the parsed JSON object, or raises `EndpointError`.
+    """Client for one endpoint. Every method returns the parsed JSON object, or raises `EndpointError`.
 
-    `internal` marks an endpoint that is one of our own servers: no proxy is used, and as it has tried again already,
-    only a refused connection is tried again here. The key goes into the `Authorization` header, and into no message.
+    `internal` marks one of our own servers: it is called without a proxy. It retries failures itself, so only refused
+    connections are retried here. The key is sent in the `Authorization` header and never appears in messages.
     """
 
     model_config = ConfigDict(hide_input_in_errors=True)
@@ -39,40 +39,40 @@ class NeMoGymAsyncOpenAI(BaseModel):
     internal: bool = False
     default_headers: dict[str, str] = Field(default_factory=dict, repr=False)
     timeout_s: float = Field(default=Limits().total_s, gt=0)
-    """How long one try may take, in seconds."""
+    """The timeout of one try, in seconds."""
     tries: int = Field(default=RetryPolicy.tries, ge=1)
-    """How often a call is made at most."""
+    """The maximum number of tries for one call."""
 
     _session: ExternalSession | None = PrivateAttr(default=None)
 
     async def create_models(self, **kwargs: Any) -> dict[str, Any]:
-        """`GET /models`: what the endpoint serves."""
+        """Call `GET /models`, which lists the models of the endpoint."""
         return await self._call("GET", self._url("models"), kwargs or None)
 
     async def create_chat_completion(self, **kwargs: Any) -> dict[str, Any]:
-        """`POST /chat/completions`."""
+        """Call `POST /chat/completions`."""
         return await self._call("POST", self._url("chat/completions"), kwargs)
 
     async def create_completion(self, **kwargs: Any) -> dict[str, Any]:
-        """`POST /completions`."""
+        """Call `POST /completions`."""
         return await self._call("POST", self._url("completions"), kwargs)
 
     async def create_response(self, **kwargs: Any) -> dict[str, Any]:
-        """`POST /responses`."""
+        """Call `POST /responses`."""
         return await self._call("POST", self._url("responses"), kwargs)
 
     async def ask(self, path: str, asked: dict[str, Any], items: bytes | memoryview) -> bytes:
-        """`POST /<path>` with the JSON of its `input`; the JSON object that the endpoint answers, as it is written."""
+        """Call `POST /<path>` with `input` given as JSON text. Return the reply's JSON object as text, unparsed."""
         body = b"".join((dump_up_to("input", asked), items, b"}"))
         return await self._answer("POST", self._url(path), body, as_written)
 
     async def create_tokenize(self, **kwargs: Any) -> dict[str, Any]:
-        """`POST /tokenize`, which vLLM serves beside `/v1`, not under it."""
+        """Call `POST /tokenize`, which vLLM serves outside `/v1`."""
         root = self.base_url.rstrip("/").removesuffix("/v1")
         return await self._call("POST", f"{root}/tokenize", kwargs)
 
     async def aclose(self) -> None:
-        """Make no more calls; the connections are closed when the last endpoint of this process has done so."""
+        """Leave the shared session. The last client of the event loop to leave closes the connections."""
         session, self._session = self._session, None
         if session is not None:
             await session.leave(self)
@@ -84,7 +84,7 @@ class NeMoGymAsyncOpenAI(BaseModel):
         body = None
         if asked is not None:
             body = dump_json(asked)
-            # The keywords of one call: thousands may wait for their answers, and need not hold what they asked.
+            # Free the request data, because thousands of calls may be waiting for their replies.
             asked.clear()
         return await self._answer(method, url, body, parsed)
 

@@ -1,4 +1,4 @@
-"""Calls to model endpoints outside: one aiohttp session for each process, with limits and an end."""
+"""Calls to external model endpoints, over one session per event loop with limits and retries."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ RETRY_ERROR_CODES = [*RATE_LIMIT_ERROR_CODES, 500]
 MAX_NUM_TRIES = 3
 ENDPOINT_BACKOFF = Backoff(first_s=0.5, factor=2, longest_s=30.0)
 
-# uvicorn closes idle connections after 5 s; whoever reuses one at that moment loses the call.
+# uvicorn closes idle connections after 5 s. A call that reuses one at that moment is lost.
 IDLE_CONNECTION_S = 4.0
 BODY_BEGINNING = 2000
 REDACTED = "[redacted]"
@@ -40,15 +40,15 @@ SHORTEST_SECRET = 6
 PLAIN_URL = re.compile(r"http://[^/?#@]+/[!-\"$-~]*")
 OK = 200
 REDIRECTS = (301, 302, 303, 307, 308)
-MALFORMED = "could not be asked: the address, or the API key in its header, is malformed"
-CHECK_ADDRESS = "Check the endpoint's address: it goes up to and including /v1, or what stands there in its place."
+MALFORMED = "could not send the request: the address, or the API key in its header, is malformed"
+CHECK_ADDRESS = "Check the endpoint's address: it must end with /v1, or with the path that the endpoint uses instead."
 ADVICE = {
     401: "Check the API key.",
-    403: "Check the API key, and what it allows.",
+    403: "Check the API key and its permissions.",
     404: f"{CHECK_ADDRESS} Check the model's name, too.",
     405: CHECK_ADDRESS,
 }
-"""What a user can do where an endpoint answers this status."""
+"""Advice to the user, by the status that the endpoint answered."""
 THIS_MACHINE = ("127.0.0.1", "::1", "localhost")
 
 logger = logging.getLogger(__name__)
@@ -57,14 +57,14 @@ AnswerT = TypeVar("AnswerT")
 
 
 class Limits(NamedTuple):
-    """How long one try may take, in seconds. An endpoint that does not stream is silent until it has finished."""
+    """The timeouts of one try, in seconds. An endpoint that does not stream sends nothing until it has finished."""
 
     connect_s: float = 10.0
     silence_s: float = 1800.0
     total_s: float = 1800.0
 
     def within(self, left_s: float | None) -> Limits:
-        """The same, all over within the time that a rollout has left."""
+        """Return these limits, with `total_s` reduced to the time that the rollout has left."""
         if left_s is None or left_s >= self.total_s:
             return self
         return Limits(self.connect_s, self.silence_s, left_s)
@@ -72,9 +72,9 @@ class Limits(NamedTuple):
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """Which failures are tried again and after what pause: a model call changes nothing, so repeating it is safe.
+    """The failures to retry, and the pauses between tries. Model calls have no side effects, so a retry is safe.
 
-    A lost connection or an answer that took too long is final: the endpoint may still be working on it.
+    A lost connection or a timeout is final, because the endpoint may still be working on the request.
     """
 
     tries: int = MAX_NUM_TRIES
@@ -82,12 +82,12 @@ class RetryPolicy:
     statuses: frozenset[int] = frozenset(RETRY_ERROR_CODES)
 
     def allows(self, failure: EndpointError) -> bool:
-        """Whether this failure may be gone at the next try."""
+        """Return whether to retry after this failure."""
         return failure.status in self.statuses if failure.was_sent else True
 
 
 def seconds_of_retry_after(value: str | None) -> float | None:
-    """A `Retry-After` header, which holds seconds or a date; None where it is absent or unreadable."""
+    """Return the seconds of a `Retry-After` header (seconds or a date), or None if it is absent or invalid."""
     if value is None:
         return None
     try:
@@ -108,15 +108,15 @@ class _Answer(NamedTuple):
 
 
 class ExternalSession:
-    """A pool of connections to the outside; opened by its first call, in that call's event loop.
+    """A pool of connections to external servers, opened in the event loop of its first call.
 
-    Cookies are never kept. The proxies of `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY` are used.
+    It keeps no cookies. It uses the proxies of `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY`.
     """
 
     def __init__(self) -> None:
         self.most_connections = _configured("global_aiohttp_connector_limit")
         self.most_connections_per_host = _configured("global_aiohttp_connector_limit_per_host")
-        """Both count from the next opening on; 0 is without limit."""
+        """Both apply when the session is next opened; 0 means no limit."""
         self._session: ClientSession | None = None
         self._plain: InternalClient | None = None
         self._proxies: dict[str, str | None] = {}
@@ -134,12 +134,12 @@ class ExternalSession:
         read: Callable[[bytes], AnswerT | None],
         is_ours: bool = False,
     ) -> AnswerT:
-        """The JSON object that the endpoint answers; one of our own servers (`is_ours`) is asked without a proxy.
+        """Call the endpoint and return the JSON object of its reply. Our own servers (`is_ours`) need no proxy.
 
-        `read` (`parsed`, `as_written`) says what is made of its text, None where it is no object.
+        `read` (`parsed` or `as_written`) converts the body, and returns None if it is not a JSON object.
 
-        Raises `EndpointError` where none came: what went wrong, how often it was tried, and the beginning of the
-        answer, without the secrets of `headers`.
+        Raises `EndpointError` if the call fails. It has the reason, the number of tries and the beginning of the
+        reply, without the secrets in `headers`.
         """
         proxy = None if is_ours else self.proxy_for(url)
         tries = 0
@@ -156,7 +156,7 @@ class ExternalSession:
             except EndpointError as error:
                 is_over = left_s is not None and left_s - CLOCK_SLACK_S < time.monotonic() - began_at
                 if not is_over and (tries >= retry.tries or not retry.allows(error)):
-                    raise _told(error, method, url, tries) from error.__cause__
+                    raise _with_context(error, method, url, tries) from error.__cause__
                 pause_s = 0.0 if is_over else retry.backoff.pause_s(tries, seconds_of_retry_after(retry_after))
                 logger.info("%s %s; trying again in %.1f s", _without_login(url), error, pause_s)
             await asyncio.sleep(pause_s)
@@ -181,7 +181,7 @@ class ExternalSession:
     async def _try_plainly(
         self, method: str, url: str, body: bytes, head: Mapping[str, str], limits: Limits
     ) -> _Answer:
-        """Without TLS and proxy our own client does, at a fraction of the cost."""
+        """Send the request with our own client, which costs a fraction of aiohttp but has no TLS and no proxy."""
         if self._plain is None:
             self._plain = InternalClient(
                 max_connections=self.most_connections_per_host or None, idle_s=IDLE_CONNECTION_S
@@ -197,7 +197,7 @@ class ExternalSession:
             silence, whole = f"said nothing for {limits.silence_s:g} s", f"did not answer within {limits.total_s:g} s"
             raise EndpointError(silence if is_silence else whole) from error
         except ServerCallError as error:
-            raise EndpointError(f"broke off: {_reason(error)}") from error
+            raise EndpointError(f"lost the connection: {_reason(error)}") from error
         except ValueError:
             raise EndpointError(MALFORMED) from None
         retry_after = None if reply.status == OK else reply.headers.get("retry-after")
@@ -232,15 +232,15 @@ class ExternalSession:
         except aiohttp.ClientConnectorError as error:
             raise EndpointError(f"could not connect: {error}", was_sent=False) from error
         except ValueError:
-            # The text is left out: it may quote the address with its login, or a header.
+            # Drop the original text: it may quote a header, or the address with its login.
             raise EndpointError(MALFORMED) from None
         except aiohttp.ClientError as error:
-            raise EndpointError(f"broke off: {error or type(error).__name__}") from error
+            raise EndpointError(f"lost the connection: {error or type(error).__name__}") from error
 
     def opened(self) -> ClientSession:
-        """The connections themselves, as aiohttp knows them."""
+        """Return the aiohttp session. Open it if necessary."""
         if self._session is None or self._session.closed:
-            # Imported here: it takes a third of a second, and most processes never call outside.
+            # Imported here because it takes a third of a second, and most processes make no external calls.
             import aiohttp
 
             self._session = aiohttp.ClientSession(
@@ -255,8 +255,8 @@ class ExternalSession:
         return self._session
 
     def proxy_for(self, url: str) -> str | None:
-        """The proxy through which this address is asked, if any."""
-        # aiohttp would read the environment again for every request, in a thread of its own.
+        """Return the proxy for this address, or None."""
+        # Cached, because aiohttp would read the environment in a thread for every request.
         parts = urlsplit(url)
         origin = f"{parts.scheme}://{parts.netloc}"
         if origin not in self._proxies:
@@ -265,22 +265,22 @@ class ExternalSession:
 
     @property
     def is_open(self) -> bool:
-        """Whether there may be connections to close."""
+        """Whether there may be open connections."""
         return self._plain is not None or (self._session is not None and not self._session.closed)
 
     def join(self, user: object) -> None:
-        """Note that `user` makes calls through this session."""
+        """Register `user`, which makes calls through this session."""
         self._users.add(id(user))
 
     async def leave(self, user: object) -> None:
-        """Note that `user` has made its last call; the last one to leave closes the session."""
+        """Unregister `user`. Close the session after the last one."""
         if id(user) in self._users:
             self._users.remove(id(user))
             if not self._users:
                 await self.aclose()
 
     async def aclose(self) -> None:
-        """Close the connections; a later call opens new ones."""
+        """Close the connections. A later call opens new ones."""
         session, self._session = self._session, None
         plain, self._plain = self._plain, None
         if session is not None:
@@ -295,23 +295,23 @@ def _configured(limit: str) -> int:
 
 
 def proxy_of(url: SplitResult) -> str | None:
-    """The proxy that the environment names for this address; this machine itself is reached without one."""
+    """Return the proxy that the environment sets for this address, or None. Loopback addresses need none."""
     host = url.hostname or ""
     proxy = getproxies().get(url.scheme)
     return None if proxy is None or host in THIS_MACHINE or proxy_bypass(host) else proxy
 
 
-# The one thing that is shared: connections belong to an event loop, of which a process has one (tests have more).
+# Connections belong to an event loop. A process has one loop; tests have several.
 _sessions: dict[asyncio.AbstractEventLoop, ExternalSession] = {}
 
 
 def open_sessions() -> dict[asyncio.AbstractEventLoop, ExternalSession]:
-    """The sessions of this process that hold connections, by their event loops."""
+    """Return the open sessions of this process by event loop."""
     return {loop: session for loop, session in _sessions.items() if session.is_open}
 
 
 def external_session() -> ExternalSession:
-    """The session of the running event loop."""
+    """Return the session of the running event loop."""
     loop = asyncio.get_running_loop()
     if loop not in _sessions:
         for ended in [known for known in _sessions if known.is_closed()]:
@@ -321,7 +321,7 @@ def external_session() -> ExternalSession:
 
 
 def parsed(text: bytes) -> dict[str, Any] | None:
-    """A JSON object; None where the text is none."""
+    """Parse a JSON object. Return None for any other text."""
     try:
         value = orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -330,7 +330,7 @@ def parsed(text: bytes) -> dict[str, Any] | None:
 
 
 def as_written(text: bytes) -> bytes | None:
-    """The text of what begins like a JSON object, for whoever reads it elsewhere."""
+    """Return the text itself if it begins like a JSON object, else None."""
     return text if text.lstrip()[:1] == b"{" else None
 
 
@@ -340,29 +340,29 @@ def _object_of(answer: _Answer, headers: Mapping[str, str], read: Callable[[byte
         if value is not None:
             return value
     text = _without_secrets(answer.body.decode("utf-8", "replace"), headers)
-    told = readable(text.encode())
+    shown = readable(text.encode())
     if answer.status < 300:
-        what = f"something that is no JSON object: {told}" if told else "nothing"
+        what = f"something that is not a JSON object: {shown}" if shown else "nothing"
         raise EndpointError(f"answered {answer.status} with {what}. {CHECK_ADDRESS}")
     advice = ADVICE.get(answer.status)
-    what = f"answered {answer.status}: {told}" if told else f"answered {answer.status}"
+    what = f"answered {answer.status}: {shown}" if shown else f"answered {answer.status}"
     raise EndpointError(
         f"{what.rstrip('.')}. {advice}" if advice else what, status=answer.status, body=text[:BODY_BEGINNING]
     )
 
 
 def _reason(error: ServerCallError) -> str:
-    """What went wrong, without the method and the address before it, which are told anyway."""
+    """Return the message without its leading method and address, which the caller adds again."""
     return str(error).partition(": ")[2] or str(error)
 
 
-def _told(error: EndpointError, method: str, url: str, tries: int) -> EndpointError:
+def _with_context(error: EndpointError, method: str, url: str, tries: int) -> EndpointError:
     often = "" if tries == 1 else f" (tried {tries} times)"
     address = _without_login(url)
-    told = EndpointError(
+    complete = EndpointError(
         f"{method} {address} {error}{often}", status=error.status, body=error.body, was_sent=error.was_sent
     )
-    return also_aiohttps(told, method=method, url=address)
+    return also_aiohttps(complete, method=method, url=address)
 
 
 def _without_login(url: str) -> str:
@@ -371,7 +371,7 @@ def _without_login(url: str) -> str:
 
 
 def _without_secrets(text: str, headers: Mapping[str, str]) -> str:
-    # An endpoint that refuses a key may quote it; which header holds one is not ours to know.
+    # An endpoint may quote a rejected key, and any header may hold one.
     for value in headers.values():
         secret = value.removeprefix("Bearer ")
         if len(secret) >= SHORTEST_SECRET:

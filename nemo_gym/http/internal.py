@@ -1,4 +1,4 @@
-"""Call our own servers: a lean HTTP/1.1 client over pooled connections, bytes in and bytes out."""
+"""A lean HTTP/1.1 client for our own servers, with pooled connections."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ PATH_PATTERN = re.compile(r"/[!-~]*")
 
 
 class InternalClient:
-    """Sends requests to our own servers and keeps the connections.
+    """Client for our own servers that keeps its connections.
 
-    Thousands of requests may be under way at once. There is no cookie jar, no redirect, no proxy and no TLS: what
-    is not passed is not sent. Each event loop has connections of its own, so one client may serve several loops;
-    `close` ends those of all of them and every request under way, and is final; a loop that ends before takes its
-    connections with it, and Python warns of that.
+    It supports thousands of concurrent requests. It does not support cookie jars, redirects, proxies or TLS. Each
+    event loop has its own connections, so one client may serve several loops. `close` is final: it closes all
+    connections and fails the requests in progress. If a loop is closed first, its connections end with it and Python
+    warns about them.
     """
 
     def __init__(
@@ -38,9 +38,9 @@ class InternalClient:
         max_body_bytes: int = 256 * MEBIBYTE,
         max_head_bytes: int = MEBIBYTE // 4,
     ) -> None:
-        """`max_connections` counts per origin (host and port, or socket path) and event loop.
+        """Set the limits. `max_connections` applies per origin (host and port, or socket path) and event loop.
 
-        `idle_s` is how long an unused connection is kept; it must stay well below what the servers keep (ours: 75 s).
+        `idle_s` is how long an unused connection is kept. It must be well below the servers' own limit (ours: 75 s).
         """
         self.timeouts = timeouts or Timeouts()
         self._limits = Limits(max_connections, idle_s, max_body_bytes, max_head_bytes)
@@ -65,12 +65,12 @@ class InternalClient:
         timeouts: Timeouts | None = None,
         uds: str | None = None,
     ) -> Reply:
-        """Send one request and wait for the whole answer, whatever its status.
+        """Send one request and return the complete reply, with any status.
 
-        `path` is what stands in the request line: quoted, with its query. With `uds`, the path of a unix socket,
-        `host` and `port` only name the server in messages and in the `Host` header. `Host` and `Content-Length` are
-        added here. Raises one of the errors of `nemo_gym.http.reply` where no whole answer came, `ValueError` where
-        the request could not be put on the wire.
+        `path` is quoted and includes the query. `uds` is the path of a unix socket; then `host` and `port` only name
+        the server in messages and in the `Host` header. This method adds `Host` and `Content-Length`. Raises an error
+        of `nemo_gym.http.reply` if there is no complete reply, and `ValueError` if the request cannot be sent as
+        HTTP.
         """
         loop = asyncio.get_running_loop()
         origin = (self._pools.get(loop) or self._open_pool(loop)).origin(host, port, uds)
@@ -78,7 +78,7 @@ class InternalClient:
         request = Request(method, origin.url + path, loop, timeouts or self.timeouts)
         connection = origin.take_idle() or await origin.take_other(request)
         connection.send(request, head, body)
-        # Thousands may wait here at once, and none of them needs these any more.
+        # Free these, because thousands of requests may wait here at once.
         del head, body
         try:
             return await request.waiter
@@ -96,12 +96,12 @@ class InternalClient:
         headers: RawHeaders = (),
         timeouts: Timeouts | None = None,
     ) -> Reply:
-        """`request` with one URL: `http://host:port/path`, or `http+unix://%2Fquoted%2Fsocket/path`."""
+        """Call `request` with a URL: `http://host:port/path` or `http+unix://%2Fquoted%2Fsocket/path`."""
         host, port, path, uds = _split_url(url)
         return await self.request(method, host, port, path, body=body, headers=headers, timeouts=timeouts, uds=uds)
 
     async def close(self) -> None:
-        """Close every connection; requests under way fail, and so does every later one."""
+        """Close every connection. Requests in progress fail, and so do later ones."""
         self._is_closed = True
         here = asyncio.get_running_loop()
         for loop, pool in list(self._pools.items()):
@@ -114,7 +114,7 @@ class InternalClient:
 
     def _open_pool(self, loop: asyncio.AbstractEventLoop) -> Pool:
         if self._is_closed:
-            raise NotConnected("this client has been closed; make another one for further requests")
+            raise NotConnected("this client has been closed; create a new one for further requests")
         for other in [other for other in list(self._pools) if other.is_closed()]:
             self._pools.pop(other, None)
         pool = self._pools[loop] = Pool(loop, self._limits)
@@ -125,24 +125,24 @@ def _request_head(method: str, path: str, authority: str, headers: RawHeaders, b
     lines = [_first_lines(method, path, authority)]
     for name, value in headers:
         if name.lower() in OWN_HEADERS:
-            raise ValueError(f"{method} {path}: the header {name!r} is written by the client itself; leave it out.")
+            raise ValueError(f"{method} {path}: the client adds the header {name!r} itself; leave it out.")
         lines.append(b"%b: %b\r\n" % (name, value))
     if body or method in NEEDS_LENGTH:
         lines.append(b"content-length: %d\r\n" % len(body))
     lines.append(b"\r\n")
     head = b"".join(lines)
-    # Each line brings one of either; one more would be a header, or a request, that somebody smuggled in.
+    # Each line adds one of each. Any more would smuggle in another header or request.
     if head.count(b"\n") != len(lines) + 1 or head.count(b"\r") != len(lines) + 1:
         raise ValueError(f"{method} {path}: a header holds a line break: {list(headers)!r}")
     return head
 
 
 def check_request_line(method: str, path: str) -> None:
-    """Raise `ValueError` where a request line could not hold this."""
+    """Raise `ValueError` if a request line cannot hold this method or path."""
     if not METHOD_PATTERN.fullmatch(method):
-        raise ValueError(f"{method!r} is no HTTP method; write it in capitals, such as 'POST'.")
+        raise ValueError(f"{method!r} is not an HTTP method. Write it in capitals, such as 'POST'.")
     if not PATH_PATTERN.fullmatch(path):
-        raise ValueError(f"{method} {path!r}: a path begins with '/' and is quoted (urllib.parse.quote) beyond ASCII.")
+        raise ValueError(f"{method} {path!r}: a path must begin with '/' and be quoted (see urllib.parse.quote).")
 
 
 @lru_cache(maxsize=1024)
@@ -165,5 +165,5 @@ def _split_url(url: str) -> _SplitUrl:
     if parts.scheme == "http+unix" and parts.netloc:
         return _SplitUrl("localhost", 80, path, unquote(parts.netloc))
     if parts.scheme != "http" or not parts.hostname:
-        raise ValueError(f"{url!r}: between our own servers, a URL is http://host:port/path (no TLS).")
+        raise ValueError(f"{url!r}: between our own servers, a URL must be http://host:port/path (no TLS).")
     return _SplitUrl(parts.hostname, parts.port or 80, path, None)

@@ -1,4 +1,4 @@
-"""The connections to our own servers that wait for their next request, one pile for each address."""
+"""The pool of connections to our own servers, with a stack of idle connections per address."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BACKLOG_PAUSE_S = 0.005
 
 
 class Pool:
-    """The connections of one event loop, and the timer that lets idle ones go."""
+    """The connections of one event loop, and the timer that closes idle ones."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, limits: Limits) -> None:
         self.loop = loop
@@ -32,7 +32,7 @@ class Pool:
         return self._origins.get(key) or self._origins.setdefault(key, Origin(self, host, port, uds))
 
     def watch(self) -> None:
-        """Have all connections look ahead, for as long as there are any."""
+        """Check the timeouts of all connections regularly while there are any."""
         if self._watch is None and self.connections:
             self._watch = self.loop.call_later(NEAR_S / 2, self._look_ahead)
 
@@ -49,8 +49,8 @@ class Pool:
 
     def _sweep_idle(self) -> None:
         self._sweep = None
-        # A list, since every origin has to be swept.
-        if any([origin.let_idle_go() for origin in self._origins.values()]):
+        # A list, because `any` of a generator would skip the remaining origins.
+        if any([origin.close_idle() for origin in self._origins.values()]):
             self.expect_idle()
 
     def close(self) -> None:
@@ -59,9 +59,9 @@ class Pool:
             if timer is not None:
                 timer.cancel()
         for origin in self._origins.values():
-            origin.turn_away("the client was closed while this waited for a free connection")
+            origin.fail_waiting("the client was closed while this waited for a free connection")
         for connection in list(self.connections):
-            connection.fail(BrokenReply, "the client was closed before the answer was whole")
+            connection.fail(BrokenReply, "the client was closed before the reply was complete")
         self.note_if_emptied()
 
     def note_if_emptied(self) -> None:
@@ -70,7 +70,7 @@ class Pool:
 
 
 class Origin:
-    """The connections to one address: a pile of idle ones and, under a limit, a queue for them."""
+    """The connections to one address: a stack of idle ones and, if their number is limited, a queue."""
 
     def __init__(self, pool: Pool, host: str, port: int, uds: str | None) -> None:
         self.pool = pool
@@ -79,12 +79,12 @@ class Origin:
         self.uds = uds
         authority = f"[{self.host}]:{port}" if ":" in self.host else f"{self.host}:{port}"
         self.authority = authority
-        # A socket may be just another way to a server, which is known by its address.
+        # With a port, the socket is only a shortcut to the server at that address.
         self.url = f"http+unix:{uds}:" if uds and not port else f"http://{authority}"
         self._idle: deque[Connection] = deque()
         self._open = 0
         self._opening = 0
-        # What is handed on: a connection, or None for the right to open one (already counted in `_opening`).
+        # A waiter receives a connection, or None for the right to open one (already counted in `_opening`).
         self._queue: deque[asyncio.Future[Connection | None]] = deque()
 
     @property
@@ -96,7 +96,7 @@ class Origin:
         return self.pool.limits
 
     def take_idle(self) -> Connection | None:
-        """The connection used last, if the server still keeps it."""
+        """Return the connection that was used last and is still open, or None."""
         idle = self._idle
         if not idle:
             return None
@@ -109,7 +109,7 @@ class Origin:
         return None
 
     async def take_other(self, request: Request) -> Connection:
-        """A new connection, or the next free one where no more may be opened."""
+        """Return a new connection, or wait for a free one at the limit."""
         limit = self.pool.limits.max_connections
         if limit is None or self._open + self._opening < limit:
             self._opening += 1
@@ -143,14 +143,14 @@ class Origin:
         self.pool.note_if_emptied()
         self._hand_on_places()
 
-    def let_idle_go(self) -> bool:
-        """Close what has been idle for too long; tell whether any is left."""
+    def close_idle(self) -> bool:
+        """Close connections that were idle for too long. Return whether any idle ones are left."""
         too_old = self.pool.loop.time() - self.pool.limits.idle_s
         while self._idle and (self._idle[0].is_lost or self._idle[0].idle_since <= too_old):
             self._idle.popleft().drop()
         return bool(self._idle)
 
-    def turn_away(self, why: str) -> None:
+    def fail_waiting(self, why: str) -> None:
         while self._queue:
             waiter = self._queue.popleft()
             if not waiter.done():
@@ -197,14 +197,14 @@ class Origin:
                 waiter.set_result(None)
 
     async def _connect(self, request: Request) -> Connection:
-        """Open a connection; the caller has counted it in `_opening`."""
+        """Open a connection that the caller has counted in `_opening`."""
         limit_s = min(request.timeouts.connect_s, request.left_s, LONGEST_ALARM_S)
         connection = Connection(self)
         try:
             async with asyncio.timeout(limit_s):
                 await self._open_stream(connection)
         except TimeoutError:
-            why = f"no connection within {limit_s:.3g} s: the server does not accept it"
+            why = f"no connection within {limit_s:.3g} s: the server does not accept connections"
             raise NotConnected(request.message(why)) from None
         except (OSError, UnicodeError) as error:
             number = error.errno if isinstance(error, OSError) else None
@@ -218,7 +218,7 @@ class Origin:
             connection.drop()
             raise NotConnected(request.message("the client was closed while this was connecting"))
         if connection.transport.is_closing():
-            raise NotConnected(request.message("the server accepted the connection and closed it at once"))
+            raise NotConnected(request.message("the server accepted the connection but closed it immediately"))
         return connection
 
     async def _open_stream(self, connection: Connection) -> None:
@@ -229,16 +229,16 @@ class Origin:
             else:
                 await loop.create_connection(lambda: connection, self.host, self.port)
         except BaseException:
-            # Given up at the last moment, a connection may exist already; uvloop closes it without a word.
+            # The connection may exist even if opening was cancelled; uvloop closes it without calling us.
             connection.connection_lost(None)
             raise
 
 
 async def connected_unix_socket(path: str) -> socket.socket:
-    """A connected socket.
+    """Return a connected socket, without blocking.
 
-    TCP waits by itself while the server's backlog is full; a unix socket says EAGAIN at once, which asyncio takes for
-    "under way". So the connecting is done here; it never blocks.
+    While the server's backlog is full, TCP waits, but a unix socket fails at once with EAGAIN. asyncio takes that for
+    a connection in progress, so this function connects the socket itself.
     """
     connecting = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:

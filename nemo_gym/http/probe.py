@@ -1,4 +1,4 @@
-"""Whether a model endpoint is there: it answers, whatever it answers."""
+"""The check that a model endpoint is up."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from http.client import HTTPException
 
 
 def endpoint_answers(url: str, timeout_s: float) -> bool:
-    """Ask for the models behind a base URL; blocks for as long as the timeout at most."""
+    """Return whether `GET /models` of a base URL is answered, with any status. Block until the timeout at most."""
     try:
         with urllib.request.urlopen(f"{url.rstrip('/')}/models", timeout=timeout_s):
             return True

@@ -1,11 +1,11 @@
-"""What comes back from one of our own servers: a whole answer, or the reason why there is none.
+"""The reply of one of our own servers, and the errors of a call without one.
 
-ServerCallError         of `nemo_gym.errors`; every one raised by the client is one of these
+ServerCallError         defined in `nemo_gym.errors`; the client raises only its subclasses:
 ├─ NotConnected         nothing was sent (`was_sent` is False): refused, unreachable, no free connection
-├─ HungUp               sent, and the server closed before the first byte of an answer
-├─ BrokenReply          an answer began and did not end, is no HTTP/1.1, or is too large
-├─ ReplyTimedOut        silence for `read_s`, or no whole answer within `total_s`
-└─ ServerReplied        `Reply.raise_for_status` of a status of 400 or more
+├─ HungUp               the server closed the connection before the first byte of a reply
+├─ BrokenReply          the reply is incomplete, is not valid HTTP/1.1, or is too large
+├─ ReplyTimedOut        no byte for `read_s`, or no complete reply within `total_s`
+└─ ServerReplied        raised by `Reply.raise_for_status` for a status of 400 or more
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ RESPONSE_CONTENT_BYTES = 64 * 1024
 
 
 class NotConnected(ServerCallError):
-    """No connection came about, so nothing was sent."""
+    """No connection could be made, so nothing was sent."""
 
     aiohttps = "ClientConnectorError"
 
@@ -36,9 +36,9 @@ class NotConnected(ServerCallError):
 
 
 class HungUp(ServerCallError):
-    """The server closed before the first byte of an answer.
+    """The server closed the connection before the first byte of a reply.
 
-    `was_reused` tells that the connection had served before: the server may have grown tired of it just then.
+    `was_reused` means that the connection was not new, so the server may have closed it for being idle.
     """
 
     aiohttps = "ServerDisconnectedError"
@@ -49,19 +49,19 @@ class HungUp(ServerCallError):
 
 
 class BrokenReply(ServerCallError):
-    """An answer that stopped halfway, cannot be read, or is larger than allowed."""
+    """A reply that is incomplete, invalid, or larger than allowed."""
 
     aiohttps = "ClientPayloadError"
 
 
 class ReplyTimedOut(ServerCallError, TimeoutError):
-    """The answer did not come in time."""
+    """The reply was not complete in time."""
 
     aiohttps = "ServerTimeoutError"
 
 
 class ServerReplied(ServerCallError):
-    """A whole answer came, with a status of 400 or more; `response_content` is how its body begins (64 KiB)."""
+    """A reply with a status of 400 or more; `response_content` has the first 64 KiB of its body."""
 
     aiohttps = "ClientResponseError"
 
@@ -73,33 +73,33 @@ class ServerReplied(ServerCallError):
 
 
 class Timeouts(NamedTuple):
-    """How long one request may wait, in seconds; `total_s` also bounds the other three together."""
+    """The timeouts of one request, in seconds; `total_s` also bounds the other three together."""
 
     connect_s: float = 10.0
-    """For the connection to come about."""
+    """For connecting."""
     read_s: float = 1800.0
-    """For the next byte of the answer."""
+    """For the next byte of the reply."""
     total_s: float = 3600.0
-    """For everything, from the call to the last byte."""
+    """For the whole request, from the call to the last byte."""
     queue_s: float = 3600.0
-    """For a free connection, where `max_connections` bounds them."""
+    """For a free connection, if `max_connections` is set."""
 
     @classmethod
-    def of(cls, told: Any) -> Timeouts:
-        """As aiohttp is told of them: seconds for everything, or its `ClientTimeout`; what is None stays ours."""
-        if isinstance(told, (int, float)):
-            return cls(total_s=told)
+    def of(cls, timeout: Any) -> Timeouts:
+        """Convert aiohttp's `timeout`: total seconds, or a `ClientTimeout`. Fields that are None keep our defaults."""
+        if isinstance(timeout, (int, float)):
+            return cls(total_s=timeout)
         given = {
-            "connect_s": told.sock_connect,
-            "read_s": told.sock_read,
-            "total_s": told.total,
-            "queue_s": told.connect,
+            "connect_s": timeout.sock_connect,
+            "read_s": timeout.sock_read,
+            "total_s": timeout.total,
+            "queue_s": timeout.connect,
         }
         return cls(**{name: limit_s for name, limit_s in given.items() if limit_s is not None})
 
 
 class Headers(Mapping[str, str]):
-    """Header values by name, in any case; a name that came several times gives its first value here."""
+    """Header values by case-insensitive name. A repeated name has its first value here."""
 
     def __init__(self, raw: RawHeaders) -> None:
         self.raw = raw
@@ -120,7 +120,7 @@ class Headers(Mapping[str, str]):
         return len(self._values)
 
     def getall(self, name: str) -> list[str]:
-        """Every value of a name, in the order they came; empty where there is none."""
+        """Return every value of a name in the order received, or an empty list."""
         return list(self._values.get(name.lower(), ()))
 
     def __repr__(self) -> str:
@@ -128,17 +128,17 @@ class Headers(Mapping[str, str]):
 
 
 class Content(NamedTuple):
-    """A reply's body, for callers that read it as a stream."""
+    """A reply's body, for callers that use aiohttp's `content.read()`."""
 
     body: bytes
 
     async def read(self) -> bytes:
-        """The whole body."""
+        """Return the whole body."""
         return self.body
 
 
 class Reply:
-    """A whole answer; whatever costs time to parse is parsed when it is asked for."""
+    """A complete reply. Headers, cookies and JSON are parsed on demand."""
 
     __slots__ = ("_cookies", "_headers", "body", "method", "raw_headers", "status", "url")
 
@@ -158,7 +158,7 @@ class Reply:
 
     @property
     def reason(self) -> str:
-        """The usual words for the status."""
+        """The standard phrase for the status, or an empty string."""
         try:
             return HTTPStatus(self.status).phrase
         except ValueError:
@@ -166,14 +166,14 @@ class Reply:
 
     @property
     def headers(self) -> Headers:
-        """The headers; trailers of a chunked body are not among them."""
+        """The headers, without the trailers of a chunked body."""
         if self._headers is None:
             self._headers = Headers(self.raw_headers)
         return self._headers
 
     @property
     def set_cookie_values(self) -> list[str]:
-        """The `Set-Cookie` headers as they came."""
+        """The unparsed values of the `Set-Cookie` headers."""
         return [
             value.decode("latin-1")
             for name, value in self.raw_headers
@@ -182,7 +182,7 @@ class Reply:
 
     @property
     def cookies(self) -> SimpleCookie:
-        """The cookies that the server sets; a header that is no cookie is left out."""
+        """The cookies that the server sets. Invalid `Set-Cookie` headers are skipped."""
         if self._cookies is None:
             self._cookies = SimpleCookie()
             for value in self.set_cookie_values:
@@ -192,23 +192,23 @@ class Reply:
 
     @property
     def cookie_values(self) -> dict[str, str]:
-        """The cookies that the server sets, as they are to be sent back, by name."""
+        """The cookies that the server sets, by name, encoded as they must be sent back."""
         found = {}
         for value in self.set_cookie_values:
             name, is_pair, coded = value.partition(";")[0].partition("=")
             if not is_pair or '"' in value:
-                # Quotes may hold what looks like an end; such a value is read by whoever knows all of the rules.
+                # A quoted value may contain a semicolon, so it needs the full parser.
                 return {name: morsel.coded_value for name, morsel in self.cookies.items()}
             found[name.strip()] = coded.strip()
         return found
 
     @property
     def content(self) -> Content:
-        """The body, to be read."""
+        """The body, with a `read` method as in aiohttp."""
         return Content(self.body)
 
     async def read(self) -> bytes:
-        """The body."""
+        """Return the body."""
         return self.body
 
     async def json(
@@ -218,15 +218,15 @@ class Reply:
         loads: Callable[[Any], Any] = orjson.loads,
         content_type: str | None = None,
     ) -> Any:
-        """The body, parsed as JSON, whatever its type says; the keywords are aiohttp's."""
+        """Parse the body as JSON, with any content type. The keywords are those of aiohttp."""
         return loads(self.body if encoding is None else self.body.decode(encoding))
 
     async def text(self, encoding: str = "utf-8", errors: str = "replace") -> str:
-        """The body as text."""
+        """Return the body as text."""
         return self.body.decode(encoding, errors)
 
     def raise_for_status(self) -> None:
-        """Raise `ServerReplied` where the status is 400 or more."""
+        """Raise `ServerReplied` if the status is 400 or more."""
         if self.ok:
             return
         error = ServerReplied(

@@ -1,4 +1,4 @@
-"""Ask any address with aiohttp: for servers that bring the address themselves."""
+"""Calls to any address with aiohttp, for servers that know the address themselves."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class GlobalAIOHTTPAsyncClientConfig(BaseModel):
-    """How many connections the session may hold, in all and to one address; 0 is without limit."""
+    """Limits on open connections, in total and per host; 0 means no limit."""
 
     global_aiohttp_connector_limit: int = 0
     global_aiohttp_connector_limit_per_host: int = 0
@@ -24,7 +24,7 @@ class GlobalAIOHTTPAsyncClientConfig(BaseModel):
 
 
 def set_global_aiohttp_client(cfg: GlobalAIOHTTPAsyncClientConfig) -> ClientSession:
-    """Open the running event loop's session with these limits; one that is open already keeps its own."""
+    """Open the session of the running event loop with these limits. An open session keeps its own."""
     session = external_session()
     session.most_connections = cfg.global_aiohttp_connector_limit
     session.most_connections_per_host = cfg.global_aiohttp_connector_limit_per_host
@@ -32,34 +32,34 @@ def set_global_aiohttp_client(cfg: GlobalAIOHTTPAsyncClientConfig) -> ClientSess
 
 
 def is_global_aiohttp_client_setup() -> bool:
-    """Whether any event loop of this process has a session that is open."""
+    """Return whether any event loop of this process has an open session."""
     return bool(open_sessions())
 
 
 def global_aiohttp_client_exit() -> None:
-    """Close the sessions of event loops that stand still; servers close theirs themselves."""
+    """Close the sessions of event loops that are not running. Servers close theirs themselves."""
     for loop, session in open_sessions().items():
         if not loop.is_running() and not loop.is_closed():
             loop.run_until_complete(session.aclose())
 
 
 def get_global_aiohttp_client() -> ClientSession:
-    """The session that all calls of the running event loop share; it keeps no cookies and ends with the server."""
+    """Return the running event loop's shared session. It keeps no cookies and is closed with the server."""
     return external_session().opened()
 
 
 def is_global_aiohttp_client_request_debug_enabled() -> bool:
-    """Whether the configuration of this process says `global_aiohttp_client_request_debug: true`."""
+    """Return whether this process's configuration sets `global_aiohttp_client_request_debug: true`."""
     config = maybe_get_global_config_dict()
     return bool(config and config.get("global_aiohttp_client_request_debug"))
 
 
 async def request(method: str, url: str, _internal: bool = False, **kwargs: Any) -> ClientResponse:
-    """Ask an address, and give back aiohttp's own response: whatever its status, its body not read yet.
+    """Send a request and return aiohttp's response, with any status and its body unread.
 
-    Keywords are those of `aiohttp.ClientSession.request`; what `json` holds is written by orjson. A refused connection
-    is tried `MAX_NUM_TRIES` times, anything that may have arrived is not sent again. With `_internal`, which marks one
-    of our own servers, no proxy is used.
+    The keywords are those of `aiohttp.ClientSession.request`; orjson writes `json`. A refused connection is tried
+    `MAX_NUM_TRIES` times. A request that may have arrived is not sent again. `_internal` marks one of our own servers,
+    which is called without a proxy.
     """
     import aiohttp
 

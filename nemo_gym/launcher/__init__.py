@@ -1,4 +1,4 @@
-"""Start, watch and stop the servers of a run, each a process of its own."""
+"""The launcher, which starts, watches and stops the server processes of a run."""
 
 from __future__ import annotations
 

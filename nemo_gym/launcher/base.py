@@ -1,4 +1,4 @@
-"""What it takes to start a process: the order, who can carry it out, and what came of it."""
+"""The types for starting a process: the order, the starter and the process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TAIL_LINES = 40
 
 
 class ProcessOrder(NamedTuple):
-    """The descriptors that a new server process receives; the launcher closes its own copies afterwards."""
+    """The file descriptors for a new server process. The launcher closes its own copies afterwards."""
 
     settings: int
     report: int
@@ -20,19 +20,19 @@ class ProcessOrder(NamedTuple):
 
 
 class Starter(Protocol):
-    """Starts server processes and can still signal them."""
+    """A way to start server processes and to signal them."""
 
     def start(self, order: ProcessOrder) -> int:
         """Start one process and return its pid."""
 
     def signal(self, pid: int, number: signal.Signals) -> None:
-        """Signal the process and everything that it started."""
+        """Send a signal to the process and everything that it started."""
 
     def exit_code(self, pid: int) -> int | None:
-        """The exit code of a process that ended (negative: the signal that ended it); None while it runs."""
+        """Return the exit code (negative: the number of the signal), or None while the process runs."""
 
     def close(self) -> None:
-        """Give up: whatever still runs is killed."""
+        """Kill all processes that still run."""
 
 
 @dataclass
@@ -40,17 +40,16 @@ class ServerProcess:
     """One process of a server instance."""
 
     starter: Starter
-    """Who can signal it."""
     name: str
-    """The instance, with `#<n>` behind it where it has several workers."""
+    """The instance name, followed by `#<n>` from its second process on."""
     log_fd: int
     report_fd: int
     pid: int = 0
     is_ready: bool = False
     has_ended: bool = False
     log_has_ended: bool = False
-    """Whether all that it wrote has been read."""
+    """Whether its log has been read to the end."""
     failure: str | None = None
-    """What the process itself said about why it cannot start."""
+    """The reason that the process itself reported for not starting."""
     tail: deque[str] = field(default_factory=lambda: deque(maxlen=TAIL_LINES))
     """The last lines of its log."""

@@ -1,4 +1,4 @@
-"""How a process ended, told by its exit code and by the last that it said."""
+"""Messages about a process that ended, from its exit code and its last log lines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LOG_PATIENCE_S = 0.5
 
 
 def how_it_ended(process: ServerProcess) -> str:
-    """`was ended by SIGKILL`, `ended with exit code 1`. What only closed its report and lives on is killed."""
+    """Describe how a process ended, as `ended` does. Kill it if it only closed its report pipe."""
     deadline = time.monotonic() + EXIT_PATIENCE_S
     while (code := process.starter.exit_code(process.pid)) is None and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -25,14 +25,14 @@ def how_it_ended(process: ServerProcess) -> str:
 
 
 def ended(code: int) -> str:
-    """An exit code in words; a negative one is the signal that ended the process."""
+    """Describe an exit code: `ended with exit code 1`, or for -9 `was ended by SIGKILL`."""
     return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
 
 
 def failure_of(process: ServerProcess, how: str, when: str) -> LaunchError:
-    """That this process ended: how, when, and with the last of its log."""
-    # The report closes with the process; the last lines of its log may still be on their way. A process that
-    # the server started may hold the log open for longer.
+    """Return the error for a process that ended, with the last lines of its log."""
+    # When the report pipe closes, the last log lines may still be unread. The wait is limited because a process
+    # that the server started may keep the log open.
     deadline = time.monotonic() + LOG_PATIENCE_S
     while not process.log_has_ended and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -40,11 +40,11 @@ def failure_of(process: ServerProcess, how: str, when: str) -> LaunchError:
 
 
 def tails(processes: Sequence[ServerProcess]) -> str:
-    """The last lines that each of them wrote."""
-    told = [
+    """Return the last log lines of each process, with headings."""
+    sections = [
         f"\nThe last lines of {process.name}'s log:\n" + "\n".join(f"    {line}" for line in tail)
         for process in processes
-        # Copied at once: a process that still runs may write its next line meanwhile.
+        # Copied first, because a process that still runs may write another line meanwhile.
         if (tail := list(process.tail))
     ]
-    return "".join(told)
+    return "".join(sections)

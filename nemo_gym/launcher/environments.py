@@ -1,4 +1,4 @@
-"""A folder's own environment, where it asks for one: built once for each set of packages, then found by its hash."""
+"""Separate environments for server folders, built once per set of packages and cached by its hash."""
 
 from __future__ import annotations
 
@@ -24,36 +24,36 @@ from nemo_gym.paths import INSTALL_ROOT, working_dir
 
 DISTRIBUTION = "nemo-gym"
 FULL_EXTRA = "full"
-"""What folders written for the published package import without listing it, because its `dev` extra brings it."""
+"""Replaces the published `dev` extra, whose packages published folders import without listing them."""
 
 Notice = Callable[[str], None]
 
 
 def interpreters(run: RunConfig, *, auto_install: bool, notice: Notice) -> dict[str, Path]:
-    """The interpreter of every server that does not run in this process's environment, by the server's name."""
+    """Return the interpreters of the servers with their own environments, by server name."""
     found: dict[str, Path] = {}
-    told: set[Path] = set()
+    noted: set[Path] = set()
     for server in run.servers.values():
         requirements = Requirements.of_folder(server.folder)
         unmet = requirements.unmet()
         if server.isolated or (auto_install and unmet):
             found[server.name] = environment_for(server.folder, requirements, run.plain, notice=notice)
-        elif unmet and server.folder not in told:
-            told.add(server.folder)
+        elif unmet and server.folder not in noted:
+            noted.add(server.folder)
             missing = " ".join(shlex.quote(str(each.needed.requirement)) for each in unmet)
             notice(
-                f"{server.name}: {'; '.join(map(str, unmet))}. To have it here: pip install {missing}. To give the "
-                "folder an environment of its own: +auto_install=true."
+                f"{server.name}: {'; '.join(map(str, unmet))}. To install it here: pip install {missing}. To give the "
+                "folder its own environment: +auto_install=true."
             )
     return found
 
 
 def environment_for(folder: Path, requirements: Requirements, plain: Mapping[str, Any], *, notice: Notice) -> Path:
-    """The interpreter of the environment that holds what a folder needs, and what the framework needs.
+    """Return the interpreter of an environment with the packages of the folder and of the framework.
 
-    `uv_venv_dir` of the configuration, else `environments/` in its `cache_dir`, keeps them: `<hash of the packages>/`,
-    and under `resolved/` which lines come to which packages, so that a second start asks no network.
-    Raises `LaunchError` with the installer's own last words.
+    Environments are cached as `<hash of the packages>/` in the configured `uv_venv_dir`, by default `environments/` in
+    `cache_dir`. Its `resolved/` caches the resolved packages, so that the next start needs no network.
+    Raises `LaunchError` with the last output lines of the installer.
     """
     lines, overrides = _lines_for(requirements), folder / "overrides.txt"
     root, remembered = _root(plain), _remembered(folder, requirements, plain)
@@ -62,7 +62,7 @@ def environment_for(folder: Path, requirements: Requirements, plain: Mapping[str
         listed = Path(work, "requirements.in")
         if not remembered.is_file():
             listed.write_text(lines, "utf-8")
-            notice(f"resolving what {folder} needs with {program.name} …")
+            notice(f"resolving the requirements of {folder} with {program.name} …")
             resolved = program.resolve(listed, overrides if overrides.is_file() else None, folder)
             _write_whole(remembered, resolved)
         resolved = remembered.read_text("utf-8")
@@ -75,7 +75,7 @@ def environment_for(folder: Path, requirements: Requirements, plain: Mapping[str
 
 
 def built_environment(folder: Path, plain: Mapping[str, Any]) -> Path | None:
-    """The interpreter of a folder's own environment, as `environment_for` has built it; None where it has not."""
+    """Return the interpreter that `environment_for` has built for a folder, or None."""
     remembered = _remembered(folder, Requirements.of_folder(folder), plain)
     if not remembered.is_file():
         return None
@@ -84,15 +84,15 @@ def built_environment(folder: Path, plain: Mapping[str, Any]) -> Path | None:
 
 
 class Listing(NamedTuple):
-    """How the packages of an environment are listed."""
+    """The command that lists the packages of an environment."""
 
     python: Path
     command: list[str]
-    """Understands pip's `--format` and `--outdated`."""
+    """Accepts pip's `--format` and `--outdated`."""
 
 
 def package_listing(folder: Path, plain: Mapping[str, Any]) -> Listing:
-    """How the packages are listed that a folder's server runs with: its own where they are built, else ours."""
+    """Return the listing for a folder's own environment if it is built, else for that of this process."""
     python = built_environment(folder, plain) or Path(sys.executable)
     program = installer(plain.get("uv_cache_dir"))
     return Listing(python, program.listing(python))
@@ -108,14 +108,14 @@ def _lines_for(requirements: Requirements) -> str:
 
 
 def _remembered(folder: Path, requirements: Requirements, plain: Mapping[str, Any]) -> Path:
-    """Where it is kept which packages these requirements come to."""
+    """Return the path of the cached resolution of these requirements."""
     overrides = folder / "overrides.txt"
     extra = overrides.read_text("utf-8") if overrides.is_file() else ""
     return _root(plain) / "resolved" / f"{_hash([_lines_for(requirements), extra, _interpreter()])}.txt"
 
 
 def _build(program: Installer, listed: Path, environment: Path, folder: Path) -> None:
-    # Another run may build the same one at this moment: whoever is done first has built it for both.
+    # Another run may be building the same environment. The first one to finish is used by both.
     staged = environment.with_name(f".{environment.name}.{os.getpid()}")
     shutil.rmtree(staged, ignore_errors=True)
     try:
@@ -134,14 +134,14 @@ def _build(program: Installer, listed: Path, environment: Path, folder: Path) ->
 
 
 def _of_framework(extras: frozenset[str]) -> list[str]:
-    """What the framework itself needs in an environment, with the extras that a folder asks for."""
+    """Return the requirements of the framework with the extras that a folder requests."""
     wanted = {FULL_EXTRA if extra == "dev" else extra for extra in extras}
     try:
         listed = requires(DISTRIBUTION) or []
     except PackageNotFoundError as error:
         raise LaunchError(
-            f"an environment of its own for a folder needs {DISTRIBUTION} to be installed, not only to be on the "
-            "path: pip install -e ."
+            f"a folder can have its own environment only if {DISTRIBUTION} is installed, not just on the path. "
+            "Install it: pip install -e ."
         ) from error
     needed = [Requirement(line) for line in listed]
     environments = [{"extra": extra} for extra in ("", *sorted(wanted))]

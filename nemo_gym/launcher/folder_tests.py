@@ -1,4 +1,4 @@
-"""Run the tests of server folders, each in a process of its own, and count what came of them."""
+"""The runner for the tests of server folders, each in its own process."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ from nemo_gym.config.settings import SERVER_TYPES
 from nemo_gym.errors import LaunchError
 from nemo_gym.paths import roots_from_here
 
-# As in our own repository: a folder's tests pass or fail alike wherever it lies.
+# The options of our own repository, so that a folder's tests behave the same in any place.
 PYTEST = ("-m", "pytest", "--import-mode=importlib", "-o", "asyncio_mode=auto",
           "-o", "asyncio_default_fixture_loop_scope=function")  # fmt: skip
 NEEDED = {"pytest": "pytest", "pytest_asyncio": "pytest-asyncio"}
-"""What tests are run with: modules, and the packages that they come with."""
+"""The modules that running tests requires, and the packages that provide them."""
 NONE_COLLECTED = 5
-"""pytest's exit code where there was nothing to run."""
+"""pytest's exit code if it collected no tests."""
 JUNIT_DIR = "GYM_CI_JUNIT_DIR"
-"""Where this environment variable names a folder, a report of every folder's tests is left there."""
+"""The environment variable that names a folder for the JUnit reports."""
 MARKS = ("app.py", "requirements.txt", "pyproject.toml")
-"""What makes a folder a server's; the file that is served may have any name."""
+"""The files that mark a server folder. The served file itself may have any name."""
 
 
 def is_server_folder(path: Path) -> bool:
-    """Whether a server's code lies here."""
+    """Return whether this folder contains a server."""
     return any((path / each).is_file() for each in MARKS)
 
 
 class Tested(NamedTuple):
-    """What came of one folder's tests."""
+    """The result of one folder's tests."""
 
     folder: Path
     code: int
-    """pytest's exit code; 5 also where the folder has no tests at all."""
+    """pytest's exit code; 5 also if the folder has no `tests` folder."""
     passed: int = 0
     failed: int = 0
     skipped: int = 0
@@ -49,24 +49,24 @@ class Tested(NamedTuple):
 
     @property
     def name(self) -> str:
-        """`resources_servers/mcqa`."""
+        """The tier and the folder, such as `resources_servers/mcqa`."""
         return f"{self.folder.parent.name}/{self.folder.name}"
 
     @property
     def has_tests(self) -> bool:
-        """Whether any were found."""
+        """Whether any tests were found."""
         return self.code != NONE_COLLECTED
 
     @property
     def is_good(self) -> bool:
-        """Whether nothing failed."""
+        """Whether no test failed."""
         return self.code in (0, NONE_COLLECTED)
 
 
 def server_folders() -> list[Path]:
-    """Every server's folder in the search roots; the shipped ones only where the other roots have none.
+    """Return the server folders in the search roots, by tier and name; shipped ones only if there are no others.
 
-    Of one name the first root's counts. In the order of tiers and names.
+    If several roots contain the same name, the first root wins.
     """
     roots = paths.search_roots()
     own = _folders_in([root for root in roots if root != paths.INSTALL_ROOT])
@@ -83,25 +83,25 @@ def _folders_in(roots: Sequence[Path]) -> list[Path]:
 
 
 def check_pytest() -> None:
-    """`LaunchError` where pytest is not there to run tests with, as after `make demo`."""
+    """Raise `LaunchError` if pytest is not installed, as after `make demo`."""
     missing = [package for module, package in NEEDED.items() if importlib.util.find_spec(module) is None]
     if missing:
         raise LaunchError(
-            f"tests are run with {' and '.join(NEEDED.values())}, and {sys.executable} lacks {' and '.join(missing)}. "
-            f"Install what is missing: make dev in a clone of nemo_gym, else pip install {' '.join(missing)}."
+            f"{sys.executable} lacks {' and '.join(missing)}, which running tests requires. Install it with make dev "
+            f"in a clone of nemo_gym, else with pip install {' '.join(missing)}."
         )
 
 
 def run_tests(folder: Path) -> Tested:
-    """Run a folder's tests with pytest, whose output goes where ours goes."""
+    """Run a folder's tests with pytest, which shares our standard output."""
     if not (folder / "tests").is_dir():
         return Tested(folder, NONE_COLLECTED)
     check_pytest()
-    # Its tests import it by name, `resources_servers.<name>.app`, from whichever root it was found in.
-    # Published ones import its modules by their bare names: `from app import …`.
+    # Tests import the server as `resources_servers.<name>.app` from its root.
+    # Published tests import its modules by their bare names: `from app import …`.
     root = folder.parent.parent
     given = [str(Path(place).absolute()) for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place]
-    # And what lies beside its tests as `from helpers import …`, which pytest's own way of importing would find.
+    # Tests also use `from helpers import …` for modules in `tests/`, which pytest's default import mode finds.
     env = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(folder), str(root), *given, str(folder / "tests")]),
@@ -111,7 +111,7 @@ def run_tests(folder: Path) -> Tested:
     with tempfile.TemporaryDirectory(prefix="nemo_gym_tests_") as work:
         report = Path(os.environ.get(JUNIT_DIR) or work).resolve() / f"{folder.parent.name}_{folder.name}.xml"
         command = [sys.executable, *PYTEST, f"--junitxml={report}", str(folder / "tests")]
-        # In the folder, as its server works: paths such as data/words.txt lead from there.
+        # The working folder is that of the server, so that relative paths such as data/words.txt work.
         code = subprocess.run(command, cwd=folder, env=env, check=False).returncode
         counts = _counted(report)
     return Tested(folder, code, **counts, took_s=time.monotonic() - started_at)

@@ -1,4 +1,4 @@
-"""The programs that resolve and install packages: uv, and pip where there is no uv."""
+"""The programs that resolve and install packages: uv, or pip if uv is not installed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Protocol
 from nemo_gym.errors import LaunchError
 
 BUILD_TIMEOUT_S = 1800.0
-TOLD_LINES = 15
+SHOWN_LINES = 15
 
 
 class Installer(Protocol):
@@ -23,20 +23,20 @@ class Installer(Protocol):
     name: str
 
     def resolve(self, listed: Path, overrides: Path | None, folder: Path) -> str:
-        """The exact set of packages that these lines come to, as lines for `install`."""
+        """Resolve these requirement lines to exact packages, as lines for `install`."""
 
     def install(self, listed: Path, environment: Path, folder: Path) -> None:
-        """Make an environment that holds this set."""
+        """Create an environment with exactly these packages."""
 
     def listing(self, python: Path) -> list[str]:
-        """The command that lists an environment's packages, and understands `--format` and `--outdated`."""
+        """Return the command that lists an environment's packages. It accepts `--format` and `--outdated`."""
 
     def installing(self) -> list[str]:
-        """The command that installs into the environment of this process."""
+        """Return the command that installs into the environment of this process."""
 
 
 class Uv:
-    """uv: an environment takes a second where its packages have been fetched before."""
+    """The installer uv, which creates an environment in a second if its packages are cached."""
 
     name = "uv"
 
@@ -67,7 +67,7 @@ class Uv:
 
 
 class Pip:
-    """pip, where there is no uv."""
+    """The installer pip, for machines without uv."""
 
     name = "pip"
 
@@ -101,14 +101,13 @@ def _pinned(package: Mapping[str, Mapping[str, str]]) -> str:
 
 
 def installer(uv_cache_dir: str | Path | None) -> Installer:
-    """uv where it is on the PATH or beside the interpreter, else pip."""
-    beside = Path(sys.executable).with_name("uv")
-    program = shutil.which("uv") or (str(beside) if beside.is_file() else None)
+    """Return uv if it is on the PATH or next to the interpreter, else pip."""
+    adjacent = Path(sys.executable).with_name("uv")
+    program = shutil.which("uv") or (str(adjacent) if adjacent.is_file() else None)
     return Uv(program, uv_cache_dir) if program else Pip()
 
 
 def python_of(environment: Path) -> Path:
-    """The interpreter of an environment."""
     return environment / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
 
 
@@ -119,8 +118,8 @@ def _run(command: list[str], folder: Path, env: Mapping[str, str]) -> str:
             capture_output=True, text=True, timeout=BUILD_TIMEOUT_S, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired as error:
-        raise LaunchError(f"{folder}: {' '.join(command[:3])} was not done after {BUILD_TIMEOUT_S:g} s.") from error
+        raise LaunchError(f"{folder}: {' '.join(command[:3])} did not finish within {BUILD_TIMEOUT_S:g} s.") from error
     if finished.returncode:
-        said = "\n".join(f"    {line}" for line in finished.stderr.strip().splitlines()[-TOLD_LINES:])
-        raise LaunchError(f"{folder}: its environment could not be made. {' '.join(command[:3])} says:\n{said}")
+        said = "\n".join(f"    {line}" for line in finished.stderr.strip().splitlines()[-SHOWN_LINES:])
+        raise LaunchError(f"{folder}: could not create its environment. {' '.join(command[:3])} reports:\n{said}")
     return finished.stdout

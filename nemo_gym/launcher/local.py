@@ -1,8 +1,7 @@
-"""Bring the servers of a run up on this machine, wait until all answer, and take them down again."""
+"""The launcher for this machine: it starts the servers of a run, waits for them and stops them."""
 
 from __future__ import annotations
 
-import http.client
 import queue
 import secrets
 import signal
@@ -13,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from nemo_gym.calls.client import PLAIN_HTTP
 from nemo_gym.calls.running import RunRecord, add_run, remove_run
 from nemo_gym.config import RunConfig, ServerConfig, masked_yaml, raw_yaml
 from nemo_gym.config.access import is_loopback, is_open, reachable_hosts, token_of_run
@@ -32,6 +32,7 @@ from nemo_gym.launcher.warm import WarmStarter, is_supported
 from nemo_gym.launcher.watch import LineSink, Watcher
 
 READY_TIMEOUT_S = 120.0
+ANSWER_TIMEOUT_S = 10.0
 REMINDER_S = 5.0
 STOP_PATIENCE_S = 1.2
 
@@ -52,15 +53,15 @@ def launch(
 ) -> RunningServers:
     """Start every server of a run and the head server, and return once all of them answer.
 
-    `on_line` receives the servers' logs, `notice` what the launcher itself has to say. With `dry_run` each server
-    is built from its settings and ends at once. Requirements of a folder that are not met are told by `notice`; with
-    `auto_install`, such a folder gets an environment of its own, as every server that is `isolated` does.
-    Raises `LaunchError` (or what a server said of its own settings) where one does not come up; then nothing runs.
-    A server that dies later is started again, `restart_limit` times within ten minutes.
+    `on_line` receives the servers' logs, `notice` the messages of the launcher, such as unmet requirements. With
+    `dry_run` each server is built from its settings and ends at once. `isolated` servers get their own environments;
+    with `auto_install`, so do servers with unmet requirements.
+    Raises `LaunchError` if a server does not start, and stops the others.
+    A server that dies later is restarted, at most `restart_limit` times within ten minutes.
     """
-    told = notice or (lambda text: None)
-    pythons = interpreters(run, auto_install=auto_install, notice=told)
-    running = RunningServers(run, starter or default_starter(run), on_line, told, log_dir)
+    note = notice or (lambda text: None)
+    pythons = interpreters(run, auto_install=auto_install, notice=note)
+    running = RunningServers(run, starter or default_starter(run), on_line, note, log_dir)
     try:
         running.start(pythons, dry_run=dry_run)
         running.wait_until_ready(ready_timeout_s, dry_run=dry_run)
@@ -74,14 +75,14 @@ def launch(
 
 
 def default_starter(run: RunConfig) -> Starter:
-    """Forks where that is safe; `process_start_method: spawn` asks for fresh interpreters."""
+    """Return a starter that forks if that is safe, unless `process_start_method` is `spawn`."""
     if is_supported() and run.plain.get("process_start_method", "fork") == "fork":
         return WarmStarter()
     return SpawnStarter()
 
 
 class RunningServers:
-    """The servers of a run; `run` holds the addresses that they were given."""
+    """The servers of a run; `run` has their actual addresses."""
 
     def __init__(
         self, run: RunConfig, starter: Starter, on_line: LineSink | None, notice: Notice, log_dir: Path | None
@@ -109,13 +110,13 @@ class RunningServers:
 
     @property
     def instances(self) -> Sequence[ServerInstance]:
-        """One entry per server, as the head server tells them."""
+        """One entry per server, as in the head server's list."""
         return list(self._instances.values())
 
     def start(self, pythons: Mapping[str, Path] | None = None, *, dry_run: bool = False) -> None:
-        """Bind every socket first, so that each server can be told where all others will be, then start them.
+        """Bind every socket first, so that each server knows the addresses of all others, then start the servers.
 
-        `pythons` names the interpreter of each server that has one of its own.
+        `pythons` has the interpreters of the servers with their own environments.
         """
         own = {name: SpawnStarter(str(python)) for name, python in (pythons or {}).items()}
         self._starters += own.values()
@@ -131,7 +132,7 @@ class RunningServers:
         self._watcher.secrets = secrets_of(self.run)
         for name in self.run.servers:
             starter = own.get(name, self.starter)
-            # One process is enough to find out whether a server can be built.
+            # One process is enough to check that a server can be built.
             for number in range(1 if dry_run else self._processes_of(name)):
                 self._start_one(name, number, starter, cookie_secret=secret, dry_run=dry_run)
         for server in self.run.servers.values():
@@ -140,7 +141,7 @@ class RunningServers:
             self._fill(Place(HEAD, None, self.starter, self._doors[HEAD].public, self._head_settings))
 
     def wait_until_ready(self, timeout_s: float, *, dry_run: bool = False) -> None:
-        """Return once every process has said that it is ready and its server has answered a request."""
+        """Wait until every process reports that it is ready and every server answers a request."""
         now = started_at = time.monotonic()
         deadline, remind_at = started_at + timeout_s, started_at + REMINDER_S
         failed: list[ServerProcess] = []
@@ -158,31 +159,30 @@ class RunningServers:
             if process is not None and process.has_ended and not dry_run:
                 raise _failure_at_start(process)
             if process is not None and process.has_ended and not process.is_ready:
-                # A dry run is there to find mistakes, so it goes on to find all of them.
+                # A dry run reports all mistakes, so it continues after the first one.
                 failed.append(process)
             now = time.monotonic()
         if failed:
             raise LaunchError("\n".join(str(_failure_at_start(each)) for each in self._processes if each in failed))
         if not dry_run:
-            for server in self.run.servers.values():
-                _expect_answer(server.name, server.host, server.port)
+            _expect_answers(list(self.run.servers.values()))
 
     def record(self) -> None:
-        """Record the run, so that later commands find it."""
+        """Record the run, so that other commands find it."""
         self._record = RunRecord.of(self.run)
         add_run(self._record)
 
     def keep_up(self, policy: RestartPolicy) -> None:
-        """From now on start servers again that die, as long as the policy allows it."""
+        """Restart servers that die, as long as the policy allows it."""
         self._keeper = Keeper(self._places, self._watcher, policy, notice=self.notice, on_restart=self._note_restart)
 
     def watch(self, timeout_s: float) -> None:
-        """Wait for this long; raise `LaunchError` as soon as a server died and is not started again any more."""
-        assert self._keeper is not None, "keep_up comes first"
+        """Wait for this long. Raise `LaunchError` as soon as a server dies and is not restarted."""
+        assert self._keeper is not None, "call keep_up first"
         self._keeper.wait(timeout_s)
 
     def stop(self) -> None:
-        """End every process, politely for a moment, then for certain; nothing is left running."""
+        """End every process: with SIGTERM first, then with SIGKILL."""
         if self._is_stopped:
             return
         self._is_stopped = True
@@ -190,7 +190,7 @@ class RunningServers:
             if self._keeper is not None:
                 self._keeper.close()
             for doors in self._doors.values():
-                # The servers have theirs; ours would keep the callers of one that has ended waiting.
+                # Our copies of the sockets would keep callers of an ended server waiting.
                 doors.close()
             self._signal_all(signal.SIGTERM)
             deadline = time.monotonic() + STOP_PATIENCE_S
@@ -201,7 +201,7 @@ class RunningServers:
             if self._keeper is None or str(error) != str(self._keeper.failure):
                 self.notice(str(error))
         finally:
-            # Whatever interrupts the wait, a second Ctrl-C for one: nothing is left running.
+            # Also runs if the wait is interrupted, for example by a second Ctrl-C, so that no process is left.
             for starter in self._starters:
                 starter.close()
             for place in self._places:
@@ -219,7 +219,7 @@ class RunningServers:
         return self.run.servers[name].num_workers or self.run.replicas
 
     def _open_doors(self, server: ServerConfig) -> Doors:
-        """Open a server's sockets: for each process one at the shared address and one of its own."""
+        """Open a server's sockets: for each process one at the shared address and a private one."""
         number = self._processes_of(server.name)
         written = self.run.written_address(server)
         first = listen(
@@ -231,7 +231,7 @@ class RunningServers:
         return Doors([first], [], self._shortcut())
 
     def _shortcut(self) -> socket.socket | None:
-        # Without it everything works, for somewhat more.
+        # Shortcuts only make calls cheaper, so a failure is not an error.
         try:
             return self._private.listen()
         except OSError:
@@ -275,7 +275,7 @@ class RunningServers:
         instance = known.model_copy(update={**changed, "pids": pids, "restarts": known.restarts + 1})
         self._instances[place.server] = instance
         for head in (each for each in self._places if each.server is None):
-            head.tell(instance)
+            head.send(instance)
 
     def _head_settings(self) -> HeadSettings:
         head = self.run.head
@@ -303,8 +303,8 @@ class RunningServers:
             for name, server in self.run.by_any_name()
             if (listener := self._doors[server.name].shortcut) is not None
         }
-        told = {"head_server": {"host": head_config.host, "port": head_port}, RUN_ID_KEY: run_id}
-        raw = {**self.run.raw, **told, SHORTCUTS_KEY: shortcuts}
+        head_block = {"host": head_config.host, "port": head_port}
+        raw = {**self.run.raw, "head_server": head_block, RUN_ID_KEY: run_id, SHORTCUTS_KEY: shortcuts}
         for server in servers.values():
             settings = {
                 **raw[server.name][server.type][server.implementation],
@@ -333,21 +333,22 @@ class RunningServers:
 
 
 def _failure_at_start(process: ServerProcess) -> LaunchError:
-    """Why a server ended while the run came up, in its own words or by the last of its log."""
+    """Return the error for a server that ended at start, with its own message or its last log lines."""
     if process.failure is not None:
         return LaunchError(process.failure)
     when = ", so the others are stopped too" if process.is_ready else " before it was ready"
     return failure_of(process, how_it_ended(process), when)
 
 
-def _expect_answer(name: str, host: str, port: int) -> None:
-    connection = http.client.HTTPConnection(host, port, timeout=10.0)
-    try:
-        connection.request("GET", "/")
-        connection.getresponse().read()
-    except (OSError, http.client.HTTPException) as error:
-        raise LaunchError(
-            f"server '{name}' says that it is ready, but http://{host}:{port}/ does not answer ({error})"
-        ) from error
-    finally:
-        connection.close()
+def _expect_answers(servers: Sequence[ServerConfig]) -> None:
+    # Imported here because it takes 0.1 s.
+    import httpx
+
+    with httpx.Client(timeout=ANSWER_TIMEOUT_S, **PLAIN_HTTP) as client:
+        for server in servers:
+            try:
+                client.get(httpx.URL(scheme="http", host=server.host, port=server.port, path="/"))
+            except httpx.HTTPError as error:
+                raise LaunchError(
+                    f"server '{server.name}' reports that it is ready, but {server.url}/ does not answer ({error})"
+                ) from error

@@ -1,4 +1,4 @@
-"""A process's place in a run: with what it is started, the first time and each time after it died."""
+"""A process's place in a run, with everything needed to start and restart the process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nemo_gym.launcher.watch import Watcher
 
 @dataclass
 class Place:
-    """One process of a run, in all of its lives."""
+    """One process of a run, including its restarts."""
 
     name: str
     """The server's name, followed by `#<n>` from its second process on."""
@@ -23,17 +23,17 @@ class Place:
     """The server that it serves; None for the head server."""
     starter: Starter
     listeners: list[socket.socket]
-    """Stay open here for as long as the run lasts: while a server is started again its callers wait in the backlog
-    instead of being refused, and nobody else can take the port."""
+    """Stay open in this process as long as the run lasts. So during a restart callers wait in the backlog instead of
+    being refused, and no other process can take the port."""
     settings: ProcessSettings | Callable[[], HeadSettings]
-    """A server's are the same each time; the head server's tell who runs by then."""
+    """Fixed for a server; computed at each start for the head server, because they list the instances."""
     process: ServerProcess = field(init=False)
-    """The present life, or the last one."""
-    _news: int | None = field(default=None, init=False)
-    """The writing end of the pipe of settings, where it is kept for news."""
+    """The current process, or the last one."""
+    _updates: int | None = field(default=None, init=False)
+    """The writing end of the settings pipe, which stays open for updates to the head server."""
 
     def fill(self, watcher: Watcher) -> None:
-        """Start a process. Raises `LaunchError` where none can be started any more."""
+        """Start a process. Raise `LaunchError` if that is no longer possible."""
         settings_read, settings_write = os.pipe()
         log_read, log_write = os.pipe()
         report_read, report_write = os.pipe()
@@ -54,36 +54,36 @@ class Place:
         watcher.add(process)
         self._hand_over(settings_write)
 
-    def tell(self, instance: ServerInstance) -> None:
-        """Let the head server know that this instance is no longer what it was."""
-        if self._news is not None:
-            # One that does not listen, or is being started again, learns all of it with its next settings.
+    def send(self, instance: ServerInstance) -> None:
+        """Send a changed instance to the head server."""
+        if self._updates is not None:
+            # A head server that does not read, or is restarting, receives all instances with its next settings.
             with contextlib.suppress(BlockingIOError, BrokenPipeError):
-                os.write(self._news, _line(instance))
+                os.write(self._updates, _line(instance))
 
-    def hang_up(self) -> None:
-        """Nobody will answer any more: callers that wait are to hear of it."""
+    def close_listeners(self) -> None:
+        """Close the listening sockets, so that waiting callers fail."""
         for listener in self.listeners:
             listener.close()
 
     def close(self) -> None:
-        """Have no more news."""
-        news, self._news = self._news, None
-        if news is not None:
-            os.close(news)
+        """Close the settings pipe."""
+        updates, self._updates = self._updates, None
+        if updates is not None:
+            os.close(updates)
 
     def _hand_over(self, pipe: int) -> None:
         self.close()
         settings = self.settings() if callable(self.settings) else self.settings
-        # A child that died already shows in its report; its settings need not arrive.
+        # A child that has died already is noticed by its report pipe, so a failed write is ignored.
         with contextlib.suppress(BrokenPipeError), os.fdopen(pipe, "wb", closefd=False) as writing:
             writing.write(_line(settings))
         if isinstance(settings, HeadSettings):
             os.set_blocking(pipe, False)
-            self._news = pipe
+            self._updates = pipe
         else:
             os.close(pipe)
 
 
-def _line(told: ProcessSettings | HeadSettings | ServerInstance) -> bytes:
-    return told.model_dump_json(fallback=str).encode() + b"\n"
+def _line(message: ProcessSettings | HeadSettings | ServerInstance) -> bytes:
+    return message.model_dump_json(fallback=str).encode() + b"\n"

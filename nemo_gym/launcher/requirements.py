@@ -1,4 +1,4 @@
-"""What a server's folder says that it needs, compared with what is installed: no network, a few milliseconds."""
+"""The requirements of a server folder, compared with the installed packages without network access."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _COMMENT = re.compile(r"(^|\s)#.*$")
 _INCLUDE = re.compile(r"(?:-r|--requirement)[ =]?\s*(?P<path>.+)")
 _EDITABLE = re.compile(r"(?:-e|--editable)[ =]?\s*(?P<what>.+)")
 _OURS = re.compile(r"nemo[-_]gym\s*(\[(?P<extras>[^\]]*)\])?\s*(?=$|[@<>=!~;])|(\.\./)+\.?\.?/?$", re.IGNORECASE)
-"""`nemo-gym[dev] @ ../../`, `nemo-gym>=0.5`, `../../`: the framework itself, which is there already."""
+"""The framework itself, which is already installed: `nemo-gym[dev] @ ../../`, `nemo-gym>=0.5`, `../../`."""
 
 
 class Needed(NamedTuple):
-    """One requirement of a folder, and where it is written."""
+    """One requirement of a folder, with its location."""
 
     requirement: Requirement
     place: str
@@ -33,26 +33,26 @@ class Unmet(NamedTuple):
 
     needed: Needed
     installed: str | None
-    """The version that is there instead; None where there is none."""
+    """The installed version, or None if the package is not installed."""
 
     def __str__(self) -> str:
         name = self.needed.requirement.name
         there = f"{name} {self.installed} is installed" if self.installed else f"{name} is not installed"
-        return f"{self.needed.place} asks for {self.needed.requirement}, and {there}"
+        return f"{self.needed.place} requires {self.needed.requirement}, but {there}"
 
 
 class Requirements(NamedTuple):
-    """All that a folder's `requirements.txt` or `pyproject.toml` says."""
+    """The contents of a folder's `requirements.txt` or `pyproject.toml`."""
 
     needed: tuple[Needed, ...]
     lines: tuple[str, ...]
     """The lines for an installer, without those that name the framework."""
     extras: frozenset[str]
-    """The extras of the framework that it asks for."""
+    """The extras of the framework that the folder requests."""
 
     @classmethod
     def of_folder(cls, folder: Path) -> Requirements:
-        """What the folder needs; nothing where it has neither file. `LaunchError` names a line that is unreadable."""
+        """Read a folder's requirements, empty without either file. Raise `LaunchError` for an invalid line."""
         listed, project = folder / "requirements.txt", folder / "pyproject.toml"
         if listed.is_file():
             return _of_lines(list(_lines_of(listed)))
@@ -61,7 +61,7 @@ class Requirements(NamedTuple):
         return cls((), (), frozenset())
 
     def unmet(self) -> list[Unmet]:
-        """Those that the environment of this process does not meet."""
+        """Return the requirements that the environment of this process does not meet."""
         found = []
         for needed in self.needed:
             installed = _installed(needed.requirement.name)
@@ -77,7 +77,7 @@ class _Line(NamedTuple):
 
 
 def _lines_of(path: Path, seen: frozenset[Path] = frozenset()) -> Iterator[_Line]:
-    """The lines of a requirements file, those of the files that it includes in their place."""
+    """Yield the lines of a requirements file, including those of the files that it includes."""
     joined, begun = "", 0
     try:
         lines = path.read_text("utf-8").splitlines()
@@ -121,7 +121,7 @@ def _of_lines(lines: list[_Line]) -> Requirements:
             continue
         kept.append(line.text)
         if editable or line.text.startswith("-") or _is_address(line.text):
-            # Its name is known only to whoever installs it.
+            # Its package name is known only after installation.
             continue
         requirement = _read(line)
         if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
@@ -135,14 +135,14 @@ def _is_address(text: str) -> bool:
 
 
 def _read(line: _Line) -> Requirement:
-    # Options behind a requirement (`--hash=…`) are the installer's.
+    # Options after a requirement (`--hash=…`) concern only the installer.
     text = re.split(r"\s--", line.text, maxsplit=1)[0]
     try:
         return Requirement(text)
     except InvalidRequirement as error:
         problem = str(error).splitlines()[0]
         raise LaunchError(
-            f"{line.file}:{line.number}: '{line.text}' is no requirement ({problem}). Write it like name>=1.0."
+            f"{line.file}:{line.number}: '{line.text}' is not a requirement ({problem}). Write it like name>=1.0."
         ) from error
 
 

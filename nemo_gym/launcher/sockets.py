@@ -1,4 +1,4 @@
-"""The sockets of a run, opened before its servers are: so each can be told where all others will be."""
+"""The sockets of a run, opened before its servers start so that all addresses are known."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ PREFIX = "nemo_gym_sockets_"
 BACKLOG = 4096
 LONGEST_FOLDER = 60
 NEAR_PORTS = 20
-"""How many ports behind a taken one the head server tries."""
+"""How many ports after a taken one the head server tries."""
 
 
 def bind_head(head: HeadConfig, notice: Callable[[str], None], written: WrittenAddress) -> socket.socket:
-    """The head server's socket; where its port was not asked for and is taken, on another one, which is told."""
+    """Return the head server's socket. If a default port is taken, use another one and report it."""
     if head.expose_secrets and not is_loopback(head.host):
         notice(
-            f"head_server.expose_secrets is not followed: others can reach {head.host}. Secrets stay masked, unless "
-            "head_server.host is 127.0.0.1."
+            f"head_server.expose_secrets is ignored because other machines can reach {head.host}. Secrets stay masked "
+            "unless head_server.host is 127.0.0.1."
         )
     try:
         return listen(head.host, head.port, HEAD, written=written)
@@ -38,14 +38,14 @@ def bind_head(head: HeadConfig, notice: Callable[[str], None], written: WrittenA
             raise
     listener = _listen_near(head, written)
     notice(
-        f"port {head.port} is taken, by another run perhaps: the head server listens on {listener.getsockname()[1]}. "
-        "Commands of this folder find it by themselves."
+        f"port {head.port} is taken, perhaps by another run. The head server listens on {listener.getsockname()[1]}. "
+        "Commands in this folder find it automatically."
     )
     return listener
 
 
 def _listen_near(head: HeadConfig, written: WrittenAddress) -> socket.socket:
-    """A socket on one of the next ports, else on any free one."""
+    """Return a socket on one of the next ports, else on any free port."""
     for port in range(head.port + 1, min(head.port + NEAR_PORTS, 65535) + 1):
         with contextlib.suppress(PortTakenError):
             return listen(head.host, port, HEAD, written=written)
@@ -61,22 +61,22 @@ def listen(
     written: WrittenAddress,
     is_shared: bool = False,
 ) -> socket.socket:
-    """A listening socket for an instance. Raises `PortTakenError` where another process has the port."""
+    """Return a listening socket for an instance. Raise `PortTakenError` if another process has the port."""
     listener = bind(host, port, instance=instance, port_range=port_range, written=written, is_shared=is_shared)
     try:
         listener.listen(BACKLOG)
     except OSError as error:
-        # Two may bind a port at the same moment; only one of them listens.
+        # Two processes may bind the same port, but only one of them can listen.
         listener.close()
         raise PortTakenError(
-            f"{written.port or instance}: another process began to listen on port {port} of {host} at this very "
-            f"moment. Start again, or give {instance} another port."
+            f"{written.port or instance}: another process has just started to listen on port {port} of {host}. "
+            f"Start the run again, or give {instance} another port."
         ) from error
     return listener
 
 
 def listen_too(first: socket.socket) -> socket.socket:
-    """One more listening socket at the address of one that is shared."""
+    """Return another listening socket at the address of a shared one."""
     host, port = first.getsockname()[:2]
     another = share(host, port)
     another.listen(BACKLOG)
@@ -84,13 +84,13 @@ def listen_too(first: socket.socket) -> socket.socket:
 
 
 def _short_folder() -> Path:
-    """Where sockets may be: a path of one has a hundred letters, and the folder for temporary files may have more."""
+    """Return a folder for sockets: a socket path is limited to about 100 bytes, which TMPDIR may exceed."""
     folder = tempfile.gettempdir()
     return Path(folder if len(folder) <= LONGEST_FOLDER else "/tmp")
 
 
 def _sweep() -> None:
-    """Remove what a launcher left that was killed."""
+    """Remove the sockets of launchers that were killed."""
     for folder in _short_folder().glob(f"{PREFIX}*"):
         pid = folder.name.removeprefix(PREFIX).partition("_")[0]
         with contextlib.suppress(OSError):
@@ -99,7 +99,7 @@ def _sweep() -> None:
 
 
 def _is_left(folder: Path) -> bool:
-    """Whether nobody listens there: containers may share the folder, and do not know each other's processes."""
+    """Return whether no process listens there. Containers may share the folder, so pids prove nothing."""
     for path in folder.iterdir():
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as caller:
             if caller.connect_ex(str(path)) == 0:
@@ -108,46 +108,46 @@ def _is_left(folder: Path) -> bool:
 
 
 class Doors(NamedTuple):
-    """The listening sockets of one server, by the numbers of the processes that serve it."""
+    """The listening sockets of one server, indexed by process number."""
 
     public: list[socket.socket]
-    """All at the same address."""
+    """One per process, all at the same address."""
     private: list[socket.socket]
-    """At each, one process and no other is reached; none where there is but one."""
+    """One per process, each at its own path; empty if there is only one process."""
     shortcut: socket.socket | None = None
-    """For callers on this machine; None where several processes serve it, or one with other servers."""
+    """A unix socket for callers on this machine; None if the server has several processes."""
 
     @property
     def port(self) -> int:
-        """Where the server is called."""
+        """The port of the shared address."""
         port: int = self.public[0].getsockname()[1]
         return port
 
     @property
     def private_paths(self) -> list[str]:
-        """Where each process alone is called."""
+        """The paths of the private sockets."""
         return [listener.getsockname() for listener in self.private]
 
     def of_process(self, number: int) -> list[socket.socket]:
-        """What one of the processes listens at."""
+        """Return the sockets that one process listens on."""
         own = [self.public[number], *self.private[number : number + 1]]
         return own if self.shortcut is None else [*own, self.shortcut]
 
     def close(self) -> None:
-        """Let nobody in any more."""
+        """Close all sockets."""
         for listener in (*self.public, *self.private, *([self.shortcut] if self.shortcut else [])):
             listener.close()
 
 
 class PrivateSockets:
-    """Unix sockets, in a folder of this user's own, at each of which one process is reached and no other."""
+    """Unix sockets in a private folder, each for one process only."""
 
     def __init__(self) -> None:
         self._folder: Path | None = None
         self._count = 0
 
     def listen(self) -> socket.socket:
-        """One more of them."""
+        """Return a new listening socket."""
         if self._folder is None:
             _sweep()
             self._folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}_", dir=_short_folder()))
@@ -158,6 +158,6 @@ class PrivateSockets:
         return listener
 
     def close(self) -> None:
-        """Remove them."""
+        """Remove the folder of the sockets."""
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Start each server as a fresh interpreter: slower than forking, and possible everywhere."""
+"""The starter that uses a fresh interpreter per server: slower than forking, but it works everywhere."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nemo_gym.launcher.base import ProcessOrder
 
 
 class SpawnStarter:
-    """Starts `python -m nemo_gym.process.child`, with another interpreter where one is given."""
+    """Starter that runs `python -m nemo_gym.process.child`, with any interpreter."""
 
     def __init__(self, python: str = sys.executable) -> None:
         self._python = python
@@ -44,14 +44,14 @@ class SpawnStarter:
         process = self._processes[pid]
         was_running = process.returncode is None
         if process.poll() is not None and was_running:
-            # What the server itself started must not outlive it.
+            # Child processes of the server must not outlive it.
             self.signal(pid, signal.SIGKILL)
         return process.returncode
 
     def close(self) -> None:
         """See `Starter.close`."""
         for pid, process in self._processes.items():
-            # Not asked whether it ended: its pid, which is its group's, stays its own until it is waited for.
+            # Without polling first: until `wait`, its pid cannot be reused, so the signal cannot hit another group.
             if process.returncode is None:
                 self.signal(pid, signal.SIGKILL)
                 process.wait()

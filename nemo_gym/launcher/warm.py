@@ -1,4 +1,4 @@
-"""The launcher's end of the warm process, which forks servers instead of starting a fresh interpreter for each."""
+"""The launcher's end of the warm process, which forks servers to avoid a fresh interpreter for each."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ ANSWER_TIMEOUT_S = 60.0
 
 
 def is_supported() -> bool:
-    """Whether this platform forks a warm process safely."""
+    """Return whether this platform can safely fork a warm process."""
     return sys.platform == "linux" and hasattr(socket, "send_fds")
 
 
 class WarmStarter:
-    """Starts the warm process at once, so that its imports overlap with reading the YAML."""
+    """Starter that forks the warm process. It starts early, so that its imports overlap with reading the YAML."""
 
     def __init__(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -36,7 +36,7 @@ class WarmStarter:
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 env=shown_environment(),
-                # Of its own, so that Ctrl-C reaches the launcher alone, which then ends things in order.
+                # A separate session, so that Ctrl-C reaches only the launcher, which then stops everything in order.
                 start_new_session=True,
             )
         self._has_servers = False
@@ -63,7 +63,7 @@ class WarmStarter:
         with self._lock:
             self._socket.close()
         if not self._has_servers:
-            # Its imports need not be waited for.
+            # Do not wait for its imports.
             self._process.kill()
         try:
             self._process.wait(2.0)
@@ -75,7 +75,7 @@ class WarmStarter:
         try:
             return ended(self._process.wait(1.0))
         except subprocess.TimeoutExpired:
-            return "has hung up"
+            return "closed its connection"
 
     def _ask(self, message: dict[str, Any], descriptors: list[int] | None = None) -> dict[str, Any]:
         with self._lock:
@@ -88,9 +88,9 @@ class WarmStarter:
                 answer = b""
         if not answer:
             raise LaunchError(
-                f"the process that starts the servers {self._how_it_ended()}, and all servers with it. Start again."
+                f"the process that starts the servers {self._how_it_ended()}, so all servers ended. Start them again."
             )
-        told: dict[str, Any] = json.loads(answer)
-        if "error" in told:
-            raise LaunchError(f"a server's process could not be started: {told['error']}")
-        return told
+        reply: dict[str, Any] = json.loads(answer)
+        if "error" in reply:
+            raise LaunchError(f"a server's process could not be started: {reply['error']}")
+        return reply

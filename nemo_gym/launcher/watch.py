@@ -1,4 +1,4 @@
-"""One thread that reads what the servers say: their logs, and their word that they are ready or cannot start."""
+"""The thread that reads the logs of all servers, and their reports that they are ready or failed."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from nemo_gym.launcher.base import ServerProcess
 logger = logging.getLogger(__name__)
 
 LineSink = Callable[[str, str], None]
-"""Receives an instance's name and one line of its log."""
+"""A function that receives an instance's name and one line of its log."""
 
 READ_SIZE = 65536
 LONGEST_LINE = 1 << 20
 
 
 class Watcher:
-    """Reads the pipes of all processes; a process whose state changed is put on `changes`.
+    """Reader of the pipes of all processes. It puts each process whose state changed on `changes`.
 
-    None on it only wakes whoever waits there.
+    None on `changes` only wakes the reader of that queue.
     """
 
     def __init__(self, on_line: LineSink | None, log_dir: Path | None, secrets: SecretValues | None = None) -> None:
-        """`secrets` are hidden in every line that is passed on."""
+        """Start the thread. `secrets` are masked in every log line."""
         self.secrets = secrets or SecretValues()
         self.changes: queue.SimpleQueue[ServerProcess | None] = queue.SimpleQueue()
         self._on_line = on_line
@@ -47,10 +47,10 @@ class Watcher:
         self._thread.start()
 
     def add(self, process: ServerProcess) -> None:
-        """Start to read a process's pipes; they are closed when the process ends."""
+        """Start reading a process's pipes, which are closed when the process ends."""
         if self._log_dir is not None and process.name not in self._files:
             self._log_dir.mkdir(parents=True, exist_ok=True)
-            # A name is a name, and leads nowhere.
+            # Quoted, so that a name with slashes cannot lead to another folder.
             path = self._log_dir / f"{quote(process.name, safe=' #')}.log"
             self._files[process.name] = path.open("ab", buffering=0)
         with self._lock:
@@ -60,7 +60,7 @@ class Watcher:
         os.write(self._wake_write, b"+")
 
     def close(self, patience_s: float = 0.5) -> None:
-        """Read what is left, then stop; a pipe that a stray grandchild keeps open is not waited for."""
+        """Read the rest, then stop. Do not wait for pipes that a stray grandchild keeps open."""
         os.write(self._wake_write, b".")
         self._thread.join(patience_s)
         files, self._files = self._files, {}
@@ -68,9 +68,9 @@ class Watcher:
             file.close()
 
     def take_line(self, process: ServerProcess, line: str) -> None:
-        """Pass one line of a log on; where that fails, it is told once, and not tried again.
+        """Pass one log line on to the file and to `on_line`. After an error, log it and do not use that one again.
 
-        Whatever becomes of the lines, they have to be read: a server whose log is full stops at its next line.
+        Errors must not stop the reading, because a server blocks once its log pipe is full.
         """
         line = self.secrets.mask(line)
         process.tail.append(line)
@@ -85,7 +85,7 @@ class Watcher:
             try:
                 self._on_line(process.name, line)
             except Exception:
-                logger.exception("what receives the servers' logs failed, so it receives no more of them")
+                logger.exception("the receiver of the servers' logs failed, so it receives no more of them")
                 self._on_line = None
 
     def _run(self) -> None:
@@ -135,7 +135,7 @@ class _ReportReader:
             self._process.is_ready = self._process.is_ready or bool(message.get("ready"))
             if "failed" in message:
                 self._process.failure = self._watcher.secrets.mask(message["failed"])
-        # The report's other end is open for as long as the process lives.
+        # The process keeps its end of the report pipe open until it ends.
         self._process.has_ended = not data
         if lines or not data:
             self._watcher.changes.put(self._process)

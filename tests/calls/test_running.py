@@ -1,4 +1,4 @@
-"""Commands find the run that is up, without being told where."""
+"""Commands find the runs on this machine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def names(finished):
     return {each["config_path"] for each in json.loads(finished.out)}
 
 
-def test_a_command_takes_the_run_of_its_own_folder_and_names_the_others(workplace, tmp_path):
+def test_command_prefers_the_run_of_its_folder(workplace, tmp_path):
     here = workplace.start_servers(workplace.environment("here"))
     neighbour = shutil.copytree(workplace.folder, tmp_path / "neighbour")
     workplace.folder, home = neighbour, workplace.folder
@@ -41,7 +41,7 @@ def test_a_command_takes_the_run_of_its_own_folder_and_names_the_others(workplac
     assert names(workplace.run("ng_status", "--json")) == {"there"}
 
 
-def test_what_a_killed_run_left_behind_is_ignored(workplace):
+def test_record_of_a_killed_run_is_ignored(workplace):
     killed = workplace.start_servers(workplace.environment())
     killed.end(signal.SIGKILL)
     assert len(records_of(workplace)) == 1
@@ -51,7 +51,7 @@ def test_what_a_killed_run_left_behind_is_ignored(workplace):
     assert records_of(workplace) == {}
 
 
-def test_a_record_that_is_no_record_is_ignored(workplace):
+def test_invalid_record_is_ignored(workplace):
     command = workplace.start_servers(workplace.environment())
     (record,) = records_of(workplace)
     record.with_name("torn.json").write_text('{"pid": 1')
@@ -59,7 +59,7 @@ def test_a_record_that_is_no_record_is_ignored(workplace):
     assert command.end().code == 0
 
 
-def test_a_run_comes_up_where_the_runtime_folder_does_not_exist(workplace, tmp_path):
+def test_run_starts_without_a_runtime_folder(workplace, tmp_path):
     instead = tmp_path / "instead"
     instead.mkdir()
     env = {"XDG_RUNTIME_DIR": str(tmp_path / "absent"), "TMPDIR": str(instead)}
@@ -68,20 +68,20 @@ def test_a_run_comes_up_where_the_runtime_folder_does_not_exist(workplace, tmp_p
     assert command.end().code == 0
 
 
-def test_only_the_user_can_look_into_the_folder_of_records(workplace):
+def test_record_folder_is_private(workplace):
     command = workplace.start_servers(workplace.environment())
     (record,) = records_of(workplace)
     assert record.parent.stat().st_mode & 0o777 == 0o700
     assert command.end().code == 0
 
 
-def test_a_proxy_for_the_outside_is_not_asked_for_servers_on_this_machine(workplace):
+def test_proxy_is_not_used_for_local_servers(workplace):
     command = workplace.start_servers(workplace.environment())
     assert names(workplace.run("ng_status", "--json", http_proxy="http://127.0.0.1:9")) == {"plain"}
     assert command.end().code == 0
 
 
-def test_two_programs_may_start_at_the_same_moment(workplace):
+def test_two_runs_start_at_the_same_moment(workplace):
     config = workplace.environment()
     both = [workplace.start("ng_run", config) for _ in range(2)]
     for command in both:

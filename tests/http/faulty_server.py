@@ -1,6 +1,6 @@
-"""A raw HTTP/1.1 server that goes wrong as its caller wishes: the request's path names the fault.
+"""A raw HTTP/1.1 server for tests of faults: the path of a request names the fault.
 
-`python tests/http/faulty_server.py --port 8123 --idle-s 5` serves until it is stopped; tests run it in a thread, so
+`python tests/http/faulty_server.py --port 8123 --idle-s 5` serves until it is stopped. Tests run it in a thread, so
 that it acts even while the client's event loop is busy. It listens on loopback addresses and unix sockets only.
 """
 
@@ -17,13 +17,13 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
 HEAD_END = b"\r\n\r\n"
-# Servers are patient with a new connection, and so is this one, however short its `idle_s`.
+# Like other servers, this one waits longer for the first request than its `idle_s`.
 FIRST_REQUEST_S = 30.0
 
 
 @dataclass
 class Request:
-    """One request as it came: header names in lower case, `connection` counted from 0."""
+    """One received request, with header names in lower case; connections are numbered from 0."""
 
     method: str
     path: str
@@ -58,7 +58,7 @@ class Connection(NamedTuple):
         self.writer.transport.abort()
 
 
-# A fault answers one request; the connection stays open where it returns True.
+# A fault answers one request. The connection stays open if it returns True.
 Fault = Callable[[Request, Connection], Awaitable[bool]]
 FAULTS: dict[str, Fault] = {}
 
@@ -70,7 +70,7 @@ def fault(answer: Fault) -> Fault:
 
 
 def reply(body: bytes, *headers: bytes, status: bytes = b"200 OK") -> bytes:
-    """A sound answer."""
+    """Return a valid reply."""
     lines = [b"HTTP/1.1 " + status, b"content-length: %d" % len(body), *headers]
     return b"\r\n".join(lines) + HEAD_END + body
 
@@ -82,8 +82,8 @@ async def echo(request: Request, to: Connection) -> bool:
 
 
 @fault
-async def tell(request: Request, to: Connection) -> bool:
-    """Repeat the request's line, connection and cookie."""
+async def describe(request: Request, to: Connection) -> bool:
+    """Reply with the request's line, connection and cookie."""
     cookie = request.headers.get("cookie", "-")
     line = f"{request.method} {request.path} {request.connection} {request.headers['host']} {cookie}"
     await to.send(reply(line.encode()))
@@ -101,7 +101,7 @@ async def status(request: Request, to: Connection) -> bool:
 
 @fault
 async def bake(request: Request, to: Connection) -> bool:
-    """Two cookies, and a header that looks like none."""
+    """Send two cookies and an invalid `Set-Cookie` header."""
     name = request.path.rsplit("/", 1)[-1].encode()
     cookies = [b"Set-Cookie: session=%b; path=/; httponly; samesite=lax" % name, b"set-cookie: theme=dark"]
     await to.send(reply(b"baked", *cookies, b"set-cookie: =;;=="))
@@ -146,7 +146,7 @@ async def slow(request: Request, to: Connection) -> bool:
 
 @fault
 async def meet(request: Request, to: Connection) -> bool:
-    """Nobody is answered before that many requests are under way at once."""
+    """Answer only when that many requests are in progress at once."""
     all_here = request.server.meetings.setdefault(request.path, asyncio.Event())
     if request.server.at_once >= request.number:
         all_here.set()
@@ -157,7 +157,7 @@ async def meet(request: Request, to: Connection) -> bool:
 
 @fault
 async def drip(request: Request, to: Connection) -> bool:
-    """A byte every few hundredths of a second, headers included."""
+    """Send the reply, headers included, byte by byte with pauses."""
     await to.send(*(bytes([byte]) for byte in reply(b"drop by drop")), pause_s=request.number)
     return True
 
@@ -194,21 +194,21 @@ async def head_only(request: Request, to: Connection) -> bool:
 
 @fault
 async def surplus(request: Request, to: Connection) -> bool:
-    """A second answer that nobody asked for, in the same packet."""
+    """Send a second, unrequested reply in the same packet."""
     await to.send(reply(b"mine") + reply(b"not yours"))
     return True
 
 
 @fault
 async def afterthought(request: Request, to: Connection) -> bool:
-    """A second answer that nobody asked for, a moment later."""
+    """Send a second, unrequested reply a moment later."""
     await to.send(reply(b"mine"), reply(b"not yours"), pause_s=0.05)
     return True
 
 
 @fault
 async def early(request: Request, to: Connection) -> bool:
-    """Answered from the head alone; the body is never read, and the connection stays open."""
+    """Reply before reading the body, and keep the connection open."""
     await to.send(reply(b"too large for me", status=b"413 Content Too Large"))
     await asyncio.sleep(1.0)
     return False
@@ -290,17 +290,17 @@ async def endless_trailer(request: Request, to: Connection) -> bool:
 
 @fault
 async def silent(request: Request, to: Connection) -> bool:
-    """The connection stays open, and nothing ever comes: half-open, as after a crash of the machine."""
+    """Keep the connection open without a reply, as after a crash of the machine."""
     await asyncio.Event().wait()
     return False
 
 
 @dataclass
 class FaultyServer:
-    """The server in a thread of its own; `with FaultyServer() as server:` has it listening at `server.port`.
+    """The server in its own thread. `with FaultyServer() as server:` makes it listen on `server.port`.
 
-    `idle_s` is how long it keeps an idle connection after an answer. `requests` holds what came, `at_once` counts the
-    requests under way and `most_at_once` the most there were, `connections` all that were ever accepted.
+    It keeps idle connections for `idle_s`. `requests` has all received requests and `connections` counts all accepted
+    connections. `at_once` counts the requests in progress, and `most_at_once` is its maximum.
     """
 
     host: str = "127.0.0.1"
@@ -383,7 +383,6 @@ class FaultyServer:
 
 
 def main() -> None:
-    """Serve until stopped."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--uds", default=None)

@@ -1,4 +1,4 @@
-"""Whoever calls our servers may catch what aiohttp would have raised."""
+"""Call errors that can be caught as aiohttp errors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def client_of(host: str, port: int) -> ServerClient:
         ("/silent", aiohttp.ServerTimeoutError),
     ],
 )
-async def test_a_call_without_an_answer_is_an_error_of_aiohttp(path, kind):
+async def test_call_without_reply_is_an_aiohttp_error(path, kind):
     with FaultyServer() as server:
         client = client_of(server.host, server.port)
         with pytest.raises(kind, match=r"^server 'faulty': POST http://127\.0\.0\.1:\d+/") as raised:
@@ -45,7 +45,7 @@ async def test_a_call_without_an_answer_is_an_error_of_aiohttp(path, kind):
 
 
 @pytest.mark.parametrize("limit", [0.2, aiohttp.ClientTimeout(total=0.2), aiohttp.ClientTimeout(sock_read=0.2)])
-async def test_a_call_is_bounded_as_aiohttps_are(limit):
+async def test_aiohttp_timeouts_limit_a_call(limit):
     with FaultyServer() as server:
         client = client_of(server.host, server.port)
         with pytest.raises(TimeoutError, match=r"0\.2 s"):
@@ -54,8 +54,8 @@ async def test_a_call_is_bounded_as_aiohttps_are(limit):
         await client.aclose()
 
 
-def test_a_connection_that_did_not_come_about_is_an_error_of_aiohttp():
-    error = NotConnected("nobody listens there")
+def test_failed_connection_is_an_aiohttp_error():
+    error = NotConnected("connection refused")
     known = also_aiohttps(error)
     assert isinstance(known, aiohttp.ClientConnectorError)
     assert (str(known), repr(known)) == (str(error), repr(error))
@@ -63,7 +63,7 @@ def test_a_connection_that_did_not_come_about_is_an_error_of_aiohttp():
 
 
 @pytest.mark.parametrize("raises", [raise_for_status, lambda reply: asyncio.to_thread(reply.raise_for_status)])
-async def test_a_status_that_is_an_error_is_raised_as_aiohttp_raises_it(raises):
+async def test_error_status_raises_an_aiohttp_error(raises):
     reply = Reply(418, [(b"X-Pot", b"tea")], b"short and stout", "POST", "http://127.0.0.1:1/brew")
     with pytest.raises(aiohttp.ClientResponseError, match="short and stout") as raised:
         await raises(reply)
@@ -74,7 +74,7 @@ async def test_a_status_that_is_an_error_is_raised_as_aiohttp_raises_it(raises):
     assert error.response_content == b"short and stout"
 
 
-async def test_an_endpoints_error_is_told_with_its_status_and_what_it_said(endpoint):
+async def test_endpoint_error_has_its_status_and_body(endpoint):
     model = NeMoGymAsyncOpenAI(base_url=f"{endpoint}/nowhere", api_key="k", tries=1)
     with pytest.raises(aiohttp.ClientResponseError, match="answered 404") as raised:
         await model.create_chat_completion(messages=[])
@@ -86,11 +86,11 @@ async def test_an_endpoints_error_is_told_with_its_status_and_what_it_said(endpo
     await external_session().aclose()
 
 
-def test_a_process_without_aiohttp_raises_our_own_and_does_not_import_it():
+def test_our_own_error_does_not_import_aiohttp():
     program = (
         "import sys; from nemo_gym.http.reply import NotConnected, Reply, ServerReplied, Timeouts\n"
         "try: Reply(500, [], b'', 'GET', '/').raise_for_status()\n"
         "except ServerReplied as error: print(type(error) is ServerReplied, 'aiohttp' in sys.modules)"
     )
-    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
-    assert told.split() == ["True", "False"]
+    printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert printed.split() == ["True", "False"]

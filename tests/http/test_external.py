@@ -1,4 +1,4 @@
-"""Calls to a model endpoint outside, made to a real one in another process."""
+"""Calls to an external model endpoint, which runs in another process."""
 
 import asyncio
 import re
@@ -16,7 +16,7 @@ import pytest
 from nemo_gym.errors import EndpointError
 from nemo_gym.http.backoff import Backoff
 from nemo_gym.http.endpoint import NeMoGymAsyncOpenAI
-from nemo_gym.http.external import RetryPolicy, external_session, seconds_of_retry_after
+from nemo_gym.http.external import external_session, seconds_of_retry_after
 
 ENDPOINT = Path(__file__).parents[1] / "endpoint" / "server.py"
 KEY = "sk-very-secret-1234"
@@ -45,7 +45,7 @@ async def test_every_call_reaches_its_route(client, seen):
     assert {request["headers"]["authorization"] for request in seen()} == {f"Bearer {KEY}"}
 
 
-async def test_default_headers_go_along(endpoint, seen):
+async def test_default_headers_are_sent(endpoint, seen):
     client = NeMoGymAsyncOpenAI(base_url=f"{endpoint}/v1/", api_key=KEY, default_headers={"X-Team": "blue"})
     await client.create_models()
     await client.aclose()
@@ -54,13 +54,13 @@ async def test_default_headers_go_along(endpoint, seen):
 
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 504, 520])
-async def test_a_failure_that_passes_is_not_noticed(client, seen, status):
+async def test_temporary_failure_is_retried(client, seen, status):
     answer = await client.create_chat_completion(model=f"flaky:{status}:2:passes", messages=HELLO)
     assert answer["choices"]
     assert len(seen()) == 3
 
 
-async def test_a_failure_that_stays_is_told_with_the_number_of_tries(client, seen):
+async def test_permanent_failure_reports_the_number_of_tries(client, seen):
     with pytest.raises(EndpointError) as caught:
         await client.create_chat_completion(model="flaky:503:99:stays", messages=HELLO)
     assert caught.value.status == 503
@@ -72,7 +72,7 @@ async def test_a_failure_that_stays_is_told_with_the_number_of_tries(client, see
 
 
 @pytest.mark.parametrize("status", [400, 401, 404, 422, 501])
-async def test_any_other_status_is_final(client, seen, status):
+async def test_other_statuses_are_not_retried(client, seen, status):
     with pytest.raises(EndpointError, match=f"answered {status}: .*This is always {status}") as caught:
         await client.create_chat_completion(model=f"status:{status}", messages=HELLO)
     assert caught.value.status == status
@@ -86,21 +86,21 @@ async def test_any_other_status_is_final(client, seen, status):
         ("status:401", "Check the API key."),
         (
             "status:404",
-            "it goes up to and including /v1, or what stands there in its place. Check the model's name, too.",
+            "it must end with /v1, or with the path that the endpoint uses instead. Check the model's name, too.",
         ),
         (
             "not-json",
-            "Check the endpoint's address: it goes up to and including /v1, or what stands there in its place.",
+            "Check the endpoint's address: it must end with /v1, or with the path that the endpoint uses instead.",
         ),
     ],
 )
-async def test_what_a_user_can_mend_is_told(client, model, advice):
+async def test_error_advises_the_user(client, model, advice):
     with pytest.raises(EndpointError) as caught:
         await client.create_chat_completion(model=model, messages=HELLO)
     assert str(caught.value).endswith(advice)
 
 
-async def test_our_own_servers_have_tried_already(endpoint, seen):
+async def test_failures_of_our_own_servers_are_not_retried(endpoint, seen):
     client = NeMoGymAsyncOpenAI(base_url=f"{endpoint}/v1", api_key=KEY, internal=True)
     with pytest.raises(EndpointError, match="answered 502"):
         await client.create_chat_completion(model="status:502", messages=HELLO)
@@ -109,13 +109,13 @@ async def test_our_own_servers_have_tried_already(endpoint, seen):
 
 
 @pytest.mark.parametrize("model", ["not-json", "hang-up"])
-async def test_an_answer_that_cannot_be_used_is_final(client, seen, model):
-    with pytest.raises(EndpointError, match=r"no JSON object: <html>|broke off"):
+async def test_unusable_replies_are_not_retried(client, seen, model):
+    with pytest.raises(EndpointError, match=r"not a JSON object: <html>|lost the connection"):
         await client.create_chat_completion(model=model, messages=HELLO)
     assert len(seen()) == 1
 
 
-async def test_a_slow_endpoint_is_given_up(endpoint, seen):
+async def test_slow_endpoint_times_out(endpoint, seen):
     client = NeMoGymAsyncOpenAI(base_url=f"{endpoint}/v1", api_key=KEY, timeout_s=0.2)
     with pytest.raises(EndpointError, match=r"(did not answer within|said nothing for) 0\.2 s$"):
         await client.create_chat_completion(model="slow:5", messages=HELLO)
@@ -123,7 +123,7 @@ async def test_a_slow_endpoint_is_given_up(endpoint, seen):
     assert len(seen()) == 1
 
 
-async def test_a_refused_connection_is_tried_again_and_told_apart():
+async def test_refused_connection_is_retried_and_reported():
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
     client = NeMoGymAsyncOpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key=KEY, tries=2)
@@ -134,7 +134,7 @@ async def test_a_refused_connection_is_tried_again_and_told_apart():
     assert caught.value.status is None
 
 
-async def test_an_endpoint_that_comes_up_late_is_reached():
+async def test_endpoint_that_starts_late_is_reached():
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
     client = NeMoGymAsyncOpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key=KEY, tries=20)
@@ -149,7 +149,7 @@ async def test_an_endpoint_that_comes_up_late_is_reached():
     await client.aclose()
 
 
-async def test_the_key_is_in_no_message_even_if_the_endpoint_quotes_it(client):
+async def test_key_quoted_by_the_endpoint_is_redacted(client):
     with pytest.raises(EndpointError) as caught:
         await client.create_chat_completion(model="tells-key", messages=HELLO)
     assert "Incorrect API key provided: [redacted]." in str(caught.value)
@@ -157,7 +157,7 @@ async def test_the_key_is_in_no_message_even_if_the_endpoint_quotes_it(client):
     assert KEY not in repr(client)
 
 
-async def test_a_malformed_key_is_not_quoted_either(endpoint):
+async def test_malformed_key_is_not_quoted(endpoint):
     client = NeMoGymAsyncOpenAI(base_url=f"{endpoint}/v1", api_key=f"{KEY}\n")
     with pytest.raises(EndpointError, match="malformed") as caught:
         await client.create_models()
@@ -165,7 +165,7 @@ async def test_a_malformed_key_is_not_quoted_either(endpoint):
     assert KEY not in str(caught.value)
 
 
-async def test_a_login_in_the_address_is_not_quoted():
+async def test_login_in_the_address_is_not_quoted():
     client = NeMoGymAsyncOpenAI(base_url="http://user:hunter22@127.0.0.1:1/v1", api_key=KEY, tries=1)
     with pytest.raises(EndpointError) as caught:
         await client.create_models()
@@ -173,17 +173,17 @@ async def test_a_login_in_the_address_is_not_quoted():
     assert "hunter22" not in str(caught.value)
 
 
-async def test_a_thousand_calls_wait_for_nothing_but_the_endpoint(client):
+async def test_a_thousand_calls_run_concurrently(client):
     started = time.monotonic()
     answers = await asyncio.gather(
         *(client.create_chat_completion(model="slow:0.5", messages=HELLO) for _ in range(1000))
     )
     assert len(answers) == 1000
-    # A pool of 100, which is usual, would take 5 s for the waiting alone.
+    # A pool of 100 connections, a common limit, would take at least 5 s.
     assert time.monotonic() - started < 5
 
 
-async def test_a_connection_is_used_again_but_not_after_the_endpoint_may_have_closed_it(client, seen):
+async def test_connection_is_reused_only_while_surely_open(client, seen):
     await client.create_models()
     await client.create_models()
     await asyncio.sleep(4.2)
@@ -193,7 +193,7 @@ async def test_a_connection_is_used_again_but_not_after_the_endpoint_may_have_cl
 
 
 async def test_cookies_are_not_kept(endpoint, seen):
-    # By name: many cookie jars keep nothing for an address in numbers, and would pass.
+    # By name, because many cookie jars ignore cookies of IP addresses, so the test would pass.
     client = NeMoGymAsyncOpenAI(base_url=f"{endpoint.replace('127.0.0.1', 'localhost')}/v1", api_key=KEY)
     await client.create_models()
     await client.create_models()
@@ -201,7 +201,7 @@ async def test_cookies_are_not_kept(endpoint, seen):
     assert ["cookie" in request["headers"] for request in seen()] == [False, False]
 
 
-async def test_the_connections_close_with_the_last_client(endpoint):
+async def test_connections_close_with_the_last_client(endpoint):
     one = NeMoGymAsyncOpenAI(base_url=f"{endpoint}/v1", api_key=KEY)
     other = NeMoGymAsyncOpenAI(base_url=f"{endpoint}/v1", api_key=KEY)
     await one.create_models()
@@ -214,7 +214,7 @@ async def test_the_connections_close_with_the_last_client(endpoint):
     await one.aclose()
 
 
-async def test_the_proxy_of_the_environment_is_used(endpoint, monkeypatch):
+async def test_proxy_of_the_environment_is_used(endpoint, monkeypatch):
     asked = []
     with socket.create_server(("127.0.0.1", 0)) as proxy:
         monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{proxy.getsockname()[1]}")
@@ -238,7 +238,7 @@ async def test_the_proxy_of_the_environment_is_used(endpoint, monkeypatch):
     assert asked == [b"GET http://endpoint.test/v1/models HTTP/1.1"]
 
 
-def test_pauses_grow_and_the_endpoints_wish_counts_up_to_a_bound():
+def test_pauses_grow_and_retry_after_is_bounded():
     backoff = Backoff(first_s=1.0, factor=2, longest_s=10.0)
     assert 0.5 <= backoff.pause_s(1) <= 1.5
     assert 2.0 <= backoff.pause_s(3) <= 6.0
@@ -247,11 +247,11 @@ def test_pauses_grow_and_the_endpoints_wish_counts_up_to_a_bound():
 
 
 @pytest.mark.parametrize(("value", "seconds"), [("2", 2.0), ("-1", 0.0), ("soon", None), (None, None), ("", None)])
-def test_a_wish_to_wait_is_read(value, seconds):
+def test_retry_after_seconds_are_parsed(value, seconds):
     assert seconds_of_retry_after(value) == seconds
 
 
-def test_a_wish_to_wait_may_be_a_date():
+def test_retry_after_may_be_a_date():
     then = datetime.now(UTC) + timedelta(seconds=60)
     assert seconds_of_retry_after(format_datetime(then, usegmt=True)) == pytest.approx(60, abs=2)
 

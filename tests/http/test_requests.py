@@ -1,4 +1,4 @@
-"""Servers that bring an address themselves ask it with aiohttp, on connections that end with the server."""
+"""Calls with aiohttp to addresses that a server knows itself, on connections that close with the server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nemo_gym.http.requests import get_global_aiohttp_client, request
 from nemo_gym.testing import make_server
 
 
-async def test_json_goes_out_and_the_response_is_left_to_be_read(endpoint, seen):
+async def test_json_is_sent_and_response_is_unread(endpoint, seen):
     body = {"model": "m", "messages": [{"role": "user", "content": "h\u00e9"}], 1: 2}
     reply = await request("POST", f"{endpoint}/v1/chat/completions", json=body, headers={"X-Mine": "yes"})
     assert isinstance(reply, aiohttp.ClientResponse)
@@ -27,7 +27,7 @@ async def test_json_goes_out_and_the_response_is_left_to_be_read(endpoint, seen)
     await external_session().aclose()
 
 
-async def test_an_error_status_is_raised_with_what_the_server_said(endpoint):
+async def test_error_status_is_raised_with_the_body(endpoint):
     reply = await request("GET", f"{endpoint}/nowhere")
     with pytest.raises(aiohttp.ClientResponseError) as raised:
         await raise_for_status(reply)
@@ -35,7 +35,7 @@ async def test_an_error_status_is_raised_with_what_the_server_said(endpoint):
     await external_session().aclose()
 
 
-async def test_a_refused_connection_is_tried_again_and_a_lost_one_is_not():
+async def test_only_refused_connections_are_retried():
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{closed.getsockname()[1]}/"
@@ -70,7 +70,7 @@ class Asking(SimpleResourcesServer):
         return 1.0
 
 
-def test_the_connections_end_with_the_server():
+def test_connections_close_with_the_server():
     server = make_server(Asking, name="asking", entrypoint="app.py", domain="other")
     with TestClient(server.setup_webserver()):
         (session,) = server.opened

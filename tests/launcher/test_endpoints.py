@@ -1,4 +1,4 @@
-"""A run waits for the endpoint behind its model server before it says that it is ready."""
+"""A run waits for the endpoint of its model server before it reports that it is ready."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MODEL = "+config_paths=[responses_api_models/openai_model/configs/openai_model.y
 
 
 class Refusing(http.server.BaseHTTPRequestHandler):
-    """Answers, though with a refusal: the endpoint is there."""
+    """An endpoint that rejects every request, so it is up."""
 
     def do_GET(self):
         self.send_error(401)
@@ -40,13 +40,13 @@ def settings_for(port):
 
 @pytest.fixture
 def silent_port():
-    """A port where nobody listens and which nobody else gets meanwhile."""
+    """A reserved port without a listener."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield bound.getsockname()[1]
 
 
-def test_an_endpoint_that_never_answers_is_named_and_then_given_up(workplace, silent_port):
+def test_silent_endpoint_is_named_and_times_out(workplace, silent_port):
     started_at = time.monotonic()
     finished = workplace.run("ng_run", *settings_for(silent_port), "+model_endpoint_readiness_timeout_seconds=2")
     assert 2 < time.monotonic() - started_at < 12
@@ -62,7 +62,7 @@ def test_an_endpoint_that_never_answers_is_named_and_then_given_up(workplace, si
     assert workplace.left_over(within_s=1) == []
 
 
-def test_an_endpoint_that_accepts_and_says_nothing_is_given_up_in_time(workplace):
+def test_endpoint_that_accepts_but_never_answers_times_out(workplace):
     with socket.create_server(("127.0.0.1", 0)) as mute:
         started_at = time.monotonic()
         port = mute.getsockname()[1]
@@ -71,7 +71,7 @@ def test_an_endpoint_that_accepts_and_says_nothing_is_given_up_in_time(workplace
     assert time.monotonic() - started_at < 8
 
 
-def test_the_run_goes_on_once_the_endpoint_answers_whatever_it_answers(workplace):
+def test_any_status_of_the_endpoint_is_accepted(workplace):
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Refusing, bind_and_activate=False) as endpoint:
         endpoint.server_bind()
         command = workplace.start("ng_run", *settings_for(endpoint.server_port))
@@ -94,7 +94,7 @@ def readiness(head, path):
         return error.code, orjson.loads(error.read())
 
 
-def test_the_head_server_is_not_ready_before_the_endpoint_has_answered(workplace):
+def test_readiness_waits_for_the_endpoint(workplace):
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Refusing, bind_and_activate=False) as endpoint:
         endpoint.server_bind()
         url = f"http://127.0.0.1:{endpoint.server_port}/v1"
@@ -115,21 +115,21 @@ def test_the_head_server_is_not_ready_before_the_endpoint_has_answered(workplace
         assert readiness(head, "/readyz") == (200, {"status": "ok", "missing": {}})
         endpoint.shutdown()
         answering.join()
-    # It is up for good; what becomes of it later is told by the rollouts.
+    # The state stays ready. Rollouts report later failures of the endpoint.
     assert readiness(head, "/readyz") == (200, {"status": "ok", "missing": {}})
     assert command.end().code == 0
 
 
-def test_zero_seconds_do_not_wait(workplace, silent_port):
+def test_zero_timeout_does_not_wait(workplace, silent_port):
     command = workplace.start("ng_run", *settings_for(silent_port), "+model_endpoint_readiness_timeout_seconds=0")
-    # A Ctrl-C that comes while the table above this line is imported may be lost, as in any import.
+    # Waiting for this line matters: a Ctrl-C during the imports for the table may be lost.
     assert "1 / 1 servers ready" in command.wait_for("head server: ")
     assert readiness(command.head, "/readyz") == (200, {"status": "ok", "missing": {}})
     assert command.err == ""
     assert command.end().code == 0
 
 
-def test_an_address_without_its_scheme_is_told_at_once(workplace):
+def test_endpoint_address_without_scheme_is_reported(workplace):
     finished = workplace.run(
         "ng_run", "+policy_base_url=localhost:8000/v1", "+policy_api_key=none", "+policy_model_name=none", MODEL, HEAD
     )
@@ -139,7 +139,7 @@ def test_an_address_without_its_scheme_is_told_at_once(workplace):
     )
 
 
-def test_a_server_that_dies_while_the_endpoint_is_awaited_ends_the_run(workplace, silent_port):
+def test_server_death_while_waiting_ends_the_run(workplace, silent_port):
     command = workplace.start("ng_run", *settings_for(silent_port), "+restart_limit=0")
     command.wait_for("waiting for the model endpoint")
     model = next(

@@ -1,4 +1,4 @@
-"""A server that cannot start ends the run, and its user hears why."""
+"""A server that cannot start ends the run, which reports the reason."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FORGETS_VERIFY = "from nemo_gym import SimpleResourcesServer\n\n\nclass Broken(S
 
 
 def launched(workplace, source, settings="difficulty: 1"):
-    """What became of a run in which this server stands beside one that is well."""
+    """Run this server together with a working one, and return the finished command."""
     broken = workplace.environment("broken", source, settings)
     finished = workplace.run("ng_run", workplace.environment(), broken, HEAD)
     assert finished.code == 1
@@ -49,7 +49,7 @@ def launched(workplace, source, settings="difficulty: 1"):
         ("def broken(:\n", "ended with exit code 1", "SyntaxError: invalid syntax"),
     ],
 )
-def test_the_end_of_a_broken_servers_log_is_shown(workplace, source, how, last_line):
+def test_failed_start_shows_the_last_log_lines(workplace, source, how, last_line):
     said = launched(workplace, source).err.splitlines()
     process = "broken"
     assert said[0] == f"Error: server '{process}' {how} before it was ready."
@@ -57,44 +57,43 @@ def test_the_end_of_a_broken_servers_log_is_shown(workplace, source, how, last_l
     assert said[-1] == f"    {last_line}"
 
 
-def test_a_traceback_begins_in_the_authors_file(workplace):
+def test_traceback_begins_in_the_authors_file(workplace):
     said = launched(workplace, FAILS_WHEN_BUILT).err.splitlines()
     assert said[2] == "    Traceback (most recent call last):"
     assert said[3].startswith(f'      File "{workplace.folder}/resources_servers/broken/app.py", line ')
 
 
 @pytest.mark.parametrize("requirements", ["", "no_such_package\n"])
-def test_a_missing_package_is_told_with_what_to_install(workplace, requirements):
+def test_missing_package_is_reported_with_advice(workplace, requirements):
     if requirements:
         workplace.write("resources_servers/broken/requirements.txt", requirements)
     said = launched(workplace, "import os\nimport no_such_package\n").err
     app = workplace.folder / "resources_servers/broken/app.py"
-    told = f"Error: {app}:2: No module named 'no_such_package'. Install the package that provides it, or correct the"
-    assert told in said
-    assert ("+auto_install=true gives the folder an environment of its own" in said) is bool(requirements)
+    assert f"Error: {app}:2: No module named 'no_such_package'. Install the package that provides it, or" in said
+    assert ("+auto_install=true gives the folder its own environment" in said) is bool(requirements)
 
 
 @pytest.mark.parametrize(
-    ("source", "told"),
+    ("source", "message"),
     [
         ("x = 1\n", "no server class is defined here. Derive one from SimpleResourcesServer."),
         (
             CLASS + CLASS.replace("Broken", "Other"),
-            "several server classes are defined here (Broken, Other). Say at the file's end which one is to be "
-            "served: if __name__ == '__main__': Other.run_webserver()",
+            "several server classes are defined here (Broken, Other). Start the one to serve at the end of the "
+            "file: if __name__ == '__main__': Other.run_webserver()",
         ),
-        (FORGETS_VERIFY, "Broken has to define verify."),
+        (FORGETS_VERIFY, "Broken must define verify."),
     ],
 )
-def test_a_file_without_one_whole_server_is_told_what_it_lacks(workplace, source, told):
+def test_file_without_one_complete_server_is_reported(workplace, source, message):
     config = workplace.environment("broken", source, "difficulty: 1")
     finished = workplace.run("ng_validate", config)
     assert finished.code == 1
-    assert finished.err == f"Error: {workplace.folder}/resources_servers/broken/app.py: {told}\n"
+    assert finished.err == f"Error: {workplace.folder}/resources_servers/broken/app.py: {message}\n"
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
         (
             "dificulty: 3",
@@ -111,19 +110,19 @@ def test_a_file_without_one_whole_server_is_told_what_it_lacks(workplace, source
         ),
     ],
 )
-def test_a_mistake_in_a_servers_settings_is_told_with_its_file_line_and_key(workplace, settings, told):
+def test_invalid_server_setting_reports_file_line_and_key(workplace, settings, message):
     finished = workplace.run("ng_validate", workplace.environment("broken", CLASS, settings))
     assert finished.code == 1
-    assert finished.err == f"Error: resources_servers/broken/configs/broken.yaml:{told}\n"
+    assert finished.err == f"Error: resources_servers/broken/configs/broken.yaml:{message}\n"
 
 
-def test_a_mistake_in_the_settings_is_told_once_when_the_servers_are_started(workplace):
+def test_invalid_server_setting_is_reported_once(workplace):
     finished = launched(workplace, CLASS, "difficulty: hard")
     assert (finished.out + finished.err).count("it must be a valid integer") == 1
     assert finished.err.startswith("Error: resources_servers/broken/configs/broken.yaml:5: ")
 
 
-def test_validating_finds_the_mistakes_of_all_servers(workplace):
+def test_validating_reports_mistakes_of_all_servers(workplace):
     wrong = [workplace.environment(name, CLASS, "difficulty: hard") for name in ("first", "second")]
     finished = workplace.run("ng_validate", *wrong)
     assert finished.code == 1
@@ -133,7 +132,7 @@ def test_validating_finds_the_mistakes_of_all_servers(workplace):
     ]
 
 
-def test_a_server_that_never_gets_ready_is_named_with_its_log(workplace):
+def test_start_timeout_shows_the_servers_log(workplace):
     source = "import time\nprint('loading', flush=True)\ntime.sleep(300)\n"
     config = workplace.environment("slow", source)
     started_at = time.monotonic()
@@ -149,7 +148,7 @@ def test_a_server_that_never_gets_ready_is_named_with_its_log(workplace):
     assert workplace.left_over(within_s=1) == []
 
 
-def test_while_it_waits_the_run_says_for_whom(workplace):
+def test_slow_start_names_the_servers_awaited(workplace):
     source = "import time\ntime.sleep(300)\n"
     command = workplace.start("ng_run", workplace.environment(), workplace.environment("slow", source), HEAD)
     assert "waiting for slow (5 of 120 s)\n" in command.wait_for("waiting for")

@@ -1,4 +1,4 @@
-"""A server's log is read to its end, whatever becomes of the lines."""
+"""A server's log is read to its end, even if its lines cannot be passed on."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def shout_twice(servers, get_json):
     return [get_json(f"{servers.run.servers['shouting'].url}/shout", 10.0) for _ in range(2)]
 
 
-def test_servers_go_on_when_what_receives_their_logs_fails(shouting_run, get_json, caplog):
+def test_servers_survive_a_failing_log_receiver(shouting_run, get_json, caplog):
     received = []
 
     def fail(server: str, line: str) -> None:
@@ -57,7 +57,7 @@ def test_servers_go_on_when_what_receives_their_logs_fails(shouting_run, get_jso
     assert caplog.text.count("so it receives no more of them") == 1
 
 
-def test_servers_go_on_when_the_disk_of_their_logs_is_full(shouting_run, get_json, caplog, tmp_path):
+def test_servers_survive_a_full_log_disk(shouting_run, get_json, caplog, tmp_path):
     lengths = []
     (tmp_path / "shouting.log").symlink_to("/dev/full")
     with launch(shouting_run, log_dir=tmp_path, on_line=lambda _, line: lengths.append(len(line))) as servers:
@@ -66,7 +66,7 @@ def test_servers_go_on_when_the_disk_of_their_logs_is_full(shouting_run, get_jso
     assert caplog.text.count("shouting.log can no longer be written to") == 1
 
 
-def test_a_run_leaves_no_file_open(shouting_run):
+def test_run_closes_all_files(shouting_run):
     open_before = len(os.listdir("/proc/self/fd"))
     with launch(shouting_run):
         pass

@@ -1,4 +1,4 @@
-"""What a folder's requirements say, whether this environment meets them, and the environment that does."""
+"""A folder's requirements, the check that they are met, and the folder's own environment."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def read(folder: Path, text: str, **others: str) -> Requirements:
         ("nemo-gym @ ../../", set()),
     ],
 )
-def test_the_framework_itself_is_there_already(tmp_path, line, extras):
+def test_framework_itself_is_always_met(tmp_path, line, extras):
     requirements = read(tmp_path, f"{line}\n")
     assert (requirements.needed, requirements.lines, requirements.extras) == ((), (), extras)
 
 
-def test_a_package_whose_name_only_begins_like_ours_is_another_one(tmp_path):
+def test_similar_package_name_is_not_the_framework(tmp_path):
     assert [each.requirement.name for each in read(tmp_path, "nemo-gym-extras\n").needed] == ["nemo-gym-extras"]
 
 
@@ -54,46 +54,46 @@ def test_a_package_whose_name_only_begins_like_ours_is_another_one(tmp_path):
         "pydantic --hash=sha256:00\n",
     ],
 )
-def test_what_is_met_is_no_news(tmp_path, text):
+def test_met_requirements_are_not_reported(tmp_path, text):
     assert read(tmp_path, text).unmet() == []
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("-e nemo-gym[dev] @ ../../\nno-such-package>=1\n",
-         "requirements.txt:2 asks for no-such-package>=1, and no-such-package is not installed"),
-        ("pydantic<2\n", f"requirements.txt:1 asks for pydantic<2, and pydantic {version('pydantic')} is installed"),
+         "requirements.txt:2 requires no-such-package>=1, but no-such-package is not installed"),
+        ("pydantic<2\n", f"requirements.txt:1 requires pydantic<2, but pydantic {version('pydantic')} is installed"),
         ("no-such @ git+https://example.org/no-such\n",
-         "requirements.txt:1 asks for no-such @ git+https://example.org/no-such, and no-such is not installed"),
-        ("a-name>=1, \\\n <2\n", "requirements.txt:1 asks for a-name<2,>=1, and a-name is not installed"),
+         "requirements.txt:1 requires no-such @ git+https://example.org/no-such, but no-such is not installed"),
+        ("a-name>=1, \\\n <2\n", "requirements.txt:1 requires a-name<2,>=1, but a-name is not installed"),
     ],
 )  # fmt: skip
-def test_what_is_not_met_is_told_with_its_place(tmp_path, text, told):
+def test_unmet_requirement_reports_its_location(tmp_path, text, message):
     (unmet,) = read(tmp_path, text).unmet()
-    assert str(unmet) == f"{tmp_path}/{told}"
+    assert str(unmet) == f"{tmp_path}/{message}"
 
 
-def test_included_files_are_read_once_and_their_places_are_told(tmp_path):
+def test_included_files_are_read_once(tmp_path):
     requirements = read(tmp_path, "-r more.txt\nfirst-missing\n", more="-r requirements.txt\n\nsecond-missing\n")
-    places = [str(unmet).split(" asks")[0] for unmet in requirements.unmet()]
+    places = [str(unmet).split(" requires")[0] for unmet in requirements.unmet()]
     assert places == [f"{tmp_path}/more.txt:3", f"{tmp_path}/requirements.txt:2"]
 
 
-def test_a_pyproject_lists_them_too(tmp_path):
+def test_pyproject_dependencies_are_read(tmp_path):
     (tmp_path / "pyproject.toml").write_text(
         '[project]\nname = "folder"\ndependencies = [\n  "nemo-gym[dev]",\n  "no-such-package",\n]\n'
     )
     (unmet,) = Requirements.of_folder(tmp_path).unmet()
-    assert str(unmet).startswith(f"{tmp_path}/pyproject.toml:5 asks for no-such-package")
+    assert str(unmet).startswith(f"{tmp_path}/pyproject.toml:5 requires no-such-package")
 
 
-def test_a_line_that_is_no_requirement_is_told_with_its_place(tmp_path):
-    with pytest.raises(LaunchError, match=r"requirements\.txt:2: 'two words' is no requirement"):
+def test_invalid_requirement_reports_its_location(tmp_path):
+    with pytest.raises(LaunchError, match=r"requirements\.txt:2: 'two words' is not a requirement"):
         read(tmp_path, "pydantic\ntwo words\n")
 
 
-def test_a_folder_without_requirements_needs_nothing(tmp_path):
+def test_folder_without_requirements_needs_nothing(tmp_path):
     assert Requirements.of_folder(tmp_path).unmet() == []
 
 
@@ -112,7 +112,7 @@ class Isolated(SimpleResourcesServer):
 
 
 def write_wheel(folder: Path) -> Path:
-    """A package of one module, as small as a wheel can be."""
+    """Write a minimal wheel with one module."""
     info = "tinydep-1.0.dist-info"
     files = {
         "tinydep.py": "REWARD = 1.0\n",
@@ -127,7 +127,7 @@ def write_wheel(folder: Path) -> Path:
     return path
 
 
-def test_a_folder_that_asks_for_it_runs_in_an_environment_of_its_own(workplace):
+def test_folder_runs_in_its_own_environment(workplace):
     word = workplace.environment("isolated", SERVER)
     wheel = write_wheel(workplace.folder)
     listed = workplace.write(
@@ -139,20 +139,20 @@ def test_a_folder_that_asks_for_it_runs_in_an_environment_of_its_own(workplace):
 
     without = workplace.run("ng_run", *words, "+dry_run=true")
     assert without.code == 1
-    assert f"{listed}:2 asks for tinydep @ {wheel.as_uri()}, and tinydep is not installed" in without.err
-    assert f"To have it here: pip install 'tinydep @ {wheel.as_uri()}'" in without.err
+    assert f"{listed}:2 requires tinydep @ {wheel.as_uri()}, but tinydep is not installed" in without.err
+    assert f"To install it here: pip install 'tinydep @ {wheel.as_uri()}'" in without.err
 
     command = workplace.start("ng_run", *words, "+auto_install=true")
     try:
         printed = command.wait_for("head server: ", timeout_s=110.0)
     except AssertionError as error:
         if "dns error" in str(error) or "error sending request" in str(error):
-            pytest.skip("no package registry can be reached")
+            pytest.skip("the package registry cannot be reached")
         raise
     assert f"tinydep is {workplace.folder}/cache/environments/" in printed
     command.end()
 
-    # What it came to is remembered, and what was built is found.
+    # The cached resolution and environment are used.
     again = workplace.run("ng_run", *words, "+auto_install=true", "+dry_run=true")
     assert (again.code, "resolving" in again.err, "building" in again.err) == (0, False, False), again.err
     assert workplace.left_over(5.0) == []

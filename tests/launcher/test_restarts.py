@@ -1,4 +1,4 @@
-"""A server that died is started again, on its own port, where it may; else the run ends and says why."""
+"""A server that died restarts on its own port; beyond the limit the run ends with the reason."""
 
 from __future__ import annotations
 
@@ -45,28 +45,28 @@ DIES_AT_ONCE = COUNTED_SERVER.replace(
     "class Counted(SimpleResourcesServer):\n"
     "    async def startup(self):\n"
     "        import asyncio\n"
-    # Only once the others are up, for which a busy machine takes its time, is a server started again.
+    # Restarts begin only when all servers are ready, which takes time on a busy machine.
     "        asyncio.get_running_loop().call_later(2.5 if life == 1 else 0.3, os._exit, 9)\n\n",
 )
-UNMENDED = "from nemo_gym import SimpleResourcesServer\n\n\nclass Broken(SimpleResourcesServer):\n    pass\n"
+WITHOUT_VERIFY = "from nemo_gym import SimpleResourcesServer\n\n\nclass Broken(SimpleResourcesServer):\n    pass\n"
 
 
 def at(life, does):
-    """A server that does this while it is imported, in one of its lives."""
+    """Return a server that runs this statement at import, in one of its lives."""
     return COUNTED_SERVER.replace("# HERE", f"if life == {life}:\n    {does}")
 
 
 def killed(command, name, number=signal.SIGKILL):
-    """What the head server told of a server that has been killed since."""
+    """Kill a server and return its entry in the head server's list, as it was before."""
     server = command.servers[name]
     os.kill(server["pid"], number)
     return server
 
 
-def test_a_server_that_was_killed_is_up_again_on_its_port(workplace, get_json):
+def test_killed_server_restarts_on_its_port(workplace, get_json):
     command = workplace.start_servers(workplace.environment("counted", COUNTED_SERVER), workplace.environment())
     before = killed(command, "counted")
-    # Its callers are not refused meanwhile: they wait.
+    # Callers wait during the restart and are not refused.
     assert get_json(f"{before['url']}/pid") != before["pid"]
     process = "counted"
     command.wait_for(f"server '{process}' is up again")
@@ -84,12 +84,12 @@ def test_a_server_that_was_killed_is_up_again_on_its_port(workplace, get_json):
     assert second == f"server '{process}' is up again (pid {after['pid']})"
     command.wait_for(f"({process}) this is life 2\n")
     status = workplace.run("ng_status").out
-    assert re.search(rf"✓ counted .* pid {after['pid']}  up \d+ s  restarted 1 time  \d+ in flight", status, re.MULTILINE)
+    assert re.search(rf"(?m)✓ counted .* pid {after['pid']}  up \d+ s  restarted 1 time  \d+ in flight", status)
     assert command.end().code == 0
     assert workplace.left_over(within_s=1) == []
 
 
-def test_a_spawned_server_is_started_again_too(workplace, get_json):
+def test_spawned_server_restarts(workplace, get_json):
     config = workplace.environment("counted", COUNTED_SERVER)
     command = workplace.start_servers(config, "+process_start_method=spawn")
     before = killed(command, "counted", signal.SIGTERM)
@@ -100,7 +100,7 @@ def test_a_spawned_server_is_started_again_too(workplace, get_json):
     assert workplace.left_over(within_s=1) == []
 
 
-def test_the_head_server_is_started_again_and_still_knows_all(workplace, get_json):
+def test_restarted_head_server_knows_all_instances(workplace, get_json):
     command = workplace.start_servers(workplace.environment("counted", COUNTED_SERVER))
     killed(command, "counted")
     command.wait_for("is up again")
@@ -118,7 +118,7 @@ def test_the_head_server_is_started_again_and_still_knows_all(workplace, get_jso
     assert "server 'head_server' was ended by SIGKILL. It is started again in" in command.err
 
 
-def test_each_worker_is_started_again_alone(workplace, get_json):
+def test_worker_restarts_alone(workplace, get_json):
     command = workplace.start_servers(workplace.environment("counted", COUNTED_SERVER, "num_workers: 2"))
     server = command.servers["counted"]
 
@@ -141,16 +141,16 @@ def test_each_worker_is_started_again_alone(workplace, get_json):
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_a_server_that_dies_again_and_again_ends_the_run(workplace, method):
+def test_server_that_keeps_dying_ends_the_run(workplace, method):
     config = workplace.environment("counted", DIES_AT_ONCE)
     command = workplace.start(
         "ng_run", config, "+head_server.port=0", f"+process_start_method={method}", "+restart_limit=2"
     )
     finished = command.wait(timeout_s=20)
     assert finished.code == 1
-    *_, told, heading, last = finished.err.splitlines()
+    *_, message, heading, last = finished.err.splitlines()
     process = "counted"
-    assert told == (
+    assert message == (
         f"Error: server '{process}' ended with exit code 9 for the 3rd time within 10 minutes (restart_limit is 2), "
         "so the others are stopped too."
     )
@@ -159,7 +159,7 @@ def test_a_server_that_dies_again_and_again_ends_the_run(workplace, method):
     assert workplace.left_over(within_s=1) == []
 
 
-def test_a_start_that_fails_counts_as_one_more_death(workplace, get_json):
+def test_failed_restart_counts_as_a_death(workplace, get_json):
     command = workplace.start_servers(workplace.environment("counted", at(2, "sys.exit('not today')")))
     before = killed(command, "counted")
     assert get_json(f"{before['url']}/pid") != before["pid"]
@@ -169,7 +169,7 @@ def test_a_start_that_fails_counts_as_one_more_death(workplace, get_json):
     assert command.servers["counted"]["restarts"] == 2
 
 
-def test_a_start_that_hangs_is_tried_again(workplace):
+def test_hanging_restart_is_retried(workplace):
     config = workplace.environment("counted", at(2, "time.sleep(300)"))
     command = workplace.start_servers(config, "+ready_timeout_s=4")
     killed(command, "counted")
@@ -178,17 +178,17 @@ def test_a_start_that_hangs_is_tried_again(workplace):
     assert f"{server} was not ready after 4 s\n{server} was ended by SIGKILL before it was" in said
 
 
-def test_what_its_user_has_to_mend_is_told_at_once(workplace):
+def test_configuration_error_ends_the_run_at_once(workplace):
     config = workplace.environment("counted", COUNTED_SERVER)
     command = workplace.start_servers(config)
-    app = workplace.write("resources_servers/counted/app.py", UNMENDED)
+    app = workplace.write("resources_servers/counted/app.py", WITHOUT_VERIFY)
     killed(command, "counted")
     finished = command.wait(timeout_s=10)
     assert finished.code == 1
-    assert finished.err.splitlines()[-1] == f"Error: {app}: Broken has to define verify."
+    assert finished.err.splitlines()[-1] == f"Error: {app}: Broken must define verify."
 
 
-def test_ctrl_c_while_a_server_waits_to_be_started_again_ends_all(workplace):
+def test_ctrl_c_before_a_restart_stops_all(workplace):
     command = workplace.start_servers(workplace.environment("counted", at(2, "sys.exit()")), workplace.environment())
     killed(command, "counted")
     command.wait_for("(restart 2 of 5)")
@@ -196,7 +196,7 @@ def test_ctrl_c_while_a_server_waits_to_be_started_again_ends_all(workplace):
     assert workplace.left_over(within_s=1) == []
 
 
-def test_the_end_of_the_process_that_starts_servers_ends_the_run_which_says_so(workplace):
+def test_end_of_the_fork_server_ends_the_run(workplace):
     command = workplace.start_servers(workplace.environment(), workplace.environment("counted", COUNTED_SERVER))
     (warm,) = (
         process for process in psutil.Process(command.pid).children() if WARM_MODULE in " ".join(process.cmdline())
@@ -205,7 +205,7 @@ def test_the_end_of_the_process_that_starts_servers_ends_the_run_which_says_so(w
     finished = command.wait(timeout_s=10)
     assert (finished.code, finished.err) == (
         1,
-        "Error: the process that starts the servers was ended by SIGKILL, and all servers with it. Start again.\n",
+        "Error: the process that starts the servers was ended by SIGKILL, so all servers ended. Start them again.\n",
     )
     assert workplace.left_over(within_s=1) == []
 
@@ -242,19 +242,19 @@ try:
         helper.poll()
         time.sleep(0.02)
 except LaunchError as error:
-    print(f"told: {error}")
+    print(f"failure: {error}")
 finally:
     helper.shutdown()
 """
 
 
-def test_a_program_hears_of_a_server_only_when_it_cannot_be_kept_up(workplace):
+def test_program_sees_only_the_final_failure(workplace):
     workplace.environment("counted", COUNTED_SERVER)
     program = [sys.executable, "-c", PROGRAM]
     finished = subprocess.run(
         program, cwd=workplace.folder, env=workplace.env, capture_output=True, timeout=60, check=False
     )
     assert finished.returncode == 0, finished.stderr.decode()
-    told = finished.stdout.decode().partition("told: ")[2]
-    assert told.startswith("server 'counted' was ended by SIGKILL for the 2nd time within 10 minutes")
+    failure = finished.stdout.decode().partition("failure: ")[2]
+    assert failure.startswith("server 'counted' was ended by SIGKILL for the 2nd time within 10 minutes")
     assert workplace.left_over(within_s=1) == []

@@ -1,4 +1,4 @@
-"""What a process of a run is told, and what it is not."""
+"""The settings and secrets that each process of a run can see."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Guarded(SimpleResourcesServer):
 
 
 def written(workplace):
-    """A config of two servers, one of which has secrets of its own."""
+    """Write a configuration of two servers, one of which has its own secrets."""
     workplace.write("env.yaml", f"policy_api_key: {KEY}\nshared_value: 17\n")
     return [
         workplace.environment("showing", SHOWING_SERVER, "colour: red"),
@@ -76,7 +76,7 @@ def running(request, shared_workplace):
     command.end()
 
 
-def test_no_setting_stands_on_a_command_line_or_in_an_environment(running, shared_workplace):
+def test_command_lines_and_environments_contain_no_settings(running, shared_workplace):
     processes = shared_workplace.processes()
     assert {each["pid"] for each in running.servers.values()} < {process.pid for process in processes}
     for process in processes:
@@ -85,7 +85,7 @@ def test_no_setting_stands_on_a_command_line_or_in_an_environment(running, share
             assert setting not in visible
 
 
-def test_no_setting_is_left_in_a_file_that_others_can_read(running, shared_workplace):
+def test_runtime_files_contain_no_secrets(running, shared_workplace):
     runtime = Path(shared_workplace.env["XDG_RUNTIME_DIR"])
     for path in runtime.rglob("*"):
         if path.is_file():
@@ -94,7 +94,7 @@ def test_no_setting_is_left_in_a_file_that_others_can_read(running, shared_workp
             assert OTHERS_PASSWORD not in text
 
 
-def test_a_server_knows_its_own_block_plain_values_and_the_addresses_of_the_others(running, get_json):
+def test_server_sees_its_own_settings_and_all_addresses(running, get_json):
     showing, guarded = running.servers["showing"], running.servers["guarded"]
     view = get_json(f"{showing['url']}/view")
     own = {"entrypoint": "app.py", "colour": "red", "host": showing["host"], "port": showing["port"]}
@@ -108,7 +108,7 @@ def test_a_server_knows_its_own_block_plain_values_and_the_addresses_of_the_othe
     assert get_json(f"{showing['url']}/address_of_the_other") == guarded["url"]
 
 
-def test_the_head_server_masks_secrets(running, get_json):
+def test_head_server_masks_secrets(running, get_json):
     text = get_json(f"{running.head}/global_config_dict_yaml")
     config = yaml.safe_load(text)
     assert config["policy_api_key"] == "****"
@@ -120,7 +120,7 @@ def test_the_head_server_masks_secrets(running, get_json):
 
 
 @pytest.mark.parametrize(("host", "shows"), [("127.0.0.1", True), ("0.0.0.0", False)])
-def test_the_head_server_shows_secrets_where_it_was_told_to_and_only_this_machine_hears(workplace, host, shows):
+def test_head_server_exposes_secrets_only_on_loopback(workplace, host, shows):
     token = "a-token-of-this-test"
     command = workplace.start_servers(
         *written(workplace), "+head_server.expose_secrets=true", f"+head_server.host={host}", f"+run_token={token}"
@@ -135,11 +135,11 @@ def test_the_head_server_shows_secrets_where_it_was_told_to_and_only_this_machin
     assert ("head_server.expose_secrets" in command.err) is not shows
 
 
-def test_the_printed_config_masks_secrets(workplace):
+def test_printed_config_masks_secrets(workplace):
     finished = workplace.run("ng_dump_config", *written(workplace), "+wandb_api_key=abcdef")
     assert finished.code == 0
     config = yaml.safe_load(finished.out)
     assert (config["policy_api_key"], config["wandb_api_key"], config["shared_value"]) == ("****", "****", 17)
-    # What only says where the secret stands is shown.
+    # A reference to a secret is not a secret.
     assert config["guarded"]["resources_servers"]["guarded"]["key"] == "${policy_api_key}"
     assert OTHERS_PASSWORD not in finished.out

@@ -1,4 +1,4 @@
-"""Servers that have a process of their own are called over unix sockets by their neighbours on this machine."""
+"""Servers with one process are called over unix sockets by other servers on the machine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import yaml
 
 from nemo_gym.calls.client import ServerClient
 
-# To read certificates, which no call needs, would take longer than the calls.
+# Without certificates, which would take longer to read than the calls.
 get, post = partial(httpx.get, verify=False, timeout=20), partial(httpx.post, verify=False, timeout=20)
 
 SERVER = """
@@ -42,7 +42,7 @@ class Asked(SimpleResourcesServer):
 
 @pytest.fixture
 def two(workplace):
-    """A run of two servers, of which one asks the other."""
+    """A run of two servers, one of which calls the other."""
     words = [workplace.environment(name, SERVER) for name in ("asking", "other")]
     paths = ",".join(word.removeprefix("+config_paths=[").removesuffix("]") for word in words)
     command = workplace.start_servers(f"+config_paths=[{paths}]")
@@ -51,33 +51,33 @@ def two(workplace):
 
 
 def shortcuts_of(command):
-    told = yaml.safe_load(get(f"{command.head}/global_config_dict_yaml").json())
-    return {name: Path(path) for name, path in told["_ng_shortcuts"].items()}
+    config = yaml.safe_load(get(f"{command.head}/global_config_dict_yaml").json())
+    return {name: Path(path) for name, path in config["_ng_shortcuts"].items()}
 
 
 def asked(command):
     return post(f"{command.servers['asking']['url']}/ask", json={}).json()
 
 
-def test_a_neighbour_is_asked_over_its_unix_socket_and_answers_as_at_its_address(two):
+def test_calls_on_one_machine_use_unix_sockets(two):
     shortcuts = shortcuts_of(two)
     assert set(shortcuts) == {"asking", "other"}
     url = two.servers["other"]["url"]
     assert asked(two) == {"server": [str(shortcuts["other"]), None], "client": "127.0.0.1", "url": f"{url}/where"}
-    # Whoever knows but the address is answered there.
+    # The address itself works too.
     assert post(f"{url}/where", json={}).json()["server"] == [
         two.servers["other"]["host"],
         two.servers["other"]["port"],
     ]
 
 
-def test_a_client_that_asks_the_head_server_knows_the_sockets_too(two):
+def test_client_receives_sockets_from_the_head_server(two):
     host, _, port = two.head.removeprefix("http://").partition(":")
     client = ServerClient.load_from_global_config(type("Head", (), {"host": host, "port": int(port)}))
     assert client._caller.shortcuts == {name: str(path) for name, path in shortcuts_of(two).items()}
 
 
-def test_a_socket_that_somebody_has_swept_away_is_done_without(two):
+def test_deleted_socket_falls_back_to_the_address(two):
     (folder,) = {path.parent for path in shortcuts_of(two).values()}
     shutil.rmtree(folder)
     other = two.servers["other"]
@@ -85,7 +85,7 @@ def test_a_socket_that_somebody_has_swept_away_is_done_without(two):
         assert asked(two)["server"] == [other["host"], other["port"]]
 
 
-def test_the_sockets_are_gone_with_the_run(workplace):
+def test_sockets_are_removed_with_the_run(workplace):
     command = workplace.start_servers(workplace.environment())
     (folder,) = {path.parent for path in shortcuts_of(command).values()}
     assert folder.stat().st_mode & 0o777 == 0o700

@@ -1,4 +1,4 @@
-"""`ng_run` brings the servers of a config up, wherever their folders lie."""
+"""`ng_run` starts the servers of a configuration, in any search folder."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Boundless(SimpleResourcesServer):
 
 @pytest.fixture(scope="module", params=["fork", "spawn"])
 def running(request, shared_workplace):
-    """One run of two servers, forked and then spawned; what is in `(command, workplace)` holds for both."""
+    """A run of two servers, once forked and once spawned, as `(command, workplace)`."""
     first = shared_workplace.environment("talking", TALKING_SERVER)
     second = shared_workplace.environment("plain")
     command = shared_workplace.start_servers(
@@ -62,7 +62,7 @@ def running(request, shared_workplace):
     assert command.end().code == 0
 
 
-def test_the_run_says_how_many_servers_are_ready_and_where_each_listens(running, get_json):
+def test_start_prints_the_table_of_servers(running, get_json):
     command, workplace = running
     printed = command.out
     assert command.servers.keys() == {"talking", "plain"}
@@ -74,11 +74,11 @@ def test_the_run_says_how_many_servers_are_ready_and_where_each_listens(running,
         assert get_json(server["url"]) == {"status": "ok"}
 
 
-def test_each_line_of_a_log_bears_the_servers_name(running):
+def test_log_lines_have_the_servers_name(running):
     running[0].wait_for("(talking) a line while it is imported\n")
 
 
-def test_the_logs_are_also_written_to_a_folder(running, request):
+def test_logs_are_also_written_to_a_folder(running, request):
     _, workplace = running
     folder = workplace.folder / f"logs_{request.node.callspec.params['running']}"
     logs = {f"{name}.log" for name in ("talking", "plain")}
@@ -86,7 +86,7 @@ def test_the_logs_are_also_written_to_a_folder(running, request):
     assert (folder / "talking.log").read_text() == "a line while it is imported\n"
 
 
-def test_the_head_server_tells_who_runs_and_that_all_are_ready(running, get_json):
+def test_head_server_lists_the_ready_instances(running, get_json):
     command, _ = running
     head = command.head
     assert get_json(f"{head}/readyz") == {"status": "ok", "missing": {}}
@@ -99,7 +99,7 @@ def test_each_server_works_in_its_folder(running, get_json):
     assert all(os.readlink(f"/proc/{each['pid']}/cwd") == each["dir_path"] for each in instances)
 
 
-def test_environments_are_also_found_in_extra_folders(workplace):
+def test_environments_are_found_in_extra_folders(workplace):
     workplace.environment("plain")
     elsewhere = workplace.folder / "elsewhere"
     elsewhere.mkdir()
@@ -110,7 +110,7 @@ def test_environments_are_also_found_in_extra_folders(workplace):
     assert workplace.run("ng_validate", config, "--search-dir", str(elsewhere)).code == 0
 
 
-def test_two_workers_answer_on_one_address(workplace, get_json):
+def test_two_workers_share_one_address(workplace, get_json):
     command = workplace.start_servers(workplace.environment("talking", TALKING_SERVER, "num_workers: 2"))
     url = command.servers["talking"]["url"]
     with ThreadPoolExecutor(8) as pool:
@@ -121,21 +121,21 @@ def test_two_workers_answer_on_one_address(workplace, get_json):
     assert len(pids) == 2
 
 
-def test_a_dry_run_builds_every_server_and_ends(workplace):
+def test_dry_run_builds_every_server_and_ends(workplace):
     config = workplace.environment("talking", TALKING_SERVER)
     finished = workplace.run("ng_run", config, "+dry_run=true")
     assert (finished.code, finished.err) == (0, "")
     assert finished.out.splitlines() == ["(talking) a line while it is imported", "1 server can be started"]
 
 
-def test_a_server_gets_the_port_it_asks_for(workplace, get_json):
+def test_server_gets_its_configured_port(workplace, get_json):
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     workplace.start_servers(workplace.environment("plain", settings=f"port: {port}"))
     assert get_json(f"http://127.0.0.1:{port}/") == {"status": "ok"}
 
 
-def test_a_port_that_is_taken_is_told_with_its_holder(workplace):
+def test_taken_port_reports_its_holder(workplace):
     with socket.create_server(("127.0.0.1", 0)) as held:
         port = held.getsockname()[1]
         config = workplace.environment("plain", settings=f"port: {port}")
@@ -149,7 +149,7 @@ def test_a_port_that_is_taken_is_told_with_its_holder(workplace):
     assert "Traceback" not in finished.err
 
 
-def test_a_port_that_the_head_server_was_asked_to_take_is_not_replaced(workplace):
+def test_configured_head_port_is_not_replaced(workplace):
     with socket.create_server(("127.0.0.1", 0)) as held:
         port = held.getsockname()[1]
         finished = workplace.run("ng_run", workplace.environment(), f"+head_server.port={port}")
@@ -159,7 +159,7 @@ def test_a_port_that_the_head_server_was_asked_to_take_is_not_replaced(workplace
     )
 
 
-def test_a_host_that_is_none_is_told_with_where_it_was_written(workplace):
+def test_invalid_host_reports_its_location(workplace):
     finished = workplace.run("ng_run", workplace.environment(), "+default_host=no.such.host.invalid")
     assert finished.code == 1
     assert finished.err.startswith(
@@ -168,26 +168,26 @@ def test_a_host_that_is_none_is_told_with_where_it_was_written(workplace):
     )
 
 
-def test_the_head_server_listens_on_11000_or_says_where_else(workplace):
+def test_head_server_reports_another_port_than_11000(workplace):
     config = workplace.environment()
     command = workplace.start("ng_run", config)
     command.wait_for("head server: ")
     first = _head_port(command)
-    assert first == 11000 or f"port 11000 is taken, by another run perhaps: the head server listens on {first}." in (
+    assert first == 11000 or f"port 11000 is taken, perhaps by another run. The head server listens on {first}." in (
         command.err
     )
-    beside = workplace.start("ng_run", config)
-    beside.wait_for("head server: ")
-    second = _head_port(beside)
+    other = workplace.start("ng_run", config)
+    other.wait_for("head server: ")
+    second = _head_port(other)
     assert second != first
-    assert f"port 11000 is taken, by another run perhaps: the head server listens on {second}." in beside.err
-    assert command.end(signal.SIGTERM).code == beside.end(signal.SIGTERM).code == 0
+    assert f"port 11000 is taken, perhaps by another run. The head server listens on {second}." in other.err
+    assert command.end(signal.SIGTERM).code == other.end(signal.SIGTERM).code == 0
 
 
 def _head_port(command) -> int:
     return int(command.head.rpartition(":")[2])
 
 
-def test_an_endless_number_reaches_the_server_as_it_is(workplace):
+def test_infinity_reaches_the_server_unchanged(workplace):
     finished = workplace.run("ng_validate", workplace.environment("boundless", BOUNDLESS_SERVER, "limit: .inf"))
     assert (finished.code, finished.err) == (0, "")

@@ -1,4 +1,4 @@
-"""However a run ends, nothing of it is left: no server, and nothing that a server started."""
+"""When a run ends in any way, no server and no child process of a server remains."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Breeding(SimpleResourcesServer):
 """
 SCRIPTS = Path(sysconfig.get_path("scripts"))
 STOP_LIMIT_S = 3.0
-"""Two seconds, and one for a machine that is busy with other tests."""
+"""Two seconds, plus one for a busy machine."""
 
 
 def ending_within_the_limit(workplace, command, number):
@@ -72,7 +72,7 @@ def ending_within_the_limit(workplace, command, number):
     return finished
 
 
-def test_an_interrupt_that_comes_twice_at_once_ends_all_as_one_does(workplace):
+def test_repeated_interrupt_ends_the_run_cleanly(workplace):
     for _ in range(3):
         command = workplace.start_servers(workplace.environment("breeding", BREEDING_SERVER))
         command.send(signal.SIGINT)
@@ -91,7 +91,7 @@ def test_an_interrupt_that_comes_twice_at_once_ends_all_as_one_does(workplace):
         ("spawn", signal.SIGKILL, -9),
     ],
 )
-def test_every_signal_ends_all_servers_and_what_they_started(workplace, get_json, method, number, code):
+def test_signals_end_servers_and_their_children(workplace, get_json, method, number, code):
     command = workplace.start_servers(
         workplace.environment("breeding", BREEDING_SERVER), f"+process_start_method={method}"
     )
@@ -104,15 +104,15 @@ def test_every_signal_ends_all_servers_and_what_they_started(workplace, get_json
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_what_a_server_started_in_a_session_of_its_own_ends_too(workplace, get_json, number):
+def test_children_in_their_own_session_end_too(workplace, get_json, number):
     command = workplace.start_servers(workplace.environment("breeding", BREEDING_SERVER))
     assert psutil.pid_exists(get_json(f"{command.servers['breeding']['url']}/breed_apart"))
     ending_within_the_limit(workplace, command, number)
 
 
 @pytest.mark.parametrize("is_answered", [False, True])
-def test_a_launcher_that_goes_without_hearing_an_answer_ends_the_warm_process_in_peace(is_answered):
-    """So it is where Ctrl-C comes while the first server is started."""
+def test_fork_server_ends_quietly_with_the_launcher(is_answered):
+    """This happens on Ctrl-C during the start of the first server."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         warm = subprocess.Popen(
@@ -127,7 +127,7 @@ def test_a_launcher_that_goes_without_hearing_an_answer_ends_the_warm_process_in
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_a_blocked_handler_does_not_hold_up_the_end(workplace, get_json, method):
+def test_blocked_handler_does_not_delay_the_end(workplace, get_json, method):
     command = workplace.start_servers(
         workplace.environment("breeding", BREEDING_SERVER), f"+process_start_method={method}"
     )
@@ -144,14 +144,14 @@ def test_a_blocked_handler_does_not_hold_up_the_end(workplace, get_json, method)
     asking.join()
 
 
-def test_ctrl_c_while_servers_are_still_starting_ends_them(workplace):
+def test_ctrl_c_during_start_ends_the_servers(workplace):
     slow = "import time\nprint('importing', flush=True)\ntime.sleep(300)\n"
     command = workplace.start("ng_run", workplace.environment("slow", slow), "+head_server.port=0")
     command.wait_for("(slow) importing")
     assert ending_within_the_limit(workplace, command, signal.SIGINT).code == 0
 
 
-def test_nohup_keeps_a_run_up_when_its_terminal_closes(workplace, get_json):
+def test_nohup_keeps_a_run_up_without_terminal(workplace, get_json):
     ignoring = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         command = workplace.start_servers(workplace.environment())
@@ -162,7 +162,7 @@ def test_nohup_keeps_a_run_up_when_its_terminal_closes(workplace, get_json):
     assert get_json(command.servers["plain"]["url"]) == {"status": "ok"}
 
 
-def test_a_run_ends_when_nobody_reads_its_output_any_more(workplace, get_json):
+def test_closed_output_ends_the_run(workplace, get_json):
     config = workplace.environment("breeding", BREEDING_SERVER)
     program = SCRIPTS / "ng_run"
     reading, writing = os.pipe()
@@ -179,8 +179,8 @@ def test_a_run_ends_when_nobody_reads_its_output_any_more(workplace, get_json):
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_a_server_that_dies_and_may_not_be_started_again_ends_the_run_which_says_so(workplace, get_json, method):
-    """Even where something that the server forked lives on, with copies of all its open files."""
+def test_server_death_without_restarts_ends_the_run(workplace, get_json, method):
+    """The run ends even if a child of the server still has copies of its open files."""
     command = workplace.start_servers(
         workplace.environment("breeding", BREEDING_SERVER),
         workplace.environment(),
@@ -192,6 +192,6 @@ def test_a_server_that_dies_and_may_not_be_started_again_ends_the_run_which_says
     os.kill(breeding["pid"], signal.SIGKILL)
     finished = command.wait(timeout_s=5)
     assert finished.code == 1
-    told = "Error: server 'breeding' was ended by SIGKILL, so the others are stopped too."
-    assert finished.err.startswith(told)
+    message = "Error: server 'breeding' was ended by SIGKILL, so the others are stopped too."
+    assert finished.err.startswith(message)
     assert workplace.left_over(within_s=1) == []

@@ -97,7 +97,7 @@ async def test_output_items_can_be_sent_back(endpoint, bodies):
         ("too-long", "answered 400.*maximum context length"),
         ("status:500", r"policy_model: .* answered 500.*\(tried 3 times\)"),
         ("tells-key", r"answered 401.*\[redacted\]"),
-        ("not-json", "no JSON object"),
+        ("not-json", "not a JSON object"),
     ],
 )
 async def test_endpoint_failure_is_a_model_failure(endpoint, model, error):

@@ -118,7 +118,7 @@ async def test_context_overflow_gives_empty_incomplete_answer(endpoint):
     [
         ("bad-request", "answered 400.*Unknown field 'spam'"),
         ("status:500", r"answered 500.*This is always 500.*\(tried 3 times\)"),
-        ("not-json", "no JSON object"),
+        ("not-json", "not a JSON object"),
         ("no-choice", "without choices"),
     ],
 )

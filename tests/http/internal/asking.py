@@ -1,4 +1,4 @@
-"""Requests of the client between our own servers, on both kinds of event loop."""
+"""Requests of the internal client, on both kinds of event loop."""
 
 from __future__ import annotations
 

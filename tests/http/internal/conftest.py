@@ -1,4 +1,4 @@
-"""A server that does what its path says."""
+"""The fixture for a server whose paths name faults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests arrive as they were meant, and answers of any framing come back whole."""
+"""Requests and replies of any framing arrive complete and unchanged."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.http.internal.asking import ask, on_both_loops
 
 
 @on_both_loops
-async def test_a_request_arrives_as_it_was_meant_and_its_answer_as_it_was_sent(server):
+async def test_request_and_reply_arrive_unchanged(server):
     async with InternalClient() as client:
         headers = [(b"Content-Type", b"text/plain"), (b"Cookie", b"session=abc")]
         reply = await ask(client, server, "/echo", "POST", body=b"hello", headers=headers)
@@ -36,14 +36,14 @@ async def test_a_request_arrives_as_it_was_meant_and_its_answer_as_it_was_sent(s
 
 
 @on_both_loops
-async def test_the_body_is_read_in_every_way_that_the_published_reply_offers(server):
+async def test_body_has_the_published_read_methods(server):
     async with InternalClient() as client:
         reply = await ask(client, server, "/echo", "POST", body=b'{"reward": 1.0}')
     assert await reply.read() == await reply.content.read() == b'{"reward": 1.0}'
     assert await reply.text() == '{"reward": 1.0}'
     assert await reply.json() == {"reward": 1.0}
     assert await reply.json(loads=len) == 15
-    # As of aiohttp's, whose check of the content's type is often turned off.
+    # Callers written for aiohttp often pass `content_type=None` to disable its check.
     assert await reply.json(content_type=None, encoding="utf-8") == await reply.json()
 
 
@@ -66,9 +66,7 @@ async def test_the_body_is_read_in_every_way_that_the_published_reply_offers(ser
     ],
 )
 @on_both_loops
-async def test_an_answer_of_any_framing_is_whole_and_the_connection_is_reused_where_it_can_be(
-    server, path, body, is_kept
-):
+async def test_reply_of_any_framing_is_complete(server, path, body, is_kept):
     async with InternalClient() as client:
         assert (await ask(client, server, path)).body == body
         assert (await ask(client, server, path)).body == body
@@ -77,7 +75,7 @@ async def test_an_answer_of_any_framing_is_whole_and_the_connection_is_reused_wh
 
 
 @on_both_loops
-async def test_the_answer_to_head_has_no_body_whatever_its_headers_announce(server):
+async def test_reply_to_head_has_no_body(server):
     async with InternalClient() as client:
         reply = await ask(client, server, "/head-only", "HEAD")
         assert (reply.status, reply.body, reply.headers["content-length"]) == (200, b"", "1000")
@@ -85,14 +83,14 @@ async def test_the_answer_to_head_has_no_body_whatever_its_headers_announce(serv
 
 
 @on_both_loops
-async def test_a_large_request_arrives_whole(server):
+async def test_large_request_arrives_complete(server):
     body = random.Random(5).randbytes(5_000_000)
     async with InternalClient() as client:
         assert (await ask(client, server, "/echo", "POST", body=body)).body == body
 
 
 @on_both_loops
-async def test_an_answer_given_before_the_request_was_read_counts_and_costs_the_connection(server):
+async def test_early_reply_is_returned_and_closes_the_connection(server):
     async with InternalClient() as client:
         reply = await ask(client, server, "/early", "POST", body=b"z" * 30_000_000)
         assert (reply.status, reply.body) == (413, b"too large for me")
@@ -101,25 +99,25 @@ async def test_an_answer_given_before_the_request_was_read_counts_and_costs_the_
 
 
 @on_both_loops
-async def test_one_url_says_where_to_go(server):
+async def test_request_url_accepts_a_full_url(server):
     async with InternalClient() as client:
-        reply = await client.request_url("GET", f"http://127.0.0.1:{server.port}/tell?a=1&b=2#part")
-    assert reply.body.split()[1] == b"/tell?a=1&b=2"
+        reply = await client.request_url("GET", f"http://127.0.0.1:{server.port}/describe?a=1&b=2#part")
+    assert reply.body.split()[1] == b"/describe?a=1&b=2"
 
 
 @on_both_loops
-async def test_a_unix_socket_serves_as_well(tmp_path):
+async def test_unix_sockets_work(tmp_path):
     with FaultyServer(uds=str(tmp_path / "server.sock")) as server:
         async with InternalClient() as client:
             assert (await ask(client, server, "/echo", "POST", body=b"near")).body == b"near"
             quoted = server.uds.replace("/", "%2F")
-            reply = await client.request_url("GET", f"http+unix://{quoted}/tell")
-            assert reply.body.startswith(b"GET /tell 1 localhost:80")
+            reply = await client.request_url("GET", f"http+unix://{quoted}/describe")
+            assert reply.body.startswith(b"GET /describe 1 localhost:80")
         assert server.connections == 2
 
 
 @on_both_loops
-async def test_a_unix_socket_with_a_full_backlog_is_waited_for(tmp_path):
+async def test_client_waits_for_a_full_unix_backlog(tmp_path):
     with FaultyServer(uds=str(tmp_path / "server.sock"), backlog=1) as server:
         async with InternalClient() as client:
             replies = await asyncio.gather(*(ask(client, server, "/slow/0.05") for _ in range(100)))
@@ -127,21 +125,21 @@ async def test_a_unix_socket_with_a_full_backlog_is_waited_for(tmp_path):
 
 
 @on_both_loops
-async def test_ipv6_serves_as_well():
+async def test_ipv6_works():
     try:
         with FaultyServer(host="::1") as server:
             async with InternalClient() as client:
                 for host in ("::1", "[::1]"):
-                    reply = await client.request("GET", host, server.port, "/tell")
+                    reply = await client.request("GET", host, server.port, "/describe")
                     assert reply.body.split()[3] == f"[::1]:{server.port}".encode()
-                reply = await client.request_url("GET", f"http://[::1]:{server.port}/tell")
+                reply = await client.request_url("GET", f"http://[::1]:{server.port}/describe")
                 assert reply.body.split()[3] == f"[::1]:{server.port}".encode()
     except OSError as error:
-        pytest.skip(f"this machine has no IPv6 loopback: {error}")
+        pytest.skip(f"IPv6 loopback is not available: {error}")
 
 
 @on_both_loops
-async def test_uvicorn_and_the_client_agree():
+async def test_client_works_with_uvicorn():
     async def app(scope: Any, receive: Any, send: Any) -> None:
         message = await receive()
         await send({"type": "http.response.start", "status": 200, "headers": []})
@@ -162,7 +160,7 @@ async def test_uvicorn_and_the_client_agree():
 # Headers and cookies
 
 
-def test_headers_are_found_in_any_case_and_keep_every_value():
+def test_headers_ignore_case_and_keep_every_value():
     reply = Reply(200, [(b"Set-Cookie", b"a=1"), (b"X-Name", b"caf\xe9"), (b"set-cookie", b"b=2")], b"", "GET", "/")
     assert reply.headers["x-NAME"] == "café"
     assert "X-Name" in reply.headers
@@ -174,20 +172,20 @@ def test_headers_are_found_in_any_case_and_keep_every_value():
 
 
 @on_both_loops
-async def test_cookies_are_told_and_never_sent_again_by_themselves(server):
+async def test_cookies_are_returned_but_not_resent(server):
     async with InternalClient() as client:
         baked = await ask(client, server, "/bake/first")
         assert {name: morsel.value for name, morsel in baked.cookies.items()} == {"session": "first", "theme": "dark"}
         assert baked.cookies["session"]["samesite"] == "lax"
         assert baked.set_cookie_values[1] == "theme=dark"
-        next_one = await ask(client, server, "/tell")
+        next_one = await ask(client, server, "/describe")
         assert next_one.body.endswith(b" -")
         assert not next_one.cookies
     assert server.connections == 1, "the same connection served both, so only the client could have remembered"
 
 
 @on_both_loops
-async def test_trailers_are_not_taken_for_headers(server):
+async def test_trailers_are_not_headers(server):
     async with InternalClient() as client:
         reply = await ask(client, server, "/trailers")
     assert "checksum" not in reply.headers

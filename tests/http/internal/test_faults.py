@@ -1,4 +1,4 @@
-"""What the caller did wrong is never sent, and what goes wrong has an error that can be told apart."""
+"""Invalid requests are never sent, and each fault has its own error."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.http.internal.asking import ask, on_both_loops
     ],
 )
 @on_both_loops
-async def test_what_would_not_be_one_sound_request_is_never_sent(server, method, path, headers):
+async def test_invalid_request_is_not_sent(server, method, path, headers):
     async with InternalClient() as client:
         with pytest.raises(ValueError):  # noqa: PT011 - several messages
             await ask(client, server, path, method, headers=headers)
@@ -39,16 +39,16 @@ async def test_what_would_not_be_one_sound_request_is_never_sent(server, method,
 
 
 @pytest.mark.parametrize("url", ["https://127.0.0.1/x", "127.0.0.1:80/x", "http:///x", "ftp://127.0.0.1/x"])
-async def test_a_url_that_is_not_for_our_own_servers_is_refused(url):
+async def test_external_url_is_rejected(url):
     async with InternalClient() as client:
         with pytest.raises(ValueError, match="between our own servers"):
             await client.request_url("GET", url)
 
 
-# Errors that can be told apart
+# Errors of the server
 
 
-def test_a_bad_status_is_raised_only_when_asked_and_shows_the_body():
+def test_raise_for_status_shows_the_body():
     reply = Reply(422, [], b'{"detail": "no such tool"}' + b" " * 100_000, "POST", "http://127.0.0.1:1/tool")
     assert not reply.ok
     with pytest.raises(ServerReplied, match=r"^POST http://127.0.0.1:1/tool: answered 422 .*no such tool") as raised:
@@ -68,9 +68,9 @@ def test_a_bad_status_is_raised_only_when_asked_and_shows_the_body():
         ("/close-in-body", BrokenReply, "closed the connection within the body, after 7 of 10 bytes"),
         ("/close-in-chunks", BrokenReply, "closed the connection within the body, after 5 bytes"),
         ("/reset-in-body", BrokenReply, "broke the connection"),
-        ("/garbage", BrokenReply, "not a reply in HTTP/1.1"),
-        ("/garbage-in-chunks", BrokenReply, "not a reply in HTTP/1.1"),
-        ("/two-lengths", BrokenReply, "not a reply in HTTP/1.1"),
+        ("/garbage", BrokenReply, "not valid HTTP/1.1"),
+        ("/garbage-in-chunks", BrokenReply, "not valid HTTP/1.1"),
+        ("/two-lengths", BrokenReply, "not valid HTTP/1.1"),
         ("/switch", BrokenReply, "switched to another protocol"),
         ("/silent", ReplyTimedOut, r"no byte for 0.2 s \(read_s\) while waiting for the first byte"),
         ("/head-only", ReplyTimedOut, "while waiting for the body, after 0 of 1000 bytes"),
@@ -80,7 +80,7 @@ def test_a_bad_status_is_raised_only_when_asked_and_shows_the_body():
 )
 @pytest.mark.parametrize("was_used", [False, True])
 @on_both_loops
-async def test_each_fault_has_its_error_and_costs_only_its_connection(server, path, kind, message, was_used):
+async def test_each_fault_has_its_own_error(server, path, kind, message, was_used):
     if was_used:
         message = message.replace("which was new", "which had served 1 before")
     async with InternalClient(timeouts=Timeouts(read_s=0.2, total_s=0.5)) as client:
@@ -100,7 +100,7 @@ async def test_each_fault_has_its_error_and_costs_only_its_connection(server, pa
 
 @pytest.mark.parametrize("path", ["/endless-headers", "/endless-interim", "/endless-trailer"])
 @on_both_loops
-async def test_headers_are_bounded(server, path):
+async def test_header_size_is_limited(server, path):
     async with InternalClient(max_head_bytes=50_000) as client:
         with pytest.raises(BrokenReply, match="headers are larger than the 50000 bytes"):
             await ask(client, server, path)
@@ -108,7 +108,7 @@ async def test_headers_are_bounded(server, path):
 
 @pytest.mark.parametrize("path", ["/large/1001", "/large/9000000", "/large-chunked/1", "/large-chunked/1000"])
 @on_both_loops
-async def test_bodies_are_bounded(server, path):
+async def test_body_size_is_limited(server, path):
     async with InternalClient(max_body_bytes=1000) as client:
         assert len((await ask(client, server, "/large/1000")).body) == 1000
         with pytest.raises(BrokenReply, match="body is larger than the 1000 bytes"):
@@ -117,7 +117,7 @@ async def test_bodies_are_bounded(server, path):
 
 
 @on_both_loops
-async def test_the_read_timeout_counts_silence_not_the_whole_answer(server):
+async def test_read_timeout_applies_to_silence_only(server):
     async with InternalClient(timeouts=Timeouts(read_s=0.15)) as client:
         began = time.monotonic()
         reply = await ask(client, server, "/drip/0.005")
@@ -126,7 +126,7 @@ async def test_the_read_timeout_counts_silence_not_the_whole_answer(server):
 
 
 @on_both_loops
-async def test_a_short_timeout_after_a_long_one_and_the_other_way_round(server):
+async def test_short_and_long_timeouts_alternate(server):
     async with InternalClient() as client:
         for _ in range(2):
             assert (await ask(client, server, "/slow/0", timeouts=Timeouts(read_s=0.1))).ok
@@ -141,7 +141,7 @@ async def test_a_short_timeout_after_a_long_one_and_the_other_way_round(server):
 
 
 @on_both_loops
-async def test_a_refused_connection_was_never_sent_and_says_so_at_once():
+async def test_refused_connection_fails_at_once():
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         port = bound.getsockname()[1]
@@ -153,7 +153,7 @@ async def test_a_refused_connection_was_never_sent_and_says_so_at_once():
 
 
 @on_both_loops
-async def test_a_missing_socket_file_or_host_was_never_sent(tmp_path):
+async def test_missing_socket_or_host_is_not_connected(tmp_path):
     async with InternalClient() as client:
         with pytest.raises(NotConnected, match="No such file") as raised:
             await client.request("GET", "agent", 80, "/x", uds=str(tmp_path / "none.sock"))
@@ -163,7 +163,7 @@ async def test_a_missing_socket_file_or_host_was_never_sent(tmp_path):
 
 
 @on_both_loops
-async def test_a_server_that_never_accepts_is_given_up_in_time():
+async def test_connecting_to_a_full_backlog_times_out():
     with socket.socket() as full, socket.socket() as first, socket.socket() as second:
         full.bind(("127.0.0.1", 0))
         full.listen(0)

@@ -1,4 +1,4 @@
-"""Many requests at once, bounded ones, and the end of the client."""
+"""Many requests at once, limits on connections, and the end of the client."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.http.internal.asking import ask, on_both_loops
 
 
 @on_both_loops
-async def test_two_thousand_requests_are_under_way_at_once(server):
+async def test_two_thousand_requests_run_concurrently(server):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard < 6000:
         pytest.skip(f"this machine allows {hard} open files; client and server need 4,000 here")
@@ -28,7 +28,7 @@ async def test_two_thousand_requests_are_under_way_at_once(server):
 
 
 @on_both_loops
-async def test_under_a_limit_requests_wait_their_turn(server):
+async def test_requests_beyond_the_limit_wait_in_order(server):
     order: list[int] = []
     async with InternalClient(max_connections=4) as client:
 
@@ -44,7 +44,7 @@ async def test_under_a_limit_requests_wait_their_turn(server):
 
 @pytest.mark.parametrize("path", ["/close-before", "/connection-close", "/garbage"])
 @on_both_loops
-async def test_under_a_limit_a_lost_connection_makes_room_for_the_next(server, path):
+async def test_lost_connection_frees_a_place(server, path):
     async with InternalClient(max_connections=2) as client:
         await asyncio.gather(*(ask(client, server, path) for _ in range(20)), return_exceptions=True)
         assert (await ask(client, server, "/echo", "POST", body=b"room")).body == b"room"
@@ -53,7 +53,7 @@ async def test_under_a_limit_a_lost_connection_makes_room_for_the_next(server, p
 
 
 @on_both_loops
-async def test_waiting_for_a_free_connection_is_bounded_and_was_never_sent(server):
+async def test_waiting_for_a_free_connection_times_out(server):
     async with InternalClient(max_connections=1) as client:
         holder = asyncio.create_task(ask(client, server, "/slow/0.5"))
         await asyncio.sleep(0.1)
@@ -66,7 +66,7 @@ async def test_waiting_for_a_free_connection_is_bounded_and_was_never_sent(serve
 
 
 @on_both_loops
-async def test_under_a_limit_refused_connections_do_not_use_it_up():
+async def test_refused_connections_free_their_place():
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         async with InternalClient(max_connections=2) as client:
@@ -81,7 +81,7 @@ async def test_under_a_limit_refused_connections_do_not_use_it_up():
 
 
 @on_both_loops
-async def test_closing_ends_what_is_under_way_and_is_final(server):
+async def test_closing_fails_current_and_later_requests(server):
     client = InternalClient(max_connections=2)
     under_way = [asyncio.create_task(ask(client, server, "/silent")) for _ in range(4)]
     await asyncio.sleep(0.1)
@@ -94,7 +94,7 @@ async def test_closing_ends_what_is_under_way_and_is_final(server):
     await client.close()
 
 
-def test_one_client_serves_several_loops_after_each_other_and_beside_each_other(server):
+def test_one_client_serves_several_event_loops(server):
     client = InternalClient()
 
     async def call() -> bytes:

@@ -1,4 +1,4 @@
-"""Connections that are safe to reuse are, and no others."""
+"""Connections are reused only if that is safe."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from tests.http.internal.asking import ask, on_both_loops
 
 
 @on_both_loops
-async def test_the_connection_used_last_is_used_next(server):
+async def test_most_recent_connection_is_reused_first(server):
     async with InternalClient() as client:
         await asyncio.gather(*(ask(client, server, "/meet/3") for _ in range(3)))
-        told = [(await ask(client, server, "/tell")).body.split()[2] for _ in range(5)]
+        used = [(await ask(client, server, "/describe")).body.split()[2] for _ in range(5)]
     assert server.connections == 3
-    assert len(set(told)) == 1
+    assert len(set(used)) == 1
 
 
 @on_both_loops
-async def test_no_connection_ever_carries_two_requests_at_once(server):
+async def test_connection_carries_one_request_at_a_time(server):
     async with InternalClient() as client:
         for _ in range(5):
             await asyncio.gather(*(ask(client, server, "/slow/0.01") for _ in range(20)))
@@ -33,7 +33,7 @@ async def test_no_connection_ever_carries_two_requests_at_once(server):
 
 
 @on_both_loops
-async def test_a_client_that_lets_go_before_the_server_does_never_loses_the_race():
+async def test_shorter_idle_limit_than_the_servers_is_safe():
     with FaultyServer(idle_s=0.20) as server:
         async with InternalClient(idle_s=0.08) as client:
             chance = random.Random(1)
@@ -48,37 +48,37 @@ async def test_a_client_that_lets_go_before_the_server_does_never_loses_the_race
 
 
 @on_both_loops
-async def test_connections_that_the_server_closed_while_idle_are_not_used():
+async def test_closed_idle_connections_are_not_reused():
     with FaultyServer(idle_s=0.05) as server:
         async with InternalClient() as client:
             for _ in range(2):
                 known = server.connections
-                replies = await asyncio.gather(*(ask(client, server, "/tell") for _ in range(200)))
+                replies = await asyncio.gather(*(ask(client, server, "/describe") for _ in range(200)))
                 assert min(int(reply.body.split()[2]) for reply in replies) == known
                 await asyncio.sleep(0.3)
 
 
 @on_both_loops
-async def test_a_connection_closed_while_the_event_loop_was_busy_is_not_used():
+async def test_connection_closed_unnoticed_is_not_reused():
     with FaultyServer(idle_s=0.05) as server:
         async with InternalClient() as client:
             await ask(client, server, "/echo")
-            time.sleep(0.3)  # noqa: ASYNC251 - the loop must not come round to notice
+            time.sleep(0.3)  # noqa: ASYNC251 - the loop must not notice the close
             assert (await ask(client, server, "/echo", "POST", body=b"fine")).body == b"fine"
     assert server.connections == 2
 
 
 @on_both_loops
-async def test_a_connection_older_than_the_idle_limit_is_not_used_even_where_the_server_keeps_it(server):
+async def test_connection_beyond_the_idle_limit_is_not_reused(server):
     async with InternalClient(idle_s=0.05) as client:
         await ask(client, server, "/echo")
-        time.sleep(0.1)  # noqa: ASYNC251 - so that no timer has come to close it
+        time.sleep(0.1)  # noqa: ASYNC251 - so that no timer can close it
         await ask(client, server, "/echo")
     assert server.connections == 2
 
 
 @on_both_loops
-async def test_an_answer_that_nobody_asked_for_is_never_taken_for_the_next_one(server):
+async def test_unrequested_reply_is_discarded(server):
     async with InternalClient() as client:
         for path in ("/surplus", "/afterthought"):
             assert (await ask(client, server, path)).body == b"mine"
@@ -87,7 +87,7 @@ async def test_an_answer_that_nobody_asked_for_is_never_taken_for_the_next_one(s
 
 
 @on_both_loops
-async def test_idle_connections_are_let_go_without_further_requests(server):
+async def test_idle_connections_are_closed_without_further_requests(server):
     async with InternalClient(idle_s=0.05) as client:
         await asyncio.gather(*(ask(client, server, "/slow/0.01") for _ in range(10)))
         assert server_side_connections(server) == 10
@@ -96,27 +96,27 @@ async def test_idle_connections_are_let_go_without_further_requests(server):
 
 
 def server_side_connections(server: Any) -> int:
-    """How many connections the server still serves."""
+    """Return how many connections the server still serves."""
     return len(server._served)
 
 
 @on_both_loops
-async def test_cancelling_a_request_closes_its_connection_and_no_other(server):
+async def test_cancelled_request_closes_only_its_connection(server):
     async with InternalClient() as client:
         await ask(client, server, "/echo")
         under_way = asyncio.create_task(ask(client, server, "/slow/0.2"))
-        beside = asyncio.create_task(ask(client, server, "/slow/0.2"))
+        other = asyncio.create_task(ask(client, server, "/slow/0.2"))
         await asyncio.sleep(0.1)
         under_way.cancel()
         with pytest.raises(asyncio.CancelledError):
             await under_way
         assert (await ask(client, server, "/echo", "POST", body=b"clean")).body == b"clean"
-        assert (await beside).body == b"at last"
+        assert (await other).body == b"at last"
     assert server.connections == 3
 
 
 @on_both_loops
-async def test_a_cancelled_request_gives_up_its_place_at_once(server):
+async def test_cancelled_request_frees_its_place(server):
     async with InternalClient(max_connections=1) as client:
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(ask(client, server, "/silent"), 0.05)
@@ -124,7 +124,7 @@ async def test_a_cancelled_request_gives_up_its_place_at_once(server):
 
 
 @on_both_loops
-async def test_requests_cancelled_at_any_moment_leave_no_answer_for_others(server):
+async def test_cancelled_requests_leave_no_replies_to_others(server):
     chance = random.Random(3)
     async with InternalClient(max_connections=10) as client:
 
@@ -140,4 +140,4 @@ async def test_requests_cancelled_at_any_moment_leave_no_answer_for_others(serve
             await asyncio.gather(*(call(number) for number in range(200)))
         replies = await asyncio.gather(*(ask(client, server, "/slow/0.01") for _ in range(30)))
         assert all(reply.ok for reply in replies)
-    assert server.most_at_once <= 20, "ten, and at most as many that were given up and not yet noticed"
+    assert server.most_at_once <= 20, "ten, and at most ten cancelled ones that the server has not noticed"

@@ -1,4 +1,4 @@
-"""A server that keeps state, with its agent and its rows, and calls to it."""
+"""A server that keeps state, with its agent and rows, and calls to it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import orjson
 
-# Each call has a connection of its own; to read certificates, which none needs, would take longer than the calls.
+# Each call has its own connection. Without certificates, which would take longer to read than the calls.
 get, post = partial(httpx.get, verify=False, timeout=20), partial(httpx.post, verify=False, timeout=20)
 REMEMBERING_SERVER = """
 import os
@@ -90,7 +90,7 @@ ROW = {"responses_create_params": {"input": "Look around."}}
 
 
 def remembering(workplace: Any, settings: str = "", name: str = "remembering") -> str:
-    """Write the server that keeps state, its agent and its rows; the word that starts both with a model."""
+    """Write the server, its agent and its rows. Return the argument that starts both with a model."""
     workplace.environment(name, REMEMBERING_SERVER, settings)
     workplace.write(f"resources_servers/{name}/word.txt", f"word of {name}")
     workplace.write("agent.yaml", CONFIG)
@@ -101,14 +101,14 @@ def remembering(workplace: Any, settings: str = "", name: str = "remembering") -
 
 
 def seeded(url: str) -> dict[str, str]:
-    """The cookies of a session that begins."""
+    """Return the cookies of a new session."""
     answer = post(f"{url}/seed_session", json=ROW)
     assert answer.status_code == 200
     return dict(answer.cookies)
 
 
 def look(url: str, cookies: dict[str, str]) -> httpx.Response:
-    """A call in a session, through a connection of its own."""
+    """Call the tool in a session, with a new connection."""
     return post(f"{url}/look", json={}, cookies=cookies)
 
 
@@ -124,7 +124,7 @@ def graded(url: str, cookies: dict[str, str], looks: int) -> float:
 
 
 def pid_of(url: str, cookies: dict[str, str] | None = None) -> int:
-    """The process that answers: the one that has the session, where there is one."""
+    """Return the pid of the process that answers: with cookies, the one that has the session."""
     return get(f"{url}/about", cookies=cookies).json()["pid"]
 
 

@@ -1,4 +1,4 @@
-"""Invalid numbers of processes, and servers that cannot have several: reported before anything is served."""
+"""Invalid process counts, and servers limited to one process, are reported at start."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Failing(SimpleResourcesServer):
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (("+placement=together",), "command line: +placement=together: placement is not a setting"),
         *(
@@ -34,45 +34,45 @@ class Failing(SimpleResourcesServer):
         ),
     ],
 )
-def test_invalid_replicas_report_their_location(shared_workplace, words, told):
+def test_invalid_replicas_report_their_location(shared_workplace, words, message):
     finished = shared_workplace.run("ng_run", shared_workplace.environment(), "+head_server.port=0", *words)
     assert (finished.code, finished.out) == (1, "")
-    assert finished.err.startswith(f"Error: {told}")
+    assert finished.err.startswith(f"Error: {message}")
     assert finished.err.count("\n") == 1
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
         ("workers: 0", "workers"),
         ("workers: many", "workers"),
     ],
 )
-def test_invalid_server_setting_reports_its_line(workplace, settings, told):
+def test_invalid_server_setting_reports_its_line(workplace, settings, message):
     finished = workplace.run("ng_run", workplace.environment("plain", settings=settings), "+head_server.port=0")
     assert finished.code == 1
     assert finished.err.startswith("Error: resources_servers/plain/configs/plain.yaml:5: ")
-    assert told in finished.err.splitlines()[0]
+    assert message in finished.err.splitlines()[0]
     assert "Traceback" not in finished.err
 
 
 @pytest.mark.parametrize("command", [("ng_run", "+head_server.port=0"), ("ng_validate",)])
 @pytest.mark.parametrize(("settings", "words"), [("", ("+replicas=2",)), ("\nworkers: 2", ())])
-def test_tools_over_mcp_are_refused_to_several_processes(workplace, command, settings, words):
+def test_tools_over_mcp_reject_several_processes(workplace, command, settings, words):
     pytest.importorskip("mcp")
     config_word = remembering(workplace, f"expose_tools_over_mcp: true{settings}")
     finished = workplace.run(*command, config_word, *words)
     assert finished.code == 1
     assert finished.err.startswith(
-        "Error: resources_servers/remembering/configs/remembering.yaml:5: remembering: 2 processes serve it, and "
-        "calls over MCP do not find the one that has their session."
+        "Error: resources_servers/remembering/configs/remembering.yaml:5: remembering: calls over MCP cannot "
+        "reach their session among 2 processes."
     )
     assert finished.err.count("\n") == 1
     assert workplace.left_over(within_s=1) == []
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_server_failing_at_startup_says_why(workplace, method):
+def test_server_failing_at_startup_reports_the_reason(workplace, method):
     words = [workplace.environment(), workplace.environment("failing", FAILING_SERVER)]
     finished = workplace.run("ng_run", *words, "+head_server.port=0", f"+process_start_method={method}")
     assert finished.code == 1

@@ -1,4 +1,4 @@
-"""Several processes that serve one server: what they answer is the same, and state is never lost."""
+"""Several processes that serve one server give the same answers and keep their state."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.launcher.replicas.remembering import (
 
 @pytest.fixture(scope="module", params=["replicas", "workers"])
 def several(request, shared_workplace):
-    """Two processes for the server that keeps state: like all others, or it alone."""
+    """A run with two processes for every server, or only for the one that keeps state."""
     words = remembering(shared_workplace, "workers: 2" if request.param == "workers" else "")
     command = shared_workplace.start_servers(words, *(["+replicas=2"] if request.param == "replicas" else []))
     yield command, request.param
@@ -62,7 +62,7 @@ def test_state_is_found_through_any_connection(several):
         assert graded(url, cookies[number], looks=12) == 1.0
 
 
-def test_a_session_stays_where_it_was_begun(several):
+def test_session_stays_with_its_process(several):
     url = several[0].servers["remembering"]["url"]
     for _ in range(3):
         cookies = seeded(url)
@@ -75,7 +75,7 @@ def separate_rewards(shared_workplace):
 
 
 def rewards_of(workplace: Any, name: str, *words: str) -> dict[tuple[int, int], float]:
-    """By task and attempt."""
+    """Return the rewards and outputs by task and attempt."""
     finished = workplace.run(
         "ng_e2e_collect_rollouts", *words, "+split=example", "+num_repeats=4", f"+output_jsonl_fpath={name}.jsonl",
         "+overwrite=true",
@@ -90,7 +90,7 @@ def rewards_of(workplace: Any, name: str, *words: str) -> dict[tuple[int, int], 
 
 
 @pytest.mark.parametrize("words", [("+replicas=2",), ("workers",)])
-def test_rollouts_are_the_same_wherever_the_servers_are(shared_workplace, separate_rewards, words):
+def test_rewards_do_not_depend_on_processes(shared_workplace, separate_rewards, words):
     config_word = remembering(shared_workplace, "workers: 2" if words == ("workers",) else "")
     rewards = rewards_of(shared_workplace, "elsewhere", config_word, *(each for each in words if each != "workers"))
     assert rewards == separate_rewards
@@ -99,7 +99,7 @@ def test_rollouts_are_the_same_wherever_the_servers_are(shared_workplace, separa
 
 
 @pytest.mark.parametrize("kind", ["replicas", "workers"])
-def test_the_sessions_of_a_process_that_died_are_lost_and_the_others_go_on(workplace, kind):
+def test_only_sessions_of_the_dead_process_are_lost(workplace, kind):
     words = remembering(workplace, "workers: 2" if kind == "workers" else "")
     command = workplace.start_servers(words, *(["+replicas=2"] if kind == "replicas" else []))
     before = command.servers["remembering"]
@@ -135,7 +135,7 @@ def test_the_sessions_of_a_process_that_died_are_lost_and_the_others_go_on(workp
     assert workplace.left_over(within_s=1) == []
 
 
-def test_calls_within_a_run_with_a_token_reach_the_process_that_has_the_session(workplace):
+def test_run_token_is_forwarded_between_processes(workplace):
     command = workplace.start_servers(remembering(workplace, "workers: 2"), "+run_token=token-of-this-run")
     url = next(server for server in instances(command, "token-of-this-run") if server["name"] == "remembering")["url"]
     headers = {"authorization": "Bearer token-of-this-run"}
@@ -152,8 +152,8 @@ def instances(command: Any, token: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
-def test_nothing_is_left_behind(workplace, number):
-    # The path of a unix socket has an end; that of a folder for temporary files may lie beyond.
+def test_ended_run_leaves_nothing(workplace, number):
+    # The path of a unix socket is limited in length, and TMPDIR may exceed that.
     temporary = workplace.folder / "a-folder-for-temporary-files" / ("of-a-long-name" * 6)
     temporary.mkdir(parents=True)
     command = workplace.start_servers(remembering(workplace), "+replicas=2", TMPDIR=str(temporary))
@@ -169,7 +169,7 @@ def test_nothing_is_left_behind(workplace, number):
 
 @pytest.fixture(scope="module")
 def held_port(shared_workplace):
-    """A port that two processes serve, and the word that starts a run with the same."""
+    """A port that two processes serve, and the argument that starts another run with it."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     config_word = shared_workplace.environment("held", settings=f"port: {port}")
@@ -179,7 +179,7 @@ def held_port(shared_workplace):
 
 
 @pytest.mark.parametrize("words", [(), ("+replicas=2",)])
-def test_the_port_of_several_processes_is_refused_to_another_run(shared_workplace, held_port, words):
+def test_port_of_several_processes_stays_exclusive(shared_workplace, held_port, words):
     port, config_word = held_port
     finished = shared_workplace.run("ng_run", config_word, "+head_server.port=0", *words)
     assert finished.code == 1
