@@ -292,7 +292,7 @@ async def answering(config: uvicorn.Config, listener: socket.socket) -> AsyncIte
     try:
         yield
     finally:
-        process.tell_to_end()
+        process.request_stop()
         await task
 
 

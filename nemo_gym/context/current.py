@@ -1,4 +1,4 @@
-"""The work of the current task: for which rollout and until when. One context variable holds all of it."""
+"""The work of the current task: its rollout and its deadline. One context variable holds all of it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Work:
         self.ends_at = ends_at
         """The deadline by the monotonic clock; None without one."""
         self.waits = waits
-        """What is being awaited, for a timeout's message; None if not recorded."""
+        """The waits in progress, for a timeout's message; None if not recorded."""
         self.on_reply = on_reply
         """Called with the `Reply` to each call of another server; None if nothing observes them."""
 

@@ -1,4 +1,4 @@
-"""The first lines of a server's process, forked or spawned: settings come through a pipe, logs go into one."""
+"""Entry point of a server's process, forked or spawned. Settings come from a pipe, logs go to another."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pydantic import TypeAdapter
 
 from nemo_gym.config.process import ChildSettings, HeadSettings
 from nemo_gym.paths import PACKAGE_DIR
-from nemo_gym.process.head import head_app, take_news
+from nemo_gym.process.head import head_app, update_instances
 from nemo_gym.process.serve import Report, ReportingServer, serve, uvicorn_config
 from nemo_gym.web.admission import Admission
 from nemo_gym.web.middleware import CallMiddleware
@@ -34,11 +34,11 @@ PR_SET_PDEATHSIG = 1
 PARENT_POLL_S = 0.5
 HEAD = "head_server"
 MACHINERY = (PACKAGE_DIR, Path(importlib.__file__).parent, Path(pydantic.__file__).parent)
-"""What stands between us and the author's own file in a traceback."""
+"""Folders whose frames come before the author's own file in a traceback."""
 
 
 class Descriptors(NamedTuple):
-    """What the launcher hands over, as open file descriptors."""
+    """Open file descriptors that the launcher passes."""
 
     settings: int
     report: int
@@ -46,17 +46,17 @@ class Descriptors(NamedTuple):
 
 
 def run_child(descriptors: Descriptors) -> int:
-    """Be the server that the settings describe; the process's exit code."""
+    """Run the server that the settings describe. Return the process's exit code."""
     for descriptor in (descriptors.settings, descriptors.report, *descriptors.listeners):
         os.set_inheritable(descriptor, False)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # What an author prints reaches the log at once, in order with errors. A pipe would be block-buffered.
+        # A pipe is block-buffered by default. Line buffering keeps an author's prints and errors in order.
         sys.stdout.reconfigure(line_buffering=True)
     pipe = os.fdopen(descriptors.settings, "rb")
     settings: ChildSettings = TypeAdapter(ChildSettings).validate_json(pipe.readline())
     listeners = [socket.socket(fileno=descriptor) for descriptor in descriptors.listeners]
     report = Report(descriptors.report)
-    # The launcher takes the server for alive while the report is open; what the server forks is not the server.
+    # For the launcher, an open report means that the server is alive. Its forked children must not keep it open.
     os.register_at_fork(after_in_child=report.close)
     try:
         if isinstance(settings, HeadSettings):
@@ -66,13 +66,13 @@ def run_child(descriptors: Descriptors) -> int:
     except SystemExit as stop:
         return _code_of(stop)
     except Exception as error:  # noqa: BLE001
-        # The last stop before the process ends: the launcher shows this log.
+        # Printed, because the launcher shows this log when the process has ended.
         traceback.print_exception(error.with_traceback(_authors_part(error)))
         return 1
 
 
 def leave(code: int) -> NoReturn:
-    """End this process at once: no thread that a server left running may hold it up."""
+    """End this process at once, without waiting for threads that a server left running."""
     with contextlib.suppress(OSError, ValueError):
         sys.stdout.flush()
         sys.stderr.flush()
@@ -87,7 +87,7 @@ def _code_of(stop: SystemExit) -> int:
 
 
 def _authors_part(error: Exception) -> TracebackType | None:
-    """The traceback from the author's own file on; all of it where the error is ours, none of a syntax error."""
+    """Return the traceback from the author's own file on. Without one, return all of it; None for a syntax error."""
     frame = error.__traceback__
     while frame is not None and _is_machinery(frame.tb_frame.f_code.co_filename):
         frame = frame.tb_next
@@ -100,9 +100,11 @@ def _is_machinery(filename: str) -> bool:
     return any(folder in Path(filename).parents for folder in MACHINERY)
 
 
-def _serve_head(settings: HeadSettings, news: Iterable[bytes], listeners: list[socket.socket], report: Report) -> int:
+def _serve_head(
+    settings: HeadSettings, updates: Iterable[bytes], listeners: list[socket.socket], report: Report
+) -> int:
     raise_open_files_limit()
-    threading.Thread(target=take_news, args=(settings, news), name="news of servers", daemon=True).start()
+    threading.Thread(target=update_instances, args=(settings, updates), name="server updates", daemon=True).start()
     app = head_app(settings)
     app.add_middleware(
         CallMiddleware, admission=Admission(server=HEAD, telemetry=Telemetry(HEAD), run_token=settings.run_token)
@@ -113,25 +115,25 @@ def _serve_head(settings: HeadSettings, news: Iterable[bytes], listeners: list[s
 
 
 def die_with_forker(parent: int) -> None:
-    """Be killed by the kernel when the forking thread of `parent` ends (Linux)."""
+    """Let the kernel kill this process when the forking thread of `parent` ends (Linux)."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
 
 
 def _die_with_parent(parent: int) -> None:
-    # The kernel's own signal follows the spawning thread, which may end long before its process does.
+    # Polled, because the kernel's signal depends on the spawning thread, which may end long before its process.
     def watch() -> None:
         while os.getppid() == parent:
             time.sleep(PARENT_POLL_S)
-        # This process leads a group of its own: what it started ends with it.
+        # This process leads its own group, so this also ends the processes that it started.
         os.killpg(os.getpgrp(), signal.SIGKILL)
 
     threading.Thread(target=watch, name="parent watch", daemon=True).start()
 
 
 def main() -> NoReturn:
-    """A spawned child: its parent's pid and the descriptors' numbers are on the command line, nothing else is."""
+    """Run a spawned child. The command line contains only its parent's pid and the descriptors' numbers."""
     parent, settings, report, *listeners = (int(number) for number in sys.argv[1:])
     _die_with_parent(parent)
     leave(run_child(Descriptors(settings, report, tuple(listeners))))

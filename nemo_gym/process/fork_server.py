@@ -1,6 +1,6 @@
-"""A process that has imported everything already and forks servers: each is up in milliseconds, memory is shared.
+"""A process with all imports done that forks servers. They start within milliseconds and share memory.
 
-It never sees a configuration: a server's settings go through a pipe that only the new child reads.
+It never sees a configuration, because only the new child reads a server's settings from their pipe.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ PRELOADED = (
     "nemo_gym.http.endpoint",
 )
 DESCRIPTORS = 253
-"""Settings, report and log come with every order, and its listeners: as many as one message may bring."""
+"""The most descriptors that one message may contain: settings, report and log, and any number of listeners."""
 REAP_EVERY_S = 5.0
 SWEEP_LIMIT_S = 1.5
 PR_SET_CHILD_SUBREAPER = 36
 
 
 class _WarmProcess:
-    """The warm process itself: one thread, answering one message at a time."""
+    """The warm process itself: one thread that answers one message at a time."""
 
     def __init__(self, control: socket.socket) -> None:
         self.control = control
         self.exit_codes: dict[int, int | None] = {}
 
     def run(self) -> None:
-        # What a server starts and leaves behind becomes our child, however far it went from the server's group.
+        # Processes that outlive their server become our children, even if they left the server's group.
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
         self.control.settimeout(REAP_EVERY_S)
         for module in PRELOADED:
@@ -53,7 +53,7 @@ class _WarmProcess:
         _make_an_app()
         settle_memory()
         try:
-            # A launcher that is interrupted leaves before it has heard the answer to its last question.
+            # An interrupted launcher may exit before it has read the last answer.
             with contextlib.suppress(ConnectionResetError, BrokenPipeError):
                 self._serve()
         finally:
@@ -101,7 +101,7 @@ class _WarmProcess:
 
     def _become_child(self, parent: int, log: int) -> None:
         os.setsid()
-        # Dies with the warm process, which dies with the launcher: nothing is left behind by a SIGKILL.
+        # Dies with the warm process, which dies with the launcher, so that a SIGKILL leaves no process running.
         die_with_forker(parent)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         self.control.close()
@@ -115,12 +115,12 @@ class _WarmProcess:
                 pid, status = ended
                 if pid in self.exit_codes:
                     self.exit_codes[pid] = os.waitstatus_to_exitcode(status)
-                    # What the server itself started must not outlive it.
+                    # Processes that the server started must not outlive it.
                     _signal_group(pid, signal.SIGKILL)
 
 
 def _make_an_app() -> None:
-    """FastAPI imports a good part of what it needs with the first route of the first app: megabytes, to be shared."""
+    """Create an app with a route, because FastAPI then imports megabytes of modules that servers can share."""
 
     async def route(body: dict[str, Any]) -> dict[str, Any]:
         return body
@@ -134,7 +134,7 @@ def _signal_group(pid: int, number: signal.Signals) -> None:
 
 
 def _kill_all_children() -> None:
-    """Kill the servers and, one generation after the other, whatever they started."""
+    """Kill the servers and then, generation by generation, the processes that they started."""
     give_up_at = time.monotonic() + SWEEP_LIMIT_S
     while (children := _children_of(os.getpid())) and time.monotonic() < give_up_at:
         for pid in children:
@@ -150,14 +150,14 @@ def _children_of(parent: int) -> list[int]:
     children = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
-            # pid (name) state parent …; only the name may hold blanks and brackets.
+            # pid (name) state parent …; only the name may contain spaces and brackets.
             if int(stat.read_text(errors="replace").rpartition(")")[2].split()[1]) == parent:
                 children.append(int(stat.parent.name))
     return children
 
 
 def main() -> None:
-    """Serve the launcher on the socket whose descriptor is on the command line, until it is closed."""
+    """Serve the launcher until it closes the socket whose descriptor is on the command line."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _WarmProcess(socket.socket(fileno=int(sys.argv[1]))).run()
 

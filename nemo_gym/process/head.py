@@ -1,4 +1,4 @@
-"""The head server: who runs where, and with which configuration."""
+"""The head server: the addresses of all servers, and the configuration of the run."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ PROBE_TIMEOUTS = Timeouts(connect_s=2.0, read_s=2.0, total_s=2.0)
 
 
 class HeadServer(BaseServer):
-    """The head server for a program that brings up its servers itself; `ng_run` has its own."""
+    """The head server for a program that starts its servers itself. `ng_run` starts its own."""
 
     instances: list[ServerInstance] = Field(default_factory=list)
 
     def setup_webserver(self) -> FastAPI:
-        """The app; the configuration that it tells is this process's, secrets masked."""
+        """Return the app. It shows this process's configuration with secrets masked."""
         config = masked(OmegaConf.to_container(module_config(PUBLISHED_NAME)))
         return head_app(
             HeadSettings(
@@ -47,13 +47,13 @@ class HeadServer(BaseServer):
 
 
 def head_app(settings: HeadSettings) -> FastAPI:
-    """The head server's app."""
+    """Return the head server's app."""
     app = FastAPI(title="head_server")
     client = InternalClient()
     silent = set(settings.endpoints)
 
     async def silent_endpoints() -> list[str]:
-        """Those that have not answered yet; an endpoint that answered once is up for good."""
+        """Return the endpoints that have not answered yet. One that has answered is not asked again."""
         asked = sorted(silent)
         answers = await asyncio.gather(
             *(asyncio.to_thread(endpoint_answers, url, ENDPOINT_TIMEOUT_S) for url in asked)
@@ -67,14 +67,14 @@ def head_app(settings: HeadSettings) -> FastAPI:
     @app.get("/")
     @app.get("/livez")
     async def is_alive() -> dict[str, str]:
-        """Whether this process answers."""
+        """Report that this process is alive."""
         return {"status": "ok"}
 
     @app.get("/readyz")
     @app.get("/healthz")
     @app.get("/health")
     async def is_ready() -> Response:
-        """Whether every server answers, and every model endpoint has; 503 names those that do not."""
+        """Report whether every server answers and every model endpoint has answered. Status 503 lists the others."""
         missing: dict[str, str] = {
             instance.config_path: status
             for instance, status in zip(settings.instances, await statuses(), strict=True)
@@ -85,12 +85,12 @@ def head_app(settings: HeadSettings) -> FastAPI:
 
     @app.get("/global_config_dict_yaml")
     async def global_config_dict_yaml() -> str:
-        """The merged configuration as YAML; secrets are masked."""
+        """Return the merged configuration as YAML, with secrets masked."""
         return settings.config_yaml
 
     @app.get("/server_instances")
     async def server_instances() -> list[dict[str, Any]]:
-        """Every server with its address, whether it answers, and how busy it is."""
+        """Return every server with its address, its status and its load."""
         loads = await asyncio.gather(*(_load(client, instance, settings.run_token) for instance in settings.instances))
         return [
             {
@@ -105,8 +105,8 @@ def head_app(settings: HeadSettings) -> FastAPI:
     return app
 
 
-def take_news(settings: HeadSettings, lines: Iterable[bytes]) -> None:
-    """Let each server that a line tells of take the place of the one of its name, until there are no more lines."""
+def update_instances(settings: HeadSettings, lines: Iterable[bytes]) -> None:
+    """Replace a server's entry by the one in each line, until there are no more lines."""
     for line in lines:
         new = ServerInstance.model_validate_json(line)
         settings.instances[:] = [
@@ -117,15 +117,15 @@ def take_news(settings: HeadSettings, lines: Iterable[bytes]) -> None:
 async def _load(client: InternalClient, instance: ServerInstance, run_token: str | None) -> Load | None:
     headers = [(RUN_TOKEN_HEADER.encode(), run_token.encode())] if run_token else []
     loads = []
-    # Where several processes serve it, each of them is asked: at its address one would answer for all.
-    doors: list[str | None] = [*instance.sockets]
-    for socket in doors or [None]:
+    # If several processes serve it, ask each at its own socket, because only one would answer at the address.
+    sockets: list[str | None] = [*instance.sockets]
+    for socket in sockets or [None]:
         try:
             reply = await client.request(
                 "GET", instance.host, instance.port, METRICS_PATH, headers=headers, timeouts=PROBE_TIMEOUTS, uds=socket
             )
         except ServerCallError:
-            # That it does not answer is told by its status.
+            # Skipped, because the server's status already shows that it does not answer.
             continue
         if reply.ok and (load := load_of(await reply.text())) is not None:
             loads.append(load)

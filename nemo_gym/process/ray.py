@@ -1,4 +1,4 @@
-"""Ray, for folders whose own code uses it: nothing of ours does, and nothing of ours imports it."""
+"""Ray, for folders whose own code uses it. The rest of this package does not."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from nemo_gym.errors import LaunchError
 
 
 def initialize_ray() -> None:
-    """Connect this process to the cluster at `ray_head_node_address`, or start Ray on this machine; once.
+    """Connect this process once to the cluster at `ray_head_node_address`, or start Ray on this machine.
 
-    Raises `LaunchError` where Ray is not installed.
+    Raises `LaunchError` if Ray is not installed.
     """
     try:
         import ray

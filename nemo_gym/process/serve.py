@@ -1,4 +1,4 @@
-"""What a server's own process does: read its settings, import its folder, serve."""
+"""One server in its own process: its settings, the import of its folder, and serving."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from nemo_gym.web.shutdown import QuickShutdownServer
 logger = logging.getLogger(__name__)
 
 KEEP_ALIVE_S = 75
-"""Longer than the idle limit of our own client, so that a reused connection is never one we just closed."""
+"""Longer than the idle limit of our own client, so that it never reuses a connection that was just closed."""
 BASE_OF = {
     "resources_servers": "SimpleResourcesServer",
     "responses_api_agents": "SimpleResponsesAPIAgent",
@@ -51,23 +51,23 @@ BASE_OF = {
 
 
 class Report:
-    """The line to the launcher: one JSON message, then it stays open for as long as the process lives."""
+    """The pipe to the launcher. It carries one JSON message and stays open for as long as the process lives."""
 
     def __init__(self, fd: int | None) -> None:
         self._fd = fd
 
     def ready(self) -> None:
-        """The server accepts requests."""
+        """Report that the server accepts requests."""
         self._write({"ready": True})
 
     def failed(self, message: str) -> None:
-        """The server cannot start, and its user can mend it. Without a launcher, who would say it, it is printed."""
+        """Report an error that the user can fix. Without a launcher, print it."""
         if self._fd is None:
             print(f"Error: {message}", file=sys.stderr, flush=True)  # noqa: T201
         self._write({"failed": message})
 
     def close(self) -> None:
-        """Say nothing more."""
+        """Close the pipe."""
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
@@ -78,7 +78,7 @@ class Report:
 
 
 def serve(settings: ProcessSettings, listeners: Sequence[socket.socket], report: Report) -> int:
-    """Serve until told to stop; the process's exit code."""
+    """Serve until a signal asks to stop. Return the process's exit code."""
     prepare_process(settings)
     try:
         server = build_server(settings)
@@ -94,9 +94,9 @@ def serve(settings: ProcessSettings, listeners: Sequence[socket.socket], report:
 
 
 def prepare_process(settings: ProcessSettings) -> None:
-    """Let this process be the place that the server's code expects: its folder, its variables, its configuration."""
+    """Set the working directory, environment variables and configuration that the server's code expects."""
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
-    # Paths that its settings name lead from the project, wherever this process works.
+    # Paths in the settings are relative to the project, not to this process's working directory.
     os.environ.update(roots_from_here(settings.folder.parent.parent))
     os.chdir(settings.folder)
     os.environ.update(settings.environment)
@@ -105,7 +105,7 @@ def prepare_process(settings: ProcessSettings) -> None:
 
 
 def serve_app(app: ASGIApp, listeners: Sequence[socket.socket], report: Report, plain: Mapping[str, Any]) -> int:
-    """Answer at these sockets until told to stop; the process's exit code."""
+    """Serve at these sockets until a signal asks to stop. Return the process's exit code."""
     server_process = ReportingServer(
         uvicorn_config(app, logs_requests=plain.get("uvicorn_logging_show_200_ok") is True), report
     )
@@ -114,7 +114,7 @@ def serve_app(app: ASGIApp, listeners: Sequence[socket.socket], report: Report, 
 
 
 def build_server(settings: ProcessSettings) -> SimpleServer:
-    """The server of a folder, with its typed settings and a client that knows the others."""
+    """Return the server of a folder, with its typed settings and a client for the other servers."""
     cls = complete_server_class(load_module(settings), settings)
     server = cls(
         config=typed_config(cls, settings),
@@ -122,31 +122,31 @@ def build_server(settings: ProcessSettings) -> SimpleServer:
             head_server_config=settings.head, global_config_dict=config_view(settings)
         ).of_this_run(settings.run_token, settings.run_id, settings.shortcuts),
     )
-    standing = context_of(server)
-    standing.cookie_secret = settings.cookie_secret
-    standing.secret_values = settings.secrets()
-    standing.processes = settings.num_workers
+    context = context_of(server)
+    context.cookie_secret = settings.cookie_secret
+    context.secret_values = settings.secrets()
+    context.processes = settings.num_workers
     if settings.num_workers == 1:
-        standing.life = secrets.token_hex(8)
+        context.life = secrets.token_hex(8)
     elif hook_of(server, "session_beginnings")() is not None:
-        standing.siblings = SessionRouting(settings.name, settings.number, settings.sockets, settings.run_token)
-        standing.life = standing.siblings.mark(secrets.token_hex(8))
+        context.siblings = SessionRouting(settings.name, settings.number, settings.sockets, settings.run_token)
+        context.life = context.siblings.mark(secrets.token_hex(8))
         _check_reaches_sessions(server, settings)
-    # Else nothing is kept of sessions, and each process answers for any of them.
+    # Otherwise sessions hold no state, so every process can serve any of them.
     return server
 
 
 def _check_reaches_sessions(server: SimpleServer, settings: ProcessSettings) -> None:
     if getattr(server.config, "expose_tools_over_mcp", False):
         raise ConfigError(
-            f"{_origin(settings, 'expose_tools_over_mcp')}{settings.name}: {settings.num_workers} processes serve it, "
-            "and calls over MCP do not find the one that has their session. Set num_workers: 1 in "
-            "its block, or leave out expose_tools_over_mcp."
+            f"{_origin(settings, 'expose_tools_over_mcp')}{settings.name}: calls over MCP cannot reach "
+            f"their session among {settings.num_workers} processes. Set num_workers: 1 in its block, or remove "
+            "expose_tools_over_mcp."
         )
 
 
 def build_app(server: SimpleServer, settings: ProcessSettings) -> ASGIApp:
-    """The server's app with liveness, inside the layer that answers for failures."""
+    """Return the server's app with liveness routes, failure handling and the call layer."""
     try:
         app = server.setup_webserver()
         expose_if_asked(server, app)
@@ -160,26 +160,26 @@ def build_app(server: SimpleServer, settings: ProcessSettings) -> ASGIApp:
 
 
 def load_module(settings: ProcessSettings) -> ModuleType:
-    """Import the entrypoint; a package that it asks for in vain is told with the line that does so."""
+    """Import the entrypoint. The error for a missing package names the line that imports it."""
     try:
         return _imported((settings.folder / settings.entrypoint).resolve(), settings)
     except ModuleNotFoundError as error:
         advice = "Install the package that provides it, or correct the import."
         if (settings.folder / "requirements.txt").exists():
             advice += (
-                " What published folders import without listing it comes with pip install 'nemo-gym[full]'; "
-                "+auto_install=true gives the folder an environment of its own."
+                " Packages that published folders import without listing come with pip install 'nemo-gym[full]'. "
+                "+auto_install=true gives the folder its own environment."
             )
-        raise LaunchError(f"{_asking_line(error)}: {error}. {advice}") from error
+        raise LaunchError(f"{_importing_line(error)}: {error}. {advice}") from error
 
 
-def _asking_line(error: ModuleNotFoundError) -> str:
-    asking = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
-    return f"{asking[-1].filename}:{asking[-1].lineno}"
+def _importing_line(error: ModuleNotFoundError) -> str:
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
+    return f"{frames[-1].filename}:{frames[-1].lineno}"
 
 
 def _imported(entrypoint: Path, settings: ProcessSettings) -> ModuleType:
-    """The module by its package name where that leads to this very file, else by the file."""
+    """Import the module by its package name if that leads to this file, else from the file."""
     root = settings.folder.parent.parent
     for place in (str(root), str(settings.folder)):
         if place not in sys.path:
@@ -205,16 +205,16 @@ def _imported(entrypoint: Path, settings: ProcessSettings) -> ModuleType:
 
 
 def complete_server_class(module: ModuleType, settings: ProcessSettings) -> type[SimpleServer]:
-    """The class that the entrypoint serves, with all that its base asks for."""
+    """Return the class that the entrypoint serves. Raises `LaunchError` if it lacks a required method."""
     cls = server_class(module, settings)
     if cls.__abstractmethods__:
         missing = ", ".join(sorted(cls.__abstractmethods__))
-        raise LaunchError(f"{settings.folder / settings.entrypoint}: {cls.__name__} has to define {missing}.")
+        raise LaunchError(f"{settings.folder / settings.entrypoint}: {cls.__name__} must define {missing}.")
     return cls
 
 
 def server_class(module: ModuleType, settings: ProcessSettings) -> type[SimpleServer]:
-    """The class that the entrypoint starts with `run_webserver()`, else the only server class it defines."""
+    """Return the class that the entrypoint starts with `run_webserver()`, else its only server class."""
     started = _class_started_in(Path(str(module.__file__)).read_text("utf-8"))
     if started is not None and inspect.isclass(getattr(module, started, None)):
         found: type[SimpleServer] = getattr(module, started)
@@ -232,8 +232,8 @@ def server_class(module: ModuleType, settings: ProcessSettings) -> type[SimpleSe
         raise LaunchError(f"{entrypoint}: no server class is defined here. Derive one from {BASE_OF[settings.type]}.")
     names = ", ".join(cls.__name__ for cls in leaves)
     raise LaunchError(
-        f"{entrypoint}: several server classes are defined here ({names}). Say at the file's end which one is to be "
-        f"served: if __name__ == '__main__': {leaves[-1].__name__}.run_webserver()"
+        f"{entrypoint}: several server classes are defined here ({names}). Start the one to serve at the end "
+        f"of the file: if __name__ == '__main__': {leaves[-1].__name__}.run_webserver()"
     )
 
 
@@ -250,7 +250,7 @@ def _class_started_in(source: str) -> str | None:
 
 
 def typed_config(cls: type[SimpleServer], settings: ProcessSettings) -> BaseServerConfig:
-    """The block as the class's own settings; every problem is told with its file and line."""
+    """Return the block as the class's own settings. `ConfigError` lists every problem with its file and line."""
     kind = cls.model_fields["config"].annotation
     assert inspect.isclass(kind)
     assert issubclass(kind, BaseServerConfig)
@@ -267,7 +267,7 @@ def typed_config(cls: type[SimpleServer], settings: ProcessSettings) -> BaseServ
 
 
 def config_view(settings: ProcessSettings) -> Any:
-    """What this process may know of the configuration, in the shape of the whole."""
+    """Return the part of the configuration that this process may see, in its original shape."""
     others = {
         name: {type_: {implementation: {"host": host, "port": port}}}
         for name, (type_, implementation, host, port) in settings.addresses.items()
@@ -275,7 +275,7 @@ def config_view(settings: ProcessSettings) -> Any:
     own = {
         settings.type: {settings.implementation: {**settings.settings, "host": settings.host, "port": settings.port}}
     }
-    # Whoever makes a client of its own finds the token where a configuration would have it.
+    # Clients that an author creates read the token from the configuration.
     token = {RUN_TOKEN_KEY: settings.run_token} if settings.run_token else {}
     view = OmegaConf.create(
         {
@@ -297,7 +297,7 @@ def _origin(settings: ProcessSettings, key: str) -> str:
 
 
 def uvicorn_config(app: ASGIApp, *, logs_requests: bool = False) -> uvicorn.Config:
-    """How all of our servers are run."""
+    """Return the uvicorn settings of all our servers."""
     config = uvicorn.Config(
         app,
         loop="uvloop" if sys.platform != "win32" else "asyncio",
@@ -305,10 +305,10 @@ def uvicorn_config(app: ASGIApp, *, logs_requests: bool = False) -> uvicorn.Conf
         ws="none",
         lifespan="on",
         access_log=logs_requests,
-        # Nobody stands between our servers; what such headers say would only be believed by mistake.
+        # Our servers are not behind a proxy, so such headers must not be trusted.
         proxy_headers=False,
         log_config=None,
-        # That a server starts and stops is the launcher's to tell, once for all of them.
+        # The launcher reports which servers start and stop.
         log_level="warning",
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=1,
@@ -320,7 +320,7 @@ def uvicorn_config(app: ASGIApp, *, logs_requests: bool = False) -> uvicorn.Conf
 
 
 class ReportingServer(QuickShutdownServer):
-    """Tells the launcher when requests are accepted."""
+    """Server that notifies the launcher when it accepts requests."""
 
     def __init__(self, config: uvicorn.Config, report: Report) -> None:
         super().__init__(config)

@@ -1,4 +1,4 @@
-"""Serve one folder by itself: `python app.py`, without the launcher and without the other servers."""
+"""One folder served alone by `python app.py`, without the launcher and the other servers."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ logger = logging.getLogger(__name__)
 def serve_alone(cls: type[SimpleServer]) -> None:
     """Serve the class's folder from its own config, or from `+config_paths=[…]` on the command line.
 
-    Where the variable `NEMO_GYM_CONFIG_DICT` holds a whole configuration, that one counts and no file is read.
+    If the variable `NEMO_GYM_CONFIG_DICT` contains a whole configuration, use that and read no file.
 
-    Never returns: the process ends with the server, with code 1 and a message where it cannot start.
+    Never returns, because the process ends with the server. It exits with 1 and a message if the server cannot start.
     """
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     try:
@@ -44,7 +44,7 @@ def serve_alone(cls: type[SimpleServer]) -> None:
 
 def _serve(folder: Path) -> int:
     words = sys.argv[1:]
-    # Started from within its folder, it is of the project that the folder lies in.
+    # The project is the one that contains the folder, even if the program is started inside the folder.
     os.environ.update(roots_from_here(folder.parent.parent))
     handed = os.environ.get(CONFIG_DICT_ENV_VAR)
     if handed:
@@ -53,7 +53,7 @@ def _serve(folder: Path) -> int:
         run = load((), words)
     else:
         own = _config_with_block_for(folder)
-        # The agent beside it refers to servers that nobody starts here.
+        # Leave out the config's agent, which refers to servers that are not started here.
         run = load([own], [*(f"~{name}" for name in _other_blocks(own, folder)), *words])
     server = _server_of(run, folder)
     listener = bind(
@@ -70,10 +70,10 @@ def _read(handed: str) -> dict[str, Any]:
     try:
         plain = yaml.safe_load(handed)
     except yaml.YAMLError as error:
-        raise ConfigError(f"{CONFIG_DICT_ENV_VAR}: this is not YAML: {error}") from error
+        raise ConfigError(f"{CONFIG_DICT_ENV_VAR}: invalid YAML: {error}") from error
     if not isinstance(plain, dict):
-        raise ConfigError(f"{CONFIG_DICT_ENV_VAR}: it holds a whole configuration, and this is no mapping.")
-    # What it was read from is in it already.
+        raise ConfigError(f"{CONFIG_DICT_ENV_VAR}: this is not a mapping. Set it to a whole configuration.")
+    # The configuration already contains the content of these files.
     return {key: value for key, value in plain.items() if key != "config_paths"}
 
 
@@ -81,8 +81,8 @@ def _with_token(run: RunConfig, server: ServerConfig) -> RunConfig:
     token = configured_token(run.plain)
     if token is None and not is_loopback(server.host) and not is_open(run.plain):
         raise ConfigError(
-            f"{server.name}: it would listen on {server.host}, where other machines can reach it, but no run token "
-            f"protects it. Set {RUN_TOKEN_KEY} (+{RUN_TOKEN_KEY}=… or env.yaml), which callers send as the header "
+            f"{server.name}: other machines can reach its host {server.host}, but no run token protects it. "
+            f"Set {RUN_TOKEN_KEY} (+{RUN_TOKEN_KEY}=… or env.yaml), which callers send as the header "
             f"{RUN_TOKEN_HEADER}; or set {RUN_TOKEN_KEY}: false to open it to everyone; or use host 127.0.0.1."
         )
     return run.model_copy(update={"run_token": token})
@@ -93,8 +93,8 @@ def _config_with_block_for(folder: Path) -> Path:
         if any(_is_block_for(block, folder) for block in _blocks(path).values()):
             return path
     raise ConfigError(
-        f"{folder / 'configs'}: no YAML file there has a block for {folder.parent.name}/{folder.name}. "
-        "Name one: +config_paths=[path/to/config.yaml]"
+        f"{folder / 'configs'}: no YAML file here has a block for {folder.parent.name}/{folder.name}. "
+        "Pass one with +config_paths=[path/to/config.yaml]"
     )
 
 
@@ -120,7 +120,7 @@ def _server_of(run: RunConfig, folder: Path) -> ServerConfig:
     if len(chosen) == 1:
         return chosen[0]
     raise ConfigError(
-        f"{folder}: {len(chosen)} servers of the configuration are started from this folder"
-        f"{f' under the name {wanted}' if wanted else ''}. "
-        f"Set {CONFIG_PATH_ENV_VAR} to the name of the one that is meant."
+        f"{folder}: {len(chosen)} servers of the configuration use this folder"
+        f"{f' and are called {wanted}' if wanted else ''}. "
+        f"Set {CONFIG_PATH_ENV_VAR} to the name of the server to start."
     )

@@ -1,7 +1,6 @@
-"""What a published folder's file asks of the process that imports it.
+"""Names with which a published folder checks whether it is imported by a uvicorn worker.
 
-Several workers of a server are processes of one kind here: each is handed the server's class and makes the app itself,
-so no file has to leave an `app` behind for them.
+Here, every process of a server imports the server's class and creates the app itself, so no file has to define `app`.
 """
 
 from __future__ import annotations
@@ -10,16 +9,16 @@ from pydantic import BaseModel
 
 
 class UvicornLoggingConfig(BaseModel):
-    """Whether servers log each request that they answered well."""
+    """Whether servers log each successful request."""
 
     uvicorn_logging_show_200_ok: bool = False
 
 
 def is_nemo_gym_fastapi_worker() -> bool:
-    """Whether this process takes the app from the imported file; it never does."""
+    """Return whether this process takes the app from the imported file, which it never does."""
     return False
 
 
 def is_nemo_gym_fastapi_entrypoint(file: str) -> bool:
-    """Whether importing this file has to make the app: `elif …(__file__): app = X.run_webserver()` is never needed."""
+    """Return whether importing this file must create the app with `app = X.run_webserver()`, which it never must."""
     return False

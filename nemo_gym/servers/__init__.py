@@ -1,1 +1,1 @@
-"""Base classes of the three tiers."""
+"""Base classes of resources servers, agents and model servers."""

@@ -1,4 +1,4 @@
-"""The base class of agent servers: they run one rollout from its row to its reward."""
+"""Base class of agent servers, which run one rollout from its row to its reward."""
 
 from __future__ import annotations
 
@@ -60,37 +60,37 @@ class BaseResponsesAPIAgent(SimpleServer):
 
 
 class SimpleResponsesAPIAgent(BaseResponsesAPIAgent):
-    """Subclass it and write `run` (a whole rollout) and `responses` (the conversation alone)."""
+    """Base class of agents. Implement `run` (a whole rollout) and `responses` (only the conversation)."""
 
     @abstractmethod
     async def responses(self, *arguments: Any, **named: Any) -> Any:
-        """Answer a conversation, tools called: `(body)`, `(request, body)` or `(request, response, body)`."""
+        """Continue a conversation, tool calls included: `(body)`, `(request, body)` or `(request, response, body)`."""
 
     @abstractmethod
     async def run(self, *arguments: Any, **named: Any) -> Any:
-        """Run one rollout from its row and answer the graded row: `(body)` or `(request, body)`."""
+        """Run one rollout and return the graded row: `(body)` or `(request, body)`."""
 
     async def seed_agent_session(self, body: AgentSeedSessionRequest) -> AgentSeedSessionResponse:
-        """Open a session; override it, `(body)` or `(request, body)`, where the agent keeps something of one."""
+        """Open a session. Override it, as `(body)` or `(request, body)`, if the agent keeps state per session."""
         return AgentSeedSessionResponse(agent_session_id=body.agent_session_id or uuid4().hex)
 
     async def close_agent_session(self, body: AgentCloseSessionRequest) -> AgentCloseSessionResponse:
-        """Let go of what is kept of a session."""
+        """Release the state of a session."""
         return AgentCloseSessionResponse(agent_session_id=body.agent_session_id)
 
     async def aggregate_metrics(self, body: AggregateMetricsRequest) -> AggregateMetrics:
-        """Metrics over all of this agent's graded rollouts."""
+        """Return metrics over all of this agent's graded rollouts."""
         if self.config.skip_verification:
             warnings.warn("verification was skipped, so there is nothing to aggregate", RuntimeWarning, stacklevel=2)
             return AggregateMetrics()
         return await asyncio.to_thread(compute_aggregate_metrics, body.verify_responses)
 
     def setup_webserver(self) -> FastAPI:
-        """The app with the routes of an agent server."""
+        """Return the app with the routes of an agent server."""
         app: FastAPI = hook_of(self, "new_app")()
         app.post(RESPONSES_PATH)(self.responses)
         for segment in ("", TOKEN_CAPTURE_SEGMENT):
-            # The prefix is taken away before a route is looked for; these are for whoever lists the routes.
+            # The prefix is removed before routing, so these routes never match. They only appear in route lists.
             prefixed = f"{ROLLOUT_PREFIX}{{{ROLLOUT_PARAMETER}}}{segment}/v1/responses"
             app.router.add_api_route(
                 prefixed, self.responses, methods=["POST"], include_in_schema=False, route_class_override=ListedRoute
@@ -102,32 +102,32 @@ class SimpleResponsesAPIAgent(BaseResponsesAPIAgent):
         return app
 
     def rollout_id_from_run(self, body: Any) -> str | None:
-        """The id of the rollout that a run request names; None while nothing is captured under it."""
+        """Return the rollout id of a run request; None if capture is disabled."""
         if not self._capture_correlation_enabled():
             return None
         return maybe_rollout_id_from_run_body(body) or current_rollout_id()
 
     def url_path_for_run(self, path: str, body: Any) -> str:
-        """The path under which a run's calls are captured; the path itself while nothing is captured."""
+        """Return the path under which a run's calls are captured; `path` itself if capture is disabled."""
         return rollout_path_prefix(self.rollout_id_from_run(body)) + path
 
     def url_path_for_request(self, path: str, request: Request) -> str:
-        """The same for a request that carries its rollout."""
+        """Return the same for a request that names its rollout."""
         if not self._capture_correlation_enabled():
             return path
         return rollout_path_prefix(_rollout_id_of(request) or current_rollout_id()) + path
 
     def base_url_for_run(self, base_url: str, body: Any) -> str:
-        """The same for a base URL handed to a foreign agent."""
+        """Return the same for a base URL that a third-party agent receives."""
         return apply_rollout_prefix(base_url, self.rollout_id_from_run(body))
 
     def resolve_model_base_url(self, name: str, rollout_id: str | None = None) -> str:
-        """The `…/v1` address of a model server, for agents that bring their own client; captured under the id."""
+        """Return the `…/v1` URL of a model server, for agents with their own client. Captures under `rollout_id`."""
         captured_under = rollout_id if self._capture_correlation_enabled() else None
         return f"{apply_rollout_prefix(self._base_url_of(name), captured_under)}/v1"
 
     def _base_url_of(self, name: str) -> str:
-        # Tests of published folders replace this name where they import it.
+        # Tests of published folders patch this name in the published module.
         look_up = getattr(
             sys.modules.get(PUBLISHED_NAME), "get_first_server_config_dict", get_first_server_config_dict
         )
@@ -142,7 +142,7 @@ class SimpleResponsesAPIAgent(BaseResponsesAPIAgent):
         return is_enabled(getattr(self.server_client, "global_config_dict", None))
 
     def _token_id_capture_enabled(self) -> bool:
-        # Token ids come with the model server's answers; nothing is captured beside them.
+        # Not needed, because the model server's responses already contain the token ids.
         return False
 
     def _capture_correlation_enabled(self) -> bool:
@@ -150,10 +150,10 @@ class SimpleResponsesAPIAgent(BaseResponsesAPIAgent):
 
 
 def _rollout_id_of(request: Request) -> str | None:
-    """By a route of its own, or as the middleware found it."""
-    for told in (request.path_params.get(ROLLOUT_PARAMETER), request.scope.get(ROLLOUT_ID_SCOPE_KEY)):
-        if isinstance(told, str):
-            return told
+    """Return the rollout id from the route's path, else the one that the middleware found."""
+    for found in (request.path_params.get(ROLLOUT_PARAMETER), request.scope.get(ROLLOUT_ID_SCOPE_KEY)):
+        if isinstance(found, str):
+            return found
     return None
 
 
@@ -165,7 +165,7 @@ def _rollout_id_in(row: Any) -> str | None:
 
 
 def _for_its_rollout(run: Callable[..., Any]) -> Callable[..., Any]:
-    """The `/run` endpoint: all of its calls carry the rollout's id, also where only the row tells it."""
+    """Return the `/run` endpoint. All of its calls carry the rollout id, even if only the row contains it."""
     handler = Handler.of(run)
     request_name = handler.request_parameter or "nemo_gym_request"
 

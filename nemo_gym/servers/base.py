@@ -1,4 +1,4 @@
-"""What every server has: an app, a name, liveness, its session cookie and an orderly end."""
+"""Base class of all servers: the app, liveness routes, session cookies and shutdown."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ LIMITS = {
     "max_requests_in_flight": "in_flight", "max_requests_queued": "queued", "max_request_bytes": "body_bytes",
     "max_request_depth": "body_depth",
 }  # fmt: skip
-"""A server's settings, and the limits that they set."""
+"""Config keys, and the fields of `CallLimits` that they set."""
 
 
 class BaseServer(BaseModel):
@@ -50,7 +50,7 @@ class BaseServer(BaseModel):
 
     @classmethod
     def load_config_from_global_config(cls) -> BaseServerConfig:
-        """The settings of the server that this process is, by what it knows of the configuration."""
+        """Return the settings of this process's server, from the configuration that the process received."""
         name = os.environ[CONFIG_PATH_ENV_VAR]
         block = get_first_server_config_dict(module_config(PUBLISHED_NAME), name)
         settings: Any = OmegaConf.to_container(block, resolve=True)
@@ -59,7 +59,7 @@ class BaseServer(BaseModel):
         return config
 
     def setup_liveness(self, app: FastAPI) -> None:
-        """Add the routes that tell whether the server is up; they are hidden from the schema."""
+        """Add the liveness routes. They are hidden from the schema."""
 
         async def is_alive() -> dict[str, str]:
             return {"status": "ok"}
@@ -74,88 +74,88 @@ class SimpleServer(BaseServer):
     server_client: ServerClient
 
     FAILURE: ClassVar[type[RolloutError]] = RolloutError
-    """What the failure of a handler is to the rollout, where its error does not say."""
+    """The failure that is reported for an unexpected error of a handler."""
 
     ray_enabled: ClassVar[bool] = False
-    """Published folders that use Ray say so; it is theirs to start, so nothing here asks."""
+    """Set by published folders that use Ray. Nothing here reads it, because those folders start Ray themselves."""
 
-    # The one private name of ours: published folders have all kinds of their own.
+    # The only private attribute here, because published folders define private names of their own.
     _nemo_gym_context: ServerContext | None = PrivateAttr(default=None)
 
     @abstractmethod
     def setup_webserver(self) -> FastAPI:
-        """The app with all of its routes."""
+        """Return the app with all of its routes."""
 
     @classmethod
     def run_webserver(cls) -> None:
-        """Serve this class alone, from the configuration on the command line; it ends with the process."""
-        # Imported here: a server's module must be importable without the machinery that starts processes.
+        """Serve only this class, with the configuration from the command line. The process ends with the server."""
+        # Imported here, because a server's module must not depend on the code that starts processes.
         from nemo_gym.process.standalone import serve_alone
 
         serve_alone(cls)
 
     def get_session_middleware_key(self) -> str:
-        """The session cookie's name: class and instance, so that cookies of several servers can travel together."""
+        """Return the session cookie's name: class and instance, so that cookies of several servers do not clash."""
         return f"{type(self).__name__}___{getattr(self.config, 'name', '')}"
 
     def session_beginnings(self) -> Container[str] | None:
-        """The paths at which a session may begin; at others a session of a process that died is lost, with its state.
+        """Return the paths at which a session may begin; None if any call may begin one.
 
-        None where nothing is kept of sessions, so that any call may begin one.
+        At other paths, a session from before a restart raises `ServerLost`, because its state is gone.
         """
         return None
 
     def setup_session_middleware(self, app: FastAPI) -> None:
-        """Give the app sessions, once."""
+        """Add sessions to the app, once."""
         if getattr(app.state, "has_sessions", False):
             return
         app.state.has_sessions = True
-        standing = context_of(self)
+        context = context_of(self)
         sessions = Sessions(
             cookie=self.get_session_middleware_key(),
-            secret=standing.cookie_secret,
-            life=standing.life,
+            secret=context.cookie_secret,
+            life=context.life,
             beginnings=hook_of(self, "session_beginnings")(),
-            siblings=standing.siblings,
+            siblings=context.siblings,
         )
         add_part(app, sessions=sessions)
 
     def setup_exception_middleware(self, app: FastAPI) -> None:
-        """Let no failure of a handler leave its caller without an answer; what is added later stands outside of it."""
+        """Turn every failure of a handler into a response. Middleware that is added later is outside of this layer."""
         name = getattr(self.config, "name", type(self).__name__)
         add_part(app, failures=Failures(name, self.FAILURE))
 
     def setup_call_layer(self, app: FastAPI, run_token: str | None = None, run_id: str = "") -> None:
-        """Bound how many calls are at work and for how long, count them, and turn strangers away; outermost of all."""
+        """Add the outermost layer: run token, limits on calls, deadlines and metrics."""
         given = {key: getattr(self.config, key, None) for key in LIMITS}
         limits = CallLimits(**{LIMITS[key]: value for key, value in given.items() if value is not None})
-        standing = context_of(self)
+        context = context_of(self)
         admission = Admission(
-            server=standing.telemetry.server,
-            telemetry=standing.telemetry,
+            server=context.telemetry.server,
+            telemetry=context.telemetry,
             limits=limits,
             run_token=run_token,
             run_id=run_id,
             admits=getattr(app.state, "admits", None),
-            secrets=standing.secret_values,
+            secrets=context.secret_values,
         )
         add_part(app, admission=admission)
 
     def setup_profiling(self, app: FastAPI, profiling_config: ProfilingMiddlewareConfig) -> None:
-        """Profile this process if that is wanted; `GET /stats` and the server's end write the profile."""
+        """Profile this process if enabled. `GET /stats` and the shutdown write the profile."""
         name = getattr(self.config, "name", type(self).__name__)
         add_profiling(app, name if context_of(self).processes == 1 else f"{name}_{os.getpid()}", profiling_config)
 
     @staticmethod
     def set_ulimit(target_soft_limit: int = OPEN_FILES) -> None:
-        """Let this process open so many files at once, or as many as the system allows it."""
+        """Raise the limit on open files to `target_soft_limit`, or as far as the system allows."""
         raise_open_files_limit(target_soft_limit)
 
     def prefix_server_logs(self) -> None:
-        """Published programs call it; whoever starts servers writes their names before their lines."""
+        """Do nothing. Published programs call it, but the launcher already adds server names to log lines."""
 
     def new_app(self) -> FastAPI:
-        """An app with sessions and the rollout's id, that calls `startup` and `aclose` at its ends."""
+        """Return an app with sessions and rollout ids that calls `startup` at its start and `aclose` at its end."""
 
         @asynccontextmanager
         async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -164,14 +164,14 @@ class SimpleServer(BaseServer):
             outside = external_session()
             outside.join(self)
             try:
-                # FastAPI leaves `on_event` handlers to its own lifespan, which this one replaces.
+                # FastAPI's own lifespan would call the `on_event` handlers, but this one replaces it.
                 await _call_each(_with(hook_of(self, "startup"), app.router.on_startup))
                 yield
                 await _call_each(app.router.on_shutdown)
             finally:
                 await _stop(tasks)
                 try:
-                    # Before what the author opened: a rollout's state may be made of it.
+                    # Close these before the author's resources, which a rollout's state may use.
                     await hook_of(self, "close_owned")()
                     closing = hook_of(self, "aclose")
                     if closing not in app.router.on_shutdown:
@@ -188,21 +188,21 @@ class SimpleServer(BaseServer):
         return app
 
     def background_tasks(self) -> list[Any]:
-        """Coroutines that run for as long as the server does."""
+        """Return the coroutines that run for as long as the server does."""
         return [context_of(self).telemetry.watch_loop()]
 
     async def startup(self) -> None:
-        """Called before the first request; override it to open what the server needs."""
+        """Open what the server needs. Called before the first request; override it."""
 
     async def aclose(self) -> None:
-        """Called after the last request; override it to close what the server opened."""
+        """Close what the server opened. Called after the last request; override it."""
 
     async def close_owned(self) -> None:
-        """Close what the base classes opened; an `aclose` of the author's own need not know of it."""
+        """Close what the base classes opened, so that an author's `aclose` does not have to."""
 
 
 def context_of(server: SimpleServer) -> ServerContext:
-    """Where a server stands in its run: by itself, until its process says more."""
+    """Return the server's context. It has default values until the server's process sets others."""
     if server._nemo_gym_context is None:
         name = getattr(server.config, "name", type(server).__name__)
         server._nemo_gym_context = ServerContext(Telemetry(name))
@@ -210,7 +210,7 @@ def context_of(server: SimpleServer) -> ServerContext:
 
 
 def _with(hook: Callable[[], Any], registered: Iterable[Callable[[], Any]]) -> list[Callable[[], Any]]:
-    """The hooks in their order, each once: folders may register one that is called anyway."""
+    """Return the hooks in order, each once, because a folder may also register `hook` itself."""
     return [*({} if hook in registered else {hook: None}), *registered]
 
 

@@ -1,4 +1,4 @@
-"""What a server has of the process that serves it, and of none of its author's."""
+"""State that a server's process gives it, kept out of the author's class."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from nemo_gym.web.telemetry import Telemetry
 
 @dataclass
 class ServerContext:
-    """Where a server stands in its run."""
+    """A server's process-wide settings, counts and sibling processes."""
 
     telemetry: Telemetry
-    """What this process counts of its calls."""
+    """Counts of this process's calls."""
     cookie_secret: str = field(default_factory=lambda: secrets.token_hex(32))
-    """Signs the session cookie; the launcher gives all processes of an instance the same one."""
+    """Signs the session cookie. All processes of an instance get the same secret from the launcher."""
     secret_values: SecretValues = field(default_factory=SecretValues)
-    """What is hidden in what this server tells of failures."""
+    """Values that are masked in this server's failure messages."""
     processes: int = 1
-    """How many processes serve this server."""
+    """The number of processes that serve this server."""
     siblings: SessionRouting | None = None
-    """The other processes that serve this server, where there are any and sessions are kept."""
+    """The other processes that serve this server; None without any, or if sessions hold no state."""
     life: str | None = None
-    """Marks the sessions that this life of the process begins; None where it does not matter which life it was."""
+    """Identifies this start of the process in the sessions that it begins; None if a restart loses no state."""

@@ -1,4 +1,4 @@
-"""One conversation: what was said so far, the model's next turn, and the tools' answers to it."""
+"""A conversation: its items so far, the model's next turn, and the results of tool calls."""
 
 from __future__ import annotations
 
@@ -25,39 +25,38 @@ Cookies = dict[str, str]
 Item = dict[str, Any]
 
 ENDS_THE_ROLLOUT = (ServerLost, RolloutTimedOut, Overloaded)
-"""The rollout's state is gone, its time is over, or the tool was never begun."""
+"""Failures after which a rollout cannot continue: state lost, deadline passed, or tool call not started."""
 JSON = {"content-type": "application/json"}
 UNSAID = {
     name: field.default
     for name, field in Response.model_fields.items()
     if not field.is_required() and field.default_factory is None
 }
-"""What a response says where an endpoint left it out."""
+"""Defaults for fields that an endpoint left out of its response."""
 CALL_FIELDS = ("name", "arguments", "call_id")
 
 
 def cookies_of(reply: Any) -> Cookies:
-    """The cookies that a reply sets, by name."""
+    """Return the cookies that a reply sets, by name."""
     return reply.cookie_values if isinstance(reply, Reply) else values_of(reply.cookies)
 
 
 def values_of(jar: Mapping[str, Morsel[str] | str]) -> Cookies:
-    """The cookies of a jar as they are sent, by name; those of a plain mapping as they are."""
+    """Return the cookies of a jar as they are sent, by name. Values of a plain mapping stay unchanged."""
     return {name: each.coded_value if isinstance(each, Morsel) else each for name, each in jar.items()}
 
 
 class _WrittenItems:
-    """A conversation's items as JSON, each written once: its last turn costs what its first one did."""
+    """A conversation's items as JSON. Each is serialized once, so the last turn costs no more than the first."""
 
     def __init__(self) -> None:
         self._texts: list[bytes] = []
         self._items: list[Item] = []
 
     def request(self, params: dict[str, Any], items: list[Item]) -> WrittenRequest:
-        """The request for the next turn."""
+        """Return the request for the next turn."""
         known = len(self._items)
-        # An agent may shorten what was said before, or put something else in its place. Most never do, and a list is
-        # compared at the speed of C.
+        # An agent may shorten or replace earlier items. Most never do, and comparing two lists is fast.
         if self._items != items[:known]:
             known = _in_common(self._items, items)
             del self._texts[known:], self._items[known:]
@@ -73,43 +72,43 @@ class _WrittenItems:
 
 @dataclass
 class Conversation:
-    """Grows with each turn. The two servers' cookies are kept apart: neither sees the other's."""
+    """A conversation that grows with each turn. Neither of the two servers sees the other's cookies."""
 
     params: dict[str, Any] = field(default_factory=dict)
     session: Cookies = field(default_factory=dict)
     """The resources server's cookies."""
     independent_tools: Container[str] = ()
-    """Tools that see nothing of the rollout's state, so that their calls need no order."""
+    """Tools that do not use the rollout's state, so that their calls may run in any order."""
     model_cookies: Cookies = field(default_factory=dict)
     response: dict[str, Any] = field(default_factory=dict)
-    """The last reply of the model with the output of all turns and the usage of all calls."""
+    """The model's last reply, with the output of all turns and the usage of all calls."""
     turns: int = 0
-    """How often the model was asked."""
+    """The number of the model's turns so far."""
     added: dict[str, Any] = field(default_factory=dict)
-    """What the agent tells of the conversation beside the response: fields of the graded row."""
+    """Fields that the agent adds to the graded row, next to the response."""
     usage: Any = None
-    """The token counts of all turns, as the model told them, added up."""
+    """The sum of the token counts that the model reported for all turns."""
     _written: _WrittenItems = field(default_factory=_WrittenItems)
     was_cut_off: bool = False
-    """Whether the model's last turn ended before its end."""
+    """Whether the model's last turn is incomplete."""
 
     @property
     def said(self) -> list[Item]:
-        """All that came after the row's own input."""
+        """All items after the row's own input."""
         said: list[Item] = self.response.get("output", [])
         return said
 
     def plain_response(self) -> dict[str, Any]:
-        """The response with every array of token ids as a list; in `response` long ones stay as they came."""
+        """Return the response with all arrays of token ids as lists. In `response`, long ones are not parsed."""
         response: dict[str, Any] = plain(self.response)
         return response
 
     def hear(self, text: str) -> None:
-        """Let the user say something before the model's next turn."""
+        """Add a user message before the model's next turn."""
         self.response["output"] = [*self.said, {"type": "message", "role": "user", "content": text}]
 
     async def ask(self, client: ServerClient, model: str) -> list[Item]:
-        """Let the model take a turn; the calls it wants answered, none where it has ended. Raises `ModelFailed`."""
+        """Request the model's next turn. Return its tool calls, empty if it has finished. Raises `ModelFailed`."""
         request = self._written.request(self.params, [*_items(self.params["input"]), *self.said])
         call = client.post(server_name=model, url_path=RESPONSES_PATH, json=request, cookies=self.model_cookies)
         reply = await reply_to(call, server=model, during=RESPONSES_PATH, otherwise=ModelFailed)
@@ -126,9 +125,9 @@ class Conversation:
         return [item for item in turn["output"] if item["type"] == "function_call"]
 
     async def act(self, client: ServerClient, resources_server: str, calls: list[Item], *, tells_faults: bool) -> None:
-        """Answer the calls of one turn at the same time; one that fails is raised once all have ended.
+        """Run the tool calls of one turn concurrently. If any fails, raise its error after all have ended.
 
-        Calls that share the rollout's state keep their order among themselves: what they do to it must not depend on
+        Calls that share the rollout's state run in their order, because their effect must not depend on
         which of them arrives first.
         """
 
@@ -143,7 +142,7 @@ class Conversation:
         if len(calls) == 1:
             await answer(0)
         else:
-            # No call may still be at work when a failed rollout's session is closed.
+            # Wait for all, because a failed rollout's session must not be closed while a call is running.
             for failure in await asyncio.gather(answer(*ordered), *map(answer, independent), return_exceptions=True):
                 if failure is not None:
                     raise failure
@@ -156,10 +155,10 @@ class Conversation:
         name = call["name"]
         functions = (tool["name"] for tool in self.params["tools"] if tool["type"] == "function")
         known = [function for function in functions if is_callable_name(function)]
-        # Where nobody has listed any tools, the server itself has to say whether it knows this one.
+        # Without a list of tools, only the server knows whether this one exists.
         if name not in known and (known or not is_callable_name(name)):
             return f"Unknown tool {name!r}. The tools are: {', '.join(known) or 'none'}."
-        # Passed on as the model wrote them: reading a number and writing it again may round it.
+        # Send the arguments as the model wrote them, because parsing and rewriting a number may round it.
         written = call["arguments"] or "{}"
         try:
             arguments = orjson.loads(written)
@@ -182,20 +181,20 @@ class Conversation:
         failure = failure_of_reply(
             reply.status, body, server=resources_server, during=f"tool '{name}'", otherwise=EnvironmentFailed
         )
-        # A tool that is out of order may be told to the model; what ends the rollout in any case may not.
+        # The model may see that a tool failed, but not a failure that ends the rollout anyway.
         if not tells_faults or isinstance(failure, ENDS_THE_ROLLOUT):
             raise failure
         return f"Error: {failure}"
 
 
 def _in_common(before: list[Item], now: list[Item]) -> int:
-    """With how many equal items both begin."""
+    """Return how many items at the beginning of both lists are equal."""
     pairs = enumerate(zip(before, now, strict=False))
     return next((at for at, (known, item) in pairs if known != item), min(len(before), len(now)))
 
 
 def _copied(item: Any) -> Any:
-    """An item that stays as it is when the other one, or a part of its content, is changed."""
+    """Copy an item and its content parts, so that later changes to the original do not affect the copy."""
     if not isinstance(item, dict):
         return item
     return {
@@ -204,7 +203,7 @@ def _copied(item: Any) -> Any:
 
 
 def _without_empty(item: Any) -> Any:
-    """An item, and the parts of its content, without fields that are null: some endpoints refuse those."""
+    """Drop the null fields of an item and of its content parts, because some endpoints reject them."""
     if not isinstance(item, dict):
         return item
     told = {name: value for name, value in item.items() if value is not None}
@@ -223,9 +222,9 @@ def _items(given: Any) -> list[Item]:
 
 
 def _read_turn(body: bytes, model: str) -> Item:
-    """A reply of the model, sound as far as a conversation depends on it; whoever grades it checks all of it."""
+    """Parse a reply of the model. Check only what a conversation depends on; the verifier checks the rest."""
     try:
-        # Token ids and log-probabilities are passed on; whoever wants them reads them.
+        # Token ids and log-probabilities stay unparsed, because most conversations do not use them.
         turn = loads_opaque(body)
     except orjson.JSONDecodeError as error:
         raise ModelFailed(f"{model}: the answer is not a response: {error}", server=model) from error
@@ -236,7 +235,7 @@ def _read_turn(body: bytes, model: str) -> Item:
 
 
 def check_response(response: Any, model: str) -> None:
-    """Raise `ModelFailed` where this is no response, with the places where it is none."""
+    """Raise `ModelFailed` with the location of each problem if this is not a valid response."""
     try:
         Response.model_validate(response)
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""The base class of agents that converse: seed a session, let model and tools take turns, have the whole graded."""
+"""Base class of agents that converse: seed a session, alternate between model and tools, then verify."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ NO_SUCH_ROUTE = (404, 405)
 
 
 class ConversingAgentConfig(BaseResponsesAPIAgentConfig):
-    """Who converses with what, and for how long."""
+    """Settings of a conversing agent: its servers and the limits of a conversation."""
 
     resources_server: ResourcesServerRef
     model_server: ModelServerRef
     max_steps: int | None = Field(default=200, ge=1)
-    """The conversation ends after this many turns of the model, answered or not."""
+    """The conversation ends after this many turns of the model, even without a final answer."""
     tool_faults: Literal["fail_rollout", "tell_model"] = "fail_rollout"
-    """A tool that answers with a server error fails the rollout, or is told to the model as its answer."""
+    """Whether a tool's server error fails the rollout or is returned to the model as the tool's result."""
 
 
 class ConversingRunRequest(BaseRunRequest):
@@ -43,18 +43,18 @@ class ConversingRunRequest(BaseRunRequest):
 
 
 class ServerTools(NamedTuple):
-    """What a resources server says of its tools."""
+    """The tools that a resources server lists."""
 
     definitions: list[dict[str, Any]]
     independent: frozenset[str]
-    """Those whose calls may run at the same time."""
+    """Names of the tools whose calls may run at the same time."""
 
 
 NO_TOOLS = ServerTools([], frozenset())
 
 
 class ConversingAgent(SimpleResponsesAPIAgent):
-    """Subclass it and write `converse`; seeding, grading, metrics and the end of a failed session are here."""
+    """Base class of conversing agents. Implement `converse`; seeding, grading, metrics and cleanup are built in."""
 
     config: ConversingAgentConfig
 
@@ -62,16 +62,16 @@ class ConversingAgent(SimpleResponsesAPIAgent):
 
     @abstractmethod
     async def converse(self, request: Request, body: Any, row: dict[str, Any], session: Cookies) -> Conversation:
-        """Hold the conversation of a row; `session` are the cookies of the session that was seeded for it."""
+        """Hold the conversation of a row. `session` contains the cookies of the row's seeded session."""
 
     async def run(self, request: Request, body: ConversingRunRequest) -> Response:
-        """Run one rollout from its row to its reward and answer what the verifier answered."""
+        """Run one rollout from its row to its reward and return the verifier's response."""
         row: dict[str, Any] = await request.json()
         seeded = await _call(self, "/seed_session", row, dict(request.cookies))
         session = cookies_of(seeded) or dict(request.cookies)
         try:
             conversing = self.converse(request, body, row, session)
-            # A conversation may take long, and thousands are held at once; the row says all that this does.
+            # Free memory, because thousands of conversations may run at once and the row holds the same data.
             del body
             conversation = await conversing
             answered = {**row, **conversation.added, "response": conversation.response}
@@ -87,14 +87,14 @@ class ConversingAgent(SimpleResponsesAPIAgent):
         return Response(orjson.dumps({**answered, **graded}), media_type="application/json")
 
     async def aggregate_metrics(self, body: AggregateMetricsRequest) -> AggregateMetrics:
-        """What the resources server makes of all graded rollouts."""
+        """Return the resources server's metrics over all graded rollouts."""
         if self.config.skip_verification:
             return await super().aggregate_metrics(body)
         reply = await _call(self, "/aggregate_metrics", body.model_dump(), {})
         return AggregateMetrics.model_validate(await get_response_json(reply))
 
     async def begin(self, params: dict[str, Any], session: Cookies) -> Conversation:
-        """A conversation in which nothing was said yet; without tools of its own it gets the server's."""
+        """Return a new conversation. If `params` list no tools, it gets those of the resources server."""
         server_tools = await _tools_of_server(self)
         tools = params.get("tools") or server_tools.definitions
         return Conversation(
@@ -102,7 +102,7 @@ class ConversingAgent(SimpleResponsesAPIAgent):
         )
 
     async def answer(self, conversation: Conversation) -> None:
-        """Let model and tools take turns until the model answers, its turn is cut off, or `max_steps` are over."""
+        """Alternate between model and tools until an answer, a turn that is cut off, or `max_steps`."""
         while not self.is_out_of_steps(conversation):
             calls = await conversation.ask(self.server_client, self.config.model_server.name)
             if not calls:
@@ -115,18 +115,18 @@ class ConversingAgent(SimpleResponsesAPIAgent):
             )
 
     def is_out_of_steps(self, conversation: Conversation) -> bool:
-        """Whether the model has had all of its turns."""
+        """Return whether the conversation has reached `max_steps`."""
         return self.config.max_steps is not None and conversation.turns >= self.config.max_steps
 
 
-# Functions, not methods: subclasses of published folders have helpers of their own called `_call` or `_answer`.
+# Functions, because subclasses in published folders may define methods called `_call` or `_answer`.
 
 
 async def _tools_of_server(agent: ConversingAgent) -> ServerTools:
     if agent._server_tools is None:
         server = agent.config.resources_server.name
         reply = await _answer(agent, agent.server_client.get(server, "/tools"), "/tools", tolerates=NO_SUCH_ROUTE)
-        # A server that is not built on the base class has no such list; its rows carry the tools.
+        # A server without our base class does not list its tools. Its rows contain them instead.
         agent._server_tools = await _tools_in(reply) if reply.ok else NO_TOOLS
     return agent._server_tools
 
@@ -135,7 +135,7 @@ async def _verified(agent: ConversingAgent, answered: dict[str, Any], conversati
     try:
         return await _call(agent, "/verify", answered, conversation.session)
     except EnvironmentFailed:
-        # What cannot be graded may be the model server's fault.
+        # An invalid response of the model may be the reason, and then the model server is to blame.
         check_response(conversation.plain_response(), agent.config.model_server.name)
         raise
 
@@ -153,7 +153,7 @@ async def _answer(agent: ConversingAgent, call: Awaitable[Any], path: str, toler
 
 
 async def _close_surely(agent: ConversingAgent, session: Cookies) -> None:
-    """Close the session even where the rollout's time is over just now, and this task cancelled for it."""
+    """Close the session even if this task is cancelled, for example at the rollout's deadline."""
     closing = asyncio.ensure_future(_close(agent, session))
     try:
         await asyncio.shield(closing)
@@ -167,25 +167,25 @@ async def _close(agent: ConversingAgent, session: Cookies) -> None:
         with grace_period():
             await agent.server_client.post(agent.config.resources_server.name, "/close_session", cookies=session)
     except (ServerCallError, RolloutError):
-        # The server forgets an idle session by itself; what failed the rollout is the news.
+        # Ignored, because the server drops idle sessions itself. The rollout's own failure matters more.
         return
 
 
 async def _tools_in(reply: Any) -> ServerTools:
-    """The list of a resources server; whatever else is answered there, by a catch-all route say, is none."""
+    """Parse a resources server's tool list. Any other reply, such as a catch-all route's, means it has none."""
     try:
         definitions = await get_response_json(reply)
     except orjson.JSONDecodeError:
         return NO_TOOLS
     if not isinstance(definitions, list):
         return NO_TOOLS
-    # One that lists its tools in its own way says nothing of their order.
+    # A server with its own `/tools` route does not send the header. Then no tool is independent.
     independent: str = reply.headers.get(INDEPENDENT_TOOLS_HEADER, "")
     return ServerTools(definitions, frozenset(independent.split(",")))
 
 
 def _with(added: dict[str, Any], verified: bytes) -> bytes:
-    """What the verifier answered; a response class of its own may have left out what the agent added."""
+    """Return the verifier's response, plus fields of the agent that its response class dropped."""
     if not added:
         return verified
     graded = orjson.loads(verified)

@@ -1,4 +1,4 @@
-"""The base class of model servers: stateless inference in the shape of the Responses API."""
+"""Base class of model servers: stateless inference with the Responses API."""
 
 from __future__ import annotations
 
@@ -27,45 +27,45 @@ class BaseResponsesAPIModel(SimpleServer):
 
 
 class SimpleResponsesAPIModel(BaseResponsesAPIModel):
-    """Subclass it and write `responses` and `chat_completions`; both may take the request before the body."""
+    """Base class of model servers. Implement `responses` and `chat_completions`; both may take the request first."""
 
     passes_on: ClassVar[bool] = False
-    """Whether `pass_on` answers as `responses` does. A class that writes its own `responses` says so anew."""
+    """Whether `pass_on` is equivalent to `responses`. A class that overrides `responses` must set it again."""
 
     @abstractmethod
     async def responses(self, *arguments: Any, **named: Any) -> Any:
-        """Answer a `ResponseCreateParams` with a `Response`: `(body)` or `(request, body)`."""
+        """Return the `Response` to a `ResponseCreateParams`: `(body)` or `(request, body)`."""
 
     @abstractmethod
     async def chat_completions(self, *arguments: Any, **named: Any) -> Any:
-        """Answer a `ChatCompletionCreateParams` with a `ChatCompletion`: `(body)` or `(request, body)`."""
+        """Return the `ChatCompletion` to a `ChatCompletionCreateParams`: `(body)` or `(request, body)`."""
 
     async def pass_on(self, params: Mapping[str, Any], items: memoryview) -> bytes:
-        """The JSON of the response to a request of one of our own agents, which reads the answer itself.
+        """Return the JSON of a response without parsing the input. Only our own agents send such requests.
 
-        `params` are the checked ones that were set, not to be changed; `items` is the JSON of the input, a
-        view of what came, since it may be long.
+        `params` are the validated parameters that were set; do not change them. `items` is the JSON of the
+        input, as a view because it may be long.
         """
         raise NotImplementedError
 
     def setup_webserver(self) -> FastAPI:
-        """The app with the routes of a model server."""
+        """Return the app with the routes of a model server."""
         app: FastAPI = hook_of(self, "new_app")()
         add_model_routes(
             app,
             responses=self.responses,
             chat_completions=self.chat_completions,
-            pass_on=self.pass_on if _says(type(self), "passes_on", of="responses") else None,
+            pass_on=self.pass_on if _flag_of_definer(type(self), "passes_on", method="responses") else None,
         )
         self._record_calls(app)
         return app
 
     def _record_calls(self, app: FastAPI) -> None:
-        # The stand-ins for a client in published tests have no configuration.
+        # Mock clients in published tests do not have a configuration.
         folder = ModelCallCaptureConfig.of(getattr(self.server_client, "global_config_dict", None)).store_dir
         if folder is None:
             return
-        # Imported here: a server that records nothing does not pay for it.
+        # Imported here, because most servers do not record calls.
         from nemo_gym.capture.middleware import CaptureMiddleware
         from nemo_gym.capture.store import CaptureStore
 
@@ -73,7 +73,7 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel):
         app.add_middleware(CaptureMiddleware, store=CaptureStore(folder).opened(), model_ref=reference)
 
 
-def _says(cls: type, mark: str, *, of: str) -> bool:
-    """What the class that wrote the method says of it; what a base class says is of its own method."""
-    writer = next(each for each in cls.__mro__ if of in vars(each))
-    return bool(vars(writer).get(mark, False))
+def _flag_of_definer(cls: type, flag: str, *, method: str) -> bool:
+    """Return a flag as set by the class that defines `method`. A flag that is set elsewhere does not count."""
+    definer = next(each for each in cls.__mro__ if method in vars(each))
+    return bool(vars(definer).get(flag, False))

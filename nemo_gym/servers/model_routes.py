@@ -1,4 +1,4 @@
-"""The routes of a model server: three dialects, whole or as a stream, in front of the author's two methods."""
+"""Routes of a model server: three API dialects, streamed or not, on top of the author's two methods."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ logger = logging.getLogger(__name__)
 CHAT_COMPLETIONS = "/v1/chat/completions"
 MESSAGES = "/v1/messages"
 OR_EVENTS: dict[int | str, dict[str, Any]] = {200: {"content": {MEDIA_TYPE: {}}}}
-"""For the documentation: the answer may also be a stream."""
+"""OpenAPI documentation: the response may also be a stream."""
 INPUT_KEY = b'"input":'
 _INPUT_AT = INPUT_AT_HEADER.encode()
 REMEMBERED_PARAMS, REMEMBERED_BYTES = 64, 16_384
-"""All turns of a rollout have the same params, often all rollouts have: so many are kept, of so many bytes each."""
+"""Cache size in entries, and bytes per entry. All turns of a rollout, often all rollouts, have the same params."""
 ERROR_TYPES = {
     401: "authentication_error",
     403: "permission_error",
@@ -57,22 +57,22 @@ ERROR_TYPES = {
     429: "rate_limit_error",
     529: "overloaded_error",
 }
-"""What Anthropic calls an error of this status; else it is `invalid_request_error` or `api_error`."""
+"""Anthropic's error types by status. Any other status is an `invalid_request_error` or `api_error`."""
 
 PassOn = Callable[[Mapping[str, Any], memoryview], Awaitable[bytes]]
-"""Answers checked params and unread items with the JSON of a response."""
+"""Takes validated params and unparsed items; returns the JSON of a response."""
 Ask = Callable[[BaseModel], Awaitable[Any]]
-"""Calls the author's method with a body; whatever else its signature asks for has been filled in."""
+"""Calls the author's method with a body. The method's other parameters are already bound."""
 BodyT = TypeVar("BodyT", bound=BaseModel)
 
 
 def add_model_routes(
     app: FastAPI, *, responses: Method, chat_completions: Method, pass_on: PassOn | None = None
 ) -> None:
-    """Add the three routes; with `pass_on` the items of a long conversation and the answer to it are not read here.
+    """Add the three routes. With `pass_on`, the items of a conversation and the response are not parsed here.
 
-    A method whose body is of a kind of its own has its route to itself, without streams; and without a method that
-    reads `ResponseCreateParams` there is no `/v1/messages`.
+    A method with its own body type gets its route unchanged, without streams. There is a `/v1/messages` route
+    only if `responses` takes `ResponseCreateParams`.
     """
     asking = Asking.of(responses, ResponseCreateParams)
     if asking is None:
@@ -105,7 +105,7 @@ class Asking:
 
     @classmethod
     def of(cls, method: Method, kind: type[BaseModel]) -> Asking | None:
-        """None where no parameter is of this kind."""
+        """Wrap a method with a parameter of type `kind`; return None for any other method."""
         handler = Handler.of(method)
         for parameter in handler.open_parameters:
             annotation = parameter.annotation
@@ -117,7 +117,7 @@ class Asking:
     def endpoint(
         self, answer: Callable[[Any, Ask], Awaitable[Any]], *, takes: Any, returns: type[BaseModel] | None = None
     ) -> Endpoint:
-        """An endpoint with the method's own parameters, but with another body: `answer(body, ask)`."""
+        """Return an endpoint with the method's parameters, but another body type. It calls `answer(body, ask)`."""
         method = self.method
         call = method if inspect.iscoroutinefunction(method) else partial(asyncio.to_thread, method)
 
@@ -143,14 +143,14 @@ class Asking:
 def _taking(parameter: inspect.Parameter, takes: Any) -> inspect.Parameter:
     if not isinstance(parameter.default, FieldInfo):
         return parameter.replace(annotation=takes)
-    # Beside a `= Body()` FastAPI reads the bare type and no validator of it.
+    # FastAPI ignores validators in the annotation of a parameter with a `= Body()` default.
     return parameter.replace(annotation=Annotated[takes, parameter.default], default=inspect.Parameter.empty)
 
 
 def _passed_on(kind: type[BaseModel], pass_on: PassOn, scope: Scope, body: bytes) -> Awaitable[bytes] | None:
-    """The answer to a request whose items nobody reads here; None where the caller does not say where they begin.
+    """Answer a request without parsing its items. Return None if the caller does not send their position.
 
-    The callers that do have read the items already: they are the row's, the model's own and the tools' answers.
+    Callers that send it have already checked the items: the row's input, the model's output and tool results.
     """
     begin = next((int(value) for name, value in scope["headers"] if name == _INPUT_AT and value.isdigit()), 0)
     if body[begin - len(INPUT_KEY) : begin] != INPUT_KEY or body[begin : begin + 1] != b"[" or body[-2:] != b"]}":
@@ -160,7 +160,7 @@ def _passed_on(kind: type[BaseModel], pass_on: PassOn, scope: Scope, body: bytes
 
 
 def _params(kind: type[BaseModel], text: bytes) -> dict[str, Any] | None:
-    """The params of a request that is written up to its input; None where they are not to be passed on as they are."""
+    """Parse the params of a request that ends before its input. Return None if they cannot be passed on unchanged."""
     try:
         params = kind.model_validate(orjson.loads(text + b"[]}"))
     except (orjson.JSONDecodeError, ValidationError):
@@ -174,7 +174,7 @@ _remembered_params = lru_cache(maxsize=REMEMBERED_PARAMS)(_params)
 
 
 class StreamedRequest(NamedTuple):
-    """What is asked by a client that wants events, and what it calls the functions whose names were flattened."""
+    """A request for an event stream, and the client's own names for functions whose names were flattened."""
 
     params: BaseModel
     names: Mapping[str, QualifiedName]
@@ -196,7 +196,7 @@ async def _answer_responses(body: Any, ask: Ask) -> Any:
         raise
     except Exception as error:  # noqa: BLE001 - these clients expect any failure as an event
         model = getattr(body.params, "model", None)
-        response = failed_response(_told(error, RESPONSES_PATH), model=model)
+        response = failed_response(_message_of(error, RESPONSES_PATH), model=model)
     return _stream(events_of_response(with_client_names(response, body.names)))
 
 
@@ -211,11 +211,11 @@ async def _answer_chat_completions(body: ChatCompletionCreateParams, ask: Ask) -
 
 def _add_messages_route(app: FastAPI, asking: Asking) -> None:
     async def _answer_messages(body: AnthropicCreateParams, ask: Ask) -> Any:
-        """Answer in the words of the Messages API."""
+        """Answer in the format of the Messages API."""
         params = response_params_of_messages(body)
         response = _typed(await ask(_typed(params, asking.kind)), Response)
         if response.error is not None:
-            raise ModelFailed(f"the model server answered an error: {response.error.model_dump()}")
+            raise ModelFailed(f"the model server returned an error: {response.error.model_dump()}")
         message = message_of_response(response)
         return _stream(events_of_message(message)) if body.stream else message
 
@@ -229,13 +229,13 @@ def _add_messages_route(app: FastAPI, asking: Asking) -> None:
 
 
 class MessagesRoute(APIRoute):
-    """Tells whatever goes wrong in the words of the Messages API."""
+    """A route that reports every error in the format of the Messages API."""
 
     def get_route_handler(self) -> Callable[[Request], Any]:
-        """The handler of FastAPI, and an answer to its errors."""
+        """Return FastAPI's handler, with its errors converted."""
         handle = super().get_route_handler()
 
-        async def handle_and_tell(request: Request) -> starlette.responses.Response:
+        async def handle_errors(request: Request) -> starlette.responses.Response:
             try:
                 return await handle(request)
             except RequestValidationError as error:
@@ -245,9 +245,9 @@ class MessagesRoute(APIRoute):
             except HTTPException as error:
                 return _error(error.status_code, str(error.detail))
             except Exception as error:  # noqa: BLE001 - these clients expect any failure in this form
-                return _error(502, _told(error, MESSAGES))
+                return _error(502, _message_of(error, MESSAGES))
 
-        return handle_and_tell
+        return handle_errors
 
 
 def _problem(error: Mapping[str, Any]) -> str:
@@ -265,7 +265,7 @@ def _typed(value: Any, kind: type[BodyT]) -> BodyT:
     if isinstance(value, kind):
         return value
     if isinstance(value, starlette.responses.Response):
-        # As an author writes who has the JSON already, or passes an endpoint's refusal on.
+        # Authors return a `Response` if they have the JSON already, or to pass on an endpoint's error.
         written = bytes(value.body)
         if value.status_code >= 400:
             raise HTTPException(value.status_code, written.decode("utf-8", "replace"))
@@ -273,8 +273,8 @@ def _typed(value: Any, kind: type[BodyT]) -> BodyT:
     return kind.model_validate(value.model_dump(exclude_unset=True) if isinstance(value, BaseModel) else value)
 
 
-def _told(error: Exception, path: str) -> str:
-    """What the client hears of a failure; the log keeps the rest."""
+def _message_of(error: Exception, path: str) -> str:
+    """Log a failure and return the message for the client."""
     if isinstance(error, (RolloutError, ServerCallError)):
         logger.warning("%s failed (rollout %s): %s", path, current_rollout_id(), error)
         return str(error)
@@ -283,5 +283,5 @@ def _told(error: Exception, path: str) -> str:
 
 
 def _stream(events: Iterable[bytes]) -> starlette.responses.Response:
-    # All of them are known by now, so they go out at one go.
+    # The response is complete, so all events are sent at once.
     return starlette.responses.Response(b"".join(events), media_type=MEDIA_TYPE, headers={"cache-control": "no-cache"})

@@ -1,6 +1,6 @@
-"""Names that are newer than a published folder: where it uses one for a thing of its own, that is what it means.
+"""Name clashes with older server folders: the folder's own meaning of a name wins.
 
-A folder may keep a dict in `sessions`, have a list of `tools`, a helper called `close_session`, a route `/tools`.
+A folder may have a dict called `sessions`, a list of `tools`, a helper called `close_session` or a route `/tools`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PACKAGE = "nemo_gym."
 
 
 def listed_tools(server: Any) -> list[Tool]:
-    """What `server.tools()` lists; the `@tool` methods where the folder calls something else so."""
+    """Return `server.tools()`, or the `@tool` methods if the folder uses that name for something else."""
     method = server.tools
     if not inspect.ismethod(method) or inspect.iscoroutinefunction(method) or inspect.signature(method).parameters:
         return tools_of(server)
@@ -29,9 +29,9 @@ def listed_tools(server: Any) -> list[Tool]:
 
 
 def hook_of(server: Any, name: str) -> Callable[[], Any]:
-    """A server's hook of this name; where the folder calls something else so, that of the base classes.
+    """Return a server's hook, or the base class's hook if the folder uses the name for something else.
 
-    A hook is a method that asks for nothing.
+    A hook is a method without required parameters.
     """
     method = getattr(server, name)
     if inspect.ismethod(method) and not any(map(_is_required, inspect.signature(method).parameters.values())):
@@ -46,7 +46,7 @@ def _is_required(parameter: inspect.Parameter) -> bool:
 
 
 def can_end_a_session(method: Any) -> bool:
-    """Whether a `close_session` is the hook of that name, which takes a body, the request or a rollout's state."""
+    """Return whether a `close_session` is our hook, which takes only a body, the request or a rollout's state."""
     return inspect.ismethod(method) and all(_is_a_body(each) for each in Handler.of(method).open_parameters)
 
 
@@ -56,7 +56,7 @@ def _is_a_body(parameter: inspect.Parameter) -> bool:
 
 
 class YieldingRoutes(list[BaseRoute]):
-    """An app's routes, of which some make room for a later one with their path and one of their methods."""
+    """An app's routes. A later route with the same path and method replaces one for which `may_go` is true."""
 
     def __init__(self, routes: Iterable[BaseRoute], *, may_go: Callable[[BaseRoute], bool]) -> None:
         super().__init__(routes)
@@ -64,12 +64,12 @@ class YieldingRoutes(list[BaseRoute]):
 
     @property
     def taken(self) -> set[str]:
-        """The paths of ours for which there is a later route, in our place or beside us."""
+        """Our paths for which there is a later route, either instead of ours or in addition to it."""
         paths = {ours.path for ours in self._may_go}
         return paths & {getattr(route, "path", "") for route in self if route not in self._may_go}
 
     def append(self, route: BaseRoute, /) -> None:
-        """Add a route in the place of ours."""
+        """Add a route, replacing ours for the same path and method."""
         for ours in [each for each in self._may_go if each in self and _is_for_the_same(route, each)]:
             self.remove(ours)
         super().append(route)

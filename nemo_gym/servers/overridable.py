@@ -21,8 +21,8 @@ from nemo_gym.servers.conversing import ConversingAgent, ConversingRunRequest
 class OverridableAgent(ConversingAgent):
     """A conversing agent whose subclass writes `responses`; further subclasses may override it, and `run`.
 
-    An overridden `responses` holds the conversation of each rollout. An overridden `run` may change the row, pass it to
-    `super().run` and read the graded row, a `GRADED`.
+    An overridden `responses` holds the conversation of each rollout. An overridden `run` may change the row, pass it
+    to `super().run` and read the graded row, a `GRADED`.
     """
 
     GRADED: ClassVar[type[BaseVerifyResponse]]

@@ -1,4 +1,4 @@
-"""The base class of resources servers: a task's tools, its state per rollout, and the reward."""
+"""Base class of resources servers: a task's tools, its state per rollout, and the reward."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from nemo_gym.web.session_cookies import SESSION_ID_KEY
 NOT_EMPTY = re.compile(rb'\{\s*"')
 BEGINNINGS = frozenset({"/seed_session", "/reset"})
 NEWER = frozenset({"/tools", "/close_session"})
-"""Paths that published folders may have given to tools of their own."""
+"""Paths that published folders may use for their own tools."""
 
 
 class BaseResourcesServer(SimpleServer):
@@ -52,36 +52,36 @@ class BaseResourcesServer(SimpleServer):
 
 
 class SimpleResourcesServer(AggregateMetricsMixin, BaseResourcesServer):
-    """Subclass it, write `verify`, and mark the tools with `@tool`.
+    """Base class of resources servers. Implement `verify`, and mark the tools with `@tool`.
 
-    `verify(body)` returns a number, or a `BaseVerifyResponse`. Of a number, and of `BaseVerifyResponse.grade`, the
-    answer echoes the whole request; a response class of your own is answered as it is.
+    `verify(body)` returns a number or a `BaseVerifyResponse`. For a number and for `BaseVerifyResponse.grade`, the
+    response repeats the whole request. An instance of your own response class is returned unchanged.
     """
 
     VERIFY_PATH: ClassVar[str] = "/verify"
     NOT_TOOLS: ClassVar[frozenset[str]] = RESERVED_NAMES
-    """POST routes that are an agent's, not the model's, by their names."""
+    """Names of POST routes that agents call and models must not."""
     KEY_METRICS: ClassVar[tuple[str, ...]] = ()
     """The headline metrics, such as `mean/reward` or, for the largest k, `pass@{k}/accuracy`. Default: every mean."""
 
-    # Published folders keep their own in `_sessions`.
+    # Not `_sessions`, because published folders define that name themselves.
     _nemo_gym_sessions: SessionStore | None = PrivateAttr(default=None)
 
     @cached_property
     def sessions(self) -> SessionStore:
-        """The states of the rollouts that are under way."""
+        """The states of the running rollouts."""
         return store_of(self)
 
     @abstractmethod
     async def verify(self, body: Any) -> Any:
-        """The reward of one rollout: a finite number, or a `BaseVerifyResponse`."""
+        """Return the reward of one rollout: a finite number, or a `BaseVerifyResponse`."""
 
     async def seed_session(self, body: BaseSeedSessionRequest) -> BaseSeedSessionResponse | None:
-        """Prepare a rollout's state from its row; called once, before the model's first turn."""
+        """Prepare a rollout's state from its row. Called once, before the model's first turn."""
         return BaseSeedSessionResponse()
 
     async def close_session(self, request: Request) -> ResourcesCloseSessionResponse | None:
-        """Free what the server itself keeps of a rollout that is given up; its `SessionState` is dropped anyway."""
+        """Release what the server itself keeps of an abandoned rollout. Its `SessionState` is dropped anyway."""
         return None
 
     def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
@@ -98,35 +98,35 @@ class SimpleResourcesServer(AggregateMetricsMixin, BaseResourcesServer):
         return found
 
     def tools(self) -> list[Tool]:
-        """The tools that the model may call; override it where they are known only from data."""
+        """Return the tools that the model may call. Override it if they are known only from data."""
         return tools_of(self)
 
     def normalize_tool_name(self, name: str) -> str:
-        """A tool's own name, also where an agent called it over MCP."""
+        """Return a tool's own name, without the prefix that an MCP client may have added."""
         return normalize_tool_name(name, self.config.name)
 
     def mcp_tools(self, harvested: list[McpTool], catchall: CatchAll | None) -> list[McpTool]:
-        """The tools that are exposed over MCP, out of the server's POST routes.
+        """Return the tools to expose over MCP. `harvested` are those found in the server's POST routes.
 
-        Override it to leave some out, or where `catchall`, a route such as `/{tool_name}`, takes calls of tools that
-        only the author knows: `[*harvested, catchall.tool("look", "Look at something.", schema)]`.
+        Override it to leave some out. Override it also to name the tools of `catchall`, a route such as
+        `/{tool_name}`: `[*harvested, catchall.tool("look", "Look at something.", schema)]`.
         """
         if catchall is not None:
             raise SignatureError(
-                f"expose_tools_over_mcp: POST {catchall.path} takes any tool, so nobody can tell which there are. "
+                f"expose_tools_over_mcp: POST {catchall.path} accepts any tool name, so its tools are unknown. "
                 f"Override {type(self).__name__}.mcp_tools(harvested, catchall) and name them: catchall.tool(…)"
             )
         return harvested
 
     def mcp_allowed_tools_for_session(self, seed_body: Any) -> Iterable[str] | None:
-        """The names of the tools that a rollout may call over MCP; None allows all of them.
+        """Return the names of the tools that a rollout may call over MCP; None allows all of them.
 
-        `seed_body` is its row: as the model that the parameter is typed as, else as the one that `seed_session` takes.
+        `seed_body` is the row. Its type is the annotation of this parameter, or else the body type of `seed_session`.
         """
         return None
 
     def setup_webserver(self) -> FastAPI:
-        """The app with the routes of a resources server and one for each tool."""
+        """Return the app with the routes of a resources server and one for each tool."""
         app: FastAPI = hook_of(self, "new_app")()
         app.post("/seed_session")(self._seed_endpoint())
         app.post(self.VERIFY_PATH)(self._verify_endpoint())
@@ -138,23 +138,23 @@ class SimpleResourcesServer(AggregateMetricsMixin, BaseResourcesServer):
         return app
 
     def session_beginnings(self) -> frozenset[str]:
-        """Where agents begin a rollout; a tool that happens to be called so is none of it."""
+        """Return the paths at which agents begin a rollout, except those that are tools."""
         return BEGINNINGS.difference(f"/{each.name}" for each in tools_of(self))
 
     def background_tasks(self) -> list[Any]:
-        """Dropping idle sessions."""
+        """Return the base class's tasks and one that drops idle sessions."""
         return [*super().background_tasks(), store_of(self).reap()]
 
     async def close_owned(self) -> None:
-        """Drop the states of rollouts that never came to their end."""
+        """Drop the states of unfinished rollouts."""
         await store_of(self).drop_all()
 
     async def _reverify_mode(self) -> ReverifyMode:
-        """Whether stored rollouts can be graded again without their session."""
+        """Return whether stored rollouts can be graded again without their session."""
         return getattr(type(self.config), "REVERIFY_MODE", ReverifyMode.UNKNOWN)
 
     async def _forget_rollout(self, request: Request) -> ResourcesCloseSessionResponse:
-        """Drop what is kept of this rollout; agents call it when they give one up."""
+        """Drop the state of this rollout. Agents call it when they abandon one."""
         return ResourcesCloseSessionResponse(closed=await store_of(self).drop(request.session[SESSION_ID_KEY]))
 
     def _close_endpoint(self) -> Any:
@@ -167,10 +167,10 @@ class SimpleResourcesServer(AggregateMetricsMixin, BaseResourcesServer):
         @wraps(close)
         async def end(**arguments: Any) -> Any:
             try:
-                told = await close(**arguments)
+                closed = await close(**arguments)
             finally:
                 dropped = await self._forget_rollout(arguments[handler.request_parameter or REQUEST_PARAMETER])
-            return dropped if told is None else told
+            return dropped if closed is None else closed
 
         return end
 
@@ -190,12 +190,12 @@ class SimpleResourcesServer(AggregateMetricsMixin, BaseResourcesServer):
         async def begin(**arguments: Any) -> Any:
             request = arguments[handler.request_parameter or REQUEST_PARAMETER]
             session_id = request.session[SESSION_ID_KEY]
-            # A new rollout starts: what an earlier one left in this session is none of its business.
+            # A new rollout must not see the state of an earlier one in the same session.
             await sessions.drop(session_id)
             try:
                 return await seed(**arguments)
             except BaseException:
-                # The agent is not told of a session that failed to begin, so it cannot close it.
+                # The agent never receives the cookie of a session that failed to begin, so it cannot close it.
                 await sessions.drop(session_id)
                 raise
 
@@ -211,13 +211,13 @@ class SimpleResourcesServer(AggregateMetricsMixin, BaseResourcesServer):
                 return await _echo(request, {**added, "reward": self._finite(result.reward)})
             if isinstance(result, BaseVerifyResponse):
                 self._finite(result.reward)
-            # The protocol last: asking it is slow.
+            # Checked last, because checks of this protocol are slow.
             elif isinstance(result, (int, float, SupportsFloat)):
                 return await _echo(request, {"reward": self._finite(result)})
             elif result is None or isinstance(result, (str, bytes)):
                 what = "nothing" if result is None else f"a {type(result).__name__}"
                 raise EnvironmentFailed(
-                    f"{self.config.name}: verify returned {what}; it returns a number or a BaseVerifyResponse",
+                    f"{self.config.name}: verify returned {what}. Return a number or a BaseVerifyResponse",
                     server=self.config.name,
                 )
             return result
@@ -245,23 +245,24 @@ class SimpleResourcesServer(AggregateMetricsMixin, BaseResourcesServer):
         number = float(reward)
         if not math.isfinite(number):
             raise EnvironmentFailed(
-                f"{self.config.name}: verify gave the reward {number}, which is not finite", server=self.config.name
+                f"{self.config.name}: verify returned the reward {number}, which is not finite",
+                server=self.config.name,
             )
         return number
 
 
 def store_of(server: SimpleResourcesServer) -> SessionStore:
-    """The states of a server's rollouts, whatever the server itself calls `sessions`."""
+    """Return the states of a server's rollouts, even if the server uses `sessions` for something else."""
     if server._nemo_gym_sessions is None:
         server._nemo_gym_sessions = SessionStore(getattr(server.config, "session_idle_s", 3600.0))
     return server._nemo_gym_sessions
 
 
 async def _echo(request: Request, added: dict[str, Any]) -> Response:
-    """The request's own JSON with these fields on top: what the row brought comes back as it was."""
+    """Return the request's own JSON with these fields added. The row's other fields stay unchanged."""
     body = (await request.body()).strip()
     ending = dump_json(added)[1:]
     if NOT_EMPTY.match(body) and not any(f'"{name}"'.encode() in body for name in added):
-        # None of them is there, so the text can be gone on with, however long it is.
+        # The body does not contain these fields, so they can be appended without parsing it.
         return Response(b"".join((body[:-1], b",", ending)), media_type="application/json")
     return Response(dump_json({**await request.json(), **added}), media_type="application/json")

@@ -1,4 +1,4 @@
-"""What a server remembers of its rollouts: each one's state, made on first use and dropped when it ends."""
+"""State of a server's rollouts: created on first use, dropped when the rollout ends."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ logger = logging.getLogger(__name__)
 
 
 class SessionState(BaseModel):
-    """What a server remembers of one rollout. Subclass it and give every field a default.
+    """State of one rollout. Subclass it and give every field a default.
 
-    A tool, `seed_session` or `verify` that has a parameter of the subclass's type receives this rollout's
-    instance: made on first use, dropped after `verify`, after `/close_session` or after lying idle.
+    A tool, `seed_session` or `verify` with a parameter of the subclass's type receives this rollout's instance.
+    It is created on first use, and dropped after `verify`, after `/close_session`, or when idle for too long.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
     async def close(self) -> None:
-        """Free what the state holds; awaited when it is dropped. A plain `def` does as well."""
+        """Release what the state holds. Called when it is dropped; may also be a plain `def`."""
 
 
 StateT = TypeVar("StateT", bound=SessionState)
@@ -40,11 +40,11 @@ class _Session:
         self.states: dict[type[SessionState], SessionState] = {}
         self.used_at = time.monotonic()
         self.calls = 0
-        """How many calls are at work on the states just now."""
+        """The number of calls that are using the states."""
 
 
 class SessionStore:
-    """The states of all rollouts that are under way on one server."""
+    """The states of all running rollouts of one server."""
 
     def __init__(self, idle_s: float) -> None:
         self.idle_s = idle_s
@@ -56,15 +56,15 @@ class SessionStore:
         return len(self._sessions)
 
     def get(self, session_id: str, kind: type[StateT]) -> StateT:
-        """This rollout's instance of `kind`, made where there is none yet.
+        """Return this rollout's instance of `kind`, creating it on first use.
 
-        Raises `EnvironmentFailed` where the rollout had one that lay idle for too long: a fresh one would be graded
-        as if the model had done nothing.
+        Raises `EnvironmentFailed` if the instance was dropped as idle, because a new one would be graded as if the
+        model had done nothing.
         """
         if session_id in self._expired:
             raise EnvironmentFailed(
-                f"the rollout's {kind.__name__} was dropped after lying idle for more than {self.idle_s:g} s; "
-                "raise session_idle_s in the server's config"
+                f"the rollout's {kind.__name__} was dropped because it was idle for more than {self.idle_s:g} s. "
+                "Increase session_idle_s in the server's config"
             )
         session = self._sessions.get(session_id)
         if session is None:
@@ -78,7 +78,7 @@ class SessionStore:
 
     @contextmanager
     def in_use(self, session_id: str) -> Iterator[None]:
-        """Keep a rollout's states from counting as idle while a call works on them."""
+        """Keep a rollout's states from counting as idle while a call uses them."""
         session = self._sessions[session_id]
         session.calls += 1
         try:
@@ -88,21 +88,21 @@ class SessionStore:
             session.used_at = time.monotonic()
 
     def fail(self, session_id: str, failure: RolloutError) -> None:
-        """Remember until the rollout is dropped how it failed; the first failure is the one that counts."""
+        """Record a rollout's failure until the rollout is dropped. Only the first failure counts."""
         self._failures.setdefault(session_id, failure)
 
     def failure_of(self, session_id: str) -> RolloutError | None:
-        """How a rollout failed, for whoever is to grade it; None where it did not."""
+        """Return the recorded failure of a rollout; None without one."""
         return self._failures.get(session_id)
 
     async def drop(self, session_id: str) -> bool:
-        """Forget a rollout and close its states; False where nothing was kept of it."""
+        """Forget a rollout and close its states. Return False if it had none."""
         self._expired.discard(session_id)
         self._failures.pop(session_id, None)
         return await self._close(session_id)
 
     async def drop_idle(self) -> int:
-        """Drop what has not been used for `idle_s`, and say how many rollouts that were."""
+        """Drop the rollouts that have been idle for `idle_s`. Return their number."""
         dropped = 0
         for session_id, session in list(self._sessions.items()):
             if session.calls or session.used_at >= time.monotonic() - self.idle_s:
@@ -115,7 +115,7 @@ class SessionStore:
         return dropped
 
     async def drop_all(self) -> None:
-        """Drop everything, at shutdown."""
+        """Drop all rollouts, at shutdown."""
         for session_id in list(self._sessions):
             await self.drop(session_id)
 
@@ -129,12 +129,12 @@ class SessionStore:
                 if inspect.isawaitable(closing):
                     await closing
             except Exception:
-                # One state's failure to close must not keep the others open.
+                # An error in one `close` must not keep the other states open.
                 logger.exception("closing %s of session %s failed", type(state).__name__, session_id)
         return True
 
     async def reap(self) -> None:
-        """Drop idle sessions for as long as the server runs."""
+        """Drop idle rollouts for as long as the server runs."""
         while True:
             await asyncio.sleep(min(60.0, max(self.idle_s / 4, 0.01)))
             await self.drop_idle()

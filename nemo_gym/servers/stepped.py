@@ -1,4 +1,4 @@
-"""The base class of games: the model acts turn by turn, each turn is a step, and each step may earn something."""
+"""Base class of games: each turn of the model is a step, and each step may earn a reward."""
 
 from __future__ import annotations
 
@@ -36,48 +36,49 @@ from nemo_gym.web.session_cookies import SESSION_ID_KEY
 AnswerT = TypeVar("AnswerT", bound=BaseModel)
 
 OFFERS = {"supports_explicit_close": True, "supports_step_idempotency": True}
-"""What every reset tells the agent that it may rely on."""
+"""Features that every reset announces to the agent."""
 
-NOT_A_GAMES = NEWER | {"/close", "/seed_session", "/verify"}
-"""Paths that a published game has only where it adds them itself."""
-
-KEY_METRICS = (
-    "mean/reward",
-    "mean/steps",
-    "mean/terminated",
-    "mean/truncated",
-    "mean/input_tokens",
-    "mean/output_tokens",
-)
+REPLACEABLE = NEWER | {"/close", "/seed_session", "/verify"}
+"""Paths that belong to a published game if it adds them itself."""
 
 
 class _Progress(SessionState):
-    """How far a rollout's game has come."""
+    """The progress of a rollout's game."""
 
     has_begun: bool = False
     has_ended: bool = False
     step_request_id: str | None = None
     step_answer: bytes = b""
-    """The last step and what was answered, for an agent that did not hear the answer."""
+    """The last step's id and response, for an agent that did not receive the response."""
     turn: asyncio.Lock = Field(default_factory=asyncio.Lock)
 
 
 class PlayedRequest(BaseVerifyRequest):
-    """A row of any game, and the whole of what was said in it."""
+    """A row of any game, with the whole rollout's response."""
 
     model_config = ConfigDict(extra="allow")
 
 
 class SteppedResourcesServer(SimpleResourcesServer):
-    """Subclass it and write `reset` and `step`; a `SessionState` parameter receives this rollout's game.
+    """Base class of games. Implement `reset` and `step`; a `SessionState` parameter receives this rollout's game.
 
-    `reset(body)` answers the first observation, a text, or a `BaseResetResponse`; `step(body)` answers a
-    `BaseStepResponse`. Gymnasium's tuples, `(observation, info)` and `(observation, reward, terminated, truncated,
-    info)`, do as well.
+    `reset(body)` returns the first observation as text, or a `BaseResetResponse`. `step(body)` returns a
+    `BaseStepResponse`. Both may also return Gymnasium's tuples: `(observation, info)` and `(observation, reward,
+    terminated, truncated, info)`.
 
-    An agent plays over `/reset`, `/step` and `/close`. A whole rollout can also be given to `/verify`: it is played
-    from its row once more, turn by turn, which tells the same reward wherever the row decides how the game goes.
+    An agent plays with `/reset`, `/step` and `/close`. `/verify` takes a whole rollout and replays it turn by turn
+    from its row. This gives the same reward if the row alone determines the game.
     """
+
+    KEY_METRICS = (
+        "mean/reward",
+        "mean/steps",
+        "mean/terminated",
+        "mean/truncated",
+        "mean/input_tokens",
+        "mean/output_tokens",
+    )
+    """Means of a row's own numbers, such as its seed, would be meaningless."""
 
     NOT_TOOLS = SimpleResourcesServer.NOT_TOOLS | {"reset", "step", "close"}
 
@@ -87,26 +88,26 @@ class SteppedResourcesServer(SimpleResourcesServer):
 
     @abstractmethod
     async def step(self, body: Any) -> Any:
-        """Let the model's turn, `body.response`, have its effect."""
+        """Apply the model's turn, `body.response`, to the game."""
 
     def game_methods(self) -> tuple[Method, Method]:
-        """The methods behind `/reset` and `/step`; override it to call them in another way."""
+        """Return the methods that `/reset` and `/step` call. Override it to call others."""
         return self.reset, self.step
 
     def setup_webserver(self) -> FastAPI:
-        """The app of a resources server, with the routes of a game."""
+        """Return the app of a resources server with the routes of a game."""
         app = super().setup_webserver()
         reset, step = (Handler.of(method) for method in self.game_methods())
         app.post("/reset")(self._reset_endpoint(reset))
         app.post("/step")(self._step_endpoint(step))
         app.post("/close")(self._forget_rollout)
         app.router.routes = YieldingRoutes(
-            app.routes, may_go=lambda route: getattr(route, "path", None) in NOT_A_GAMES
+            app.routes, may_go=lambda route: getattr(route, "path", None) in REPLACEABLE
         )
         return app
 
     async def verify(self, body: PlayedRequest) -> Any:
-        """The sum of what the steps earn when the response's turns are played again, from the row on."""
+        """Replay the response's turns from the row and return the sum of the steps' rewards."""
         reset, step = (Handler.of(method) for method in self.game_methods())
         row = {**(body.model_extra or {}), "responses_create_params": body.responses_create_params}
         session_id = f"replay-{uuid4().hex}"
@@ -126,10 +127,6 @@ class SteppedResourcesServer(SimpleResourcesServer):
             body, reward=reward, steps=steps, terminated=last.terminated, truncated=last.truncated
         )
 
-    def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
-        """What games have in common; the means of the rows' own numbers, such as seeds, say nothing."""
-        return {name: agent_metrics[name] for name in KEY_METRICS if name in agent_metrics}
-
     def _reset_endpoint(self, handler: Handler) -> Any:
         async def finish(request: Request, result: Any) -> Response:
             answer = _reset_answer(self, result)
@@ -142,7 +139,7 @@ class SteppedResourcesServer(SimpleResourcesServer):
         @wraps(reset)
         async def begin(**arguments: Any) -> Any:
             session_id = arguments[handler.request_parameter or REQUEST_PARAMETER].session[SESSION_ID_KEY]
-            # What an agent left unfinished in this session makes room for the new game.
+            # Drop the unfinished game that an agent may have left in this session.
             await store_of(self).drop(session_id)
             try:
                 return await reset(**arguments)
@@ -166,28 +163,28 @@ class SteppedResourcesServer(SimpleResourcesServer):
             async with progress.turn:
                 if request_id is not None and request_id == progress.step_request_id:
                     return Response(progress.step_answer, media_type="application/json")
-                _check_under_way(self, progress)
+                _check_is_running(self, progress)
                 answer = await step(**arguments)
-                told = _json(answer)
+                response = _json(answer)
                 progress.has_ended = answer.terminated or answer.truncated
-                progress.step_request_id, progress.step_answer = request_id, bytes(told.body)
-                return told
+                progress.step_request_id, progress.step_answer = request_id, bytes(response.body)
+                return response
 
         return take_turn
 
 
-# Functions, not methods: published games have helpers of their own called `_progress` or `_answer`.
+# Functions, because published games may define methods called `_progress` or `_answer`.
 
 
 def _progress(server: SteppedResourcesServer, request: Request) -> _Progress:
     return store_of(server).get(request.session[SESSION_ID_KEY], _Progress)
 
 
-def _check_under_way(server: SteppedResourcesServer, progress: _Progress) -> None:
+def _check_is_running(server: SteppedResourcesServer, progress: _Progress) -> None:
     if not progress.has_begun:
-        problem = "no game is under way in this session; POST /reset first, and send its cookie with every step"
+        problem = "no game is running in this session; POST /reset first, and send its cookie with every step"
     elif progress.has_ended:
-        problem = "the game has ended; POST /reset for another one"
+        problem = "the game has ended; POST /reset to start another one"
     else:
         return
     raise EnvironmentFailed(f"{server.config.name}: {problem}", server=server.config.name)
@@ -204,7 +201,7 @@ def _step_answer(server: SteppedResourcesServer, result: Any) -> BaseStepRespons
     answer = _answer(server, result, BaseStepResponse, "step", expected)
     if not math.isfinite(answer.reward):
         raise EnvironmentFailed(
-            f"{server.config.name}: step gave the reward {answer.reward}, which is not finite",
+            f"{server.config.name}: step returned the reward {answer.reward}, which is not finite",
             server=server.config.name,
         )
     return answer
@@ -219,14 +216,14 @@ def _answer(server: SteppedResourcesServer, result: Any, kind: type[AnswerT], me
             return kind.model_validate(dict(zip(names, result, strict=True)))
         except ValidationError as error:
             result = f"{type(result).__name__} ({_first_problem(error)})"
-    told = result if isinstance(result, str) else type(result).__name__
+    found = result if isinstance(result, str) else type(result).__name__
     raise EnvironmentFailed(
-        f"{server.config.name}: {method} returned a {told}; it returns {expected}", server=server.config.name
+        f"{server.config.name}: {method} returned a {found}; expected {expected}", server=server.config.name
     )
 
 
 def _arguments(server: SteppedResourcesServer, handler: Handler, fields: dict[str, Any]) -> dict[str, Any]:
-    """The body that the method asks for, as FastAPI would read it from a request."""
+    """Return the body that the method takes, as FastAPI would parse it from a request."""
     bodies = [each for each in handler.open_parameters if _is_model(each.annotation)]
     if not bodies:
         return {}
@@ -242,16 +239,16 @@ def _arguments(server: SteppedResourcesServer, handler: Handler, fields: dict[st
 
 
 def turns_of(output: Sequence[OutputItem]) -> Iterator[list[OutputItem]]:
-    """The model's turns in a rollout's output: what it said between two things that it was told.
+    """Yield the model's turns in a rollout's output. Items that the model received separate its turns.
 
-    Where it was told nothing, as in an output that was made by hand, every message and every call is a turn.
+    Without such items, as in hand-written output, every message and every call is a turn.
     """
-    is_told = any(not isinstance(item, (OutputMessage, FunctionToolCall, ReasoningItem)) for item in output)
+    has_separators = any(not isinstance(item, (OutputMessage, FunctionToolCall, ReasoningItem)) for item in output)
     turn: list[OutputItem] = []
     for item in output:
         if isinstance(item, (OutputMessage, FunctionToolCall, ReasoningItem)):
             turn.append(item)
-            if is_told or isinstance(item, ReasoningItem):
+            if has_separators or isinstance(item, ReasoningItem):
                 continue
         if turn:
             yield turn
@@ -261,7 +258,7 @@ def turns_of(output: Sequence[OutputItem]) -> Iterator[list[OutputItem]]:
 
 
 def _replayed(path: str, session_id: str, fields: dict[str, Any]) -> Request:
-    """The request that a step came with, for a method that asks for it."""
+    """Return the request of a step, for a method that takes one."""
 
     async def receive() -> Message:
         return {"type": "http.request", "body": encode_json(fields)}

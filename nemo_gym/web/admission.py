@@ -100,10 +100,10 @@ class Admission:
         self.telemetry.count(route, answer.status, time.monotonic() - call.began_at)
 
     async def report_end(self, call: Call, answer: Answer, waits: Sequence[Wait], *, caller_has_gone: bool) -> None:
-        """Answer that the deadline has passed, and what was awaited. A caller that has gone gets no answer."""
+        """Report that the deadline has passed and what was awaited. A caller that has gone gets no answer."""
         if caller_has_gone:
             self.telemetry.abandoned += 1
-            logger.info("%s given up: its caller has gone", call.path)
+            logger.info("%s cancelled: its caller has gone", call.path)
             return
         message = f"the rollout's time was over while {self.server} worked on {call.path}"
         if waits:

@@ -29,7 +29,7 @@ class ServerApp(FastAPI):
         """Middlewares that read the session, outermost first."""
         self._is_traced = find_spec("opentelemetry.sdk") is not None
         if not self._is_traced:
-            # FastAPI would look for a tracer on every request, and without that package there is none.
+            # Without that package, FastAPI would search for a tracer on every request without success.
             settings = {"telemetry": {"tracing": False, "metrics": False, "logs": False}, **settings}
         super().__init__(**settings)
         self.router.route_class = FastRoute

@@ -1,4 +1,4 @@
-"""What a caller asks for: the request line and headers of one call."""
+"""The request line and headers of one call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a server answers when a handler fails: a problem body that keeps the cause, and the traceback in its log."""
+"""The response to a failure of a handler: a problem body with the cause. The traceback goes to the log."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from nemo_gym.http.reply import readable
 logger = logging.getLogger(__name__)
 
 ROLLOUT_ID_SCOPE_KEY = "nemo_gym_rollout_id"
-"""Where an inner layer leaves the rollout's id for an outer one, which stands outside of its context."""
+"""Scope key under which an inner layer passes the rollout's id to an outer one, which runs outside its context."""
 
 
 class Failures:
-    """What the failures of one server's handlers are to the rollouts."""
+    """Conversion of errors in one server's handlers to failures of rollouts."""
 
     def __init__(self, server: str, otherwise: type[RolloutError]) -> None:
-        """`otherwise` is the failure where an error does not say which it is."""
+        """`otherwise` is the failure for errors that are not a `RolloutError`."""
         self.server = server
         self.otherwise = otherwise
 
     def failure(self, error: Exception, scope: Scope) -> RolloutError:
-        """The failure that an error of the handler of this request means; the log has the error itself."""
+        """Log an error of a request's handler and return the failure that it causes for the rollout."""
         path, rollout_id = scope["path"], scope.get(ROLLOUT_ID_SCOPE_KEY)
         if isinstance(error, RolloutError):
             if error.server is None:
@@ -34,11 +34,11 @@ class Failures:
                     error.tier = self.otherwise.default_tier
             logger.warning("%s failed (rollout %s): %s", path, rollout_id, error)
             return error
-        content = _answer_in(error)
-        told = problem_of_body(content)
-        if told is not None:
+        content = _response_in(error)
+        problem = problem_of_body(content)
+        if problem is not None:
             logger.warning("%s failed (rollout %s): %s", path, rollout_id, error)
-            return told.to_error()
+            return problem.to_error()
         if isinstance(error, ServerCallError):
             logger.warning("%s failed (rollout %s): %s", path, rollout_id, error)
             return failure_of_call(error, server=self.server, otherwise=self.otherwise, during=self.server)
@@ -49,8 +49,8 @@ class Failures:
         return self.otherwise(f"{self.server}: {path} raised {raised}; its log has the traceback", server=self.server)
 
 
-def _answer_in(error: Exception) -> bytes:
-    """What one of our servers answered, where our client or `raise_for_status` has left it on the error."""
+def _response_in(error: Exception) -> bytes:
+    """Return the response of another server, if our client or `raise_for_status` attached it to the error."""
     content = getattr(error, "response_content", b"")
-    # What an endpoint outside says is not ours to pass on as the cause.
+    # An external endpoint's response must not be passed on as the cause.
     return content if isinstance(content, bytes) and not isinstance(error, EndpointError) else b""

@@ -1,9 +1,9 @@
-"""A short way for plain routes: what FastAPI offers and a route does not ask for costs it nothing.
+"""Fast path for plain routes, which avoids the cost of FastAPI features that a route does not use.
 
-FastAPI stays the definition, the documentation and the fallback. A POST to a fixed path whose endpoint takes a JSON
-body, the request, or both, is read, checked and answered by FastAPI's own fields, without its router, dependencies and
-exit stacks. Whatever else there is (a middleware, an exception handler, a route in front of it, a dependency, a body
-that is refused) has the same effect as ever.
+FastAPI stays the definition, the documentation and the fallback. The fast path handles a POST to a fixed path whose
+endpoint takes a JSON body, the request, or both. It uses FastAPI's own fields to parse, validate and serialize, but
+not its router, dependencies and exit stacks. Middleware, exception handlers, routes in front of it, dependencies and
+rejected bodies have the same effect as without it.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ JSON_HEADER = (b"content-type", b"application/json")
 
 
 class FastRoute(APIRoute):
-    """A route that may have the short way; a route of another class never has."""
+    """A route that may use the fast path. Routes of other classes never do."""
 
     pass_on: Callable[[Scope, bytes], Awaitable[bytes] | None] | None = None
-    """Answers with JSON in the endpoint's place, where it can; None leaves it to the endpoint."""
+    """Returns the JSON response instead of the endpoint, or None to call the endpoint."""
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **settings: Any) -> None:
         super().__init__(path, endpoint, **settings)
@@ -40,29 +40,29 @@ class FastRoute(APIRoute):
 
     @property
     def was_wrapped(self) -> bool:
-        """Whether an author has put something of their own round it."""
+        """Whether an author has wrapped the route's app."""
         return self.app is not self._built
 
 
 class ListedRoute(APIRoute):
-    """A route that is there for whoever lists the routes, and answers nothing."""
+    """A route that appears in lists of routes but never matches."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """Never."""
+        """Return that the route does not match."""
         return Match.NONE, {}
 
 
-LOOK_AT_THE_PATH = frozenset({FastRoute, ListedRoute, APIRoute, Route, Mount})
-"""Routes that match by path and method, so that what they do with one request they do with the next."""
+MATCH_BY_PATH = frozenset({FastRoute, ListedRoute, APIRoute, Route, Mount})
+"""Routes that match by path and method only, so that their match can be cached."""
 
 
 class FastRoutes:
-    """Stands before the router and answers what it may."""
+    """Middleware in front of the router that handles the calls of plain routes."""
 
     def __init__(self, app: ASGIApp, *, of: FastAPI) -> None:
         self.app = app
         self._router = of.router
-        # As in FastAPI, whoever answers for everything stands outside of all middlewares.
+        # As in FastAPI, the handler for all exceptions is outside of all middleware.
         handlers = {kind: each for kind, each in of.exception_handlers.items() if kind not in (500, Exception)}
         self._raising = ExceptionMiddleware(_raise_again, handlers=handlers)
         self._routes: list[BaseRoute] = []
@@ -79,7 +79,7 @@ class FastRoutes:
         try:
             body = await _body(receive, received)
             answer = None if body is None else await call.answer(scope, receive, body)
-        except Exception as error:  # noqa: BLE001 - whoever is registered for it answers; else it is raised again
+        except Exception as error:  # noqa: BLE001 - its registered handler answers; without one it is raised again
             await self._raising({**scope, "nemo_gym.raised": error}, _again(received, receive), send)
             return
         if answer is None:
@@ -90,7 +90,7 @@ class FastRoutes:
     def _call_of(self, scope: Scope) -> _FastCall | None:
         routes = self._router.routes
         if routes != self._routes:
-            # An author may add routes at any time, also in front of those that are there.
+            # An author may add routes at any time, even in front of existing ones.
             self._routes, self._calls = list(routes), {}
         path: str = scope["path"]
         if scope.get("root_path") or scope.get("fastapi.telemetry"):
@@ -98,7 +98,7 @@ class FastRoutes:
         if path not in self._calls:
             first = next((route for route in routes if not _is_passed(route, scope)), None)
             if type(first) is not FastRoute or first.path != path:
-                # Not remembered: there is no end of such paths.
+                # Not cached, because the number of such paths is unlimited.
                 return None
             self._calls[path] = _FastCall.of(first)
         call = self._calls[path]
@@ -106,8 +106,8 @@ class FastRoutes:
 
 
 def _is_passed(route: BaseRoute, scope: Scope) -> bool:
-    """Whether a request for this path never ends at this route."""
-    return type(route) in LOOK_AT_THE_PATH and route.matches(scope)[0] is not Match.FULL
+    """Return whether no request for this path can match this route."""
+    return type(route) in MATCH_BY_PATH and route.matches(scope)[0] is not Match.FULL
 
 
 Answer = Callable[[Scope, Receive, Send], Awaitable[None]]
@@ -115,17 +115,17 @@ Answer = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 @dataclass(frozen=True)
 class _FastCall:
-    """What it takes to answer a route in the short way."""
+    """A route's endpoint, called on the fast path."""
 
     route: FastRoute
     endpoint: Callable[..., Awaitable[Any]]
     request_name: str | None
-    told_as: EndpointContext
-    """Where the endpoint stands, for whoever has to mend what it answers."""
+    location: EndpointContext
+    """The endpoint's file and line, for the error about an invalid response."""
 
     @classmethod
     def of(cls, route: FastRoute) -> _FastCall | None:
-        """None where the route asks FastAPI for something else than a JSON body and the request."""
+        """Return None if the route needs more of FastAPI than a JSON body and the request."""
         asks = route.dependant
         asks_for_more = (
             route.param_convertors or asks.path_params or asks.query_params or asks.header_params or asks.cookie_params
@@ -141,10 +141,10 @@ class _FastCall:
         is_json = route.body_field is None or type(route.body_field.field_info) is Body
         if asks_for_more or answers_otherwise or not is_json or not inspect.iscoroutinefunction(asks.call):
             return None
-        return cls(route, asks.call, asks.request_param_name, _place_of(asks.call, route.path))
+        return cls(route, asks.call, asks.request_param_name, _location_of(asks.call, route.path))
 
     async def answer(self, scope: Scope, receive: Receive, body: bytes) -> Answer | None:
-        """The answer to be sent; None where it is FastAPI's to say what is wrong with the body."""
+        """Return the response, or None if FastAPI must report what is wrong with the body."""
         pass_on = self.route.pass_on
         if pass_on is not None and (passed_on := pass_on(scope, body)) is not None:
             return JsonBytes(await passed_on)
@@ -152,7 +152,7 @@ class _FastCall:
         request: Request | None = None
         if self.request_name is not None:
             request = values[self.request_name] = Request(scope, receive)
-            # Where Starlette itself keeps what was read.
+            # Starlette caches the body in this attribute.
             request._body = body
         field = self.route.body_field
         if field is not None:
@@ -167,10 +167,10 @@ class _FastCall:
                 return None
             if request is not None:
                 request._json = given
-            # It may be large, and thousands of calls wait for their handlers at once.
+            # Free memory, because the body may be large and thousands of calls may wait for their endpoints.
             del given
         answering = self.endpoint(**values)
-        # Thousands of calls wait for their endpoints at once: what these let go of shall not be kept here.
+        # Drop our references, so that the endpoint can free the arguments while it runs.
         values.clear()
         result = await answering
         return result if isinstance(result, Response) else await self._written(result)
@@ -186,24 +186,24 @@ class _FastCall:
             exclude_unset=route.response_model_exclude_unset,
             exclude_defaults=route.response_model_exclude_defaults,
             exclude_none=route.response_model_exclude_none,
-            endpoint_ctx=self.told_as,
+            endpoint_ctx=self.location,
             dump_json=route.response_field is not None,
         )
         return JSONResponse(content) if route.response_field is None else JsonBytes(content)
 
 
-def _place_of(endpoint: Callable[..., Any], path: str) -> EndpointContext:
-    # What FastAPI has for this remembers by a function's id, which another one may have later.
-    told: EndpointContext = {"function": getattr(endpoint, "__name__", ""), "path": f"POST {path}"}
+def _location_of(endpoint: Callable[..., Any], path: str) -> EndpointContext:
+    # FastAPI's own function caches by a function's id, which a later function may reuse.
+    location: EndpointContext = {"function": getattr(endpoint, "__name__", ""), "path": f"POST {path}"}
     code = getattr(inspect.unwrap(endpoint), "__code__", None)
     if code is not None:
-        told |= {"file": code.co_filename, "line": code.co_firstlineno}
-    return told
+        location |= {"file": code.co_filename, "line": code.co_firstlineno}
+    return location
 
 
 @dataclass(frozen=True)
 class JsonBytes:
-    """An answer of JSON that is written already."""
+    """A response of serialized JSON."""
 
     body: bytes
 
@@ -214,7 +214,7 @@ class JsonBytes:
 
 
 async def _body(receive: Receive, received: list[Message]) -> bytes | None:
-    """The whole body, and in `received` what it came in; None where the caller left before it was whole."""
+    """Return the body and append its messages to `received`. Return None if the caller hung up before its end."""
     message = await receive()
     received.append(message)
     while message.get("more_body", False):
@@ -229,7 +229,7 @@ async def _body(receive: Receive, received: list[Message]) -> bytes | None:
 
 
 def _again(received: list[Message], receive: Receive) -> Receive:
-    """What was received, for whoever is to receive it now."""
+    """Return a `receive` that repeats these messages first."""
     messages = received[::-1]
 
     async def receive_again() -> Message:

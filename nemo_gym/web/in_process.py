@@ -1,4 +1,4 @@
-"""Ask an ASGI app in this process, and hold its answer until it is whole."""
+"""Calls of an ASGI app in this process that return the complete response."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 Headers = list[tuple[bytes, bytes]]
 
 OWN_CALL_SCOPE_KEY = "nemo_gym.own_call"
-"""In the scope of a request that a server makes of itself, while it works on another one."""
+"""Scope key of a request that a server sends to itself while it handles another one."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A whole answer."""
+    """A complete response."""
 
     status: int
     headers: Headers
@@ -23,22 +23,22 @@ class Answer:
 
     @property
     def text(self) -> str:
-        """The body as text, whatever bytes it is made of."""
+        """The body as text, with invalid bytes replaced."""
         return self.body.decode("utf-8", "replace")
 
     def with_body(self, body: bytes) -> Answer:
-        """The same answer with another body."""
+        """Return the same response with another body."""
         kept = [(name, value) for name, value in self.headers if name.lower() != b"content-length"]
         return Answer(self.status, [*kept, (b"content-length", str(len(body)).encode())], body)
 
     async def send(self, send: Send) -> None:
-        """Pass it on."""
+        """Send the response."""
         await send({"type": "http.response.start", "status": self.status, "headers": self.headers})
         await send({"type": "http.response.body", "body": self.body})
 
 
 async def whole_body(receive: Receive) -> bytes:
-    """All of a request's body."""
+    """Return the complete body of a request."""
     chunks: list[bytes] = []
     while True:
         message = await receive()
@@ -48,7 +48,7 @@ async def whole_body(receive: Receive) -> bytes:
 
 
 async def answer_of(app: ASGIApp, scope: Scope, body: bytes) -> Answer:
-    """What an app answers to a request with this body. What the app raises is raised."""
+    """Return an app's response to a request with this body. Errors of the app are raised."""
     chunks: list[bytes] = []
     start: Message = {}
     is_over = asyncio.Event()
@@ -57,7 +57,7 @@ async def answer_of(app: ASGIApp, scope: Scope, body: bytes) -> Answer:
     async def receive() -> Message:
         if messages:
             return messages.pop()
-        # Who listens for the caller's leaving must not hear of it before the answer is there.
+        # A handler that waits for a disconnect must not see one before the response is complete.
         await is_over.wait()
         return {"type": "http.disconnect"}
 
@@ -77,10 +77,10 @@ async def answer_of(app: ASGIApp, scope: Scope, body: bytes) -> Answer:
 
 
 def post_scope(path: str, headers: Headers, *, like: Scope) -> Scope:
-    """The scope of a POST of JSON that comes from where another request came."""
+    """Return the scope of a POST request with JSON from the same client as another request."""
     return {
         "type": "http",
-        # A test client's requests come without.
+        # Test clients do not set it.
         "asgi": like.get("asgi", {"version": "3.0"}),
         "http_version": like["http_version"],
         "method": "POST",

@@ -1,4 +1,4 @@
-"""What a caller is told whose body is not what a route takes: FastAPI's answer, for any body whatsoever."""
+"""The 422 response for an invalid request body, in FastAPI's format."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from fastapi.exceptions import RequestValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
-PROBLEMS_TOLD = 100
-"""A body may be wrong in more places than it is worth telling."""
+MAX_PROBLEMS = 100
+"""Further problems are left out."""
 LONGEST_INPUT = 2000
-"""Characters; each problem brings what was found in its place, which may be the whole body."""
+"""In characters. Each problem contains the invalid input, which may be the whole body."""
 
 
 async def invalid_body_response(request: Request, error: Exception) -> Response:
-    """Status 422 and every problem with its place; also where what was sent cannot be written as JSON."""
+    """Return status 422 and every problem with its location, even if the input cannot be written as JSON."""
     assert isinstance(error, RequestValidationError)
-    problems = [_told(each) for each in error.errors()[:PROBLEMS_TOLD]]
+    problems = [_as_json(each) for each in error.errors()[:MAX_PROBLEMS]]
     return Response(json.dumps({"detail": problems}), 422, media_type="application/json")
 
 
-def _told(problem: Mapping[str, Any]) -> dict[str, Any]:
-    told = {key: _writable(value) for key, value in problem.items()}
-    found = json.dumps(told.get("input"))
-    return told if len(found) <= LONGEST_INPUT else {**told, "input": f"{found[:LONGEST_INPUT]}…"}
+def _as_json(problem: Mapping[str, Any]) -> dict[str, Any]:
+    fields = {key: _writable(value) for key, value in problem.items()}
+    found = json.dumps(fields.get("input"))
+    return fields if len(found) <= LONGEST_INPUT else {**fields, "input": f"{found[:LONGEST_INPUT]}…"}
 
 
 def _writable(value: Any) -> Any:
-    """A copy that JSON has words for, and every reader of JSON understands."""
+    """Return a copy that can be written as JSON and read by every parser."""
     if isinstance(value, bytes | bytearray):
         return bytes(value).decode("utf-8", "replace")
     if isinstance(value, str):
@@ -42,7 +42,7 @@ def _writable(value: Any) -> Any:
         return [_writable(each) for each in value]
     if value is None or isinstance(value, bool) or (isinstance(value, float) and math.isfinite(value)):
         return value
-    # An integer of thousands of digits cannot even be written out.
+    # Python refuses to convert an integer of thousands of digits to text.
     if isinstance(value, int) and value.bit_length() <= 64:
         return value
     return f"{type(value).__name__} of {value.bit_length()} bits" if isinstance(value, int) else str(value)

@@ -1,4 +1,4 @@
-"""How deep the brackets of a JSON text nest, told without parsing it: parsers recurse, and give up."""
+"""JSON nesting depth, measured without parsing, because parsers recurse and overflow."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ _FOLDS = 3
 
 
 def is_deeper_than(text: bytes, most: int) -> bool:
-    """Whether more than `most` brackets are open at once anywhere in a JSON text, those in strings aside."""
-    # All but the last step runs at the speed of C; most texts have no more brackets than may be open.
+    """Return whether a JSON text nests brackets more than `most` deep. Brackets in strings do not count."""
+    # All steps but the last run at the speed of C. Most texts have at most `most` brackets in total.
     brackets = text.translate(_AS_ROUND, _ALL_ELSE)
     if brackets.count(b"(") <= most:
         return False
     if b"\\" in text:
         brackets = _ESCAPED.sub(b"", text).translate(_AS_ROUND, _ALL_ELSE)
-    # Strings without brackets vanish at once.
+    # Remove the strings without brackets.
     brackets = brackets.replace(b'""', b"")
     if b'"' in brackets:
         brackets = _STRING.sub(b"", brackets)
     for _ in range(min(_FOLDS, most)):
-        # Flat lists and objects, of which large bodies are made, fold up: one level less of everything.
+        # Remove the innermost pairs. Large bodies consist mostly of flat lists and objects.
         brackets = brackets.replace(b"()", b"")
         most -= 1
         if not brackets:

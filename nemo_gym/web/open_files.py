@@ -1,4 +1,4 @@
-"""How many files, and so how many connections, a server's process may have open."""
+"""The limit on open files of a server's process, connections included."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ OPEN_FILES = 65535
 
 
 def raise_open_files_limit(wanted: int = OPEN_FILES) -> None:
-    """Thousands of rollouts at once need as many connections."""
+    """Raise the limit on open files, because thousands of concurrent rollouts need as many connections."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     if soft < allowed:

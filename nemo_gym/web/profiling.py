@@ -1,4 +1,4 @@
-"""Where a server's process spends its time, written to files that profile viewers read."""
+"""Profiles of a server's process, written to files for profile viewers."""
 
 from __future__ import annotations
 
@@ -18,39 +18,39 @@ from nemo_gym import paths
 
 
 class ProfilingMiddlewareConfig(BaseModel):
-    """Whether servers are profiled, and where the profiles go."""
+    """Whether servers are profiled, and the folder of the profiles."""
 
     profiling_enabled: bool = False
     profiling_results_dirpath: Path | None = None
-    """Gets one file per server; by default `results/profiling`. A relative path lies in the working folder."""
+    """Receives one file per server. Default: `results/profiling`. A relative path starts at the working directory."""
 
 
 class Profiler:
-    """Measures between `start` and `stop`, or as a context manager; what was found is then written.
+    """Measures from `start` to `stop`, or as a context manager, and then writes the profile.
 
-    With yappi installed it measures the CPU time of all threads, coroutines told apart; without it, the time of the
-    thread that started it.
+    If yappi is installed, it measures the CPU time of all threads and distinguishes coroutines. Otherwise it measures
+    the time of the thread that started it.
     """
 
     def __init__(self, name: str, base_profile_dir: str | Path, required_str: str | None = None) -> None:
-        """`required_str`: the table in `<name>.txt` is of functions whose file or name contains it."""
+        """With `required_str`, the table in `<name>.txt` lists only functions whose file or name contains it."""
         self.name = name
         self.base_profile_dir = Path(base_profile_dir)
         self.required_str = required_str
         self._engine: _Engine = _engine()
 
     def start(self) -> None:
-        """Measure from now on."""
+        """Start measuring."""
         self._engine.clear()
         self._engine.start()
 
     def stop(self) -> None:
-        """Measure no longer, and write what was found."""
+        """Stop measuring and write the profile."""
         self._engine.stop()
         self._write()
 
     def dump(self) -> Path:
-        """Write what was found since `start`, and go on measuring; the file, which `pstats` and its viewers read."""
+        """Write the profile since `start` and continue measuring. Return the file, which is in `pstats` format."""
         self._engine.stop()
         try:
             return self._write()
@@ -72,7 +72,7 @@ class Profiler:
         stats = self._engine.stats()
         stats.dump_stats(path)
         with path.with_suffix(".txt").open("w", encoding="utf-8") as table:
-            # pstats prints to the stream that it holds.
+            # pstats prints to its own attribute `stream`.
             stats.stream = table  # type: ignore[attr-defined]
             stats.sort_stats("cumulative").print_stats(*([self.required_str] if self.required_str else []))
         return path
@@ -89,7 +89,7 @@ class _Engine(Protocol):
 
 
 class _OfThread:
-    """The standard library's."""
+    """The standard library's profiler."""
 
     def __init__(self) -> None:
         self._profile = cProfile.Profile()
@@ -108,7 +108,7 @@ class _OfThread:
 
 
 class _OfProcess:
-    """Yappi's."""
+    """The yappi profiler."""
 
     def __init__(self, yappi: Any) -> None:
         self._yappi = yappi
@@ -136,7 +136,7 @@ def _engine() -> _Engine:
 
 
 def add_profiling(app: FastAPI, name: str, config: ProfilingMiddlewareConfig) -> None:
-    """Profile an app from its startup to its end; `GET /stats` writes what was found so far."""
+    """Profile an app from its startup to its shutdown. `GET /stats` writes the profile so far."""
     if not config.profiling_enabled:
         return
     folder = config.profiling_results_dirpath or Path("results", "profiling")

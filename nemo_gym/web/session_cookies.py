@@ -1,4 +1,4 @@
-"""From a cookie to the session of a request, and back: signed, and checked once."""
+"""Sessions in signed cookies. Each cookie's signature is checked once."""
 
 from __future__ import annotations
 
@@ -24,51 +24,51 @@ if TYPE_CHECKING:
 
 SESSION_ID_KEY = "session_id"
 LIFE_KEY = "_ng_life"
-"""Where a session holds the mark of the life of the process that began it; a session without one is of any life."""
+"""Session key that identifies the process start that began a session. A session without it survives restarts."""
 NEED_NO_STATE = frozenset({"/aggregate_metrics", "/reverify_mode", "/mcp"})
-"""Paths that have nothing to do with one rollout's state; `/mcp` looks at its own token instead."""
+"""Paths that do not use a rollout's state. `/mcp` checks its own token instead."""
 SESSION_MAX_AGE_S = 14 * 24 * 60 * 60
 REMEMBERED_COOKIES = 16_384
 TEXTS = frozenset({str})
 
 
 class SignedSession(NamedTuple):
-    """A session as its cookie holds it; thousands are remembered."""
+    """A session as its cookie contains it. A tuple, because thousands are cached."""
 
     signed: bytes
-    """The cookie's value as it came."""
+    """The cookie's value as received."""
     signed_at: float
     """Seconds since the epoch."""
     values: dict[str, Any]
-    """As they were signed; nobody may change them."""
+    """The signed values. Do not change them."""
 
     def copy(self) -> dict[str, Any]:
-        """The values for one request, which may change them."""
+        """Return a copy of the values that a request may change."""
         return dict(self.values) if _are_texts(self.values) else deepcopy(self.values)
 
 
 class _Signer(itsdangerous.TimestampSigner):
-    """Signs as its base class does, but derives its key once, and tells the time once a second."""
+    """A faster version of its base class: it derives the key once and encodes the time once per second."""
 
     def __init__(self, secret: str) -> None:
         super().__init__(secret)
         self._keyed = hmac.new(super().derive_key(), digestmod="sha1")
-        self._told_at = 0
-        self._told = b""
+        self._encoded_at = 0
+        self._encoded = b""
 
     def sign(self, value: str | bytes) -> bytes:
-        """The value, the time and the signature of both."""
+        """Return the value, the time and the signature of both."""
         now = int(time.time())
-        if now != self._told_at:
-            self._told_at, self._told = now, base64_encode(int_to_bytes(now))
-        stamped = b".".join((want_bytes(value), self._told))
+        if now != self._encoded_at:
+            self._encoded_at, self._encoded = now, base64_encode(int_to_bytes(now))
+        stamped = b".".join((want_bytes(value), self._encoded))
         signing = self._keyed.copy()
         signing.update(stamped)
         return stamped + b"." + base64_encode(signing.digest())
 
 
 class _Remembered(dict[bytes, SignedSession]):
-    """Sessions by their cookies, so that none is checked again with each call of its rollout; the oldest go first."""
+    """Cache of sessions by cookie, so that each is checked once per rollout. The oldest entries are dropped first."""
 
     def keep(self, session: SignedSession) -> None:
         if len(self) >= REMEMBERED_COOKIES:
@@ -79,12 +79,12 @@ class _Remembered(dict[bytes, SignedSession]):
 class Sessions:
     """The sessions of one server's callers.
 
-    The cookie's form is that of Starlette's `SessionMiddleware`. It comes back on every response because agents keep
-    only the cookies of the last one.
+    The cookie has the format of Starlette's `SessionMiddleware`. Every response sets it, because agents keep only the
+    cookies of the last response.
 
-    `life` is the mark of this process's life, None where it does not matter in which life a session began. A caller
-    whose session is of an earlier life gets a fresh one at the paths of `beginnings`, or anywhere if that is None;
-    elsewhere its call needs what is gone, and `ServerLost` is raised.
+    `life` identifies this start of the process; None if a restart loses no state. A session from before a restart is
+    replaced at the paths in `beginnings`, or anywhere if that is None. At other paths its state is missing, and
+    `ServerLost` is raised.
     """
 
     def __init__(
@@ -105,19 +105,19 @@ class Sessions:
         self._remembered = _Remembered()
 
     def read(self, cookies: bytes) -> SignedSession | None:
-        """The session that a `Cookie` header shows; None where it shows none, or one that is too old."""
+        """Return the session of a `Cookie` header; None without one, or if it has expired."""
         if self._prefix not in cookies:
             return None
         if cookies.startswith(self._prefix) and b";" not in cookies and b'"' not in cookies:
             signed = cookies[len(self._prefix) :]
         else:
-            # Unlike the standard library's parser it reads on after another server's odd cookie.
+            # Unlike the standard library's parser, this one continues after another server's malformed cookie.
             signed = cookie_parser(cookies.decode("latin-1")).get(self.cookie, "").encode("latin-1")
         known = self._remembered.get(signed) or self._unsigned(signed)
         return None if known is None or known.signed_at < time.time() - SESSION_MAX_AGE_S else known
 
     def open(self, known: SignedSession | None, scope: Scope) -> OpenSession:
-        """The session for one request, which finds it in its scope."""
+        """Open the session of a request and put its values into the scope."""
         if known is not None and is_of_earlier_life(known.values.get(LIFE_KEY), self.life):
             known = self._outlived(known, scope)
         values: dict[str, Any] = {} if known is None else known.copy()
@@ -129,13 +129,13 @@ class Sessions:
         return OpenSession(self, known, values)
 
     def header_of(self, session: SignedSession) -> bytes:
-        """The value of a `Set-Cookie` header."""
+        """Return the value of a `Set-Cookie` header."""
         return b"%b%b; path=/; Max-Age=%d; httponly; samesite=lax" % (self._prefix, session.signed, SESSION_MAX_AGE_S)
 
     def written(self, values: dict[str, Any]) -> SignedSession:
-        """The session with these values, signed."""
+        """Return a signed session with these values."""
         data = _packed(values)
-        # What is nested may be changed afterwards; texts may not.
+        # Copy nested values, because the handler may change them later.
         kept = dict(values) if _are_texts(values) else json.loads(base64.b64decode(data))
         return self._remember(SignedSession(self._signer.sign(data), time.time(), kept))
 
@@ -154,17 +154,17 @@ class Sessions:
         return session
 
     def _outlived(self, known: SignedSession, scope: Scope) -> SignedSession | None:
-        """What becomes of a session that an earlier life began: none of it, all of it, or `ServerLost`."""
+        """Return a session from before a restart, None to replace it, or raise `ServerLost` if it needs its state."""
         if self.beginnings is None or scope["path"] in self.beginnings:
             return None
         if scope["method"] in ("GET", "HEAD", "OPTIONS") or scope["path"] in NEED_NO_STATE:
-            # It stays what it is: with a fresh one its caller would go on, and be graded as if it had done nothing.
+            # Unchanged, because with a new session the rollout would be graded as if the model had done nothing.
             return known
         raise lost_with_earlier_life()
 
 
 class OpenSession:
-    """The session of a request under way."""
+    """The session of a running request."""
 
     __slots__ = ("_known", "_sessions", "_values")
 
@@ -174,30 +174,30 @@ class OpenSession:
         self._values = values
 
     def set_cookie(self) -> bytes:
-        """The value of a `Set-Cookie` header for the session as it is now."""
+        """Return the value of a `Set-Cookie` header for the session's current values."""
         known = self._known
         if known is None or self._values != known.values:
-            # An unchanged session keeps its signature: signing again would cost and say nothing new.
+            # Only a changed session is signed again, because signing is expensive.
             known = self._known = self._sessions.written(self._values)
         return self._sessions.header_of(known)
 
 
 def is_of_earlier_life(mark: Any, life: str | None) -> bool:
-    """Whether what bears this mark was begun by an earlier life of the process whose own mark is `life`."""
+    """Return whether a session with this mark began before the process start that `life` identifies."""
     return mark is not None and life is not None and mark != life
 
 
 def lost_with_earlier_life(server: str | None = None) -> ServerLost:
-    """The failure of a rollout whose state went with the process that held it."""
+    """Return the failure of a rollout whose state was lost in a restart."""
     return ServerLost(
-        "the server was started again after this rollout had begun, and what it held of the rollout is gone",
+        "the server was restarted during this rollout, and the rollout's state is lost",
         server=server,
         tier=EnvironmentFailed.default_tier,
     )
 
 
 def session_cookie(name: str, secret: str, session_id: str) -> str:
-    """The `Cookie` header with which a request belongs to a session, as if its caller had been given it before."""
+    """Return the `Cookie` header of a session, as if the server had sent it to the caller before."""
     signed = itsdangerous.TimestampSigner(secret).sign(_packed({SESSION_ID_KEY: session_id}))
     return f"{name}={signed.decode('latin-1')}"
 
@@ -207,7 +207,7 @@ def _packed(values: dict[str, Any]) -> bytes:
         text = orjson.dumps(values) if _are_texts(values) else b""
     except orjson.JSONEncodeError:
         text = b""
-    # What else there may be is written as Starlette does, or refused as it does.
+    # Other values are serialized, or rejected, as in Starlette.
     return base64.b64encode(text or json.dumps(values).encode())
 
 
@@ -216,6 +216,6 @@ def _are_texts(values: dict[str, Any]) -> bool:
 
 
 def _new_id() -> str:
-    # A random UUID of version 4, in a third of the time that the library takes; a rollout has three sessions.
+    # A random UUID of version 4, created three times as fast as with `uuid`. A rollout has three sessions.
     digits = secrets.token_hex(16)
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-8{digits[17:20]}-{digits[20:]}"

@@ -1,4 +1,4 @@
-"""Several processes serve one server: a call goes to the one that has its session, whichever was asked."""
+"""Routing of each call to the process that has its session, for servers with several processes."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from nemo_gym.schemas.rollout import ROLLOUT_HEADER, RUN_TOKEN_HEADER, TIME_LEFT
 from nemo_gym.web.failures import ROLLOUT_ID_SCOPE_KEY
 from nemo_gym.web.in_process import Answer, whole_body
 
-WRITTEN_ANEW = OWN_HEADERS | {TIME_LEFT_HEADER.encode()}
+NOT_FORWARDED = OWN_HEADERS | {TIME_LEFT_HEADER.encode()}
 OF_THE_PROCESS = OWN_HEADERS | {b"date", b"server"}
-"""What each process says of its own answers."""
+"""Headers that each process sets in its own responses."""
 
 
 class SessionRouting:
-    """The processes of one server; this one is one of them.
+    """The processes of one server, including this one.
 
-    A life's mark begins with the number of its process, so that a session shows by whom it is held.
+    A session's mark begins with the number of its process, so that every process can find it.
     """
 
     def __init__(self, server: str, number: int, sockets: Sequence[str], run_token: str | None = None) -> None:
-        """`sockets` are the unix sockets at which each process alone is reached, by their numbers."""
+        """`sockets` are the unix sockets of the individual processes, by process number."""
         self.server = server
         self.number = number
         self._sockets = sockets
@@ -34,29 +34,29 @@ class SessionRouting:
         self._client = InternalClient()
 
     def mark(self, life: str) -> str:
-        """A life of this process, marked."""
+        """Return the mark of sessions that this start of the process begins."""
         return f"{self.number}.{life}"
 
     def socket_of(self, mark: object) -> str | None:
-        """Where the process listens that gave this mark; None where it was this one, or none of them."""
+        """Return the socket of the process that issued a mark; None for this process or an unknown one."""
         number, is_marked, _ = mark.partition(".") if isinstance(mark, str) else ("", "", "")
         if not is_marked or not number.isdecimal() or int(number) == self.number or int(number) >= len(self._sockets):
             return None
         return self._sockets[int(number)]
 
     async def pass_on(self, socket: str, scope: Scope, receive: Receive, send: Send) -> None:
-        """Have a call answered by another process. Raises `ServerLost` where that died meanwhile."""
+        """Forward a call to another process. Raises `ServerLost` if that process has died."""
         path = scope["raw_path"].decode("latin-1")
         query = scope["query_string"].decode("latin-1")
-        headers = [(name, value) for name, value in scope["headers"] if name not in WRITTEN_ANEW]
+        headers = [(name, value) for name, value in scope["headers"] if name not in NOT_FORWARDED]
         if (left_s := time_left_s()) is not None:
             headers.append((TIME_LEFT_HEADER.encode(), b"%.3f" % time_left_for_callee(left_s)))
         rollout_id = scope.get(ROLLOUT_ID_SCOPE_KEY)
         if rollout_id and all(name != ROLLOUT_HEADER.encode() for name, _ in headers):
-            # It stood in the path, and was taken away there.
+            # The id was in the path, and the prefix has been removed.
             headers.append((ROLLOUT_HEADER.encode(), rollout_id.encode()))
         if self._run_token:
-            # What the caller showed for it was taken away when it was let in.
+            # The caller's own token was removed when the call was admitted.
             headers.append((RUN_TOKEN_HEADER.encode(), self._run_token.encode()))
         try:
             reply = await self._client.request(

@@ -1,4 +1,4 @@
-"""A uvicorn server that ends when it is told to, and not at the next of its ticks."""
+"""A uvicorn server that shuts down immediately, without waiting for its next tick."""
 
 from __future__ import annotations
 
@@ -10,36 +10,36 @@ from types import FrameType
 import uvicorn
 
 TICK_S = 1.0
-"""How often the date in the answers' headers is set."""
-LOOK_AGAIN_S = 0.005
-"""Between looks whether the calls under way have ended, of which uvicorn tells nobody."""
+"""Interval between updates of the date in response headers."""
+POLL_S = 0.005
+"""Interval between checks whether the running calls have ended, because uvicorn does not signal it."""
 
 
 class QuickShutdownServer(uvicorn.Server):
-    """Ends at once where no call is under way: uvicorn's own looks every tenth of a second, twice."""
+    """A server that stops at once if no call is running. Plain uvicorn first waits for up to two ticks of 0.1 s."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
-        self._told = asyncio.Event()
+        self._stop_requested = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def tell_to_end(self) -> None:
-        """End as after a signal; called in the server's own event loop."""
+    def request_stop(self) -> None:
+        """Stop as after a signal. Must be called in the server's own event loop."""
         self.should_exit = True
-        self._told.set()
+        self._stop_requested.set()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """A signal says that this is to end; it may come before the event loop runs."""
+        """Handle a signal to stop, which may arrive before the event loop runs."""
         super().handle_exit(sig, frame)
         if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._told.set)
+            self._loop.call_soon_threadsafe(self._stop_requested.set)
 
     async def main_loop(self) -> None:
         self._loop = asyncio.get_running_loop()
-        # Ten of uvicorn's ticks are one second, and with every tenth it sets the date.
+        # uvicorn ticks ten times per second and updates the date at ticks that are divisible by ten.
         while not await self.on_tick(0):
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._told.wait(), TICK_S)
+                await asyncio.wait_for(self._stop_requested.wait(), TICK_S)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         state = self.server_state
@@ -51,9 +51,9 @@ class QuickShutdownServer(uvicorn.Server):
             connection.shutdown()
         with suppress(TimeoutError):
             async with asyncio.timeout(self.config.timeout_graceful_shutdown):
-                while (state.connections or state.tasks) and not self.force_exit:  # noqa: ASYNC110 - nobody sets an event
-                    await asyncio.sleep(LOOK_AGAIN_S)
+                while (state.connections or state.tasks) and not self.force_exit:  # noqa: ASYNC110 - uvicorn has no event
+                    await asyncio.sleep(POLL_S)
         for task in state.tasks:
-            task.cancel(msg="the server's patience with its last calls is over")
+            task.cancel(msg="the server stops, and its grace period for calls has ended")
         if not self.force_exit:
             await self.lifespan.shutdown()

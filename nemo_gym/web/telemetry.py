@@ -1,4 +1,4 @@
-"""What a server counts of its calls, as Prometheus reads it from `GET /metrics`."""
+"""Metrics of a server's calls, in Prometheus's format for `GET /metrics`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class _RouteCounts:
 
 
 class Telemetry:
-    """The counts of one server process."""
+    """The metrics of one server process."""
 
     def __init__(self, server: str) -> None:
         self.server = server
@@ -45,7 +45,7 @@ class Telemetry:
         self._started_at = time.time()
 
     def count(self, route: str, status: int, seconds: float) -> None:
-        """Take an answered call in; `route` is the path as it was declared, so that there are few of them."""
+        """Count an answered call. `route` is the declared path, so that there are few of them."""
         counts = self._routes.get(route)
         if counts is None:
             counts = self._routes[route] = _RouteCounts()
@@ -54,7 +54,7 @@ class Telemetry:
         counts.seconds += seconds
 
     async def watch_loop(self) -> None:
-        """Measure for as long as the server runs how late the event loop comes to what is due."""
+        """Measure the event loop's lag for as long as the server runs."""
         loop = asyncio.get_running_loop()
         while True:
             due = loop.time() + LAG_PERIOD_S
@@ -63,29 +63,24 @@ class Telemetry:
             self.most_loop_lag_s = max(self.most_loop_lag_s, self.loop_lag_s)
 
     def text(self) -> str:
-        """Everything, in Prometheus's text format."""
+        """Return all metrics in Prometheus's text format."""
         return "".join(f"{line}\n" for line in self._lines())
 
     def _lines(self) -> Iterator[str]:
         server = f'server="{self.server}"'
         usage = resource.getrusage(resource.RUSAGE_SELF)
-        for name, kind, told, value in (
-            ("requests_in_flight", "gauge", "Requests at work just now.", self.in_flight),
-            ("requests_queued", "gauge", "Requests that wait for others to end.", self.queued),
-            ("queue_seconds_total", "counter", "Seconds that requests have waited for others.", self.queue_seconds),
-            ("requests_refused_total", "counter", "Requests refused for want of room.", self.refused),
-            (
-                "requests_abandoned_total",
-                "counter",
-                "Requests whose caller had gone.",
-                self.abandoned,
-            ),
-            ("event_loop_lag_seconds", "gauge", "How late the event loop was at last.", self.loop_lag_s),
-            ("event_loop_lag_seconds_max", "gauge", "How late the event loop ever was.", self.most_loop_lag_s),
+        for name, kind, description, value in (
+            ("requests_in_flight", "gauge", "Requests that are being handled.", self.in_flight),
+            ("requests_queued", "gauge", "Requests that wait for a free slot.", self.queued),
+            ("queue_seconds_total", "counter", "Seconds that requests have waited for a slot.", self.queue_seconds),
+            ("requests_refused_total", "counter", "Requests rejected because the queue was full.", self.refused),
+            ("requests_abandoned_total", "counter", "Requests whose caller had hung up.", self.abandoned),
+            ("event_loop_lag_seconds", "gauge", "Latest lag of the event loop.", self.loop_lag_s),
+            ("event_loop_lag_seconds_max", "gauge", "Largest lag of the event loop.", self.most_loop_lag_s),
             ("process_cpu_seconds_total", "counter", "CPU time of this process.", usage.ru_utime + usage.ru_stime),
-            ("process_start_time_seconds", "gauge", "When this process began, since the epoch.", self._started_at),
+            ("process_start_time_seconds", "gauge", "Start time of this process, since the epoch.", self._started_at),
         ):
-            yield f"# HELP nemo_gym_{name} {told}"
+            yield f"# HELP nemo_gym_{name} {description}"
             yield f"# TYPE nemo_gym_{name} {kind}"
             yield f"nemo_gym_{name}{{{server}}} {_number(value)}"
         yield "# HELP nemo_gym_requests_total Requests answered, by route and status."
@@ -93,7 +88,7 @@ class Telemetry:
         for route, counts in self._routes.items():
             for status, number in sorted(counts.by_status.items()):
                 yield f'nemo_gym_requests_total{{{server},route="{_escaped(route)}",status="{status}"}} {number}'
-        yield "# HELP nemo_gym_request_seconds How long answers took."
+        yield "# HELP nemo_gym_request_seconds Seconds from request to response."
         yield "# TYPE nemo_gym_request_seconds histogram"
         for route, counts in self._routes.items():
             labels = f'{server},route="{_escaped(route)}"'
@@ -109,16 +104,16 @@ class Load(BaseModel):
     """How busy a server is."""
 
     in_flight: int
-    """Requests at work."""
+    """Requests that are being handled."""
     queued: int
-    """Requests that wait for others."""
+    """Requests that wait for a free slot."""
     queue_seconds: float
-    """Seconds that requests have waited in all."""
+    """Total seconds that requests have waited for a slot."""
     loop_lag_s: float
-    """How late the event loop was at last; of several processes, the latest one."""
+    """Latest lag of the event loop. For several processes, the largest."""
 
     def __add__(self, other: Load) -> Load:
-        """The load of both."""
+        """Return the load of both."""
         return Load(
             in_flight=self.in_flight + other.in_flight,
             queued=self.queued + other.queued,
@@ -128,7 +123,7 @@ class Load(BaseModel):
 
 
 def load_of(text: str) -> Load | None:
-    """The load that a server's `/metrics` tell; None where they are another server's own."""
+    """Parse the load from a server's `/metrics`; None if these are not our metrics."""
     found = {name: float(value) for name, value in _GAUGES.findall(text)}
     try:
         return Load(
@@ -142,7 +137,7 @@ def load_of(text: str) -> Load | None:
 
 
 def _number(value: float) -> str:
-    # Six digits, as `g` has them, would let a long counter stand still and a time be hours off.
+    # Plain `g` rounds to six digits, which would freeze large counters and shift a time by hours.
     return f"{value:.15g}"
 
 

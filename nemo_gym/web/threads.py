@@ -1,4 +1,4 @@
-"""Handlers that are plain functions: each runs in a thread, so that it never holds up the others."""
+"""Threads for handlers that are plain functions, so that they do not block other calls."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from nemo_gym.errors import Overloaded
 
 THREADS = 32
 MOST_STUCK = 480
-"""A thread cannot be ended from outside: so many that were given up and still run are borne."""
+"""The most abandoned calls that may still run, because a thread cannot be stopped from outside."""
 
 
 class BlockingPool:
-    """Runs so many functions at once; further ones wait.
+    """Runs up to `threads` functions at once. Further ones wait.
 
-    A call that is given up, because its time is over or its caller has gone, leaves its thread to run to its end and
-    makes room for another. Where too many have been left so, further calls raise `Overloaded`.
+    A call is abandoned if its deadline passes or its caller hangs up. Its thread runs to its end, but another call
+    may start. Further calls raise `Overloaded` if too many abandoned ones are still running.
     """
 
     def __init__(self, threads: int = THREADS) -> None:
         self.threads = threads
         self.stuck = 0
-        self._places = asyncio.Semaphore(threads)
+        self._slots = asyncio.Semaphore(threads)
         self._executor = ThreadPoolExecutor(threads + MOST_STUCK, thread_name_prefix="blocking handler")
 
     async def run(self, function: Callable[..., Any], **named: Any) -> Any:
-        """What the function returns; what it raises is raised."""
-        async with self._places:
+        """Run a function in a thread and return its result. Its errors are raised."""
+        async with self._slots:
             if self.stuck >= MOST_STUCK:
-                raise Overloaded(f"{self.stuck} calls of functions were given up and still run; the server is stuck")
+                raise Overloaded(f"{self.stuck} abandoned calls of blocking handlers are still running")
             context = contextvars.copy_context()
             loop = asyncio.get_running_loop()
             running = self._executor.submit(context.run, partial(function, **named))
@@ -47,7 +47,7 @@ class BlockingPool:
                 raise
 
     def _note_return(self, loop: asyncio.AbstractEventLoop, _: Future[Any]) -> None:
-        # The event loop may have ended while the thread went on; then nobody counts any more.
+        # The event loop may have ended before the thread. Then the count does not matter.
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(self._count_down)
 
@@ -59,7 +59,7 @@ _pools: dict[asyncio.AbstractEventLoop, BlockingPool] = {}
 
 
 def blocking_pool(threads: int | None = None) -> BlockingPool:
-    """The pool of the running event loop; `threads` counts where it does not exist yet."""
+    """Return the pool of the running event loop. `threads` only matters for a new pool."""
     loop = asyncio.get_running_loop()
     if loop not in _pools:
         for ended in [known for known in _pools if known.is_closed()]:

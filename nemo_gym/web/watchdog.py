@@ -76,7 +76,7 @@ class Watchdog:
             self._listener.cancel()
         if not self._has_cancelled or task is None:
             return False
-        # Any other cancellation, such as the server's end, must go on.
+        # Any other cancellation, such as a shutdown, must propagate.
         is_own_alone = task.uncancel() == 0
         self.has_fired = is_own_alone and isinstance(error, asyncio.CancelledError)
         return self.has_fired

@@ -254,7 +254,7 @@ def test_examples_that_vary_are_not_written(folder, old, new, differing):
     [
         ("app.py", "class SumServer(Simple", "class SumServer(Smple", r"app\.py:16: NameError: name 'Smple"),
         ("app.py", "-> float:", "-> float", r"app\.py:24: SyntaxError: expected ':'"),
-        ("app.py", "def verify", "def verfy", r"app\.py: SumServer has to define verify\."),
+        ("app.py", "def verify", "def verfy", r"app\.py: SumServer must define verify\."),
         ("oracle.py", "import call", "import cal", r"oracle\.py:2: ImportError: cannot import name 'cal'"),
     ],
 )

@@ -1,4 +1,4 @@
-"""What a server's process makes of its settings and its folder: the server, its app, or a message."""
+"""A server's process builds the server and its app from settings and folder, or reports an error."""
 
 import logging
 import sys
@@ -37,7 +37,7 @@ KEEPS_STATE = PLAIN.replace("name: str", "name: str, seen: Seen").replace(
 
 @pytest.fixture(autouse=True)
 def modules_and_paths():
-    """Folders of several tests have the same name; none may find another's module."""
+    """Restore modules and paths, because folders of several tests have the same name."""
     modules, paths = dict(sys.modules), list(sys.path)
     yield
     sys.path[:] = paths
@@ -47,7 +47,7 @@ def modules_and_paths():
 
 @pytest.fixture
 def made(tmp_path):
-    """The settings for a folder `resources_servers/arena` with this source."""
+    """Return a function that makes the settings for a folder `resources_servers/arena` with this source."""
 
     def make(source: str, **settings: Any) -> ProcessSettings:
         folder = tmp_path / "resources_servers" / "arena"
@@ -77,13 +77,13 @@ def client_of(settings: ProcessSettings) -> TestClient:
     return TestClient(build_app(build_server(settings), settings))
 
 
-def test_a_folders_server_is_made_with_its_typed_settings(made):
+def test_server_has_its_typed_settings(made):
     server = build_server(made(PLAIN, settings={"greeting": "hi", "times": 2}))
     assert (server.config.name, server.config.host, server.config.port) == ("my_arena", "127.0.0.1", 4711)
     assert (server.config.greeting, server.config.times) == ("hi", 2)
 
 
-def test_the_app_serves_tools_and_liveness(made):
+def test_app_serves_tools_and_liveness(made):
     client = client_of(made(PLAIN))
     assert client.post("/greet", json={"name": "you"}).text == "hello you"
     for path in ("/", "/livez", "/readyz", "/healthz", "/health"):
@@ -91,19 +91,19 @@ def test_the_app_serves_tools_and_liveness(made):
     assert "/livez" not in client.get("/openapi.json").json()["paths"]
 
 
-def test_a_failure_is_answered_in_the_instances_name(made, caplog):
+def test_failure_names_the_server_instance(made, caplog):
     row = {
         "responses_create_params": {"input": []},
         "response": {"id": "r", "created_at": 0, "model": "m", "output": []},
     }
     with caplog.at_level(logging.CRITICAL):
-        told = client_of(made(PLAIN)).post("/verify", json=row)
-    assert (told.status_code, told.json()["server"]) == (500, "my_arena")
-    assert told.json()["failure_class"] == "environment_failed"
-    assert "ArithmeticError" in told.json()["detail"]
+        answer = client_of(made(PLAIN)).post("/verify", json=row)
+    assert (answer.status_code, answer.json()["server"]) == (500, "my_arena")
+    assert answer.json()["failure_class"] == "environment_failed"
+    assert "ArithmeticError" in answer.json()["detail"]
 
 
-def test_another_life_of_a_run_reads_its_cookies_and_other_runs_do_not(made):
+def test_restarted_server_reads_cookies_of_its_own_run(made):
     source = PLAIN.replace(
         "    async def verify",
         "    def setup_webserver(self):\n"
@@ -124,20 +124,20 @@ def test_another_life_of_a_run_reads_its_cookies_and_other_runs_do_not(made):
     assert stranger.post("/who").json() != session
 
 
-def test_a_server_knows_the_others_addresses_and_no_more_of_their_settings(made):
+def test_server_knows_only_the_addresses_of_others(made):
     server = build_server(made(PLAIN))
     assert server.server_client.address_of("policy") == ("10.0.0.1", 99)
     assert server.server_client.global_config_dict["shared"] == 3
     others = server.server_client.global_config_dict["policy"]["responses_api_models"]["some_model"]
     assert set(others) == {"host", "port"}
-    with pytest.raises(ServerCallError, match="no server is named 'nobody'; there are: my_arena, policy"):
-        server.server_client.address_of("nobody")
+    with pytest.raises(ServerCallError, match="no server is named 'missing'; there are: my_arena, policy"):
+        server.server_client.address_of("missing")
 
 
-def test_calls_over_mcp_are_refused_where_several_processes_have_the_sessions(made):
+def test_mcp_with_several_processes_is_rejected(made):
     settings = made(KEEPS_STATE, num_workers=2)
     exposing = settings.model_copy(update={"settings": {**settings.settings, "expose_tools_over_mcp": True}})
-    with pytest.raises(ConfigError, match=r"my_arena: 2 processes serve it, and calls over MCP do not find the one"):
+    with pytest.raises(ConfigError, match=r"my_arena: calls over MCP cannot reach their session among 2 processes"):
         build_server(exposing)
     assert build_server(settings).config.name == "my_arena"
 
@@ -146,17 +146,17 @@ def test_calls_over_mcp_are_refused_where_several_processes_have_the_sessions(ma
     ("source", "message"),
     [
         (PLAIN.replace("def greet", "def verify_").replace("@tool", "@tool(name='verify')"), "'verify' is a route"),
-        (PLAIN.replace("name: str)", "name)"), "@tool Plain.greet: give the argument 'name' a type"),
+        (PLAIN.replace("name: str)", "name)"), "@tool Plain.greet: the argument 'name' does not have a type"),
         (KEEPS_STATE.replace("count: int = 0", "count: int"), r"SessionState Seen.*default \(count\)"),
     ],
 )
-def test_a_tool_that_cannot_be_offered_is_told_with_its_file(made, source, message):
+def test_invalid_tool_is_reported_with_its_file(made, source, message):
     settings = made(source)
     with pytest.raises(LaunchError, match=rf"resources_servers/arena/app\.py: .*{message}"):
         client_of(settings)
 
 
-def test_an_authors_own_type_error_keeps_its_traceback(made):
+def test_authors_own_type_error_keeps_its_traceback(made):
     source = PLAIN + "\n    def setup_webserver(self):\n        return len(5)\n"
     with pytest.raises(TypeError, match="has no len"):
         client_of(made(source))
@@ -179,18 +179,18 @@ STARTS = "\nif __name__ == '__main__':\n    {}.run_webserver()\n"
         ("from nemo_gym import SimpleResourcesServer as Base\n" + PLAIN, "Plain"),
     ],
 )
-def test_the_server_class_is_the_one_that_is_started_or_the_only_one(made, source, name):
+def test_server_class_is_the_started_or_only_one(made, source, name):
     settings = made(source)
     assert server_class(load_module(settings), settings).__name__ == name
 
 
-def test_of_two_server_classes_one_has_to_be_named(made):
+def test_two_server_classes_without_start_are_rejected(made):
     settings = made(TWO)
     with pytest.raises(LaunchError, match=r"app\.py: .*Plain, Second"):
         server_class(load_module(settings), settings)
 
 
-def test_a_folder_is_a_package_and_its_own_modules_are_found(made):
+def test_folder_is_a_package_with_importable_modules(made):
     source = "from resources_servers.arena.game import WORD\nimport game\n" + PLAIN.replace('"never mind"', "WORD")
     settings = made(source)
     (settings.folder / "game.py").write_text("WORD = 'chess'\n")
@@ -199,6 +199,6 @@ def test_a_folder_is_a_package_and_its_own_modules_are_found(made):
     assert Path(module.__file__) == settings.folder / "app.py"
 
 
-def test_annotations_may_be_written_as_text(made):
+def test_annotations_may_be_strings(made):
     client = client_of(made("from __future__ import annotations\n" + KEEPS_STATE))
     assert client.post("/greet", json={"name": "you"}).text == "hello you"

@@ -1,4 +1,4 @@
-"""A server's file that is started by itself finds its project, and takes the configuration it is handed."""
+"""A server file started alone finds its project and uses the configuration that it receives."""
 
 import re
 import subprocess
@@ -25,10 +25,10 @@ class Word(SimpleResourcesServer):
 
     def setup_webserver(self):
         app = super().setup_webserver()
-        app.get("/told")(self.told)
+        app.get("/facts")(self.facts)
         return app
 
-    async def told(self) -> dict:
+    async def facts(self) -> dict:
         return {"name": self.config.name, "word": self.config.word, "policy": self.policy()}
 
     def policy(self):
@@ -48,8 +48,8 @@ def block(word):
     return {"resources_servers": {"word": {"entrypoint": "app.py", "domain": "other", "word": word}}}
 
 
-def told_by(workplace, **env):
-    """What the server says of itself, started in its folder as `python app.py`."""
+def facts_of(workplace, **env):
+    """Start the server in its folder with `python app.py` and return its facts."""
     folder = workplace.folder / "resources_servers/word"
     process = subprocess.Popen(
         [sys.executable, "app.py"], cwd=folder, env=workplace.env | env, stderr=subprocess.PIPE, text=True
@@ -57,9 +57,9 @@ def told_by(workplace, **env):
     try:
         line = next((line for line in process.stderr if "listens on" in line), "nothing")
         address = re.search(r"http://\S+", line).group()
-        # The line comes when its port is bound, and a moment before it listens.
+        # The line is logged when the port is bound, shortly before the server listens.
         with httpx.Client(trust_env=False, transport=httpx.HTTPTransport(retries=5)) as client:
-            return client.get(f"{address}/told").json()
+            return client.get(f"{address}/facts").json()
     finally:
         process.kill()
         process.communicate()
@@ -73,18 +73,18 @@ def word(workplace):
     return workplace
 
 
-def test_a_file_that_is_started_in_its_folder_takes_the_configuration_beside_it(word):
-    assert told_by(word) == {"name": "word_of_file", "word": "plum", "policy": None}
+def test_standalone_server_uses_the_folders_own_config(word):
+    assert facts_of(word) == {"name": "word_of_file", "word": "plum", "policy": None}
 
 
-def test_a_configuration_that_is_handed_over_counts_before_every_file(word):
+def test_configuration_in_environment_overrides_files(word):
     handed = {"config_paths": ["gone.yaml"], "one": block("pear"), "two": block("fig"), "policy_model": POLICY}
-    told = told_by(word, NEMO_GYM_CONFIG_DICT=orjson.dumps(handed).decode(), NEMO_GYM_CONFIG_PATH="two")
-    assert told == {"name": "two", "word": "fig", "policy": "http://127.0.0.1:9"}
+    facts = facts_of(word, NEMO_GYM_CONFIG_DICT=orjson.dumps(handed).decode(), NEMO_GYM_CONFIG_PATH="two")
+    assert facts == {"name": "two", "word": "fig", "policy": "http://127.0.0.1:9"}
 
 
-@pytest.mark.parametrize(("handed", "problem"), [("[1]", "this is no mapping"), ("{", "this is not YAML")])
-def test_a_configuration_that_is_none_is_refused(word, handed, problem):
+@pytest.mark.parametrize(("handed", "problem"), [("[1]", "this is not a mapping"), ("{", "invalid YAML")])
+def test_invalid_configuration_in_environment_is_rejected(word, handed, problem):
     folder = word.folder / "resources_servers/word"
     env = word.env | {"NEMO_GYM_CONFIG_DICT": handed}
     done = subprocess.run([sys.executable, "app.py"], cwd=folder, env=env, capture_output=True, text=True, check=False)

@@ -29,7 +29,7 @@ ANSWERED_WITHIN_S = 20.0
 JSON = {"content-type": "application/json"}
 NOT_OURS = ("model_failed", "invalid_task")
 """Causes outside the server: the model and the row."""
-NOT_BEGUN = ("is not open. POST /seed_session", "no game is under way", "the game is over")
+NOT_BEGUN = ("is not open. POST /seed_session", "no game is running", "the game is over")
 
 SETTINGS = hypothesis.settings(
     max_examples=EXAMPLES,

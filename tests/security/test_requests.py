@@ -22,7 +22,7 @@ SERVERS = [
     ),
 ]
 DEEP = 100_000
-NOT_BEGUN = ("is not open. POST /seed_session", "no game is under way")
+NOT_BEGUN = ("is not open. POST /seed_session", "no game is running")
 """Messages of calls without a session, which fail only their own rollout."""
 RESPONSE = {"id": "r", "created_at": 0, "model": "m", "object": "response", "output": []}
 ROW = {"responses_create_params": {"input": "hi"}, "response": RESPONSE}

@@ -1,4 +1,4 @@
-"""What an agent's methods may ask for, and how a rollout's id reaches them and goes on from them."""
+"""Signatures of an agent's methods, and how they receive and pass on a rollout's id."""
 
 from typing import Any
 
@@ -82,17 +82,17 @@ def text_of(answer: Any) -> str:
 
 
 @pytest.mark.parametrize("cls", [BodyOnly, RequestFirst, WithResponse])
-def test_run_and_responses_take_what_they_ask_for(cls):
+def test_run_and_responses_accept_each_signature(cls):
     client = client_of(cls)
-    told = client.post("/run", json={**ROW, "_ng_rollout_id": "r1"})
-    assert (told.status_code, told.json()["reward"]) == (200, 1.0)
+    answer = client.post("/run", json={**ROW, "_ng_rollout_id": "r1"})
+    assert (answer.status_code, answer.json()["reward"]) == (200, 1.0)
     assert text_of(client.post("/v1/responses", json={"input": "hi"})).startswith("None")
-    assert told.cookies.get("kept") == ("run" if cls is WithResponse else None)
+    assert answer.cookies.get("kept") == ("run" if cls is WithResponse else None)
 
 
-def test_a_run_that_takes_only_the_request_reads_it_itself():
-    told = client_of(RequestOnly).post("/run", json={"any": "thing", "_ng_rollout_id": "r1"})
-    assert told.json() == {"any": "thing", "_ng_rollout_id": "r1", "seen": "r1"}
+def test_run_may_take_only_the_request():
+    answer = client_of(RequestOnly).post("/run", json={"any": "thing", "_ng_rollout_id": "r1"})
+    assert answer.json() == {"any": "thing", "_ng_rollout_id": "r1", "seen": "r1"}
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_a_run_that_takes_only_the_request_reads_it_itself():
         ("/run", {"x-nemo-gym-rollout": "-1"}, {}, "None"),
     ],
 )
-def test_a_run_knows_its_rollout_from_prefix_header_or_row(path, headers, row, seen):
+def test_run_finds_rollout_in_prefix_header_or_row(path, headers, row, seen):
     answer = client_of(BodyOnly).post(path, json={**ROW, **row}, headers=headers)
     assert answer.json()["response"]["output"][0]["content"][0]["text"] == seen
 
@@ -128,21 +128,21 @@ def test_a_run_knows_its_rollout_from_prefix_header_or_row(path, headers, row, s
         ("/ng-rollout/p-1/training-token-capture", 404),
     ],
 )
-def test_the_prefix_is_stripped_where_it_is_one(path, status):
+def test_only_a_valid_rollout_prefix_is_stripped(path, status):
     answer = client_of(RequestFirst).post(path, json={"input": "hi"})
     assert answer.status_code == status
     if status == 200:
         assert text_of(answer) == "p-1/v1/responses"
 
 
-def test_one_requests_rollout_is_not_the_nexts():
+def test_rollout_does_not_leak_into_the_next_request():
     client = client_of(BodyOnly)
     assert text_of(client.post("/ng-rollout/p-1/v1/responses", json={"input": "hi"})) == "p-1"
     assert text_of(client.post("/v1/responses", json={"input": "hi"})) == "None"
 
 
 class Asking(BodyOnly):
-    """Runs its rollout by asking another agent."""
+    """Runs its rollout by calling another agent."""
 
     async def run(self, body: BaseRunRequest) -> BaseVerifyResponse:
         other = await self.server_client.post("other", "/v1/responses", json=body.responses_create_params)
@@ -153,7 +153,7 @@ class Asking(BodyOnly):
     ("path", "row", "seen"),
     [("/run", {"_ng_rollout_id": "r1"}, "r1"), ("/ng-rollout/p-1/run", {}, "p-1"), ("/run", {}, "None")],
 )
-async def test_calls_to_other_servers_carry_the_rollout_on(path, row, seen):
+async def test_calls_to_other_servers_carry_the_rollout(path, row, seen):
     agent = make_server(Asking, servers=[make_server(BodyOnly, name="other")])
     async with serving(agent) as client:
         answer = await client.post(path, json={**ROW, **row})
@@ -164,14 +164,14 @@ ROWS = {"verify_responses": [{"_ng_task_index": 0, "reward": 1.0}, {"_ng_task_in
 
 
 def test_metrics_are_aggregated_unless_verification_is_skipped():
-    told = client_of(BodyOnly).post("/aggregate_metrics", json=ROWS)
-    assert told.json()["agent_metrics"]["mean/reward"] == 0.5
+    answer = client_of(BodyOnly).post("/aggregate_metrics", json=ROWS)
+    assert answer.json()["agent_metrics"]["mean/reward"] == 0.5
     with pytest.warns(RuntimeWarning, match="verification was skipped"):
         skipped = client_of(BodyOnly, skip_verification=True).post("/aggregate_metrics", json=ROWS)
     assert skipped.json() == AggregateMetrics().model_dump()
 
 
-def test_an_agent_defines_both_of_its_methods():
+def test_agent_must_define_both_methods():
     class Half(SimpleResponsesAPIAgent):
         async def run(self, body: BaseRunRequest) -> BaseVerifyResponse:
             return graded(body)
@@ -188,7 +188,7 @@ class Judged(SimpleResourcesServer):
 
 
 class Forgetful(SimpleResponsesAPIAgent):
-    """Hands on only what the base response knows, as many published agents do."""
+    """Returns only the fields of the base response, as many published agents do."""
 
     async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming) -> NeMoGymResponse:
         raise NotImplementedError
@@ -199,7 +199,7 @@ class Forgetful(SimpleResponsesAPIAgent):
         return BaseVerifyResponse.model_validate(await get_response_json(graded))
 
 
-async def test_a_judges_failure_is_told_even_by_an_agent_that_drops_what_it_does_not_know():
+async def test_judge_failure_survives_an_agent_that_drops_fields():
     agent = make_server(Forgetful, name="forgetful", servers=[make_server(Judged, name="judged")])
     async with serving(agent) as client:
         answer = await client.post("/run", json={"responses_create_params": {"input": "hi"}})
@@ -209,7 +209,7 @@ async def test_a_judges_failure_is_told_even_by_an_agent_that_drops_what_it_does
 
 
 class WithSessions(BodyOnly):
-    """Keeps something for each session that it is told of."""
+    """Keeps state for each session."""
 
     async def seed_agent_session(self, request: Request, body: AgentSeedSessionRequest) -> AgentSeedSessionResponse:
         return AgentSeedSessionResponse(agent_session_id=f"mine-{body.task_id}", seen=body.task_data)
@@ -218,7 +218,7 @@ class WithSessions(BodyOnly):
         return AgentCloseSessionResponse(closed=body.agent_session_id == "mine-t1")
 
 
-async def test_an_agents_session_is_opened_and_closed_by_routes_of_its_own():
+async def test_agent_session_has_routes_to_open_and_close():
     async with serving(make_server(WithSessions, name="keeper")) as client:
         opened = await client.post("/v1/agent_sessions", json={"task_id": "t1", "task_data": {"a": 1}})
         assert opened.json() == {"agent_session_id": "mine-t1", "seen": {"a": 1}}
@@ -226,7 +226,7 @@ async def test_an_agents_session_is_opened_and_closed_by_routes_of_its_own():
         assert closed.json() == {"agent_session_id": None, "closed": True}
 
 
-async def test_an_agent_that_keeps_nothing_answers_its_sessions_all_the_same():
+async def test_agent_without_sessions_still_serves_session_routes():
     async with serving(make_server(BodyOnly, name="plain")) as client:
         opened = (await client.post("/v1/agent_sessions", json={"agent_session_id": "given"})).json()
         assert opened == {"agent_session_id": "given"}

@@ -1,4 +1,4 @@
-"""What an agent that converses in its own way need not write: tools, turns, grading, what it adds to the row."""
+"""A conversing agent of one's own: tools, turns, grading and fields added to the row are built in."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from nemo_gym.testing import FakeModel, call, heard, make_server, reply, run, se
 class Shop(SimpleResourcesServer):
     @tool
     async def price(self, item: str) -> str:
-        """Tell a price."""
+        """Return a price."""
         if item == "moon":
             raise ZeroDivisionError("of nothing")
         return f"{item}: 3"
@@ -31,7 +31,7 @@ class Shop(SimpleResourcesServer):
 
 
 class Insisting(ConversingAgent):
-    """Says the same after each answer, until there have been three."""
+    """Sends the same message after each answer, until there are three answers."""
 
     async def responses(self, body: Any) -> None:
         raise NotImplementedError
@@ -61,7 +61,7 @@ def shop():
     return make_server(Shop, name="shop")
 
 
-async def test_what_is_heard_stands_between_the_answers_and_reaches_model_and_verifier(shop):
+async def test_user_messages_reach_model_and_verifier_in_order(shop):
     agent = agent_on(shop, "Yes?", call("price", item="tea"), "Three.")
     graded = await run(agent, responses_create_params={"input": "Tea?"})
     course = [getattr(item, "role", item.type) for item in graded.response.output]
@@ -78,7 +78,7 @@ async def test_what_is_heard_stands_between_the_answers_and_reaches_model_and_ve
 
 
 class Rewriting(Insisting):
-    """Writes something else into what was said before, or puts something else in its place."""
+    """Changes and replaces earlier items of the conversation."""
 
     def rewrite(self, conversation: Conversation) -> None:
         conversation.params["input"][0]["content"][0]["text"] = "Coffee?"
@@ -95,7 +95,7 @@ class Rewriting(Insisting):
         return conversation
 
 
-async def test_a_conversation_may_be_rewritten_to_its_smallest_part(shop):
+async def test_agent_may_rewrite_any_part_of_a_conversation(shop):
     agent = agent_on(shop, "Yes?", "Quite.", "Bye.", cls=Rewriting)
     tea = {"role": "user", "content": [{"type": "input_text", "text": "Tea?"}]}
     await run(agent, responses_create_params={"input": [tea]})
@@ -110,12 +110,12 @@ def _text_of(item: dict[str, Any]) -> str:
     return content if isinstance(content, str) else content[0]["text"]
 
 
-async def test_max_steps_bound_the_whole_conversation(shop):
+async def test_max_steps_limit_the_whole_conversation(shop):
     graded = await run(agent_on(shop, "Yes?", call("price", item="tea"), max_steps=3))
     assert (graded.turns, graded.answers, graded.reward) == (3, 2, 2.0)
 
 
-async def test_a_failing_tool_closes_the_session(shop):
+async def test_failing_tool_closes_the_session(shop):
     agent = agent_on(shop, "Yes?", call("price", item="moon"))
     async with serving(agent):
         with pytest.raises(EnvironmentFailed, match="of nothing"):
@@ -123,21 +123,21 @@ async def test_a_failing_tool_closes_the_session(shop):
         assert len(shop.sessions) == 0
 
 
-def test_a_users_words_can_stand_in_a_reply():
-    told = reply("Which one?", heard("The second."), call("price", item="tea"))
-    assert [getattr(item, "role", item.type) for item in told.output] == ["assistant", "user", "function_call"]
-    assert type(told).model_validate(told.model_dump(mode="json")) == told
-    assert told.last_text == "Which one?"
+def test_reply_may_contain_user_messages():
+    response = reply("Which one?", heard("The second."), call("price", item="tea"))
+    assert [getattr(item, "role", item.type) for item in response.output] == ["assistant", "user", "function_call"]
+    assert type(response).model_validate(response.model_dump(mode="json")) == response
+    assert response.last_text == "Which one?"
 
 
 class Gone(Shop):
     @tool
     async def vanish(self) -> str:
-        """Be gone, as a server is that was started again."""
-        raise ServerLost("what it held of the rollout is gone", tier="environment")
+        """Fail like a server that was restarted."""
+        raise ServerLost("the rollout's state is lost", tier="environment")
 
 
-async def test_that_a_rollout_is_lost_is_never_told_to_the_model():
+async def test_lost_rollout_is_never_shown_to_the_model():
     agent = agent_on(make_server(Gone, name="shop"), call("vanish"), "Fine.", tool_faults="tell_model")
-    with pytest.raises(ServerLost, match="what it held of the rollout is gone"):
+    with pytest.raises(ServerLost, match="the rollout's state is lost"):
         await run(agent)

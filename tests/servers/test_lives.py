@@ -1,4 +1,4 @@
-"""A session belongs to the life of the process that began it: its state is never made up anew in a later one."""
+"""A restart of the process loses the state of its sessions, and a lost state is never recreated."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class CounterServer(SimpleResourcesServer):
 class ResettableServer(CounterServer):
     @tool
     async def reset(self, counter: Counter) -> str:
-        """Begin to count again, in the midst of a rollout."""
+        """Reset the count during a rollout."""
         counter.count = 0
         return "0"
 
@@ -84,7 +84,7 @@ async def whose(request: Request) -> str:
 
 
 def life_of(cls, mark, **settings):
-    """A caller of one life of the server's process."""
+    """Return a client of the server after the process start `mark`."""
     server = make_server(cls, name="arena", **settings)
     context_of(server).cookie_secret, context_of(server).life = SECRET, mark
     app = server.setup_webserver()
@@ -95,7 +95,7 @@ def life_of(cls, mark, **settings):
 
 @pytest.fixture
 def second():
-    """A caller that began its rollout in the server's first life, and made a tool call there; now it is the second."""
+    """A client that began its rollout before the server's restart."""
     return in_second_life(CounterServer)
 
 
@@ -110,22 +110,22 @@ def in_second_life(cls):
 @pytest.mark.parametrize(
     ("path", "body"), [("/add", {}), ("/verify", ANSWERED), ("/whose", None), ("/close_session", None)]
 )
-def test_a_call_that_needs_the_state_of_an_earlier_life_is_told_that_the_rollout_is_lost(second, path, body):
-    told = second.post(path, json=body)
-    assert told.status_code == 503
-    problem = told.json()
+def test_call_for_lost_state_reports_a_lost_rollout(second, path, body):
+    answer = second.post(path, json=body)
+    assert answer.status_code == 503
+    problem = answer.json()
     assert (problem["failure_class"], problem["tier"], problem["server"]) == ("lost", "environment", "arena")
-    assert "started again" in problem["detail"]
-    # With a fresh session the caller would go on.
-    assert "set-cookie" not in told.headers
+    assert "restarted" in problem["detail"]
+    # With a new session, the caller would continue.
+    assert "set-cookie" not in answer.headers
 
 
-def test_it_is_told_so_however_often_it_asks(second):
+def test_every_further_call_is_rejected_too(second):
     assert [second.post("/add", json={}).status_code for _ in range(3)] == [503] * 3
     assert second.post("/verify", json=ANSWERED).status_code == 503
 
 
-def test_a_rollout_that_begins_anew_is_as_good_as_any(second):
+def test_rollout_may_begin_again_after_a_restart(second):
     assert second.post("/seed_session", json=ROW).status_code == 200
     assert second.post("/add", json={}).text == "1"
     assert second.post("/verify", json=ANSWERED).json()["reward"] == 1.0
@@ -139,34 +139,34 @@ def test_a_rollout_that_begins_anew_is_as_good_as_any(second):
         ("POST", "/aggregate_metrics", METRICS),
     ],
 )
-def test_what_needs_no_state_is_answered_and_makes_a_lost_session_no_better(second, method, path, body):
+def test_stateless_calls_succeed_without_reviving_the_session(second, method, path, body):
     assert second.request(method, path, json=body).status_code == 200
     assert second.post("/verify", json=ANSWERED).status_code == 503
 
 
-def test_a_game_begins_anew_with_its_reset():
+def test_reset_begins_a_new_game_after_a_restart():
     second = in_second_life(Game)
     assert second.post("/step", json=ANSWERED).json()["failure_class"] == "lost"
     assert second.post("/reset", json=ANSWERED).json()["observation"] == "begin"
 
 
-def test_a_tool_that_is_called_reset_begins_no_rollout():
+def test_tool_called_reset_does_not_begin_a_rollout():
     assert in_second_life(ResettableServer).post("/reset", json={}).json()["failure_class"] == "lost"
 
 
-def test_a_model_server_goes_on_with_a_fresh_session():
+def test_model_server_continues_with_a_new_session():
     first, second = life_of(Model, "first"), life_of(Model, "second")
     before = first.post("/whose").json()
     second.cookies = first.cookies
     after = second.post("/whose")
     assert after.status_code == 200
     assert after.json() != before
-    # From then on it is the same session again.
+    # Further calls use the new session.
     assert second.post("/whose").json() == after.json()
 
 
 @pytest.mark.parametrize("mark", ["second", None])
-def test_a_session_that_began_in_no_life_is_of_any(mark):
+def test_session_without_mark_survives_restarts(mark):
     name, _, value = session_cookie("CounterServer___arena", SECRET, "forged").partition("=")
     client = life_of(CounterServer, mark)
     client.cookies.set(name, value)
@@ -174,14 +174,14 @@ def test_a_session_that_began_in_no_life_is_of_any(mark):
     assert client.post("/add", json={}).text == "1"
 
 
-def test_in_one_life_a_session_stays_what_it_was():
+def test_session_stays_the_same_without_a_restart():
     first, again = life_of(CounterServer, "first"), life_of(CounterServer, "first")
     known = first.post("/whose").json()
     again.cookies = first.cookies
     assert again.post("/whose").json() == known
 
 
-def test_where_lives_do_not_matter_sessions_bear_no_mark():
+def test_sessions_have_no_mark_if_restarts_are_harmless():
     answer = life_of(CounterServer, None).post("/whose")
     cookie = SimpleCookie(answer.headers["set-cookie"])["CounterServer___arena"].value
     assert cookie.partition(".")[0] == _packed(answer.json())
@@ -196,13 +196,13 @@ def _packed(session_id):
     ("issued_in", "read_in", "is_lost"),
     [("first", "first", False), ("first", "second", True), (None, None, False)],
 )
-def test_a_token_for_mcp_is_of_the_life_that_issued_it(allowed, issued_in, read_in, is_lost):
+def test_mcp_token_is_lost_after_a_restart(allowed, issued_in, read_in, is_lost):
     session = McpSession("an@id", allowed)
     read = SessionTokens(SECRET, read_in).read(SessionTokens(SECRET, issued_in).issue(session))
     assert read == McpSession("an@id", allowed, is_lost=is_lost)
 
 
-def test_a_tool_over_mcp_tells_its_agent_that_the_rollout_is_lost():
+def test_mcp_tool_reports_a_lost_rollout():
     pytest.importorskip("mcp_types")
     first, second = exposed_over_mcp("first"), exposed_over_mcp("second")
     headers = first.post("/seed_session", json=ROW).json()["mcp"]["headers"]

@@ -1,4 +1,4 @@
-"""What a model server's methods may ask for, and that it keeps to its two routes."""
+"""Signatures of a model server's methods, and its routes."""
 
 import pytest
 from fastapi import Request
@@ -52,19 +52,19 @@ class RequestFirst(BodyOnly):
 )
 def test_both_routes_answer_and_know_the_rollout(cls, prefix, rollout_id):
     client = TestClient(make_server(cls).setup_webserver())
-    told = client.post(f"{prefix}/v1/responses", json={"input": "hi"}).json()
-    assert told["output"][0]["content"][0]["text"] == f"hi {rollout_id}"
+    answer = client.post(f"{prefix}/v1/responses", json={"input": "hi"}).json()
+    assert answer["output"][0]["content"][0]["text"] == f"hi {rollout_id}"
     messages = [{"role": "user", "content": "hi"}]
-    told = client.post(f"{prefix}/v1/chat/completions", json={"messages": messages}).json()
-    assert told["choices"][0]["message"]["content"] == f"hi {rollout_id}"
+    answer = client.post(f"{prefix}/v1/chat/completions", json={"messages": messages}).json()
+    assert answer["choices"][0]["message"]["content"] == f"hi {rollout_id}"
 
 
-def test_a_request_with_an_unknown_field_is_refused():
+def test_request_with_unknown_field_is_rejected():
     client = TestClient(make_server(BodyOnly).setup_webserver())
     assert client.post("/v1/responses", json={"input": "hi", "tempreature": 1}).status_code == 422
 
 
-def test_a_model_server_keeps_to_the_model():
+def test_model_server_has_only_model_routes():
     client = TestClient(make_server(BodyOnly).setup_webserver())
     for path in ("/verify", "/run", "/seed_session"):
         assert client.post(path, json={}).status_code == 404

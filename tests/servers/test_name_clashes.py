@@ -1,4 +1,4 @@
-"""A published folder may use our newer names for things of its own."""
+"""A published folder may use our newer names for something else."""
 
 import warnings
 from typing import Any
@@ -31,7 +31,7 @@ class Graded(SimpleResourcesServer):
         return BaseVerifyResponse(**body.model_dump(), reward=1.0)
 
 
-# As pydantic tells authors of such folders.
+# Pydantic warns the authors of such folders.
 warnings.filterwarnings("ignore", message="Field name .* shadows an attribute in parent")
 
 
@@ -98,7 +98,7 @@ class FieldThatCloses(Graded):
         ToolsOfAnotherKind, HelperThatCloses, FieldThatCloses,
     ],
 )  # fmt: skip
-def test_a_rollout_takes_its_course_beside_a_name_that_the_folder_uses_itself(kind):
+def test_rollout_runs_despite_a_clashing_name(kind):
     server = kind(config=CONFIG, server_client=MagicMock(spec=ServerClient))
     with TestClient(server.setup_webserver()) as client:
         assert client.post("/seed_session", json=ROW).json() == {}
@@ -126,7 +126,7 @@ class RoutesOfItsOwn(Graded):
         return f"closed: {body.why}"
 
 
-def test_a_folders_own_route_takes_the_place_of_ours_but_not_of_a_published_one():
+def test_own_route_replaces_only_our_newer_routes():
     client = TestClient(RoutesOfItsOwn(config=CONFIG, server_client=MagicMock(spec=ServerClient)).setup_webserver())
     assert client.get("/tools").json() == ["hammer"]
     assert client.post("/close_session", json={"why": "late"}).json() == "closed: late"
@@ -141,7 +141,7 @@ class ToolsOfNewerNames(Graded):
         return app
 
     async def list_of_mine(self) -> list[str]:
-        """What there is."""
+        """List what is here."""
         return ["hammer"]
 
     async def close_it(self, body: Closing) -> str:
@@ -149,17 +149,17 @@ class ToolsOfNewerNames(Graded):
         return f"closed: {body.why}"
 
 
-def test_a_folders_own_tools_of_newer_names_are_reached_over_mcp():
+def test_own_tools_with_newer_names_work_over_mcp():
     pytest.importorskip("mcp")
     config = CONFIG.model_copy(update={"expose_tools_over_mcp": True})
     shop = ToolsOfNewerNames(config=config, server_client=MagicMock(spec=ServerClient))
     app = shop.setup_webserver()
     maybe_auto_expose(shop, app)
     with TestClient(app) as client:
-        told = client.post("/seed_session", json={}).json()["mcp"]
-        asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
-        headers = {"accept": "application/json, text/event-stream", **told["headers"]}
-        answer = client.post(told["url_path"], json=asked, headers=headers).json()
+        metadata = client.post("/seed_session", json={}).json()["mcp"]
+        request = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+        headers = {"accept": "application/json, text/event-stream", **metadata["headers"]}
+        answer = client.post(metadata["url_path"], json=request, headers=headers).json()
     assert [each["name"] for each in answer["result"]["tools"]] == ["tools", "close_session"]
 
 
@@ -181,13 +181,13 @@ HOOKS = ["startup", "aclose", "background_tasks", "close_owned", "session_beginn
 
 
 @pytest.mark.parametrize("name", PRIVATE)
-def test_private_attributes_are_the_folders_own(name):
+def test_private_attributes_belong_to_the_folder(name):
     assert getattr(graded_by(with_annotated(name, PrivateAttr(default_factory=dict))), name) == {}
 
 
 @pytest.mark.parametrize("name", HOOKS)
 @pytest.mark.filterwarnings("ignore:Field name")
-def test_a_field_that_is_called_as_a_hook_of_ours_is_no_hook(name):
+def test_field_with_a_hooks_name_is_not_called(name):
     assert getattr(graded_by(with_annotated(name, Field(default_factory=dict))), name) == {}
 
 
@@ -205,7 +205,7 @@ class ToolsCalledAsHooks(Graded):
         return app
 
 
-def test_tools_may_be_called_as_our_hooks_are():
+def test_tools_may_have_the_names_of_hooks():
     client = TestClient(
         ToolsCalledAsHooks(config=CONFIG, server_client=MagicMock(spec=ServerClient)).setup_webserver()
     )
@@ -229,11 +229,11 @@ class RegistersItself(Graded):
         return app
 
 
-def test_a_hook_that_the_folder_registers_itself_is_called_once():
+def test_hook_registered_by_the_folder_is_called_once():
     assert graded_by(RegistersItself).calls == ["startup", "aclose"]
 
 
-def test_a_client_may_be_constructed_without_anything():
+def test_client_may_be_constructed_without_arguments():
     assert isinstance(ServerClient.model_construct(), ServerClient)
 
 
@@ -246,7 +246,7 @@ class Echo(SimpleResponsesAPIAgent):
 
 
 @pytest.mark.parametrize("segment", ["", "/training-token-capture"])
-def test_an_agents_prefixed_route_is_there_and_has_the_rollouts_id_as_a_path_parameter(segment):
+def test_prefixed_agent_route_has_rollout_id_as_parameter(segment):
     config = BaseResponsesAPIAgentConfig(host="0.0.0.0", port=8080, entrypoint="", name="")
     app = Echo(config=config, server_client=MagicMock(spec=ServerClient)).setup_webserver()
     answer = TestClient(app).post(f"/ng-rollout/1-0{segment}/v1/responses", json={})
@@ -255,15 +255,15 @@ def test_an_agents_prefixed_route_is_there_and_has_the_rollouts_id_as_a_path_par
 
 
 class HelpersOfItsOwn(SimpleAgent):
-    """Has helpers called as functions of ours are."""
+    """Has helpers with the names of our functions."""
 
     def refuse(self) -> None:
-        raise AssertionError("this is the folder's, and nobody else calls it")
+        raise AssertionError("only the folder itself may call this")
 
     _answer = _answered = _call = _close = _close_surely = _tools_of_server = _verified = refuse
 
 
-async def test_a_subclass_of_the_plain_agent_may_have_helpers_of_any_name():
+async def test_agent_subclass_may_have_helpers_of_any_name():
     refs = {
         "resources_server": {"type": "resources_servers", "name": "graded"},
         "model_server": {"type": "responses_api_models", "name": "policy_model"},
@@ -274,7 +274,7 @@ async def test_a_subclass_of_the_plain_agent_may_have_helpers_of_any_name():
 
 
 class GameWithHelpersOfItsOwn(GymnasiumServer):
-    """The same in a game."""
+    """A game with helpers that have the names of our functions."""
 
     async def reset(self, metadata: dict[str, Any], session_id: str) -> tuple[str, dict[str, Any]]:
         return "Say anything.", {}
@@ -283,12 +283,12 @@ class GameWithHelpersOfItsOwn(GymnasiumServer):
         return "Thanks.", 1.0, True, False, {}
 
     def refuse(self) -> None:
-        raise AssertionError("this is the folder's, and nobody else calls it")
+        raise AssertionError("only the folder itself may call this")
 
-    _answer = _arguments = _check_under_way = _progress = _reset_answer = _step_answer = refuse
+    _answer = _arguments = _check_is_running = _progress = _reset_answer = _step_answer = refuse
 
 
-def test_a_published_game_may_have_helpers_of_any_name():
+def test_published_game_may_have_helpers_of_any_name():
     server = GameWithHelpersOfItsOwn(config=CONFIG, server_client=MagicMock(spec=ServerClient))
     with TestClient(server.setup_webserver()) as client:
         answers = [client.post(path, json=ROW).json() for path in ("/reset", "/step", "/verify")]
@@ -299,15 +299,15 @@ class GameWithRoutesOfItsOwn(GameWithHelpersOfItsOwn):
     def setup_webserver(self) -> FastAPI:
         app = super().setup_webserver()
         for path in ("/close", "/verify", "/seed_session"):
-            app.post(path)(self.tell)
+            app.post(path)(self.own_route)
         return app
 
-    async def tell(self, request: Request) -> dict[str, str]:
-        return {"told by": f"the folder's own {request.url.path}"}
+    async def own_route(self, request: Request) -> dict[str, str]:
+        return {"answered by": f"the folder's own {request.url.path}"}
 
 
 @pytest.mark.parametrize("path", ["/close", "/verify", "/seed_session"])
-def test_a_published_game_may_have_routes_that_ours_have_by_themselves(path):
+def test_published_game_may_define_our_routes(path):
     server = GameWithRoutesOfItsOwn(config=CONFIG, server_client=MagicMock(spec=ServerClient))
     with TestClient(server.setup_webserver()) as client:
-        assert client.post(path, json=ROW).json() == {"told by": f"the folder's own {path}"}
+        assert client.post(path, json=ROW).json() == {"answered by": f"the folder's own {path}"}

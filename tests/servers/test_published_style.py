@@ -1,4 +1,4 @@
-"""Servers written as the published collection writes them run unchanged, also beside `@tool`."""
+"""Servers in the style of the published collection run unchanged, even with `@tool` methods."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ class LedgerServer(SimpleResourcesServer):
 
     @tool
     async def double(self, request: Request, by: int = 2) -> dict[str, int]:
-        """Multiply the total: the new style beside the old one."""
+        """Multiply the total: the new style next to the old one."""
         session_id = request.session[SESSION_ID_KEY]
         self.totals[session_id] *= by
         return {"total": self.totals[session_id]}
@@ -192,7 +192,7 @@ def client(server: LedgerServer):
         yield client
 
 
-def test_a_rollout_of_a_published_server_runs(client, server):
+def test_rollout_of_a_published_server_runs(client, server):
     assert client.post("/seed_session", json={**ROW, "start": 1}).json() == {}
     assert client.post("/add", json={"amount": 4}).json() == {"total": 5}
     assert client.post("/double", json={}).json() == {"total": 10}
@@ -201,7 +201,7 @@ def test_a_rollout_of_a_published_server_runs(client, server):
     assert server.totals == {}
 
 
-def test_sessions_of_several_callers_are_apart(server):
+def test_callers_have_separate_sessions(server):
     app = server.setup_webserver()
     callers = [TestClient(app), TestClient(app)]
     for start, caller in enumerate(callers):
@@ -209,34 +209,34 @@ def test_sessions_of_several_callers_are_apart(server):
     assert [caller.post("/add", json={"amount": 1}).json()["total"] for caller in callers] == [1, 101]
 
 
-def test_http_exceptions_and_wrong_bodies_are_answered_as_fastapi_does(client):
+def test_http_exceptions_and_invalid_bodies_match_fastapi(client):
     refused = client.post("/add", json={"amount": 1})
     assert (refused.status_code, refused.json()["detail"][:23]) == (400, "Session not initialized")
     assert client.post("/add", json={"amount": 0}).status_code == 422
 
 
-def test_a_catch_all_route_gets_what_no_other_route_takes(client):
+def test_catch_all_route_receives_the_remaining_paths(client):
     assert client.post("/unheard_of", json={"b": 1, "a": 2}).json() == "no such tool: unheard_of ['a', 'b']"
     assert [each["name"] for each in client.get("/tools").json()] == ["double"]
     assert client.post("/close_session").json() == {"closed": False}
 
 
-def test_a_handler_may_take_the_request_alone(client):
+def test_handler_may_take_only_the_request(client):
     assert client.post("/peek", content=b'{"a": 1}').json() == {"body": {"a": 1}, "total": {}}
 
 
-def test_middlewares_see_every_answer(client):
+def test_middleware_sees_every_response(client):
     assert client.post("/peek").headers["x-marked"] == "yes"
     assert client.post("/add", json={}).headers["x-marked"] == "yes"
 
 
-def test_every_kind_of_lifespan_hook_is_called_in_order(server):
+def test_every_lifespan_hook_is_called_in_order(server):
     with TestClient(server.setup_webserver()):
         assert server.events == ["opened", "startup", "on_startup"]
     assert server.events == ["opened", "startup", "on_startup", "on_shutdown", "aclose", "closed"]
 
 
-def test_a_mocked_client_answers_for_the_judge(client, server):
+def test_mocked_client_can_replace_the_judge(client, server):
     answer = AsyncMock()
     answer.ok = True
     answer.read.return_value = orjson.dumps(RESPONSE)
@@ -252,14 +252,14 @@ async def test_verify_can_be_called_as_a_method(server):
     assert (await server.verify(request, body)).reward == 1.0
 
 
-def test_a_server_may_be_made_without_validation():
+def test_server_may_be_constructed_without_validation():
     server = LedgerServer.model_construct(config=LedgerConfig.model_construct(name="x", limit=1), server_client=None)
     assert server._gate._value == 1
     assert TestClient(server.setup_webserver()).post("/seed_session", json=ROW).status_code == 200
 
 
 class Replacing(LedgerServer):
-    """Takes the base class's route out and puts its own in."""
+    """Replaces a route of the base class."""
 
     def setup_webserver(self) -> FastAPI:
         app = super().setup_webserver()
@@ -276,10 +276,10 @@ class Replacing(LedgerServer):
         return {**body, "reward": 0.125}
 
 
-def test_a_route_of_the_base_class_may_be_replaced(server):
+def test_route_of_the_base_class_may_be_replaced(server):
     replacing = Replacing(config=server.config, server_client=server.server_client)
-    told = TestClient(replacing.setup_webserver()).post("/verify", json={"x": 1})
-    assert told.json() == {"x": 1, "reward": 0.125}
+    answer = TestClient(replacing.setup_webserver()).post("/verify", json={"x": 1})
+    assert answer.json() == {"x": 1, "reward": 0.125}
 
 
 class EchoAgentConfig(BaseResponsesAPIAgentConfig):
@@ -294,20 +294,20 @@ class EchoAgent(SimpleResponsesAPIAgent):
     async def responses(
         self, request: Request, response: Response, body: NeMoGymResponseCreateParamsNonStreaming = Body()
     ) -> NeMoGymResponse:
-        told = await self.server_client.post(
+        reply = await self.server_client.post(
             server_name=self.config.model_server.name,
             url_path=self.url_path_for_request("/v1/responses", request),
             json=body.model_copy(update={"temperature": 0.5}),
             cookies=request.cookies,
         )
         response.set_cookie("seen", "yes")
-        return NeMoGymResponse.model_validate(await get_response_json(told))
+        return NeMoGymResponse.model_validate(await get_response_json(reply))
 
     async def run(self, body: RunRequest = Body()) -> LedgerVerifyResponse:
         return LedgerVerifyResponse(**body.model_dump(), response=RESPONSE, reward=1.0, total=0)
 
 
-def test_a_published_agent_runs():
+def test_published_agent_runs():
     config = EchoAgentConfig(model_server={"type": "responses_api_models", "name": "policy"}, **ADDRESS)
     agent = EchoAgent(config=config, server_client=MagicMock(spec=ServerClient))
     answer = AsyncMock()
@@ -315,8 +315,8 @@ def test_a_published_agent_runs():
     agent.server_client.post.return_value = answer
     client = TestClient(agent.setup_webserver())
 
-    told = client.post("/v1/responses", json={"input": "hi"})
-    assert (told.json()["output"], told.cookies["seen"]) == ([MESSAGE], "yes")
+    response = client.post("/v1/responses", json={"input": "hi"})
+    assert (response.json()["output"], response.cookies["seen"]) == ([MESSAGE], "yes")
     sent = agent.server_client.post.call_args.kwargs["json"]
     assert sent.model_dump(exclude_unset=True) == {"input": "hi", "temperature": 0.5}
     assert client.post("/run", json=ROW).json()["reward"] == 1.0
@@ -343,7 +343,7 @@ class ConstantModel(SimpleResponsesAPIModel):
         )
 
 
-def test_a_published_model_server_answers_both_ways():
+def test_published_model_server_answers_both_dialects():
     config = BaseResponsesAPIModelConfig(**ADDRESS)
     client = TestClient(ConstantModel(config=config, server_client=MagicMock(spec=ServerClient)).setup_webserver())
     assert client.post("/v1/responses", json={"input": "hi"}).json()["output"] == [MESSAGE]

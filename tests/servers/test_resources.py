@@ -1,4 +1,4 @@
-"""What `verify` may return, what comes back of the row, and the routes of a resources server."""
+"""Return values of `verify`, the graded row, and the routes of a resources server."""
 
 from decimal import Decimal
 from typing import Any
@@ -124,34 +124,34 @@ def verify(cls: type[SimpleResourcesServer], **fields: Any):
         (Either, {"reward": 0.5}),
     ],
 )
-def test_a_reward_comes_back_with_the_row_exactly_as_it_was(cls, added):
+def test_reward_is_returned_with_the_unchanged_row(cls, added):
     graded = verify(cls).json()
     assert graded == {**ROW, **added}
-    # `True == 1.0`, but no record takes a truth value for a reward.
+    # `True == 1.0`, but a reward must not be a bool.
     assert type(graded["reward"]) is float
 
 
 @pytest.mark.parametrize(("cls", "extra"), [(Unannotated, {"letter"}), (Typed, {"letter"}), (Filtered, set())])
-def test_an_own_response_class_is_filtered_by_the_return_annotation(cls, extra):
+def test_return_annotation_filters_a_custom_response_class(cls, extra):
     graded = verify(cls).json()
     assert set(graded) == {"responses_create_params", "response", "reward"} | extra
     assert graded["responses_create_params"]["input"] == [{"role": "user", "content": "Hi", "type": "message"}]
 
 
-def test_an_open_response_class_lets_its_extra_fields_through():
+def test_open_response_class_keeps_extra_fields():
     graded = verify(Open).json()
     assert (graded["letter"], graded["id"]) == ("A", 7)
     assert graded["response"]["of_the_endpoint"] == {"x": 1}
 
 
-def test_an_own_answer_and_a_refusal_go_out_as_they_are():
+def test_own_responses_and_http_exceptions_stay_unchanged():
     assert verify(OwnAnswer).json() == {"reward": 0.0, "_ng_failure_class": "judge_failed"}
     refusal = verify(Refuses)
     assert (refusal.status_code, refusal.json()) == (409, {"detail": "not now"})
 
 
 class Number(SimpleResourcesServer):
-    """Rewards what the row says, in each of the ways there are."""
+    """Returns the row's number as the reward, in each possible way."""
 
     async def verify(self, body: VerifyRequest):
         reward = float(body.model_extra["number"])
@@ -171,8 +171,8 @@ class OpenNumber(Number):
 
 @pytest.mark.parametrize("way", [0, 1, 2])
 @pytest.mark.parametrize("number", ["nan", "inf", "-inf"])
-def test_a_reward_that_is_not_finite_is_refused(way, number):
-    with pytest.raises(EnvironmentFailed, match=f"servers: verify gave the reward {number}, which is not finite"):
+def test_reward_that_is_not_finite_is_rejected(way, number):
+    with pytest.raises(EnvironmentFailed, match=f"servers: verify returned the reward {number}, which is not finite"):
         verify(OpenNumber, id=way, number=number)
 
 
@@ -181,8 +181,8 @@ class Forgets(SimpleResourcesServer):
         body.model_dump()
 
 
-def test_a_verify_that_forgets_to_return_is_told_so():
-    with pytest.raises(EnvironmentFailed, match="verify returned nothing; it returns a number"):
+def test_verify_without_return_value_is_reported():
+    with pytest.raises(EnvironmentFailed, match=r"verify returned nothing\. Return a number"):
         verify(Forgets)
 
 
@@ -191,8 +191,8 @@ class Writes(SimpleResourcesServer):
         return "1"
 
 
-def test_a_verify_that_returns_a_text_is_told_so():
-    with pytest.raises(EnvironmentFailed, match="verify returned a str; it returns a number"):
+def test_verify_that_returns_text_is_reported():
+    with pytest.raises(EnvironmentFailed, match=r"verify returned a str\. Return a number"):
         verify(Writes)
 
 
@@ -216,11 +216,11 @@ class SeedsMaybe(Float):
 
 
 @pytest.mark.parametrize(
-    ("cls", "told"), [(Float, {}), (Seeds, {}), (SeedsAnswer, {"board": "8x8"}), (SeedsMaybe, {})]
+    ("cls", "expected"), [(Float, {}), (Seeds, {}), (SeedsAnswer, {"board": "8x8"}), (SeedsMaybe, {})]
 )
-def test_seed_session_may_answer_something_or_nothing(cls, told):
+def test_seed_session_may_return_a_response_or_nothing(cls, expected):
     answer = TestClient(make_server(cls).setup_webserver()).post("/seed_session", json=ROW)
-    assert (answer.status_code, answer.json()) == (200, told)
+    assert (answer.status_code, answer.json()) == (200, expected)
 
 
 class StatelessConfig(BaseResourcesServerConfig):
@@ -232,21 +232,23 @@ class Stateless(Float):
 
 
 @pytest.mark.parametrize(("cls", "mode"), [(Float, "unknown"), (Stateless, "stateless")])
-def test_the_reverify_mode_is_the_configs(cls, mode):
+def test_reverify_mode_comes_from_the_config(cls, mode):
     assert TestClient(make_server(cls).setup_webserver()).get("/reverify_mode").json() == mode
 
 
-def test_metrics_over_graded_rows_are_aggregated():
+def test_metrics_of_graded_rows_are_aggregated():
     rows = [{"_ng_task_index": 0, "reward": reward} for reward in (0.0, 1.0)]
-    told = TestClient(make_server(Float).setup_webserver()).post("/aggregate_metrics", json={"verify_responses": rows})
-    assert told.json()["agent_metrics"]["mean/reward"] == 0.5
+    answer = TestClient(make_server(Float).setup_webserver()).post(
+        "/aggregate_metrics", json={"verify_responses": rows}
+    )
+    assert answer.json()["agent_metrics"]["mean/reward"] == 0.5
 
 
 class Board(SessionState):
     size: int = 8
 
 
-async def test_a_failing_verify_raises_and_leaves_the_session_to_the_agent():
+async def test_failing_verify_raises_and_keeps_the_session():
     class Fails(Float):
         async def verify(self, body: VerifyRequest, board: Board) -> float:
             raise ZeroDivisionError("of nothing")
@@ -266,6 +268,6 @@ class HeadlineServer(SimpleResourcesServer):
         return 1.0
 
 
-def test_key_metrics_are_those_the_class_names():
+def test_key_metrics_come_from_the_class():
     metrics = {"mean/reward": 0.5, "mean/id": 3.0, "pass@1/accuracy": 50.0, "pass@4/accuracy": 75.0, "pass@4/other": 0}
     assert make_server(HeadlineServer).get_key_metrics(metrics) == {"mean/reward": 0.5, "pass@4/accuracy": 75.0}

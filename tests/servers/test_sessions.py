@@ -1,4 +1,4 @@
-"""A rollout's state: found by its cookie, its own, and gone when the rollout is."""
+"""A rollout's state is found by its cookie, isolated, and dropped with the rollout."""
 
 import asyncio
 import logging
@@ -27,7 +27,7 @@ from nemo_gym.servers.sessions import SessionStore
 from nemo_gym.testing import make_server, reply, rollout, serving
 
 closings: dict[str, list[int]] = {}
-"""What the states below write down when they are closed, by their label."""
+"""Records of the states that were closed, by label."""
 
 
 class Counter(SessionState):
@@ -68,7 +68,7 @@ class CounterServer(SimpleResourcesServer):
 
     @tool
     def note(self, line: str, notes: Notes, counter: Counter) -> str:
-        """Write a line down; the count comes along."""
+        """Write down a line with the count."""
         notes.lines.append(f"{line}{counter.count}")
         return " ".join(notes.lines)
 
@@ -84,7 +84,7 @@ class CounterServer(SimpleResourcesServer):
 
 
 class PlainServer(SimpleResourcesServer):
-    """Keeps its own things in the session, as folders without `SessionState` do."""
+    """Keeps its own values in the session, as folders without `SessionState` do."""
 
     async def verify(self, body: BaseVerifyRequest) -> float:
         return 0.0
@@ -123,7 +123,7 @@ def body(**fields):
     return {"responses_create_params": {"input": []}, "response": reply("Done.").model_dump(mode="json"), **fields}
 
 
-async def test_two_interleaved_rollouts_have_a_state_each():
+async def test_interleaved_rollouts_have_separate_states():
     server = make_server(CounterServer)
     async with rollout(server) as one, rollout(server) as other:
         assert await one.call("add", amount=1) == "1"
@@ -136,7 +136,7 @@ async def test_two_interleaved_rollouts_have_a_state_each():
         assert (await other.verify()).reward == 20.0
 
 
-async def test_the_state_is_dropped_and_its_close_awaited_after_verify(label):
+async def test_verify_drops_and_closes_the_state(label):
     server = make_server(CounterServer)
     async with rollout(server, label=label) as attempt:
         await attempt.call("add", amount=3)
@@ -144,11 +144,11 @@ async def test_the_state_is_dropped_and_its_close_awaited_after_verify(label):
         assert (len(server.sessions), closings) == (1, {})
         await attempt.verify()
         assert len(server.sessions) == 0
-        # A plain `def close` counts as well.
+        # A plain `def close` is called too.
         assert closings == {label: [3], "notes": [1]}
 
 
-async def test_the_state_is_dropped_on_close_session(label):
+async def test_close_session_drops_the_state(label):
     server = make_server(CounterServer)
     async with serving(server) as client:
         await client.post("/seed_session", json=body(label=label))
@@ -169,7 +169,7 @@ class ClosingServer(CounterServer):
 
 
 @pytest.mark.parametrize(("sent", "reason"), [({}, "none"), ({"json": {"reason": "late"}}, "late")])
-async def test_a_server_may_have_its_own_end_of_a_session_with_a_body_or_without(label, sent, reason):
+async def test_own_close_session_may_take_an_optional_body(label, sent, reason):
     server = make_server(ClosingServer)
     async with serving(server) as client:
         await client.post("/seed_session", json=body(label=label))
@@ -177,7 +177,7 @@ async def test_a_server_may_have_its_own_end_of_a_session_with_a_body_or_without
         assert (len(server.sessions), closings) == (0, {label: [0]})
 
 
-async def test_the_state_is_dropped_where_the_servers_own_end_fails(label):
+async def test_failing_close_session_still_drops_the_state(label):
     server = make_server(ClosingServer)
     async with serving(server) as client:
         await client.post("/seed_session", json=body(label=label))
@@ -186,7 +186,7 @@ async def test_the_state_is_dropped_where_the_servers_own_end_fails(label):
         assert (len(server.sessions), closings) == (0, {label: [0]})
 
 
-async def test_a_rollout_that_begins_in_an_earlier_ones_session_sees_nothing_of_it(label):
+async def test_new_rollout_in_an_old_session_starts_fresh(label):
     server = make_server(CounterServer)
     async with serving(server) as client:
         await client.post("/seed_session", json=body(label=label))
@@ -196,7 +196,7 @@ async def test_a_rollout_that_begins_in_an_earlier_ones_session_sees_nothing_of_
         assert (await client.post("/add", json={"amount": 1})).text == "1"
 
 
-async def test_a_session_that_failed_to_begin_leaves_no_state(label):
+async def test_failed_seed_leaves_no_state(label):
     server = make_server(CounterServer)
     async with serving(server) as client:
         with pytest.raises(RuntimeError, match="no room"):
@@ -204,7 +204,7 @@ async def test_a_session_that_failed_to_begin_leaves_no_state(label):
         assert (len(server.sessions), closings) == (0, {label: [0]})
 
 
-async def test_states_are_closed_at_shutdown_before_what_the_server_itself_holds(label):
+async def test_shutdown_closes_states_before_the_servers_own_resources(label):
     class WithPool(CounterServer):
         async def startup(self) -> None:
             closings["pool"] = []
@@ -225,7 +225,7 @@ async def until(condition, within_s=5.0):
         await asyncio.sleep(0.01)
 
 
-async def test_a_state_that_lies_idle_is_dropped_and_not_made_anew_for_the_same_rollout(label):
+async def test_idle_state_is_dropped_and_not_recreated(label):
     server = make_server(CounterServer, session_idle_s=0.4)
     async with serving(server) as client:
         await client.post("/seed_session", json=body(label=label))
@@ -233,15 +233,15 @@ async def test_a_state_that_lies_idle_is_dropped_and_not_made_anew_for_the_same_
         await until(lambda: label in closings)
         assert len(server.sessions) == 0
         assert closings == {label: [7]}
-        # Graded on a fresh counter, the model would be blamed for what the server forgot.
+        # With a new counter, the model would be graded for state that the server dropped.
         for path, arguments in (("/add", {"amount": 1}), ("/verify", body())):
-            with pytest.raises(EnvironmentFailed, match=r"Counter was dropped .* 0\.4 s; raise session_idle_s"):
+            with pytest.raises(EnvironmentFailed, match=r"Counter was dropped .* 0\.4 s\. Increase session_idle_s"):
                 await client.post(path, json=arguments)
         await client.post("/seed_session", json=body())
         assert (await client.post("/add", json={"amount": 1})).text == "1"
 
 
-async def test_a_state_is_not_idle_while_a_call_works_on_it():
+async def test_state_is_not_idle_during_a_call():
     server = make_server(CounterServer, session_idle_s=0.4)
     async with rollout(server) as attempt:
         assert await attempt.call("take", seconds=1.0) == "1"
@@ -253,7 +253,7 @@ class Stubborn(SessionState):
         raise RuntimeError("will not close")
 
 
-async def test_one_states_failure_to_close_is_logged_and_keeps_no_other_open(label, caplog):
+async def test_failing_close_is_logged_and_others_still_close(label, caplog):
     store = SessionStore(idle_s=60)
     store.get("s", Stubborn)
     store.get("s", Counter).label = label
@@ -266,7 +266,7 @@ async def test_one_states_failure_to_close_is_logged_and_keeps_no_other_open(lab
 COOKIE = "PlainServer___servers"
 
 
-def test_every_response_carries_the_cookie(plain):
+def test_every_response_sets_the_cookie(plain):
     for path, status in (("/session", 200), ("/no_such_route", 404), ("/verify", 422), ("/reverify_mode", 405)):
         cookie = plain.post(path, json={}).headers["set-cookie"]
         assert cookie.startswith(f"{COOKIE}="), (path, status)
@@ -274,29 +274,29 @@ def test_every_response_carries_the_cookie(plain):
         assert cookie.endswith("; httponly; samesite=lax")
 
 
-def test_a_sessions_id_is_a_uuid_as_published_folders_know_it(plain):
+def test_session_id_is_a_uuid(plain):
     session_id = plain.post("/session").json()[SESSION_ID_KEY]
     assert (str(UUID(session_id)), UUID(session_id).version) == (session_id, 4)
 
 
-def test_the_session_follows_the_cookie(plain):
+def test_session_follows_the_cookie(plain):
     first = plain.post("/session").json()[SESSION_ID_KEY]
     assert plain.post("/session").json()[SESSION_ID_KEY] == first
     plain.cookies.clear()
     assert plain.post("/session").json()[SESSION_ID_KEY] != first
 
 
-def test_an_unchanged_session_keeps_its_cookie_and_a_changed_one_is_signed_again(plain):
+def test_only_a_changed_session_is_signed_again(plain):
     before = plain.post("/session").cookies[COOKIE]
     assert plain.post("/session").cookies[COOKIE] == before
     assert plain.post("/push").cookies[COOKIE] != before
 
 
-def test_a_change_deep_in_the_session_is_kept(plain):
+def test_change_of_nested_session_values_is_kept(plain):
     assert [plain.post("/push").json()["stack"] for _ in range(3)] == [[0], [0, 1], [0, 1, 2]]
 
 
-def test_a_cleared_session_begins_anew(plain):
+def test_cleared_session_gets_a_new_id(plain):
     first = plain.post("/push").json()
     plain.post("/clear")
     second = plain.post("/session").json()
@@ -320,7 +320,7 @@ def signed_with(secret, data):
         "eyJzZXNzaW9uX2lkIjogInN0b2xlbiJ9",
         "\u00e4\u00f6",
     ],
-    # Named, since a signature holds the time: each xdist worker would collect other names.
+    # Explicit, because signatures contain the time and xdist workers must collect the same names.
     ids=[
         "no structure",
         "empty",
@@ -332,21 +332,21 @@ def signed_with(secret, data):
         "umlauts",
     ],
 )
-def test_a_forged_cookie_gives_a_fresh_session(plain, cookie):
+def test_forged_cookie_gets_a_new_session(plain, cookie):
     answer = plain.post("/session", headers={"cookie": f"{COOKIE}={cookie}".encode("latin-1")})
     assert answer.status_code == 200
     assert UUID(answer.json()[SESSION_ID_KEY])
     assert answer.cookies[COOKIE]
 
 
-def test_each_process_signs_with_a_secret_of_its_own(plain):
+def test_each_process_signs_with_its_own_secret(plain):
     known = plain.post("/session").json()
     stranger = TestClient(make_server(PlainServer).setup_webserver(), cookies=dict(plain.cookies))
     assert stranger.post("/session").json() != known
 
 
 @pytest.mark.parametrize("data", [b"bm8gSlNPTg==", b"WzFd", b"%%%"])
-def test_a_rightly_signed_cookie_that_is_no_session_gives_a_fresh_one(data):
+def test_signed_cookie_without_session_gets_a_new_one(data):
     server = make_server(PlainServer)
     client = TestClient(
         server.setup_webserver(), cookies={COOKIE: signed_with(context_of(server).cookie_secret, data)}
@@ -355,7 +355,7 @@ def test_a_rightly_signed_cookie_that_is_no_session_gives_a_fresh_one(data):
 
 
 @pytest.mark.parametrize("other", ['odd={"a": 1}', "x=[1, 2]", "nothing", "XPlainServer___servers=1", "=", "a=b=c"])
-def test_other_cookies_beside_it_do_no_harm(plain, other):
+def test_other_cookies_are_ignored(plain, other):
     known = plain.post("/session").json()
     ours = f"{COOKIE}={plain.cookies[COOKIE]}"
     for header in (f"{other}; {ours}", f"{ours}; {other}"):
@@ -368,7 +368,7 @@ async def put(request: Request) -> dict:
     return dict(request.session)
 
 
-def test_the_cookie_is_written_and_read_as_starlette_does():
+def test_cookie_is_compatible_with_starlette():
     server = make_server(PlainServer)
     app = FastAPI()
     app.add_middleware(StarletteSessions, secret_key=context_of(server).cookie_secret, session_cookie=COOKIE)

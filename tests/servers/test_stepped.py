@@ -1,4 +1,4 @@
-"""Games with reset and step: the routes, a rollout's own game, steps that are sent twice, and a game played again."""
+"""Games with reset and step: routes, one game per rollout, repeated steps, and replayed games."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -75,7 +75,7 @@ def turn(text: str = "go", **fields: Any) -> dict[str, Any]:
     return {**row(**fields), "response": reply(text).model_dump(mode="json")}
 
 
-async def test_a_game_goes_from_reset_to_its_end(server):
+async def test_game_runs_from_reset_to_its_end(server):
     async with serving(server) as client:
         begun = (await client.post("/reset", json=row())).json()
         assert begun["observation"] == "2 to go"
@@ -90,20 +90,20 @@ async def test_a_game_goes_from_reset_to_its_end(server):
         assert server.closed == [0]
 
 
-async def test_each_rollout_has_a_game_of_its_own(server):
+async def test_each_rollout_has_its_own_game(server):
     async with AsyncExitStack() as stack:
         clients = [await stack.enter_async_context(serving(server)) for _ in range(3)]
         for count, client in enumerate(clients, start=2):
             await client.post("/reset", json=row(count))
-        told = [(await client.post("/step", json=turn())).json()["observation"] for client in clients]
-        assert told == ["1 to go", "2 to go", "3 to go"]
+        seen = [(await client.post("/step", json=turn())).json()["observation"] for client in clients]
+        assert seen == ["1 to go", "2 to go", "3 to go"]
 
 
 @pytest.mark.parametrize(
     ("before", "problem"),
-    [((), "no game is under way in this session"), (("/reset", "/step", "/step"), "the game has ended")],
+    [((), "no game is running in this session"), (("/reset", "/step", "/step"), "the game has ended")],
 )
-async def test_a_step_without_a_game_fails_and_says_what_to_do(server, before, problem):
+async def test_step_without_a_game_fails_with_advice(server, before, problem):
     async with serving(server) as client:
         for path in before:
             await client.post(path, json=turn())
@@ -111,7 +111,7 @@ async def test_a_step_without_a_game_fails_and_says_what_to_do(server, before, p
             await client.post("/step", json=turn())
 
 
-async def test_a_new_reset_makes_room_for_a_new_game(server):
+async def test_reset_replaces_an_unfinished_game(server):
     async with serving(server) as client:
         await client.post("/reset", json=row(5))
         await client.post("/step", json=turn("abort"))
@@ -120,14 +120,14 @@ async def test_a_new_reset_makes_room_for_a_new_game(server):
         assert (await client.post("/step", json=turn())).json()["observation"] == "2 to go"
 
 
-async def test_a_reset_that_fails_leaves_nothing_behind(server):
+async def test_failed_reset_leaves_no_state(server):
     async with serving(server) as client:
         with pytest.raises(RuntimeError, match="not today"):
             await client.post("/reset", json=row(13))
         assert len(server.sessions) == 0
 
 
-async def test_a_step_that_is_sent_again_is_played_once(server):
+async def test_repeated_step_is_played_once(server):
     async with serving(server) as client:
         await client.post("/reset", json=row(3))
         first, again = [await client.post("/step", json=turn(_ng_step_request_id="a")) for _ in range(2)]
@@ -137,14 +137,14 @@ async def test_a_step_that_is_sent_again_is_played_once(server):
         assert [each["terminated"] for each in last] == [True, True]
 
 
-async def test_a_step_that_is_sent_again_while_it_is_at_work_is_played_once(server):
+async def test_step_repeated_during_its_run_is_played_once(server):
     async with serving(server) as client:
         await client.post("/reset", json=row(3))
         both = await asyncio.gather(*(client.post("/step", json=turn("wait", _ng_step_request_id="a")) for _ in "ab"))
         assert [each.json()["observation"] for each in both] == ["2 to go"] * 2
 
 
-async def test_a_step_that_failed_can_be_sent_again(server):
+async def test_failed_step_can_be_sent_again(server):
     async with serving(server) as client:
         await client.post("/reset", json=row())
         with pytest.raises(RuntimeError, match="engine trouble"):
@@ -152,7 +152,7 @@ async def test_a_step_that_failed_can_be_sent_again(server):
         assert (await client.post("/step", json=turn(_ng_step_request_id="a"))).json()["observation"] == "1 to go"
 
 
-async def test_a_row_of_another_shape_is_refused_by_the_name_of_its_field(server):
+async def test_invalid_row_is_rejected_with_the_field(server):
     async with serving(server) as client:
         answer = await client.post("/reset", json=row(0))
         assert (answer.status_code, "count" in answer.text) == (422, True)
@@ -168,7 +168,7 @@ async def test_a_row_of_another_shape_is_refused_by_the_name_of_its_field(server
         ([], (0.0, 0, False, False)),
     ],
 )
-async def test_a_whole_rollout_is_graded_by_playing_it_again(server, said, graded):
+async def test_verify_grades_a_rollout_by_replaying_it(server, said, graded):
     for _ in range(2):
         async with rollout(server, **row(own=1)) as attempt:
             verified = await attempt.verify(reply(*said))
@@ -177,14 +177,14 @@ async def test_a_whole_rollout_is_graded_by_playing_it_again(server, said, grade
             assert len(server.sessions) == 0
 
 
-async def test_a_row_that_cannot_be_played_fails_the_rollout_and_says_why(server):
+async def test_unplayable_row_fails_the_rollout_with_the_reason(server):
     async with rollout(server, **row(0)) as attempt:
         with pytest.raises(InvalidTask, match="the row cannot be played: count: "):
             await attempt.verify(reply("go"))
 
 
 THOUGHT = ReasoningItem(id="r", summary=[])
-TOLD = FunctionCallOutput(call_id="c", output="told")
+RECEIVED = FunctionCallOutput(call_id="c", output="received")
 
 
 @pytest.mark.parametrize(
@@ -195,16 +195,16 @@ TOLD = FunctionCallOutput(call_id="c", output="told")
         (["a", call("b"), "c"], [1, 1, 1]),
         ([THOUGHT, "a", THOUGHT, "b"], [2, 2]),
         (["a", THOUGHT], [1, 1]),
-        (["a", call("b"), TOLD, "c", "d"], [2, 2]),
-        (["a", TOLD, TOLD, "b"], [1, 1]),
-        ([TOLD, "a", "b", TOLD], [2]),
+        (["a", call("b"), RECEIVED, "c", "d"], [2, 2]),
+        (["a", RECEIVED, RECEIVED, "b"], [1, 1]),
+        ([RECEIVED, "a", "b", RECEIVED], [2]),
     ],
 )
-def test_a_turn_is_what_was_said_between_two_things_told(items, sizes):
+def test_received_items_separate_the_models_turns(items, sizes):
     made = [item if isinstance(item, (ReasoningItem, FunctionCallOutput)) else reply(item).output[0] for item in items]
     turns = list(turns_of(made))
     assert [len(each) for each in turns] == sizes
-    assert [item for each in turns for item in each] == [item for item in made if item is not TOLD]
+    assert [item for each in turns for item in each] == [item for item in made if item is not RECEIVED]
 
 
 def answering(reset: Any, step: Any) -> SteppedResourcesServer:
@@ -228,19 +228,19 @@ def answering(reset: Any, step: Any) -> SteppedResourcesServer:
         (BaseResetResponse(observation="Hello", info={"a": 1}), "Hello", {"a": 1}),
     ],
 )
-async def test_a_reset_answers_a_text_a_response_or_gymnasiums_pair(reset, observation, info):
+async def test_reset_may_return_text_response_or_pair(reset, observation, info):
     async with serving(answering(reset, None)) as client:
         begun = (await client.post("/reset", json=row())).json()
         assert begun["observation"] == observation
         assert begun["info"].items() >= info.items()
 
 
-async def test_what_a_server_says_it_supports_stays_its_own_word():
+async def test_server_may_override_the_announced_features():
     async with serving(answering(("Hello", {"supports_step_idempotency": False}), None)) as client:
         assert (await client.post("/reset", json=row())).json()["info"]["supports_step_idempotency"] is False
 
 
-async def test_a_step_may_answer_gymnasiums_five_values():
+async def test_step_may_return_gymnasiums_five_values():
     async with serving(answering("Hello", ("Bye", 2, True, False, {"a": 1}))) as client:
         await client.post("/reset", json=row())
         assert (await client.post("/step", json=turn())).json() == {
@@ -253,24 +253,24 @@ async def test_a_step_may_answer_gymnasiums_five_values():
 
 
 @pytest.mark.parametrize("reset", [1, ("Hello",), ("Hello", None), ("a", {}, 1)])
-async def test_a_reset_that_answers_anything_else_fails_the_rollout(reset):
+async def test_invalid_reset_result_fails_the_rollout(reset):
     async with serving(answering(reset, None)) as client:
-        with pytest.raises(EnvironmentFailed, match=r"reset returned a .*it returns a text"):
+        with pytest.raises(EnvironmentFailed, match=r"reset returned a .*expected a text"):
             await client.post("/reset", json=row())
 
 
 @pytest.mark.parametrize(
     "step", [None, 1.0, "Bye", ("Bye", 1.0, True, False), ("Bye", "much", True, False, {}), {"reward": 1.0}]
 )
-async def test_a_step_that_answers_anything_else_fails_the_rollout(step):
+async def test_invalid_step_result_fails_the_rollout(step):
     async with serving(answering("Hello", step)) as client:
         await client.post("/reset", json=row())
-        with pytest.raises(EnvironmentFailed, match=r"step returned a .*it returns a BaseStepResponse"):
+        with pytest.raises(EnvironmentFailed, match=r"step returned a .*expected a BaseStepResponse"):
             await client.post("/step", json=turn())
 
 
 @pytest.mark.parametrize("reward", [float("nan"), float("inf")])
-async def test_a_reward_that_is_not_finite_fails_the_rollout(reward):
+async def test_reward_that_is_not_finite_fails_the_rollout(reward):
     server = answering("Hello", BaseStepResponse(reward=reward))
     async with serving(server) as client:
         await client.post("/reset", json=row())
@@ -281,9 +281,9 @@ async def test_a_reward_that_is_not_finite_fails_the_rollout(reward):
             await attempt.verify(reply("go"))
 
 
-async def test_the_key_metrics_are_what_games_have_in_common(server):
+async def test_key_metrics_are_those_shared_by_games(server):
     rows = [{"_ng_task_index": task, "reward": 1.0 - task, "steps": 3 + 2 * task, "seed": task} for task in range(2)]
     async with serving(server) as client:
-        told = (await client.post("/aggregate_metrics", json={"verify_responses": rows})).json()
-    assert told["key_metrics"] == {"mean/reward": 0.5, "mean/steps": 4.0}
-    assert told["agent_metrics"]["mean/seed"] == 0.5
+        metrics = (await client.post("/aggregate_metrics", json={"verify_responses": rows})).json()
+    assert metrics["key_metrics"] == {"mean/reward": 0.5, "mean/steps": 4.0}
+    assert metrics["agent_metrics"]["mean/seed"] == 0.5

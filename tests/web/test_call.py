@@ -1,4 +1,4 @@
-"""How long a call may take, how many are at work at once, and who may call."""
+"""Limits on calls: deadline, concurrency, body size and the run's token."""
 
 import asyncio
 import re
@@ -34,20 +34,20 @@ ROW = {"responses_create_params": {"input": "hi"}}
 
 
 class Slow(SimpleResourcesServer):
-    """Takes its time, as asked, and notes what was begun and given up."""
+    """Waits as requested, and records the calls that began and that were cancelled."""
 
     begun: list[str] = Field(default_factory=list)
-    given_up: list[str] = Field(default_factory=list)
+    cancelled: list[str] = Field(default_factory=list)
 
     @tool
     async def wait(self, name: str = "x", seconds: float = 30.0) -> str:
-        """Wait, and tell how much time the rollout had left."""
+        """Wait, and return the rollout's time left."""
         self.begun.append(name)
         left_s = time_left_s()
         try:
             await asyncio.sleep(seconds)
         except asyncio.CancelledError:
-            self.given_up.append(name)
+            self.cancelled.append(name)
             raise
         return "unbounded" if left_s is None else f"{left_s:.1f}"
 
@@ -71,8 +71,8 @@ class Caller(SimpleResponsesAPIAgent):
 
     async def run(self, body: dict[str, Any]) -> dict[str, Any]:
         try:
-            told = await self.server_client.post("slow", "/wait", json={"seconds": body["seconds"]})
-            return {"told": (await told.read()).decode(), "reward": 1.0}
+            reply = await self.server_client.post("slow", "/wait", json={"seconds": body["seconds"]})
+            return {"text": (await reply.read()).decode(), "reward": 1.0}
         finally:
             with grace_period(5.0):
                 await self.server_client.post("slow", "/close_session")
@@ -81,7 +81,7 @@ class Caller(SimpleResponsesAPIAgent):
 
 async def eventually(condition, within_s: float = 5.0):
     deadline = time.monotonic() + within_s
-    while not condition() and time.monotonic() < deadline:  # noqa: ASYNC110 - what is waited for sets no event
+    while not condition() and time.monotonic() < deadline:  # noqa: ASYNC110 - the condition has no event
         await asyncio.sleep(0.02)
     assert condition()
 
@@ -91,43 +91,43 @@ def slow():
     return make_server(Slow, name="slow")
 
 
-async def test_a_call_ends_when_its_rollouts_time_is_over(slow):
+async def test_call_ends_at_the_rollouts_deadline(slow):
     async with on_a_port(slow) as url, httpx.AsyncClient(base_url=url, verify=False) as client:
         began = time.monotonic()
         answer = await client.post("/wait", json={}, headers={TIME_LEFT_HEADER: "0.3"})
         assert 0.25 < time.monotonic() - began < 3.0
     assert (answer.status_code, answer.json()["failure_class"]) == (504, "timeout")
     assert answer.json()["detail"] == "the rollout's time was over while slow worked on /wait"
-    assert slow.given_up == ["x"]
+    assert slow.cancelled == ["x"]
 
 
 @pytest.mark.parametrize("value", ["soon", "nan", "inf", ""])
-async def test_a_time_that_cannot_be_read_bounds_nothing(slow, value):
+async def test_invalid_time_left_is_ignored(slow, value):
     async with on_a_port(slow) as url, httpx.AsyncClient(base_url=url, verify=False) as client:
         answer = await client.post("/wait", json={"seconds": 0}, headers={TIME_LEFT_HEADER: value})
     assert answer.text == "unbounded"
 
 
-async def test_what_is_left_travels_along_and_shrinks(slow):
+async def test_time_left_is_passed_on_and_shrinks(slow):
     agent = make_server(Caller, name="caller", servers=[slow])
     async with serving(agent) as client:
         with deadline_in(10.0):
-            told = await agent.server_client.post("slow", "/wait", json={"seconds": 0})
-        assert 8.0 < float((await told.read()).decode()) < 10.0
+            reply = await agent.server_client.post("slow", "/wait", json={"seconds": 0})
+        assert 8.0 < float((await reply.read()).decode()) < 10.0
         answer = await client.post("/run", json={**ROW, "seconds": 0}, headers={TIME_LEFT_HEADER: "5"})
-        assert 4.0 < float(answer.json()["told"]) < 5.0
+        assert 4.0 < float(answer.json()["text"]) < 5.0
 
 
-async def test_the_innermost_server_says_where_the_time_went_and_the_session_is_closed_all_the_same(slow):
+async def test_timeout_names_innermost_server_and_closes_the_session(slow):
     agent = make_server(Caller, name="caller", servers=[slow])
     async with on_a_port(agent) as url, httpx.AsyncClient(base_url=url, verify=False) as client:
         answer = await client.post("/run", json={**ROW, "seconds": 30}, headers={TIME_LEFT_HEADER: "1"})
     assert answer.status_code == 200
-    assert "slow worked on /wait" in answer.json()["told"]
+    assert "slow worked on /wait" in answer.json()["text"]
     assert agent.closed == ["closed"]
 
 
-async def test_a_rollout_whose_time_is_over_calls_nobody(slow):
+async def test_no_call_is_sent_after_the_deadline(slow):
     agent = make_server(Caller, name="caller", servers=[slow])
     async with serving(agent):
         with deadline_in(-1.0), pytest.raises(RolloutTimedOut, match="at /wait of slow"):
@@ -135,37 +135,37 @@ async def test_a_rollout_whose_time_is_over_calls_nobody(slow):
     assert slow.begun == []
 
 
-async def test_a_call_is_given_up_when_its_caller_has_gone(slow):
+async def test_call_is_cancelled_when_its_caller_hangs_up(slow):
     async with on_a_port(slow) as url:
         async with httpx.AsyncClient(base_url=url, verify=False) as client:
             with pytest.raises(httpx.ReadTimeout):
                 await client.post("/wait", json={}, timeout=0.2)
-        await eventually(lambda: slow.given_up == ["x"])
+        await eventually(lambda: slow.cancelled == ["x"])
         assert context_of(slow).telemetry.abandoned == 1
         assert context_of(slow).telemetry.in_flight == 0
 
 
-async def test_callers_that_leave_take_the_whole_chain_of_calls_with_them(slow):
+async def test_hanging_up_cancels_the_whole_call_chain(slow):
     agent = make_server(Caller, name="caller", servers=[slow])
     async with on_a_port(agent) as url:
         async with httpx.AsyncClient(base_url=url, verify=False) as client:
             with pytest.raises(httpx.ReadTimeout):
                 await client.post("/run", json={**ROW, "seconds": 30}, timeout=0.2)
         await eventually(lambda: agent.closed == ["closed"])
-        assert slow.given_up == ["x"]
+        assert slow.cancelled == ["x"]
 
 
-async def test_a_caller_that_waits_long_is_answered(slow):
+async def test_patient_caller_is_answered(slow):
     async with on_a_port(slow) as url, httpx.AsyncClient(base_url=url, verify=False) as client:
         answer = await client.post("/wait", json={"seconds": 1.2}, timeout=10.0)
-    assert (answer.status_code, slow.given_up) == (200, [])
+    assert (answer.status_code, slow.cancelled) == (200, [])
 
 
 def limited(**settings):
     return make_server(Slow, name="slow", **settings)
 
 
-async def test_calls_beyond_the_limit_wait_and_those_beyond_the_queue_may_come_again():
+async def test_excess_calls_queue_and_further_ones_are_rejected():
     server = limited(max_requests_in_flight=2, max_requests_queued=3)
     async with on_a_port(server) as url, httpx.AsyncClient(base_url=url, timeout=30.0, verify=False) as client:
         calls = [
@@ -174,18 +174,18 @@ async def test_calls_beyond_the_limit_wait_and_those_beyond_the_queue_may_come_a
         ]
         answers = await asyncio.gather(*calls)
         counts = (await client.get("/metrics")).text
-    refused = [answer for answer in answers if answer.status_code == 503]
-    assert len(refused) == 2
-    assert {answer.headers["retry-after"] for answer in refused} == {"1"}
-    assert all(NOT_BEGUN_HEADER in answer.headers for answer in refused)
-    assert refused[0].json()["failure_class"] == "overloaded"
+    rejected = [answer for answer in answers if answer.status_code == 503]
+    assert len(rejected) == 2
+    assert {answer.headers["retry-after"] for answer in rejected} == {"1"}
+    assert all(NOT_BEGUN_HEADER in answer.headers for answer in rejected)
+    assert rejected[0].json()["failure_class"] == "overloaded"
     assert len(server.begun) == 5
     assert 'nemo_gym_requests_refused_total{server="slow"} 2' in counts
     assert context_of(server).telemetry.in_flight == context_of(server).telemetry.queued == 0
     assert 1.0 < context_of(server).telemetry.queue_seconds < 10.0
 
 
-async def test_one_of_our_own_callers_comes_again_until_there_is_room():
+async def test_own_client_retries_until_a_slot_is_free():
     server = limited(max_requests_in_flight=1, max_requests_queued=0)
     agent = make_server(Caller, name="caller", servers=[server])
     async with serving(agent):
@@ -195,7 +195,7 @@ async def test_one_of_our_own_callers_comes_again_until_there_is_room():
     assert context_of(server).telemetry.refused > 0
 
 
-async def test_a_call_whose_time_is_over_in_the_queue_was_never_begun():
+async def test_call_that_times_out_in_queue_never_begins():
     server = limited(max_requests_in_flight=1)
     async with on_a_port(server) as url, httpx.AsyncClient(base_url=url, timeout=30.0, verify=False) as client:
         first = asyncio.create_task(client.post("/wait", json={"name": "first", "seconds": 1.0}))
@@ -210,7 +210,7 @@ async def test_a_call_whose_time_is_over_in_the_queue_was_never_begun():
     assert server.begun == ["first", "third"]
 
 
-async def test_a_server_that_is_full_still_says_that_it_lives():
+async def test_full_server_still_answers_metrics():
     server = limited(max_requests_in_flight=1, max_requests_queued=0)
     async with on_a_port(server) as url, httpx.AsyncClient(base_url=url, timeout=30.0, verify=False) as client:
         first = asyncio.create_task(client.post("/wait", json={"seconds": 0.5}))
@@ -220,7 +220,7 @@ async def test_a_server_that_is_full_still_says_that_it_lives():
 
 
 @pytest.mark.parametrize("is_chunked", [True, False], ids=["chunked", "with its length"])
-async def test_a_body_that_is_too_long_is_refused(is_chunked):
+async def test_body_that_is_too_long_is_rejected(is_chunked):
     async def parts():
         for _ in range(40):
             yield b'{"name": "' + b"x" * 100 + b'"}'
@@ -256,7 +256,7 @@ async def test_metrics_are_counted_by_route_and_status(slow):
         ("/livez", {}, 404),
     ],
 )
-async def test_strangers_are_turned_away_where_the_run_has_a_token(slow, path, headers, status):
+async def test_calls_without_the_run_token_are_rejected(slow, path, headers, status):
     app = slow.setup_webserver()
     layer = CallMiddleware(
         app, admission=Admission(server="slow", telemetry=Telemetry("slow"), limits=CallLimits(), run_token="right")
@@ -268,7 +268,7 @@ async def test_strangers_are_turned_away_where_the_run_has_a_token(slow, path, h
     assert answer.status_code == status
 
 
-async def test_plain_functions_run_side_by_side_up_to_the_limit_and_do_not_hold_up_the_others():
+async def test_plain_functions_run_concurrently_without_blocking_others():
     server = limited(blocking_threads=2)
     async with on_a_port(server) as url, httpx.AsyncClient(base_url=url, timeout=30.0, verify=False) as client:
         began = time.monotonic()
@@ -281,7 +281,7 @@ async def test_plain_functions_run_side_by_side_up_to_the_limit_and_do_not_hold_
     assert 0.9 < time.monotonic() - began < 5.0
 
 
-async def test_a_function_that_is_given_up_makes_room_for_another():
+async def test_abandoned_function_frees_its_slot():
     pool = BlockingPool(threads=1)
     released = threading.Event()
     stuck = asyncio.create_task(pool.run(released.wait))
@@ -295,14 +295,14 @@ async def test_a_function_that_is_given_up_makes_room_for_another():
     await eventually(lambda: pool.stuck == 0)
 
 
-async def test_a_pool_full_of_functions_that_never_end_says_so():
+async def test_pool_full_of_stuck_functions_is_overloaded():
     pool = BlockingPool(threads=1)
     pool.stuck = 480
-    with pytest.raises(Overloaded, match="480 calls of functions were given up and still run"):
+    with pytest.raises(Overloaded, match="480 abandoned calls of blocking handlers are still running"):
         await pool.run(lambda: None)
 
 
-def test_a_large_count_goes_on_counting_and_a_time_is_told_to_the_second():
+def test_large_counts_and_times_keep_their_precision():
     telemetry = Telemetry("slow")
     telemetry.refused = 1_234_567
     text = telemetry.text()
@@ -311,7 +311,7 @@ def test_a_large_count_goes_on_counting_and_a_time_is_told_to_the_second():
     assert abs(float(started_at) - time.time()) < 10
 
 
-async def test_how_busy_a_server_is_can_be_read_off_its_metrics():
+async def test_load_can_be_parsed_from_metrics():
     server = limited(max_requests_in_flight=1)
     async with on_a_port(server) as url, httpx.AsyncClient(base_url=url, timeout=30.0, verify=False) as client:
         calls = [asyncio.create_task(client.post("/wait", json={"seconds": 0.4})) for _ in range(3)]
@@ -319,11 +319,11 @@ async def test_how_busy_a_server_is_can_be_read_off_its_metrics():
         load = load_of((await client.get("/metrics")).text)
         await asyncio.gather(*calls)
     assert (load.in_flight, load.queued) == (1, 2)
-    assert load_of("# somebody else's metrics\nup 1\n") is None
+    assert load_of("# metrics of another server\nup 1\n") is None
 
 
 @pytest.mark.parametrize(("run_id", "status"), [("mine", 200), ("another", 503), (None, 200)])
-async def test_a_call_that_is_meant_for_another_run_is_turned_away(slow, run_id, status):
+async def test_call_for_another_run_is_rejected(slow, run_id, status):
     app = slow.setup_webserver()
     layer = CallMiddleware(app, admission=Admission(server="slow", telemetry=Telemetry("slow"), run_id="mine"))
     headers = {RUN_ID_HEADER: run_id} if run_id else {}

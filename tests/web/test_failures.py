@@ -1,4 +1,4 @@
-"""A failure crosses servers with its cause: which kind, where, and what happened."""
+"""Failures cross servers with their cause: kind, server and message."""
 
 import logging
 from types import SimpleNamespace
@@ -73,7 +73,7 @@ class Arena(SimpleResourcesServer):
 
 
 class Agent(SimpleResponsesAPIAgent):
-    """Hands on what the resources server answers, the way that the row says."""
+    """Passes on the resources server's response in the way that the row names."""
 
     async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming) -> NeMoGymResponse:
         raise RuntimeError("a bug of the agent's own")
@@ -82,13 +82,13 @@ class Agent(SimpleResponsesAPIAgent):
         how, way = body.responses_create_params.input.split()
         if how == "nowhere":
             await self.server_client.post("nowhere", "/fail")
-        told = await self.server_client.post("arena", "/fail", json={"how": how})
+        reply = await self.server_client.post("arena", "/fail", json={"how": how})
         if way == "typed":
             raise failure_of_reply(
-                told.status, await told.read(), server="arena", during="/fail", otherwise=EnvironmentFailed
+                reply.status, await reply.read(), server="arena", during="/fail", otherwise=EnvironmentFailed
             )
-        await raise_for_status(told)
-        return await get_response_json(told)
+        await raise_for_status(reply)
+        return await get_response_json(reply)
 
 
 @pytest.fixture
@@ -126,14 +126,14 @@ async def problem_of(reply: Any) -> tuple[int, str, str | None, str]:
         ("nameless", 500, "environment_failed", "arena", "the disk is full"),
     ],
 )
-async def test_a_tools_failure_reaches_the_agents_caller_with_its_cause(
+async def test_tool_failure_reaches_the_agents_caller_with_cause(
     caller, way, how, status, failure_class, server, detail
 ):
     reply = await caller.post("agent", "/run", json={"responses_create_params": {"input": f"{how} {way}"}})
     assert await problem_of(reply) == (status, failure_class, server, detail)
 
 
-async def test_a_refusal_that_the_agent_does_not_handle_is_the_agents_failure(caller):
+async def test_unhandled_rejection_is_the_agents_failure(caller):
     reply = await caller.post("agent", "/run", json={"responses_create_params": {"input": "refused raised"}})
     status, failure_class, server, detail = await problem_of(reply)
     assert (status, failure_class, server) == (500, "agent_failed", "agent")
@@ -141,14 +141,14 @@ async def test_a_refusal_that_the_agent_does_not_handle_is_the_agents_failure(ca
     assert "not now" in detail
 
 
-async def test_a_server_that_cannot_be_reached_is_named(caller):
+async def test_unreachable_server_is_named(caller):
     reply = await caller.post("agent", "/run", json={"responses_create_params": {"input": "nowhere raised"}})
     _, failure_class, server, detail = await problem_of(reply)
     assert (failure_class, server) == ("agent_failed", "agent")
     assert "'nowhere'" in detail
 
 
-async def test_a_bug_of_the_agents_own_is_the_agents_failure(caller):
+async def test_agents_own_bug_is_its_failure(caller):
     reply = await caller.post("agent", "/v1/responses", json={"input": "hi"})
     assert (await problem_of(reply))[1:3] == ("agent_failed", "agent")
 
@@ -165,28 +165,28 @@ def client():
 
 
 @pytest.mark.parametrize("otherwise", [EnvironmentFailed, AgentFailed, ModelFailed])
-def test_a_bug_counts_as_the_failure_of_the_servers_tier(otherwise):
-    told = TestClient(app_with_faults(otherwise)).post("/fail", json={"how": "bug"}).json()
-    assert told["failure_class"] == otherwise.failure_class
+def test_bug_is_a_failure_of_the_servers_tier(otherwise):
+    problem = TestClient(app_with_faults(otherwise)).post("/fail", json={"how": "bug"}).json()
+    assert problem["failure_class"] == otherwise.failure_class
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "message"),
     [
         (b"no bench", "ClientResponseError: 500, message='', url='None' (no bench); its log has the traceback"),
         (b"", "ClientResponseError: 500, message='', url='None'; its log has the traceback"),
         (Problem.of_error(JudgeFailed("it is silent", server="judge")).model_dump_json().encode(), "it is silent"),
     ],
 )
-def test_what_an_inner_server_answered_is_told_also_where_a_folder_called_it_by_itself(answer, told):
+def test_inner_servers_response_is_reported_as_the_cause(answer, message):
     error = aiohttp.ClientResponseError(SimpleNamespace(real_url=None), (), status=500)
     error.response_content = answer
     failure = Failures("arena", EnvironmentFailed).failure(error, {"path": "/fail"})
-    assert str(failure).endswith(told)
-    assert failure.server == ("judge" if told == "it is silent" else "arena")
+    assert str(failure).endswith(message)
+    assert failure.server == ("judge" if message == "it is silent" else "arena")
 
 
-def test_a_bugs_traceback_is_in_the_log(client, caplog):
+def test_traceback_of_a_bug_is_logged(client, caplog):
     with caplog.at_level(logging.ERROR):
         client.post("/fail", json={"how": "bug"}, headers={"x-nemo-gym-rollout": "r-1"})
     assert "/fail failed (rollout r-1)" in caplog.text
@@ -194,29 +194,29 @@ def test_a_bugs_traceback_is_in_the_log(client, caplog):
     assert "in fail" in caplog.text
 
 
-def test_a_long_cause_is_cut(client):
+def test_long_cause_is_shortened(client):
     detail = client.post("/fail", json={"how": "long"}).json()["detail"]
     assert len(detail) < 800
     assert "(5012 characters)" in detail
 
 
-def test_an_answer_that_is_not_what_the_handler_promises_is_the_environments_failure(client):
-    told = client.post("/mistyped")
-    assert (told.status_code, told.json()["failure_class"]) == (500, "environment_failed")
-    assert "number" in told.json()["detail"]
+def test_invalid_response_of_handler_is_an_environment_failure(client):
+    answer = client.post("/mistyped")
+    assert (answer.status_code, answer.json()["failure_class"]) == (500, "environment_failed")
+    assert "number" in answer.json()["detail"]
 
 
-def test_a_failure_keeps_the_session(client):
+def test_failure_keeps_the_session(client):
     before = client.post("/fail", json={"how": "refused"}).cookies["Arena___arena"]
     assert client.post("/fail", json={"how": "bug"}).cookies["Arena___arena"] == before
 
 
-def test_refusals_are_answered_as_they_are(client):
+def test_client_errors_stay_unchanged(client):
     assert client.post("/fail", json={"how": "refused"}).json() == {"detail": "not now"}
     assert client.post("/verify", json={}).status_code == 422
     assert client.post("/no_such_route").status_code == 404
 
 
-def test_an_answer_that_has_begun_cannot_become_another(client):
+def test_failure_after_the_response_began_is_raised(client):
     with pytest.raises(RuntimeError, match="second"):
         client.post("/breaks_off")

@@ -44,8 +44,8 @@ async def test_authors_middleware_runs_inside_failures(layers, expected):
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://plain") as client:
         first, second = [await client.post("/fail") for _ in range(2)]
     assert (first.status_code, first.json()["failure_class"]) == (503, "overloaded")
-    # The session's cookie goes with a failure, too, and comes back.
+    # A failure also sets the session's cookie, and the cookie is accepted.
     assert "plain" in first.headers["set-cookie"]
     assert first.headers["set-cookie"] == second.headers["set-cookie"]
-    # Something was begun here: the caller must not think that it may simply come again.
+    # The handler has begun, so the caller must not assume that a retry is safe.
     assert NOT_BEGUN_HEADER not in first.headers

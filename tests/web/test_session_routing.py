@@ -1,4 +1,4 @@
-"""Several processes of one server: a call is answered by the one that has its session, whichever was asked."""
+"""Several processes of one server: each call is answered by the process that has its session."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ANSWERED = {**ROW, "response": reply("Done.").model_dump(mode="json")}
 TOKEN = "the-token-of-the-run"
 
 noted: list[str] = []
-"""What became of the tool that waits; every test begins with none of it."""
+"""Events of the tool `wait`; empty at the beginning of each test."""
 
 
 class Counter(SessionState):
@@ -45,7 +45,7 @@ class Counting(SimpleResourcesServer):
 
     @tool
     async def wait(self, counter: Counter) -> str:
-        """Wait for long."""
+        """Wait for a long time."""
         try:
             noted.append("begun")
             await asyncio.sleep(60)
@@ -59,8 +59,8 @@ class Counting(SimpleResourcesServer):
     def setup_webserver(self):
         app = super().setup_webserver()
 
-        @app.api_route("/told/{rest:path}", methods=["GET", "POST", "DELETE"])
-        async def told(request: Request) -> dict[str, Any]:
+        @app.api_route("/echo/{rest:path}", methods=["GET", "POST", "DELETE"])
+        async def echo(request: Request) -> dict[str, Any]:
             return {
                 "by": context_of(self).siblings.number, "method": request.method, "path": request.url.path,
                 "query": request.url.query, "body": (await request.body()).hex(),
@@ -80,15 +80,15 @@ class Counting(SimpleResourcesServer):
 
 
 class Process:
-    """One process of the server, played in this one; it listens at its unix socket."""
+    """One process of the server, simulated in this one with its own unix socket."""
 
     def __init__(self, number: int, sockets: list[str], *, life: str = "life", token: str | None = None) -> None:
         self.socket = sockets[number]
         server = make_server(Counting, name="counting")
-        standing = context_of(server)
-        standing.cookie_secret = "s" * 64
-        standing.siblings = SessionRouting("counting", number, sockets, token)
-        standing.life = standing.siblings.mark(life)
+        context = context_of(server)
+        context.cookie_secret = "s" * 64
+        context.siblings = SessionRouting("counting", number, sockets, token)
+        context.life = context.siblings.mark(life)
         app = server.setup_webserver()
         server.setup_exception_middleware(app)
         server.setup_call_layer(app, token)
@@ -106,7 +106,7 @@ class Process:
 
 
 class Run:
-    """Two processes, and a caller that asks either."""
+    """Two processes, and a client for both."""
 
     def __init__(self, sockets: list[str], token: str | None) -> None:
         self.sockets = sockets
@@ -117,7 +117,7 @@ class Run:
     async def ask(
         self, number: int, path: str, body: Any = None, cookie: str = "", method: str = "POST", **headers: str
     ) -> Reply:
-        """Ask one process; `cookie` is that of a session."""
+        """Call one process. `cookie` belongs to a session."""
         sent = [*self.headers, *((name.replace("_", "-").encode(), text.encode()) for name, text in headers.items())]
         if cookie:
             sent.append((b"cookie", cookie.encode()))
@@ -129,7 +129,7 @@ class Run:
         )
 
     async def seeded(self, number: int) -> str:
-        """The cookie of a session that one process has."""
+        """Begin a session in one process and return its cookie."""
         answer = await self.ask(number, "/seed_session", ROW)
         assert answer.status == 200
         ((name, value),) = answer.cookie_values.items()
@@ -153,16 +153,16 @@ async def run(request, tmp_path) -> AsyncIterator[Run]:
 
 
 @pytest.mark.parametrize("number", [0, 1])
-async def test_a_session_is_found_whichever_process_is_asked(run, number):
+async def test_session_is_found_from_every_process(run, number):
     cookie = await run.seeded(number)
     counts = [(await run.ask(asked, "/add", {"by": 1}, cookie)).body for asked in (0, 1, 1, 0)]
     assert counts == [b"1", b"2", b"3", b"4"]
     assert (await (await run.ask(1, "/verify", ANSWERED, cookie)).json())["reward"] == 4.0
-    # Grading has ended it, everywhere.
+    # Grading has ended the session in all processes.
     assert (await run.ask(0, "/add", {"by": 1}, cookie)).body == b"1"
 
 
-async def test_many_sessions_go_on_at_once_and_none_sees_anothers_state(run):
+async def test_concurrent_sessions_have_separate_states(run):
     async def play(number: int) -> float:
         cookie = await run.seeded(number % 2)
         for step in range(6):
@@ -172,16 +172,16 @@ async def test_many_sessions_go_on_at_once_and_none_sees_anothers_state(run):
     assert await asyncio.gather(*map(play, range(30))) == [6.0 * number for number in range(30)]
 
 
-async def test_a_call_without_a_session_is_answered_where_it_comes_in(run):
+async def test_call_without_session_is_answered_by_its_process(run):
     for number in (0, 1, 0):
-        told = await (await run.ask(number, "/told/x", method="GET")).json()
-        assert (told["by"], told["method"]) == (number, "GET")
+        echoed = await (await run.ask(number, "/echo/x", method="GET")).json()
+        assert (echoed["by"], echoed["method"]) == (number, "GET")
 
 
-async def test_what_is_passed_on_arrives_as_it_was_sent(run):
+async def test_forwarded_call_arrives_unchanged(run):
     cookie = await run.seeded(1)
-    direct = await (await run.ask(1, "/told/x", cookie=cookie)).json()
-    path = "/told/a%20b%2Fc//%C3%A9?x=1&x=%20&y"
+    direct = await (await run.ask(1, "/echo/x", cookie=cookie)).json()
+    path = "/echo/a%20b%2Fc//%C3%A9?x=1&x=%20&y"
     sent = {"x_mine": "one", ROLLOUT_HEADER: "3-4", TIME_LEFT_HEADER: "30"}
     here = await (await run.ask(1, path, bytes(range(256)), cookie, "DELETE", **sent)).json()
     there = await (await run.ask(0, path, bytes(range(256)), cookie, "DELETE", **sent)).json()
@@ -192,39 +192,39 @@ async def test_what_is_passed_on_arrives_as_it_was_sent(run):
     assert there["token"] is None
 
 
-async def test_a_rollout_that_stands_in_the_path_is_passed_on_too(run):
+async def test_rollout_prefix_is_forwarded(run):
     cookie = await run.seeded(1)
-    told = await (await run.ask(0, "/ng-rollout/5-6/told/x?y=1", cookie=cookie)).json()
-    assert (told["by"], told["rollout"], told["path"], told["query"]) == (1, "5-6", "/told/x", "y=1")
+    echoed = await (await run.ask(0, "/ng-rollout/5-6/echo/x?y=1", cookie=cookie)).json()
+    assert (echoed["by"], echoed["rollout"], echoed["path"], echoed["query"]) == (1, "5-6", "/echo/x", "y=1")
 
 
-async def test_a_large_body_is_passed_on_whole(run):
+async def test_large_body_is_forwarded_completely(run):
     cookie = await run.seeded(1)
     body = b"a large body " * 200_000
-    assert (await (await run.ask(0, "/told/x", body, cookie)).json())["body"] == body.hex()
+    assert (await (await run.ask(0, "/echo/x", body, cookie)).json())["body"] == body.hex()
 
 
-async def test_the_answer_comes_back_as_it_was_given(run):
+async def test_forwarded_response_comes_back_unchanged(run):
     cookie = await run.seeded(1)
     here, there = await run.ask(1, "/odd", {}, cookie), await run.ask(0, "/odd", {}, cookie)
     assert (there.status, there.body) == (here.status, here.body) == (418, b"odd")
     assert there.set_cookie_values == here.set_cookie_values
     assert [value.partition("=")[0] for value in there.set_cookie_values] == ["a", "b", "Counting___counting"]
-    # Of what each process says of itself, the caller hears once.
+    # Headers that each process sets occur only once.
     assert Counted(name for name, _ in there.raw_headers) == Counted(name for name, _ in here.raw_headers)
 
 
 @pytest.mark.parametrize(
     ("path", "body", "status"), [("/add", {"by": "many"}, 422), ("/nowhere", {}, 404), ("/add", b"{", 422)]
 )
-async def test_a_refusal_comes_back_as_it_was_given(run, path, body, status):
+async def test_forwarded_client_error_comes_back_unchanged(run, path, body, status):
     cookie = await run.seeded(1)
     here, there = await run.ask(1, path, body, cookie), await run.ask(0, path, body, cookie)
     assert (there.status, there.body) == (here.status, here.body)
     assert there.status == status
 
 
-async def test_a_caller_that_leaves_is_missed_where_its_session_is(run):
+async def test_hanging_up_cancels_the_forwarded_call(run):
     cookie = await run.seeded(1)
     calling = asyncio.create_task(run.ask(0, "/wait", {}, cookie))
     for _ in range(500):
@@ -237,25 +237,25 @@ async def test_a_caller_that_leaves_is_missed_where_its_session_is(run):
     assert noted == ["begun", "ended"]
 
 
-async def test_the_rollouts_deadline_holds_where_its_session_is(run):
+async def test_deadline_applies_to_the_forwarded_call(run):
     cookie = await run.seeded(1)
     answer = await run.ask(0, "/wait", {}, cookie, **{TIME_LEFT_HEADER: "0.2"})
     assert ((await answer.json())["failure_class"], noted) == ("timeout", ["begun", "ended"])
 
 
 @pytest.mark.parametrize("path", ["/add", "/verify"])
-async def test_what_a_process_held_is_lost_with_it(run, path):
+async def test_sessions_of_a_dead_process_are_lost(run, path):
     cookie, other = await run.seeded(1), await run.seeded(0)
     await run.processes[1].stop()
     answer = await run.ask(0, path, {"by": 1} if path == "/add" else ANSWERED, cookie)
     problem = await answer.json()
     assert (answer.status, problem["failure_class"], problem["server"]) == (503, "lost", "counting")
-    # The others go on.
+    # The other sessions continue.
     assert (await run.ask(0, "/add", {"by": 1}, other)).body == b"1"
     assert (await run.ask(0, "/seed_session", ROW)).status == 200
 
 
-async def test_what_a_process_held_is_lost_when_it_was_started_again(run, tmp_path):
+async def test_sessions_of_a_restarted_process_are_lost(run, tmp_path):
     cookie = await run.seeded(1)
     await run.processes[1].stop()
     (tmp_path / "1.sock").unlink(missing_ok=True)
@@ -263,13 +263,13 @@ async def test_what_a_process_held_is_lost_when_it_was_started_again(run, tmp_pa
     run.processes[1] = await Process(1, run.sockets, life="another life", token=token).start()
     answer = await run.ask(0, "/add", {"by": 1}, cookie)
     assert (answer.status, (await answer.json())["failure_class"]) == (503, "lost")
-    # A rollout that begins anew is as good as any.
+    # The rollout may begin again.
     again = await run.ask(0, "/seed_session", ROW, cookie)
     ((name, value),) = again.cookie_values.items()
     assert (await run.ask(0, "/add", {"by": 1}, f"{name}={value}")).body == b"1"
 
 
-async def test_a_stranger_is_turned_away_before_anything_is_passed_on(run):
+async def test_call_without_token_is_not_forwarded(run):
     cookie = await run.seeded(1)
     is_guarded, run.headers = bool(run.headers), []
     assert (await run.ask(0, "/add", {"by": 1}, cookie)).status == (401 if is_guarded else 200)
@@ -296,11 +296,11 @@ async def test_a_stranger_is_turned_away_before_anything_is_passed_on(run):
         (["2.a"], None),
     ],
 )
-def test_a_mark_leads_to_the_process_that_gave_it(mark, socket_of):
+def test_mark_identifies_the_process_that_issued_it(mark, socket_of):
     assert SessionRouting("counting", 1, ["zero", "one", "two"]).socket_of(mark) == socket_of
 
 
-def test_each_process_marks_its_lives_as_its_own():
+def test_each_process_issues_its_own_marks():
     siblings = [SessionRouting("counting", number, ["zero", "one"]) for number in range(2)]
     marks = [each.mark("abc") for each in siblings]
     assert [[each.socket_of(mark) for mark in marks] for each in siblings] == [[None, "one"], ["zero", None]]

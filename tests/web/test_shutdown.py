@@ -1,4 +1,4 @@
-"""A server that is told to end does so at once, and not before its calls have been answered."""
+"""A server stops immediately, but not before its running calls have been answered."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from nemo_gym.http.internal import InternalClient
 from nemo_gym.testing import answering
 
 TICK_OF_UVICORN_S = 0.1
-"""What uvicorn's own server takes at least, on any machine."""
+"""The minimum time that uvicorn's own server needs to stop."""
 
 
 class Calls:
-    """An app whose calls last, and what became of them."""
+    """An app with slow calls that records their cancellation."""
 
     def __init__(self, lasts_s: float) -> None:
         self.lasts_s = lasts_s
@@ -42,7 +42,7 @@ def listening() -> tuple[socket.socket, int]:
     return listener, listener.getsockname()[1]
 
 
-async def test_a_server_without_calls_ends_at_once_though_its_callers_keep_their_connections():
+async def test_idle_server_stops_at_once_despite_open_connections():
     took_s = []
     for _ in range(5):
         listener, port = listening()
@@ -50,12 +50,12 @@ async def test_a_server_without_calls_ends_at_once_though_its_callers_keep_their
         async with InternalClient() as client:
             async with answering(config, listener):
                 assert (await client.request("GET", "127.0.0.1", port, "/")).status == 200
-                told_at = time.monotonic()
-            took_s.append(time.monotonic() - told_at)
+                asked_at = time.monotonic()
+            took_s.append(time.monotonic() - asked_at)
     assert min(took_s) < TICK_OF_UVICORN_S
 
 
-async def test_a_call_that_is_under_way_is_answered_first():
+async def test_running_call_is_answered_before_shutdown():
     calls = Calls(0.2)
     listener, port = listening()
     config = uvicorn.Config(calls, lifespan="off", log_config=None, timeout_graceful_shutdown=5)
@@ -66,7 +66,7 @@ async def test_a_call_that_is_under_way_is_answered_first():
         assert (await asking).status == 200
 
 
-async def test_a_call_that_lasts_too_long_is_given_up():
+async def test_call_beyond_the_grace_period_is_cancelled():
     calls = Calls(60)
     listener, port = listening()
     config = uvicorn.Config(calls, lifespan="off", log_config=None, timeout_graceful_shutdown=0)
@@ -74,7 +74,7 @@ async def test_a_call_that_lasts_too_long_is_given_up():
         async with answering(config, listener):
             asking = asyncio.create_task(client.request("GET", "127.0.0.1", port, "/"))
             await calls.begun.wait()
-        # The server has let go of it; the task ends as soon as the loop comes to it.
+        # The server has cancelled the task, which ends in a later iteration of the loop.
         for _ in range(500):
             if not calls.were_cancelled:
                 await asyncio.sleep(0.01)

@@ -1,4 +1,4 @@
-"""A resources server's tools at `/mcp`: the same calls, on the same rollout's state, as over HTTP."""
+"""A resources server's tools at `/mcp`: the same calls, on the same rollout's state, as over plain HTTP."""
 
 from __future__ import annotations
 
@@ -36,35 +36,35 @@ if TYPE_CHECKING:
 
 MCP_PATH = "/mcp"
 PROBLEM_META_KEY = "nemo_gym/problem"
-"""In the `_meta` of a tool's result: how the tool failed, for an agent that would rather give the rollout up."""
+"""Key in the `_meta` of a tool's result for the tool's failure, so that an agent can abandon the rollout."""
 
 
 def expose_if_asked(server: SimpleServer, app: FastAPI) -> None:
-    """Serve a server's tools at `/mcp` too, where its settings say `expose_tools_over_mcp: true`.
+    """Serve a server's tools at `/mcp` too if its settings contain `expose_tools_over_mcp: true`.
 
-    Raises `ConfigError` where the MCP SDK is missing, `SignatureError` for a route that cannot be a tool.
+    Raises `ConfigError` if the MCP SDK is missing, and `SignatureError` for a route that cannot be a tool.
     """
     if not getattr(server.config, "expose_tools_over_mcp", False) or getattr(app.state, "has_mcp", False):
         return
     cls = type(server).__name__
     if not isinstance(server, SimpleResourcesServer):
-        raise SignatureError(f"expose_tools_over_mcp: {cls} is no SimpleResourcesServer, so it has no tools to expose")
+        raise SignatureError(f"expose_tools_over_mcp: only a SimpleResourcesServer has tools, and {cls} is not one")
     if any(getattr(route, "path", None) == MCP_PATH for route in app.routes):
-        raise SignatureError(f"expose_tools_over_mcp: {cls} has a route {MCP_PATH} of its own; give it another path")
+        raise SignatureError(f"expose_tools_over_mcp: {cls} already has a route {MCP_PATH}. Give it another path")
     app.state.has_mcp = True
     own = {path.removeprefix("/") for path in getattr(app.router.routes, "taken", ())}
     found = harvest(app, listed_tools(server), not_tools=server.NOT_TOOLS - own)
     tools = by_name(server.mcp_tools(found.tools, found.catch_all), cls, reserved=RESERVED_NAMES - own)
-    # All servers of a run sign with the same secret; a token is good for one of them.
-    standing = context_of(server)
-    tokens = SessionTokens(f"{server.get_session_middleware_key()} {standing.cookie_secret}", standing.life)
+    # All servers of a run share a secret, so the key includes a name to make a token valid for only one of them.
+    context = context_of(server)
+    tokens = SessionTokens(f"{server.get_session_middleware_key()} {context.cookie_secret}", context.life)
     app.state.admits = partial(_admits, tokens)
     app.router.routes.insert(0, Route(MCP_PATH, _McpEndpoint(server, app, tools, tokens), methods=["POST"]))
     add_within_session(app, Middleware(McpSessionMiddleware, server=server, tokens=tokens, tools=tuple(tools)))
 
 
 def _admits(tokens: SessionTokens, scope: Scope) -> bool:
-    """Whether a call of no run's token is let in: over MCP, for a session that this server has begun."""
+    """Return whether a call needs no run token: it is a call over MCP for a session of this server."""
     if not str(scope["path"]).endswith(MCP_PATH):
         return False
     wanted = SESSION_TOKEN_HEADER.lower().encode()
@@ -72,7 +72,7 @@ def _admits(tokens: SessionTokens, scope: Scope) -> bool:
 
 
 class _McpEndpoint:
-    """Answers MCP over Streamable HTTP: stateless, each request by itself, in JSON."""
+    """MCP over Streamable HTTP: stateless, each request on its own, responses as JSON."""
 
     def __init__(
         self, server: SimpleResourcesServer, app: FastAPI, tools: dict[str, McpTool], tokens: SessionTokens
@@ -82,7 +82,7 @@ class _McpEndpoint:
         self.tools = tools
         self.tokens = tokens
         self._sdk_server = self._make_sdk_server()
-        # Each request would be told of three times.
+        # Otherwise the SDK logs each request three times.
         logging.getLogger("mcp").setLevel(logging.WARNING)
 
     def _make_sdk_server(self) -> Server[Any]:
@@ -105,7 +105,7 @@ class _McpEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
-        # One for each request: it keeps nothing from one to the next, and ends in the task in which it began.
+        # One per request, because it must end in the task that began it. It keeps no state between requests.
         manager = StreamableHTTPSessionManager(self._sdk_server, json_response=True, stateless=True)
         async with manager.run():
             await manager.handle_request(scope, receive, send)
@@ -127,12 +127,12 @@ class _McpEndpoint:
         tool = self.tools.get(wanted.name)
         if tool is None or not session.may_call(tool.name):
             known = [name for name in self.tools if session.may_call(name)]
-            return _told(f"Unknown tool {wanted.name!r}. The tools are: {', '.join(known) or 'none'}.", is_error=True)
+            return _text(f"Unknown tool {wanted.name!r}. The tools are: {', '.join(known) or 'none'}.", is_error=True)
         if session.is_lost:
             return _failed(tool, lost_with_earlier_life(self.server.config.name))
         answer = await self._called(tool, wanted.arguments or {}, session, _request_of(context))
         if answer.status < 500:
-            return _told(answer.text, is_error=answer.status >= 400)
+            return _text(answer.text, is_error=answer.status >= 400)
         name = self.server.config.name
         failure = failure_of_reply(
             answer.status, answer.body, server=name, during=f"tool '{tool.name}'", otherwise=EnvironmentFailed
@@ -141,7 +141,7 @@ class _McpEndpoint:
         return _failed(tool, failure)
 
     async def _called(self, tool: McpTool, arguments: dict[str, Any], session: McpSession, request: Request) -> Answer:
-        """What the tool's own route answers to this session, through all that stands before it."""
+        """Call the tool's own route, with all of its middleware, for this session."""
         cookie = session_cookie(
             self.server.get_session_middleware_key(), context_of(self.server).cookie_secret, session.session_id
         )
@@ -159,28 +159,28 @@ class _McpEndpoint:
         token = _request_of(context).headers.get(SESSION_TOKEN_HEADER)
         session = self.tokens.read(token) if token else None
         if session is None:
-            problem = "does not hold a token of this server" if token else "is missing"
+            problem = "is not a token of this server" if token else "is missing"
             raise MCPError(
                 INVALID_REQUEST,
-                f"{self.server.config.name}: the header {SESSION_TOKEN_HEADER} {problem}. Send the headers that the "
-                "answer of /seed_session has under 'mcp' with every request.",
+                f"{self.server.config.name}: the header {SESSION_TOKEN_HEADER} {problem}. With every request, send "
+                "the headers from the field 'mcp' of the response to /seed_session.",
             )
         return session
 
 
 def _request_of(context: Context[Any, Request]) -> Request:
-    assert context.request is not None, "only HTTP leads here"
+    assert context.request is not None, "MCP requests arrive only over HTTP"
     return context.request
 
 
-def _told(text: str, *, is_error: bool) -> CallToolResult:
+def _text(text: str, *, is_error: bool) -> CallToolResult:
     from mcp.types import CallToolResult, TextContent
 
     return CallToolResult(content=[TextContent(text=text)], is_error=is_error)
 
 
 def _failed(tool: McpTool, failure: RolloutError) -> CallToolResult:
-    # The model is not to blame, so the cause is not for it to read: it stands beside the text, for its agent.
-    result = _told(f"The tool {tool.name} is out of order. This attempt will not be graded.", is_error=True)
+    # The cause goes to the agent in `_meta`, not to the model in the text, because the model cannot fix it.
+    result = _text(f"The tool {tool.name} is out of order. This attempt will not be graded.", is_error=True)
     result.meta = {PROBLEM_META_KEY: Problem.of_error(failure).model_dump(mode="json")}
     return result

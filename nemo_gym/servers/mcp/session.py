@@ -1,4 +1,4 @@
-"""What ties calls over MCP to a rollout: the token that its seed answers, and a verify that knows of them."""
+"""Sessions over MCP: the token that `/seed_session` issues, and checks of MCP calls before `/verify`."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ SEED_PATH = "/seed_session"
 
 @dataclass(frozen=True)
 class McpSession:
-    """Who calls over MCP."""
+    """The session of a caller over MCP."""
 
     session_id: str
     allowed: frozenset[str] | None
-    """The tools that this session may call; None where it may call all of them."""
+    """The tools that this session may call; None allows all of them."""
     is_lost: bool = False
-    """Whether it began in an earlier life of the process, which has taken its state along."""
+    """Whether the session began before the process restarted, so that its state is gone."""
 
     def may_call(self, name: str) -> bool:
-        """Whether the tool is one of this session's."""
+        """Return whether this session may call the tool."""
         return self.allowed is None or name in self.allowed
 
 
 class SessionTokens:
-    """Signs what an agent sends with each request over MCP, where no cookie goes along.
+    """Issues and reads the tokens that an agent sends with each MCP request instead of a cookie.
 
-    Where it matters in which life of the process a session began, the mark of that life stands behind its id.
+    `life` identifies this start of the process. If it is set, a token contains it after the session id.
     """
 
     def __init__(self, secret: str, life: str | None = None) -> None:
@@ -50,30 +50,30 @@ class SessionTokens:
         self._serializer = itsdangerous.URLSafeSerializer(secret, salt=TOKEN_SALT)
 
     def issue(self, session: McpSession) -> str:
-        """The token of a session."""
+        """Return the token of a session."""
         tools = None if session.allowed is None else sorted(session.allowed)
         marked = session.session_id if self._life is None else f"{session.session_id}@{self._life}"
         return str(self._serializer.dumps({"sid": marked, "tools": tools}))
 
     def read(self, token: str) -> McpSession | None:
-        """The session of a token; None where this server did not issue it."""
+        """Return the session of a token; None if this server did not issue it."""
         try:
-            told = self._serializer.loads(token)
+            content = self._serializer.loads(token)
         except itsdangerous.BadData:
             return None
-        allowed = None if told["tools"] is None else frozenset(told["tools"])
+        allowed = None if content["tools"] is None else frozenset(content["tools"])
         if self._life is None:
-            return McpSession(told["sid"], allowed)
-        session_id, _, mark = told["sid"].rpartition("@")
+            return McpSession(content["sid"], allowed)
+        session_id, _, mark = content["sid"].rpartition("@")
         return McpSession(session_id, allowed, is_lost=is_of_earlier_life(mark, self._life))
 
 
 class McpSessionMiddleware:
-    """Stands round `/seed_session` and `/verify` of a server whose tools are reached over MCP.
+    """Middleware for `/seed_session` and `/verify` of a server with tools over MCP.
 
-    The seed's answer tells where they are and with which token. A verify sees the tools' own names, also where an
-    agent's MCP client put the server's before them, and is refused where a tool of the rollout failed over MCP: the
-    agent that was told may not have known what to make of it.
+    It adds the MCP path and token to the response of `/seed_session`. For `/verify`, it removes the prefix that an
+    agent's MCP client may have added to tool names. It fails `/verify` if a tool of the rollout failed over MCP,
+    because the agent may have ignored that failure.
     """
 
     def __init__(
@@ -98,12 +98,12 @@ class McpSessionMiddleware:
             return answer
         session_id = scope["session"][SESSION_ID_KEY]
         try:
-            told = orjson.loads(answer.body) or {}
+            seeded = orjson.loads(answer.body) or {}
             token = self.tokens.issue(McpSession(session_id, self._allowed(json.loads(body))))
             metadata = MCPServerMetadata(server_name=self._name, headers={SESSION_TOKEN_HEADER: token})
-            return answer.with_body(orjson.dumps({**told, MCP_METADATA_KEY: metadata.model_dump()}))
+            return answer.with_body(orjson.dumps({**seeded, MCP_METADATA_KEY: metadata.model_dump()}))
         except BaseException:
-            # The agent is not told of a session that failed to begin, so it cannot close it.
+            # The agent never receives the cookie of a session that failed to begin, so it cannot close it.
             await store_of(self.server).drop(session_id)
             raise
 
@@ -113,28 +113,28 @@ class McpSessionMiddleware:
         if failure is not None:
             await store_of(self.server).drop(session_id)
             raise failure
-        asked = _json_object(body)
-        renamed = _rename_calls(asked, self.server.normalize_tool_name)
+        request = _json_object(body)
+        renamed = _rename_calls(request, self.server.normalize_tool_name)
         if not renamed:
             return await answer_of(self.app, scope, body)
-        answer = await answer_of(self.app, scope, orjson.dumps(asked))
-        told = _json_object(answer.body)
-        for position, call in enumerate(_calls_of(told)):
+        answer = await answer_of(self.app, scope, orjson.dumps(request))
+        response = _json_object(answer.body)
+        for position, call in enumerate(_calls_of(response)):
             original = renamed.get(position)
             if original is not None and call["name"] == self.server.normalize_tool_name(original):
                 call["name"] = original
-        return answer.with_body(orjson.dumps(told)) if told else answer
+        return answer.with_body(orjson.dumps(response)) if response else answer
 
     def _allowed(self, row: dict[str, Any]) -> frozenset[str] | None:
-        names = self.server.mcp_allowed_tools_for_session(_as_asked_for(self.server, row))
+        names = self.server.mcp_allowed_tools_for_session(_typed_row(self.server, row))
         if names is None:
             return None
         allowed = frozenset(names)
         unknown = sorted(allowed.difference(self.tools))
         if unknown:
             raise EnvironmentFailed(
-                f"{self._name}: mcp_allowed_tools_for_session names {', '.join(map(repr, unknown))}; the tools are "
-                f"{', '.join(self.tools)}",
+                f"{self._name}: mcp_allowed_tools_for_session returned unknown tools: "
+                f"{', '.join(map(repr, unknown))}. The tools are: {', '.join(self.tools)}",
                 server=self._name,
             )
         return allowed
@@ -144,8 +144,8 @@ class McpSessionMiddleware:
         return self.server.config.name
 
 
-def _as_asked_for(server: SimpleResourcesServer, row: dict[str, Any]) -> Any:
-    """The row as the model that the method's parameter is typed as, else as what `seed_session` takes, else plain."""
+def _typed_row(server: SimpleResourcesServer, row: dict[str, Any]) -> Any:
+    """Return the row as the type of the method's parameter, else as the body of `seed_session`, else unchanged."""
     for method in (server.mcp_allowed_tools_for_session, server.seed_session):
         for parameter in Handler.of(method).open_parameters:
             kind = get_origin(parameter.annotation) or parameter.annotation
@@ -161,11 +161,11 @@ def _read(kind: type[BaseModel], row: dict[str, Any], server: str) -> BaseModel:
         return kind.model_validate(row)
     except ValidationError as error:
         problems = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
-        raise EnvironmentFailed(f"{server}: the row is no {kind.__name__}: {problems}", server=server) from error
+        raise EnvironmentFailed(f"{server}: the row is not a {kind.__name__}: {problems}", server=server) from error
 
 
 def _rename_calls(body: dict[str, Any], own_name: Callable[[str], str]) -> dict[int, str]:
-    """Give the calls of a response their tools' own names; the names they had, by the calls' positions."""
+    """Replace the names of a response's calls with the tools' own names. Return the old names by position."""
     renamed = {}
     for position, call in enumerate(_calls_of(body)):
         name = own_name(call["name"])
@@ -176,7 +176,7 @@ def _rename_calls(body: dict[str, Any], own_name: Callable[[str], str]) -> dict[
 
 
 def _calls_of(body: dict[str, Any]) -> list[dict[str, Any]]:
-    """The tool calls among a response's output; what is not of that shape is the route's own to refuse."""
+    """Return the tool calls in a response's output. The route itself rejects output of another shape."""
     response = body.get("response")
     output = response.get("output") if isinstance(response, dict) else None
     return [
@@ -188,7 +188,7 @@ def _calls_of(body: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _json_object(body: bytes) -> dict[str, Any]:
     try:
-        told = orjson.loads(body)
+        parsed = orjson.loads(body)
     except orjson.JSONDecodeError:
         return {}
-    return told if isinstance(told, dict) else {}
+    return parsed if isinstance(parsed, dict) else {}

@@ -1,4 +1,4 @@
-"""From a server's routes to the tools that it offers over MCP."""
+"""The tools that a server offers over MCP, found in its routes."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from nemo_gym.servers.tools.tool import NAME_PATTERN, Tool
 
 CATCH_ALL = re.compile(r"/\{[^/{}]+\}")
 SHARED = "#/components/schemas/"
-WAY_OUT = "Change it, or keep the route from being a tool: include_in_schema=False"
+ADVICE = "Change it, or exclude the route from the tools with include_in_schema=False"
 
 
 @dataclass(frozen=True)
 class McpTool:
-    """A tool as it is offered over MCP, and the route that a call of it is passed to."""
+    """A tool as offered over MCP, and the route that handles its calls."""
 
     name: str
     description: str
@@ -33,34 +33,34 @@ class McpTool:
 
 @dataclass(frozen=True)
 class CatchAll:
-    """A route that takes calls of any tool, such as `/{tool_name}`: only its author knows which there are."""
+    """A route that takes calls of any tool, such as `/{tool_name}`. Only its author knows the tools."""
 
     path: str
 
     def tool(self, name: str, description: str = "", parameters: Mapping[str, Any] | None = None) -> McpTool:
-        """A tool that this route answers."""
+        """Return a tool that this route handles."""
         schema = {"type": "object", "properties": {}, **(parameters or {})}
         return McpTool(name, description, schema, CATCH_ALL.sub(f"/{name}", self.path))
 
 
 @dataclass(frozen=True)
 class Harvest:
-    """What a server's routes offer."""
+    """The tools found in a server's routes."""
 
     tools: list[McpTool]
     catch_all: CatchAll | None
 
 
 def harvest(app: FastAPI, own: Sequence[Tool], *, not_tools: Collection[str]) -> Harvest:
-    """Every POST route of an app, but those in `not_tools`, as a tool; `own` are the server's `@tool` methods.
+    """Return every POST route of an app as a tool, except those in `not_tools`. `own` are the `@tool` methods.
 
-    Its name is the path, its description the docstring, its arguments are the body. Raises `SignatureError` for a
-    route that cannot be called with a name and a JSON object alone.
+    A tool's name is the path, its description the docstring, and its arguments the body. Raises `SignatureError` for
+    a route that needs more than a name and a JSON object.
     """
     try:
         document = get_openapi(title="tools", version="", routes=app.routes)
     except PydanticUserError as error:
-        raise SignatureError(f"expose_tools_over_mcp: a route has no JSON Schema: {error.message}") from error
+        raise SignatureError(f"expose_tools_over_mcp: cannot create a route's JSON Schema: {error.message}") from error
     shared = document.get("components", {}).get("schemas", {})
     marked = {each.name: each for each in own}
     tools: list[McpTool] = []
@@ -77,25 +77,25 @@ def harvest(app: FastAPI, own: Sequence[Tool], *, not_tools: Collection[str]) ->
         else:
             tools.append(_tool_of(path, methods["post"], shared))
     if len(catch_alls) > 1:
-        raise SignatureError(f"expose_tools_over_mcp: {' and '.join(catch_alls)} each take any tool; keep one")
+        raise SignatureError(f"expose_tools_over_mcp: {' and '.join(catch_alls)} each accept any tool. Keep one")
     return Harvest(tools, CatchAll(catch_alls[0]) if catch_alls else None)
 
 
 def by_name(tools: Iterable[McpTool], server: str, *, reserved: Collection[str]) -> dict[str, McpTool]:
-    """The tools by their names. Raises `SignatureError` where they cannot be offered under these."""
+    """Index the tools by name. Raises `SignatureError` for an invalid, reserved or duplicate name."""
     found: dict[str, McpTool] = {}
     for each in tools:
         if not NAME_PATTERN.fullmatch(each.name) or each.name in reserved:
             raise SignatureError(
-                f"expose_tools_over_mcp: {each.name!r} cannot be a tool's name: letters, digits, '_' and '-' only, "
-                f"64 at most, and not one of {', '.join(sorted(reserved))}"
+                f"expose_tools_over_mcp: {each.name!r} is not a valid tool name. Use at most 64 letters, digits, "
+                f"'_' and '-', and none of {', '.join(sorted(reserved))}"
             )
         if each.name in found:
-            raise SignatureError(f"expose_tools_over_mcp: {server} has two tools called '{each.name}'")
+            raise SignatureError(f"expose_tools_over_mcp: {server} has two tools called '{each.name}'. Rename one")
         found[each.name] = each
     if not found:
         raise SignatureError(
-            f"expose_tools_over_mcp: {server} has no tool. Mark a method with @tool, or take the setting away"
+            f"expose_tools_over_mcp: {server} does not have tools. Mark a method with @tool, or remove the setting"
         )
     return found
 
@@ -103,7 +103,7 @@ def by_name(tools: Iterable[McpTool], server: str, *, reserved: Collection[str])
 def _tool_of(path: str, operation: dict[str, Any], shared: dict[str, Any]) -> McpTool:
     name = path.removeprefix("/")
     if not NAME_PATTERN.fullmatch(name):
-        raise _refused(path, "a tool's name is its path, one segment of letters, digits, '_' and '-', 64 at most")
+        raise _rejected(path, "its path must be one segment of at most 64 letters, digits, '_' and '-'")
     _check_parameters(path, operation)
     return McpTool(name, operation.get("description", ""), _arguments(path, operation, shared), path)
 
@@ -112,7 +112,7 @@ def _check_parameters(path: str, operation: dict[str, Any]) -> None:
     for parameter in operation.get("parameters", []):
         place, name = parameter["in"], parameter["name"]
         if place == "query" or (place in ("header", "cookie") and parameter.get("required")):
-            raise _refused(path, f"it asks for the {place} parameter '{name}', and a call brings nothing but its body")
+            raise _rejected(path, f"it has the {place} parameter '{name}', but a tool call has only a body")
 
 
 def _arguments(path: str, operation: dict[str, Any], shared: dict[str, Any]) -> dict[str, Any]:
@@ -120,15 +120,15 @@ def _arguments(path: str, operation: dict[str, Any], shared: dict[str, Any]) -> 
         return {"type": "object", "properties": {}}
     body = operation["requestBody"]["content"].get("application/json")
     if body is None:
-        raise _refused(path, f"its body is {', '.join(operation['requestBody']['content'])}, and a call's is JSON")
+        raise _rejected(path, f"its body is {', '.join(operation['requestBody']['content'])}, not JSON")
     schema = _self_contained(body.get("schema", {}), shared)
     if schema.get("type") != "object":
-        raise _refused(path, "its body is not one model: a call's arguments are one JSON object")
+        raise _rejected(path, "its body is not a model, but a call's arguments are one JSON object")
     return schema
 
 
 def _self_contained(schema: dict[str, Any], shared: dict[str, Any]) -> dict[str, Any]:
-    """A schema that brings what it refers to along, and is no reference itself."""
+    """Return a schema that contains all schemas that it refers to, and is not itself a reference."""
     definitions: dict[str, Any] = {}
 
     def moved(node: Any) -> Any:
@@ -150,5 +150,5 @@ def _self_contained(schema: dict[str, Any], shared: dict[str, Any]) -> dict[str,
     return dict(without_titles({**whole, "$defs": definitions} if definitions else whole))
 
 
-def _refused(path: str, reason: str) -> SignatureError:
-    return SignatureError(f"expose_tools_over_mcp: POST {path} cannot be a tool: {reason}. {WAY_OUT}")
+def _rejected(path: str, reason: str) -> SignatureError:
+    return SignatureError(f"expose_tools_over_mcp: POST {path} cannot be a tool: {reason}. {ADVICE}")

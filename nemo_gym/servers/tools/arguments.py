@@ -1,4 +1,4 @@
-"""What a tool may be called with: checked by the types of its signature, or by a JSON Schema from data."""
+"""Arguments of a tool, checked by the types of its signature or by a JSON Schema from data."""
 
 from __future__ import annotations
 
@@ -12,39 +12,39 @@ from pydantic.fields import FieldInfo
 from nemo_gym.errors import NemoGymError, SignatureError
 from nemo_gym.servers.tools.json_schema import without_titles
 
-PROBLEMS_TOLD = 10
-"""A long list of wrong entries is not held against the model's context one by one."""
+MAX_PROBLEMS = 10
+"""Further problems are only counted, to save the model's context."""
 
 
 class WrongArguments(NemoGymError):
-    """A call's arguments are not what the tool expects; the message is for the model."""
+    """Arguments that the tool does not accept. The message is for the model."""
 
 
 class Arguments(Protocol):
-    """What one tool may be called with."""
+    """The arguments of one tool."""
 
     @property
     def schema(self) -> dict[str, Any]:
-        """The JSON Schema that the model is told."""
+        """The JSON Schema that the model receives."""
 
     def read(self, given: dict[str, Any]) -> dict[str, Any]:
-        """The values for the method, by parameter. Raises `WrongArguments`."""
+        """Return the values for the method, by parameter. Raises `WrongArguments`."""
 
 
 class TypedArguments:
     """Arguments from a signature: one for each typed parameter."""
 
     def __init__(self, name: str, where: str, parameters: Sequence[inspect.Parameter]) -> None:
-        """Raises `SignatureError` for a parameter that has no JSON Schema; `where` names the method in it."""
+        """Raise `SignatureError` for a parameter without a JSON Schema. `where` names the method in the message."""
         fields: dict[str, Any] = {}
         for parameter in parameters:
             if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
-                raise SignatureError(f"{where}: '{parameter}' has no schema; name each argument")
+                raise SignatureError(f"{where}: '{parameter}' does not have a schema. Declare each argument by name")
             if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
-                raise SignatureError(f"{where}: arguments come by name; remove the '/' behind '{parameter.name}'")
+                raise SignatureError(f"{where}: arguments are passed by name. Remove the '/' after '{parameter.name}'")
             if parameter.annotation is inspect.Parameter.empty:
-                raise SignatureError(f"{where}: give the argument '{parameter.name}' a type")
-            # Declared under a safe name: an argument called `schema` or `_id` must not meet pydantic's own.
+                raise SignatureError(f"{where}: the argument '{parameter.name}' does not have a type. Annotate it")
+            # Prefixed, because names such as `schema` or `_id` clash with pydantic's own.
             fields[f"arg_{parameter.name}"] = _field_of(parameter)
         self._names = [parameter.name for parameter in parameters]
         try:
@@ -53,7 +53,7 @@ class TypedArguments:
             )
             self.schema: dict[str, Any] = without_titles(self._model.model_json_schema())
         except PydanticUserError as error:
-            raise SignatureError(f"{where}: the arguments have no JSON Schema: {error.message}") from error
+            raise SignatureError(f"{where}: cannot create a JSON Schema of the arguments: {error.message}") from error
         self.schema.setdefault("properties", {})
         self.schema.setdefault("required", [])
 
@@ -63,19 +63,19 @@ class TypedArguments:
             checked = self._model.model_validate(given)
         except ValidationError as error:
             problems = error.errors(include_url=False)
-            told = [_explain(problem) for problem in problems[:PROBLEMS_TOLD]]
-            raise WrongArguments(_listed(told, of=len(problems))) from error
+            shown = [_describe(problem) for problem in problems[:MAX_PROBLEMS]]
+            raise WrongArguments(_listed(shown, of=len(problems))) from error
         return {name: getattr(checked, f"arg_{name}") for name in self._names}
 
 
 class SchemaArguments:
-    """Arguments by a JSON Schema: the method receives all of them as one mapping."""
+    """Arguments from a JSON Schema. The method receives all of them as one mapping."""
 
     def __init__(self, where: str, parameters: Sequence[inspect.Parameter], schema: Mapping[str, Any]) -> None:
-        """Raises `SignatureError` where the method does not take one mapping, or the schema is none."""
+        """Raise `SignatureError` if the method does not take one mapping, or if the schema is invalid."""
         if len(parameters) != 1:
             raise SignatureError(
-                f"{where}: a tool with a schema from data takes its arguments as one parameter, a dict"
+                f"{where}: a tool with a schema from data must take exactly one parameter, a dict of its arguments"
             )
         self.schema = {"properties": {}, "required": [], **schema}
         self._parameter = parameters[0].name
@@ -85,7 +85,7 @@ class SchemaArguments:
         """See `Arguments.read`."""
         problems = self._errors(given)
         if problems:
-            raise WrongArguments(_listed(problems[:PROBLEMS_TOLD], of=len(problems)))
+            raise WrongArguments(_listed(problems[:MAX_PROBLEMS], of=len(problems)))
         return {self._parameter: given}
 
 
@@ -94,13 +94,13 @@ def _validator(where: str, schema: dict[str, Any]) -> Callable[[dict[str, Any]],
         import jsonschema_rs
     except ImportError as error:
         raise SignatureError(
-            f"{where}: a schema from data is checked by jsonschema-rs, which is not installed: "
-            "pip install 'nemo-gym[schema]'"
+            f"{where}: a schema from data requires jsonschema-rs, which is not installed. "
+            "Install it: pip install 'nemo-gym[schema]'"
         ) from error
     try:
         validator = jsonschema_rs.validator_for(schema)
     except (ValueError, jsonschema_rs.ValidationError) as error:
-        raise SignatureError(f"{where}: not a JSON Schema: {str(error).splitlines()[0]}") from error
+        raise SignatureError(f"{where}: invalid JSON Schema: {str(error).splitlines()[0]}") from error
 
     def errors(given: dict[str, Any]) -> list[str]:
         found = []
@@ -125,7 +125,7 @@ def _field_of(parameter: inspect.Parameter) -> tuple[Any, Any]:
     return parameter.annotation, Field(default, alias=parameter.name)
 
 
-def _explain(problem: Any) -> str:
+def _describe(problem: Any) -> str:
     place = ".".join(str(part) for part in problem["loc"])
     if problem["type"] == "extra_forbidden":
         return f"'{place}' is not an argument"

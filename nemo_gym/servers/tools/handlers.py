@@ -1,4 +1,4 @@
-"""From an author's method to a FastAPI endpoint: what it asks for beside the body is handed to it."""
+"""FastAPI endpoints made from an author's methods, with state and request filled in."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ REQUEST_PARAMETER = "nemo_gym_request"
 
 @dataclass(frozen=True)
 class Handler:
-    """An author's method and what its parameters ask for."""
+    """An author's method, and which of its parameters are filled in."""
 
     method: Method
     signature: inspect.Signature
     states: dict[str, type[SessionState]]
     """Parameters that receive this rollout's state, with the class of each."""
     request_parameter: str | None
-    """The parameter that receives the request itself, if any."""
+    """The parameter that receives the request, if any."""
     is_coroutine: bool
-    """Whether it is awaited; a plain function runs in a thread."""
+    """Whether the method is awaited. A plain function runs in a thread."""
 
     @classmethod
     def of(cls, method: Method) -> Handler:
-        """Read a bound method's signature; annotations written as text are resolved in its module.
+        """Read a bound method's signature. Annotations written as strings are resolved in its module.
 
-        Raises `SignatureError` for a `SessionState` that cannot be made on first use.
+        Raises `SignatureError` for a `SessionState` that cannot be created on first use.
         """
         signature = inspect.signature(method, eval_str=True)
         kinds = {name: _bare(parameter.annotation) for name, parameter in signature.parameters.items()}
@@ -64,7 +64,7 @@ class Handler:
         ]
 
     async def call(self, request: Request, store: SessionStore, arguments: dict[str, Any]) -> Any:
-        """Call the method with these arguments; a plain `def` runs in a thread."""
+        """Call the method with these arguments. A plain `def` runs in a thread."""
         given = dict(arguments)
         if self.request_parameter is not None:
             given[self.request_parameter] = request
@@ -90,10 +90,10 @@ def endpoint_of(
     finish: Callable[[Request, Any], Awaitable[Any]] | None = None,
     returns: Any = None,
 ) -> Endpoint:
-    """A FastAPI endpoint for a method: the body is FastAPI's to check, state and request are filled in.
+    """Return a FastAPI endpoint for a method. FastAPI checks the body; state and request are filled in.
 
-    `finish(request, result)` may turn the result into what is answered. `returns` replaces the return annotation
-    (which FastAPI makes the response model).
+    `finish(request, result)` may convert the result into the response. `returns` replaces the return annotation,
+    which FastAPI uses as the response model.
     """
     request_name = handler.request_parameter or REQUEST_PARAMETER
 
@@ -114,7 +114,7 @@ def endpoint_of(
 
 
 def with_optional_body(handler: Handler) -> Handler:
-    """The same method, whose body may be left out where every field of it has a default."""
+    """Return the same method with an optional body, provided that every field of the body has a default."""
     parameters = [
         parameter.replace(default=Body(default_factory=parameter.annotation))
         if parameter.default is parameter.empty
@@ -124,7 +124,7 @@ def with_optional_body(handler: Handler) -> Handler:
         else parameter
         for parameter in handler.signature.parameters.values()
     ]
-    # A parameter with a default may stand before one without: all of them are passed by name.
+    # Keyword-only, so that a parameter with a default may precede one without.
     by_name = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
     return replace(handler, signature=handler.signature.replace(parameters=by_name))
 
@@ -138,11 +138,11 @@ def _check_state(kind: Any, where: str) -> None:
         required = [name for name, field in kind.model_fields.items() if field.is_required()]
         if required:
             raise SignatureError(
-                f"{where} is the SessionState {kind.__name__}, which is made on first use: give every field of it a "
-                f"default ({', '.join(required)})"
+                f"{where} is the SessionState {kind.__name__}, which is created on first use. Give each of its fields "
+                f"a default ({', '.join(required)})"
             )
     elif any(_is_class_of(_bare(each), SessionState) for each in get_args(kind)):
-        raise SignatureError(f"{where} is {kind}: type it as the SessionState alone, it is always there")
+        raise SignatureError(f"{where} is {kind}. Annotate it with the SessionState alone: it is always present")
 
 
 def _is_class_of(annotation: Any, base: type) -> bool:

@@ -1,4 +1,4 @@
-"""A JSON Schema for readers: without what pydantic adds to it, and in a few words."""
+"""JSON Schemas for a model: without pydantic's titles, or described in a few words."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ VALUES = frozenset({"default", "const", "enum", "examples"})
 
 
 def without_titles(schema: Any) -> Any:
-    """A schema without the titles that pydantic makes up; properties and values called `title` stay."""
+    """Return a schema without the titles that pydantic generates. Properties and values called `title` stay."""
     if isinstance(schema, list):
         return [without_titles(entry) for entry in schema]
     if not isinstance(schema, dict):
@@ -30,13 +30,13 @@ def _without_titles_under(key: str, value: Any) -> Any:
 
 
 def type_words(schema: Any, shared: dict[str, Any]) -> str:
-    """What a value of this schema is, said to a model; `shared` are the schemas that a `$ref` may name."""
+    """Describe the values of a schema in a few words. `shared` holds the schemas that a `$ref` may name."""
     if not isinstance(schema, dict):
         # `true` and `false` are schemas too.
         return "any"
     if "$ref" in schema:
         name = schema["$ref"].removeprefix("#/$defs/")
-        # Each is told once: one that names itself has no end.
+        # Each is followed once, because a schema may refer to itself.
         return type_words(shared.get(name), {other: each for other, each in shared.items() if other != name})
     if "enum" in schema:
         return "one of " + ", ".join(repr(value) for value in schema["enum"])

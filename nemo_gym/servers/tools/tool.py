@@ -1,4 +1,4 @@
-"""From a method to a tool: its route, its JSON schema, and the answer to a call with wrong arguments."""
+"""Tools made from methods: their routes, their JSON schemas, and the response to wrong arguments."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ from nemo_gym.servers.tools.json_schema import type_words
 MethodT = TypeVar("MethodT", bound=Callable[..., Any])
 
 RESERVED_MCP_TOOL_NAMES = frozenset({"verify", "seed_session", "aggregate_metrics", "mcp"})
-"""Those that the published package reserves, too."""
+"""Names that the published package reserves too."""
 RESERVED_NAMES = RESERVED_MCP_TOOL_NAMES | {"close_session", "reverify_mode", "tools"}
-"""Routes of a resources server that are not tools: no tool may be called so, and no model may reach them.
+"""Routes of a resources server that are not tools. Tools must not have these names, and models must not call them.
 
-Liveness and documentation are GET only; a tool of such a name has the POST route to itself.
+Liveness and documentation routes are GET only, so a tool may have the name of one.
 """
 
 NAME_PATTERN = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 INDEPENDENT_TOOLS_HEADER = "x-nemo-gym-independent-tools"
-"""With `GET /tools`: the names, joined by commas, of the tools whose calls in one turn may run at the same time."""
+"""Header of `GET /tools`: the tools whose calls in one turn may run at the same time, separated by commas."""
 
 LONG_NUMBER = re.compile(rb"\d{19}")
-"""An integer beyond 64 bits has at least as many digits: orjson would make a rounded float of it, `json` does not."""
+"""Matches every integer beyond 64 bits. orjson would round it to a float, `json` does not."""
 
 _MARK = "__nemo_gym_tool__"
 
 
 def is_callable_name(name: str) -> bool:
-    """Whether a model may ask for a tool of this name: one path segment, and not a route of the server's own."""
+    """Return whether a model may call a tool of this name: one path segment, and not one of the server's routes."""
     return NAME_PATTERN.fullmatch(name) is not None and name not in RESERVED_NAMES
 
 
@@ -60,9 +60,9 @@ def tool(
 ) -> MethodT | Callable[[MethodT], MethodT]:
     """Make a method of a resources server a tool: `POST /<name>`, with a JSON schema from its signature.
 
-    Arguments are typed parameters (a `pydantic.Field` in `Annotated` adds bounds and descriptions), the description
-    is the docstring. `SessionState` and `Request` parameters are filled in and unknown to the model. The method
-    returns text, or anything that is JSON; it raises `ToolError` to tell the model what was wrong.
+    Arguments are typed parameters; a `pydantic.Field` in `Annotated` adds bounds and descriptions. The docstring is
+    the tool's description. `SessionState` and `Request` parameters are filled in and hidden from the model. The method
+    returns text, or any JSON-serializable value. It raises `ToolError` to return an error to the model.
     """
 
     def mark(function: MethodT) -> MethodT:
@@ -90,20 +90,20 @@ class Tool:
         description: str | None = None,
         parameters: Mapping[str, Any] | None = None,
     ) -> Tool:
-        """A tool from a method: schema from its signature, description from its docstring.
+        """Create a tool from a method: schema from its signature, description from its docstring.
 
-        With `parameters`, a JSON Schema, the method receives the checked arguments as one dict: so are tools made
-        that are known only from data. `SignatureError` says what cannot be a tool, and why.
+        With `parameters`, a JSON Schema, the method receives the checked arguments as one dict. Use it for tools
+        that are known only from data. Raises `SignatureError` if the method cannot be a tool.
         """
         where = f"@tool {getattr(method, '__qualname__', method)}"
         if name in RESERVED_NAMES:
             raise SignatureError(
-                f"{where}: '{name}' is a route of every resources server; give the tool another name: "
+                f"{where}: '{name}' is a route of every resources server. Give the tool another name: "
                 '@tool(name="…")'
             )
         if not is_callable_name(name):
             raise SignatureError(
-                f"{where}: '{name}' is not a tool's name: letters, digits, '_' and '-' only, 64 at most"
+                f"{where}: '{name}' is not a valid tool name. Use at most 64 letters, digits, '_' and '-'"
             )
         handler = Handler.of(method)
         arguments: Arguments
@@ -120,12 +120,12 @@ class Tool:
 
     @property
     def is_independent(self) -> bool:
-        """Whether calls of one rollout may run at the same time: the method sees nothing of the session."""
+        """Whether calls of one rollout may run at the same time, because the method does not see the session."""
         return not self.handler.states and self.handler.request_parameter is None
 
     @property
     def definition(self) -> dict[str, Any]:
-        """The tool as a request lists it."""
+        """The tool's entry in a request's list of tools."""
         return {
             "type": "function",
             "name": self.name,
@@ -135,26 +135,26 @@ class Tool:
         }
 
     async def call(self, request: Request, store: SessionStore, body: bytes) -> Response:
-        """Answer one call. Wrong arguments and `ToolError` are told to the model with status 422."""
+        """Run one call. Wrong arguments and `ToolError` are returned to the model with status 422."""
         try:
             given = orjson.loads(body or b"{}")
         except orjson.JSONDecodeError as error:
-            return self._refusal(f"not valid JSON ({error.msg} at column {error.colno})")
+            return self._rejection(f"not valid JSON ({error.msg} at column {error.colno})")
         if LONG_NUMBER.search(body):
             given = json.loads(body)
         if not isinstance(given, dict):
-            return self._refusal(f"expected a JSON object, found {type(given).__name__}")
+            return self._rejection(f"expected a JSON object, found {type(given).__name__}")
         try:
             values = self.arguments.read(given)
         except WrongArguments as error:
-            return self._refusal(str(error))
+            return self._rejection(str(error))
         try:
             result = await self.handler.call(request, store, values)
         except ToolError as error:
             return PlainTextResponse(f"Error: {error}", status_code=422)
         return _answer(result)
 
-    def _refusal(self, problem: str) -> Response:
+    def _rejection(self, problem: str) -> Response:
         required, shared = self.parameters["required"], self.parameters.get("$defs", {})
         expected = ", ".join(
             f"{name} ({type_words(schema, shared)}{'' if name in required else ', optional'})"
@@ -166,9 +166,9 @@ class Tool:
 
 
 def tools_of(server: object) -> list[Tool]:
-    """The `@tool` methods of a server, in the order of their definition, base classes first.
+    """Return the `@tool` methods of a server in the order of their definition, base classes first.
 
-    A method that replaces a base class's tool stays one, under the same name unless it is marked anew.
+    An override of a base class's tool stays a tool. It keeps the name unless it has its own `@tool`.
     """
     marks: dict[str, Any] = {}
     for cls in reversed(type(server).__mro__):
@@ -179,7 +179,7 @@ def tools_of(server: object) -> list[Tool]:
         _check_hides_nothing(type(server), attribute)
         each = Tool.of(method, name=mark["name"], description=mark["description"])
         if each.name in found:
-            raise SignatureError(f"{type(server).__name__} has two tools called '{each.name}'; rename one")
+            raise SignatureError(f"{type(server).__name__} has two tools called '{each.name}'. Rename one")
         found[each.name] = each
     return list(found.values())
 
@@ -188,13 +188,13 @@ def _check_hides_nothing(cls: type, attribute: str) -> None:
     for base in cls.__mro__:
         if base.__module__.startswith("nemo_gym.") and attribute in vars(base):
             raise SignatureError(
-                f"@tool {cls.__name__}.{attribute}: this method would take the place of {base.__name__}.{attribute}; "
-                f'call it otherwise and keep the tool\'s name: @tool(name="{attribute}")'
+                f"@tool {cls.__name__}.{attribute}: this method would override {base.__name__}.{attribute}. "
+                f'Rename the method and keep the tool\'s name: @tool(name="{attribute}")'
             )
 
 
 def add_tool_routes(app: FastAPI, tools: Sequence[Tool], store: SessionStore) -> None:
-    """Give each tool its route, and list all of them under `GET /tools`."""
+    """Add a route for each tool, and list all tools at `GET /tools`."""
     for each in tools:
         _add_route(app, each, store)
     definitions = [each.definition for each in tools]
@@ -202,7 +202,7 @@ def add_tool_routes(app: FastAPI, tools: Sequence[Tool], store: SessionStore) ->
     independent = ",".join(each.name for each in tools if each.is_independent)
 
     async def list_tools(response: Response) -> list[dict[str, Any]]:
-        """The tools of this server, as a request lists them; a header names those that need no order."""
+        """Return this server's tools as a request lists them. A header names those whose calls need no order."""
         response.headers[INDEPENDENT_TOOLS_HEADER] = independent
         return definitions
 
@@ -231,13 +231,13 @@ def _answer(result: Any) -> Response:
 
 def _json(result: Any) -> bytes:
     try:
-        return orjson.dumps(result, default=_plain, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS)
+        return orjson.dumps(result, default=_json_default, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS)
     except orjson.JSONEncodeError:
-        # A model that adds long enough gets past 64 bits, where orjson ends and JSON does not.
-        return json.dumps(result, default=_plain).encode()
+        # orjson rejects integers beyond 64 bits, and a tool may return one.
+        return json.dumps(result, default=_json_default).encode()
 
 
-def _plain(value: Any) -> Any:
+def _json_default(value: Any) -> Any:
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")
-    raise TypeError(f"a tool returned a {type(value).__name__}, which is not JSON")
+    raise TypeError(f"a tool returned a {type(value).__name__}, which is not JSON-serializable")

@@ -50,7 +50,7 @@ class Counting(SimpleResourcesServer):
 
     @tool
     async def whose(self) -> str:
-        '''Tell the rollout.'''
+        '''Return the rollout's id.'''
         return str(current_rollout_id())
 
     async def verify(self, body: BaseVerifyRequest, counter: Counter) -> BaseVerifyResponse:

@@ -1,4 +1,4 @@
-"""Tools over MCP, by the real client against real processes: the same calls on the same state as over HTTP."""
+"""Tools over MCP with the real client and real processes: the same calls and state as over HTTP."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from tests.servers.mcp.mcp_servers import COUNTING, LEDGER
 
 ROW: dict[str, Any] = {"responses_create_params": {"input": []}}
 GENERATIONS = ("auto", "legacy")
-"""The protocol without a handshake, and the one with it that older agents speak."""
+"""The protocol without a handshake, and the older one with it."""
 pytestmark = [
     pytest.mark.timeout(60),
 ]
 
 
 class Under(NamedTuple):
-    """A rollout under way: its agent's HTTP client, with the cookie, and its MCP client, with the token."""
+    """A running rollout: its agent's HTTP client with the cookie, and its MCP client with the token."""
 
     http: httpx.AsyncClient
     mcp: Client
     seeded: dict[str, Any]
 
-    async def told(self, tool: str, **arguments: Any) -> tuple[str, bool]:
-        """What the tool answers over MCP, and whether that is an error."""
+    async def call_tool(self, tool: str, **arguments: Any) -> tuple[str, bool]:
+        """Call a tool over MCP. Return its answer, and whether it is an error."""
         result = await self.mcp.call_tool(tool, arguments)
         (content,) = result.content
         return content.text, result.is_error
@@ -62,7 +62,7 @@ async def rollout(url, mode="auto", **row):
 
 @pytest.fixture(scope="module")
 def running(shared_workplace):
-    """Both servers, as their launcher starts them."""
+    """Both servers, started by the launcher."""
     for name, source in (("counting", COUNTING), ("ledger", LEDGER)):
         shared_workplace.environment(name, source, settings="expose_tools_over_mcp: true")
     paths = ",".join(f"resources_servers/{name}/configs/{name}.yaml" for name in ("counting", "ledger"))
@@ -79,7 +79,7 @@ def ledger(running):
     return running.servers["ledger"]["url"]
 
 
-async def test_a_seed_tells_where_the_tools_are(counting):
+async def test_seed_response_contains_the_mcp_address(counting):
     async with rollout(counting) as under:
         metadata = under.seeded.pop("mcp")
         assert under.seeded == {}
@@ -88,21 +88,21 @@ async def test_a_seed_tells_where_the_tools_are(counting):
         assert metadata == {"server_name": "counting", "url_path": "/mcp", "transport": "http"}
 
 
-async def test_what_a_seed_answers_otherwise_stays(ledger):
+async def test_seed_response_keeps_its_other_fields(ledger):
     async with rollout(ledger) as under:
         assert under.seeded["greeting"] == "hello"
 
 
-async def test_a_token_holds_the_session_and_its_tools(counting):
+async def test_token_contains_the_session_and_its_tools(counting):
     async with rollout(counting, allowed=["read", "add"]) as under:
         token = under.seeded["mcp"]["headers"]["X-NeMo-Gym-Session-Token"]
-        _, told = URLSafeSerializer("any", salt="nemo-gym-mcp-session-token").loads_unsafe(token)
-        assert told.keys() == {"sid", "tools"}
-        assert told["tools"] == ["add", "read"]
+        _, content = URLSafeSerializer("any", salt="nemo-gym-mcp-session-token").loads_unsafe(token)
+        assert content.keys() == {"sid", "tools"}
+        assert content["tools"] == ["add", "read"]
 
 
 @pytest.mark.parametrize("mode", GENERATIONS)
-async def test_the_tools_are_those_of_http(counting, mode):
+async def test_tools_are_the_same_as_over_http(counting, mode):
     async with rollout(counting, mode) as under:
         listed = (await under.mcp.list_tools()).tools
         over_http = (await under.http.get("/tools")).json()
@@ -113,19 +113,19 @@ async def test_the_tools_are_those_of_http(counting, mode):
 
 
 @pytest.mark.parametrize("mode", GENERATIONS)
-async def test_state_is_the_same_over_both_ways(counting, mode):
+async def test_mcp_and_http_share_the_state(counting, mode):
     async with rollout(counting, mode, first=10) as under:
-        assert await under.told("add", by=2) == ("The counter is at 12.", False)
+        assert await under.call_tool("add", by=2) == ("The counter is at 12.", False)
         assert (await under.http.post("/add", json={"by": 3})).text == "The counter is at 15."
-        assert await under.told("read") == ('{"count":15}', False)
+        assert await under.call_tool("read") == ('{"count":15}', False)
         assert (await under.verify()).json()["reward"] == 15
 
 
-async def test_two_rollouts_at_the_same_time_do_not_see_each_other(counting):
+async def test_concurrent_rollouts_are_isolated(counting):
     async with rollout(counting) as one, rollout(counting, "legacy", first=100) as other:
         for step in range(1, 4):
-            assert await one.told("add", by=1) == (f"The counter is at {step}.", False)
-            assert await other.told("add", by=10) == (f"The counter is at {100 + 10 * step}.", False)
+            assert await one.call_tool("add", by=1) == (f"The counter is at {step}.", False)
+            assert await other.call_tool("add", by=10) == (f"The counter is at {100 + 10 * step}.", False)
         assert (await one.verify()).json()["reward"] == 3
         assert (await other.verify()).json()["reward"] == 130
 
@@ -141,44 +141,47 @@ async def test_two_rollouts_at_the_same_time_do_not_see_each_other(counting):
         ("read", {"no": None}),
     ],
 )
-async def test_an_answer_reads_the_same_over_both_ways(counting, tool, arguments):
+async def test_mcp_and_http_answers_are_the_same(counting, tool, arguments):
     async with rollout(counting) as under:
         over_http = await under.http.post(f"/{tool}", json=arguments)
         await under.http.post("/seed_session", json=ROW)
-        assert await under.told(tool, **arguments) == (over_http.text, over_http.is_error)
+        assert await under.call_tool(tool, **arguments) == (over_http.text, over_http.is_error)
 
 
-async def test_a_tool_that_is_not_there_is_told_to_the_model(counting):
+async def test_unknown_tool_is_reported_to_the_model(counting):
     async with rollout(counting) as under:
-        told = "Unknown tool 'fly'. The tools are: add, read, explode, whose."
-        assert await under.told("fly") == (told, True)
-        assert await under.told("verify") == (told.replace("fly", "verify"), True)
+        message = "Unknown tool 'fly'. The tools are: add, read, explode, whose."
+        assert await under.call_tool("fly") == (message, True)
+        assert await under.call_tool("verify") == (message.replace("fly", "verify"), True)
 
 
-async def test_a_session_may_be_held_to_some_of_the_tools(counting):
+async def test_session_may_be_restricted_to_some_tools(counting):
     async with rollout(counting, allowed=["read"], first=4) as under:
         assert [each.name for each in (await under.mcp.list_tools()).tools] == ["read"]
-        assert await under.told("read") == ('{"count":4}', False)
-        assert await under.told("add", by=1) == ("Unknown tool 'add'. The tools are: read.", True)
+        assert await under.call_tool("read") == ('{"count":4}', False)
+        assert await under.call_tool("add", by=1) == ("Unknown tool 'add'. The tools are: read.", True)
         assert (await under.verify()).json()["reward"] == 4
 
 
-async def test_who_restricts_a_session_is_given_the_row_as_its_seed_is(ledger):
+async def test_restriction_receives_the_row_like_the_seed(ledger):
     async with rollout(ledger, only=["look"]) as under:
         assert [each.name for each in (await under.mcp.list_tools()).tools] == ["look"]
 
 
-async def test_a_session_may_be_held_to_none_of_the_tools(counting):
+async def test_session_may_be_restricted_to_no_tools(counting):
     async with rollout(counting, allowed=[]) as under:
         assert (await under.mcp.list_tools()).tools == []
-        assert await under.told("read") == ("Unknown tool 'read'. The tools are: none.", True)
+        assert await under.call_tool("read") == ("Unknown tool 'read'. The tools are: none.", True)
 
 
-async def test_a_restriction_to_a_tool_that_is_not_there_fails_the_seed(counting):
+async def test_restriction_to_unknown_tool_fails_the_seed(counting):
     async with httpx.AsyncClient(verify=False) as http:
         answer = await http.post(f"{counting}/seed_session", json={**ROW, "allowed": ["read", "fly"]})
     assert (answer.status_code, answer.json()["failure_class"]) == (500, "environment_failed")
-    assert "mcp_allowed_tools_for_session names 'fly'; the tools are add, read" in answer.json()["detail"]
+    assert (
+        "mcp_allowed_tools_for_session returned unknown tools: 'fly'. The tools are: add, read"
+        in answer.json()["detail"]
+    )
 
 
 def cut(token):
@@ -186,7 +189,7 @@ def cut(token):
 
 
 def forged(token):
-    """A payload of one's own, signed with a key of one's own."""
+    """Return a forged payload, signed with another key."""
     return URLSafeSerializer("Counting___counting", salt="nemo-gym-mcp-session-token").dumps(
         {"sid": "another", "tools": None}
     )
@@ -194,31 +197,31 @@ def forged(token):
 
 @pytest.mark.parametrize("spoil", [cut, forged, lambda token: "", lambda token: "a.b"])
 @pytest.mark.parametrize("mode", GENERATIONS)
-async def test_without_the_token_that_the_seed_gave_nothing_is_called(counting, mode, spoil):
+async def test_call_without_the_seeds_token_is_rejected(counting, mode, spoil):
     async with rollout(counting, first=7) as under:
         headers = {name: spoil(token) for name, token in under.seeded["mcp"]["headers"].items()}
         async with mcp_client(f"{counting}/mcp", headers, mode) as stranger:
-            for refused in (stranger.call_tool("add", {"by": 1}), stranger.list_tools()):
+            for rejected in (stranger.call_tool("add", {"by": 1}), stranger.list_tools()):
                 with pytest.raises(MCPError, match=r"counting: the header X-NeMo-Gym-Session-Token .*/seed_session"):
-                    await refused
+                    await rejected
         assert (await under.verify()).json()["reward"] == 7
 
 
-async def test_a_token_of_another_server_is_refused(counting, ledger):
+async def test_token_of_another_server_is_rejected(counting, ledger):
     async with rollout(ledger) as under, mcp_client(f"{counting}/mcp", under.seeded["mcp"]["headers"]) as stranger:
-        with pytest.raises(MCPError, match="does not hold a token of this server"):
+        with pytest.raises(MCPError, match="is not a token of this server"):
             await stranger.call_tool("read")
 
 
 @pytest.mark.parametrize("mode", GENERATIONS)
-async def test_a_bug_in_a_tool_fails_the_rollout_and_is_not_shown_to_the_model(running, counting, mode):
+async def test_tool_bug_fails_rollout_hidden_from_the_model(running, counting, mode):
     async with rollout(counting, mode, first=1) as under, rollout(counting, first=2) as other:
         result = await under.mcp.call_tool("explode")
         assert result.is_error
         assert result.content[0].text == "The tool explode is out of order. This attempt will not be graded."
         assert result.meta["nemo_gym/problem"]["failure_class"] == "environment_failed"
         running.wait_for("ZeroDivisionError: the secret cause")
-        assert await under.told("read") == ('{"count":1}', False)
+        assert await under.call_tool("read") == ('{"count":1}', False)
         verified = await under.verify("Done.")
         assert verified.status_code == 500
         assert verified.json()["failure_class"] == "environment_failed"
@@ -226,20 +229,20 @@ async def test_a_bug_in_a_tool_fails_the_rollout_and_is_not_shown_to_the_model(r
         assert (await other.verify()).json()["reward"] == 2
 
 
-async def test_a_new_rollout_in_a_failed_ones_session_starts_afresh(counting):
+async def test_new_rollout_in_failed_session_starts_fresh(counting):
     async with rollout(counting, first=1) as under:
-        assert (await under.told("explode"))[1]
+        assert (await under.call_tool("explode"))[1]
         await under.http.post("/seed_session", json={**ROW, "first": 5})
         assert (await under.verify()).json()["reward"] == 5
 
 
-async def test_a_bug_over_http_is_the_agents_to_notice(counting):
+async def test_bug_over_http_is_left_to_the_agent(counting):
     async with rollout(counting, first=1) as under:
         assert (await under.http.post("/explode", json={})).status_code == 500
         assert (await under.verify()).json()["reward"] == 1
 
 
-async def test_tools_are_scored_by_their_own_names_and_come_back_as_the_model_called_them(counting):
+async def test_tool_names_are_normalized_only_for_grading(counting):
     called = ["mcp__counting__add", "read", "mcp__elsewhere__add", "mcp__counting__read"]
     async with rollout(counting) as under:
         verified = (await under.verify("Well.", *map(call, called), "Done.")).json()
@@ -247,10 +250,10 @@ async def test_tools_are_scored_by_their_own_names_and_come_back_as_the_model_ca
     assert [item["name"] for item in verified["response"]["output"] if "name" in item] == called
 
 
-async def test_a_call_counts_for_the_rollout_whose_prefix_or_header_it_has(counting):
+async def test_call_belongs_to_rollout_of_prefix_or_header(counting):
     async with rollout(counting) as under:
         headers = under.seeded["mcp"]["headers"]
-        assert await under.told("whose") == ("None", False)
+        assert await under.call_tool("whose") == ("None", False)
         async with mcp_client(f"{counting}/ng-rollout/3-1/mcp", headers) as client:
             assert (await client.call_tool("whose")).content[0].text == "3-1"
         async with mcp_client(f"{counting}/mcp", {**headers, ROLLOUT_HEADER: "4-1"}) as client:
@@ -258,12 +261,12 @@ async def test_a_call_counts_for_the_rollout_whose_prefix_or_header_it_has(count
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE", "PUT"])
-async def test_there_is_no_stream_to_wait_on(counting, method):
+async def test_only_post_is_allowed(counting, method):
     async with httpx.AsyncClient(base_url=counting, verify=False) as http:
         assert (await http.request(method, "/mcp")).status_code == 405
 
 
-async def test_typed_routes_of_the_published_style_are_tools(ledger):
+async def test_typed_routes_of_published_style_are_tools(ledger):
     async with rollout(ledger) as under:
         book, total, describe, look = (await under.mcp.list_tools()).tools
         assert [each.name for each in (book, total, describe, look)] == ["book", "total", "describe", "look"]
@@ -289,37 +292,37 @@ async def test_typed_routes_of_the_published_style_are_tools(ledger):
         }  # fmt: skip
 
 
-async def test_a_call_runs_the_handler_once_in_the_rollouts_session(ledger):
+async def test_call_runs_once_in_the_rollouts_session(ledger):
     async with rollout(ledger) as one, rollout(ledger) as other:
-        before = int((await one.told("describe", euros=1))[0].strip('"').rpartition(", ")[2])
-        assert await one.told("book", amount={"euros": 2}) == ('{"total":2}', False)
+        before = int((await one.call_tool("describe", euros=1))[0].strip('"').rpartition(", ")[2])
+        assert await one.call_tool("book", amount={"euros": 2}) == ('{"total":2}', False)
         assert (await one.http.post("/book", json={"amount": {"euros": 3}})).json() == {"total": 5}
-        assert await other.told("total") == ('{"total":0}', False)
-        # The author's own middleware stands before the handler as it does over HTTP.
-        assert await one.told("describe", euros=4) == (f'"4 of the house, {before + 2}"', False)
+        assert await other.call_tool("total") == ('{"total":0}', False)
+        # The author's own middleware runs as it does over HTTP.
+        assert await one.call_tool("describe", euros=4) == (f'"4 of the house, {before + 2}"', False)
         assert (await one.verify()).json()["reward"] == 5
 
 
-async def test_what_a_handler_refuses_is_told_in_its_own_words(ledger):
+async def test_handlers_rejection_reaches_the_model_unchanged(ledger):
     async with rollout(ledger) as under:
-        assert await under.told("book", amount={"euros": 1}, note="forbidden") == (
+        assert await under.call_tool("book", amount={"euros": 1}, note="forbidden") == (
             '{"detail":"Not in this house."}', True,
         )  # fmt: skip
-        text, is_error = await under.told("book", amount={"euros": 0})
+        text, is_error = await under.call_tool("book", amount={"euros": 0})
         assert is_error
         assert "greater than or equal to 1" in text
         assert (await under.verify()).json()["reward"] == 0
 
 
-async def test_a_handlers_own_server_error_fails_the_rollout(ledger):
+async def test_handlers_server_error_fails_the_rollout(ledger):
     async with rollout(ledger) as under:
-        assert (await under.told("book", amount={"euros": 1}, note="broken"))[1]
+        assert (await under.call_tool("book", amount={"euros": 1}, note="broken"))[1]
         verified = await under.verify()
         assert (verified.status_code, verified.json()["failure_class"]) == (500, "environment_failed")
         assert "The house burns." in verified.json()["detail"]
 
 
-async def test_a_catch_all_route_answers_the_tools_that_its_author_names(ledger):
+async def test_catch_all_route_handles_tools_its_author_names(ledger):
     async with rollout(ledger) as under:
-        assert await under.told("look", at="it") == ('{"tool":"look","arguments":{"at":"it"}}', False)
-        assert (await under.told("listen", at="it"))[1]
+        assert await under.call_tool("look", at="it") == ('{"tool":"look","arguments":{"at":"it"}}', False)
+        assert (await under.call_tool("listen", at="it"))[1]

@@ -1,4 +1,4 @@
-"""Which routes become tools over MCP, which are refused at the start, and what the setting costs who leaves it off."""
+"""Routes that become tools over MCP, routes that are rejected at startup, and imports without the setting."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Graded(SimpleResourcesServer):
 
 
 def made(*routes: tuple[str, Any], router: APIRouter | None = None, **attributes: Any) -> SimpleResourcesServer:
-    """A server with these POST routes beside its tool."""
+    """Return a server with these POST routes and a tool."""
 
     class Made(Graded):
         def setup_webserver(self) -> FastAPI:
@@ -114,20 +114,20 @@ async def request_only(request: Request) -> str:
         (free, None, None),
     ],
 )
-def test_a_routes_body_is_the_tools_schema(handler, required, properties):
+def test_tool_schema_is_the_routes_body(handler, required, properties):
     read = tools_of(made(("/read", handler)))["read"]
     assert (read.parameters.get("required"), read.parameters.get("properties")) == (required, properties)
     assert read.parameters["type"] == "object"
     assert (read.path, read.description) == ("/read", handler.__doc__ or "")
 
 
-def test_a_schema_brings_along_what_it_refers_to():
+def test_schema_contains_the_schemas_it_references():
     grown = tools_of(made(("/grow", tree)))["grow"].parameters
     assert grown["properties"]["children"]["items"] == {"$ref": "#/$defs/Tree"}
     assert grown["$defs"]["Tree"]["properties"] == grown["properties"]
 
 
-def test_routes_of_a_router_are_tools_and_hidden_ones_are_not():
+def test_router_routes_are_tools_unless_hidden():
     router = APIRouter()
     router.post("/within")(one_model)
     router.post("/aside", include_in_schema=False)(one_model)
@@ -135,7 +135,7 @@ def test_routes_of_a_router_are_tools_and_hidden_ones_are_not():
     assert list(tools_of(made(router=router))) == ["greet", "within"]
 
 
-def test_what_an_agent_calls_is_no_tool():
+def test_agent_routes_are_not_tools():
     class Game(SteppedResourcesServer):
         @tool
         async def look(self) -> str:
@@ -192,52 +192,54 @@ def named(*names: str) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("server", "told"),
+    ("server", "message"),
     [
-        (made(("/read", asks_a_query)), "POST /read cannot be a tool: it asks for the query parameter 'limit'"),
-        (made(("/read", depends_on_query)), "it asks for the query parameter 'limit'"),
-        (made(("/read", asks_header)), "it asks for the header parameter 'key'"),
-        (made(("/read", either)), "its body is not one model"),
-        (made(("/read", maybe)), "its body is not one model"),
-        (made(("/read", listed)), "its body is not one model"),
-        (made(("/read", filled_in)), "its body is application/x-www-form-urlencoded, and a call's is JSON"),
-        (made(("/read/all", one_model)), "POST /read/all cannot be a tool: a tool's name is its path, one segment"),
+        (made(("/read", asks_a_query)), "POST /read cannot be a tool: it has the query parameter 'limit'"),
+        (made(("/read", depends_on_query)), "it has the query parameter 'limit'"),
+        (made(("/read", asks_header)), "it has the header parameter 'key'"),
+        (made(("/read", either)), "its body is not a model"),
+        (made(("/read", maybe)), "its body is not a model"),
+        (made(("/read", listed)), "its body is not a model"),
+        (made(("/read", filled_in)), "its body is application/x-www-form-urlencoded, not JSON"),
+        (made(("/read/all", one_model)), "POST /read/all cannot be a tool: its path must be one segment"),
         (made(("/read.all", one_model)), "POST /read.all cannot be a tool"),
-        (made(("/read/{name}", caught)), "POST /read/{name} cannot be a tool: a tool's name is its path"),
-        (made(("/" + "x" * 65, one_model)), "64 at most"),
-        (made(("/{name}", caught)), "POST /{name} takes any tool, .* Override Made.mcp_tools"),
-        (made(("/{name}", caught_with_query)), "it asks for the query parameter 'limit'"),
-        (made(("/{name}", caught), ("/{name:path}x", caught)), "a tool's name is its path"),
-        (made(("/{name}", caught), ("/{other}", request_only)), "/{name} and /{other} each take any tool"),
-        (made(("/mcp", one_model)), "Made has a route /mcp of its own"),
-        (made(mcp_tools=named()), "Made has no tool"),
-        (made(mcp_tools=named("read it")), "'read it' cannot be a tool's name"),
-        (made(mcp_tools=named("verify")), "'verify' cannot be a tool's name"),
+        (made(("/read/{name}", caught)), "POST /read/{name} cannot be a tool: its path must be one segment"),
+        (made(("/" + "x" * 65, one_model)), "at most 64"),
+        (made(("/{name}", caught)), "POST /{name} accepts any tool name, .* Override Made.mcp_tools"),
+        (made(("/{name}", caught_with_query)), "it has the query parameter 'limit'"),
+        (made(("/{name}", caught), ("/{name:path}x", caught)), "its path must be one segment"),
+        (made(("/{name}", caught), ("/{other}", request_only)), "/{name} and /{other} each accept any tool"),
+        (made(("/mcp", one_model)), "Made already has a route /mcp"),
+        (made(mcp_tools=named()), "Made does not have tools"),
+        (made(mcp_tools=named("read it")), "'read it' is not a valid tool name"),
+        (made(mcp_tools=named("verify")), "'verify' is not a valid tool name"),
         (made(mcp_tools=named("one", "one")), "Made has two tools called 'one'"),
     ],
 )
-def test_what_cannot_be_a_tool_is_told_at_the_start(server, told):
-    with pytest.raises(SignatureError, match=f"expose_tools_over_mcp: .*{told.replace('{', '.').replace('}', '.')}"):
+def test_route_that_cannot_be_a_tool_is_rejected(server, message):
+    with pytest.raises(
+        SignatureError, match=f"expose_tools_over_mcp: .*{message.replace('{', '.').replace('}', '.')}"
+    ):
         exposed(server)
 
 
-def test_only_a_resources_server_has_tools_to_expose():
+def test_only_a_resources_server_can_expose_tools():
     class Bare(SimpleServer):
         config: BaseResourcesServerConfig
 
         def setup_webserver(self) -> FastAPI:
             return self.new_app()
 
-    with pytest.raises(SignatureError, match="Bare is no SimpleResourcesServer"):
+    with pytest.raises(SignatureError, match="only a SimpleResourcesServer has tools, and Bare is not one"):
         exposed(make_server(Bare, expose_tools_over_mcp=True))
 
 
-def test_a_catch_all_makes_tools_of_its_path():
+def test_catch_all_tool_uses_its_path():
     catch_all = CatchAll("/{tool_name}")
     assert catch_all.tool("look") == McpTool("look", "", {"type": "object", "properties": {}}, "/look")
 
 
-def test_a_server_whose_tools_are_exposed_already_stays_as_it_is():
+def test_exposing_tools_twice_changes_nothing():
     server = made()
     app = exposed(server)
     maybe_auto_expose(server, app)
@@ -247,7 +249,7 @@ def test_a_server_whose_tools_are_exposed_already_stays_as_it_is():
         assert client.get("/tools").json()[0]["name"] == "greet"
 
 
-async def test_a_test_in_process_sees_what_an_agent_would():
+async def test_rollout_in_process_normalizes_tool_names():
     server = made()
     async with rollout(server) as attempt:
         graded = await attempt.verify(reply(call("mcp__made__greet", name="you")))
@@ -265,7 +267,7 @@ async def test_a_test_in_process_sees_what_an_agent_would():
         {"output": [3, None, {"type": "function_call"}, {"type": "function_call", "name": 3}]},
     ],
 )
-async def test_a_response_of_another_shape_is_the_routes_to_refuse(response):
+async def test_malformed_response_is_rejected_by_the_route(response):
     async with serving(made()) as client:
         await client.post("/seed_session", json={"responses_create_params": {"input": []}})
         for body in ({"responses_create_params": {"input": []}, "response": response}, [response]):
@@ -273,7 +275,7 @@ async def test_a_response_of_another_shape_is_the_routes_to_refuse(response):
         assert (await client.post("/verify", content=b"{")).status_code == 422
 
 
-async def test_a_seed_that_is_refused_opens_no_session():
+async def test_rejected_seed_opens_no_session():
     async def seed_session(self, body: More) -> None:
         """Take words."""
 
@@ -284,18 +286,18 @@ async def test_a_seed_that_is_refused_opens_no_session():
         assert "mcp" in (await client.post("/seed_session", json={"words": []})).json()
 
 
-async def test_a_restriction_that_the_row_does_not_tell_fails_the_seed():
+async def test_row_invalid_for_the_restriction_fails_the_seed():
     def allowed(self, seed_body: More) -> list[str]:
         return seed_body.words
 
     async with serving(made(mcp_allowed_tools_for_session=allowed)) as client:
         assert "mcp" in (await client.post("/seed_session", json={"words": ["greet"]})).json()
-        with pytest.raises(EnvironmentFailed, match="made: the row is no More: words: Field required"):
+        with pytest.raises(EnvironmentFailed, match="made: the row is not a More: words: Field required"):
             await client.post("/seed_session", json={})
 
 
 @pytest.mark.parametrize("kind", [dict, dict[str, Any]])
-async def test_a_restriction_may_read_the_row_as_it_is(kind):
+async def test_restriction_may_read_the_raw_row(kind):
     seen = []
 
     def allowed(self, seed_body) -> None:
@@ -356,7 +358,7 @@ print("imported:", sorted({{"mcp", "mcp_types"}} & {{name for name, module in sy
     ],
     ids=["off", "on", "off and missing", "on and missing"],
 )
-def test_the_sdk_is_imported_where_the_setting_asks_for_it_only(tmp_path, before, is_exposed, printed):
+def test_sdk_is_imported_only_if_enabled(tmp_path, before, is_exposed, printed):
     file = tmp_path / "app.py"
     file.write_text(IN_A_PROCESS.format(before=before, exposed=is_exposed))
     finished = subprocess.run([sys.executable, file], capture_output=True, text=True, timeout=60, check=False)

@@ -1,4 +1,4 @@
-"""A model server that gives the answer it was made with, and clients of it over real HTTP."""
+"""A model server with a fixed answer, and clients of it over real HTTP."""
 
 import json
 from contextlib import asynccontextmanager
@@ -40,7 +40,7 @@ NAMESPACE = {
 
 
 class ScriptedModel(SimpleResponsesAPIModel):
-    """Gives the answer it was made with, or raises it, and remembers what it was asked."""
+    """Returns or raises its fixed answer, and records the requests."""
 
     config: BaseResponsesAPIModelConfig
     answer: Any
@@ -68,7 +68,7 @@ def server_of(kind, answer):
 
 @asynccontextmanager
 async def openai_client(server):
-    """The openai package's client of the server."""
+    """Yield the openai package's client for the server."""
     async with (
         on_a_port(server) as url,
         openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="dummy_key", max_retries=0) as client,
@@ -83,7 +83,7 @@ async def http_client(server):
 
 
 def events_in(text):
-    """The events of a stream, each told by its name and its data alike."""
+    """Parse the events of a stream and check that their names match their data."""
     events = []
     for event in text.removesuffix("\n\n").split("\n\n"):
         name, data = event.split("\n")

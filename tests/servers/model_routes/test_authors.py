@@ -1,4 +1,4 @@
-"""What an author may change: what methods take, and the routes themselves."""
+"""Changes that an author may make to the methods' signatures and to the routes."""
 
 from typing import Annotated, Any
 
@@ -31,7 +31,7 @@ class OwnParams(NeMoGymResponseCreateParamsNonStreaming):
 
 
 class RequestFirst(ScriptedModel):
-    """Takes the request before the body, in a class of its own, and without waiting for anything."""
+    """Takes the request before the body, its own body type, and a plain `def`."""
 
     def responses(self, request: Request, body: Annotated[OwnParams, Body()]) -> NeMoGymResponse:
         assert request.session["session_id"]
@@ -58,7 +58,7 @@ class RequestFirst(ScriptedModel):
         ),
     ],
 )
-async def test_a_method_may_take_the_request_and_a_body_of_its_own(path, body, answer):
+async def test_method_may_take_request_and_own_body_type(path, body, answer):
     server = server_of(RequestFirst, answer)
     async with http_client(server) as client:
         answered = await client.post(path, json=body)
@@ -70,13 +70,13 @@ async def test_a_method_may_take_the_request_and_a_body_of_its_own(path, body, a
 
 
 class BodyByDefault(ScriptedModel):
-    """Says that it takes the body as published servers do."""
+    """Declares the body with `= Body()`, as published servers do."""
 
     async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming = BODY) -> NeMoGymResponse:
         return self._answer(body)
 
 
-async def test_a_body_by_default_may_be_asked_for_as_a_stream_too():
+async def test_body_as_default_value_supports_streaming():
     server = server_of(BodyByDefault, reply("Hi there"))
     async with http_client(server) as client:
         streamed = await client.post("/v1/responses", json={"input": "Hello", "stream": True, "spam": 1})
@@ -87,7 +87,7 @@ async def test_a_body_by_default_may_be_asked_for_as_a_stream_too():
 
 
 class Untyped(ScriptedModel):
-    """Reads requests by itself."""
+    """Reads requests itself."""
 
     async def responses(self, request: Request) -> Any:
         return {"read": await request.json()}
@@ -96,7 +96,7 @@ class Untyped(ScriptedModel):
         return {"read": body}
 
 
-async def test_a_method_that_reads_by_itself_has_its_route_to_itself():
+async def test_untyped_method_gets_its_route_unchanged():
     async with http_client(server_of(Untyped, None)) as client:
         for path in ("/v1/responses", "/v1/chat/completions"):
             answer = await client.post(path, json={"stream": True, "spam": 1})
@@ -121,20 +121,20 @@ class WithRoutesOfItsOwn(ScriptedModel):
         return ["m"]
 
 
-async def test_an_author_may_replace_a_route_and_add_others():
+async def test_author_may_replace_and_add_routes():
     async with http_client(server_of(WithRoutesOfItsOwn, reply("Hi there"))) as client:
         assert (await client.post("/v1/messages", json={"a": 1})).json() == {"mine": {"a": 1}}
         assert (await client.get("/v1/models")).json() == ["m"]
         assert (await client.post("/v1/responses", json={"input": "Hello"})).status_code == 200
 
 
-async def test_a_rollouts_prefix_leads_to_every_route():
+async def test_rollout_prefix_works_for_every_route():
     async with http_client(server_of(ScriptedModel, reply("Hi there"))) as client:
         answer = await client.post("/ng-rollout/3-1/v1/messages", json=GREETING)
     assert answer.json()["content"][0]["text"] == "Hi there"
 
 
-def test_the_documentation_shows_the_typed_bodies():
+def test_documentation_shows_the_typed_bodies():
     document = server_of(ScriptedModel, None).setup_webserver().openapi()
     bodies = {
         path: route["post"]["requestBody"]["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
@@ -151,7 +151,7 @@ def test_the_documentation_shows_the_typed_bodies():
 
 
 class Written(ScriptedModel):
-    """Answers what it has written by itself."""
+    """Returns its own response objects."""
 
     async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming):
         return JSONResponse(reply("Hi there").model_dump(), self.answer)
@@ -166,7 +166,7 @@ class Written(ScriptedModel):
     ("path", "body"),
     [("/v1/responses", {"input": "Hello"}), ("/v1/messages", GREETING), ("/v1/chat/completions", {"messages": HELLO})],
 )
-async def test_a_method_may_answer_what_it_has_written_by_itself(path, body, stream, status):
+async def test_method_may_return_its_own_response_object(path, body, stream, status):
     async with http_client(server_of(Written, status)) as client:
         answer = await client.post(path, json={**body, "stream": stream})
     assert answer.status_code == status

@@ -15,7 +15,7 @@ from tests.servers.model_routes.scripted import (
 )
 
 
-async def test_a_whole_completion_is_answered_as_the_author_gave_it():
+async def test_completion_is_returned_as_the_author_made_it():
     server = server_of(ScriptedModel, COMPLETION)
     async with openai_client(server) as client:
         completion = await client.chat.completions.create(model="m", messages=HELLO)
@@ -23,7 +23,7 @@ async def test_a_whole_completion_is_answered_as_the_author_gave_it():
 
 
 @pytest.mark.parametrize(("asks", "counts"), [(True, [5]), (False, [])])
-async def test_a_streamed_completion_tells_its_usage_only_where_asked(asks, counts):
+async def test_streamed_completion_includes_usage_only_on_request(asks, counts):
     server = server_of(ScriptedModel, COMPLETION)
     async with openai_client(server) as client:
         stream = await client.chat.completions.create(
@@ -37,7 +37,7 @@ async def test_a_streamed_completion_tells_its_usage_only_where_asked(asks, coun
     assert server.asked[0].model_fields_set == {"model", "messages"}
 
 
-async def test_a_completions_stream_ends_in_done():
+async def test_completion_stream_ends_with_done():
     server = server_of(ScriptedModel, COMPLETION)
     async with http_client(server) as client:
         answer = await client.post("/v1/chat/completions", json={"messages": HELLO, "stream": True})
@@ -45,7 +45,7 @@ async def test_a_completions_stream_ends_in_done():
     assert answer.text.endswith("\n\ndata: [DONE]\n\n")
 
 
-async def test_the_openai_package_gathers_chunks_into_the_completion():
+async def test_openai_package_assembles_the_completion_chunks():
     called = {"id": "call_1", "type": "function", "function": {"name": "get_weather", "arguments": '{"city": "Oslo"}'}}
     message = {"content": None, "reasoning_content": "Hm.", "tool_calls": [called, {**called, "id": "call_2"}]}
     choice = {"index": 0, "finish_reason": "tool_calls", "message": message}
@@ -64,7 +64,7 @@ async def test_the_openai_package_gathers_chunks_into_the_completion():
     ]
 
 
-async def test_a_completion_that_fails_is_an_error_also_where_a_stream_was_asked_for():
+async def test_failed_completion_is_an_error_even_when_streaming():
     async with openai_client(server_of(ScriptedModel, ModelFailed("the endpoint is asleep"))) as client:
         with pytest.raises(openai.InternalServerError) as failure:
             await client.chat.completions.create(model="m", messages=HELLO, stream=True)

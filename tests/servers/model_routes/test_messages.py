@@ -1,4 +1,4 @@
-"""`/v1/messages` of a model server: answered by its method for responses, in Anthropic's words."""
+"""`/v1/messages` of a model server: answered by its method for responses, in Anthropic's format."""
 
 import json
 
@@ -10,7 +10,7 @@ from nemo_gym.testing import call, reply
 from tests.servers.model_routes.scripted import GREETING, ScriptedModel, events_in, http_client, server_of
 
 
-async def test_a_message_is_answered_by_the_method_for_responses():
+async def test_message_is_answered_by_the_responses_method():
     server = server_of(ScriptedModel, reply("Let me see.", call("get_weather", city="Oslo")))
     tool = {"name": "get_weather", "input_schema": {"type": "object"}}
     async with http_client(server) as client:
@@ -28,7 +28,7 @@ async def test_a_message_is_answered_by_the_method_for_responses():
     assert (asked.instructions, asked.max_output_tokens, asked.tools[0]["name"]) == ("Be brief.", 64, "get_weather")
 
 
-async def test_a_streamed_message_is_made_of_its_blocks():
+async def test_streamed_message_contains_its_blocks():
     async with http_client(server_of(ScriptedModel, reply("Hi there"))) as client:
         answer = await client.post("/v1/messages", json={**GREETING, "stream": True})
     assert answer.headers["content-type"].startswith("text/event-stream")
@@ -43,7 +43,7 @@ async def test_a_streamed_message_is_made_of_its_blocks():
 
 
 @pytest.mark.parametrize(
-    ("body", "told"),
+    ("body", "message_part"),
     [
         (b"{", "JSON decode error"),
         (b"{}", "messages: Field required"),
@@ -51,14 +51,14 @@ async def test_a_streamed_message_is_made_of_its_blocks():
         (json.dumps({**GREETING, "tools": [{"type": "bash_20250124", "name": "bash"}]}).encode(), "input_schema"),
     ],
 )
-async def test_a_malformed_message_is_refused_in_anthropics_words(body, told):
+async def test_malformed_message_is_rejected_in_anthropics_format(body, message_part):
     server = server_of(ScriptedModel, reply("Hi there"))
     async with http_client(server) as client:
         answer = await client.post("/v1/messages", content=body, headers={"content-type": "application/json"})
     assert answer.status_code == 400
     error = answer.json()
     assert (error["type"], error["error"]["type"]) == ("error", "invalid_request_error")
-    assert told in error["error"]["message"]
+    assert message_part in error["error"]["message"]
     assert server.asked == []
 
 
@@ -67,7 +67,7 @@ FAILED = NeMoGymResponse.model_validate({**reply("").model_dump(), "error": {"me
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(
-    ("answer", "status", "kind", "told"),
+    ("answer", "status", "kind", "message_part"),
     [
         (ModelFailed("the endpoint is asleep"), 502, "api_error", "the endpoint is asleep"),
         (KeyError("choices"), 502, "api_error", "KeyError"),
@@ -76,9 +76,9 @@ FAILED = NeMoGymResponse.model_validate({**reply("").model_dump(), "error": {"me
         (HTTPException(429, detail="slowly"), 429, "rate_limit_error", "slowly"),
     ],
 )
-async def test_a_message_that_fails_is_told_in_anthropics_words(answer, status, kind, told, stream):
+async def test_failed_message_is_reported_in_anthropics_format(answer, status, kind, message_part, stream):
     async with http_client(server_of(ScriptedModel, answer)) as client:
         failed = await client.post("/v1/messages", json={**GREETING, "stream": stream})
     assert failed.status_code == status
     assert failed.json()["error"]["type"] == kind
-    assert told in failed.json()["error"]["message"]
+    assert message_part in failed.json()["error"]["message"]

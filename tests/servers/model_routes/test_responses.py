@@ -9,7 +9,7 @@ from nemo_gym.testing import call, reply
 from tests.servers.model_routes.scripted import HELLO, NAMESPACE, ScriptedModel, http_client, openai_client, server_of
 
 
-async def test_a_whole_response_is_answered_as_the_author_gave_it():
+async def test_response_is_returned_as_the_author_made_it():
     server = server_of(ScriptedModel, reply("Hi there"))
     async with openai_client(server) as client:
         response = await client.responses.create(model="m", input="Hello")
@@ -18,7 +18,7 @@ async def test_a_whole_response_is_answered_as_the_author_gave_it():
 
 
 @pytest.mark.parametrize("body", [{"input": "Hello", "spam": 1}, {"input": "Hello", "stream": "yes"}, {"tools": []}])
-async def test_a_request_without_streaming_is_read_strictly(body):
+async def test_request_without_stream_is_validated_strictly(body):
     server = server_of(ScriptedModel, reply("Hi there"))
     async with http_client(server) as client:
         answer = await client.post("/v1/responses", json=body)
@@ -26,13 +26,13 @@ async def test_a_request_without_streaming_is_read_strictly(body):
     assert server.asked == []
 
 
-async def test_the_place_of_a_mistake_is_told_as_the_client_wrote_it():
+async def test_invalid_field_is_reported_under_its_own_path():
     async with http_client(server_of(ScriptedModel, reply("Hi there"))) as client:
         answer = await client.post("/v1/responses", json={"input": "Hello", "temperature": "hot"})
     assert answer.json()["detail"][0]["loc"] == ["body", "temperature"]
 
 
-async def test_a_streamed_response_is_made_of_its_items():
+async def test_streamed_response_contains_its_items():
     server = server_of(ScriptedModel, reply(call("get_weather", city="Oslo"), "It is cold."))
     async with openai_client(server) as client:
         stream = await client.responses.create(model="m", input="Hello", stream=True)
@@ -50,7 +50,7 @@ async def test_a_streamed_response_is_made_of_its_items():
     assert events[0].response.id == events[3].response.id
 
 
-async def test_the_openai_package_gathers_a_stream_into_the_response():
+async def test_openai_package_assembles_the_response_stream():
     server = server_of(ScriptedModel, reply("Hi there"))
     async with openai_client(server) as client, client.responses.stream(model="m", input="Hello") as stream:
         response = await stream.get_final_response()
@@ -58,7 +58,7 @@ async def test_the_openai_package_gathers_a_stream_into_the_response():
     assert response.output_text == "Hi there"
 
 
-async def test_the_author_sees_nothing_of_the_streaming():
+async def test_streaming_fields_are_hidden_from_the_author():
     server = server_of(ScriptedModel, reply("Hi there"))
     body = {"input": HELLO, "stream": True, "stream_options": {"include_obfuscation": False}, "temperature": 0.5}
     async with http_client(server) as client:
@@ -68,7 +68,7 @@ async def test_the_author_sees_nothing_of_the_streaming():
     assert type(server.asked[0]) is NeMoGymResponseCreateParamsNonStreaming
 
 
-async def test_a_streaming_request_is_read_leniently():
+async def test_streaming_request_is_validated_leniently():
     server = server_of(ScriptedModel, reply("Hi there"))
     extra = {"client_metadata": {"x": "y"}, "tools": [NAMESPACE]}
     async with openai_client(server) as client:
@@ -82,7 +82,7 @@ async def test_a_streaming_request_is_read_leniently():
     assert asked.tools == [{"type": "function", "name": "crm__list_orders", "parameters": {"type": "object"}}]
 
 
-async def test_a_called_function_goes_by_the_name_that_the_client_gave_it():
+async def test_function_calls_have_the_clients_names():
     server = server_of(ScriptedModel, reply(call("crm__list_orders", page=2)))
     async with openai_client(server) as client:
         stream = await client.responses.create(model="m", input="Hello", stream=True, tools=[NAMESPACE])
@@ -92,23 +92,23 @@ async def test_a_called_function_goes_by_the_name_that_the_client_gave_it():
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "message"),
     [
         (ModelFailed("the endpoint is asleep"), "the endpoint is asleep"),
         (KeyError("choices"), "/v1/responses raised KeyError('choices'); the model server's log has the traceback"),
     ],
 )
-async def test_a_failure_ends_the_stream_as_an_event(error, told):
+async def test_failure_ends_the_stream_with_an_event(error, message):
     async with openai_client(server_of(ScriptedModel, error)) as client:
         stream = await client.responses.create(model="m", input="Hello", stream=True)
         created, failed = [event async for event in stream]
     assert (created.type, failed.type) == ("response.created", "response.failed")
     assert created.response.id == failed.response.id
     assert (failed.response.status, failed.response.error.code) == ("failed", "server_error")
-    assert failed.response.error.message == told
+    assert failed.response.error.message == message
 
 
-async def test_a_response_that_failed_at_the_endpoint_ends_its_stream_as_failed():
+async def test_failed_response_ends_its_stream_as_failed():
     failure = {"status": "failed", "error": {"code": "server_error", "message": "overloaded"}, "output": []}
     failed = NeMoGymResponse.model_validate({**reply("").model_dump(), **failure})
     async with openai_client(server_of(ScriptedModel, failed)) as client:
@@ -119,14 +119,14 @@ async def test_a_response_that_failed_at_the_endpoint_ends_its_stream_as_failed(
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_what_the_author_refuses_keeps_its_status(stream):
+async def test_authors_http_exception_keeps_its_status(stream):
     server = server_of(ScriptedModel, HTTPException(422, detail="no tools, please"))
     async with http_client(server) as client:
         answer = await client.post("/v1/responses", json={"input": "Hello", "stream": stream})
     assert (answer.status_code, answer.json()) == (422, {"detail": "no tools, please"})
 
 
-async def test_a_malformed_streaming_request_is_refused_before_the_stream_begins():
+async def test_malformed_streaming_request_is_rejected_before_the_stream():
     server = server_of(ScriptedModel, reply("Hi there"))
     async with http_client(server) as client:
         for body in ({"input": 3}, {"input": [3]}, {"input": "x", "tools": 3}, {"input": "x", "tools": [{"type": 3}]}):

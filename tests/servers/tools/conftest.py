@@ -1,4 +1,4 @@
-"""The shop, to be called over HTTP."""
+"""A client of the shop over HTTP."""
 
 import pytest
 from fastapi.testclient import TestClient

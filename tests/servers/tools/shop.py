@@ -1,4 +1,4 @@
-"""A server with tools of many kinds, and what they deal with."""
+"""A server with tools of many kinds, and the types of their arguments."""
 
 import threading
 from enum import StrEnum
@@ -67,12 +67,12 @@ class Shop(Graded):
 
     @tool(name="look-up", description="Look a word up.")
     def look_up(self, word: str) -> str:
-        """This is not what the model reads."""
+        """The model does not see this docstring."""
         return threading.current_thread().name
 
     @tool
     async def fail(self, how: str) -> str:
-        """Fail in a way of one's own."""
+        """Raise a `ToolError`."""
         raise ToolError(f"cannot {how}")
 
     @tool

@@ -1,4 +1,4 @@
-"""A tool is called by its name, and whoever calls it is told what went wrong."""
+"""Calls of tools by name, and the errors that their callers receive."""
 
 import asyncio
 import threading
@@ -30,33 +30,33 @@ from tests.servers.tools.shop import Basket, Graded, Length, Shop, Ware
         ("who_asks", {}, "hello me"),
     ],
 )
-def test_a_call_answers_what_the_method_returns(shop, name, arguments, answer):
-    told = shop.post(f"/{name}", json=arguments, headers={"x-caller": "me"})
-    assert (told.status_code, told.text) == (200, answer)
+def test_call_returns_the_methods_result(shop, name, arguments, answer):
+    response = shop.post(f"/{name}", json=arguments, headers={"x-caller": "me"})
+    assert (response.status_code, response.text) == (200, answer)
 
 
 @pytest.mark.parametrize("number", [2**63 - 1, -(2**64) - 1, 2**80 + 1])
-def test_a_long_integer_arrives_to_the_last_digit(shop, number):
+def test_long_integer_keeps_every_digit(shop, number):
     body = {"schema": number, "json": "j", "_x": 1e300, "model_config": True, "copy": [number], "body": "b"}
     assert shop.post("/odd_names", json=body).json() == [number, "j", 1e300, True, [number], "b"]
 
 
-def test_a_number_without_end_is_refused(shop):
-    told = shop.post("/roll", content=b'{"dice": ' + b"9" * 5000 + b"}")
-    assert (told.status_code, told.text[:41]) == (422, "Invalid arguments for roll: not valid JSO")
+def test_number_of_5000_digits_is_rejected(shop):
+    response = shop.post("/roll", content=b'{"dice": ' + b"9" * 5000 + b"}")
+    assert (response.status_code, response.text[:41]) == (422, "Invalid arguments for roll: not valid JSO")
 
 
-def test_no_body_is_no_arguments(shop):
+def test_missing_body_means_no_arguments(shop):
     assert shop.post("/who_asks", headers={"x-caller": "you"}).text == "hello you"
 
 
-def test_a_plain_def_runs_in_a_thread(shop):
+def test_plain_def_runs_in_a_thread(shop):
     assert shop.post("/look-up", json={"word": "a"}).text.startswith("blocking handler")
 
 
-def test_a_tool_error_is_told_to_the_model(shop):
-    told = shop.post("/fail", json={"how": "divide by zero"})
-    assert (told.status_code, told.text) == (422, "Error: cannot divide by zero")
+def test_tool_error_is_returned_to_the_model(shop):
+    response = shop.post("/fail", json={"how": "divide by zero"})
+    assert (response.status_code, response.text) == (422, "Error: cannot divide by zero")
 
 
 @pytest.mark.parametrize(
@@ -75,11 +75,11 @@ def test_a_tool_error_is_told_to_the_model(shop):
         ("roll", '"dice"', "expected a JSON object, found str"),
     ],
 )
-def test_wrong_arguments_are_told_by_name(shop, name, body, problem):
-    told = shop.post(f"/{name}", content=body)
-    assert told.status_code == 422
-    assert told.text.startswith(f"Invalid arguments for {name}: ")
-    assert problem in told.text
+def test_wrong_arguments_are_reported_by_name(shop, name, body, problem):
+    response = shop.post(f"/{name}", content=body)
+    assert response.status_code == 422
+    assert response.text.startswith(f"Invalid arguments for {name}: ")
+    assert problem in response.text
 
 
 @pytest.mark.parametrize(
@@ -90,14 +90,14 @@ def test_wrong_arguments_are_told_by_name(shop, name, body, problem):
         ("roll", "Expected: dice (integer), sides (integer, optional), options (object, optional)."),
     ],
 )
-def test_wrong_arguments_are_answered_with_what_is_expected(shop, name, expected):
+def test_answer_to_wrong_arguments_lists_the_expected(shop, name, expected):
     assert shop.post(f"/{name}", json={}).text.endswith(expected)
 
 
-def test_of_many_wrong_arguments_the_first_ten_are_told(shop):
-    told = shop.post("/odd_names", json={f"x{number}": 1 for number in range(100)}).text
-    assert told.count(" is missing") + told.count(" is not an argument") == 10
-    assert "; and 96 more. Expected: " in told
+def test_only_ten_wrong_arguments_are_reported(shop):
+    response = shop.post("/odd_names", json={f"x{number}": 1 for number in range(100)}).text
+    assert response.count(" is missing") + response.count(" is not an argument") == 10
+    assert "; and 96 more. Expected: " in response
 
 
 Endless = TypeAliasType("Endless", "list[Endless] | None")
@@ -110,9 +110,12 @@ class Tree(Graded):
         return ""
 
 
-def test_wrong_arguments_of_a_kind_that_contains_itself_are_answered_too():
-    told = TestClient(make_server(Tree).setup_webserver()).post("/grow", json={"branches": "many"})
-    assert (told.status_code, told.text.partition("Expected: ")[2]) == (422, "branches (array of any or null).")
+def test_recursive_type_is_described_once():
+    response = TestClient(make_server(Tree).setup_webserver()).post("/grow", json={"branches": "many"})
+    assert (response.status_code, response.text.partition("Expected: ")[2]) == (
+        422,
+        "branches (array of any or null).",
+    )
 
 
 class Returns(Graded):
@@ -142,12 +145,12 @@ class Returns(Graded):
         ("endless", 200, {"metres": None}),
     ],
 )
-def test_whatever_is_json_can_be_returned(kind, status, value):
+def test_every_json_value_can_be_returned(kind, status, value):
     answer = TestClient(make_server(Returns).setup_webserver()).post("/give", json={"kind": kind})
     assert (answer.status_code, answer.json()) == (status, value)
 
 
-async def test_a_tool_is_an_ordinary_method_too():
+async def test_tool_is_still_an_ordinary_method():
     basket = Basket()
     server = make_server(Shop)
     assert await server.order([Ware(title="pen")], basket) == {"ordered": [1], "note": None}
@@ -164,7 +167,7 @@ class Meeting(Graded):
         return "met"
 
 
-async def test_calls_of_a_plain_def_run_side_by_side():
+async def test_calls_of_a_plain_def_run_concurrently():
     async with serving(make_server(Meeting)) as client:
         answers = await asyncio.gather(client.post("/meet"), client.post("/meet"))
     assert [answer.text for answer in answers] == ["met", "met"]

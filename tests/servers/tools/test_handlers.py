@@ -1,4 +1,4 @@
-"""What a method asks for beside the body is handed to it, whichever way it is written."""
+"""State and request are filled in for every kind of method signature."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def body(**fields: Any) -> dict[str, Any]:
 
 
 def counted(method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-    """As authors' decorators do: a plain function that hands on what the method returns."""
+    """Wrap a method in a plain function, as authors' decorators do."""
 
     @functools.wraps(method)
     def wrapper(*arguments: Any, **named: Any) -> Awaitable[Any]:
@@ -45,7 +45,7 @@ def counted(method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[An
 class Ways(SimpleResourcesServer):
     @tool
     async def seen(self, seen: Annotated[Seen, "this rollout's"], name: str) -> list[str]:
-        """The state may stand first, and be annotated."""
+        """The state may come first and be `Annotated`."""
         seen.names.append(name)
         return seen.names
 
@@ -63,7 +63,7 @@ class Ways(SimpleResourcesServer):
 
     @tool
     async def named_like_ours(self, arguments: str, store: int, handler: str, nemo_gym: str) -> str:
-        """Arguments called as our own variables are."""
+        """Arguments with the names of our own variables."""
         return f"{arguments} {store} {handler} {nemo_gym}"
 
     async def verify(self, body: VerifyRequest) -> float:
@@ -91,14 +91,14 @@ class Threaded(Ways):
 
 
 @pytest.mark.parametrize(("cls", "reward"), [(BodyOnly, 0.5), (RequestFirst, 1.5), (OtherNames, 3.5), (Threaded, 2.5)])
-def test_verify_takes_what_it_asks_for(cls: type[Ways], reward: float) -> None:
+def test_verify_accepts_each_signature(cls: type[Ways], reward: float) -> None:
     client = TestClient(make_server(cls).setup_webserver())
     for name in ("a", "b"):
         client.post("/seen", json={"name": name})
     assert client.post("/verify", json=body(bonus=0.5)).json()["reward"] == reward
 
 
-def test_state_and_request_are_filled_in_wherever_they_stand() -> None:
+def test_state_and_request_are_filled_in_anywhere() -> None:
     client = TestClient(make_server(Ways).setup_webserver())
     assert client.post("/seen", json={"name": "a"}).json() == ["a"]
     assert client.post("/seen", json={"name": "b"}).json() == ["a", "b"]
@@ -106,18 +106,18 @@ def test_state_and_request_are_filled_in_wherever_they_stand() -> None:
     assert client.post("/two_states", json={"name": "n"}).text == "n /two_states 2 2"
 
 
-def test_an_authors_decorator_may_stand_between() -> None:
+def test_tools_may_have_an_authors_decorator() -> None:
     client = TestClient(make_server(Ways).setup_webserver())
     assert client.post("/decorated", json={"name": "x"}).text == "x 0"
 
 
-def test_arguments_may_be_called_as_our_own_variables_are() -> None:
+def test_arguments_may_have_the_names_of_internals() -> None:
     client = TestClient(make_server(Ways).setup_webserver())
-    told = client.post("/named_like_ours", json={"arguments": "a", "store": 1, "handler": "h", "nemo_gym": "n"})
-    assert told.text == "a 1 h n"
+    response = client.post("/named_like_ours", json={"arguments": "a", "store": 1, "handler": "h", "nemo_gym": "n"})
+    assert response.text == "a 1 h n"
 
 
-def test_annotations_written_as_text_are_resolved_in_the_methods_module() -> None:
+def test_string_annotations_are_resolved_in_the_methods_module() -> None:
     handler = Handler.of(make_server(OtherNames).verify)
     assert (handler.states, handler.request_parameter) == ({"seen": Seen}, "http")
     assert [parameter.name for parameter in handler.open_parameters] == ["graded"]
@@ -139,6 +139,6 @@ class NeedyVerify(Ways):
 
 
 @pytest.mark.parametrize("cls", [NeedySeed, NeedyVerify])
-def test_a_state_without_defaults_is_refused_at_start(cls: type[Ways]) -> None:
+def test_state_without_defaults_is_rejected_at_start(cls: type[Ways]) -> None:
     with pytest.raises(SignatureError, match=rf"{cls.__name__}.*'needy' is the SessionState Needy.*default \(limit\)"):
         make_server(cls).setup_webserver()

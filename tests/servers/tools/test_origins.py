@@ -1,4 +1,4 @@
-"""Where tools come from: a class and those above it, data, and schemas from data."""
+"""Tools from a class and its bases, from data, and with schemas from data."""
 
 from functools import partial
 from typing import Any
@@ -51,7 +51,7 @@ class FromData(Graded):
         return f"{topic}: {question}"
 
 
-def test_tools_known_only_from_data_override_tools():
+def test_tools_from_data_come_from_the_tools_method():
     client = TestClient(make_server(FromData).setup_webserver())
     listed = client.get("/tools").json()
     assert [(each["name"], each["description"]) for each in listed] == [
@@ -71,13 +71,13 @@ class WithSchemaFromData(Graded):
         return f"{arguments['metres'] * 3.28:.2f}, {len(basket.wares)} asked so far"
 
 
-def test_a_tool_with_a_schema_from_data_receives_the_checked_arguments_as_one_dict():
+def test_tool_with_schema_from_data_receives_one_dict():
     client = TestClient(make_server(WithSchemaFromData).setup_webserver())
     assert client.get("/tools").json()[0]["parameters"] == LENGTHS
     assert client.post("/to_feet", json={"metres": 2}).text == "6.56, 1 asked so far"
-    refused = client.post("/to_feet", json={"metres": -1})
-    assert refused.status_code == 422
-    assert refused.text.startswith("Invalid arguments for to_feet: 'metres': -1 is less than the minimum of 0.")
+    rejected = client.post("/to_feet", json={"metres": -1})
+    assert rejected.status_code == 422
+    assert rejected.text.startswith("Invalid arguments for to_feet: 'metres': -1 is less than the minimum of 0.")
     assert client.post("/to_feet", json={}).text.startswith('Invalid arguments for to_feet: "metres" is a required')
     assert client.post("/to_feet", json={"metres": 1}).text == "3.28, 2 asked so far"
 
@@ -95,9 +95,9 @@ class WithOddSchema(WithSchemaFromData):
         return [Tool.of(self._feet, name="odd", parameters={"$schema": DRAFT_7, "properties": ODD})]
 
 
-def test_wrong_arguments_by_any_schema_from_data_are_answered_shortly():
-    told = TestClient(make_server(WithOddSchema).setup_webserver()).post("/odd", json={"either": "x" * 5000})
-    assert (told.status_code, len(told.text) < 500) == (422, True)
-    assert told.text.endswith(
+def test_wrong_arguments_get_a_short_answer():
+    response = TestClient(make_server(WithOddSchema).setup_webserver()).post("/odd", json={"either": "x" * 5000})
+    assert (response.status_code, len(response.text) < 500) == (422, True)
+    assert response.text.endswith(
         "Expected: anything (any, optional), pair (array of any, optional), either (string or null, optional)."
     )

@@ -1,4 +1,4 @@
-"""What cannot be a tool is refused at start, with the reason."""
+"""Invalid tools are rejected at startup, with the reason."""
 
 from typing import Any
 
@@ -13,9 +13,9 @@ from tests.servers.tools.shop import LENGTHS, Basket, Graded
 
 @pytest.mark.parametrize(
     ("schema", "message"),
-    [({"type": "nonsense"}, "not a JSON Schema"), ({"properties": {"a": 3}}, "not a JSON Schema")],
+    [({"type": "nonsense"}, "invalid JSON Schema"), ({"properties": {"a": 3}}, "invalid JSON Schema")],
 )
-def test_a_schema_from_data_that_is_none_is_refused_at_start(schema, message):
+def test_invalid_schema_from_data_is_rejected_at_start(schema, message):
     async def method(arguments: dict[str, Any]) -> str:
         return ""
 
@@ -23,11 +23,11 @@ def test_a_schema_from_data_that_is_none_is_refused_at_start(schema, message):
         Tool.of(method, name="x", parameters=schema)
 
 
-def test_a_schema_from_data_needs_a_method_with_one_parameter():
+def test_schema_from_data_needs_exactly_one_parameter():
     async def method(metres: float, feet: float) -> str:
         return ""
 
-    with pytest.raises(SignatureError, match="as one parameter, a dict"):
+    with pytest.raises(SignatureError, match="exactly one parameter, a dict"):
         Tool.of(method, name="x", parameters=LENGTHS)
 
 
@@ -41,21 +41,21 @@ def server_with(method, attribute="act", **options):
 
 
 @pytest.mark.parametrize("name", sorted(RESERVED_NAMES))
-def test_a_route_of_the_server_cannot_be_a_tool(name):
+def test_reserved_route_cannot_be_a_tool(name):
     with pytest.raises(SignatureError, match=rf"'{name}' is a route of every resources server.*@tool\(name="):
         server_with(returns_text, name=name).setup_webserver()
 
 
 @pytest.mark.parametrize("name", ["a b", "a/b", "../x", "ä", "x" * 65, "verify\n"])
-def test_a_tools_name_is_one_word(name):
+def test_invalid_tool_name_is_rejected(name):
     assert not is_callable_name(name)
-    with pytest.raises(SignatureError, match="not a tool's name"):
+    with pytest.raises(SignatureError, match="not a valid tool name"):
         server_with(returns_text, name=name).setup_webserver()
 
 
 @pytest.mark.parametrize("method", ["startup", "sessions", "compute_metrics"])
-def test_a_tool_does_not_take_the_place_of_the_servers_own_method(method):
-    with pytest.raises(SignatureError, match=rf"the place of \w+\.{method}; .*@tool\(name=\"{method}\"\)"):
+def test_tool_cannot_override_a_server_method(method):
+    with pytest.raises(SignatureError, match=rf"would override \w+\.{method}\. .*@tool\(name=\"{method}\"\)"):
         server_with(returns_text, method).tools()
 
 
@@ -71,13 +71,13 @@ class Twice(Graded):
         return ""
 
 
-def test_two_tools_of_one_name_are_refused():
+def test_two_tools_of_one_name_are_rejected():
     with pytest.raises(SignatureError, match="Twice has two tools called 'act'"):
         make_server(Twice).setup_webserver()
 
 
 class NoSchema:
-    """Pydantic knows nothing of it."""
+    """A class without a JSON Schema."""
 
 
 class Needy(SessionState):
@@ -109,16 +109,16 @@ async def optional_state(self, basket: Basket | None = None) -> str: ...
 @pytest.mark.parametrize(
     ("method", "message"),
     [
-        (untyped, "give the argument 'amount' a type"),
-        (any_number, r"'\*amounts: int' has no schema; name each argument"),
-        (any_name, r"'\*\*amounts: int' has no schema; name each argument"),
-        (positional, "remove the '/' behind 'amount'"),
-        (no_schema, "the arguments have no JSON Schema"),
-        (needy_state, r"SessionState Needy, .* give every field of it a default \(count\)"),
-        (optional_state, "type it as the SessionState alone"),
+        (untyped, "the argument 'amount' does not have a type"),
+        (any_number, r"'\*amounts: int' does not have a schema"),
+        (any_name, r"'\*\*amounts: int' does not have a schema"),
+        (positional, "Remove the '/' after 'amount'"),
+        (no_schema, "cannot create a JSON Schema of the arguments"),
+        (needy_state, r"SessionState Needy, .* Give each of its fields a default \(count\)"),
+        (optional_state, "Annotate it with the SessionState alone"),
     ],
 )
-def test_what_cannot_be_a_tool_is_refused_at_start_with_the_reason(method, message):
-    with pytest.raises(SignatureError, match=message) as refused:
+def test_invalid_tool_is_rejected_with_the_reason(method, message):
+    with pytest.raises(SignatureError, match=message) as rejected:
         server_with(method).setup_webserver()
-    assert method.__name__ in str(refused.value)
+    assert method.__name__ in str(rejected.value)

@@ -1,4 +1,4 @@
-"""A method with typed arguments is a tool: listed with the schema of its arguments."""
+"""Schemas of tools, made from the typed arguments of methods."""
 
 from fastapi.testclient import TestClient
 from starlette.requests import Request
@@ -12,7 +12,7 @@ def parameters(properties, required, **more):
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False, **more}
 
 
-def test_a_tool_is_listed_as_a_request_lists_it(definitions):
+def test_tool_is_listed_in_request_format(definitions):
     assert definitions["look-up"] == {
         "type": "function",
         "name": "look-up",
@@ -22,15 +22,15 @@ def test_a_tool_is_listed_as_a_request_lists_it(definitions):
     }
 
 
-def test_tools_are_listed_in_the_order_of_their_definition(definitions):
+def test_tools_are_listed_in_definition_order(definitions):
     assert list(definitions) == ["paint", "order", "odd_names", "roll", "look-up", "fail", "who_asks"]
 
 
-def test_the_description_is_the_docstring_without_its_indentation(definitions):
+def test_description_is_the_dedented_docstring(definitions):
     assert definitions["order"]["description"] == "Order wares.\n\nAll at once."
 
 
-def test_choices_are_told_in_the_schema(definitions):
+def test_schema_contains_the_choices(definitions):
     assert definitions["paint"]["parameters"] == parameters(
         {
             "colour": {"$ref": "#/$defs/Colour"},
@@ -41,7 +41,7 @@ def test_choices_are_told_in_the_schema(definitions):
     )
 
 
-def test_a_state_is_no_argument_and_a_model_keeps_its_field_called_title(definitions):
+def test_state_is_hidden_and_title_fields_stay(definitions):
     assert definitions["order"]["parameters"] == parameters(
         {
             "wares": {"type": "array", "items": {"$ref": "#/$defs/Ware"}},
@@ -63,7 +63,7 @@ def test_a_state_is_no_argument_and_a_model_keeps_its_field_called_title(definit
     )
 
 
-def test_bounds_and_descriptions_come_from_fields_in_the_annotation_or_as_the_default(definitions):
+def test_bounds_and_descriptions_come_from_fields(definitions):
     assert definitions["roll"]["parameters"] == parameters(
         {
             "dice": {"type": "integer", "minimum": 1, "maximum": 9, "description": "How many"},
@@ -78,13 +78,13 @@ def test_bounds_and_descriptions_come_from_fields_in_the_annotation_or_as_the_de
     )
 
 
-def test_a_request_is_no_argument(definitions):
+def test_request_is_hidden_from_the_schema(definitions):
     assert definitions["who_asks"]["parameters"] == parameters(
         {"greeting": {"type": "string", "default": "hello"}}, []
     )
 
 
-def test_the_list_of_tools_names_those_that_see_nothing_of_the_session():
+def test_tool_list_names_the_independent_tools():
     class Mixed(Graded):
         @tool
         async def pure(self) -> str:

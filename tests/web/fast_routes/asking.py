@@ -1,4 +1,4 @@
-"""A request to an app as ASGI, whether its answer came in the short way, and cases made of both."""
+"""ASGI requests to an app, whether they used the fast path, and test cases made of them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pydantic import BaseModel, Field
 JSON = (b"content-type", b"application/json")
 
 
-class Told(NamedTuple):
-    """What became of one request."""
+class Outcome(NamedTuple):
+    """The outcome of one request."""
 
     status: int | None
     headers: list[tuple[bytes, bytes]]
@@ -24,7 +24,7 @@ class Told(NamedTuple):
 
 @dataclass(frozen=True)
 class Ask:
-    """A request; `chunks` come in place of the body, and then the caller leaves."""
+    """A request. `chunks` replace the body; without `is_complete` the caller then disconnects."""
 
     path: str = "/add"
     body: bytes = b'{"x": 2}'
@@ -35,8 +35,8 @@ class Ask:
     chunks: tuple[bytes, ...] = ()
     is_complete: bool = True
 
-    async def of(self, app: FastAPI) -> tuple[Told, bool]:
-        """The answer, and whether it came in the short way: FastAPI's own leaves its mark in the scope."""
+    async def of(self, app: FastAPI) -> tuple[Outcome, bool]:
+        """Return the outcome, and whether it used the fast path, which leaves no FastAPI key in the scope."""
         scope = {
             "type": "http", "asgi": {"version": "3.0", "spec_version": "2.3"}, "http_version": "1.1",
             "method": self.method, "scheme": "http", "path": self.root_path + self.path, "root_path": self.root_path,
@@ -64,12 +64,12 @@ class Ask:
         raised = ""
         try:
             await asyncio.wait_for(app(scope, receive, send), 5)
-        except Exception as error:  # noqa: BLE001 - it is told
+        except Exception as error:  # noqa: BLE001 - part of the outcome
             raised = f"{type(error).__name__}: {error}"
         start = next((each for each in sent if each["type"] == "http.response.start"), None)
         body = b"".join(each.get("body", b"") for each in sent if each["type"] == "http.response.body")
-        told = Told(start and start["status"], list(start["headers"]) if start else [], body, raised)
-        return told, "fastapi_middleware_astack" not in scope
+        outcome = Outcome(start and start["status"], list(start["headers"]) if start else [], body, raised)
+        return outcome, "fastapi_middleware_astack" not in scope
 
 
 ADD = Ask()
@@ -78,38 +78,38 @@ Setup = Callable[[FastAPI, list[Any]], None]
 
 @dataclass(frozen=True)
 class Case:
-    """What an author does to an app, what is asked of it then, and which of that has the short way."""
+    """An author's changes to an app, requests to it, and which of them use the fast path."""
 
     setup: Setup
     asks: tuple[Ask, ...]
-    short: tuple[bool, ...]
+    fast: tuple[bool, ...]
 
 
 class Cases(dict[str, Case]):
-    """Cases by their names, each noted where it is written."""
+    """Test cases by name, registered with decorators."""
 
-    def short(self, *asks: Ask) -> Callable[[Setup], Setup]:
-        """A case of which every request has the short way."""
+    def fast(self, *asks: Ask) -> Callable[[Setup], Setup]:
+        """Register a case in which every request uses the fast path."""
         return self.of(*((ask, True) for ask in asks or (ADD,)))
 
-    def long(self, *asks: Ask) -> Callable[[Setup], Setup]:
-        """A case of which none has."""
+    def slow(self, *asks: Ask) -> Callable[[Setup], Setup]:
+        """Register a case in which no request uses the fast path."""
         return self.of(*((ask, False) for ask in asks or (ADD,)))
 
     def of(self, *asks: tuple[Ask, bool]) -> Callable[[Setup], Setup]:
-        def note(setup: Setup) -> Setup:
-            self[setup.__name__] = Case(setup, tuple(ask for ask, _ in asks), tuple(is_short for _, is_short in asks))
+        def register(setup: Setup) -> Setup:
+            self[setup.__name__] = Case(setup, tuple(ask for ask, _ in asks), tuple(is_fast for _, is_fast in asks))
             return setup
 
-        return note
+        return register
 
 
-async def told_by(app: FastAPI, case: Case) -> tuple[list[Told], list[bool], list[Any]]:
-    """The answers, which of them came in the short way, and what the author's code noted while it ran."""
+async def outcomes_of(app: FastAPI, case: Case) -> tuple[list[Outcome], list[bool], list[Any]]:
+    """Return the outcomes, which of them used the fast path, and the notes of the author's code."""
     ran: list[Any] = []
     case.setup(app, ran)
-    told = [await ask.of(app) for ask in case.asks]
-    return [each for each, _ in told], [is_short for _, is_short in told], ran
+    outcomes = [await ask.of(app) for ask in case.asks]
+    return [each for each, _ in outcomes], [is_fast for _, is_fast in outcomes], ran
 
 
 class Number(BaseModel):
@@ -122,7 +122,7 @@ class Sum(BaseModel):
 
 
 def add_route(app: FastAPI, ran: list[Any], **settings: Any) -> None:
-    """The plain route that most cases have."""
+    """Add the plain route of most cases."""
 
     @app.post("/add", **settings)
     async def add(body: Number) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Bodies and types of content are taken or refused as by FastAPI alone."""
+"""Bodies and content types are accepted or rejected as by plain FastAPI."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect, Request
 from nemo_gym import BaseVerifyRequest, SimpleResourcesServer
 from nemo_gym.testing import make_server
 from nemo_gym.web.app import ServerApp
-from tests.web.fast_routes.asking import JSON, Ask, Case, Number, add_route, told_by
+from tests.web.fast_routes.asking import JSON, Ask, Case, Number, add_route, outcomes_of
 
 
 def endpoint_taking(kind: Any, default: Any = ...) -> Callable[..., Any]:
@@ -105,7 +105,7 @@ BODIES = {
     "escapes": rb'{"x": "\u00e9\ud83d\ude00\/\b\f\n\r\t\\\"", "text": "\u0000"}',
     "half a surrogate": rb'{"x": "\ud800", "text": "\udc00x"}',
     "surrogates the wrong way round": rb'{"text": "\ude00\ud83d"}',
-    "an escape that is none": rb'{"x": "\q"}',
+    "an invalid escape": rb'{"x": "\q"}',
     "a line break in a text": b'{"x": "a\nb"}',
     "a zero in a text": b'{"x": "a\x00b"}',
     "a control sign": b'{"x": "\x1f\x7f"}',
@@ -138,38 +138,38 @@ TYPES = {
 
 
 @pytest.mark.parametrize("kind", ENDPOINTS)
-async def test_each_body_is_taken_or_refused_as_fastapi_does(kind):
+async def test_bodies_are_accepted_or_rejected_like_fastapi(kind):
     def setup(app, ran):
         app.post("/add")(ENDPOINTS[kind])
 
     asks = tuple(Ask(body=body) for body in BODIES.values())
-    alone, _, _ = await told_by(FastAPI(), Case(setup, asks, ()))
-    ours, is_short, _ = await told_by(ServerApp(), Case(setup, asks, ()))
+    alone, _, _ = await outcomes_of(FastAPI(), Case(setup, asks, ()))
+    ours, is_fast, _ = await outcomes_of(ServerApp(), Case(setup, asks, ()))
     assert dict(zip(BODIES, ours, strict=True)) == dict(zip(BODIES, alone, strict=True))
-    # What is told to be wrong with a body is FastAPI's to tell.
-    assert [told.status for told, took in zip(ours, is_short, strict=True) if took].count(422) == 0
-    assert any(is_short)
+    # Only FastAPI itself reports invalid bodies.
+    assert [outcome.status for outcome, took in zip(ours, is_fast, strict=True) if took].count(422) == 0
+    assert any(is_fast)
 
 
 @pytest.mark.parametrize("kind", ENDPOINTS)
-async def test_each_type_of_content_is_taken_or_refused_as_fastapi_does(kind):
+async def test_content_types_are_handled_like_fastapi(kind):
     def setup(app, ran):
         app.post("/add")(ENDPOINTS[kind])
 
     headers = [((b"content-type", name.encode()),) for name in TYPES] + [(), (JSON, (b"content-type", b"text/plain"))]
     asks = tuple(Ask(body=b'{"x": 1}', headers=each) for each in headers)
-    alone, _, _ = await told_by(FastAPI(), Case(setup, asks, ()))
-    ours, is_short, _ = await told_by(ServerApp(), Case(setup, asks, ()))
+    alone, _, _ = await outcomes_of(FastAPI(), Case(setup, asks, ()))
+    ours, is_fast, _ = await outcomes_of(ServerApp(), Case(setup, asks, ()))
     assert ours == alone
     if kind == "a dict":
-        assert is_short == [*TYPES.values(), False, True]
+        assert is_fast == [*TYPES.values(), False, True]
 
 
 @pytest.mark.parametrize("chunks", [(b'{"x"',), (b"",), (b'{"x": 1}', b"")])
-async def test_a_caller_that_leaves_before_its_body_is_whole_is_no_failure_of_the_server(chunks, caplog):
+async def test_incomplete_body_is_not_a_server_failure(chunks, caplog):
     ask = Ask(chunks=chunks, is_complete=False)
-    alone, _, ran_alone = await told_by(FastAPI(), case := Case(add_route, (ask,), ()))
-    ours, _, ran = await told_by(ServerApp(), case)
+    alone, _, ran_alone = await outcomes_of(FastAPI(), case := Case(add_route, (ask,), ()))
+    ours, _, ran = await outcomes_of(ServerApp(), case)
     assert ours == alone
     assert alone[0].status == 400
     assert ran == ran_alone == []
@@ -185,7 +185,7 @@ async def test_a_caller_that_leaves_before_its_body_is_whole_is_no_failure_of_th
     assert not caplog.records
 
 
-async def test_a_caller_that_leaves_while_an_endpoint_reads_for_itself_is_heard_there():
+async def test_endpoint_reading_the_body_sees_the_disconnect():
     def setup(app, ran):
         @app.post("/add")
         async def add(request: Request) -> Any:
@@ -196,7 +196,7 @@ async def test_a_caller_that_leaves_while_an_endpoint_reads_for_itself_is_heard_
                 raise
 
     ask = Ask(chunks=(b'{"x"',), is_complete=False)
-    alone, _, _ = await told_by(FastAPI(), case := Case(setup, (ask,), ()))
-    ours, _, ran = await told_by(ServerApp(), case)
+    alone, _, _ = await outcomes_of(FastAPI(), case := Case(setup, (ask,), ()))
+    ours, _, ran = await outcomes_of(ServerApp(), case)
     assert ours == alone
     assert ran == ["left"]

@@ -1,4 +1,4 @@
-"""The short way of plain routes: each answers as it does with FastAPI alone, and the author's code always runs."""
+"""The fast path of plain routes gives the same results as plain FastAPI, and the author's code always runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, StreamingRespon
 from starlette.routing import Route
 
 from nemo_gym.web.app import ServerApp
-from tests.web.fast_routes.asking import ADD, JSON, Case, Number, Told, add_route, told_by
+from tests.web.fast_routes.asking import ADD, JSON, Case, Number, Outcome, add_route, outcomes_of
 from tests.web.fast_routes.cases import failures, middlewares, parameters, plain_routes, routes
 
 EVERY_CASE = {
@@ -20,53 +20,53 @@ EVERY_CASE = {
 
 
 @pytest.mark.parametrize("name", EVERY_CASE)
-async def test_each_case_is_answered_as_fastapi_alone_answers_it(name):
+async def test_each_case_matches_plain_fastapi(name):
     case = EVERY_CASE[name]
-    alone, _, ran_alone = await told_by(FastAPI(), case)
-    ours, is_short, ran = await told_by(ServerApp(), case)
+    alone, _, ran_alone = await outcomes_of(FastAPI(), case)
+    ours, is_fast, ran = await outcomes_of(ServerApp(), case)
     assert ours == alone
     assert ran == ran_alone
-    assert tuple(is_short) == case.short
+    assert tuple(is_fast) == case.fast
 
 
 @pytest.mark.parametrize("kind", [HTTPException, KeyError])
-async def test_a_stream_that_breaks_with_a_failure_that_has_a_handler_is_broken_all_the_same(kind):
+async def test_broken_stream_stays_broken_despite_a_handler(kind):
     async def parts():
         yield "one"
         raise kind(418)
 
     def setup(app, ran):
-        app.exception_handler(KeyError)(lambda request, error: JSONResponse({"never": "told"}))
+        app.exception_handler(KeyError)(lambda request, error: JSONResponse({"never": "sent"}))
 
         @app.post("/add")
         async def add(body: Number) -> Any:
             return StreamingResponse(parts())
 
-    (alone,), _, _ = await told_by(FastAPI(), case := Case(setup, (ADD,), (True,)))
-    (ours,), _, _ = await told_by(ServerApp(), case)
+    (alone,), _, _ = await outcomes_of(FastAPI(), case := Case(setup, (ADD,), (True,)))
+    (ours,), _, _ = await outcomes_of(ServerApp(), case)
     assert (ours.status, ours.body) == (alone.status, alone.body) == (200, b"one")
-    # What is raised is for the log; that something is ends the connection.
+    # Both raise, which ends the connection; the errors themselves may differ.
     assert alone.raised
     assert ours.raised
 
 
-async def test_a_route_that_is_added_in_front_after_the_first_request_is_followed_from_then_on():
+async def test_route_added_in_front_later_takes_effect():
     app, ran = ServerApp(), []
     add_route(app, ran)
-    assert await ADD.of(app) == (Told(200, [(b"content-length", b"11"), JSON], b'{"total":3}', ""), True)
+    assert await ADD.of(app) == (Outcome(200, [(b"content-length", b"11"), JSON], b'{"total":3}', ""), True)
 
     async def mine(request: Request) -> PlainTextResponse:
         return PlainTextResponse("mine")
 
     app.router.routes.insert(0, Route("/add", mine, methods=["POST"]))
-    told, is_short = await ADD.of(app)
-    assert (told.body, is_short) == (b"mine", False)
+    outcome, is_fast = await ADD.of(app)
+    assert (outcome.body, is_fast) == (b"mine", False)
     app.router.routes.pop(0)
-    told, is_short = await ADD.of(app)
-    assert (told.body, is_short) == (b'{"total":3}', True)
+    outcome, is_fast = await ADD.of(app)
+    assert (outcome.body, is_fast) == (b'{"total":3}', True)
 
 
-async def test_a_dependency_may_be_overridden_at_any_time():
+async def test_dependency_may_be_overridden_at_any_time():
     def setup(app, ran):
         def given() -> int:
             return 1
@@ -77,5 +77,5 @@ async def test_a_dependency_may_be_overridden_at_any_time():
 
         app.dependency_overrides[given] = lambda: 40
 
-    (told,), _, _ = await told_by(ServerApp(), Case(setup, (ADD,), (False,)))
-    assert told.body == b"42"
+    (outcome,), _, _ = await outcomes_of(ServerApp(), Case(setup, (ADD,), (False,)))
+    assert outcome.body == b"42"

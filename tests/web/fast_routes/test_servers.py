@@ -1,4 +1,4 @@
-"""The routes of a resources server have the short way, and what its author replaces goes before them."""
+"""The routes of a resources server use the fast path, and an author's replacements take precedence."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from nemo_gym.web.failures import Failures
 from nemo_gym.web.middleware import CallMiddleware
 from nemo_gym.web.session_cookies import Sessions
 from nemo_gym.web.telemetry import METRICS_PATH
-from tests.web.fast_routes.asking import ADD, JSON, Ask, Case, Number, Sum, told_by
+from tests.web.fast_routes.asking import ADD, JSON, Ask, Case, Number, Sum, outcomes_of
 
 
 class Count(SessionState):
@@ -55,17 +55,17 @@ def app_of(cls: type[Any]) -> FastAPI:
 
 
 @pytest.mark.parametrize("ask", [SEED, VERIFY, CALL], ids=["seed_session", "verify", "tool"])
-async def test_the_routes_of_a_rollout_have_the_short_way(ask):
-    told, is_short = await ask.of(app_of(Plain))
-    assert (told.status, is_short) == (200, True)
+async def test_rollout_routes_use_the_fast_path(ask):
+    outcome, is_fast = await ask.of(app_of(Plain))
+    assert (outcome.status, is_fast) == (200, True)
 
 
-async def test_calls_are_counted_by_their_routes_whichever_way_they_go():
+async def test_calls_on_both_paths_are_counted_by_route():
     app = app_of(Plain)
     for ask in (SEED, CALL, CALL, replace(CALL, body=b"{}"), replace(CALL, path="/none")):
         await ask.of(app)
-    told, _ = await Ask(METRICS_PATH, b"", (), "GET").of(app)
-    lines = re.findall(r"requests_total\{(.*?)\} (\d+)", told.body.decode())
+    outcome, _ = await Ask(METRICS_PATH, b"", (), "GET").of(app)
+    lines = re.findall(r"requests_total\{(.*?)\} (\d+)", outcome.body.decode())
     counted = {
         (re.search(r'route="(.*?)"', labels).group(1), re.search(r'status="(.*?)"', labels).group(1)): int(number)  # type: ignore[union-attr]
         for labels, number in lines
@@ -84,12 +84,12 @@ class OwnSessions(Plain):
         )
 
 
-async def test_sessions_of_an_authors_own_are_the_ones_that_are_used():
-    told, is_short = await CALL.of(app_of(OwnSessions))
-    cookies = [value for name, value in told.headers if name == b"set-cookie"]
+async def test_authors_own_sessions_are_used():
+    outcome, is_fast = await CALL.of(app_of(OwnSessions))
+    cookies = [value for name, value in outcome.headers if name == b"set-cookie"]
     assert [value.partition(b"=")[0] for value in cookies] == [b"mine"]
     again, _ = await replace(CALL, headers=(JSON, (b"cookie", cookies[0].partition(b";")[0]))).of(app_of(OwnSessions))
-    assert (told.body, again.status, is_short) == (b"2", 200, True)
+    assert (outcome.body, again.status, is_fast) == (b"2", 200, True)
 
 
 class OwnVerify(Plain):
@@ -117,17 +117,17 @@ class OwnDispatch(Plain):
         return app
 
 
-async def test_a_verify_of_an_authors_own_is_the_one_that_grades():
-    told, is_short = await VERIFY.of(app_of(OwnVerify))
-    assert orjson.loads(told.body) == {"reward": 0.25, "asked": len(ANSWERED)}
-    assert not is_short
+async def test_authors_own_verify_route_is_used():
+    outcome, is_fast = await VERIFY.of(app_of(OwnVerify))
+    assert orjson.loads(outcome.body) == {"reward": 0.25, "asked": len(ANSWERED)}
+    assert not is_fast
 
 
-async def test_a_route_for_any_tool_leaves_the_servers_own_routes_as_they_are():
+async def test_catch_all_route_keeps_the_servers_own_routes():
     app = app_of(OwnDispatch)
     assert (await CALL.of(app))[0].body == b'{"add":{"by":2}}'
-    graded, is_short = await VERIFY.of(app)
-    assert (orjson.loads(graded.body)["reward"], is_short) == (0.0, True)
+    graded, is_fast = await VERIFY.of(app)
+    assert (orjson.loads(graded.body)["reward"], is_fast) == (0.0, True)
 
 
 class Promising(Plain):
@@ -141,16 +141,16 @@ class Promising(Plain):
         return app
 
 
-async def test_an_answer_that_is_not_what_was_promised_is_told_with_the_line_of_its_endpoint():
-    told, is_short = await Ask("/promise").of(app_of(Promising))
-    assert (told.status, is_short) == (500, True)
-    detail = orjson.loads(told.body)["detail"]
+async def test_invalid_response_is_reported_with_the_endpoints_line():
+    outcome, is_fast = await Ask("/promise").of(app_of(Promising))
+    assert (outcome.status, is_fast) == (500, True)
+    detail = orjson.loads(outcome.body)["detail"]
     assert "raised ResponseValidationError" in detail
     assert __file__ in detail
     assert "POST /promise" in detail
 
 
-async def test_a_failure_that_no_handler_takes_reaches_the_layer_that_answers_for_it():
+async def test_unhandled_failure_reaches_the_failure_layer():
     def setup(app, ran):
         @app.post("/add")
         async def add(body: Number) -> Any:
@@ -158,7 +158,7 @@ async def test_a_failure_that_no_handler_takes_reaches_the_layer_that_answers_fo
 
         app.add_middleware(CallMiddleware, failures=Failures("plain", Plain.FAILURE))
 
-    (alone,), _, _ = await told_by(FastAPI(), case := Case(setup, (ADD,), ()))
-    (ours,), _, _ = await told_by(ServerApp(), case)
+    (alone,), _, _ = await outcomes_of(FastAPI(), case := Case(setup, (ADD,), ()))
+    (ours,), _, _ = await outcomes_of(ServerApp(), case)
     assert ours == alone
     assert "ZeroDivisionError: of course" in orjson.loads(ours.body)["detail"]

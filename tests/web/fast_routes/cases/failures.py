@@ -1,4 +1,4 @@
-"""What an endpoint raises, and who handles it."""
+"""Exceptions of an endpoint, and their handlers."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from tests.web.fast_routes.asking import ADD, Ask, Cases, Number, add_route
 CASES = Cases()
 
 
-@CASES.short()
+@CASES.fast()
 def an_http_exception(app, ran):
     @app.post("/add")
     async def add(body: Number) -> Any:
         raise HTTPException(409, {"why": "because"}, headers={"x-why": "because"})
 
 
-@CASES.short()
-def an_exception_that_nobody_expects(app, ran):
+@CASES.fast()
+def an_unexpected_exception(app, ran):
     @app.post("/add")
     async def add(body: Number) -> Any:
         raise ZeroDivisionError("of course")
@@ -33,10 +33,10 @@ class Special(KeyError):
     pass
 
 
-@CASES.short()
+@CASES.fast()
 def an_exception_with_a_handler_for_its_base(app, ran):
     @app.exception_handler(LookupError)
-    async def tell(request, error):
+    async def respond(request, error):
         ran.append((type(error), request.url.path, await request.body()))
         return JSONResponse({"error": "special"}, 422, headers={"x-by": "handler"})
 
@@ -45,7 +45,7 @@ def an_exception_with_a_handler_for_its_base(app, ran):
         raise Special
 
 
-@CASES.short()
+@CASES.fast()
 def an_exception_with_a_plain_function_for_a_handler(app, ran):
     app.add_exception_handler(Special, lambda request, error: PlainTextResponse(f"{request.method}", 499))
 
@@ -54,10 +54,10 @@ def an_exception_with_a_plain_function_for_a_handler(app, ran):
         raise Special
 
 
-@CASES.short()
+@CASES.fast()
 def an_http_exception_whose_handler_was_replaced(app, ran):
     @app.exception_handler(HTTPException)
-    async def tell(request, error):
+    async def respond(request, error):
         return PlainTextResponse(str(error.detail), error.status_code + 1)
 
     @app.post("/add")
@@ -65,10 +65,10 @@ def an_http_exception_whose_handler_was_replaced(app, ran):
         raise HTTPException(418, "tea")
 
 
-@CASES.short()
+@CASES.fast()
 def a_status_with_a_handler(app, ran):
     @app.exception_handler(418)
-    async def tell(request, error):
+    async def respond(request, error):
         return PlainTextResponse("tea again", 200)
 
     @app.post("/add")
@@ -76,10 +76,10 @@ def a_status_with_a_handler(app, ran):
         raise HTTPException(418, "tea")
 
 
-@CASES.short(ADD, Ask(body=b'{"x": 500}'))
+@CASES.fast(ADD, Ask(body=b'{"x": 500}'))
 def a_handler_for_every_exception(app, ran):
     @app.exception_handler(Exception)
-    async def tell(request, error):
+    async def respond(request, error):
         return PlainTextResponse(f"all: {error}", 500)
 
     @app.middleware("http")
@@ -95,10 +95,10 @@ def a_handler_for_every_exception(app, ran):
         raise HTTPException(500, "five hundred") if body.x == 500 else ValueError("no")
 
 
-@CASES.short(ADD)
+@CASES.fast(ADD)
 def a_handler_for_status_500(app, ran):
     @app.exception_handler(500)
-    async def tell(request, error):
+    async def respond(request, error):
         return PlainTextResponse(f"all: {error}", 500)
 
     @app.post("/add")
@@ -106,10 +106,10 @@ def a_handler_for_status_500(app, ran):
         raise HTTPException(500, "five hundred")
 
 
-@CASES.short()
+@CASES.fast()
 def a_handler_that_fails_itself(app, ran):
     @app.exception_handler(Special)
-    async def tell(request, error):
+    async def respond(request, error):
         raise RuntimeError("neither")
 
     @app.post("/add")
@@ -117,18 +117,18 @@ def a_handler_that_fails_itself(app, ran):
         raise Special
 
 
-@CASES.long(Ask(body=b'{"x": "many"}'))
-def a_handler_for_bodies_that_are_refused(app, ran):
+@CASES.slow(Ask(body=b'{"x": "many"}'))
+def a_handler_for_rejected_bodies(app, ran):
     @app.exception_handler(RequestValidationError)
-    async def tell(request, error):
+    async def respond(request, error):
         ran.append(error.body)
         return JSONResponse({"problems": len(error.errors())}, 400)
 
     add_route(app, ran)
 
 
-@CASES.short()
-def a_validator_that_raises_what_is_no_problem_of_the_body(app, ran):
+@CASES.fast()
+def a_validator_that_raises_another_error(app, ran):
     class Odd(BaseModel):
         x: int
 

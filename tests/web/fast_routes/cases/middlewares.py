@@ -1,4 +1,4 @@
-"""Middlewares of the author's before a plain route, behind it and in place of it."""
+"""An author's middleware before, after and instead of a plain route."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CASES = Cases()
 
 
 class Pure:
-    """A middleware of the plain kind."""
+    """A plain ASGI middleware."""
 
     def __init__(self, app, ran, name):
         self.app, self.ran, self.name = app, ran, name
@@ -29,20 +29,20 @@ class Pure:
         await self.app(scope, receive, marked)
 
 
-@CASES.short()
+@CASES.fast()
 def a_pure_middleware_before_the_route(app, ran):
     app.add_middleware(Pure, ran=ran, name="first")
     add_route(app, ran)
 
 
-@CASES.short()
+@CASES.fast()
 def two_middlewares_after_the_route(app, ran):
     add_route(app, ran)
     app.add_middleware(Pure, ran=ran, name="inner")
     app.add_middleware(Pure, ran=ran, name="outer")
 
 
-@CASES.short()
+@CASES.fast()
 def a_middleware_with_a_class_for_requests(app, ran):
     class Counting(BaseHTTPMiddleware):
         async def dispatch(self, request, call_next):
@@ -55,7 +55,7 @@ def a_middleware_with_a_class_for_requests(app, ran):
     app.add_middleware(Counting)
 
 
-@CASES.short()
+@CASES.fast()
 def a_middleware_that_is_a_function(app, ran):
     add_route(app, ran)
 
@@ -68,7 +68,7 @@ def a_middleware_that_is_a_function(app, ran):
             ran.append("done")
 
 
-@CASES.short()
+@CASES.fast()
 def a_middleware_that_answers_itself(app, ran):
     add_route(app, ran)
 
@@ -77,7 +77,7 @@ def a_middleware_that_answers_itself(app, ran):
         return PlainTextResponse("not today", 403)
 
 
-@CASES.short()
+@CASES.fast()
 def a_middleware_that_replaces_the_body(app, ran):
     class Replacing:
         def __init__(self, app):
@@ -94,7 +94,7 @@ def a_middleware_that_replaces_the_body(app, ran):
     app.add_middleware(Replacing)
 
 
-@CASES.short(ADD, Ask("/elsewhere"))
+@CASES.fast(ADD, Ask("/elsewhere"))
 def a_middleware_that_changes_the_path(app, ran):
     class Leading:
         def __init__(self, app):
@@ -108,7 +108,7 @@ def a_middleware_that_changes_the_path(app, ran):
     app.add_middleware(Leading)
 
 
-@CASES.short()
+@CASES.fast()
 def a_middleware_that_catches_what_a_handler_raises(app, ran):
     class Catching:
         def __init__(self, app):

@@ -1,4 +1,4 @@
-"""What a route asks FastAPI for beside its body, and what it says of its answer."""
+"""Routes with parameters other than the body, and with settings for the response."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.web.fast_routes.asking import ADD, JSON, Ask, Cases, Number, add_rout
 CASES = Cases()
 
 
-@CASES.long(Ask(query="times=3", headers=(JSON, (b"x-mine", b"yes"), (b"cookie", b"jar=full"))), ADD)
+@CASES.slow(Ask(query="times=3", headers=(JSON, (b"x-mine", b"yes"), (b"cookie", b"jar=full"))), ADD)
 def headers_queries_and_cookies(app, ran):
     @app.post("/add")
     async def add(
@@ -26,7 +26,7 @@ def headers_queries_and_cookies(app, ran):
         return [body.x * times, x_mine, jar]
 
 
-@CASES.long()
+@CASES.slow()
 def the_answers_headers(app, ran):
     @app.post("/add")
     async def add(body: Number, response: FastAPIResponse) -> int:
@@ -35,7 +35,7 @@ def the_answers_headers(app, ran):
         return body.x
 
 
-@CASES.long()
+@CASES.slow()
 def work_for_later(app, ran):
     @app.post("/add")
     async def add(body: Number, later: BackgroundTasks) -> int:
@@ -43,21 +43,21 @@ def work_for_later(app, ran):
         return body.x
 
 
-@CASES.long(Ask(body=b'{"one": {"x": 1}, "other": {"x": 2}}'), ADD)
+@CASES.slow(Ask(body=b'{"one": {"x": 1}, "other": {"x": 2}}'), ADD)
 def two_bodies(app, ran):
     @app.post("/add")
     async def add(one: Number, other: Number) -> int:
         return one.x + other.x
 
 
-@CASES.long(Ask(body=b'{"body": {"x": 1}}'), ADD)
+@CASES.slow(Ask(body=b'{"body": {"x": 1}}'), ADD)
 def a_body_under_its_name(app, ran):
     @app.post("/add")
     async def add(body: Annotated[Number, Body(embed=True)]) -> int:
         return body.x
 
 
-@CASES.long(Ask(body=b"x=4", headers=((b"content-type", b"application/x-www-form-urlencoded"),)), ADD)
+@CASES.slow(Ask(body=b"x=4", headers=((b"content-type", b"application/x-www-form-urlencoded"),)), ADD)
 def a_form(app, ran):
     pytest.importorskip("python_multipart")
 
@@ -66,14 +66,14 @@ def a_form(app, ran):
         return x
 
 
-@CASES.long()
+@CASES.slow()
 def an_endpoint_that_is_a_plain_function(app, ran):
     @app.post("/add")
     def add(body: Number) -> int:
         return body.x
 
 
-@CASES.long()
+@CASES.slow()
 def an_endpoint_that_yields(app, ran):
     @app.post("/add")
     async def add(body: Number):
@@ -81,14 +81,14 @@ def an_endpoint_that_yields(app, ran):
         yield {"x": body.x + 1}
 
 
-@CASES.long()
+@CASES.slow()
 def a_class_of_answers(app, ran):
     @app.post("/add", response_class=PlainTextResponse)
     async def add(body: Number) -> str:
         return "plain"
 
 
-@CASES.long()
+@CASES.slow()
 def a_class_of_answers_for_all(app, ran):
     app.router.default_response_class = PlainTextResponse
 
@@ -97,18 +97,18 @@ def a_class_of_answers_for_all(app, ran):
         return "plain"
 
 
-@CASES.long(ADD)
+@CASES.slow(ADD)
 def a_status_of_its_own(app, ran):
     add_route(app, ran, status_code=201)
 
 
-@CASES.long()
+@CASES.slow()
 def a_status_without_a_body(app, ran):
     @app.post("/add", status_code=204)
     async def add(body: Number) -> None:
         return None
 
 
-@CASES.long(Ask(root_path="/behind"))
+@CASES.slow(Ask(root_path="/behind"))
 def a_path_before_the_root(app, ran):
     add_route(app, ran)

@@ -1,4 +1,4 @@
-"""Plain routes, all of them answered in the short way."""
+"""Plain routes that all use the fast path."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tests.web.fast_routes.asking import ADD, JSON, Ask, Cases, Number, Sum, add
 CASES = Cases()
 
 
-@CASES.short(ADD, Ask(body=b'{"x": 2, "more": [1, 2]}'), Ask(headers=((b"content-type", b"application/json; a=b"),)))
+@CASES.fast(ADD, Ask(body=b'{"x": 2, "more": [1, 2]}'), Ask(headers=((b"content-type", b"application/json; a=b"),)))
 def a_body(app, ran):
     add_route(app, ran)
 
 
-@CASES.short(Ask(query="x=1&y=2", headers=(JSON, (b"x-mine", b"yes"), (b"cookie", b"a=b"))))
+@CASES.fast(Ask(query="x=1&y=2", headers=(JSON, (b"x-mine", b"yes"), (b"cookie", b"a=b"))))
 def the_request_and_a_body(app, ran):
     @app.post("/add")
     async def add(request: Request, body: Number):
@@ -32,7 +32,7 @@ def the_request_and_a_body(app, ran):
         }  # fmt: skip
 
 
-@CASES.short(ADD, Ask(body=b""), Ask(body=b"not JSON", headers=()), Ask(chunks=(b"a" * 9, b"", b"b")))
+@CASES.fast(ADD, Ask(body=b""), Ask(body=b"not JSON", headers=()), Ask(chunks=(b"a" * 9, b"", b"b")))
 def the_request_alone(app, ran):
     @app.post("/add")
     async def add(request: Request):
@@ -40,19 +40,19 @@ def the_request_alone(app, ran):
         return {"body": b"".join(chunks).decode(), "again": await request.is_disconnected()}
 
 
-@CASES.short(ADD, Ask(body=b""))
+@CASES.fast(ADD, Ask(body=b""))
 def nothing_at_all(app, ran):
     @app.post("/add")
     async def add() -> str:
         return "asked"
 
 
-@CASES.short(Ask(chunks=(b'{"x"', b"", b": 4", b"1}")))
+@CASES.fast(Ask(chunks=(b'{"x"', b"", b": 4", b"1}")))
 def a_body_in_several_chunks(app, ran):
     add_route(app, ran)
 
 
-@CASES.short()
+@CASES.fast()
 def the_state_of_the_app_and_of_the_lifespan(app, ran):
     app.state.word = "kept"
 
@@ -62,56 +62,56 @@ def the_state_of_the_app_and_of_the_lifespan(app, ran):
         return [request.app.state.word, request.app is app, request.state.own]
 
 
-@CASES.short()
+@CASES.fast()
 def a_response_model_with_aliases(app, ran):
     @app.post("/add")
     async def add(body: Number) -> Sum:
         return Sum(total=body.x)
 
 
-@CASES.short()
+@CASES.fast()
 def a_response_model_by_name(app, ran):
     @app.post("/add", response_model=Sum, response_model_by_alias=False, response_model_exclude_none=True)
     async def add(body: Number):
         return {"total": body.x, "left": "out"}
 
 
-@CASES.short()
+@CASES.fast()
 def a_response_model_without_what_is_unset(app, ran):
     @app.post("/add", response_model_exclude_unset=True)
     async def add(body: Number) -> Sum:
         return Sum(total=body.x)
 
 
-@CASES.short()
+@CASES.fast()
 def a_response_model_without_its_defaults(app, ran):
     @app.post("/add", response_model_exclude_defaults=True)
     async def add(body: Number) -> Sum:
         return Sum(total=body.x, spare=None)
 
 
-@CASES.short()
+@CASES.fast()
 def some_fields_of_a_response_model(app, ran):
     @app.post("/add", response_model_include={"total"})
     async def add(body: Number) -> Sum:
-        return Sum(total=body.x, spare="not told")
+        return Sum(total=body.x, spare="excluded")
 
 
-@CASES.short()
+@CASES.fast()
 def all_but_some_fields_of_a_response_model(app, ran):
     @app.post("/add", response_model_exclude={"total"})
     async def add(body: Number) -> Sum:
-        return Sum(total=body.x, spare="told")
+        return Sum(total=body.x, spare="included")
 
 
-@CASES.short()
+@CASES.fast()
 def no_response_model(app, ran):
     @app.post("/add", response_model=None)
     async def add(body: Number) -> Sum:
         return Sum(total=body.x)
 
 
-@CASES.short()
+@CASES.fast()
 def an_answer_that_is_a_response(app, ran):
     @app.post("/add")
     async def add(body: Number) -> Any:
@@ -121,8 +121,8 @@ def an_answer_that_is_a_response(app, ran):
         return answer
 
 
-@CASES.short()
-def an_answer_with_work_behind_it(app, ran):
+@CASES.fast()
+def an_answer_with_background_work(app, ran):
     @app.post("/add")
     async def add(body: Number) -> Any:
         tasks = BackgroundTasks()
@@ -130,7 +130,7 @@ def an_answer_with_work_behind_it(app, ran):
         return PlainTextResponse("soon", background=tasks)
 
 
-@CASES.short()
+@CASES.fast()
 def an_answer_that_streams(app, ran):
     async def parts():
         for number in range(3):
@@ -142,7 +142,7 @@ def an_answer_that_streams(app, ran):
         return StreamingResponse(parts(), media_type="text/event-stream")
 
 
-@CASES.short()
+@CASES.fast()
 def a_stream_that_breaks(app, ran):
     async def parts():
         yield "one"
@@ -153,28 +153,28 @@ def a_stream_that_breaks(app, ran):
         return StreamingResponse(parts())
 
 
-@CASES.short()
-def an_answer_that_is_not_what_was_promised(app, ran):
+@CASES.fast()
+def an_answer_that_breaks_its_annotation(app, ran):
     @app.post("/add")
     async def add(body: Number) -> Sum:
         return {"total": "many"}  # type: ignore[return-value]
 
 
-@CASES.short()
+@CASES.fast()
 def an_answer_that_no_json_can_hold(app, ran):
     @app.post("/add")
     async def add(body: Number):
         return {"x": float("nan")}
 
 
-@CASES.short(Ask(body=b'{"x": 1}'), Ask(body=b'{"x": "1"}'))
+@CASES.fast(Ask(body=b'{"x": 1}'), Ask(body=b'{"x": "1"}'))
 def a_default_in_place_of_a_body(app, ran):
     @app.post("/add")
     async def add(body: Number = Number(x=7)):  # noqa: B008
         return body.x
 
 
-@CASES.short(ADD, Ask(path="/sub"))
+@CASES.fast(ADD, Ask(path="/sub"))
 def several_routes(app, ran):
     add_route(app, ran)
 
@@ -183,7 +183,7 @@ def several_routes(app, ran):
         return -body.x
 
 
-@CASES.short()
+@CASES.fast()
 def the_names_of_fields_by_alias(app, ran):
     class Aliased(BaseModel):
         value: int = Field(alias="x")

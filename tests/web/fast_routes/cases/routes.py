@@ -1,4 +1,4 @@
-"""Which route is meant: replaced, mounted, included, wrapped, or behind another."""
+"""Routes that are replaced, mounted, included, wrapped, or after another one."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tests.web.fast_routes.asking import ADD, JSON, Ask, Cases, Number, add_rout
 CASES = Cases()
 
 
-@CASES.long()
+@CASES.slow()
 def a_dependency_of_the_route(app, ran):
     add_route(app, ran, dependencies=[Depends(lambda: ran.append("asked"))])
 
 
-@CASES.long()
+@CASES.slow()
 def a_dependency_of_the_endpoint(app, ran):
     def session():
         ran.append("opened")
@@ -34,13 +34,13 @@ def a_dependency_of_the_endpoint(app, ran):
         return body.x + opened
 
 
-@CASES.long()
+@CASES.slow()
 def a_dependency_of_the_whole_router(app, ran):
     app.router.dependencies.append(Depends(lambda: ran.append("asked")))
     add_route(app, ran)
 
 
-@CASES.long()
+@CASES.slow()
 def a_dependency_that_refuses(app, ran):
     def refuse():
         raise HTTPException(401)
@@ -48,7 +48,7 @@ def a_dependency_that_refuses(app, ran):
     add_route(app, ran, dependencies=[Depends(refuse)])
 
 
-@CASES.long()
+@CASES.slow()
 def an_endpoint_that_is_replaced_by_one_in_front(app, ran):
     add_route(app, ran)
 
@@ -59,7 +59,7 @@ def an_endpoint_that_is_replaced_by_one_in_front(app, ran):
     app.router.routes.insert(0, Route("/add", mine, methods=["POST"]))
 
 
-@CASES.short()
+@CASES.fast()
 def an_endpoint_that_is_replaced_by_a_plain_one(app, ran):
     add_route(app, ran)
     app.router.routes[:] = [each for each in app.router.routes if getattr(each, "path", "") != "/add"]
@@ -79,7 +79,7 @@ def a_route_for_any_path_in_front(app, ran):
 
 
 @CASES.of((ADD, True), (Ask("/other"), False), (Ask("/{tool_name}"), False))
-def a_route_for_any_path_behind(app, ran):
+def a_route_for_any_path_after(app, ran):
     add_route(app, ran)
 
     @app.post("/{tool_name}")
@@ -87,7 +87,7 @@ def a_route_for_any_path_behind(app, ran):
         return {request.path_params["tool_name"]: await request.json()}
 
 
-@CASES.long(ADD, Ask(method="GET", body=b""))
+@CASES.slow(ADD, Ask(method="GET", body=b""))
 def a_route_of_another_method_in_front(app, ran):
     @app.put("/add")
     async def put() -> str:
@@ -105,7 +105,7 @@ def a_method_or_a_path_that_is_not_there(app, ran):
     add_route(app, ran)
 
 
-@CASES.long()
+@CASES.slow()
 def a_router_that_is_included(app, ran):
     router = APIRouter(dependencies=[Depends(lambda: ran.append("asked"))])
 
@@ -137,7 +137,7 @@ def an_app_that_is_mounted(app, ran):
     app.mount("/mounted", mounted)
 
 
-@CASES.long()
+@CASES.slow()
 def an_app_that_is_mounted_in_front_of_all(app, ran):
     mounted = FastAPI()
     add_route(mounted, ["mounted"])
@@ -145,8 +145,8 @@ def an_app_that_is_mounted_in_front_of_all(app, ran):
     add_route(app, ran)
 
 
-@CASES.long(ADD, Ask(headers=(JSON, (b"x-wants", b"mine"))), ADD)
-def a_route_in_front_that_looks_at_more_than_the_path(app, ran):
+@CASES.slow(ADD, Ask(headers=(JSON, (b"x-wants", b"mine"))), ADD)
+def a_route_in_front_that_checks_a_header(app, ran):
     class Wanted(BaseRoute):
         def matches(self, scope):
             is_wanted = (b"x-wants", b"mine") in scope["headers"]
@@ -160,7 +160,7 @@ def a_route_in_front_that_looks_at_more_than_the_path(app, ran):
     add_route(app, ran)
 
 
-@CASES.long(ADD, Ask(headers=(JSON, (b"host", b"mine.test"))), ADD)
+@CASES.slow(ADD, Ask(headers=(JSON, (b"host", b"mine.test"))), ADD)
 def a_route_in_front_for_one_host(app, ran):
     mine = FastAPI()
 
@@ -172,7 +172,7 @@ def a_route_in_front_for_one_host(app, ran):
     add_route(app, ran)
 
 
-@CASES.long()
+@CASES.slow()
 def a_route_class_of_the_authors_own(app, ran):
     class Timed(APIRoute):
         def get_route_handler(self):
@@ -188,7 +188,7 @@ def a_route_class_of_the_authors_own(app, ran):
     add_route(app, ran)
 
 
-@CASES.long()
+@CASES.slow()
 def a_route_that_was_wrapped(app, ran):
     add_route(app, ran)
     (route,) = (each for each in app.routes if getattr(each, "path", "") == "/add")
@@ -201,7 +201,7 @@ def a_route_that_was_wrapped(app, ran):
     route.app = wrapped
 
 
-@CASES.short(Ask(query="x=1"))
+@CASES.fast(Ask(query="x=1"))
 def an_endpoint_whose_signature_was_made(app, ran):
     async def add(**given: Any) -> Any:
         return {name: value.x for name, value in given.items()}
