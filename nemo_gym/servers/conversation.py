@@ -130,7 +130,6 @@ class Conversation:
         Calls that share the rollout's state run in their order, because their effect must not depend on
         which of them arrives first.
         """
-
         answers: dict[int, str] = {}
 
         async def answer(*places: int) -> None:
