@@ -12,7 +12,7 @@ endif
 DEV := $(VENV)/.installed-dev$(if $(NATIVE),-native)
 DEMO_CONFIGS := configs/demo.yaml
 
-.PHONY: demo dev test lint lock clean
+.PHONY: demo dev test test-all lint lock clean
 
 demo: $(VENV)/.installed
 	$(BIN)/ng_e2e_collect_rollouts "+config_paths=[$(DEMO_CONFIGS)]" +split=example +num_repeats=4 \
@@ -25,6 +25,10 @@ dev: $(DEV)
 # because a new worker starts with the test that crashed the old one.
 PYTEST := $(BIN)/python -m pytest -n 4 --dist loadfile --max-worker-restart 2
 test: $(DEV)
+	$(PYTEST) -m "not slow"
+
+# All tests, the slow ones too.
+test-all: $(DEV)
 	$(PYTEST)
 
 lint: $(DEV)

@@ -38,6 +38,16 @@ SLOW = (
     "tests/frameworks", "tests/sandbox", "tests/scaffold", "tests/security",
 )  # fmt: skip
 """Test folders that start many processes and wait for them."""
+ONLY_IN_TEST_ALL = (
+    "tests/published_style/test_own_tests_of_resources_servers.py",
+    "tests/published_style/test_own_tests_of_agents_and_models.py",
+    "tests/security/test_every_schema.py",
+    "tests/end_to_end/test_hostile_answers.py",
+    "tests/scaffold/test_scaffold.py",
+    "tests/launcher/test_requirements.py",
+    "tests/faults/test_outages.py",
+)
+"""Test files that take long: they get the marker `slow`, and `make test` leaves them out."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -59,10 +69,14 @@ def pytest_configure(config: pytest.Config) -> None:
     config.option.loadscopereorder = False
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Run slow files first, so that parallel workers finish at about the same time."""
     _skip_without_bubblewrap(items)
     _skip_without_reasoning_gym(items)
+    for item in items:
+        if item.path.relative_to(REPOSITORY).as_posix() in ONLY_IN_TEST_ALL:
+            item.add_marker("slow")
     tests = Counter(item.path for item in items)
     is_slow = {path: any(path.is_relative_to(REPOSITORY / folder) for folder in SLOW) for path in tests}
     items.sort(key=lambda item: (not is_slow[item.path], -tests[item.path]))
