@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
@@ -220,7 +221,8 @@ def test_configured_timeout_bounds_rollouts(script):
     )
     assert finished.returncode == 0, finished.stderr
     assert [list(step) for step in report["steps"]] == [["failed"], ["failed"]]
-    assert "the rollout's time was over" in report["steps"][0]["failed"]
+    # On a busy machine the agent's own message may come too late.
+    assert re.search("time was over|took longer than rollout_timeout_s=0.4", report["steps"][0]["failed"])
 
 
 def test_invalid_configuration_fails_before_anything_starts(script, workplace):
