@@ -161,10 +161,7 @@ class Appender:
 
     def write(self, row: Any) -> None:
         """Append one row."""
-        self.write_line(dump_line(row))
-
-    def write_line(self, line: bytes) -> None:
-        """Append a row that is already a line, newline included."""
+        line = dump_line(row)
         if self._hide is not None:
             line = self._hide(line)
         left = memoryview(line)

@@ -117,8 +117,6 @@ class ServerInstance(BaseModel):
     """Number of processes that serve it."""
     restarts: int = 0
     """Number of times that one of its processes died and was restarted."""
-    process: str = ""
-    """The name of its first process: the server's own."""
     pids: list[int] = Field(default_factory=list)
     """Process ids of all its workers, by worker number."""
     sockets: list[str] = Field(default_factory=list)
@@ -126,12 +124,11 @@ class ServerInstance(BaseModel):
 
     @property
     def where(self) -> str:
-        """Its process ids, followed by the process name if other servers share the process."""
-        pids = " ".join(map(str, self.pids or [self.pid]))
-        return pids if self.process in ("", self.config_path) else f"{pids} ({self.process})"
+        """Its process ids."""
+        return " ".join(map(str, self.pids or [self.pid]))
 
     @classmethod
-    def of(cls, server: ServerConfig, *, process: str, pids: list[int], sockets: list[str], started_at: float) -> Self:
+    def of(cls, server: ServerConfig, *, pids: list[int], sockets: list[str], started_at: float) -> Self:
         """Return the entry of a running server; `started_at` is in seconds since the epoch."""
         return cls(
             process_name=server.name,
@@ -146,7 +143,6 @@ class ServerInstance(BaseModel):
             config_path=server.name,
             start_time=started_at,
             num_workers=len(pids),
-            process=process,
             pids=pids,
             sockets=sockets,
         )

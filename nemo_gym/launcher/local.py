@@ -259,7 +259,6 @@ class RunningServers:
         places = [place for place in self._places if place.server == server.name]
         return ServerInstance.of(
             server,
-            process=places[0].name,
             pids=[place.process.pid for place in places],
             sockets=self._doors[server.name].private_paths,
             started_at=time.time(),
@@ -270,7 +269,7 @@ class RunningServers:
             return
         known = self._instances[place.server]
         pids = [each.process.pid for each in self._places if each.server == place.server]
-        is_first = place.name == known.process
+        is_first = place.name == place.server
         changed = {"pid": pids[0], "start_time": time.time()} if is_first else {}
         instance = known.model_copy(update={**changed, "pids": pids, "restarts": known.restarts + 1})
         self._instances[place.server] = instance
