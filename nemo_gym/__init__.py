@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from nemo_gym.context.deadline import grace_period as grace_period
     from nemo_gym.context.rollout_id import current_rollout_id as current_rollout_id
     from nemo_gym.data.preparing import run_prepare as run_prepare
+    from nemo_gym.data.preparing import shared_rows as shared_rows
     from nemo_gym.errors import AgentFailed as AgentFailed
     from nemo_gym.errors import DataError as DataError
     from nemo_gym.errors import EndpointError as EndpointError
@@ -98,7 +99,7 @@ _HOMES = {
         "AgentServerRef", "BaseResourcesServerConfig", "BaseResponsesAPIAgentConfig", "BaseResponsesAPIModelConfig",
         "BaseRunServerInstanceConfig", "BaseServerConfig", "Domain", "ModelServerRef", "ResourcesServerRef",
     ),
-    "data.preparing": ("run_prepare",),
+    "data.preparing": ("run_prepare", "shared_rows"),
     "errors": (
         "AgentFailed", "DataError", "EndpointError", "EnvironmentFailed", "InvalidTask", "JudgeFailed", "ModelFailed",
         "Overloaded", "RolloutCancelled", "RolloutError", "RolloutTimedOut", "ServerCallError", "ServerLost",
@@ -139,12 +140,12 @@ _RENAMED = {
     "NeMoGymResponseOutputItem": ("schemas.items", "OutputItem"),
 }
 
-# Only published tools import these, not server folders; two of them are private there.
+# Only published tools import these, so they are not in `__all__`.
 _HELPERS = {
-    "NEMO_GYM_EXTRA_ROOTS_ENV_VAR_NAME": "EXTRA_ROOTS_ENV_VAR",
-    "_augment_sys_path": "augment_sys_path",
-    "_resolve_under_cwd_or_install": "resolve_under_cwd_or_install",
-    "component_search_roots": "component_search_roots",
+    "NEMO_GYM_EXTRA_ROOTS_ENV_VAR_NAME": ("paths", "EXTRA_ROOTS_ENV_VAR"),
+    "_augment_sys_path": ("paths", "augment_sys_path"),
+    "_resolve_under_cwd_or_install": ("paths", "resolve_under_cwd_or_install"),
+    "component_search_roots": ("paths", "component_search_roots"),
 }
 _PLACES = {name: (home, name) for home, names in _HOMES.items() for name in names} | _RENAMED
 _PATHS = ("CACHE_DIR", "PARENT_DIR", "RESULTS_DIR", "ROOT_DIR", "WORKING_DIR")
@@ -153,13 +154,11 @@ __all__ = ["__package_name__", "__version__", *sorted([*_PLACES, *_PATHS])]  # n
 
 
 def __getattr__(name: str) -> Any:
-    if name in _PLACES:
-        home, attribute = _PLACES[name]
+    if place := _PLACES.get(name) or _HELPERS.get(name):
+        home, attribute = place
         value = getattr(importlib.import_module(f"nemo_gym.{home}"), attribute)
     elif name in _PATHS:
         value = _path(name)
-    elif name in _HELPERS:
-        value = getattr(importlib.import_module("nemo_gym.paths"), _HELPERS[name])
     else:
         raise AttributeError(f"module 'nemo_gym' has no attribute '{name}'")
     globals()[name] = value

@@ -1,4 +1,4 @@
-"""The command line of a folder's `prepare.py`, built from the signature of its `prepare` function."""
+"""The framework's part of a folder's `prepare.py`: its command line and the shared data that it reads."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from nemo_gym.errors import UsageError, UserError
+from nemo_gym.jsonl import read_rows
+from nemo_gym.paths import INSTALL_ROOT, PACKAGE_DIR
 
 SHARED_HELP = {
     "input": "the file to turn into rows",
@@ -44,6 +46,16 @@ def run_prepare(prepare: Callable[..., object], arguments: Sequence[str] | None 
         parser.exit(1, f"{error}\n")
 
 
+def shared_rows(name: str) -> list[dict[str, Any]]:
+    """Return the rows of a file in the repository's `data/`, such as `cities.jsonl`.
+
+    Its README describes the files. Raises `DataError` if the file does not exist.
+    """
+    packaged = PACKAGE_DIR / "shared_data"
+    folder = packaged if packaged.is_dir() else INSTALL_ROOT / "data"
+    return list(read_rows(folder / name))
+
+
 def _parser_of(prepare: Callable[..., object]) -> argparse.ArgumentParser:
     # A flag that is not given leaves its parameter to the function's own default.
     parser = argparse.ArgumentParser(description=_summary(prepare), argument_default=argparse.SUPPRESS)
@@ -70,14 +82,14 @@ def _summary(prepare: Callable[..., object]) -> str:
     return (sys.modules[prepare.__module__].__doc__ or "").strip().partition("\n\n")[0]
 
 
-def _split_annotated(annotation: Any) -> tuple[Any, str | None]:
+def _split_annotated(annotation: object) -> tuple[object, str | None]:
     if get_origin(annotation) is not Annotated:
         return annotation, None
     plain, *notes = get_args(annotation)
     return plain, next((note for note in notes if isinstance(note, str)), None)
 
 
-def _options(annotation: Any, parameter: inspect.Parameter) -> dict[str, Any]:
+def _options(annotation: object, parameter: inspect.Parameter) -> dict[str, Any]:
     """Return the options of `add_argument` that read values of a type."""
     if get_origin(annotation) in (Union, UnionType):
         not_none = [member for member in get_args(annotation) if member is not NoneType]
@@ -102,11 +114,13 @@ def _options(annotation: Any, parameter: inspect.Parameter) -> dict[str, Any]:
 class _StoreTuple(argparse.Action):
     """A fixed number of values, stored as a tuple."""
 
-    def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option_string: Any = None) -> None:
-        setattr(namespace, self.dest, tuple(values))
+    def __call__(
+        self, parser: object, namespace: object, values: str | Sequence[object] | None, option_string: object = None
+    ) -> None:
+        setattr(namespace, self.dest, tuple(values or ()))
 
 
-def _default_note(default: Any) -> str:
+def _default_note(default: object) -> str:
     if isinstance(default, bool) or default in (inspect.Parameter.empty, None, (), ""):
         return ""
     shown = " ".join(map(str, default)) if isinstance(default, (list, tuple)) else default

@@ -10,14 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from nemo_gym import run_prepare
+from nemo_gym import run_prepare, shared_rows
 from nemo_gym.jsonl import write_rows
 
 INSTRUCTION = "Look the weather up with your tool, then tell the sky and the temperature as it says them."
-CITIES = (
-    "Accra", "Bergen", "Cusco", "Dakar", "Graz", "Hanoi", "Izmir", "Kyoto", "La Paz", "Lisbon", "Nairobi", "Oslo",
-    "Perth", "Prague", "Quito", "São Paulo", "Tromsø", "Tunis", "Xi'an", "Zürich",
-)  # fmt: skip
+CITIES = tuple(row["city"] for row in shared_rows("cities.jsonl"))
 QUESTIONS = (
     "What is the weather in {city} today?",
     "I am off to {city}. What will I find there?",

@@ -9,11 +9,11 @@ import random
 from pathlib import Path
 from typing import Any
 
-from nemo_gym import run_prepare
+from nemo_gym import run_prepare, shared_rows
 from nemo_gym.jsonl import write_rows
 
 INSTRUCTION = "Answer the user with exactly one tool call, then tell the result in a sentence."
-CITIES = ("Lisbon", "Nairobi", "Quito", "Hanoi", "Oslo", "Perth", "Kyoto", "Tunis")
+CITIES = tuple(row["city"] for row in shared_rows("cities.jsonl"))
 CURRENCIES = {"EUR": "euros", "USD": "US dollars", "JPY": "yen", "CHF": "Swiss francs"}
 OBSTACLES = ("ferries", "highways", "tolls")
 

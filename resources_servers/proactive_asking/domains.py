@@ -7,6 +7,8 @@ from collections.abc import Callable
 from datetime import date, timedelta
 from typing import Any, NamedTuple
 
+from nemo_gym import shared_rows
+
 TODAY = date(2025, 3, 3)
 """A Monday. Every booking is for a later day."""
 
@@ -25,10 +27,9 @@ class Detail(NamedTuple):
 
 
 class Domain(NamedTuple):
-    """A kind of booking, with its users and requests."""
+    """A kind of booking, with its requests."""
 
     tool: str
-    personas: tuple[str, ...]
     requests: tuple[str, ...]
     """Templates in which `{more}` is replaced by the clauses of the included details."""
     details: dict[str, Detail]
@@ -79,12 +80,13 @@ PATIENT = Detail(
     ("the patient's name", "name", "patient", "who", "whose"),
 )
 
-PEOPLE = ("Ada Okafor", "Bruno Lindqvist", "Chen Wei", "Dana Novak", "Emil Haddad", "Fatima Reyes", "Goran Ilic")
-CITIES = ("Lisbon", "Oslo", "Nairobi", "Quito", "Hanoi", "Kyoto", "Tunis", "Perth", "Zagreb")
+NAMES = shared_rows("names.jsonl")
+PEOPLE = tuple(f"{row['given_name']} {row['surname']}" for row in NAMES)
+SURNAMES = tuple(row["surname"] for row in NAMES)
+CITIES = tuple(row["city"] for row in shared_rows("cities.jsonl"))
 STREETS = ("Harbour Street", "Mill Lane", "Station Road", "Linden Avenue", "Castle Square", "Orchard Way")
 RESTAURANTS = ("Osteria Lume", "The Copper Kettle", "Saffron Yard", "Chez Odile", "Blue Heron")
 ROOMS = ("Juniper", "Aspen", "Cedar", "Willow", "Rowan")
-DOCTORS = ("Moreau", "Tanaka", "Baptiste", "Keller", "Osei")
 
 
 def in_words(values: Values) -> Values:
@@ -139,7 +141,7 @@ def _parcel(rng: random.Random) -> Values:
 
 def _appointment(rng: random.Random) -> Values:
     return {
-        "doctor": rng.choice(DOCTORS),
+        "doctor": rng.choice(SURNAMES),
         "patient": rng.choice(PEOPLE),
         "date": _day(rng),
         "time": _clock(rng, 8, 17),
@@ -149,35 +151,30 @@ def _appointment(rng: random.Random) -> Values:
 DOMAINS: dict[str, Domain] = {
     "restaurant": Domain(
         "book_table",
-        ("a guest in a hurry", "someone who plans a birthday", "a polite colleague"),
         ("Please book a table at {restaurant}{more}.", "We want to eat at {restaurant}; get us a table{more}."),
         {"date": DATE, "time": TIME, "guests": GUESTS},
         _table,
     ),
     "meeting_room": Domain(
         "book_room",
-        ("a team lead between two calls", "an assistant of the board"),
         ("Book the meeting room {room}{more}, please.", "Could you reserve {room}, the meeting room,{more}?"),
         {"date": DATE, "start_time": START, "duration_minutes": LENGTH},
         _room,
     ),
     "flight": Domain(
         "book_flight",
-        ("a traveller who writes short messages", "a travel agent's new client"),
         ("I need a flight from {origin}{more}.", "Can you book a flight out of {origin}{more}?"),
         {"destination": DESTINATION, "date": DATE, "passenger": PASSENGER},
         _flight,
     ),
     "courier": Domain(
         "order_courier",
-        ("the owner of a small shop", "a lab assistant"),
         ("Have a parcel picked up at {pickup_address}{more}.", "I need a parcel fetched at {pickup_address}{more}."),
         {"date": DATE, "delivery_address": DELIVERY, "weight_kg": WEIGHT},
         _parcel,
     ),
     "doctor": Domain(
         "make_appointment",
-        ("a worried parent", "a patient who dislikes the phone"),
         (
             "I need an appointment with Doctor {doctor}{more}.",
             "Get an appointment at Doctor {doctor}'s{more}.",

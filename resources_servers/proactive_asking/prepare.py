@@ -10,12 +10,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from nemo_gym import DataError, run_prepare
+from nemo_gym import DataError, run_prepare, shared_rows
 from nemo_gym.jsonl import write_rows
 from resources_servers.proactive_asking.domains import DOMAINS, TODAY, Domain, in_words
 
 INSTRUCTIONS = Path(__file__).parent / "prompts" / "assistant.md"
 NOTHING_MORE = "I don't mind. Just go ahead, please."
+PERSONA = "{name}, {age}, {job} in {city}, interested in {interests}, who {manner}"
+PERSONAS = tuple(
+    PERSONA.format_map({**row, "interests": " and ".join(row["interests"])}) for row in shared_rows("personas.jsonl")
+)
 
 
 def prepare(
@@ -56,7 +60,7 @@ def _row(name: str, system: str, rng: random.Random, *, is_complete: bool) -> di
             "input": [{"role": "system", "content": system}, {"role": "user", "content": request}]
         },
         "user": {
-            "persona": rng.choice(domain.personas),
+            "persona": rng.choice(PERSONAS),
             "goal": request,
             "facts": {key.replace("_", " "): in_words(values)[key] for key in domain.details},
             "answers": [

@@ -8,20 +8,24 @@ from __future__ import annotations
 import random
 import sqlite3
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nemo_gym import DataError, run_prepare
+from nemo_gym import DataError, run_prepare, shared_rows
 from nemo_gym.jsonl import write_rows
 
 INSTRUCTION = "Answer the question with one SQLite query, in a fenced block of SQL. Select what is asked for, no more."
 TRIES = 1_000
 """Attempts per row, because questions with an empty result are discarded."""
 
-CITIES = ("Bergen", "Cadiz", "Graz", "Leeds", "Lyon", "Turku")
-NAMES = ("Ada", "Boris", "Chen", "Dora", "Emil", "Fatou", "Gita", "Hugo", "Ines", "Jana", "Kofi", "Lena")
+CITIES = tuple(row["city"] for row in shared_rows("cities.jsonl"))
+CITIES_PER_DATABASE = 6
+"""Few enough that several persons share a city."""
+NAMES = tuple(row["given_name"] for row in shared_rows("names.jsonl"))
+
+Tables = dict[str, list[tuple[Any, ...]]]
 
 
 @dataclass(frozen=True)
@@ -34,19 +38,19 @@ class Question:
 
 @dataclass(frozen=True)
 class Schema:
-    """A database schema, with functions that fill its tables and draw questions."""
+    """A database schema, with functions that fill its tables and draw questions about the same cities."""
 
     name: str
     tables: str
-    fill: Callable[[random.Random], dict[str, list[tuple[Any, ...]]]]
-    ask: Callable[[random.Random], Question]
+    fill: Callable[[random.Random, Sequence[str]], Tables]
+    ask: Callable[[random.Random, Sequence[str]], Question]
 
 
-def _fill_library(chance: random.Random) -> dict[str, list[tuple[Any, ...]]]:
+def _fill_library(chance: random.Random, cities: Sequence[str]) -> Tables:
     titles = ("Tides", "The Last Kiln", "Moss", "Night Ferry", "Salt and Ink", "A Small Orchard", "Glass Roads")
     subjects = ("travel", "history", "nature", "poetry")
     books = [(n, title, chance.choice(subjects), chance.randint(1970, 2020)) for n, title in enumerate(titles, 1)]
-    members = [(n, name, chance.choice(CITIES)) for n, name in enumerate(chance.sample(NAMES, 6), 1)]
+    members = [(n, name, chance.choice(cities)) for n, name in enumerate(chance.sample(NAMES, 6), 1)]
     loans = [
         (n, chance.randint(1, 7), chance.randint(1, 6), chance.randint(1, 40), int(chance.random() < 0.7))
         for n in range(1, 19)
@@ -54,9 +58,9 @@ def _fill_library(chance: random.Random) -> dict[str, list[tuple[Any, ...]]]:
     return {"book": books, "member": members, "loan": loans}
 
 
-def _ask_library(chance: random.Random) -> Question:
+def _ask_library(chance: random.Random, cities: Sequence[str]) -> Question:
     days, year = chance.randint(5, 30), chance.choice((1985, 1995, 2005))
-    subject, city = chance.choice(("travel", "history", "nature", "poetry")), chance.choice(CITIES)
+    subject, city = chance.choice(("travel", "history", "nature", "poetry")), chance.choice(cities)
     return chance.choice(
         [
             Question(
@@ -71,7 +75,7 @@ def _ask_library(chance: random.Random) -> Question:
             Question(
                 f"Give the names of the members from {city} who have lent a book for more than {days} days.",
                 "SELECT DISTINCT member.name FROM member JOIN loan ON loan.member_id = member.id "
-                f"WHERE member.city = '{city}' AND loan.days > {days}",
+                f"WHERE member.city = {_literal(city)} AND loan.days > {days}",
             ),
             Question(
                 "What is the average number of days of the loans that came back, for each subject?",
@@ -86,10 +90,10 @@ def _ask_library(chance: random.Random) -> Question:
     )
 
 
-def _fill_shop(chance: random.Random) -> dict[str, list[tuple[Any, ...]]]:
+def _fill_shop(chance: random.Random, cities: Sequence[str]) -> Tables:
     goods = ("kettle", "lamp", "ladder", "rope", "stool", "tray", "vase", "whistle")
     products = [(n, name, chance.randint(2, 90) * 50) for n, name in enumerate(goods, 1)]
-    customers = [(n, name, chance.choice(CITIES)) for n, name in enumerate(chance.sample(NAMES, 7), 1)]
+    customers = [(n, name, chance.choice(cities)) for n, name in enumerate(chance.sample(NAMES, 7), 1)]
     orders = [
         (n, chance.randint(1, 7), f"2024-{chance.randint(1, 12):02}-{chance.randint(1, 28):02}") for n in range(15)
     ]
@@ -97,7 +101,7 @@ def _fill_shop(chance: random.Random) -> dict[str, list[tuple[Any, ...]]]:
     return {"product": products, "customer": customers, "purchase": orders, "line": lines}
 
 
-def _ask_shop(chance: random.Random) -> Question:
+def _ask_shop(chance: random.Random, _cities: Sequence[str]) -> Question:
     cents, month, most = chance.randint(5, 60) * 50, chance.randint(2, 9), chance.randint(2, 4)
     return chance.choice(
         [
@@ -130,22 +134,22 @@ def _ask_shop(chance: random.Random) -> Question:
     )
 
 
-def _fill_ferry(chance: random.Random) -> dict[str, list[tuple[Any, ...]]]:
+def _fill_ferry(chance: random.Random, cities: Sequence[str]) -> Tables:
     boats = [(n, name, chance.randint(4, 40) * 10) for n, name in enumerate(("Alca", "Brine", "Cormorant", "Dory"), 1)]
     trips = [
-        (n, chance.randint(1, 4), *chance.sample(CITIES, 2), chance.randint(0, 60), chance.choice((None, *range(45))))
+        (n, chance.randint(1, 4), *chance.sample(cities, 2), chance.randint(0, 60), chance.choice((None, *range(45))))
         for n in range(1, 25)
     ]
     return {"boat": boats, "trip": trips}
 
 
-def _ask_ferry(chance: random.Random) -> Question:
-    city, late = chance.choice(CITIES), chance.randint(5, 30)
+def _ask_ferry(chance: random.Random, cities: Sequence[str]) -> Question:
+    city, late = chance.choice(cities), chance.randint(5, 30)
     return chance.choice(
         [
             Question(
                 f"How many trips end in {city}?",
-                f"SELECT COUNT(*) FROM trip WHERE arrives_in = '{city}'",
+                f"SELECT COUNT(*) FROM trip WHERE arrives_in = {_literal(city)}",
             ),
             Question(
                 f"Which boats have made a trip more than {late} minutes late? Give each name once.",
@@ -164,7 +168,7 @@ def _ask_ferry(chance: random.Random) -> Question:
             ),
             Question(
                 f"Which trips from {city} had more passengers than the average trip? Give their ids, in order.",
-                f"SELECT id FROM trip WHERE leaves_from = '{city}' "
+                f"SELECT id FROM trip WHERE leaves_from = {_literal(city)} "
                 "AND passengers > (SELECT AVG(passengers) FROM trip) ORDER BY id",
             ),
         ]
@@ -222,8 +226,9 @@ def _rows(count: int, chance: random.Random) -> Iterator[dict[str, Any]]:
 
 def _new_row(schema: Schema, chance: random.Random, seen: set[str]) -> dict[str, Any] | None:
     for _ in range(TRIES):
-        context = "\n".join([schema.tables, *_inserts(schema.fill(chance))])
-        question = schema.ask(chance)
+        cities = chance.sample(CITIES, CITIES_PER_DATABASE)
+        context = "\n".join([schema.tables, *_inserts(schema.fill(chance, cities))])
+        question = schema.ask(chance, cities)
         identity = f"{context}\n{question.text}"
         if identity not in seen and _finds_something(context, question.sql):
             seen.add(identity)
@@ -231,14 +236,16 @@ def _new_row(schema: Schema, chance: random.Random, seen: set[str]) -> dict[str,
     return None
 
 
-def _inserts(tables: dict[str, list[tuple[Any, ...]]]) -> Iterator[str]:
+def _inserts(tables: Tables) -> Iterator[str]:
     for table, rows in tables.items():
         values = ",\n  ".join(f"({', '.join(_literal(value) for value in row)})" for row in rows)
         yield f"INSERT INTO {table} VALUES\n  {values};"
 
 
 def _literal(value: str | int | None) -> str:
-    return "NULL" if value is None else f"'{value}'" if isinstance(value, str) else str(value)
+    if isinstance(value, str):
+        return "'{}'".format(value.replace("'", "''"))
+    return "NULL" if value is None else str(value)
 
 
 def _finds_something(context: str, sql: str) -> bool:

@@ -59,9 +59,8 @@ async def test_submission_reply_reveals_nothing(server):
     assert right == wrong == '{"success":true}'
 
 
-@pytest.mark.parametrize(
-    ("values", "reward", "details"),
-    [
+async def test_only_expected_values_in_order_are_rewarded(server):
+    cases = [
         ([408, 665, 763], 1.0, ([408, 665, 763], True, 1.0, False, False)),
         ([665, 408, 763], 0.0, ([665, 408, 763], False, 1.0, False, True)),
         ([408, 665], 0.0, ([408, 665], False, 2 / 3, False, False)),
@@ -70,49 +69,53 @@ async def test_submission_reply_reveals_nothing(server):
         ([546], 0.0, ([546], False, 0.0, True, False)),
         ([1, 2, 3], 0.0, ([1, 2, 3], False, 0.0, False, False)),
         ([], 0.0, ([], False, 0.0, False, False)),
-    ],
-)
-async def test_only_expected_values_in_order_are_rewarded(server, values, reward, details):
-    graded = await graded_reply(server, submit(*values), "Done.")
-    assert (graded.reward, details_of(graded)) == (reward, details)
+    ]
+    wrong = []
+    for values, reward, details in cases:
+        graded = await graded_reply(server, submit(*values), "Done.")
+        if (found := (graded.reward, details_of(graded))) != (reward, details):
+            wrong.append((values, reward, details, found))
+    assert wrong == []
 
 
-@pytest.mark.parametrize(
-    ("calls", "reward"),
-    [
+async def test_last_submission_counts(server):
+    cases = [
         ([submit(1), submit(408, 665, 763)], 1.0),
         ([submit(408, 665, 763), submit(1)], 0.0),
         ([submit(408, 665, 763), submit_raw("{")], 0.0),
         ([submit(408, 665, 763), call("get_synonym_value", synonym="glad")], 1.0),
-    ],
-)
-async def test_last_submission_counts(server, calls, reward):
-    assert (await graded_reply(server, *calls)).reward == reward
+    ]
+    wrong = [
+        (calls, reward, found)
+        for calls, reward in cases
+        if (found := (await graded_reply(server, *calls)).reward) != reward
+    ]
+    assert wrong == []
 
 
 @pytest.mark.parametrize(
     "items",
     [
-        pytest.param([], id="nothing"),
-        pytest.param(["408, 665, 763"], id="only said"),
-        pytest.param([call("get_synonym_value", synonym="glad")], id="only looked up"),
-        pytest.param([call("extract", synonym_values=[408, 665, 763])], id="another tool"),
-        pytest.param([submit_raw("")], id="no arguments"),
+        [],
+        ["408, 665, 763"],
+        [call("get_synonym_value", synonym="glad")],
+        [call("extract", synonym_values=[408, 665, 763])],
+        [submit_raw("")],
         pytest.param([submit_raw('{"synonym_values": [408, 665, 763]')], id="broken JSON"),
-        pytest.param([submit_raw("[408, 665, 763]")], id="a bare list"),
-        pytest.param([submit_raw('"408, 665, 763"')], id="a bare text"),
-        pytest.param([submit_raw("{}")], id="an empty object"),
-        pytest.param([submit_raw('{"values": [408, 665, 763]}')], id="another argument"),
-        pytest.param([submit_raw('{"synonym_values": null}')], id="null"),
-        pytest.param([submit_raw('{"synonym_values": 408}')], id="a number"),
-        pytest.param([submit_raw('{"synonym_values": ["408", "665", "763"]}')], id="texts"),
-        pytest.param([submit_raw('{"synonym_values": [408, 665, 763, null]}')], id="a null among them"),
-        pytest.param([submit_raw('{"synonym_values": [408, 665, 763.5]}')], id="a fraction among them"),
-        pytest.param([submit_raw('{"synonym_values": [true, 665, 763]}')], id="a boolean among them"),
-        pytest.param([submit_raw('{"synonym_values": [[408], 665, 763]}')], id="a list among them"),
-        pytest.param([submit_raw('{"synonym_values": [1e400, 665, 763]}')], id="more than a float holds"),
-        pytest.param([submit_raw(f'{{"synonym_values": [{10**30}]}}')], id="more than 64 bits hold"),
-        pytest.param([submit_raw("[" * 100_000)], id="unclosed brackets"),
+        [submit_raw("[408, 665, 763]")],
+        [submit_raw('"408, 665, 763"')],
+        [submit_raw("{}")],
+        [submit_raw('{"values": [408, 665, 763]}')],
+        [submit_raw('{"synonym_values": null}')],
+        [submit_raw('{"synonym_values": 408}')],
+        [submit_raw('{"synonym_values": ["408", "665", "763"]}')],
+        [submit_raw('{"synonym_values": [408, 665, 763, null]}')],
+        [submit_raw('{"synonym_values": [408, 665, 763.5]}')],
+        [submit_raw('{"synonym_values": [true, 665, 763]}')],
+        [submit_raw('{"synonym_values": [[408], 665, 763]}')],
+        [submit_raw('{"synonym_values": [1e400, 665, 763]}')],
+        [submit_raw(f'{{"synonym_values": [{10**30}]}}')],
+        [submit_raw("[" * 100_000)],
     ],
 )
 async def test_unreadable_submission_earns_nothing(server, items):
@@ -125,20 +128,21 @@ async def test_integer_may_be_written_as_a_float(server):
     assert (graded.reward, graded.parsed_synonym_values) == (1.0, [408, 665, 763])
 
 
-@pytest.mark.parametrize(
-    ("expected", "submitted", "reward", "is_out_of_order"),
-    [
+async def test_repeated_and_empty_values(server):
+    cases = [
         ([5, 5], [5, 5], 1.0, False),
         ([5, 5], [5], 0.0, False),
         ([5, 6, 5], [6, 5, 5], 0.0, True),
         ([], [], 1.0, False),
         ([], [1], 0.0, False),
-    ],
-)
-async def test_repeated_and_empty_values(server, expected, submitted, reward, is_out_of_order):
-    graded = await graded_reply(server, submit(*submitted), expected_synonym_values=expected)
-    assert graded.reward == reward
-    assert graded.order_instruction_following_failure is is_out_of_order
+    ]
+    wrong = []
+    for expected, submitted, reward, is_out_of_order in cases:
+        graded = await graded_reply(server, submit(*submitted), expected_synonym_values=expected)
+        found = (graded.reward, graded.order_instruction_following_failure is is_out_of_order)
+        if found != (reward, True):
+            wrong.append((expected, submitted, reward, is_out_of_order, found))
+    assert wrong == []
 
 
 async def test_empty_list_must_still_be_submitted(server):

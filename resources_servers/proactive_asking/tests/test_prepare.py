@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nemo_gym import DataError
+from nemo_gym import DataError, shared_rows
 from nemo_gym.jsonl import read_rows
 from nemo_gym.testing import make_server, reply, rollout, serving
 from resources_servers.proactive_asking.app import ProactiveAskingServer
@@ -65,6 +65,14 @@ def test_user_knows_the_missing_detail(rows):
         value = in_words(row["expected_booking"]["arguments"])[row["missing_detail"]["name"]]
         assert (f"{value:g}" if isinstance(value, float) else str(value)) in answer["says"]
         assert value in row["user"]["facts"].values()
+
+
+def test_user_is_a_shared_persona(rows):
+    names = {row["name"] for row in shared_rows("personas.jsonl")}
+    personas = {row["user"]["persona"] for row in rows}
+    assert {persona.partition(",")[0] for persona in personas} <= names
+    assert len(personas) > len(names) / 2
+    assert "{" not in "".join(personas)
 
 
 def test_rows_cover_all_domains_and_details(rows):

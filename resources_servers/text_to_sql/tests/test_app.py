@@ -1,7 +1,10 @@
 """Rewards of text_to_sql: equal results, harmful queries, and the judge."""
 
 import asyncio
+import random
+import sqlite3
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,7 +15,7 @@ from nemo_gym.jsonl import read_rows
 from nemo_gym.testing import FakeModel, make_server, reply, rollout, serving
 from resources_servers.text_to_sql.app import TextToSqlServer
 from resources_servers.text_to_sql.oracle import solve
-from resources_servers.text_to_sql.prepare import prepare
+from resources_servers.text_to_sql.prepare import SCHEMAS, prepare
 
 FOLDER = Path(__file__).parent.parent
 EXAMPLES = list(read_rows(FOLDER / "data" / "example.jsonl"))
@@ -262,6 +265,20 @@ async def test_prepared_rows_are_reproducible_and_solvable(tmp_path):
         for row in rows:
             assert (await attempt.verify(reply(*solve(row)), **row)).reward == 1.0
             assert (await attempt.verify(reply("SELECT 1 WHERE 0"), **row)).reward == 0.0
+
+
+@pytest.mark.parametrize("schema", SCHEMAS, ids=lambda schema: schema.name)
+def test_reference_queries_quote_city_names(schema):
+    chance = random.Random(1)
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript(schema.tables)
+        for _ in range(50):
+            connection.execute(schema.ask(chance, ["Xi'an"]).sql)
+
+
+def test_databases_quote_city_names(tmp_path):
+    rows = read_rows(prepare(tmp_path / "rows.jsonl", count=300))
+    assert any("'Xi''an'" in row["sql_context"] for row in rows)
 
 
 def test_prepare_runs_from_the_command_line(tmp_path):
