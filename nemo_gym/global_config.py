@@ -17,12 +17,12 @@ from nemo_gym.config.published import (
     maybe_get_global_config_dict,
 )
 from nemo_gym.config.published import CONFIG_PATH_ENV_VAR as NEMO_GYM_CONFIG_PATH_ENV_VAR_NAME
-from nemo_gym.schemas.rollout import AGENT_REF_KEY as AGENT_REF_KEY_NAME
-from nemo_gym.schemas.rollout import ATTEMPT_INDEX_KEY as ATTEMPT_INDEX_KEY_NAME
-from nemo_gym.schemas.rollout import ROLLOUT_ID_KEY as ROLLOUT_ID_KEY_NAME
-from nemo_gym.schemas.rollout import ROLLOUT_INDEX_KEY as ROLLOUT_INDEX_KEY_NAME
-from nemo_gym.schemas.rollout import SKILLS_REF_KEY as SKILLS_REF_KEY_NAME
-from nemo_gym.schemas.rollout import TASK_INDEX_KEY as TASK_INDEX_KEY_NAME
+from nemo_gym.schemas.row import AGENT_REF_KEY as AGENT_REF_KEY_NAME
+from nemo_gym.schemas.row import ATTEMPT_INDEX_KEY as ATTEMPT_INDEX_KEY_NAME
+from nemo_gym.schemas.row import ROLLOUT_ID_KEY as ROLLOUT_ID_KEY_NAME
+from nemo_gym.schemas.row import ROLLOUT_INDEX_KEY as ROLLOUT_INDEX_KEY_NAME
+from nemo_gym.schemas.row import SKILLS_REF_KEY as SKILLS_REF_KEY_NAME
+from nemo_gym.schemas.row import TASK_INDEX_KEY as TASK_INDEX_KEY_NAME
 
 __all__ = [
     "AGENT_REF_KEY_NAME",

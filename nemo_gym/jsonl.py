@@ -17,6 +17,9 @@ import orjson
 
 from nemo_gym.errors import DataError
 
+JsonObject = dict[str, Any]
+"""A parsed JSON object. Its values have the types of JSON."""
+
 PLAIN_VALUES = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
 FITTED_BYTES = 64 * 1024
 """Above this size the system only reserves unused memory and never touches it."""
@@ -39,7 +42,7 @@ class Line(NamedTuple):
 
     number: int
     raw: bytes
-    row: dict[str, Any]
+    row: JsonObject
 
 
 def read_raw_lines(path: Path) -> Iterator[RawLine]:
@@ -64,7 +67,7 @@ def read_lines(path: Path) -> Iterator[Line]:
         yield Line(number, raw, parse_row(raw, path, number))
 
 
-def parse_row(line: bytes, path: Path, number: int) -> dict[str, Any]:
+def parse_row(line: bytes, path: Path, number: int) -> JsonObject:
     """Parse one line as a JSON object. Raise `DataError` with its place if it is not one."""
     try:
         row = orjson.loads(line)
@@ -77,17 +80,17 @@ def parse_row(line: bytes, path: Path, number: int) -> dict[str, Any]:
     return row
 
 
-def read_rows(path: Path) -> Iterator[dict[str, Any]]:
+def read_rows(path: Path) -> Iterator[JsonObject]:
     """Yield the rows of a file without line numbers."""
     return (line.row for line in read_lines(path))
 
 
-def dump_line(row: Any) -> bytes:
+def dump_line(row: object) -> bytes:
     """Return a row as one line with its newline; non-string keys and numpy values are allowed."""
     return dump_json(row) + b"\n"
 
 
-def dump_json(value: Any, default: Callable[[Any], Any] | None = None) -> bytes:
+def dump_json(value: object, default: Callable[[Any], Any] | None = None) -> bytes:
     """Return any plain value as JSON, including values that orjson rejects.
 
     These are integers beyond 64 bits and lone surrogates, which are invalid Unicode and become question marks.
@@ -102,7 +105,7 @@ def dump_json(value: Any, default: Callable[[Any], Any] | None = None) -> bytes:
         return json.dumps(value, default=default, ensure_ascii=False).encode(errors="replace")
 
 
-def check_unicode(value: Any) -> None:
+def check_unicode(value: object) -> None:
     """Raise `ValueError` if a text in a JSON value contains a lone surrogate.
 
     `json` accepts `"\\ud800"`, but a response with it could not be encoded.
@@ -110,7 +113,7 @@ def check_unicode(value: Any) -> None:
     json.dumps(value, ensure_ascii=False).encode()
 
 
-def dump_up_to(name: str, fields: dict[str, Any]) -> bytes:
+def dump_up_to(name: str, fields: JsonObject) -> bytes:
     """Return a JSON object of these fields, cut off before the value of one more; the caller adds value and brace."""
     written = dump_json(fields)
     return b'%b%b"%b":' % (written[:-1], b"," if fields else b"", name.encode())
@@ -121,7 +124,7 @@ def fitted(written: bytes) -> bytes:
     return bytes(memoryview(written)) if len(written) < FITTED_BYTES else written
 
 
-def write_rows(path: Path, rows: Iterable[Any]) -> int:
+def write_rows(path: Path, rows: Iterable[object]) -> int:
     """Write a file atomically and return its row count. Raise `WriteFailed` on a full disk."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
@@ -159,7 +162,7 @@ class Appender:
         self._is_safe = True
         self._syncing = Lock()
 
-    def write(self, row: Any) -> None:
+    def write(self, row: object) -> None:
         """Append one row."""
         line = dump_line(row)
         if self._hide is not None:

@@ -1,4 +1,4 @@
-"""Public import path of `nemo_gym.rollouts` and the failure keys of `nemo_gym.schemas.rollout`; re-exports only."""
+"""Public import path of `nemo_gym.rollouts` and the failure keys of `nemo_gym.schemas.row`; re-exports only."""
 
 from nemo_gym.capture.attachment import attach_trajectory_record as _attach_trajectory_record
 from nemo_gym.cli.published import aggregate_rollouts, collect_rollouts
@@ -9,9 +9,9 @@ from nemo_gym.rollouts.job import CollectJob as RolloutCollectionConfig
 from nemo_gym.rollouts.job import EndToEndJob as E2ERolloutCollectionConfig
 from nemo_gym.rollouts.resume import max_attempts as _get_max_rollout_attempts
 from nemo_gym.rollouts.shards import AggregationJob as RolloutAggregationConfig
-from nemo_gym.schemas.rollout import FAILURE_CLASS_KEY as NG_FAILURE_CLASS_KEY
-from nemo_gym.schemas.rollout import NO_PERSIST_KEY as NG_NO_PERSIST_KEY
-from nemo_gym.schemas.rollout import TERMINAL_KEY as NG_TERMINAL_KEY
+from nemo_gym.schemas.row import FAILURE_CLASS_KEY as NG_FAILURE_CLASS_KEY
+from nemo_gym.schemas.row import NO_PERSIST_KEY as NG_NO_PERSIST_KEY
+from nemo_gym.schemas.row import TERMINAL_KEY as NG_TERMINAL_KEY
 
 __all__ = [
     "NG_FAILURE_CLASS_KEY",

@@ -1,6 +1,5 @@
 """Public import path of the observation and trajectory models of `nemo_gym.capture`; re-exports only."""
 
-from nemo_gym.capture.joining import join_model_call_observations
 from nemo_gym.capture.observations import (
     AgentEpisode,
     AgentInvocation,
@@ -11,6 +10,7 @@ from nemo_gym.capture.observations import (
     SandboxObservation,
     ToolCallObservation,
 )
+from nemo_gym.capture.reconstruction import join_model_call_observations
 from nemo_gym.capture.trajectory import (
     TrajectoryModelCall,
     TrajectoryRecord,

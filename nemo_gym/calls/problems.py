@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Container, Mapping
+from collections.abc import Awaitable, Container
 from typing import Any
 
 import orjson
@@ -19,13 +19,7 @@ from nemo_gym.errors import (
     ServerLost,
 )
 from nemo_gym.http.reply import BrokenReply, HungUp, NotConnected, readable
-from nemo_gym.schemas.rollout import (
-    FAILURE_CLASS_KEY,
-    FAILURE_MESSAGE_KEY,
-    FAILURE_SERVER_KEY,
-    FAILURE_TIER_KEY,
-    JUDGE_ERROR_KEY,
-)
+from nemo_gym.schemas.row import Row
 
 OVERLOADED_STATUSES = (429, 503)
 MEDIA_TYPE = "application/problem+json"
@@ -117,15 +111,13 @@ async def reply_to(
     return reply
 
 
-def failure_of_row(row: Mapping[str, Any]) -> RolloutError | None:
+def failure_of_row(row: Row) -> RolloutError | None:
     """Return the failure that a row has instead of a reward, or None if it has none."""
-    cause = row.get(FAILURE_CLASS_KEY)
-    if not cause:
+    cause = row.failure_class
+    if cause is None:
         return None
-    message = row.get(JUDGE_ERROR_KEY) or row.get(FAILURE_MESSAGE_KEY) or f"the rollout failed ({cause})"
-    return FAILURES.get(cause, RolloutError)(
-        str(message), server=row.get(FAILURE_SERVER_KEY), tier=row.get(FAILURE_TIER_KEY)
-    )
+    message = row.failure_message or f"the rollout failed ({cause})"
+    return FAILURES.get(cause, RolloutError)(message, server=row.failure_server, tier=row.failure_tier)
 
 
 def _is_about_the_row(body: bytes) -> bool:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from nemo_gym.rollouts.outcome import Record
-from nemo_gym.schemas.rollout import FAILURE_MESSAGE_KEY, FAILURE_SERVER_KEY, ROLLOUT_INDEX_KEY, TASK_INDEX_KEY
 
 MOST_KINDS = 20
 """The maximum number of kinds to print; failures of further kinds are only counted."""
@@ -44,14 +43,14 @@ class FailureReporter:
         """Count a record, and report its failure if it is the first of its kind."""
         if record.cause is None:
             return
-        message = _line(self._mask(str(record.row.get(FAILURE_MESSAGE_KEY) or "no message")))
-        kind = _Kind(record.cause, record.row.get(FAILURE_SERVER_KEY), _NUMBER.sub("#", message))
+        message = _line(self._mask(record.row.failure_message or "no message"))
+        kind = _Kind(record.cause, record.row.failure_server, _NUMBER.sub("#", message))
         if kind not in self._kinds:
             if len(self._kinds) >= MOST_KINDS:
                 self._others += 1
                 return
             self._kinds[kind] = _Occurrences(message)
-            which = f"repeat {record.row.get(ROLLOUT_INDEX_KEY)} of task {record.row.get(TASK_INDEX_KEY)}"
+            which = f"repeat {record.row.repeat_index} of task {record.row.task_index}"
             self._say(f"{record.cause}, {which}: {message}")
         self._kinds[kind].count += 1
 

@@ -5,31 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextvars import ContextVar, Token
-from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from nemo_gym.errors import RolloutTimedOut
 
 
-class Work:
+class Work(NamedTuple):
     """Immutable. To change a value, push a new `Work`."""
 
-    __slots__ = ("ends_at", "on_reply", "rollout_id", "waits")
-
-    def __init__(
-        self,
-        rollout_id: str | None = None,
-        ends_at: float | None = None,
-        waits: list[Wait] | None = None,
-        on_reply: Callable[[Any], None] | None = None,
-    ) -> None:
-        self.rollout_id = rollout_id
-        self.ends_at = ends_at
-        """The deadline by the monotonic clock; None without one."""
-        self.waits = waits
-        """The waits in progress, for a timeout's message; None if not recorded."""
-        self.on_reply = on_reply
-        """Called with the `Reply` to each call of another server; None if nothing observes them."""
+    rollout_id: str | None = None
+    ends_at: float | None = None
+    """The deadline by the monotonic clock; None without one."""
+    waits: list[Wait] | None = None
+    """The waits in progress, for a timeout's message; None if not recorded."""
+    on_reply: Callable[[Any], None] | None = None
+    """Called with the `Reply` to each call of another server; None if nothing observes them."""
 
 
 NO_WORK = Work()
@@ -51,7 +41,7 @@ def end_work(token: Token[Work]) -> None:
 
 
 class Wait:
-    """Something being awaited. A wait that the deadline cut short stays recorded, for the error message."""
+    """An operation being awaited. One that the deadline interrupts stays recorded, for the error message."""
 
     __slots__ = ("_recorded", "trouble", "what")
 
@@ -66,9 +56,7 @@ class Wait:
             self._recorded.append(self)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, at: object) -> None:
         if self._recorded is not None and not isinstance(error, asyncio.CancelledError | RolloutTimedOut):
             self._recorded.remove(self)
 

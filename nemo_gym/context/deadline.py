@@ -54,7 +54,7 @@ def grace_period(seconds: float = GRACE_S) -> Iterator[None]:
 
 
 def time_left_for_callee(left_s: float) -> float:
-    """Return a little less than the time left, so that the callee ends first and can say what it was doing."""
+    """Return a little less than the time left, so that the callee times out first and reports what it waited for."""
     return left_s - min(0.5, 0.05 * left_s)
 
 

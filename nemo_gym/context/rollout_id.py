@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from pydantic import BaseModel
 
 from nemo_gym.context.current import Work, begin_work, current_work, end_work
-from nemo_gym.schemas.rollout import ROLLOUT_ID_PATTERN, rollout_id_of_row
+from nemo_gym.schemas.row import ROLLOUT_ID_PATTERN, Row
+
+if TYPE_CHECKING:
+    from starlette.types import Scope
 
 ROLLOUT_PREFIX = "/ng-rollout/"
 ROLLOUT_PARAMETER = "rollout_id"
@@ -50,8 +53,8 @@ def apply_rollout_prefix(base_url: str, rollout_id: str | None, *, token_capture
     return base_url.rstrip("/") + prefix if prefix else base_url
 
 
-def strip_rollout_prefix(scope: MutableMapping[str, Any]) -> str | None:
-    """Remove `/ng-rollout/<id>` from a request's path and return the id; return None if the path has no such prefix.
+def strip_rollout_prefix(scope: Scope) -> str | None:
+    """Remove `/ng-rollout/<id>` from a request's path and return the id, or None without such a prefix.
 
     Handlers also find the id in `request.path_params["rollout_id"]`.
     """
@@ -71,10 +74,10 @@ def strip_rollout_prefix(scope: MutableMapping[str, Any]) -> str | None:
     return rollout_id
 
 
-def maybe_rollout_id_from_run_body(body: Any) -> str | None:
-    """Return the rollout id in a run request, a model or a mapping; None if there is none or it is not valid."""
+def maybe_rollout_id_from_run_body(body: object) -> str | None:
+    """Return the rollout id of a run request (a model or a mapping), or None if it is missing or invalid."""
     row = {**body.__dict__, **(body.model_extra or {})} if isinstance(body, BaseModel) else body
     try:
-        return rollout_id_of_row(row) if isinstance(row, Mapping) else None
+        return Row(dict(row)).rollout_id if isinstance(row, Mapping) else None
     except ValueError:
         return None

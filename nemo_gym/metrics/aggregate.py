@@ -7,24 +7,18 @@ import logging
 import math
 from array import array
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from nemo_gym.schemas.rollout import (
-    FAILURE_CLASS_KEY,
-    ROLLOUT_INDEX_KEY,
-    TASK_INDEX_KEY,
-    AggregateMetrics,
-    AggregateMetricsRequest,
-)
+from nemo_gym.jsonl import JsonObject
+from nemo_gym.schemas.rollout import AggregateMetrics, AggregateMetricsRequest
+from nemo_gym.schemas.row import PRIVATE_PREFIX, ROLLOUT_INDEX_KEY, TASK_INDEX_KEY, Row
 
 logger = logging.getLogger(__name__)
 
-Row = dict[str, Any]
-ComputeMetrics = Callable[[list[list[Row]]], dict[str, Any]]
-GetKeyMetrics = Callable[[dict[str, Any]], dict[str, Any]]
+ComputeMetrics = Callable[[list[list[JsonObject]]], JsonObject]
+GetKeyMetrics = Callable[[JsonObject], JsonObject]
 
 PER_TASK_METRICS = "per_task_metrics"
-PRIVATE_PREFIX = "_ng_"
 ADDED_BY_THE_ROLLOUT = frozenset(
     {"response", "reward", "mask_sample", "ng_model_call_capture", "ng_agent_observations", "ng_trajectory"}
 )
@@ -33,7 +27,7 @@ ADDED_BY_THE_ROLLOUT = frozenset(
 class AggregateMetricsMixin:
     """Metrics aggregation for a server. Override `compute_metrics` and `get_key_metrics` to add to it."""
 
-    def compute_metrics(self, tasks: list[list[Row]]) -> dict[str, Any]:
+    def compute_metrics(self, tasks: list[list[JsonObject]]) -> JsonObject:
         """Return further agent metrics, computed from the verify responses grouped by task.
 
         A list `per_task_metrics` in the result is merged into the task groups. Each entry belongs to the task of its
@@ -41,7 +35,7 @@ class AggregateMetricsMixin:
         """
         return {}
 
-    def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
+    def get_key_metrics(self, agent_metrics: JsonObject) -> JsonObject:
         """Return the headline metrics. Default: every mean."""
         return mean_metrics(agent_metrics)
 
@@ -54,7 +48,7 @@ class AggregateMetricsMixin:
 
 
 def compute_aggregate_metrics(
-    verify_responses: Sequence[Row],
+    verify_responses: Sequence[JsonObject],
     compute_metrics_fn: ComputeMetrics | None = None,
     get_key_metrics_fn: GetKeyMetrics | None = None,
 ) -> AggregateMetrics:
@@ -67,12 +61,12 @@ def compute_aggregate_metrics(
     if not tasks:
         return AggregateMetrics()
     baseline = Baseline()
-    groups: dict[int, dict[str, Any]] = {}
+    groups: dict[int, JsonObject] = {}
     for task_index, rows in tasks.items():
-        attempts = [attempt_of(row, place) for place, row in enumerate(rows)]
+        attempts = [attempt_of(Row(row), place) for place, row in enumerate(rows)]
         for attempt in attempts:
             baseline.add(attempt.numbers)
-        groups[task_index] = group_entry(task_index, attempts, sample_of(rows[0]), expected=len(attempts))
+        groups[task_index] = group_entry(task_index, attempts, sample_of(Row(rows[0])), expected=len(attempts))
 
     computed = compute_metrics_fn(list(tasks.values())) if compute_metrics_fn is not None else {}
     agent_metrics = _finite({**baseline.metrics(), **computed})
@@ -83,7 +77,7 @@ def compute_aggregate_metrics(
     )
 
 
-def mean_metrics(agent_metrics: Mapping[str, Any]) -> dict[str, Any]:
+def mean_metrics(agent_metrics: Mapping[str, object]) -> JsonObject:
     """Return every `mean/<field>`."""
     return {key: value for key, value in agent_metrics.items() if key.startswith("mean/")}
 
@@ -152,12 +146,13 @@ class Attempt(NamedTuple):
 
     rollout_index: int
     numbers: dict[str, float]
-    usage: dict[str, Any] | None
+    usage: JsonObject | None
 
 
 def attempt_of(row: Row, default_index: int) -> Attempt:
     """Return the numbers of a verify response, with its own rollout index if it has one."""
-    return Attempt(_index(row, ROLLOUT_INDEX_KEY, default_index), numbers_of(row), _usage(row))
+    index = row.repeat_index
+    return Attempt(default_index if index is None else index, numbers_of(row), row.usage)
 
 
 def numbers_of(row: Row) -> dict[str, float]:
@@ -167,24 +162,19 @@ def numbers_of(row: Row) -> dict[str, float]:
     """
     numbers = {
         field: number
-        for field, value in row.items()
+        for field, value in row.fields.items()
         if (number := _number(value)) is not None and not field.startswith(PRIVATE_PREFIX)
     }
-    for field, value in (_usage(row) or {}).items():
+    for field, value in (row.usage or {}).items():
         number = _number(value)
         if number is not None:
             numbers[field] = number
     return numbers
 
 
-def sample_of(row: Row) -> Row:
+def sample_of(row: Row) -> JsonObject:
     """Return the input row that a verify response echoes, without the fields added by rollout and collector."""
-    return {field: value for field, value in without_private(row).items() if field not in ADDED_BY_THE_ROLLOUT}
-
-
-def without_private(row: Row) -> Row:
-    """Return a row without the collector's fields (`_ng_…`)."""
-    return {field: value for field, value in row.items() if not field.startswith(PRIVATE_PREFIX)}
+    return {field: value for field, value in row.without_private().items() if field not in ADDED_BY_THE_ROLLOUT}
 
 
 def completeness(rollouts: int, expected: int) -> dict[str, float]:
@@ -196,7 +186,7 @@ def completeness(rollouts: int, expected: int) -> dict[str, float]:
     }
 
 
-def group_entry(task_index: int, attempts: Sequence[Attempt], sample: Row, *, expected: int) -> dict[str, Any]:
+def group_entry(task_index: int, attempts: Sequence[Attempt], sample: JsonObject, *, expected: int) -> JsonObject:
     """Return the metrics of one task, with an entry for each of its rollouts."""
     baseline = Baseline()
     for attempt in attempts:
@@ -211,35 +201,30 @@ def group_entry(task_index: int, attempts: Sequence[Attempt], sample: Row, *, ex
     }
 
 
-def responses_by_task(verify_responses: Sequence[Row]) -> dict[int, list[Row]]:
+def responses_by_task(verify_responses: Sequence[JsonObject]) -> dict[int, list[JsonObject]]:
     """Group the successful responses by task index, each group sorted by rollout index.
 
     A response without a task index becomes a separate task, numbered after all others.
     """
-    tasks: dict[int, list[Row]] = {}
-    single: list[Row] = []
-    for row in verify_responses:
-        if row.get(FAILURE_CLASS_KEY) is not None:
+    tasks: dict[int, list[JsonObject]] = {}
+    single: list[JsonObject] = []
+    for fields in verify_responses:
+        row = Row(fields)
+        if row.failure_class is not None:
             continue
-        task_index = _index(row, TASK_INDEX_KEY, None)
-        if task_index is None:
-            single.append(row)
+        if row.task_index is None:
+            single.append(fields)
         else:
-            tasks.setdefault(task_index, []).append(row)
+            tasks.setdefault(row.task_index, []).append(fields)
     for rows in tasks.values():
         # Rows without an index keep their order, after those that have one.
-        rows.sort(key=lambda row: _index(row, ROLLOUT_INDEX_KEY, math.inf))
+        rows.sort(key=lambda fields: math.inf if (index := Row(fields).repeat_index) is None else index)
     ordered = dict(sorted(tasks.items()))
     ordered.update(enumerate(([row] for row in single), start=max(ordered, default=-1) + 1))
     return ordered
 
 
-def _index(row: Row, key: str, default: Any) -> Any:
-    value = row.get(key)
-    return value if isinstance(value, int) and not isinstance(value, bool) else default
-
-
-def _number(value: Any) -> float | None:
+def _number(value: object) -> float | None:
     if not isinstance(value, int | float):
         return None
     try:
@@ -251,14 +236,8 @@ def _number(value: Any) -> float | None:
     return int(value) if isinstance(value, bool) else value
 
 
-def _usage(row: Row) -> dict[str, Any] | None:
-    response = row.get("response")
-    usage = response.get("usage") if isinstance(response, dict) else None
-    return usage if isinstance(usage, dict) else None
-
-
-def _rollout_info(task_index: int, attempt: Attempt) -> dict[str, Any]:
-    info: dict[str, Any] = {
+def _rollout_info(task_index: int, attempt: Attempt) -> JsonObject:
+    info: JsonObject = {
         "rollout_id": f"{task_index}:{attempt.rollout_index}",
         TASK_INDEX_KEY: task_index,
         ROLLOUT_INDEX_KEY: attempt.rollout_index,
@@ -269,7 +248,7 @@ def _rollout_info(task_index: int, attempt: Attempt) -> dict[str, Any]:
     return {**attempt.numbers, **info}
 
 
-def _merge_per_task(groups: dict[int, dict[str, Any]], entries: Sequence[Mapping[str, Any]]) -> None:
+def _merge_per_task(groups: dict[int, JsonObject], entries: Sequence[JsonObject]) -> None:
     order = list(groups)
     for place, entry in enumerate(entries):
         task_index = entry.get(TASK_INDEX_KEY, order[place] if place < len(order) else None)
@@ -279,7 +258,7 @@ def _merge_per_task(groups: dict[int, dict[str, Any]], entries: Sequence[Mapping
         groups[task_index].update(_finite(entry))
 
 
-def _finite(metrics: Mapping[str, Any]) -> dict[str, Any]:
+def _finite(metrics: Mapping[str, object]) -> JsonObject:
     return {
         key: value
         for key, value in metrics.items()

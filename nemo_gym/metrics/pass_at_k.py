@@ -12,13 +12,14 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, S
 from itertools import accumulate
 from math import isfinite, sqrt
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import orjson
 
-Row = dict[str, Any]
+from nemo_gym.jsonl import JsonObject
+
 Scores = dict[str, float]
-ScoreFn = Callable[[Row], Mapping[str, float | None]]
+ScoreFn = Callable[[JsonObject], Mapping[str, float | None]]
 Curve = Sequence[float]
 
 NO_ANSWER = "no_answer"
@@ -31,14 +32,14 @@ class PassMajority(NamedTuple):
     `all_score_dicts` holds the scores per task and rollout. `max_k` is the largest number of rollouts per task.
     """
 
-    metrics: dict[str, Any]
+    metrics: JsonObject
     all_score_dicts: list[list[Scores]]
     score_names: list[str]
     max_k: int
 
 
 def compute_pass_majority_metrics(
-    tasks: Sequence[Sequence[Row]], score_fn: ScoreFn | None = None, answer_key: str | None = None
+    tasks: Sequence[Sequence[JsonObject]], score_fn: ScoreFn | None = None, answer_key: str | None = None
 ) -> PassMajority:
     """Return pass@k, pass@1[avg-of-k] and, with an `answer_key`, majority@k of every score, in percent.
 
@@ -51,7 +52,7 @@ def compute_pass_majority_metrics(
     scores = [[_scores(row, score_of, answer_key) for row in rollouts] for rollouts in tasks]
     names = sorted({name for rollouts in scores for attempt in rollouts for name in attempt})
     max_k = max(map(len, tasks), default=0)
-    metrics: dict[str, Any] = {}
+    metrics: JsonObject = {}
     for name in names:
         curves = _values(scores, name)
         is_binary = all(value in (0.0, 1.0) for curve in curves for value in curve)
@@ -70,7 +71,7 @@ def compute_pass_majority_metrics(
 
 
 def add_avg_sample_std_dev(
-    metrics: dict[str, Any], all_score_dicts: list[list[Scores]], score_names: Iterable[str], max_k: int
+    metrics: JsonObject, all_score_dicts: list[list[Scores]], score_names: Iterable[str], max_k: int
 ) -> None:
     """Add the sample deviation of the first k scores to `metrics`: its mean over the tasks, for k = 2 … `max_k`."""
     for name in score_names:
@@ -82,16 +83,16 @@ def add_avg_sample_std_dev(
 
 
 def compute_subset_metrics(
-    tasks: Sequence[Sequence[Row]],
+    tasks: Sequence[Sequence[JsonObject]],
     subset_key: str,
     score_fn: ScoreFn | None = None,
     answer_key: str | None = None,
-) -> dict[str, Any]:
+) -> JsonObject:
     """Return `compute_pass_majority_metrics` for each value of a row field, as `<value>/<metric>`.
 
     A task belongs to the first value in its responses. A task without a value is skipped.
     """
-    subsets: dict[str, list[Sequence[Row]]] = {}
+    subsets: dict[str, list[Sequence[JsonObject]]] = {}
     for rollouts in tasks:
         value = next((row[subset_key] for row in rollouts if row.get(subset_key) is not None), None)
         if value is not None:
@@ -104,11 +105,11 @@ def compute_subset_metrics(
 
 
 def highest_k_metrics(
-    agent_metrics: Mapping[str, Any],
+    agent_metrics: Mapping[str, object],
     pattern: str,
     score_names: Collection[str] | None = None,
     exclude_names: Collection[str] | None = None,
-) -> dict[str, Any]:
+) -> JsonObject:
     """Return the entries `<pattern>/<score>` of the largest k, such as `pass@8/accuracy` for `pass@{k}`.
 
     `score_names` and `exclude_names` select the scores. Deviations and standard errors are always skipped.
@@ -117,7 +118,7 @@ def highest_k_metrics(
         raise ValueError(f"the pattern {pattern!r} does not contain '{{k}}'; write it like 'pass@{{k}}'")
     before, _, after = pattern.partition("{k}")
     wanted = re.compile(f"{re.escape(before)}(?P<k>[0-9]+){re.escape(after)}/(?P<score>.+)")
-    found: dict[int, dict[str, Any]] = {}
+    found: dict[int, JsonObject] = {}
     for key, value in agent_metrics.items():
         match = wanted.fullmatch(key)
         if match is None or match["score"].endswith(tuple(f"/{suffix}" for suffix in STAT_SUFFIXES)):
@@ -130,11 +131,11 @@ def highest_k_metrics(
     return found[max(found)] if found else {}
 
 
-def _accuracy(row: Row) -> Mapping[str, float | None]:
+def _accuracy(row: JsonObject) -> Mapping[str, float | None]:
     return {"accuracy": row.get("reward")}
 
 
-def _scores(row: Row, score_of: ScoreFn, answer_key: str | None) -> Scores:
+def _scores(row: JsonObject, score_of: ScoreFn, answer_key: str | None) -> Scores:
     values = score_of(row)
     scores = {name: float(value) for name, value in values.items() if value is not None and isfinite(value)}
     if answer_key is not None:
@@ -142,7 +143,7 @@ def _scores(row: Row, score_of: ScoreFn, answer_key: str | None) -> Scores:
     return scores
 
 
-def _is_empty(answer: Any) -> bool:
+def _is_empty(answer: object) -> bool:
     return answer is None or (isinstance(answer, Sized) and len(answer) == 0)
 
 
@@ -196,7 +197,7 @@ class _Vote(NamedTuple):
     score: float
 
 
-def _votes(rows: Sequence[Row], attempts: Sequence[Scores], name: str, answer_key: str) -> list[_Vote]:
+def _votes(rows: Sequence[JsonObject], attempts: Sequence[Scores], name: str, answer_key: str) -> list[_Vote]:
     return [
         _Vote(_hashable(row.get(answer_key)), attempt[name])
         for row, attempt in zip(rows, attempts, strict=True)
@@ -204,7 +205,7 @@ def _votes(rows: Sequence[Row], attempts: Sequence[Scores], name: str, answer_ke
     ]
 
 
-def _hashable(answer: Any) -> Hashable | None:
+def _hashable(answer: object) -> Hashable | None:
     if _is_empty(answer):
         return None
     return orjson.dumps(answer, option=orjson.OPT_SORT_KEYS) if isinstance(answer, list | dict) else answer

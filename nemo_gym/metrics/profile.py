@@ -6,29 +6,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import orjson
 from pydantic import BaseModel, ConfigDict
 
 from nemo_gym import jsonl
 from nemo_gym.errors import DataError
-from nemo_gym.metrics.aggregate import Attempt, Baseline, attempt_of, group_entry, without_private
-from nemo_gym.schemas.rollout import AGENT_REF_KEY, FAILURE_CLASS_KEY, ROLLOUT_INDEX_KEY, TASK_INDEX_KEY, RolloutKey
-
-Row = dict[str, Any]
+from nemo_gym.metrics.aggregate import Attempt, Baseline, attempt_of, group_entry
+from nemo_gym.schemas.row import AGENT_REF_KEY, Row, TaskKey
 
 KEYS_SHOWN = 20
-
-
-class RunKey(NamedTuple):
-    """A task and its repeat, regardless of the attempt."""
-
-    task: int
-    repeat: int
-
-    def __str__(self) -> str:
-        return f"{self.task}:{self.repeat}"
 
 
 @dataclass(frozen=True)
@@ -46,8 +34,8 @@ class Completion:
 class RewardProfile:
     """The metrics per task and per agent, in the format of the files."""
 
-    group_level_metrics: list[dict[str, Any]]
-    agent_metrics: list[dict[str, Any]]
+    group_level_metrics: list[jsonl.JsonObject]
+    agent_metrics: list[jsonl.JsonObject]
     completion: Completion
 
 
@@ -80,10 +68,10 @@ def profile(materialized_inputs: Path, rollouts: Path, *, allow_partial_rollouts
     profiler = RewardProfiler()
     for line in jsonl.read_lines(materialized_inputs):
         with _at(materialized_inputs, line.number):
-            profiler.expect(line.row)
+            profiler.expect(Row(line.row))
     for line in jsonl.read_lines(rollouts):
         with _at(rollouts, line.number):
-            profiler.add(line.row)
+            profiler.add(Row(line.row))
     with _at(rollouts):
         return profiler.profile(allow_partial_rollouts=allow_partial_rollouts)
 
@@ -118,27 +106,27 @@ class RewardProfiler:
     """A matcher of rollouts and their inputs, one at a time. It keeps the rollouts' numbers, not their texts."""
 
     def __init__(self) -> None:
-        self._samples: dict[int, Row] = {}
-        self._agents: dict[RunKey, str | None] = {}
-        self._attempts: dict[RunKey, Attempt] = {}
-        self._unasked: list[RunKey] = []
-        self._repeated: list[RunKey] = []
+        self._samples: dict[int, jsonl.JsonObject] = {}
+        self._agents: dict[TaskKey, str | None] = {}
+        self._attempts: dict[TaskKey, Attempt] = {}
+        self._unasked: list[TaskKey] = []
+        self._repeated: list[TaskKey] = []
         self._baselines: dict[str | None, Baseline] = {}
 
     def expect(self, row: Row) -> None:
         """Add one materialized input row."""
-        key = _run_key(row)
+        key = _key(row)
         if key in self._agents:
             raise DataError(f"a second row for rollout {key}. Each row needs a unique pair of indices.")
-        self._agents[key] = _agent_name(row)
-        self._samples.setdefault(key.task, without_private(row))
+        self._agents[key] = row.agent
+        self._samples.setdefault(key.task, row.without_private())
 
     def add(self, rollout: Row) -> None:
         """Add one rollout, after all inputs have been added. Failed rollouts are skipped."""
-        if rollout.get(FAILURE_CLASS_KEY) is not None:
+        if rollout.failure_class is not None:
             return
-        key = _run_key(rollout)
-        if "reward" not in rollout:
+        key = _key(rollout)
+        if "reward" not in rollout.fields:
             raise DataError("not a rollout: the reward is missing. Did you swap the inputs and the rollouts?")
         if key not in self._agents:
             self._unasked.append(key)
@@ -147,7 +135,7 @@ class RewardProfiler:
             self._repeated.append(key)
             return
         attempt = self._attempts[key] = attempt_of(rollout, key.repeat)
-        agent = self._agents[key] or _agent_name(rollout)
+        agent = self._agents[key] or rollout.agent
         self._baselines.setdefault(agent, Baseline()).add(attempt.numbers)
 
     def profile(self, *, allow_partial_rollouts: bool = False) -> RewardProfile:
@@ -170,8 +158,8 @@ class RewardProfiler:
         if faults:
             raise DataError("rollouts (task:rollout) do not match the inputs; " + " ".join(faults))
 
-    def _groups(self) -> list[dict[str, Any]]:
-        expected: dict[int, list[RunKey]] = {}
+    def _groups(self) -> list[jsonl.JsonObject]:
+        expected: dict[int, list[TaskKey]] = {}
         for key in sorted(self._agents):
             expected.setdefault(key.task, []).append(key)
         groups = []
@@ -180,14 +168,14 @@ class RewardProfiler:
             groups.append(group_entry(task, attempts, self._samples[task], expected=len(keys)))
         return groups
 
-    def _agent_metrics(self) -> list[dict[str, Any]]:
+    def _agent_metrics(self) -> list[jsonl.JsonObject]:
         return [
             ({} if agent is None else {AGENT_REF_KEY: {"name": agent}}) | baseline.metrics()
             for agent, baseline in self._baselines.items()
         ]
 
 
-def _completion(groups: list[dict[str, Any]]) -> Completion:
+def _completion(groups: list[jsonl.JsonObject]) -> Completion:
     complete = sum(group["missing_num_rollouts"] == 0 for group in groups)
     missing = sum(group["num_rollouts"] == 0 for group in groups)
     return Completion(
@@ -199,20 +187,14 @@ def _completion(groups: list[dict[str, Any]]) -> Completion:
     )
 
 
-def _run_key(row: Row) -> RunKey:
-    key = RolloutKey.of_row(row)
-    if key is None:
-        raise DataError(f"{TASK_INDEX_KEY} or {ROLLOUT_INDEX_KEY} is missing. Was this file written by a collection?")
-    return RunKey(key.task, key.repeat)
+def _key(row: Row) -> TaskKey:
+    try:
+        return row.key
+    except KeyError as error:
+        raise DataError(f"{error} is missing. Was this file written by a collection?") from error
 
 
-def _agent_name(row: Row) -> str | None:
-    agent = row.get(AGENT_REF_KEY)
-    name = agent.get("name") if isinstance(agent, dict) else None
-    return name if isinstance(name, str) else None
-
-
-def _listed(keys: Sequence[RunKey]) -> str:
+def _listed(keys: Sequence[TaskKey]) -> str:
     shown = ", ".join(map(str, sorted(keys)[:KEYS_SHOWN]))
     return shown if len(keys) <= KEYS_SHOWN else f"{shown} and {len(keys) - KEYS_SHOWN} more"
 

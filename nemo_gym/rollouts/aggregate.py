@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
-from typing import IO, Any
+from typing import IO
 
 import orjson
 from pydantic import ValidationError
@@ -16,12 +16,12 @@ from nemo_gym.calls.caller import encode_json
 from nemo_gym.calls.client import ServerClient
 from nemo_gym.errors import DataError, RolloutError, ServerCallError
 from nemo_gym.http.reply import Timeouts, readable
-from nemo_gym.jsonl import read_lines
-from nemo_gym.metrics.aggregate import completeness
+from nemo_gym.jsonl import JsonObject, read_lines
+from nemo_gym.metrics.aggregate import completeness, compute_aggregate_metrics
 from nemo_gym.rollouts.job import RunFiles
 from nemo_gym.rollouts.ledger import Ledger, ledgers_of
-from nemo_gym.rollouts.tasks import agent_of
-from nemo_gym.schemas.rollout import AGENT_REF_KEY, TASK_INDEX_KEY, AggregateMetrics
+from nemo_gym.schemas.rollout import AggregateMetrics
+from nemo_gym.schemas.row import AGENT_REF_KEY, Row
 
 STRIPPED = frozenset({
     "response", "responses_create_params", "ng_model_call_capture", "ng_agent_observations", "ng_trajectory",
@@ -35,7 +35,7 @@ KEPT_IN_MEMORY_BYTES = 1 << 20
 MEAN_REWARD = "mean/reward"
 PESSIMISTIC = "pessimistic/"
 
-AgentMetrics = dict[str, Any]
+AgentMetrics = JsonObject
 """`{agent_ref: {name}, agent_metrics, key_metrics, group_level_metrics}`, plus `ledger, failed_tasks` for a run."""
 
 
@@ -52,7 +52,7 @@ async def aggregate(client: ServerClient, files: RunFiles) -> list[AgentMetrics]
 
 
 async def aggregate_all(
-    client: ServerClient,
+    client: ServerClient | None,
     results: Sequence[Path],
     written: Path,
     *,
@@ -61,7 +61,8 @@ async def aggregate_all(
 ) -> list[AgentMetrics]:
     """Aggregate the rollouts of several files and save the metrics as `written`, with ledgers if they are passed.
 
-    `server_of` maps an agent to the server that computes its metrics. Default: the agent itself.
+    `server_of` maps an agent to the server that computes its metrics. Default: the agent itself. Without a client, no
+    server is asked, and the metrics are those that every environment has.
     """
     ledgers = ledgers or {}
     gate = asyncio.Semaphore(ASKED_AT_ONCE)
@@ -85,7 +86,7 @@ async def aggregate_all(
 
 
 def _with_ledger(metrics: AgentMetrics, ledgers: Mapping[str, Ledger]) -> AgentMetrics:
-    ledger = ledgers.get(metrics[AGENT_REF_KEY]["name"])
+    ledger = ledgers.get(str(Row(metrics).agent))
     if ledger is None:
         return metrics
     agent_metrics = metrics["agent_metrics"]
@@ -93,9 +94,9 @@ def _with_ledger(metrics: AgentMetrics, ledgers: Mapping[str, Ledger]) -> AgentM
     if isinstance(mean, int | float) and ledger.scored + ledger.failed.total():
         agent_metrics[PESSIMISTIC + MEAN_REWARD] = ledger.pessimistic(mean)
     for group in metrics["group_level_metrics"]:
-        task, rollouts = group.get(TASK_INDEX_KEY), group.get("num_rollouts")
+        task, rollouts = Row(group).task_index, group.get("num_rollouts")
         # The agent received only the scored rollouts.
-        if isinstance(task, int) and isinstance(rollouts, int) and (expected := ledger.planned_of[task]):
+        if task is not None and isinstance(rollouts, int) and (expected := ledger.planned_of[task]):
             group.update(completeness(rollouts, expected))
     return {**metrics, "ledger": ledger.as_dict(), "failed_tasks": [task.as_dict() for task in ledger.failed_tasks]}
 
@@ -105,7 +106,8 @@ def _bodies(results: Sequence[Path], folder: Path, stack: ExitStack) -> dict[str
     bodies: dict[str, IO[bytes]] = {}
     for path in results:
         for line in read_lines(path):
-            agent = agent_of(line.row)
+            row = Row(line.row)
+            agent = row.agent
             if agent is None:
                 what = f"{AGENT_REF_KEY}.name is missing. Was this file written by a collection?"
                 raise DataError(f"{path}:{line.number}: {what}")
@@ -116,7 +118,7 @@ def _bodies(results: Sequence[Path], folder: Path, stack: ExitStack) -> dict[str
                 body.write(b'{"verify_responses":[')
             else:
                 body.write(b",")
-            body.write(encode_json(_stripped(line.row)))
+            body.write(encode_json(_stripped(row)))
     for body in bodies.values():
         body.write(b"]}")
     return bodies
@@ -128,11 +130,15 @@ def _forget(path: Path) -> None:
 
 
 async def _metrics_of(
-    client: ServerClient, agent: str, server: str, body: IO[bytes] | None, gate: asyncio.Semaphore
+    client: ServerClient | None, agent: str, server: str, body: IO[bytes] | None, gate: asyncio.Semaphore
 ) -> AgentMetrics | str:
     """Return an agent's metrics, or an error message."""
     if body is None:
         return {AGENT_REF_KEY: {"name": agent}, **AggregateMetrics().model_dump()}
+    if client is None:
+        body.seek(0)
+        rows = orjson.loads(body.read())["verify_responses"]
+        return {AGENT_REF_KEY: {"name": agent}, **compute_aggregate_metrics(rows).model_dump()}
     timeouts = Timeouts(read_s=AGGREGATION_TIMEOUT_S, total_s=AGGREGATION_TIMEOUT_S)
     async with gate:
         body.seek(0)
@@ -149,11 +155,9 @@ async def _metrics_of(
     return f"{server} did not return metrics: /aggregate_metrics returned {reply.status}: {readable(answer)}"
 
 
-def _stripped(row: dict[str, Any]) -> dict[str, Any]:
-    response = row.get("response")
-    usage = response.get("usage") if isinstance(response, dict) else None
-    kept = {key: value for key, value in row.items() if key not in STRIPPED}
-    return {**kept, "response": {"usage": usage}} if usage else kept
+def _stripped(row: Row) -> JsonObject:
+    kept = {key: value for key, value in row.fields.items() if key not in STRIPPED}
+    return {**kept, "response": {"usage": row.usage}} if row.usage else kept
 
 
 def _write(path: Path, metrics: list[AgentMetrics]) -> None:

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import orjson
 
 from nemo_gym.errors import DataError
-from nemo_gym.jsonl import read_rows, write_rows
+from nemo_gym.jsonl import JsonObject, write_rows
 from nemo_gym.rollouts.job import RunFiles
 from nemo_gym.rollouts.matching import KnownTasks, Matching, content_of, match
 from nemo_gym.rollouts.numbering import TaskNumbers
-from nemo_gym.rollouts.resume import EarlierRun, TaskKey
+from nemo_gym.rollouts.resume import EarlierRun
 from nemo_gym.rollouts.run_record import Fingerprint, RunRecord
 from nemo_gym.rollouts.subject import RunSubject
 from nemo_gym.rollouts.tasks import TaskPlan
-from nemo_gym.schemas.rollout import TASK_INDEX_KEY
+from nemo_gym.schemas.row import TaskKey, rows_in
 
 LOOKED_INTO = 100
 """Number of changed tasks whose differences are listed."""
@@ -26,8 +26,6 @@ FIELDS_NAMED = 5
 SHOWN_CHARACTERS = 40
 SEED_SETTING = "num_repeats_add_seed"
 PROMPTED_FIELD = "responses_create_params.input"
-
-Row = dict[str, Any]
 
 
 @dataclass
@@ -95,13 +93,13 @@ class Amending:
 
     def _rows(
         self, known: Mapping[int, int], matching: Matching, numbers: TaskNumbers, amendment: Amendment
-    ) -> Iterator[Row]:
+    ) -> Iterator[JsonObject]:
         """Yield the new rows of the run: first those that stay, then the added ones."""
-        for row in read_rows(self.files.materialized):
-            key = TaskKey.of(row)
+        for row in rows_in(self.files.materialized):
+            key = row.key
             is_replaced = key.task in matching.changed and key.repeat < matching.repeats[key.task]
             if not is_replaced or key in self.earlier.scored:
-                yield row
+                yield row.fields
         for planned in self.plan.planned(numbers):
             task = matching.task_of(planned)
             for repeat in range(planned.first, planned.first + planned.repeats):
@@ -110,7 +108,7 @@ class Amending:
                     continue
                 amendment.replaced += is_known
                 amendment.added += not is_known
-                yield self.plan.repeated({**planned.row, TASK_INDEX_KEY: task}, repeat)
+                yield self.plan.repeated(planned.row.of_task(task), repeat).fields
 
     def _has_other_prompt(self) -> bool:
         if self.record is None:
@@ -158,15 +156,14 @@ class Amending:
             if (task := matching.task_of(planned)) in looked_into
         }
         changes: dict[str, list[FieldChange]] = {}
-        for row in read_rows(self.files.materialized):
-            key = TaskKey.of(row)
-            if key in now:
-                for field, old, new in _differences(content_of(row), now[key]):
-                    changes.setdefault(field, []).append(FieldChange(key.task, old, new))
+        for row in rows_in(self.files.materialized):
+            if row.key in now:
+                for field, old, new in _differences(content_of(row), now[row.key]):
+                    changes.setdefault(field, []).append(FieldChange(row.key.task, old, new))
         return changes
 
 
-def _differences(before: Row, now: Row, prefix: str = "") -> Iterator[tuple[str, str, str]]:
+def _differences(before: JsonObject, now: JsonObject, prefix: str = "") -> Iterator[tuple[str, str, str]]:
     """Yield the dotted name of each changed field with its old and new value as text."""
     for key in dict.fromkeys((*before, *now)):
         old, new = before.get(key), now.get(key)
@@ -180,6 +177,6 @@ def _differences(before: Row, now: Row, prefix: str = "") -> Iterator[tuple[str,
             )
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     text = orjson.dumps(value).decode()
     return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}…"

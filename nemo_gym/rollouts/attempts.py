@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from nemo_gym.context.deadline import deadline_in, time_left_s
 from nemo_gym.http.backoff import Backoff
 from nemo_gym.rollouts.job import AttemptSettings
 from nemo_gym.rollouts.outcome import Record
 from nemo_gym.rollouts.runner import Runner
-from nemo_gym.schemas.rollout import ATTEMPT_INDEX_KEY
+from nemo_gym.schemas.row import Row
 
 LONGEST_PAUSE_S = 60.0
 GROWTH = 4.0
@@ -33,10 +33,10 @@ class AttemptLimits(NamedTuple):
 
 
 async def run_to_its_end(
-    runner: Runner, row: dict[str, Any], limits: AttemptLimits, *, on_repeat: Callable[[Record], None]
+    runner: Runner, row: Row, limits: AttemptLimits, *, on_repeat: Callable[[Record], None]
 ) -> Record:
     """Run a task with retries. `on_repeat` receives each failed attempt that is followed by a retry."""
-    attempt = int(row.get(ATTEMPT_INDEX_KEY) or 0)
+    attempt = row.attempt
     number = 0
     with deadline_in(limits.timeout_s):
         while True:
@@ -50,5 +50,5 @@ async def run_to_its_end(
                 return record
             on_repeat(record)
             # The attempt number is part of the rollout's identity, both on the servers and in the files.
-            row = {**row, ATTEMPT_INDEX_KEY: attempt}
+            row = row.of_attempt(attempt)
             await asyncio.sleep(pause_s)

@@ -9,17 +9,16 @@ import resource
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 from nemo_gym.calls.client import ServerClient
 from nemo_gym.errors import Overloaded
-from nemo_gym.jsonl import Appender, WriteFailed, read_rows
+from nemo_gym.jsonl import Appender, WriteFailed
 from nemo_gym.rollouts.attempts import AttemptLimits, run_to_its_end
 from nemo_gym.rollouts.concurrency import AdaptiveLimit
 from nemo_gym.rollouts.opening import OpenRun
 from nemo_gym.rollouts.outcome import Outcome, Record, Summary
 from nemo_gym.rollouts.runner import Runner
-from nemo_gym.schemas.rollout import ROLLOUT_INDEX_KEY
+from nemo_gym.schemas.row import Row, rows_in
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +44,7 @@ async def collect(
     most = allowed_connections(MOST_AT_ONCE if wanted == "auto" else wanted)
     limit = AdaptiveLimit(most) if wanted == "auto" else None
     run.record.runs_with(most if limit is None else limit)
-    rows = by_repeat(run.files.materialized) if settings.interleave_repeats else read_rows(run.files.materialized)
+    rows = by_repeat(run.files.materialized) if settings.interleave_repeats else rows_in(run.files.materialized)
     owed = _within(run.earlier.owed(rows), settings.dispatch_budget_s)
     try:
         hide = run.secrets.mask_bytes if run.secrets else None
@@ -91,14 +90,14 @@ class _Work:
         self._runner = runner
         self._limits = AttemptLimits.of(settings, run.earlier.limit)
 
-    def begin(self, group: asyncio.TaskGroup, tasks: Iterator[dict[str, Any]], most: int) -> None:
+    def begin(self, group: asyncio.TaskGroup, tasks: Iterator[Row], most: int) -> None:
         """Start workers up to the current limit. They all take their tasks from the iterator."""
         wanted = most if self._limit is None else min(most, self._limit.limit)
         while self._workers < wanted:
             self._workers += 1
             group.create_task(self._through(group, tasks, most))
 
-    async def _through(self, group: asyncio.TaskGroup, tasks: Iterator[dict[str, Any]], most: int) -> None:
+    async def _through(self, group: asyncio.TaskGroup, tasks: Iterator[Row], most: int) -> None:
         # All workers share one iterator, so a task is created only when a slot is free.
         for row in tasks:
             began_at = time.monotonic()
@@ -111,22 +110,22 @@ class _Work:
                 break
         self._workers -= 1
 
-    async def _end(self, row: dict[str, Any]) -> str | None:
+    async def _end(self, row: Row) -> str | None:
         """Run one task. Return why it, or its last failed attempt, failed."""
         summary = self._run.summary
         failed_before = self._run.earlier.cause_of(row)
 
         def repeat(record: Record) -> None:
             nonlocal failed_before
-            self._failures.write(record.row)
+            self._failures.write(record.row.fields)
             summary.repeat(record, failed_before=failed_before)
             failed_before = record.cause
 
         record = await run_to_its_end(self._runner, row, self._limits, on_repeat=repeat)
         if record.outcome is Outcome.SCORED:
-            self._results.write(record.row)
+            self._results.write(record.row.fields)
         elif record.outcome is Outcome.FAILED:
-            self._failures.write(record.row)
+            self._failures.write(record.row.fields)
         summary.count(record, failed_before=failed_before)
         self._on_record(record, summary)
         return record.cause or failed_before
@@ -144,18 +143,18 @@ class _Work:
             self._run.record.write()
 
 
-def by_repeat(path: Path) -> Iterator[dict[str, Any]]:
+def by_repeat(path: Path) -> Iterator[Row]:
     """Yield the first repeats of all tasks, then the second ones, and so on, with one row in memory at a time."""
     repeat, last = 0, 0
     while repeat <= last:
-        for row in read_rows(path):
-            last = max(last, row[ROLLOUT_INDEX_KEY])
-            if row[ROLLOUT_INDEX_KEY] == repeat:
+        for row in rows_in(path):
+            last = max(last, row.key.repeat)
+            if row.key.repeat == repeat:
                 yield row
         repeat += 1
 
 
-def _within(rows: Iterator[dict[str, Any]], budget_s: float | None) -> Iterator[dict[str, Any]]:
+def _within(rows: Iterator[Row], budget_s: float | None) -> Iterator[Row]:
     """Yield rows until the time budget is spent."""
     ends_at = math.inf if budget_s is None else time.monotonic() + budget_s
     for row in rows:

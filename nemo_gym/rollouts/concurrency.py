@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+
+from nemo_gym.jsonl import JsonObject
 
 FIRST_LIMIT = 16
 LEAST_WINDOW_S = 1.0
@@ -49,7 +50,7 @@ class Step:
     """The new limit."""
     why: str
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> JsonObject:
         """Return the step in the format of the run's record."""
         return {
             "at_s": round(self.at_s, 1), "limit": self.limit, "rollouts_per_s": round(self.per_s, 2),

@@ -17,7 +17,7 @@ from nemo_gym.config.published import module_config
 from nemo_gym.config.settings import BaseServerConfig
 from nemo_gym.config.suggestions import did_you_mean_or_all
 from nemo_gym.errors import ConfigError, InvalidTask, RolloutCancelled, RolloutError
-from nemo_gym.jsonl import read_rows
+from nemo_gym.jsonl import JsonObject, read_rows
 from nemo_gym.rollouts.aggregate import aggregate
 from nemo_gym.rollouts.attempts import AttemptLimits, run_to_its_end
 from nemo_gym.rollouts.collector import allowed_connections, collect
@@ -27,9 +27,8 @@ from nemo_gym.rollouts.opening import open_run
 from nemo_gym.rollouts.resume import max_attempts
 from nemo_gym.rollouts.runner import Runner
 from nemo_gym.rollouts.subject import RunSubject
-from nemo_gym.rollouts.tasks import TaskPlan, agent_of, find_input
-
-Row = dict[str, Any]
+from nemo_gym.rollouts.tasks import TaskPlan, find_input
+from nemo_gym.schemas.row import Row
 
 PUBLISHED_NAME = "nemo_gym.rollout_collection"
 """The public import path. Published tests patch the configuration in this module."""
@@ -53,10 +52,10 @@ class RolloutCollectionHelper(BaseModel):
 
     def run_examples(
         self,
-        examples: Iterable[Row],
+        examples: Iterable[JsonObject],
         head_server_config: Any = None,
         semaphore: AbstractAsyncContextManager[Any] | None = None,
-    ) -> Iterator[Awaitable[tuple[Row, Row]]]:
+    ) -> Iterator[Awaitable[tuple[JsonObject, JsonObject]]]:
         """Start all rollouts and return an iterator of awaitables, each for the next rollout that has ended.
 
         Each awaitable returns `(row, result)`: the row as passed in and the graded rollout, with token ids if the
@@ -66,7 +65,7 @@ class RolloutCollectionHelper(BaseModel):
 
         Raise `InvalidTask` (status 422) before sending anything if a row does not name an agent of the run.
         """
-        rows = list(examples)
+        rows = [Row(example) for example in examples]
         client = self.setup_server_client(head_server_config)
         _check_agents(rows, client.agent_names())
         examples_run = _ExamplesRun(client, self._attempt_settings(client), rows, semaphore)
@@ -75,7 +74,7 @@ class RolloutCollectionHelper(BaseModel):
         task.add_done_callback(self._under_way.discard)
         return (examples_run.next_ended() for _ in rows)
 
-    async def run_from_config(self, config: CollectJob) -> list[Row]:
+    async def run_from_config(self, config: CollectJob) -> list[JsonObject]:
         """Collect rollouts like `ng_collect_rollouts`, with the same files. Return the scored rollouts."""
         client = self.setup_server_client()
         files = RunFiles(results=config.output_jsonl_fpath)
@@ -104,7 +103,7 @@ class RolloutCollectionHelper(BaseModel):
 
 def _check_agents(rows: Sequence[Row], known: Sequence[str]) -> None:
     for number, row in enumerate(rows):
-        name = agent_of(row)
+        name = row.agent
         if name is None:
             listed = ", ".join(known)
             raise InvalidTask(f"examples[{number}] does not name an agent. Set agent_ref.name to one of: {listed}.")
@@ -130,11 +129,11 @@ class _ExamplesRun:
         self._limits = AttemptLimits.of(settings, max_attempts(settings))
         self._wanted = semaphore or nullcontext()
         self._connections = asyncio.Semaphore(allowed_connections(max(1, len(rows))))
-        self._ended: asyncio.Queue[tuple[Row, Row] | RolloutError] = asyncio.Queue()
+        self._ended: asyncio.Queue[tuple[JsonObject, JsonObject] | RolloutError] = asyncio.Queue()
         self._failures: list[RolloutError] = []
         self._pending = len(rows)
 
-    async def next_ended(self) -> tuple[Row, Row]:
+    async def next_ended(self) -> tuple[JsonObject, JsonObject]:
         """Return the next rollout that has ended, or raise its failure."""
         ended = await self._ended.get()
         if isinstance(ended, RolloutError):
@@ -158,12 +157,12 @@ class _ExamplesRun:
         async with self._wanted, self._connections:
             record = await run_to_its_end(self._runner, row, self._limits, on_repeat=lambda record: None)
         if failure := failure_of_row(record.row):
-            failure.row = row
+            failure.row = row.fields
             # A failure ends the loop of a caller that does not catch it, so the results come first.
             self._failures.append(failure)
         else:
-            self._put((row, record.row))
+            self._put((row.fields, record.row.fields))
 
-    def _put(self, ended: tuple[Row, Row] | RolloutError) -> None:
+    def _put(self, ended: tuple[JsonObject, JsonObject] | RolloutError) -> None:
         self._pending -= 1
         self._ended.put_nowait(ended)

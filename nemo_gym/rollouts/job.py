@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, field_validator
 
 from nemo_gym.data.skills import SkillsConfig
+from nemo_gym.jsonl import JsonObject
 
 
 class AttemptSettings(BaseModel):
@@ -38,7 +39,7 @@ class CollectionSettings(AttemptSettings):
     """Set a different sampling seed for each repeat, in metadata.extra_body."""
     num_samples_in_parallel: PositiveInt | Literal["auto"] = 1024
     """How many rollouts may run at once. auto adapts the number to the measured throughput."""
-    responses_create_params: dict[str, Any] = Field(default_factory=dict)
+    responses_create_params: JsonObject = Field(default_factory=dict)
     """Fields that override those of every row's request, such as temperature."""
     prompt_config: str | None = None
     """A prompt file for rows without input."""
@@ -59,7 +60,7 @@ class CollectionSettings(AttemptSettings):
 
     @field_validator("num_samples_in_parallel", mode="before")
     @classmethod
-    def _default_for_none(cls, given: Any) -> Any:
+    def _default_for_none(cls, given: object) -> object:
         # Published programs pass None, which once meant unlimited.
         return cls.model_fields["num_samples_in_parallel"].default if given is None else given
 

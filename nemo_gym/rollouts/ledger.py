@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
+from nemo_gym.jsonl import JsonObject
 from nemo_gym.rollouts.job import RunFiles
-from nemo_gym.rollouts.resume import KeySet, TaskKey, failures_in, keyed_rows
-from nemo_gym.rollouts.tasks import agent_of
-from nemo_gym.schemas.rollout import TASK_INDEX_KEY
+from nemo_gym.rollouts.resume import KeySet, failures_in, keyed_rows
+from nemo_gym.schemas.row import TASK_INDEX_KEY, TaskKey
 
 
 @dataclass
@@ -24,7 +23,7 @@ class FailedTask:
     message: str = ""
     """The message of the last failed attempt of its last rollout."""
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> JsonObject:
         """Return the task in the format of the metrics file."""
         return {
             TASK_INDEX_KEY: self.task,
@@ -56,7 +55,7 @@ class Ledger:
         """The number of rollouts that did not start, did not end or asked not to be kept."""
         return self.planned - self.scored - self.failed.total()
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> JsonObject:
         """Return the ledger in the format of the metrics file."""
         return {
             "planned": self.planned,
@@ -78,7 +77,7 @@ def ledgers_of(files: RunFiles) -> dict[str, Ledger]:
     ledgers: dict[str, Ledger] = {}
     failed_tasks: dict[int, FailedTask] = {}
     for key, row in keyed_rows(files.materialized):
-        ledger = ledgers.setdefault(str(agent_of(row)), Ledger())
+        ledger = ledgers.setdefault(str(row.agent), Ledger())
         ledger.planned_of[key.task] += 1
         failure = failures.get(key)
         if key in scored:

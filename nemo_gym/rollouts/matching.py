@@ -6,31 +6,24 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import orjson
 
-from nemo_gym.jsonl import read_rows
+from nemo_gym.jsonl import JsonObject
 from nemo_gym.rollouts.numbering import TaskNumbers, digest_of
-from nemo_gym.rollouts.resume import TaskKey
-from nemo_gym.rollouts.tasks import PlannedRow, agent_of, extra_body_of
-from nemo_gym.schemas.rollout import ATTEMPT_INDEX_KEY, ROLLOUT_INDEX_KEY, TASK_INDEX_KEY
+from nemo_gym.rollouts.tasks import PlannedRow
+from nemo_gym.schemas.row import Row, TaskKey, rows_in
 
-NUMBER_KEYS = {TASK_INDEX_KEY, ROLLOUT_INDEX_KEY, ATTEMPT_INDEX_KEY}
 SEED_KEY = "seed"
 
-Row = dict[str, Any]
 
-
-def content_of(row: Row) -> Row:
-    """Return a row without its task, repeat and attempt numbers and without the seed of a repeat."""
-    content = {key: value for key, value in row.items() if key not in NUMBER_KEYS}
-    params = content.get("responses_create_params")
-    metadata = params.get("metadata") if isinstance(params, dict) else None
-    if params is None or not isinstance(metadata, dict) or "extra_body" not in metadata:
-        return content
-    extra_body = extra_body_of(params)
-    if extra_body is None:
+def content_of(row: Row) -> JsonObject:
+    """Return the fields of a row without its task, repeat and attempt numbers and without the seed of a repeat."""
+    content = row.without_numbers().fields
+    params, extra_body = row.params, row.extra_body
+    metadata = params.get("metadata") if params else None
+    if params is None or extra_body is None or not isinstance(metadata, dict) or "extra_body" not in metadata:
         return content
     extra_body.pop(SEED_KEY, None)
     kept = {key: value for key, value in metadata.items() if key != "extra_body"}
@@ -67,11 +60,11 @@ class KnownTasks:
         """Read the tasks from a materialized file."""
         known = cls()
         agents: dict[str, str] = {}
-        for row in read_rows(materialized):
-            key, digest = TaskKey.of(row), content_digest(row)
+        for row in rows_in(materialized):
+            key, digest = row.key, content_digest(row)
             before = known.tasks.get(key.task)
             if before is None:
-                agent = str(agent_of(row))
+                agent = str(row.agent)
                 known.tasks[key.task] = KnownTask(digest, 1, agents.setdefault(agent, agent))
                 continue
             known.tasks[key.task] = before._replace(repeats=before.repeats + 1)
@@ -101,8 +94,7 @@ class Matching:
 
     def task_of(self, planned: PlannedRow) -> int:
         """Return the task of the run to which a row belongs."""
-        own: int = planned.row[TASK_INDEX_KEY]
-        return own if planned.has_own_number else self.numbers[own]
+        return planned.task if planned.has_own_number else self.numbers[planned.task]
 
 
 class _UnmatchedRow(NamedTuple):
@@ -125,7 +117,7 @@ def match(known: KnownTasks, planned: Iterable[PlannedRow], numbers: TaskNumbers
     latest: dict[str, int] = {}
     asked: Counter[int] = Counter()
     for row in planned:
-        number, agent = row.row[TASK_INDEX_KEY], str(agent_of(row.row))
+        number, agent = row.task, str(row.row.agent)
         if row.has_own_number:
             matching.repeats[number] += row.repeats
             if number in known.tasks and known.differs(number, row, content_digest(row.row)):

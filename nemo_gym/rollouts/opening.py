@@ -9,7 +9,7 @@ from pathlib import Path
 
 from nemo_gym.config.secret_values import SecretValues
 from nemo_gym.errors import DataError
-from nemo_gym.jsonl import read_rows, write_rows
+from nemo_gym.jsonl import write_rows
 from nemo_gym.rollouts.amending import Amending
 from nemo_gym.rollouts.job import CollectionSettings, RunFiles
 from nemo_gym.rollouts.outcome import Summary
@@ -17,6 +17,7 @@ from nemo_gym.rollouts.resume import EarlierRun, max_attempts
 from nemo_gym.rollouts.run_record import Fingerprint, RecordKeeper, RunRecord, read_record
 from nemo_gym.rollouts.subject import RunSubject
 from nemo_gym.rollouts.tasks import TaskPlan
+from nemo_gym.schemas.row import rows_in
 
 
 @dataclass
@@ -67,7 +68,7 @@ def _opened(plan: TaskPlan, files: RunFiles, subject: RunSubject, secrets: Secre
         earlier = EarlierRun.read(files, limit)
         amending = Amending(plan, files, subject, fingerprint, earlier, before)
         notes = list(amending.amend(force=settings.resume_from_cache == "force").notes())
-        summary = earlier.count(read_rows(files.materialized))
+        summary = earlier.count(rows_in(files.materialized))
         if summary.given_up:
             notes.append(
                 f"tasks not retried after too many failures: {summary.given_up} (raise +max_attempts to retry them)"
@@ -90,7 +91,7 @@ def _begin(plan: TaskPlan, files: RunFiles) -> int:
     # Remove the old results before the new tasks appear, so that an interruption cannot mix two runs.
     staged = files.materialized.with_name(f".{files.materialized.name}.staged")
     try:
-        planned = write_rows(staged, plan.rows())
+        planned = write_rows(staged, (row.fields for row in plan.rows()))
         for path in (*leftovers, files.metrics, files.record):
             path.unlink(missing_ok=True)
         staged.replace(files.materialized)

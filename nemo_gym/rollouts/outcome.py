@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
 
-from nemo_gym.schemas.rollout import AGENT_REF_KEY
+from nemo_gym.schemas.row import Row
 
 
 class Outcome(StrEnum):
@@ -23,7 +22,7 @@ class Record:
     """An ended task, with the row to write for it."""
 
     outcome: Outcome
-    row: dict[str, Any]
+    row: Row
     """The result or the failure. The result of an unresolved task is not written."""
     reward: float | None = None
     cause: str | None = None
@@ -32,11 +31,6 @@ class Record:
     """Whether an immediate retry of a failed task may succeed."""
     retry_after_s: float | None = None
     """Seconds to wait before a retry, from `Retry-After`."""
-
-    @property
-    def agent(self) -> str:
-        """The agent that ran the task."""
-        return str((self.row.get(AGENT_REF_KEY) or {}).get("name"))
 
 
 @dataclass

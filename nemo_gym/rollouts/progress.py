@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any, Self, TextIO
 
+from nemo_gym.jsonl import JsonObject
 from nemo_gym.rollouts.outcome import Record, Summary
 
 
@@ -51,7 +52,7 @@ class Progress:
                 flush=True,
             )
 
-    def _state(self) -> dict[str, Any]:
+    def _state(self) -> JsonObject:
         return {"completed": self._summary.finished - self._summary.never_ended, **self._words(self._summary)}
 
     def _words(self, summary: Summary) -> dict[str, str]:
@@ -73,7 +74,7 @@ def _clock(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
-def _bar(total: int, stream: TextIO, state: Callable[[], dict[str, Any]]) -> Any:
+def _bar(total: int, stream: TextIO, state: Callable[[], JsonObject]) -> Any:
     # Importing rich takes 0.1 s, and only a terminal needs it.
     from rich.console import Console, RenderableType
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn

@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import orjson
 
@@ -18,31 +18,12 @@ from nemo_gym.jsonl import read_lines
 from nemo_gym.rollouts.job import AttemptSettings, RunFiles
 from nemo_gym.rollouts.numbering import digest_of, in_order
 from nemo_gym.rollouts.outcome import Summary
-from nemo_gym.schemas.rollout import (
-    ATTEMPT_INDEX_KEY,
-    FAILURE_CLASS_KEY,
-    FAILURE_MESSAGE_KEY,
-    ROLLOUT_INDEX_KEY,
-    TASK_INDEX_KEY,
-    TERMINAL_KEY,
-)
+from nemo_gym.schemas.row import Row, TaskKey
 
 logger = logging.getLogger(__name__)
 
 MAX_ATTEMPTS_ENV_VAR = "NEMO_GYM_MAX_ROLLOUT_ATTEMPTS"
 MESSAGE_CHARACTERS = 300
-
-
-class TaskKey(NamedTuple):
-    """A task and its repeat."""
-
-    task: int
-    repeat: int
-
-    @classmethod
-    def of(cls, row: dict[str, Any]) -> TaskKey:
-        """Return the key of a materialized row or a result."""
-        return cls(row[TASK_INDEX_KEY], row[ROLLOUT_INDEX_KEY])
 
 
 class KeySet:
@@ -103,11 +84,11 @@ class EarlierRun:
         scored = KeySet(key for key, _ in keyed_rows(files.results))
         return cls(scored=scored, failures=failures_in(files.failures), limit=limit)
 
-    def count(self, rows: Iterable[dict[str, Any]]) -> Summary:
+    def count(self, rows: Iterable[Row]) -> Summary:
         """Return the initial summary of a run that resumes with these tasks."""
         summary = Summary()
         for row in rows:
-            key = TaskKey.of(row)
+            key = row.key
             summary.planned += 1
             if key in self.scored:
                 summary.scored += 1
@@ -121,21 +102,21 @@ class EarlierRun:
             logger.warning("%d rollouts scored earlier do not belong to a task of this run", unmatched)
         return summary
 
-    def owed(self, rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    def owed(self, rows: Iterable[Row]) -> Iterator[Row]:
         """Yield the tasks that still have to run, with their attempt number."""
         for row in rows:
-            key = TaskKey.of(row)
-            if key in self.scored:
+            if row.key in self.scored:
                 continue
-            if failures := self.failures.get(key):
+            if failures := self.failures.get(row.key):
                 if self._is_given_up(failures):
                     continue
-                row[ATTEMPT_INDEX_KEY] = failures.attempts
-            yield row
+                yield row.of_attempt(failures.attempts)
+            else:
+                yield row
 
-    def cause_of(self, row: dict[str, Any]) -> str | None:
+    def cause_of(self, row: Row) -> str | None:
         """Return why a task's last attempt failed, None if it has not failed."""
-        failures = self.failures.get(TaskKey.of(row))
+        failures = self.failures.get(row.key)
         return failures.cause if failures else None
 
     def _is_given_up(self, failures: Failures) -> bool:
@@ -146,24 +127,23 @@ def failures_in(path: Path) -> dict[TaskKey, Failures]:
     """Return the failed attempts in a file, grouped by task."""
     found: dict[TaskKey, Failures] = {}
     for key, row in keyed_rows(path):
-        cause = str(row.get(FAILURE_CLASS_KEY))
+        cause = str(row.failure_class)
         before = found.get(key)
         found[key] = Failures(
             attempts=before.attempts + 1 if before else 1,
             cause=cause,
-            message=str(row.get(FAILURE_MESSAGE_KEY) or "")[:MESSAGE_CHARACTERS],
-            is_final=bool(before and before.is_final)
-            or bool(row.get(TERMINAL_KEY))
-            or cause == InvalidTask.failure_class,
+            message=(row.failure_message or "")[:MESSAGE_CHARACTERS],
+            is_final=bool(before and before.is_final) or row.is_terminal or cause == InvalidTask.failure_class,
         )
     return found
 
 
-def keyed_rows(path: Path) -> Iterator[tuple[TaskKey, dict[str, Any]]]:
+def keyed_rows(path: Path) -> Iterator[tuple[TaskKey, Row]]:
     """Yield the rows of a run's file with their keys. A missing file counts as empty."""
     for line in read_lines(path) if path.exists() else ():
+        row = Row(line.row)
         try:
-            yield TaskKey.of(line.row), line.row
+            yield row.key, row
         except KeyError as error:
             raise DataError(
                 f"{path}:{line.number}: {error} is missing, so the rollout's task is unknown. Remove the line, or "

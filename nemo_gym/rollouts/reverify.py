@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
@@ -19,13 +19,12 @@ from nemo_gym.rollouts.attempts import AttemptLimits, run_to_its_end
 from nemo_gym.rollouts.collector import allowed_connections
 from nemo_gym.rollouts.job import AttemptSettings, CollectionSettings, RunFiles, failures_path_for
 from nemo_gym.rollouts.outcome import Outcome, Record, Summary
-from nemo_gym.rollouts.resume import KeySet, TaskKey, cut_torn_line, keyed_rows, max_attempts
+from nemo_gym.rollouts.resume import KeySet, cut_torn_line, keyed_rows, max_attempts
 from nemo_gym.rollouts.runner import Runner
 from nemo_gym.rollouts.subject import ServerBlock
-from nemo_gym.rollouts.tasks import agent_of
-from nemo_gym.schemas.rollout import FAILURE_CLASS_KEY, ReverifyMode
+from nemo_gym.schemas.rollout import ReverifyMode
+from nemo_gym.schemas.row import Row, TaskKey
 
-Row = dict[str, Any]
 OnRecord = Callable[[Record, Summary], None]
 
 UNSAFE = "unsafe_"
@@ -102,7 +101,7 @@ class Regrader(Runner):
         self._graders = graders
 
     def server_of(self, row: Row) -> str:
-        return str(self._graders.find(agent_of(row)))
+        return str(self._graders.find(row.agent))
 
 
 class Begun(NamedTuple):
@@ -129,11 +128,12 @@ class Reverification:
         """Read and match all files before anything runs. Raise `DataError` if they do not match."""
         lines: dict[TaskKey, int] = {}
         for line in read_lines(_source(job)):
-            if job.judge_failed_only and line.row.get(FAILURE_CLASS_KEY) != JudgeFailed.failure_class:
+            row = Row(line.row)
+            if job.judge_failed_only and row.failure_class != JudgeFailed.failure_class:
                 continue
-            if not isinstance(line.row.get("response"), dict):
+            if row.response is None:
                 raise DataError(f"{_source(job)}:{line.number}: the response to be graded is missing.")
-            lines[_key(line.row, _source(job), line.number)] = line.number
+            lines[_key(row, _source(job), line.number)] = line.number
         if job.judge_failed_only:
             for key, _ in keyed_rows(job.rollouts_jsonl_fpath):
                 lines.pop(key, None)
@@ -154,10 +154,9 @@ class Reverification:
         """Yield each row with its stored response, skipping those in `done`."""
         source = _source(self.job)
         for number, raw in read_raw_lines(source):
-            rollout = parse_row(raw, source, number)
-            key = TaskKey.of(rollout)
-            if self.lines.get(key) == number and key not in done:
-                yield {**orjson.loads(self.inputs[key]), "response": rollout["response"]}
+            rollout = Row(parse_row(raw, source, number))
+            if self.lines.get(rollout.key) == number and rollout.key not in done:
+                yield Row({**orjson.loads(self.inputs[rollout.key]), "response": rollout.response})
 
     async def output(self, client: ServerClient) -> RunFiles:
         """Return the output files. Unless forced, raise `DataError` if a server may need the rollout's state."""
@@ -214,7 +213,9 @@ async def reverify(
     regrader = Regrader(client, planned.graders, rollout_timeout_s=job.rollout_timeout_s)
     limits = AttemptLimits.of(AttemptSettings(rollout_timeout_s=job.rollout_timeout_s), max_attempts())
     rows = planned.rows(begun.done)
-    at_once = allowed_connections(job.num_samples_in_parallel or _default_of("num_samples_in_parallel"))
+    at_once = allowed_connections(
+        job.num_samples_in_parallel or CollectionSettings.model_fields["num_samples_in_parallel"].default
+    )
     with Appender(files.results, hide=hide) as results, Appender(files.failures, hide=hide) as failures:
 
         async def end(row: Row) -> None:
@@ -222,13 +223,13 @@ async def reverify(
 
             def repeat(record: Record) -> None:
                 nonlocal failed_before
-                failures.write(record.row)
+                failures.write(record.row.fields)
                 summary.repeat(record, failed_before=failed_before)
                 failed_before = record.cause
 
             record = await run_to_its_end(regrader, row, limits, on_repeat=repeat)
             if record.outcome is not Outcome.UNRESOLVED:
-                (results if record.outcome is Outcome.SCORED else failures).write(record.row)
+                (results if record.outcome is Outcome.SCORED else failures).write(record.row.fields)
             summary.count(record, failed_before=failed_before)
             on_record(record, summary)
 
@@ -247,17 +248,13 @@ async def reverify(
             summary.close()
 
 
-def _default_of(setting: str) -> Any:
-    return CollectionSettings.model_fields[setting].default
-
-
 def _source(job: ReverificationJob) -> Path:
     return failures_path_for(job.rollouts_jsonl_fpath) if job.judge_failed_only else job.rollouts_jsonl_fpath
 
 
 def _key(row: Row, path: Path, number: int) -> TaskKey:
     try:
-        return TaskKey.of(row)
+        return row.key
     except KeyError as error:
         raise DataError(f"{path}:{number}: {error} is missing. Was this file written by a collection?") from error
 
@@ -267,11 +264,12 @@ def _inputs_of(path: Path, wanted: Mapping[TaskKey, int]) -> tuple[dict[TaskKey,
     inputs: dict[TaskKey, bytes] = {}
     agents = set()
     for line in read_lines(path):
-        key = _key(line.row, path, line.number)
+        row = Row(line.row)
+        key = _key(row, path, line.number)
         if key in wanted:
             inputs[key] = line.raw
-            agents.add(agent_of(line.row))
-    if missing := [f"{key.task}:{key.repeat}" for key in wanted if key not in inputs]:
+            agents.add(row.agent)
+    if missing := [str(key) for key in wanted if key not in inputs]:
         shown = ", ".join(missing[:KEYS_SHOWN])
         more = f" and {len(missing) - KEYS_SHOWN} more" if len(missing) > KEYS_SHOWN else ""
         raise DataError(

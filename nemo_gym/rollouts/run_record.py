@@ -14,12 +14,13 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, Field, ValidationError
 
 from nemo_gym.config.masking import MASK, is_secret_key, mask_text, masked
 from nemo_gym.config.secret_values import SecretValues
+from nemo_gym.jsonl import JsonObject
 from nemo_gym.rollouts.concurrency import AdaptiveLimit
 from nemo_gym.rollouts.job import CollectionSettings
 from nemo_gym.rollouts.outcome import Summary
@@ -97,7 +98,7 @@ class Session(BaseModel):
     outcomes: Outcomes
     concurrency: int | None = None
     """How many rollouts may run at once; the latest value if the limit is adaptive."""
-    concurrency_steps: list[dict[str, Any]] | None = None
+    concurrency_steps: list[JsonObject] | None = None
     """The steps of an adaptive limit."""
 
 
@@ -105,11 +106,11 @@ class RunRecord(Session):
     """The latest session of a run, with the earlier ones."""
 
     config_hash: str | None = None
-    models: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    models: dict[str, JsonObject] = Field(default_factory=dict)
     policy_model_name: str | None = None
     input: Fingerprint
     prompt: Fingerprint | None = None
-    settings: dict[str, Any]
+    settings: JsonObject
     earlier_sessions: list[Session] = Field(default_factory=list)
 
     @classmethod

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -13,7 +12,6 @@ import orjson
 
 from nemo_gym.calls.client import ServerClient
 from nemo_gym.calls.problems import failure_of_call, failure_of_reply
-from nemo_gym.config.observability import ModelCallCaptureConfig
 from nemo_gym.context.deadline import deadline_in
 from nemo_gym.context.rollout_id import rollout_context
 from nemo_gym.errors import (
@@ -28,27 +26,10 @@ from nemo_gym.errors import (
 )
 from nemo_gym.http.external import seconds_of_retry_after
 from nemo_gym.http.reply import Reply, ReplyTimedOut, Timeouts, readable
-from nemo_gym.jsonl import dump_json
+from nemo_gym.jsonl import JsonObject, dump_json
 from nemo_gym.opaque import loads_opaque
 from nemo_gym.rollouts.outcome import Outcome, Record
-from nemo_gym.rollouts.tasks import KIND_KEY, REASON_KEY
-from nemo_gym.schemas.rollout import (
-    AGENT_REF_KEY,
-    ATTEMPT_INDEX_KEY,
-    FAILURE_CLASS_KEY,
-    FAILURE_MESSAGE_KEY,
-    FAILURE_RETRYABLE_KEY,
-    FAILURE_SERVER_KEY,
-    FAILURE_TIER_KEY,
-    JUDGE_ERROR_KEY,
-    NO_PERSIST_KEY,
-    ROLLOUT_ID_KEY,
-    ROLLOUT_INDEX_KEY,
-    SKILLS_REF_KEY,
-    TASK_INDEX_KEY,
-    TERMINAL_KEY,
-    rollout_id_of_row,
-)
+from nemo_gym.schemas.row import FAILURE_RETRYABLE_KEY, KIND_KEY, REASON_KEY, Row
 
 if TYPE_CHECKING:
     from nemo_gym.capture.attachment import RolloutCapture
@@ -59,18 +40,8 @@ Loads = Callable[[bytes], Any]
 """A JSON parser. `loads_opaque` is enough if the result is only written again."""
 
 JSON = {"content-type": "application/json"}
-REWARD_KEY = "reward"
 MASK_KEY = "mask_sample"
 INSTANCE_CONFIG_KEY = "instance_config"
-CARRIED_KEYS = (
-    TASK_INDEX_KEY,
-    ROLLOUT_INDEX_KEY,
-    ATTEMPT_INDEX_KEY,
-    ROLLOUT_ID_KEY,
-    AGENT_REF_KEY,
-    SKILLS_REF_KEY,
-)
-"""Keys that every result copies from its row, overriding the verifier's values."""
 FAILURE_OF_STATUS: dict[int, type[RolloutError]] = {422: InvalidTask, 429: Overloaded, 503: Overloaded}
 """The failure for an error status without details. Any other status means `Runner.FAILURE`."""
 
@@ -88,33 +59,31 @@ class Runner:
         self._capture = _capture_of(client)
         self._loads = loads if self._capture is None else orjson.loads
 
-    async def run(self, row: dict[str, Any]) -> Record:
+    async def run(self, row: Row) -> Record:
         """Run one task to its end. Never raises, except when cancelled."""
         if self._capture is None:
             return await self._ended(row)
-        captured = await asyncio.to_thread(self._capture, row)
+        captured = await asyncio.to_thread(self._capture, row.fields)
         record = await self._ended(row)
-        await asyncio.to_thread(captured.attach, record.row)
+        await asyncio.to_thread(captured.attach, record.row.fields)
         return record
 
-    def server_of(self, row: dict[str, Any]) -> str:
+    def server_of(self, row: Row) -> str:
         """Return the server to which a row is sent."""
-        return str(row[AGENT_REF_KEY]["name"])
+        return str(row.agent)
 
-    async def _ended(self, row: dict[str, Any]) -> Record:
+    async def _ended(self, row: Row) -> Record:
         try:
             result = await self._answer(row)
         except RolloutError as error:
             return failed(row, error)
         except Exception as error:
             # An unexpected error must fail only this rollout, not the run.
-            logger.exception(
-                "repeat %s of task %s failed", row.get(ROLLOUT_INDEX_KEY), row.get(TASK_INDEX_KEY), exc_info=error
-            )
+            logger.exception("repeat %s of task %s failed", row.repeat_index, row.task_index, exc_info=error)
             return failed(row, self.FAILURE(repr(error)))
         return _record(row, result, self.server_of(row), self.PATH)
 
-    async def _answer(self, row: dict[str, Any]) -> dict[str, Any]:
+    async def _answer(self, row: Row) -> Row:
         server = self.server_of(row)
         reply = await self._reply(server, row)
         body = await reply.read()
@@ -134,17 +103,18 @@ class Runner:
             raise self.FAILURE(
                 f"{server}: {self.PATH} returned a {type(result).__name__}, not an object", server=server
             )
-        return _with_mirrored_mask(result) | {key: row[key] for key in CARRIED_KEYS if key in row}
+        return Row({**_with_mirrored_mask(result), **row.identity})
 
-    async def _reply(self, server: str, row: dict[str, Any]) -> Reply:
+    async def _reply(self, server: str, row: Row) -> Reply:
         try:
-            rollout_id = rollout_id_of_row(row)
+            rollout_id = row.rollout_id
         except ValueError as error:
             raise InvalidTask(str(error)) from error
         timeouts = Timeouts(read_s=self._timeout_s, total_s=self._timeout_s)
         try:
             with rollout_context(rollout_id), deadline_in(self._timeout_s):
-                return await self._client.post(server, self.PATH, data=dump_json(row), headers=JSON, timeouts=timeouts)
+                data = dump_json(row.fields)
+                return await self._client.post(server, self.PATH, data=data, headers=JSON, timeouts=timeouts)
         except (ReplyTimedOut, RolloutTimedOut) as error:
             limit = f"the rollout took longer than rollout_timeout_s={self._timeout_s:g}"
             raise RolloutTimedOut(f"{server}: {limit}", server=server) from error
@@ -152,9 +122,9 @@ class Runner:
             raise failure_of_call(error, server=server, otherwise=self.FAILURE) from error
 
 
-def _capture_of(client: ServerClient) -> Callable[[dict[str, Any]], RolloutCapture] | None:
+def _capture_of(client: ServerClient) -> Callable[[JsonObject], RolloutCapture] | None:
     """Return a function that starts the capture of a rollout, None if the run does not capture model calls."""
-    folder = ModelCallCaptureConfig.of(client.global_config_dict).store_dir
+    folder = client.address_book.capture_dir()
     if folder is None:
         return None
     # Imported here to spare runs without capture the cost.
@@ -164,7 +134,7 @@ def _capture_of(client: ServerClient) -> Callable[[dict[str, Any]], RolloutCaptu
     return partial(RolloutCapture, CaptureStore(folder))
 
 
-def _with_mirrored_mask(result: dict[str, Any]) -> dict[str, Any]:
+def _with_mirrored_mask(result: JsonObject) -> JsonObject:
     # NeMo RL reads the mark from `instance_config`. A row may use this name for a field of another type.
     config = result.get(INSTANCE_CONFIG_KEY) or {}
     if result.get(MASK_KEY) is not True or not isinstance(config, dict):
@@ -173,51 +143,37 @@ def _with_mirrored_mask(result: dict[str, Any]) -> dict[str, Any]:
     return {**result, INSTANCE_CONFIG_KEY: {**config, **marks}}
 
 
-def _record(row: dict[str, Any], result: dict[str, Any], server: str, path: str) -> Record:
-    if result.get(NO_PERSIST_KEY):
+def _record(row: Row, result: Row, server: str, path: str) -> Record:
+    if result.is_discarded:
         return Record(Outcome.UNRESOLVED, result)
-    if result.get(FAILURE_CLASS_KEY):
-        return _failed_by_answer(row, result, server, path)
-    reward = result.get(REWARD_KEY)
-    if isinstance(reward, bool) or not isinstance(reward, (int, float)) or not math.isfinite(reward):
+    if result.failure_class:
+        return _failed_by_answer(row, result, result.failure_class, server, path)
+    if result.reward is None:
+        reward = result.fields.get("reward")
         message = f"{server}: {path} returned the reward {reward!r}, which is not a finite number"
         return failed(row, EnvironmentFailed(message, server=server))
-    return Record(Outcome.SCORED, result, reward=float(reward))
+    return Record(Outcome.SCORED, result, reward=result.reward)
 
 
-def _failed_by_answer(row: dict[str, Any], result: dict[str, Any], server: str, path: str) -> Record:
+def _failed_by_answer(row: Row, result: Row, cause: str, server: str, path: str) -> Record:
     """Return the record of a reply that reports a failure. Its own fields override the defaults of its class."""
-    cause = str(result[FAILURE_CLASS_KEY])
-    kind = FAILURES.get(cause, AgentFailed)
-    message = result.get(FAILURE_MESSAGE_KEY) or result.get(JUDGE_ERROR_KEY) or f"{server}: {path} returned '{cause}'"
-    may_retry = bool(result.get(FAILURE_RETRYABLE_KEY, kind.may_retry)) and not result.get(TERMINAL_KEY)
-    fields = _failure_fields(row, kind(str(message), server=server), cause)
+    message = result.failure_message or f"{server}: {path} returned '{cause}'"
+    error = FAILURES.get(cause, AgentFailed)(message, server=server)
+    may_retry = result.may_retry(error.may_retry)
     # Published servers add a reward to a failure, which must not be taken for a score.
-    unrewarded = {name: value for name, value in result.items() if name != REWARD_KEY}
-    failed_row = {**row, **fields, **unrewarded, FAILURE_RETRYABLE_KEY: may_retry}
+    unrewarded = {name: value for name, value in result.fields.items() if name != "reward"}
+    failed_row = _with_failure(row, error, cause).with_fields({**unrewarded, FAILURE_RETRYABLE_KEY: may_retry})
     return Record(Outcome.FAILED, failed_row, cause=cause, may_retry=may_retry)
 
 
-def failed(row: dict[str, Any], error: RolloutError) -> Record:
+def failed(row: Row, error: RolloutError) -> Record:
     """Return the record of a failure: the task with its cause, without a reward."""
     cause = error.failure_class
+    failed_row = _with_failure(row, error, cause)
     return Record(
-        Outcome.FAILED,
-        {**row, **_failure_fields(row, error, cause)},
-        cause=cause,
-        may_retry=error.may_retry,
-        retry_after_s=error.retry_after_s,
+        Outcome.FAILED, failed_row, cause=cause, may_retry=error.may_retry, retry_after_s=error.retry_after_s
     )
 
 
-def _failure_fields(row: dict[str, Any], error: RolloutError, cause: str) -> dict[str, Any]:
-    return {
-        ATTEMPT_INDEX_KEY: row.get(ATTEMPT_INDEX_KEY) or 0,
-        FAILURE_CLASS_KEY: cause,
-        FAILURE_MESSAGE_KEY: str(error),
-        FAILURE_SERVER_KEY: error.server,
-        FAILURE_TIER_KEY: error.tier,
-        FAILURE_RETRYABLE_KEY: error.may_retry,
-        KIND_KEY: cause,
-        REASON_KEY: str(error),
-    }
+def _with_failure(row: Row, error: RolloutError, cause: str) -> Row:
+    return row.with_failure(cause, str(error), server=error.server, tier=error.tier, may_retry=error.may_retry)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from glob import glob, has_magic
 from pathlib import Path
 from typing import NamedTuple
@@ -11,8 +12,7 @@ from pydantic import BaseModel, ConfigDict
 
 from nemo_gym.errors import DataError
 from nemo_gym.jsonl import read_lines, read_rows, write_rows
-from nemo_gym.rollouts.tasks import agent_of
-from nemo_gym.schemas.rollout import RolloutKey
+from nemo_gym.schemas.row import Row, TaskKey
 
 COMPANIONS = ("_failures.jsonl", "_materialized_inputs.jsonl", "_reward_profiling.jsonl")
 """Name endings of a run's files that do not contain rollouts."""
@@ -64,21 +64,28 @@ def _is_skipped(path: Path, output: Path) -> bool:
     return path.name.endswith(COMPANIONS) or path.resolve() == output.resolve()
 
 
-def check_shards(shards: Sequence[Path]) -> int:
-    """Return the number of rollouts. Raise `DataError`, with the places, if one occurs twice."""
-    places: dict[tuple[str | None, int, int], _Place] = {}
+class Contents(NamedTuple):
+    """The rollouts of some shards."""
+
+    rollouts: int
+    agents: list[str]
+
+
+def check_shards(shards: Sequence[Path]) -> Contents:
+    """Return the number of rollouts and their agents. Raise `DataError`, with the places, if one occurs twice."""
+    agents: set[str] = set()
+    places: dict[tuple[str | None, TaskKey], _Place] = {}
     twice: list[str] = []
     count = 0
     for path in shards:
         for line in read_lines(path):
             count += 1
-            key = RolloutKey.of_row(line.row)
-            if key is None:
-                continue
-            place = _Place(path, line.number)
-            first = places.setdefault((agent_of(line.row), key.task, key.repeat), place)
-            if first is not place:
-                twice.append(f"{key.task}:{key.repeat} ({first} and {place})")
+            row, place = Row(line.row), _Place(path, line.number)
+            agents.update(filter(None, [row.agent]))
+            with suppress(KeyError):  # a result from elsewhere, without numbers
+                first = places.setdefault((row.agent, row.key), place)
+                if first is not place:
+                    twice.append(f"{row.key} ({first} and {place})")
     if twice:
         more = f" and {len(twice) - SHOWN} more" if len(twice) > SHOWN else ""
         raise DataError(
@@ -88,7 +95,7 @@ def check_shards(shards: Sequence[Path]) -> int:
         )
     if not count:
         raise DataError(f"{', '.join(map(str, shards))}: no rollouts found.")
-    return count
+    return Contents(count, sorted(agents))
 
 
 def check_output(shards: Sequence[Path], output: Path, *, overwrite: bool) -> None:

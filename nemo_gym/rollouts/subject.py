@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from nemo_gym.config.masking import is_secret_key, masked
 from nemo_gym.config.models import RunConfig
 from nemo_gym.config.settings import MODEL_TIER, SERVER_TYPES
+from nemo_gym.jsonl import JsonObject
 
 POLICY_NAME_KEY = "policy_model_name"
 
@@ -31,7 +32,7 @@ class ServerBlock(NamedTuple):
     name: str
     tier: str
     implementation: str
-    settings: Mapping[str, Any]
+    settings: Mapping[str, object]
 
 
 class RunSubject(BaseModel):
@@ -39,7 +40,7 @@ class RunSubject(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    models: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    models: dict[str, JsonObject] = Field(default_factory=dict)
     """The settings of each model server."""
     policy_model_name: str | None = None
     config_hash: str | None = None
@@ -56,7 +57,7 @@ class RunSubject(BaseModel):
         return cls._of(list(blocks_of_config(config)), _resolved_if_possible(config, POLICY_NAME_KEY))
 
     @classmethod
-    def _of(cls, blocks: list[ServerBlock], policy_name: Any) -> Self:
+    def _of(cls, blocks: list[ServerBlock], policy_name: object) -> Self:
         servers = {
             block.name: {"type": block.tier, "implementation": block.implementation, **_comparable(block.settings)}
             for block in blocks
@@ -86,14 +87,14 @@ class RunSubject(BaseModel):
         return found
 
 
-def _comparable(settings: Mapping[str, Any]) -> dict[str, Any]:
+def _comparable(settings: Mapping[str, object]) -> JsonObject:
     kept = {
         str(key): _comparable(value) if isinstance(value, Mapping) else value
         for key, value in settings.items()
         if not _ADDRESS.search(str(key)) and not is_secret_key(str(key))
     }
     # Convert to plain JSON types, because the record is compared after it was read back from JSON.
-    plain: dict[str, Any] = orjson.loads(orjson.dumps(masked(kept), option=orjson.OPT_NON_STR_KEYS, default=str))
+    plain: JsonObject = orjson.loads(orjson.dumps(masked(kept), option=orjson.OPT_NON_STR_KEYS, default=str))
     return plain
 
 
@@ -127,6 +128,6 @@ def _resolved_if_possible(config: DictConfig, key: str) -> Any:
     return None
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     text = value if isinstance(value, str) else orjson.dumps(value).decode()
     return text if len(text) <= 60 else f"{text[:60]}…"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import orjson
 from pydantic import ValidationError
@@ -22,39 +22,10 @@ from nemo_gym.jsonl import Line, parse_row, read_lines, read_raw_lines
 from nemo_gym.rollouts.job import CollectionSettings
 from nemo_gym.rollouts.numbering import TaskNumbers, digest_of
 from nemo_gym.schemas.responses import ResponseCreateParams
-from nemo_gym.schemas.rollout import (
-    AGENT_REF_KEY,
-    ATTEMPT_INDEX_KEY,
-    FAILURE_CLASS_KEY,
-    FAILURE_MESSAGE_KEY,
-    FAILURE_RETRYABLE_KEY,
-    FAILURE_SERVER_KEY,
-    FAILURE_TIER_KEY,
-    JUDGE_ERROR_KEY,
-    NO_PERSIST_KEY,
-    ROLLOUT_INDEX_KEY,
-    SKILLS_REF_KEY,
-    TASK_INDEX_KEY,
-    TERMINAL_KEY,
-    rollout_id_of_row,
-)
+from nemo_gym.schemas.row import AGENT_REF_KEY, SKILLS_REF_KEY, TASK_INDEX_KEY, Row
 
 PROBLEMS_SHOWN = 10
 DEFAULT_AGENT_KEY = "_default"
-OUTCOME_KEYS = (
-    ATTEMPT_INDEX_KEY,
-    FAILURE_CLASS_KEY,
-    FAILURE_MESSAGE_KEY,
-    FAILURE_RETRYABLE_KEY,
-    FAILURE_SERVER_KEY,
-    FAILURE_TIER_KEY,
-    JUDGE_ERROR_KEY,
-    NO_PERSIST_KEY,
-    TERMINAL_KEY,
-)
-"""Outcome fields of an earlier run. They are removed from rows, because agents echo them as if they were new."""
-KIND_KEY, REASON_KEY = "failure_kind", "failure_reason"
-"""Failure fields of release 0.7. A dataset may use these names with another meaning."""
 
 
 def find_input(path: Path) -> Path:
@@ -71,7 +42,8 @@ def find_input(path: Path) -> Path:
 class PlannedRow(NamedTuple):
     """A row as sent, without its repeat number."""
 
-    row: dict[str, Any]
+    row: Row
+    task: int
     first: int
     """The first repeat, above 0 if an earlier row belongs to the same task."""
     repeats: int
@@ -92,7 +64,7 @@ class TaskPlan:
         """Check all rows and return their numbering. Raise `DataError`, with file and line, if rows are invalid."""
         return self._checked_numbers()
 
-    def rows(self) -> Iterator[dict[str, Any]]:
+    def rows(self) -> Iterator[Row]:
         """Check all rows, then yield the tasks with consecutive repeats, holding only the current row in memory."""
         for planned in self.planned(self._checked_numbers()):
             for repeat in range(planned.first, planned.first + planned.repeats):
@@ -104,24 +76,24 @@ class TaskPlan:
         prompt = self._prompt()
         skills = load_skill_directory(self.settings.skills.path) if self.settings.skills else None
         for line in self._lines():
-            row = self._prepared(line.row, prompt)
+            row = self._prepared(Row(line.row), prompt)
             if skills is not None:
-                row[SKILLS_REF_KEY] = skills.model_dump()
+                row = row.with_fields({SKILLS_REF_KEY: skills.model_dump()})
             repeats = self._repeats(row)
-            own_number = row.get(TASK_INDEX_KEY)
-            task, first = numbers.take(line.raw, own_number, repeats)
-            row[TASK_INDEX_KEY] = task
-            yield PlannedRow(row, first, repeats, has_own_number=own_number is not None)
+            has_own_number = row.task_index is not None
+            task, first = numbers.take(line.raw, row.task_index, repeats)
+            row = row.of_task(task)
+            yield PlannedRow(row, task, first, repeats, has_own_number)
 
-    def repeated(self, row: dict[str, Any], repeat: int) -> dict[str, Any]:
+    def repeated(self, row: Row, repeat: int) -> Row:
         """Return one repeat of a row."""
-        task = {**row, ROLLOUT_INDEX_KEY: repeat}
-        if self.settings.num_repeats_add_seed:
-            params = task["responses_create_params"]
-            extra_body = {**(extra_body_of(params) or {}), "seed": repeat}
-            metadata = {**(params.get("metadata") or {}), "extra_body": orjson.dumps(extra_body).decode()}
-            task["responses_create_params"] = {**params, "metadata": metadata}
-        return task
+        task = row.of_repeat(repeat)
+        if not self.settings.num_repeats_add_seed:
+            return task
+        params = row.params or {}
+        extra_body = {**(row.extra_body or {}), "seed": repeat}
+        metadata = {**(params.get("metadata") or {}), "extra_body": orjson.dumps(extra_body).decode()}
+        return task.with_fields({"responses_create_params": {**params, "metadata": metadata}})
 
     def prompt_file(self) -> Path | None:
         """Return the path of the prompt for rows without input, None if it is not set."""
@@ -144,8 +116,8 @@ class TaskPlan:
         no_such_agent = self._unknown_agent(self.settings.agent_name) if self.settings.agent_name else None
         for number, raw in islice(read_raw_lines(self.input), self.settings.limit):
             try:
-                row = parse_row(raw, self.input, number)
-                if no_such_agent and agent_of(row) is None:
+                row = Row(parse_row(raw, self.input, number))
+                if no_such_agent and row.agent is None:
                     raise ConfigError(f"agent_name: {no_such_agent}")
                 if problem := self._problem(row, prompt):
                     raise DataError(f"{self.input}:{number}: {problem}")
@@ -159,11 +131,10 @@ class TaskPlan:
                 if count <= PROBLEMS_SHOWN:
                     problems.append(str(error))
             else:
-                index = row.get(TASK_INDEX_KEY)
-                if index is None:
+                if row.task_index is None:
                     digests.append(digest_of(raw))
                 else:
-                    given.append(index)
+                    given.append(row.task_index)
         if problems:
             hidden = count - PROBLEMS_SHOWN
             raise DataError("\n".join(problems) + (f"\n… and {hidden} more rows." if hidden > 0 else ""))
@@ -171,33 +142,32 @@ class TaskPlan:
             raise DataError(f"{self.input}: no rows. Each line must contain one JSON object.")
         return TaskNumbers(digests, given)
 
-    def _problem(self, row: dict[str, Any], prompt: PromptConfig | None) -> str | None:
+    def _problem(self, row: Row, prompt: PromptConfig | None) -> str | None:
         if problem := _index_problem(row):
             return problem
-        reference = row.get(AGENT_REF_KEY)
-        if reference is not None and agent_of(row) is None:
+        reference = row.fields.get(AGENT_REF_KEY)
+        if reference is not None and row.agent is None:
             return f"{AGENT_REF_KEY} must be {{name: AGENT}}, found {reference!r}."
-        params = row.get("responses_create_params")
+        params = row.fields.get("responses_create_params")
         if params is not None and not isinstance(params, dict):
             return f"responses_create_params must be an object, found {type(params).__name__}."
         if prompt is not None and "input" in (params or {}):
             return "prompt_config is set, but the row has responses_create_params.input. Remove one of them."
         try:
             prepared = self._prepared(row, prompt)
-            ResponseCreateParams.model_validate(prepared["responses_create_params"])
+            ResponseCreateParams.model_validate(prepared.params)
         except KeyError as error:
             return str(error.args[0])
         except ValidationError as error:
-            given = prepared["responses_create_params"]
             return explain_input(
-                error, given, block="responses_create_params", known=ResponseCreateParams.model_fields
+                error, prepared.params, block="responses_create_params", known=ResponseCreateParams.model_fields
             )
-        if self.settings.num_repeats_add_seed and extra_body_of(prepared["responses_create_params"]) is None:
+        if self.settings.num_repeats_add_seed and prepared.extra_body is None:
             return "responses_create_params.metadata.extra_body must be a JSON object for num_repeats_add_seed."
         return self._agent_problem(prepared)
 
-    def _agent_problem(self, row: dict[str, Any]) -> str | None:
-        name = agent_of(row)
+    def _agent_problem(self, row: Row) -> str | None:
+        name = row.agent
         if name is None:
             return f"the row does not name an agent. Add +agent_name=… (one of: {', '.join(sorted(self.agents))})."
         if unknown := self._unknown_agent(name):
@@ -214,46 +184,27 @@ class TaskPlan:
         hint = f" Did you mean '{close[0]}'?" if close else f" Running agents: {', '.join(sorted(self.agents))}."
         return f"agent '{name}' is not running.{hint}"
 
-    def _prepared(self, row: dict[str, Any], prompt: PromptConfig | None) -> dict[str, Any]:
-        prepared = apply_prompt_to_row(row, prompt) if prompt else dict(row)
-        has_failed = FAILURE_CLASS_KEY in prepared
-        for key in (*OUTCOME_KEYS, *((KIND_KEY, REASON_KEY) if has_failed else ())):
-            prepared.pop(key, None)
-        params = {**(prepared.get("responses_create_params") or {}), **self.settings.responses_create_params}
-        prepared["responses_create_params"] = params
-        if agent_of(prepared) is None and self.settings.agent_name is not None:
-            prepared[AGENT_REF_KEY] = {"type": "responses_api_agents", "name": self.settings.agent_name}
+    def _prepared(self, row: Row, prompt: PromptConfig | None) -> Row:
+        prepared = (Row(apply_prompt_to_row(row.fields, prompt)) if prompt else row).without_outcome()
+        params = {**(prepared.params or {}), **self.settings.responses_create_params}
+        prepared.fields["responses_create_params"] = params
+        if prepared.agent is None and self.settings.agent_name is not None:
+            prepared.fields[AGENT_REF_KEY] = {"type": "responses_api_agents", "name": self.settings.agent_name}
         return prepared
 
-    def _repeats(self, row: dict[str, Any]) -> int:
+    def _repeats(self, row: Row) -> int:
         repeats = self.settings.num_repeats
         if isinstance(repeats, dict):
-            return repeats.get(str(agent_of(row))) or repeats[DEFAULT_AGENT_KEY]
+            return repeats.get(str(row.agent)) or repeats[DEFAULT_AGENT_KEY]
         return repeats or 1
 
 
-def agent_of(row: dict[str, Any]) -> str | None:
-    """Return the name of a row's agent, None if it does not name one."""
-    reference = row.get(AGENT_REF_KEY)
-    name = reference.get("name") if isinstance(reference, dict) else None
-    return name if isinstance(name, str) else None
-
-
-def _index_problem(row: dict[str, Any]) -> str | None:
-    index = row.get(TASK_INDEX_KEY)
-    if index is not None and (isinstance(index, bool) or not isinstance(index, int) or index < 0):
+def _index_problem(row: Row) -> str | None:
+    index = row.fields.get(TASK_INDEX_KEY)
+    if index is not None and (row.task_index is None or row.task_index < 0):
         return f"{TASK_INDEX_KEY} must be an integer of at least 0, found {index!r}."
     try:
-        rollout_id_of_row({key: value for key, value in row.items() if key not in OUTCOME_KEYS})
+        _ = row.without_outcome().rollout_id
     except ValueError as error:
         return f"{error}."
     return None
-
-
-def extra_body_of(params: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the `extra_body` for the model call from a request's metadata, None if it is invalid."""
-    try:
-        extra_body = orjson.loads((params.get("metadata") or {}).get("extra_body") or "{}")
-    except orjson.JSONDecodeError:
-        return None
-    return extra_body if isinstance(extra_body, dict) else None

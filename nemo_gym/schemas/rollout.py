@@ -1,35 +1,14 @@
-"""Requests and responses of one rollout (seed, run, verify, aggregate), and the key that identifies it."""
+"""Requests and responses of one rollout: seed, run, verify, aggregate. Headers of the calls between servers."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
 from enum import StrEnum
 from operator import not_
-from typing import Any, NamedTuple, Self
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from nemo_gym.schemas.responses import Response, ResponseCreateParams
-
-TASK_INDEX_KEY = "_ng_task_index"
-ROLLOUT_INDEX_KEY = "_ng_rollout_index"
-ATTEMPT_INDEX_KEY = "_ng_attempt_index"
-ROLLOUT_ID_KEY = "_ng_rollout_id"
-AGENT_REF_KEY = "agent_ref"
-SKILLS_REF_KEY = "skills_ref"
-FAILURE_CLASS_KEY = "_ng_failure_class"
-NO_PERSIST_KEY = "_ng_no_persist"
-TERMINAL_KEY = "_ng_failure_terminal"
-FAILURE_MESSAGE_KEY = "_ng_failure_message"
-FAILURE_SERVER_KEY = "_ng_failure_server"
-FAILURE_TIER_KEY = "_ng_failure_tier"
-FAILURE_RETRYABLE_KEY = "_ng_failure_retryable"
-JUDGE_ERROR_KEY = "_ng_failure_judge_error"
-FAILURE_KEYS = (
-    FAILURE_CLASS_KEY, FAILURE_MESSAGE_KEY, FAILURE_SERVER_KEY, FAILURE_TIER_KEY, JUDGE_ERROR_KEY,
-)  # fmt: skip
-"""The failure fields of a row."""
 
 ROLLOUT_HEADER = "x-nemo-gym-rollout"
 """Header with the rollout id, sent with every call between servers."""
@@ -46,44 +25,6 @@ RUN_ID_HEADER = "x-nemo-gym-run"
 """Header with the intended run of a call between servers, because another run may have taken over the port."""
 RUN_TOKEN_HEADER = "x-nemo-gym-run-token"
 """Header with the run token, which servers with a public address require."""
-
-ROLLOUT_ID_PATTERN = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
-
-
-class RolloutKey(NamedTuple):
-    """The task, repeat and attempt of a rollout."""
-
-    task: int
-    repeat: int
-    attempt: int = 0
-
-    @classmethod
-    def of_row(cls, row: Mapping[str, Any]) -> Self | None:
-        """Return the key of a row, or None if it has no key."""
-        task, repeat = row.get(TASK_INDEX_KEY), row.get(ROLLOUT_INDEX_KEY)
-        if not isinstance(task, int) or not isinstance(repeat, int):
-            return None
-        return cls(task, repeat, int(row.get(ATTEMPT_INDEX_KEY) or 0))
-
-    @property
-    def rollout_id(self) -> str:
-        """The published form: `<task>-<repeat>`, with `-a<attempt>` for a retry."""
-        return f"{self.task}-{self.repeat}" + (f"-a{self.attempt}" if self.attempt else "")
-
-
-def rollout_id_of_row(row: Mapping[str, Any]) -> str | None:
-    """Return the row's explicit rollout id or the id of its key, or None if it has neither.
-
-    Raise `ValueError` if an explicit id does not match `ROLLOUT_ID_PATTERN`.
-    """
-    explicit = row.get(ROLLOUT_ID_KEY)
-    if explicit is None:
-        key = RolloutKey.of_row(row)
-        return key.rollout_id if key else None
-    if not isinstance(explicit, str) or not ROLLOUT_ID_PATTERN.fullmatch(explicit):
-        raise ValueError(f"{ROLLOUT_ID_KEY} {explicit!r} is not a rollout id: letters, digits, '.', '_' and '-' only")
-    attempt = int(row.get(ATTEMPT_INDEX_KEY) or 0)
-    return explicit + (f"-a{attempt}" if attempt else "")
 
 
 class BaseRunRequest(BaseModel):

@@ -21,13 +21,9 @@ from starlette.responses import Response
 from nemo_gym.context.current import Work, begin_work, current_work, end_work
 from nemo_gym.errors import JudgeFailed
 from nemo_gym.http.reply import Reply
-from nemo_gym.schemas.rollout import (
-    FAILURE_CLASS_KEY,
-    FAILURE_HEADER,
-    FAILURE_KEYS,
-    FAILURE_SERVER_KEY,
-    JUDGE_ERROR_KEY,
-)
+from nemo_gym.jsonl import JsonObject
+from nemo_gym.schemas.rollout import FAILURE_HEADER
+from nemo_gym.schemas.row import FAILURE_CLASS_KEY, FAILURE_SERVER_KEY, JUDGE_ERROR_KEY, Row
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +32,7 @@ Verify = Callable[..., Awaitable[Any]]
 _HEADER = FAILURE_HEADER.encode()
 
 
-def failure_fields(error: JudgeFailed) -> dict[str, Any]:
+def failure_fields(error: JudgeFailed) -> JsonObject:
     """Return the fields that mark a row as failed by its judge. The collector ignores the reward then."""
     logger.warning("the judge failed: %s", error)
     server = {FAILURE_SERVER_KEY: error.server} if error.server else {}
@@ -73,7 +69,7 @@ class JudgeFailures:
     """Collects the judge failures in the replies to all calls made inside the `with` block."""
 
     def __init__(self) -> None:
-        self._last: dict[str, Any] | None = None
+        self._last: JsonObject | None = None
 
     def __enter__(self) -> JudgeFailures:
         before = current_work()
@@ -91,7 +87,7 @@ class JudgeFailures:
         """Return the agent's answer with the failure that its verifier reported, if there was one."""
         if self._last is None or (isinstance(result, Response) and f'"{FAILURE_CLASS_KEY}"'.encode() in result.body):
             return result
-        marks = {key: self._last[key] for key in (*FAILURE_KEYS, "reward") if key in self._last}
+        marks = {**Row(self._last).failure_fields, "reward": self._last.get("reward")}
         if isinstance(result, Response):
             row = orjson.loads(result.body)
         else:

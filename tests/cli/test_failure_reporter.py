@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nemo_gym.cli.failure_reporter import FailureReporter
 from nemo_gym.rollouts.outcome import Outcome, Record
+from nemo_gym.schemas.row import Row
 
 
 def failure(cause: str, message: str, server: str = "games", task: int = 0) -> Record:
@@ -13,7 +14,7 @@ def failure(cause: str, message: str, server: str = "games", task: int = 0) -> R
         "_ng_task_index": task,
         "_ng_rollout_index": 1,
     }
-    return Record(Outcome.FAILED, row, cause=cause)
+    return Record(Outcome.FAILED, Row(row), cause=cause)
 
 
 def report_of(*records: Record, **settings) -> tuple[list[str], list[str]]:
@@ -59,6 +60,6 @@ def test_message_is_one_line_without_secrets() -> None:
 
 
 def test_scored_rollouts_and_empty_messages_are_accepted() -> None:
-    said, at_the_end = report_of(Record(Outcome.SCORED, {}, reward=1.0), failure("timeout", ""))
+    said, at_the_end = report_of(Record(Outcome.SCORED, Row({}), reward=1.0), failure("timeout", ""))
     assert said == ["timeout, repeat 1 of task 0: no message"]
     assert at_the_end == ["  1 timeout, the first: no message"]

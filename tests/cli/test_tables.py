@@ -5,7 +5,9 @@ import io
 from rich.console import Console
 
 from nemo_gym.cli import tables
+from nemo_gym.cli.rollouts import summary_line
 from nemo_gym.rollouts.outcome import Outcome, Record, Summary
+from nemo_gym.schemas.row import Row
 
 
 def summary_of(*records: Record, planned: int | None = None) -> Summary:
@@ -17,15 +19,13 @@ def summary_of(*records: Record, planned: int | None = None) -> Summary:
 
 
 def failure(cause: str, message: str) -> Record:
-    return Record(Outcome.FAILED, {"_ng_failure_message": message}, cause=cause)
+    return Record(Outcome.FAILED, Row({"_ng_failure_message": message}), cause=cause)
 
 
 def test_summary_accounts_for_all_planned_rollouts() -> None:
-    scored = Record(Outcome.SCORED, {}, reward=1.0)
+    scored = Record(Outcome.SCORED, Row({}), reward=1.0)
     summary = summary_of(scored, scored, failure("model_failed", "m"), failure("timeout", "t"), planned=6)
-    assert tables.summary_line(summary) == (
-        "6 planned = 2 scored + 2 failed (1 model_failed, 1 timeout) + 2 unresolved"
-    )
+    assert summary_line(summary) == ("6 planned = 2 scored + 2 failed (1 model_failed, 1 timeout) + 2 unresolved")
 
 
 def test_mean_reward_comes_first_with_agents_as_columns() -> None:

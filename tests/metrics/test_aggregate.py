@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from nemo_gym.metrics import AggregateMetricsMixin, Baseline, compute_aggregate_metrics
 from nemo_gym.schemas.rollout import AggregateMetrics, AggregateMetricsRequest
+from tests.each_case import each_case
 
 
 def graded(task, repeat, reward, **fields):
@@ -105,7 +106,7 @@ def test_indices_are_not_metrics():
     assert {key.split("/")[1] for key in metrics} == {"reward"}
 
 
-@pytest.mark.parametrize("value", [None, float("nan"), float("inf"), 10**400, "3", [1], {"a": 1}])
+@each_case("value", [None, float("nan"), float("inf"), 10**400, "3", [1], {"a": 1}])
 def test_values_that_are_not_finite_are_omitted(value):
     found = compute_aggregate_metrics([graded(0, 0, 1.0, x=value), graded(0, 1, 1.0, x=2)])
     assert found.agent_metrics["mean/x"] == 2.0

@@ -16,6 +16,7 @@ from nemo_gym.metrics import (
     compute_subset_metrics,
     highest_k_metrics,
 )
+from tests.each_case import each_case
 
 
 def rollouts(*rewards, **fields):
@@ -152,7 +153,7 @@ def test_scores_come_from_the_function_in_alphabetical_order():
     assert found.all_score_dicts == [[{"z": 1.0, "a": 0.0}]]
 
 
-@pytest.mark.parametrize("missing", [{}, {"partial": None}, {"partial": float("nan")}])
+@each_case("missing", [{}, {"partial": None}, {"partial": float("nan")}])
 def test_response_without_a_score_is_skipped(missing):
     tasks = [[{"partial": 0.5}, missing, {"partial": 1.0}]]
     metrics = metrics_of(tasks, lambda row: {"always": 1.0, **row})
@@ -173,7 +174,7 @@ def test_missing_answers_earn_no_majority():
     assert metrics["pass@1[avg-of-2]/no_answer"] == 100.0
 
 
-@pytest.mark.parametrize("answer", [0, False, ["B"], {"b": 2, "a": [1]}])
+@each_case("answer", [0, False, ["B"], {"b": 2, "a": [1]}])
 def test_any_json_value_can_be_an_answer(answer):
     metrics = metrics_of([answered((answer, 1.0), (answer, 1.0), ("x", 0.0))], answer_key="answer")
     assert metrics["majority@3/accuracy"] == 100.0
@@ -222,7 +223,7 @@ AGENT_METRICS = {
 }
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("pattern", "choice", "keys"),
     [
         ("pass@{k}", {}, {"pass@10/accuracy", "pass@10/no_answer"}),

@@ -106,7 +106,7 @@ def test_retried_rollout_counts_for_its_input(files):
 
 
 def test_row_without_indices_is_reported_with_its_line(files):
-    with pytest.raises(DataError, match=r"run_materialized_inputs\.jsonl:2: _ng_task_index or .* is missing"):
+    with pytest.raises(DataError, match=r"run_materialized_inputs\.jsonl:2: '_ng_task_index' is missing"):
         profile(*files([asked(0, 0), {"question": "?"}], []))
 
 

@@ -160,5 +160,15 @@ def run_tasks(
 
 
 @pytest.fixture
+def run_again(run_tasks: Callable[..., Awaitable[Run]]) -> Callable[..., Awaitable[Run]]:
+    """Return a function that resumes the run of this test. Rows of None mean the same input."""
+
+    async def run(rows: Iterable[Row] | None = None, **settings: Any) -> Run:
+        return await run_tasks(rows, **{"resume_from_cache": True, **settings})
+
+    return run
+
+
+@pytest.fixture
 def make_task() -> Callable[..., Row]:
     return task

@@ -11,16 +11,6 @@ from nemo_gym.errors import DataError
 from nemo_gym.rollouts.subject import RunSubject
 
 
-@pytest.fixture
-def run_again(run_tasks):
-    """Return a function that resumes the run of this test. Rows of None mean the same input."""
-
-    async def run(rows=None, **settings):
-        return await run_tasks(rows, **{"resume_from_cache": True, **settings})
-
-    return run
-
-
 def numbered(run):
     """Return the row number of each task."""
     return {row["_ng_task_index"]: row["number"] for row in run.results}

@@ -16,6 +16,7 @@ import pytest
 
 from nemo_gym import jsonl
 from nemo_gym.rollouts.job import RunFiles
+from tests.rows import line_count
 
 TASKS = 60
 REPEATS = 4
@@ -60,10 +61,6 @@ def start(tmp_path, command):
         process.communicate()
 
 
-def line_count(path) -> int:
-    return path.read_bytes().count(b"\n") if path.exists() else 0
-
-
 def wait_for(condition) -> None:
     give_up_at = time.monotonic() + 20
     while not condition():
@@ -92,6 +89,7 @@ MIXED = [
 """The tasks' behaviors, in turn: scored at once, scored after retries, failed permanently, failed in each attempt."""
 
 
+@pytest.mark.slow
 def test_repeatedly_killed_run_has_each_repeat_once(tmp_path, start, make_task, write_tasks):
     write_tasks(make_task(n, text="x" * 2000, **MIXED[n % len(MIXED)]) for n in range(TASKS))
     chance = random.Random(7)
@@ -172,6 +170,7 @@ def test_resume_rejects_differences_unless_forced(tmp_path, start):
     assert "8 planned = 8 scored (8 of them earlier)" in output
 
 
+@pytest.mark.slow
 def test_run_killed_before_first_result_starts_over(tmp_path, start):
     process = start("+resume_from_cache=true")
     give_up_at = time.monotonic() + 20

@@ -10,10 +10,11 @@ import pytest
 
 from nemo_gym.rollouts.outcome import Outcome, Record, Summary
 from nemo_gym.rollouts.progress import Progress
+from nemo_gym.schemas.row import Row
 
-GOOD = Record(Outcome.SCORED, {}, reward=0.75)
-BAD = Record(Outcome.FAILED, {}, cause="agent_failed")
-LOST = Record(Outcome.UNRESOLVED, {})
+GOOD = Record(Outcome.SCORED, Row({}), reward=0.75)
+BAD = Record(Outcome.FAILED, Row({}), cause="agent_failed")
+LOST = Record(Outcome.UNRESOLVED, Row({}))
 
 
 class Terminal(io.StringIO):

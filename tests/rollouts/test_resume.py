@@ -9,16 +9,6 @@ from nemo_gym.errors import ConfigError, DataError
 from nemo_gym.rollouts.resume import MAX_ATTEMPTS_ENV_VAR
 
 
-@pytest.fixture
-def run_again(run_tasks):
-    """Return a function that resumes the run of this test. Rows of None mean the same input."""
-
-    async def run(rows=None, **settings):
-        return await run_tasks(rows, **{"resume_from_cache": True, **settings})
-
-    return run
-
-
 async def test_scored_tasks_are_not_run_again(run_tasks, run_again, make_task, agent):
     first = await run_tasks([make_task(n) for n in range(5)], num_repeats=2)
     lines = first.files.results.read_bytes().splitlines(keepends=True)

@@ -17,6 +17,7 @@ from nemo_gym.config.secret_values import SecretValues
 from nemo_gym.rollouts.run_record import masked_command
 from nemo_gym.rollouts.subject import RunSubject
 from nemo_gym.version import __version__
+from tests.each_case import each_case
 
 SERVERS = """
 policy_model_name: qwen
@@ -150,7 +151,7 @@ def test_changed_model_name_is_reported_once(subject):
     assert other.differences_from(subject) == ["policy_model_name qwen → llama"]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("words", "recorded"),
     [
         (["ng", "--limit", "5", "+split=example"], ["ng", "--limit", "5", "+split=example"]),

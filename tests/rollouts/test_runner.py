@@ -6,6 +6,7 @@ import pytest
 
 from nemo_gym.rollouts.outcome import Outcome
 from nemo_gym.rollouts.runner import Runner
+from nemo_gym.schemas.row import Row
 
 SOUND = {"type": "responses_api_agents", "name": "sound"}
 
@@ -109,20 +110,20 @@ async def test_dead_agent_fails_current_and_later_rollouts(run_tasks, make_task,
 
 async def test_unknown_agent_is_reported_with_known_ones(client):
     row = {"agent_ref": {"name": "absent"}, "_ng_task_index": 0, "_ng_rollout_index": 0}
-    record = await Runner(client, rollout_timeout_s=5).run(row)
-    assert (record.outcome, record.cause, record.row["_ng_failure_server"]) == (
+    record = await Runner(client, rollout_timeout_s=5).run(Row(row))
+    assert (record.outcome, record.cause, record.row.failure_server) == (
         Outcome.FAILED,
         "agent_failed",
         "absent",
     )
-    assert "no server is named 'absent'; there are: mute, sick, sound" in record.row["_ng_failure_message"]
+    assert "no server is named 'absent'; there are: mute, sick, sound" in record.row.failure_message
 
 
 async def test_invalid_row_is_recorded_as_a_failure(client):
     row = {"agent_ref": {"name": "sound"}, "_ng_task_index": 0, "_ng_rollout_index": 0, "_ng_rollout_id": "no spaces"}
-    record = await Runner(client, rollout_timeout_s=5).run(row)
+    record = await Runner(client, rollout_timeout_s=5).run(Row(row))
     assert (record.outcome, record.cause) == (Outcome.FAILED, "invalid_task")
-    assert "'no spaces' is not a rollout id" in record.row["_ng_failure_message"]
+    assert "'no spaces' is not a rollout id" in record.row.failure_message
 
 
 async def test_masked_sample_is_mirrored_in_collected_results(run_tasks, make_task):

@@ -15,6 +15,7 @@ from nemo_gym import jsonl
 from nemo_gym.errors import ConfigError, DataError
 from nemo_gym.rollouts.job import CollectionSettings
 from nemo_gym.rollouts.tasks import TaskPlan
+from tests.each_case import each_case
 
 AGENTS = ("math_agent", "code_agent")
 MATH = {"type": "responses_api_agents", "name": "math_agent"}
@@ -40,7 +41,7 @@ def plan_of(tmp_path):
 @pytest.fixture
 def tasks_of(plan_of):
     def make(*rows: Row | bytes, **settings: Any) -> list[Row]:
-        return list(plan_of(*rows, **settings).rows())
+        return [task.fields for task in plan_of(*rows, **settings).rows()]
 
     return make
 
@@ -217,7 +218,7 @@ def test_all_problems_are_reported_with_file_and_line(refusal_of):
         assert words in line
 
 
-@pytest.mark.parametrize("index", ["-1", "1.5", "true", '"3"', "[]", str(2**70)])
+@each_case("index", ["-1", "1.5", "true", '"3"', "[]", str(2**70)])
 def test_index_must_be_a_nonnegative_integer(refusal_of, index):
     message = refusal_of(b'{"responses_create_params": {"input": ""}, "_ng_task_index": %b}' % index.encode())
     assert message.startswith("in.jsonl:1: _ng_task_index must be an integer of at least 0, found ")
@@ -277,7 +278,7 @@ def test_request_problem_reports_path_without_type_names(refusal_of):
     assert message == "in.jsonl:1: responses_create_params.input.1.content: it is missing; add `content: …`."
 
 
-@pytest.mark.parametrize("extra_body", ["{oops", "[1]", "3"])
+@each_case("extra_body", ["{oops", "[1]", "3"])
 def test_seed_requires_a_valid_extra_body(refusal_of, extra_body):
     given = row(responses_create_params={"input": "x", "metadata": {"extra_body": extra_body}})
     message = refusal_of(given, num_repeats_add_seed=True)
@@ -336,5 +337,5 @@ def test_memory_does_not_grow_with_the_rows(plan_of):
 
 def test_row_of_several_megabytes_is_supported(plan_of, tmp_path):
     plan = plan_of(row("x" * 5_000_000), row("y"))
-    assert jsonl.write_rows(tmp_path / "tasks.jsonl", plan.rows()) == 2
+    assert jsonl.write_rows(tmp_path / "tasks.jsonl", (task.fields for task in plan.rows())) == 2
     assert Path(tmp_path / "tasks.jsonl").stat().st_size > 5_000_000

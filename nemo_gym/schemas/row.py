@@ -1,0 +1,238 @@
+"""Typed access to a row of a run's files: a task as sent, a scored rollout or a failed one."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import orjson
+
+from nemo_gym.jsonl import JsonObject, read_rows
+
+TASK_INDEX_KEY = "_ng_task_index"
+ROLLOUT_INDEX_KEY = "_ng_rollout_index"
+ATTEMPT_INDEX_KEY = "_ng_attempt_index"
+ROLLOUT_ID_KEY = "_ng_rollout_id"
+AGENT_REF_KEY = "agent_ref"
+SKILLS_REF_KEY = "skills_ref"
+FAILURE_CLASS_KEY = "_ng_failure_class"
+FAILURE_MESSAGE_KEY = "_ng_failure_message"
+FAILURE_SERVER_KEY = "_ng_failure_server"
+FAILURE_TIER_KEY = "_ng_failure_tier"
+FAILURE_RETRYABLE_KEY = "_ng_failure_retryable"
+JUDGE_ERROR_KEY = "_ng_failure_judge_error"
+TERMINAL_KEY = "_ng_failure_terminal"
+NO_PERSIST_KEY = "_ng_no_persist"
+PRIVATE_PREFIX = "_ng_"
+
+_IDENTITY = (TASK_INDEX_KEY, ROLLOUT_INDEX_KEY, ATTEMPT_INDEX_KEY, ROLLOUT_ID_KEY, AGENT_REF_KEY, SKILLS_REF_KEY)
+_NUMBERS = frozenset({TASK_INDEX_KEY, ROLLOUT_INDEX_KEY, ATTEMPT_INDEX_KEY})
+_FAILURE = (FAILURE_CLASS_KEY, FAILURE_MESSAGE_KEY, FAILURE_SERVER_KEY, FAILURE_TIER_KEY, JUDGE_ERROR_KEY)
+KIND_KEY, REASON_KEY = "failure_kind", "failure_reason"
+"""The failure class and message in release 0.7. A dataset may use these names with another meaning."""
+_OUTCOME = frozenset({*_FAILURE, ATTEMPT_INDEX_KEY, FAILURE_RETRYABLE_KEY, TERMINAL_KEY, NO_PERSIST_KEY})
+
+ROLLOUT_ID_PATTERN = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+
+
+class TaskKey(NamedTuple):
+    """A task and its repeat, regardless of the attempt."""
+
+    task: int
+    repeat: int
+
+    def __str__(self) -> str:
+        return f"{self.task}:{self.repeat}"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A view of a JSON object, which it neither copies nor validates. A field of an unexpected type counts as absent.
+
+    Methods return a new object that shares its values with this row.
+    """
+
+    fields: JsonObject
+
+    @property
+    def task_index(self) -> int | None:
+        """The number of the task."""
+        return _integer(self.fields.get(TASK_INDEX_KEY))
+
+    @property
+    def repeat_index(self) -> int | None:
+        """The number of the task's repeat."""
+        return _integer(self.fields.get(ROLLOUT_INDEX_KEY))
+
+    @property
+    def attempt(self) -> int:
+        """The number of failed attempts before this one."""
+        return int(self.fields.get(ATTEMPT_INDEX_KEY) or 0)
+
+    @property
+    def key(self) -> TaskKey:
+        """The task and its repeat. Raise `KeyError` with the name of a missing field."""
+        if (task := self.task_index) is None:
+            raise KeyError(TASK_INDEX_KEY)
+        if (repeat := self.repeat_index) is None:
+            raise KeyError(ROLLOUT_INDEX_KEY)
+        return TaskKey(task, repeat)
+
+    @property
+    def rollout_id(self) -> str | None:
+        """The row's explicit id, or else `<task>-<repeat>`, each with `-a<attempt>` for a retry.
+
+        Raise `ValueError` if an explicit id does not match `ROLLOUT_ID_PATTERN`.
+        """
+        rollout_id = self.fields.get(ROLLOUT_ID_KEY)
+        if rollout_id is None:
+            if self.task_index is None or self.repeat_index is None:
+                return None
+            rollout_id = f"{self.task_index}-{self.repeat_index}"
+        elif not isinstance(rollout_id, str) or not ROLLOUT_ID_PATTERN.fullmatch(rollout_id):
+            raise ValueError(
+                f"{ROLLOUT_ID_KEY} {rollout_id!r} is not a rollout id: letters, digits, '.', '_' and '-' only"
+            )
+        return f"{rollout_id}-a{self.attempt}" if self.attempt else rollout_id
+
+    @property
+    def agent(self) -> str | None:
+        """The name of the agent that runs the row."""
+        reference = self.fields.get(AGENT_REF_KEY)
+        name = reference.get("name") if isinstance(reference, dict) else None
+        return name if isinstance(name, str) else None
+
+    @property
+    def params(self) -> JsonObject | None:
+        """The request to the model, with the prompt as its input."""
+        return _object(self.fields.get("responses_create_params"))
+
+    @property
+    def extra_body(self) -> JsonObject | None:
+        """The fields to add to each model call, which the request's metadata contains as JSON. None if invalid."""
+        metadata = _object((self.params or {}).get("metadata")) or {}
+        try:
+            return _object(orjson.loads(metadata.get("extra_body") or "{}"))
+        except orjson.JSONDecodeError:
+            return None
+
+    @property
+    def response(self) -> JsonObject | None:
+        """The agent's response."""
+        return _object(self.fields.get("response"))
+
+    @property
+    def usage(self) -> JsonObject | None:
+        """The token counts of the response."""
+        return _object((self.response or {}).get("usage"))
+
+    @property
+    def reward(self) -> float | None:
+        """The reward, if it is a finite number."""
+        reward = self.fields.get("reward")
+        if isinstance(reward, bool) or not isinstance(reward, int | float) or not math.isfinite(reward):
+            return None
+        return float(reward)
+
+    @property
+    def failure_class(self) -> str | None:
+        """The cause of the failure of a rollout without a valid reward."""
+        cause = self.fields.get(FAILURE_CLASS_KEY)
+        return str(cause) if cause else None
+
+    @property
+    def failure_message(self) -> str | None:
+        """The description of the failure."""
+        message = self.fields.get(FAILURE_MESSAGE_KEY) or self.fields.get(JUDGE_ERROR_KEY)
+        return str(message) if message else None
+
+    @property
+    def failure_server(self) -> str | None:
+        """The server that failed."""
+        return self.fields.get(FAILURE_SERVER_KEY)
+
+    @property
+    def failure_tier(self) -> str | None:
+        """The tier of the server that failed."""
+        return self.fields.get(FAILURE_TIER_KEY)
+
+    @property
+    def failure_fields(self) -> JsonObject:
+        """The fields that describe the failure."""
+        return {key: self.fields[key] for key in _FAILURE if key in self.fields}
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether the server reports that a retry cannot succeed."""
+        return bool(self.fields.get(TERMINAL_KEY))
+
+    @property
+    def is_discarded(self) -> bool:
+        """Whether the server asks not to save the result."""
+        return bool(self.fields.get(NO_PERSIST_KEY))
+
+    @property
+    def identity(self) -> JsonObject:
+        """The fields that every result copies from its row, overriding the verifier's values."""
+        return {key: self.fields[key] for key in _IDENTITY if key in self.fields}
+
+    def may_retry(self, default: bool) -> bool:
+        """Return whether an immediate retry may succeed: the row's statement or the default."""
+        return bool(self.fields.get(FAILURE_RETRYABLE_KEY, default)) and not self.is_terminal
+
+    def of_task(self, task: int) -> Row:
+        return Row({**self.fields, TASK_INDEX_KEY: task})
+
+    def of_repeat(self, repeat: int) -> Row:
+        return Row({**self.fields, ROLLOUT_INDEX_KEY: repeat})
+
+    def of_attempt(self, attempt: int) -> Row:
+        return Row({**self.fields, ATTEMPT_INDEX_KEY: attempt})
+
+    def with_fields(self, fields: JsonObject) -> Row:
+        return Row({**self.fields, **fields})
+
+    def with_failure(self, cause: str, message: str, *, server: str | None, tier: str | None, may_retry: bool) -> Row:
+        """Return the row with the description of a failure."""
+        return self.with_fields(
+            {
+                ATTEMPT_INDEX_KEY: self.attempt,
+                FAILURE_CLASS_KEY: cause,
+                FAILURE_MESSAGE_KEY: message,
+                FAILURE_SERVER_KEY: server,
+                FAILURE_TIER_KEY: tier,
+                FAILURE_RETRYABLE_KEY: may_retry,
+                KIND_KEY: cause,
+                REASON_KEY: message,
+            }
+        )
+
+    def without_outcome(self) -> Row:
+        """Return the row without the outcome of an earlier run, which agents would echo as if it were new."""
+        removed = {*_OUTCOME, KIND_KEY, REASON_KEY} if FAILURE_CLASS_KEY in self.fields else _OUTCOME
+        return Row({key: value for key, value in self.fields.items() if key not in removed})
+
+    def without_numbers(self) -> Row:
+        """Return the row without the numbers of its task, repeat and attempt."""
+        return Row({key: value for key, value in self.fields.items() if key not in _NUMBERS})
+
+    def without_private(self) -> JsonObject:
+        """Return the fields without those of the collector (`_ng_…`)."""
+        return {key: value for key, value in self.fields.items() if not key.startswith(PRIVATE_PREFIX)}
+
+
+def rows_in(path: Path) -> Iterator[Row]:
+    """Yield the rows of a file."""
+    return map(Row, read_rows(path))
+
+
+def _integer(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _object(value: object) -> JsonObject | None:
+    return value if isinstance(value, dict) else None
