@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.published_style.folders import AGENTS_AND_MODEL_SERVERS
-from tests.published_style.own_tests import OwnTests
+from tests.published.style.folders import AGENTS_AND_MODEL_SERVERS
+from tests.published.style.own_tests import OwnTests
 
 IDIOMS = {
     "responses-request-response-body": "tool_loop_agent::TestApp::test_tool_call_then_answer",

@@ -34,6 +34,7 @@ from nemo_gym.responses_converter import (
     _usage_detail,
     split_responses_input_output_items,
 )
+from tests.each_case import each_case
 
 TOKENS = {"prompt_token_ids": [1, 2], "generation_token_ids": [3], "generation_log_probs": [-0.5]}
 TOOL = {
@@ -221,7 +222,7 @@ def test_completion_becomes_a_response_with_request_settings(converter):
     assert response.usage.input_tokens_details.cached_tokens == 3
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("message", "kinds"),
     [
         ({"content": "Hi."}, ["message"]),
@@ -314,8 +315,8 @@ def test_input_is_split_from_assistant_output():
     assert split_responses_input_output_items(given) == (given, [])
 
 
-@pytest.mark.parametrize("as_model", [False, True])
-@pytest.mark.parametrize(
+@each_case("as_model", [False, True])
+@each_case(
     ("group", "name", "found"),
     [
         ("prompt_tokens_details", "cached_tokens", 3),

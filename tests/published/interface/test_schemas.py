@@ -6,7 +6,8 @@ import pytest
 from pydantic import ValidationError
 
 from nemo_gym import openai_utils
-from tests.published_interface.plain_servers import RESPONSE
+from tests.each_case import each_case
+from tests.published.interface.plain_servers import RESPONSE
 
 TAGGED = {
     openai_utils.NeMoGymEasyInputMessage: {"content": "hi", "role": "user"},
@@ -23,7 +24,7 @@ TAGGED = {
 }
 
 
-@pytest.mark.parametrize("kind", TAGGED, ids=lambda kind: kind.__name__)
+@each_case("kind", TAGGED)
 def test_item_type_is_sent_even_if_unset(kind):
     item = kind(**TAGGED[kind])
     sent = item.model_dump(exclude_unset=True)

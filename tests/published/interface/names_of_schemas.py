@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 
-from tests.published_interface.shapes import (
+from tests.published.interface.shapes import (
     NOTHING_IN_PARTICULAR,
     STRICT,
     P,

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 
-from tests.published_style.folders import HERE
+from tests.published.style.folders import HERE
 
 PATIENCE_S = 110
 

@@ -19,6 +19,7 @@ from nemo_gym.jsonl import write_rows
 from nemo_gym.server_utils import ServerClient
 from nemo_gym.testing import reply
 from nemo_gym.verifier_fixture import VerifierFixture, exercise_verifier_fixture
+from tests.each_case import each_case
 
 
 class ExactVerifyRequest(BaseVerifyRequest):
@@ -79,7 +80,7 @@ async def test_matching_cases_report_their_rewards(exercise):
     assert [outcome.rewards for outcome in outcomes] == [(1.0,), (0.0,), (), (), (0.0,), (1.0, 1.0)]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("written", "expected"),
     [
         (case("full_reward", "5"), "expected 1, earned 0"),
@@ -112,7 +113,7 @@ async def test_server_may_define_its_own_call(exercise):
     assert outcome.rewards == (0.5,)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("line", "expected"),
     [
         ({**NOT_A_ROW, "kind": "odd"}, r"cases\.jsonl:1: not a verifier case: kind"),

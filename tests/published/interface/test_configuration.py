@@ -17,7 +17,7 @@ from nemo_gym import global_config, rollout_collection, server_utils
 from nemo_gym.errors import ConfigError, HeadServerNotFoundError, NoServerInstancesError, PortTakenError
 from nemo_gym.global_config import DictConfig, GlobalConfigDictParser, GlobalConfigDictParserConfig, OmegaConf
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def test_pass_majority_metrics_return_four_values():

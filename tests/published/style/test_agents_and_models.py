@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from nemo_gym.rollout_observability import AgentObservationBundle, TrajectoryRecord
-from tests.published_style.folders import AGENTS_AND_MODEL_SERVERS
+from tests.published.style.folders import AGENTS_AND_MODEL_SERVERS
 
 TOOL = {
     "type": "function",

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from nemo_gym import rollout_collection
 from nemo_gym.global_config import GlobalConfigDictParser
-from tests.published_interface.shapes import (
+from tests.published.interface.shapes import (
     NOTHING_IN_PARTICULAR,
     RECORDS,
     STRICT,

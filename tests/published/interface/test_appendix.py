@@ -11,15 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.published_interface.names import ROWS
-from tests.published_interface.shapes import NOTHING_IN_PARTICULAR
+from tests.each_case import each_case
+from tests.published.interface.names import ROWS
+from tests.published.interface.shapes import NOTHING_IN_PARTICULAR
 
 HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
+ROOT = HERE.parents[2]
 APPENDIX = ROOT.parent / "shared" / "published_api.md"
 
 
-@pytest.mark.parametrize("row", ROWS, ids=[f"{row.number}-{row.name}" for row in ROWS])
+@each_case("row", ROWS)
 def test_a_name_has_its_published_shape(row):
     for check in row.shape:
         check(row.thing)
@@ -31,7 +32,7 @@ def functions_of(file: Path) -> set[str]:
     return {node.name for node in ast.walk(ast.parse(file.read_text("utf-8"))) if isinstance(node, functions)}
 
 
-@pytest.mark.parametrize("row", ROWS, ids=[f"{row.number}-{row.name}" for row in ROWS])
+@each_case("row", ROWS)
 def test_each_name_has_a_behaviour_test(row):
     if row.shown_by == NOTHING_IN_PARTICULAR:
         assert row.shape

@@ -12,6 +12,7 @@ import pytest
 import nemo_gym
 from nemo_gym.base_resources_server import normalize_tool_name
 from nemo_gym.server_utils import SimpleServer, apply_rollout_prefix, rollout_path_prefix
+from tests.each_case import each_case
 
 IMPORTED = {
     "server_utils": """
@@ -86,14 +87,14 @@ IMPORTED = {
 }
 
 
-@pytest.mark.parametrize("module", IMPORTED)
+@each_case("module", IMPORTED)
 def test_every_published_name_exists(module):
     there = vars(importlib.import_module(f"nemo_gym.{module}"))
     assert [name for name in IMPORTED[module].split() if name not in there] == []
     assert set(IMPORTED[module].split()) <= set(there["__all__"])
 
 
-@pytest.mark.parametrize("name", ["RunHelper", "RunConfig", "TestConfig", "TestAllConfig", "PipListConfig"])
+@each_case("name", ["RunHelper", "RunConfig", "TestConfig", "TestAllConfig", "PipListConfig"])
 def test_moved_name_exists_at_both_places(name):
     old, new = (importlib.import_module(module) for module in ("nemo_gym.cli", "nemo_gym.cli.env"))
     assert getattr(new, name) is getattr(old, name)
@@ -129,7 +130,7 @@ def test_constants_have_their_published_values():
     assert importlib.import_module("nemo_gym.base_resources_server").NEMO_GYM_MCP_METADATA_KEY == "mcp"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("rollout_id", "captures", "prefix"),
     [
         (None, False, ""),
@@ -143,7 +144,7 @@ def test_prefix_assigns_calls_to_a_rollout(rollout_id, captures, prefix):
     assert apply_rollout_prefix("http://h:1", rollout_id, token_capture=captures) == f"http://h:1{prefix}"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "server", "plain"),
     [
         ("mcp__shop__buy", None, "buy"),

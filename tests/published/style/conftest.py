@@ -6,8 +6,8 @@ import shutil
 
 import pytest
 
-from tests.published_style.folders import AGENTS_AND_MODELS, ENVIRONMENTS
-from tests.published_style.scripted_environments import MODELS, SCRIPTED_MODEL
+from tests.published.style.folders import AGENTS_AND_MODELS, ENVIRONMENTS
+from tests.published.style.scripted_environments import MODELS, SCRIPTED_MODEL
 
 collect_ignore_glob = ["*/resources_servers/*", "*/responses_api_agents/*", "*/responses_api_models/*"]
 UNCOPIED = shutil.ignore_patterns("__pycache__", ".pytest_cache")

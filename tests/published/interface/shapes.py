@@ -175,6 +175,6 @@ def is_callable(thing: Any) -> None:
 
 
 STRICT = extra("forbid")
-P = "tests/published_modules/"
+P = "tests/published/modules/"
 RECORDS = "tests/capture/"
-STYLE = "tests/published_style/test_agents_and_models.py::"
+STYLE = "tests/published/style/test_agents_and_models.py::"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.published_style.folders import RESOURCES_SERVERS
-from tests.published_style.own_tests import OwnTests
+from tests.published.style.folders import RESOURCES_SERVERS
+from tests.published.style.own_tests import OwnTests
 
 WITH_HTTPX_ALONE = [
     f"resources_servers/{name}"

@@ -6,7 +6,7 @@ import fastapi
 import omegaconf
 
 from nemo_gym import base_responses_api_agent, config_types, global_config, openai_utils, server_utils
-from tests.published_interface.shapes import (
+from tests.published.interface.shapes import (
     NOTHING_IN_PARTICULAR,
     RECORDS,
     STYLE,
@@ -25,7 +25,7 @@ from tests.published_interface.shapes import (
 )
 
 RUN_SERVER = "host! port! num_workers=None entrypoint! domain=None name!"
-NAMES = "tests/test_published_names.py::"
+NAMES = "tests/published/test_names.py::"
 ROWS = [
     Row(1, "server_utils", "ServerClient", (
         fields("head_server_config! global_config_dict!"),

@@ -12,10 +12,11 @@ from pydantic import ConfigDict, ValidationError
 
 from nemo_gym import base_resources_server, base_responses_api_agent, base_responses_api_model, server_utils
 from nemo_gym.global_config import DictConfig
-from tests.published_interface.plain_servers import ADDRESS, RESPONSE, Agent, Environment, Model, build
+from tests.each_case import each_case
+from tests.published.interface.plain_servers import ADDRESS, RESPONSE, Agent, Environment, Model, build
 
 
-@pytest.mark.parametrize("knows", ["nothing", "a mock", "no server"])
+@each_case("knows", ["nothing", "a mock", "no server"])
 def test_client_may_be_a_bare_mock(knows):
     agent = build(Agent, base_responses_api_agent.BaseResponsesAPIAgentConfig)
     assert all(isinstance(getattr(agent.server_client, name), AsyncMock) for name in ("get", "post", "request"))
@@ -34,7 +35,7 @@ def test_client_may_be_a_bare_mock(knows):
     assert TestClient(model.setup_webserver()).post("/v1/responses", json={"input": "hi"}).status_code == 200
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("kind", "config", "routes"),
     [
         (

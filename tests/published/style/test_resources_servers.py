@@ -45,8 +45,9 @@ import httpx
 import orjson
 import pytest
 
-from tests.published_style.folders import NAMES, RESOURCES_SERVERS
-from tests.published_style.scripted_environments import SCRIPTS
+from tests.each_case import each_case
+from tests.published.style.folders import NAMES, RESOURCES_SERVERS
+from tests.published.style.scripted_environments import SCRIPTS
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +112,7 @@ def test_table_and_scripts_cover_every_folder():
     assert sorted(table) == sorted(SCRIPTS) == NAMES
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "reward", "fields"),
     [
         ("exact_word", 1.0, {"extracted_word": "Lutetia", "uuid": "row-1", "verifier_metadata": {"level": 1}}),

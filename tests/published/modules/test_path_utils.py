@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from nemo_gym.path_utils import failures_path_for
+from tests.each_case import each_case
 
 
-@pytest.mark.parametrize("kind", [str, Path])
-@pytest.mark.parametrize(
+@each_case("kind", [str, Path])
+@each_case(
     ("results", "failures"),
     [
         ("results/x.jsonl", "results/x_failures.jsonl"),

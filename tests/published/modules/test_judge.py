@@ -23,6 +23,7 @@ from nemo_gym.openai_utils import NeMoGymChatCompletion, NeMoGymResponse, NeMoGy
 from nemo_gym.server_utils import ServerClient
 from nemo_gym.testing import FakeModel, make_server, reply, run
 from responses_api_agents.simple_agent.app import SimpleAgent
+from tests.each_case import each_case
 
 RESPONSE = reply("yes").model_dump(mode="json")
 COMPLETION = {
@@ -78,7 +79,7 @@ FAILURES = {
 }
 
 
-@pytest.mark.parametrize(("client", "expected"), FAILURES.values(), ids=FAILURES)
+@each_case(("client", "expected"), FAILURES.values())
 async def test_any_failed_call_is_a_judge_failure(client, expected):
     with pytest.raises(JudgeError, match=expected) as failure:
         await call_judge(
@@ -181,15 +182,15 @@ def posted(client: MagicMock, path: str, server: type[JudgedServer] = OwnRoute) 
 PATHS = ["/verify", "/verify_again", "/verify_by_request"]
 
 
-@pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize(("verdict", "reward"), [("yes", 1.0), ("no", 0.0)])
+@each_case("path", PATHS)
+@each_case(("verdict", "reward"), [("yes", 1.0), ("no", 0.0)])
 def test_a_verdict_is_graded(path, verdict, reward):
     row = posted(answering(reply(verdict).model_dump(mode="json")), path)
     assert (row["reward"], row["expected"]) == (reward, "Paris")
     assert "_ng_failure_class" not in row
 
 
-@pytest.mark.parametrize("path", PATHS)
+@each_case("path", PATHS)
 def test_failed_judge_is_recorded_in_the_row(path):
     row = posted(raising(RuntimeError("out of order")), path)
     assert row.items() >= FAILED.items()
