@@ -34,14 +34,15 @@ THEIRS = (
 )  # fmt: skip
 """Packages that test processes import, besides the folders of this repository."""
 SLOW = (
-    "tests/end_to_end", "tests/launcher", "tests/faults", "tests/published_style", "tests/rollouts", "tests/cli",
+    "tests/end_to_end", "tests/launcher", "tests/faults", "tests/published/style", "tests/rollouts", "tests/cli",
     "tests/frameworks", "tests/sandbox", "tests/scaffold", "tests/security",
 )  # fmt: skip
 """Test folders that start many processes and wait for them."""
 ONLY_IN_TEST_ALL = (
-    "tests/published_style/test_own_tests_of_resources_servers.py",
-    "tests/published_style/test_own_tests_of_agents_and_models.py",
+    "tests/published/style/test_own_tests_of_resources_servers.py",
+    "tests/published/style/test_own_tests_of_agents_and_models.py",
     "tests/security/test_every_schema.py",
+    "tests/end_to_end/test_all_examples.py",
     "tests/end_to_end/test_hostile_answers.py",
     "tests/scaffold/test_scaffold.py",
     "tests/launcher/test_requirements.py",

@@ -11,6 +11,7 @@ from nemo_gym import config, paths
 from nemo_gym.config.process import ProcessSettings
 from nemo_gym.data.prompts import load_prompt_config
 from nemo_gym.process.serve import build_app, build_server
+from tests.each_case import each_case
 
 REPOSITORY = Path(__file__).parent.parent
 TREES = ("resources_servers", "responses_api_agents", "responses_api_models", "configs")
@@ -87,7 +88,7 @@ def test_each_server_of_a_config_accepts_its_settings(path):
         assert build_app(built, settings).routes
 
 
-@pytest.mark.parametrize("path", CONFIGS, ids=relative)
+@each_case("path", CONFIGS)
 def test_config_contains_no_addresses_or_keys(path):
     text = path.read_text("utf-8")
     for _, value in leaves(yaml.safe_load(text) or {}):
@@ -97,7 +98,7 @@ def test_config_contains_no_addresses_or_keys(path):
             assert str(value).startswith("${"), ".".join(place)
 
 
-@pytest.mark.parametrize("path", CONFIGS, ids=relative)
+@each_case("path", CONFIGS)
 def test_example_datasets_of_a_config_exist(path):
     for server in completed(path).servers.values():
         for dataset in server.datasets:
@@ -110,10 +111,9 @@ def test_other_yaml_files_are_prompts():
         assert load_prompt_config(str(path)).user
 
 
-@pytest.mark.parametrize(
+@each_case(
     "folder",
     [path for tree in TREES[:3] for path in sorted((REPOSITORY / tree).iterdir()) if path.name[0] not in "._"],
-    ids=relative,
 )
 def test_each_folder_has_a_config_with_its_name(folder):
     path = folder / "configs" / f"{folder.name}.yaml"

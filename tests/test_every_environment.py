@@ -17,6 +17,7 @@ from nemo_gym.jsonl import read_rows
 from nemo_gym.process.serve import ProcessSettings, load_module, server_class
 from nemo_gym.testing import FakeModel, call, make_server, reply, rollout, serving
 from responses_api_models.sample_model.sampler import Sampler
+from tests.each_case import each_case
 
 REPOSITORY = Path(__file__).parent.parent
 SAMPLE_MODEL = "responses_api_models/sample_model/configs/sample_model.yaml"
@@ -107,6 +108,7 @@ def arguments_for(tool, seed):
 NO_TOOLS = ["no_such_tool", "", "../verify"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 async def test_every_promise_holds(path):
     with open_environment(path.parents[1], [f"+config_paths=[{path}]"]) as environment:
@@ -119,7 +121,7 @@ MOST_BYTES = 200_000
 """Maximum size of an example file, to keep it readable."""
 
 
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
+@each_case("folder", FOLDERS)
 def test_folder_is_complete(folder):
     assert [name for name in FILES if not (folder / name).is_file()] == []
     assert list((folder / "configs").glob("*.yaml"))

@@ -14,6 +14,7 @@ import pytest
 
 from nemo_gym import jsonl
 from nemo_gym.errors import DataError
+from tests.each_case import each_case
 
 ROWS = [{"a": 1}, {"a": [True, None, "ü\n"]}]
 
@@ -23,7 +24,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "rows.jsonl"
 
 
-@pytest.mark.parametrize(
+@each_case(
     "written",
     [
         b'{"a": 1}\n{"a": [true, null, "\\u00fc\\n"]}\n',
@@ -31,7 +32,6 @@ def path(tmp_path: Path) -> Path:
         b'\xef\xbb\xbf{"a": 1}\r\n{"a": [true, null, "\xc3\xbc\\n"]}\r\n',
         b'\n  \n{"a": 1}\n\r\n\t{"a": [true, null, "\xc3\xbc\\n"]}  \n\n',
     ],
-    ids=["plain", "no newline at the end", "byte order mark and CRLF", "blank lines and spaces"],
 )
 def test_rows_do_not_depend_on_file_format(path, written):
     path.write_bytes(written)
@@ -43,7 +43,7 @@ def test_blank_lines_count_in_line_numbers(path):
     assert [(line.number, line.raw) for line in jsonl.read_lines(path)] == [(2, b'{"a": 1}'), (4, b'{"a": 2}')]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("line", "column"),
     [(b'{"a": 1,}', 8), (b'  {"a": oops}', 9), (b'{"a": NaN}', 7), (b'{"a": 1} {"b": 2}', 10), (b'{"a": "\xff"}', 1)],
 )
@@ -54,7 +54,7 @@ def test_invalid_json_reports_file_line_and_column(path, line, column):
     assert str(error.value).startswith(f"{path}:2:{column}: not valid JSON (")
 
 
-@pytest.mark.parametrize("line", [b"[1]", b'"text"', b"3", b"null"])
+@each_case("line", [b"[1]", b'"text"', b"3", b"null"])
 def test_non_object_line_reports_file_and_line(path, line):
     path.write_bytes(line)
     with pytest.raises(DataError, match=r"rows\.jsonl:1: expected a JSON object, found "):
@@ -181,7 +181,7 @@ def test_memory_does_not_grow_with_the_file(path):
     assert peak_bytes < path.stat().st_size / 10
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("value", "written"),
     [
         (2**70, b"1180591620717411303424"),

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nemo_gym.opaque import TOKEN_KEYS, loads_opaque, plain
+from tests.each_case import each_case
 
 IDS = list(range(1000, 1400))
 LOGPROBS = [-number / 7 for number in range(200)]
@@ -19,8 +20,8 @@ def message(**fields):
     return {"response": {"output": [{"type": "message", **fields}, {"type": "function_call", "arguments": "{}"}]}}
 
 
-@pytest.mark.parametrize("key", TOKEN_KEYS)
-@pytest.mark.parametrize("spaced", [False, True])
+@each_case("key", TOKEN_KEYS)
+@each_case("spaced", [False, True])
 def test_long_array_is_kept_as_text(key, spaced):
     row = message(**{key: LOGPROBS})
     text = json.dumps(row, indent=1 if spaced else None).encode()
@@ -29,7 +30,7 @@ def test_long_array_is_kept_as_text(key, spaced):
     assert orjson.loads(orjson.dumps(read)) == plain(read) == row
 
 
-@pytest.mark.parametrize(
+@each_case(
     "row",
     [
         message(prompt_token_ids=[1, 2, 3]),
@@ -57,7 +58,7 @@ def test_several_arrays_keep_their_order():
     assert plain(read) == row
 
 
-@pytest.mark.parametrize("text", [b"", b"{", b'{"prompt_token_ids": [' + b"1," * 600, b'{"a": 1,}' + b" " * 600])
+@each_case("text", [b"", b"{", b'{"prompt_token_ids": [' + b"1," * 600, b'{"a": 1,}' + b" " * 600])
 def test_invalid_json_is_rejected(text):
     with pytest.raises(orjson.JSONDecodeError):
         loads_opaque(text)

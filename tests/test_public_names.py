@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 import nemo_gym
+from tests.each_case import each_case
 
 INIT = Path(nemo_gym.__file__)
 HEAVY = ("ray", "openai", "pandas", "aiohttp", "fastapi", "pydantic", "omegaconf", "datasets", "wandb")
 
 
-@pytest.mark.parametrize("name", nemo_gym.__all__)
+@each_case("name", nemo_gym.__all__)
 def test_every_declared_name_exists(name: str) -> None:
     assert getattr(nemo_gym, name) is not None
 

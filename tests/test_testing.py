@@ -23,6 +23,7 @@ from nemo_gym.testing import FakeModel, call, make_server, reply, rollout, run, 
 from resources_servers.example_session_state_mgmt.app import CounterServer
 from responses_api_agents.simple_agent.app import SimpleAgent
 from responses_api_models.sample_model.app import SampleModel
+from tests.each_case import each_case
 
 COUNTER = {"type": "resources_servers", "name": "example_session_state_mgmt"}
 
@@ -89,7 +90,7 @@ def test_reply_consists_of_texts_and_calls():
     assert (made.tool_calls[0].name, made.tool_calls[0].arguments) == ("look", '{"word":"a"}')
 
 
-@pytest.mark.parametrize("argument", ["name", "self", "arguments"])
+@each_case("argument", ["name", "self", "arguments"])
 def test_a_call_may_have_an_argument_of_any_name(argument):
     assert call("look", **{argument: 1}).arguments == f'{{"{argument}":1}}'
 

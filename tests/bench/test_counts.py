@@ -7,10 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from bench import counting
 from bench.counts import CEILINGS, ROLES, TITLES, ceiling, complaints, counting_processes, gains
+from tests.each_case import each_case
 
 WORK = """
 import asyncio, json, os
@@ -74,7 +73,7 @@ def test_processes_outside_the_block_do_not_count(tmp_path: Path):
     assert counting.read(cells) == {}
 
 
-@pytest.mark.parametrize("name", counting.NAMES)
+@each_case("name", counting.NAMES)
 def test_increase_is_reported_with_both_numbers(name: str):
     allowed = {"agent": dict.fromkeys(counting.NAMES, 1000.0), "model": dict.fromkeys(counting.NAMES, 5.0)}
     counted = {"agent": {**allowed["agent"], name: 1200.0}, "model": dict.fromkeys(counting.NAMES, 5.0)}
@@ -98,12 +97,12 @@ def test_role_without_counts_is_a_failure():
     assert complaints(allowed, {}) == ["agent: bench/counts.json has no limits for this role"]
 
 
-@pytest.mark.parametrize(("name", "counted"), [("tasks", 0.0), ("tasks", 2.0), ("json_bytes", 5_000.0)])
+@each_case(("name", "counted"), [("tasks", 0.0), ("tasks", 2.0), ("json_bytes", 5_000.0)])
 def test_limit_has_a_margin_of_few_percent(name: str, counted: float):
     assert counted < ceiling(name, counted) <= counted * 1.04 + 0.06
 
 
-@pytest.mark.parametrize(("counted", "most"), [(0, 8), (64, 72), (70, 72), (73, 136), (130, 136)])
+@each_case(("counted", "most"), [(0, 8), (64, 72), (70, 72), (73, 136), (130, 136)])
 def test_connection_limit_is_a_multiple_of_in_flight(counted: int, most: int):
     assert ceiling("connections", counted) == most
 

@@ -5,6 +5,7 @@ import pytest
 
 from nemo_gym.base_responses_api_model import CaptureStore
 from nemo_gym.rollout_observability import TrajectoryRecord
+from tests.rows import rows_of
 
 ENVIRONMENT = "resources_servers/example_multi_step/configs/example_multi_step.yaml"
 CONFIG = f"+config_paths=[{ENVIRONMENT},responses_api_models/sample_model/configs/sample_model.yaml]"
@@ -54,10 +55,6 @@ observing:
       model_server: {type: responses_api_models, name: policy_model}
       datasets: [{name: example, type: example, jsonl_fpath: rows.jsonl}]
 """
-
-
-def rows_of(path):
-    return [orjson.loads(line) for line in path.read_bytes().splitlines()]
 
 
 def collected(workplace, config, output, *words):

@@ -20,6 +20,7 @@ from nemo_gym.rollout_observability import (
     TrajectoryTurn,
     join_model_call_observations,
 )
+from tests.each_case import each_case
 
 REQUIRED = {
     "AgentEpisode": {"episode_id": "e"},
@@ -70,7 +71,7 @@ def captured(number, **fields):
     )
 
 
-@pytest.mark.parametrize("name", REQUIRED)
+@each_case("name", REQUIRED)
 def test_every_model_rejects_unknown_fields(name):
     model = getattr(published, name)
     made = model(**REQUIRED[name])
@@ -185,7 +186,7 @@ def test_trajectory_of_the_agent_is_kept():
     assert _attach_trajectory_record(ROW, {"ng_trajectory": "its own"})["ng_trajectory"] == "its own"
 
 
-@pytest.mark.parametrize("result", [{}, {"response": None}, {"response": {"output": "odd"}}, {"response": []}])
+@each_case("result", [{}, {"response": None}, {"response": {"output": "odd"}}, {"response": []}])
 def test_failed_rollout_has_a_trajectory(result):
     trajectory = TrajectoryRecord.model_validate(_attach_trajectory_record({}, result)["ng_trajectory"])
     assert trajectory.turns[0].answer is None

@@ -16,6 +16,7 @@ from nemo_gym.rollout_correlation import (
     maybe_rollout_id_from_run_body,
     rollout_context,
 )
+from tests.each_case import each_case
 
 ON = {"observability_enabled": True, "model_call_capture_dir": "/capture"}
 ROW = {"responses_create_params": {"input": "hi"}, "_ng_task_index": 4, "_ng_rollout_index": 2}
@@ -65,7 +66,7 @@ def test_agent_paths_are_prefixed_with_capture(body):
     assert agent._model_call_capture_enabled()
 
 
-@pytest.mark.parametrize("config", [{}, {"observability_enabled": False}, OmegaConf.create({}), MagicMock()])
+@each_case("config", [{}, {"observability_enabled": False}, OmegaConf.create({}), MagicMock()])
 def test_agent_paths_are_plain_without_capture(config):
     agent = agent_with(config)
     assert agent.rollout_id_from_run(ROW) is None
@@ -112,7 +113,7 @@ def test_published_model_server_lookup_can_be_replaced():
         assert agent.resolve_model_base_url("model") == "http://x:5/v1"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("body", "rollout_id"),
     [
         (ROW, "4-2"),
@@ -155,8 +156,8 @@ class PathRecorder:
         writer.close()
 
 
-@pytest.mark.parametrize("config", [ON, {}])
-@pytest.mark.parametrize(
+@each_case("config", [ON, {}])
+@each_case(
     ("server", "path", "body", "context", "prefix"),
     [
         ("model", "/v1/responses", {}, "4-2", "/ng-rollout/4-2"),

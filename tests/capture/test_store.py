@@ -13,6 +13,7 @@ from nemo_gym.base_responses_api_model import (
     read_model_call_records,
 )
 from nemo_gym.errors import ConfigError, DataError
+from tests.each_case import each_case
 
 WRITER = """
 import sys
@@ -110,7 +111,7 @@ def test_rollout_is_complete_until_marked(store):
     assert not store.is_incomplete("1-1")
 
 
-@pytest.mark.parametrize("rollout_id", ["../1-0", "..", ".", "", "a/b", "/etc/passwd", "a\n", "a\0b", "-a", "ä"])
+@each_case("rollout_id", ["../1-0", "..", ".", "", "a/b", "/etc/passwd", "a\n", "a\0b", "-a", "ä"])
 def test_no_id_can_leave_the_folder(store, rollout_id):
     for use in (store.path_for, store.incomplete_path_for, store.mark_incomplete, store.read, store.read_available):
         with pytest.raises(ValueError, match="is not a rollout id"):

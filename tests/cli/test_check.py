@@ -4,6 +4,8 @@ import subprocess
 import sysconfig
 from pathlib import Path
 
+import pytest
+
 NG = Path(sysconfig.get_path("scripts")) / "ng"
 
 
@@ -11,6 +13,7 @@ def check(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([NG, "env", "check", *words], capture_output=True, text=True, check=False, timeout=60)
 
 
+@pytest.mark.slow
 def test_shipped_environment_keeps_all_promises() -> None:
     done = check("+entrypoint=resources_servers/example_session_state_mgmt")
     assert (done.returncode, done.stderr) == (0, "")
@@ -27,6 +30,7 @@ def test_unsolvable_rows_are_a_broken_promise(tmp_path: Path) -> None:
     assert "KeyError: 'expected_count'" in done.stdout
 
 
+@pytest.mark.slow
 def test_other_config_is_checked_with_its_own_rows() -> None:
     folder = "resources_servers/text_to_sql"
     done = check(f"+entrypoint={folder}", f"+config_paths=[{folder}/configs/text_to_sql_multi_step.yaml]")

@@ -6,6 +6,8 @@ import orjson
 import pytest
 import yaml
 
+from tests.rows import rows_of
+
 ROW = {"responses_create_params": {"input": "2 + 2?"}, "expected": 4, "topic": "sums"}
 FOLDER = "resources_servers/plain"
 
@@ -15,7 +17,7 @@ def write_rows(workplace, path, *rows):
 
 
 def read_rows(workplace, path):
-    return [orjson.loads(line) for line in (workplace.folder / path).read_bytes().splitlines()]
+    return rows_of(workplace.folder / path)
 
 
 def read_json(workplace, path):

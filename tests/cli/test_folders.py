@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import sysconfig
-import zipfile
 from pathlib import Path
 
 import orjson
@@ -12,6 +11,7 @@ import pytest
 
 from nemo_gym.errors import LaunchError
 from nemo_gym.launcher.folder_tests import run_tests
+from tests.wheel import write_wheel
 
 GOOD = "def test_it():\n    assert True\n"
 BAD = "import pytest\n\ndef test_it():\n    assert False\n\n@pytest.mark.skip\ndef test_other():\n    pass\n"
@@ -82,6 +82,7 @@ def test_tests_run_inside_their_folder(workplace):
     assert table_of(workplace.run("ng_test_all"))[0] == [["✓", "resources_servers/placed", "1", "0", "0"]]
 
 
+@pytest.mark.slow
 def test_folders_are_split_into_shards(workplace):
     for name in "abc":
         folder(workplace, name, GOOD)
@@ -159,22 +160,6 @@ def test_folders_without_requirements_get_no_environment(shared_workplace):
     assert (finished.code, finished.out) == (0, "0 of 1 server with a separate environment\n")
 
 
-def write_wheel(folder):
-    """Write a minimal wheel with one module."""
-    info = "tinydep-1.0.dist-info"
-    files = {
-        "tinydep.py": "REWARD = 1.0\n",
-        f"{info}/METADATA": "Metadata-Version: 2.1\nName: tinydep\nVersion: 1.0\n",
-        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-    }
-    record = "".join(f"{name},,\n" for name in [*files, f"{info}/RECORD"])
-    path = folder / "tinydep-1.0-py3-none-any.whl"
-    with zipfile.ZipFile(path, "w") as wheel:
-        for name, text in {**files, f"{info}/RECORD": record}.items():
-            wheel.writestr(name, text)
-    return path
-
-
 def test_environment_is_built_and_its_packages_listed(workplace):
     word, wheel = workplace.environment("needy"), write_wheel(workplace.folder)
     workplace.write("resources_servers/needy/requirements.txt", f"tinydep @ {wheel.as_uri()}\n")
@@ -199,6 +184,7 @@ def test_failed_environment_build_is_reported(workplace):
     assert "/resources_servers/needy: could not create its environment. " in finished.err
 
 
+@pytest.mark.slow
 def test_dev_test_passes_arguments_to_pytest(workplace):
     finished = workplace.run("ng", "dev", "test", "tests/test_paths.py", "-q", "-p", "no:cacheprovider")
     assert (finished.code, " passed" in finished.out or "[100%]" in finished.out) == (0, True)

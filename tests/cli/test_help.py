@@ -8,12 +8,12 @@ import pytest
 
 from nemo_gym.cli.options import ModelSettings
 from nemo_gym.cli.rollouts import EndToEndSettings
-from nemo_gym.cli.settings import NoSettings, StartSettings, StatusSettings
+from nemo_gym.cli.settings import JsonSettings, NoSettings, StartSettings
 from nemo_gym.rollouts.job import CollectJob
 
 COMMANDS = {
     "ng_run": [StartSettings, ModelSettings],
-    "ng_status": [StatusSettings],
+    "ng_status": [JsonSettings],
     "ng_validate": [NoSettings, ModelSettings],
     "ng_dump_config": [NoSettings, ModelSettings],
     "ng_collect_rollouts": [CollectJob],

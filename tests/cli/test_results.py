@@ -5,6 +5,8 @@ from __future__ import annotations
 import orjson
 import pytest
 
+from tests.rows import rows_of
+
 AGENT = {"type": "responses_api_agents", "name": "example_multi_step_simple_agent"}
 ENVIRONMENT = "resources_servers/example_multi_step/configs/example_multi_step.yaml"
 CONFIG = f"+config_paths=[{ENVIRONMENT},responses_api_models/sample_model/configs/sample_model.yaml]"
@@ -29,7 +31,7 @@ def write(workplace, path, *rows):
 
 
 def read(workplace, path):
-    return [orjson.loads(line) for line in (workplace.folder / path).read_bytes().splitlines()]
+    return rows_of(workplace.folder / path)
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ import orjson
 import pytest
 
 from nemo_gym.testing import reply
+from tests.rows import rows_of
 
 AGENT = {"type": "responses_api_agents", "name": "answers_agent"}
 SERVER = """
@@ -77,7 +78,7 @@ def write(workplace, path, rows):
 
 
 def read(workplace, path):
-    rows = [orjson.loads(line) for line in (workplace.folder / path).read_bytes().splitlines()]
+    rows = rows_of(workplace.folder / path)
     return {(row["_ng_task_index"], row["_ng_rollout_index"]): row for row in rows}
 
 
@@ -154,7 +155,7 @@ def test_output_is_replaced_or_resumed_only_if_asked(stored):
     assert list(read(stored, "new.jsonl")) == [(0, 0), (1, 0)]
 
 
-@pytest.mark.parametrize("mode", ["UNKNOWN", "UNSUPPORTED"])
+@pytest.mark.parametrize("mode", ["UNKNOWN", pytest.param("UNSUPPORTED", marks=pytest.mark.slow)])
 def test_server_without_reverify_support_needs_force(workplace, mode):
     lay_out(workplace, mode=mode)
     refused = graded(workplace, CONFIG, code=1)

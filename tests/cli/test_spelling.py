@@ -32,7 +32,12 @@ def test_without_command_help_is_shown_with_code_1(shared_workplace):
 
 @pytest.mark.parametrize(
     "words",
-    [("ng_validate",), ("ng", "env", "validate"), ("gym", "env", "validate"), ("nemo_gym", "env", "validate")],
+    [
+        ("ng_validate",),
+        ("ng", "env", "validate"),
+        pytest.param(("gym", "env", "validate"), marks=pytest.mark.slow),
+        pytest.param(("nemo_gym", "env", "validate"), marks=pytest.mark.slow),
+    ],
 )
 def test_all_names_of_a_command_are_equivalent(shared_workplace, words):
     finished = shared_workplace.run(*words, shared_workplace.environment())

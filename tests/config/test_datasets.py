@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nemo_gym.errors import AlmostServerError
+from tests.each_case import each_case
 
 AGENT = """
 agent:
@@ -30,7 +31,7 @@ def test_a_dataset_is_read(project):
     assert (dataset.num_repeats, dataset.license, dataset.source) == (4, "MIT", None)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("fields", "expected"),
     [
         (TRAIN.replace("MIT", "Apache-2.0"), f"main.yaml:9: {KEY}.license: 'Apache-2.0' is not one of the licenses"),

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import itertools
 
-import pytest
-
 from nemo_gym.errors import ConfigError, ConfigMissingValuesError, InheritPathNotFoundError
+from tests.each_case import each_case
 
 
 def loaded(project, text, *words):
@@ -39,7 +38,7 @@ def test_the_string_forms_work_on_the_command_line(project):
     assert loaded(project, text, "+own=${inherit_from:generic.a}") == {"generic": {}, "own": {"x": 1}}
 
 
-@pytest.mark.parametrize("names", ["x,deep", "[x, deep]", '"x, deep"'])
+@each_case("names", ["x,deep", "[x, deep]", '"x, deep"'])
 def test_delete_key_drops_own_and_inherited_keys(project, names):
     text = f"generic: {{x: 1, y: 2}}\nown: {{_inherit_from: generic, _delete_key: {names}, deep: {{a: 1}}, z: 3}}"
     if names == "x,deep":
@@ -59,7 +58,7 @@ BLOCKS = [
 ]
 
 
-@pytest.mark.parametrize("blocks", list(itertools.permutations(BLOCKS)))
+@each_case("blocks", list(itertools.permutations(BLOCKS)))
 def test_a_chain_works_in_any_order(project, blocks):
     assert loaded(project, "\n".join(blocks)) == {"third": {"x": 1, "y": 2, "z": 3}}
 
@@ -116,12 +115,12 @@ def test_cycle_lists_its_blocks(project):
     assert "a (main.yaml:1) -> b (main.yaml:2) -> c (main.yaml:3) -> a" in message
 
 
-@pytest.mark.parametrize("text", ["a: {_copy: a}", "a: {_copy: a.b, b: {x: 1}}", "a: {b: {_copy: a}}"])
+@each_case("text", ["a: {_copy: a}", "a: {_copy: a.b, b: {x: 1}}", "a: {b: {_copy: a}}"])
 def test_block_that_inherits_from_itself_is_a_cycle(project, text):
     assert "in a cycle" in project.refusal(ConfigError, text)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "expected"),
     [
         ("g: {x: 1}\na: {_inherit_from: g, _delete_key: xx}", "main.yaml:2: a._delete_key lists 'xx'"),

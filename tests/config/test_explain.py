@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from nemo_gym.config import Origin, explain_validation, parse_settings
 from nemo_gym.config.settings import BaseResourcesServerConfig, ModelServerRef, ResourcesServerRef
 from nemo_gym.errors import ConfigError
+from tests.each_case import each_case
 
 BLOCK = "w.resources_servers.weather"
 
@@ -49,7 +50,7 @@ def problems(**settings):
     return []
 
 
-@pytest.mark.parametrize(
+@each_case(
     "settings",
     [
         {"entrypoint": "app.py"},
@@ -65,7 +66,7 @@ def test_valid_settings_and_published_metadata_pass(settings):
     assert problems(**settings) == []
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("settings", "expected"),
     [
         ({"temprature": 1}, ["a.yaml:3: {}.temprature: unknown setting. Did you mean 'temperature'?"]),

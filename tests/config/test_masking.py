@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 from omegaconf import OmegaConf
 
 from nemo_gym.config import is_secret_key, masked_yaml, raw_yaml
+from tests.each_case import each_case
 
 SECRETS = """
 api_key apiKey OPENAI_API_KEY policy_api_key api_keys hf_token token wandb_token password db_passwd client_secret
@@ -17,12 +17,12 @@ eos_token key keys key_metrics monkey author num_workers
 """
 
 
-@pytest.mark.parametrize("name", SECRETS.split())
+@each_case("name", SECRETS.split())
 def test_secret_keys_are_detected(name):
     assert is_secret_key(name)
 
 
-@pytest.mark.parametrize("name", HARMLESS.split())
+@each_case("name", HARMLESS.split())
 def test_similar_harmless_keys_are_not_secrets(name):
     assert not is_secret_key(name)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nemo_gym.errors import OverrideError
+from tests.each_case import each_case
 
 TEXT = """
 agent:
@@ -16,7 +17,7 @@ empty:
 """
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("written", "expected"),
     [
         ("3", 3),
@@ -60,7 +61,7 @@ def test_list_may_contain_interpolations(project):
     assert project.load("+a=1", "+b=[${a},x${oc.select:nope,2}]").plain["b"] == [1, "x2"]
 
 
-@pytest.mark.parametrize("sign", ["+", "++", ""])
+@each_case("sign", ["+", "++", ""])
 def test_each_sign_sets_a_key_that_exists(project, sign):
     assert project.load_text(TEXT, f"{sign}agent.max_steps=3").plain["agent"]["max_steps"] == 3
 
@@ -104,7 +105,7 @@ def test_an_inherited_key_can_be_changed_and_deleted(project):
     assert project.load_text(text, "~own.b.x").plain["own"] == {"a": 1, "b": {"y": 2, "z": 3}}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("word", "expected"),
     [
         ("agent.max_step=3", "Did you mean 'agent.max_steps'? To add it, write +agent.max_step=VALUE"),
@@ -132,7 +133,7 @@ def test_invalid_word_reports_problem_and_remedy(project, word, expected):
     assert expected in message
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("word", "shown"),
     [
         ("+policy_api_key='s3cret", "'+policy_api_key=****'"),

@@ -9,8 +9,10 @@ import sys
 
 import pytest
 
-from nemo_gym.config import Origin, PortRange, WrittenAddress, bind
+from nemo_gym.config import Origin, PortRange, bind
+from nemo_gym.config.models import WrittenAddress
 from nemo_gym.errors import ConfigError, PortTakenError
+from tests.each_case import each_case
 
 SERVER = "{name}:\n  resources_servers:\n    weather:\n      entrypoint: app.py\n      port: {port}\n"
 
@@ -127,7 +129,7 @@ def test_port_of_the_head_server_conflicts(project, head, expected):
     assert expected in message
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("words", "ports"),
     [
         ((), (10001, 20000)),
@@ -140,7 +142,7 @@ def test_port_range_is_read(project, words, ports):
     assert project.load(*words).port_range == ports
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("words", "expected"),
     [
         (("+port_range_low=30000",), "port_range_low is 30000 and port_range_high is 20000"),

@@ -6,11 +6,12 @@ import pytest
 from omegaconf import OmegaConf
 
 from nemo_gym.errors import ConfigPathNotFoundError, ConfigSyntaxError, DuplicateServerError
+from tests.each_case import each_case
 
 SCALARS = """1, 1e-3, 1.5, .5, -1_000, 0x1f, true, off, null, ~, 2026-01-02, 12:30, '1', a b, .inf"""
 
 
-@pytest.mark.parametrize("scalar", SCALARS.split(", "))
+@each_case("scalar", SCALARS.split(", "))
 def test_scalar_is_parsed_as_in_omegaconf(project, scalar):
     known = OmegaConf.to_container(OmegaConf.create(f"a: {scalar}"))["a"]
     read = project.load_text(f"a: {scalar}").plain["a"]
@@ -27,7 +28,7 @@ def test_empty_file_is_an_empty_mapping(project):
     assert project.load_text("# nothing yet\n").servers == {}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "place", "expected"),
     [
         ("a: 1\nb: x: y", "main.yaml:2:5:", "Quote a value that contains ': '"),

@@ -19,6 +19,7 @@ from nemo_gym.errors import (
     ServerRefNotFoundError,
     UnknownImplementationError,
 )
+from tests.each_case import each_case
 
 WHOLE = """
 weather:
@@ -214,7 +215,7 @@ def test_one_name_is_one_server(project, text, expected):
 BLOCK = "s:\n  resources_servers:\n    weather:\n      entrypoint: app.py\n"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "expected"),
     [
         (BLOCK + "      port: many", "main.yaml:5: s.resources_servers.weather.port: it must be a valid integer"),
@@ -308,7 +309,7 @@ def test_first_root_with_the_entrypoint_wins(project, tmp_path, monkeypatch):
     assert project.load_text(BLOCK).servers["s"].folder == mine
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("word", "expected"),
     [
         ("+{}.resources_server.name=wether", "refers to 'wether', which is not defined in any file. Did you mean"),

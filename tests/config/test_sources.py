@@ -10,6 +10,7 @@ from omegaconf import OmegaConf
 
 from nemo_gym import config
 from nemo_gym.errors import ConfigPathNotFoundError, MalformedConfigPathsError
+from tests.each_case import each_case
 
 
 def test_file_overrides_its_includes_at_any_depth(project):
@@ -136,7 +137,7 @@ def test_folder_as_config_path_lists_its_files(project):
     assert "configs is a folder. Name one of its files: small.yaml" in message
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "expected"),
     [
         ("a: 1\nconfig_paths: b.yaml", "main.yaml:2: config_paths must be a list of paths"),

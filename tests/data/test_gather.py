@@ -10,8 +10,9 @@ import pytest
 import yaml
 
 from nemo_gym import config, jsonl
-from nemo_gym.data.gather import datasets_of_split, gather
+from nemo_gym.data.gather import datasets_of_split, rows_of
 from nemo_gym.errors import DataError
+from nemo_gym.jsonl import write_rows
 
 
 @pytest.fixture
@@ -50,7 +51,7 @@ def test_rows_keep_their_order_and_get_their_agent(tmp_path, run_with):
     write(tmp_path / "one.jsonl", {"n": 1}, {"n": 2, "agent_ref": None})
     write(tmp_path / "two.jsonl", {"n": 3, "agent_ref": {"name": "one"}}, {"n": 4})
     run = run_with(one=[{"type": "example"}], two=[{"type": "example"}])
-    assert gather(datasets_of_split(run, "example"), tmp_path / "out" / "all.jsonl", copies=False) == 4
+    assert write_rows(tmp_path / "out" / "all.jsonl", rows_of(datasets_of_split(run, "example"), copies=False)) == 4
     rows = list(jsonl.read_rows(tmp_path / "out" / "all.jsonl"))
     assert [(row["n"], row["agent_ref"]["name"]) for row in rows] == [(1, "one"), (2, "one"), (3, "one"), (4, "two")]
     assert rows[0]["agent_ref"] == {"type": "responses_api_agents", "name": "one"}
@@ -60,7 +61,7 @@ def test_rows_keep_their_order_and_get_their_agent(tmp_path, run_with):
 def test_copies_repeat_rows_as_the_dataset_requires(tmp_path, run_with, copies, expected):
     write(tmp_path / "one.jsonl", {"n": 1}, {"n": 2})
     run = run_with(one=[{"type": "benchmark", "num_repeats": 3}])
-    gather(datasets_of_split(run, "benchmark"), tmp_path / "all.jsonl", copies=copies)
+    write_rows(tmp_path / "all.jsonl", rows_of(datasets_of_split(run, "benchmark"), copies=copies))
     assert [row["n"] for row in jsonl.read_rows(tmp_path / "all.jsonl")] == expected
 
 
@@ -68,7 +69,7 @@ def test_dataset_prompt_is_applied(tmp_path, run_with):
     write(tmp_path / "one.jsonl", {"q": "2 + 2?"})
     (tmp_path / "prompt.yaml").write_text("user: 'Solve {q}'")
     run = run_with(one=[{"type": "benchmark", "prompt_config": "prompt.yaml"}])
-    gather(datasets_of_split(run, "benchmark"), tmp_path / "all.jsonl", copies=False)
+    write_rows(tmp_path / "all.jsonl", rows_of(datasets_of_split(run, "benchmark"), copies=False))
     (row,) = jsonl.read_rows(tmp_path / "all.jsonl")
     assert row["responses_create_params"] == {"input": [{"role": "user", "content": "Solve 2 + 2?"}]}
 
@@ -78,7 +79,7 @@ def test_prompt_mismatch_reports_file_and_line(tmp_path, run_with):
     (tmp_path / "prompt.yaml").write_text("user: 'Solve {q}'")
     run = run_with(one=[{"type": "benchmark", "prompt_config": "prompt.yaml"}])
     with pytest.raises(DataError, match=r"one\.jsonl:2: the prompt uses 'q', but the row has only: agent_ref, ques"):
-        gather(datasets_of_split(run, "benchmark"), tmp_path / "all.jsonl", copies=False)
+        write_rows(tmp_path / "all.jsonl", rows_of(datasets_of_split(run, "benchmark"), copies=False))
     assert not (tmp_path / "all.jsonl").exists()
 
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 import pytest
 
 from nemo_gym import DataError, UsageError, run_prepare
+from tests.each_case import each_case
 
 SCRIPTS = (Path(__file__).parents[2] / "resources_servers").glob("*/prepare.py")
 
@@ -61,7 +62,7 @@ DEFAULTS = {
 }
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("words", "changed"),
     [
         ("", {}),
@@ -83,7 +84,7 @@ def test_flags_become_arguments(words, changed):
     assert recorder.given == {**DEFAULTS, **changed}
 
 
-@pytest.mark.parametrize("words", ["", "--output", "--output x --count many", "--output x --color green", "--colour"])
+@each_case("words", ["", "--output", "--output x --count many", "--output x --color green", "--colour"])
 def test_wrong_usage_exits_with_2(capsys, words):
     with pytest.raises(SystemExit, match="2"):
         run_prepare(Recorder().prepare, words.split())
@@ -126,7 +127,7 @@ def test_help_comes_from_docstring_and_annotations(capsys):
     assert "title of the set (default: 100%)" in words
 
 
-@pytest.mark.parametrize("annotation", [dict, "int | str", "tuple[int, str]", "Literal[1, 'a']", Any])
+@each_case("annotation", [dict, "int | str", "tuple[int, str]", "Literal[1, 'a']", Any])
 def test_unsupported_annotation_names_its_parameter(annotation):
     def prepare(what) -> None: ...
 
@@ -135,7 +136,7 @@ def test_unsupported_annotation_names_its_parameter(annotation):
         run_prepare(prepare, [])
 
 
-@pytest.mark.parametrize("name", sorted(path.parent.name for path in SCRIPTS))
+@each_case("name", sorted(path.parent.name for path in SCRIPTS))
 def test_every_flag_has_a_help_text(name, capsys):
     module = importlib.import_module(f"resources_servers.{name}.prepare")
     with pytest.raises(SystemExit, match="0"):

@@ -15,6 +15,7 @@ from nemo_gym.data.prompts import (
     validate_prompt_compatibility,
 )
 from nemo_gym.errors import DataError
+from tests.each_case import each_case
 
 
 def test_prompt_is_read_from_its_file(tmp_path):
@@ -39,7 +40,7 @@ def test_edited_prompt_is_read_again(tmp_path):
     assert load_prompt_config(str(path)).user == "after"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "words"),
     [
         ("system: alone", "user: Field required"),
@@ -69,7 +70,7 @@ def test_missing_prompt_reports_the_searched_folders(tmp_path, monkeypatch):
     assert str(tmp_path) in str(error.value)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("template", "text"),
     [
         ("{question}", "2 + 2?"),
@@ -94,9 +95,7 @@ def test_system_message_comes_first():
     assert messages == [{"role": "system", "content": "a 1"}, {"role": "user", "content": "b 1"}]
 
 
-@pytest.mark.parametrize(
-    "template", ["{absent}", "{meta[absent]}", "{question.absent}", "{options[9]}", "{question:d}"]
-)
+@each_case("template", ["{absent}", "{meta[absent]}", "{question.absent}", "{options[9]}", "{question:d}"])
 def test_missing_field_reports_the_available_ones(template):
     with pytest.raises(KeyError, match=r"meta, options, question"):
         fill_prompt(PromptConfig(user=template), {"question": "q", "options": ["a"], "meta": {}})

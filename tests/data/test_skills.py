@@ -9,6 +9,7 @@ import pytest
 
 from nemo_gym.data.skills import SkillMetadata, hash_skill_dir, load_skill_directory, parse_skill_md, stage_skills
 from nemo_gym.errors import DataError
+from tests.each_case import each_case
 
 
 @pytest.fixture
@@ -55,7 +56,7 @@ def test_copied_folder_has_the_same_hash(skills, tmp_path):
     assert hash_skill_dir(tmp_path / "agent" / "skills") == hash_skill_dir(skills)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("front", "known"),
     [
         ("name: a\nversion: 1.0", SkillMetadata(name="a", version="1.0")),

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from nemo_gym.data.statistics import dataset_statistics
+from tests.each_case import each_case
 
 NOTHING = {
     "Total # non-null values": 0, "Average": 0.0, "Min": 0.0, "Max": 0.0, "Standard deviation": 0.0,
@@ -36,9 +35,7 @@ def test_numbers_have_sample_statistics():
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("value", "rounded"), [(0.12345, 0.123), (1.23456, 1.23), (-0.98765, -0.988), (-12.345, -12.35)]
-)
+@each_case(("value", "rounded"), [(0.12345, 0.123), (1.23456, 1.23), (-0.98765, -0.988), (-12.345, -12.35)])
 def test_numbers_below_one_have_three_decimals(value, rounded):
     assert dataset_statistics([row(x=value)])["x"]["Average"] == rounded
 

@@ -20,6 +20,7 @@ from nemo_gym.schemas.items import (
     Summary,
 )
 from nemo_gym.schemas.responses import IncompleteDetails, Response, ResponseUsage
+from tests.each_case import each_case
 
 PIXEL = {"type": "base64", "media_type": "image/png", "data": "iVBORw0="}
 TOOL = {"name": "get_weather", "description": "Tell the weather.", "input_schema": {"type": "object"}}
@@ -97,7 +98,7 @@ def test_system_blocks_become_paragraphs():
     assert params(system=system).instructions == "You weigh words.\n\nBe brief."
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("choice", "tool_choice", "parallel"),
     [
         ({"type": "auto"}, "auto", None),
@@ -129,7 +130,7 @@ def test_single_text_is_string_and_several_are_parts():
     ]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("block", "part"),
     [
         (
@@ -191,7 +192,7 @@ def test_assistant_blocks_become_items_in_order():
     ]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("content", "output"),
     [
         ("cold", "cold"),
@@ -226,7 +227,7 @@ def test_foreign_signature_is_not_forwarded():
     assert [part["text"] for part in first["summary"]] == ["Hm."]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("fields", "expected"),
     [
         ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "'web_search': type 'web_search_"),
@@ -264,7 +265,7 @@ def test_reasoning_in_content_field_is_found():
     assert blocks(reasoning) == [{"type": "thinking", "thinking": "Hm.", "signature": "rs_1:"}]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("fields", "output", "reason"),
     [
         ({}, [said("Hi")], "end_turn"),
@@ -286,7 +287,7 @@ def test_refusal_becomes_text_and_foreign_items_are_omitted():
     assert message_of_response(answered).model_dump()["content"] == [text("No.")]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("usage", "expected"),
     [
         (None, (0, 0, 0)),
@@ -303,9 +304,7 @@ def test_cached_tokens_are_counted_separately(usage, expected):
     assert (usage.input_tokens, usage.cache_read_input_tokens, usage.output_tokens) == expected
 
 
-@pytest.mark.parametrize(
-    "arguments", ['{"city": "Os', "[1]", '"Oslo"', '{"x": NaN}', '{"x": "\\ud800"}', "[" * 100_000, "not JSON"]
-)
+@each_case("arguments", ['{"city": "Os', "[1]", '"Oslo"', '{"x": NaN}', '{"x": "\\ud800"}', "[" * 100_000, "not JSON"])
 def test_invalid_arguments_are_kept_as_text(arguments):
     (block,) = blocks(called(arguments))
     assert block["input"] == {"unreadable_arguments": arguments}

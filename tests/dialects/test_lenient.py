@@ -1,11 +1,10 @@
 """Tests of streaming Responses requests as other clients send them."""
 
-import pytest
-
 from nemo_gym.dialects.lenient import QualifiedName, plain_request, with_client_names
 from nemo_gym.schemas.items import EasyInputMessage, FunctionToolCall
 from nemo_gym.schemas.responses import ResponseCreateParams
 from nemo_gym.testing import call, reply
+from tests.each_case import each_case
 
 KNOWN = ResponseCreateParams.model_fields
 ASKED = {"role": "user", "content": "Hello"}
@@ -47,7 +46,7 @@ def test_tools_offered_later_are_offered_from_start():
     assert set(plain.names) == {"crm__get_time"}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("before", "instructions"),
     [
         ([developer("Be brief.")], "Be brief."),
@@ -105,7 +104,7 @@ def test_lenient_result_is_a_valid_request():
     assert not any(isinstance(item, FunctionToolCall) for item in params.input)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "body",
     [
         {"input": 3},

@@ -16,6 +16,7 @@ from nemo_gym.schemas.anthropic import AnthropicMessage
 from nemo_gym.schemas.chat import ChatCompletion
 from nemo_gym.schemas.responses import IncompleteDetails, Response
 from nemo_gym.testing import call, reply
+from tests.each_case import each_case
 
 USAGE = {"input_tokens": 6, "output_tokens": 7, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 5}
 BLOCKS = [
@@ -160,7 +161,7 @@ def test_known_usage_comes_last(usage, counts):
 # Messages
 
 
-@pytest.mark.parametrize("blocks", [BLOCKS, [], BLOCKS[2:3]])
+@each_case("blocks", [BLOCKS, [], BLOCKS[2:3]])
 def test_client_reassembles_the_message(blocks):
     counts = message(*blocks, stop_reason="tool_use")
     events = read(events_of_message(counts))

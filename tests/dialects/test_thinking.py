@@ -1,13 +1,13 @@
 """Tests of splitting reasoning from a text and wrapping it again."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nemo_gym.dialects.thinking import split_thinking, wrapped_in_think_tags
+from tests.each_case import each_case
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "reasoning", "rest"),
     [
         ("no tags at all", [], "no tags at all"),

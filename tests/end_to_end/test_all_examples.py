@@ -9,6 +9,7 @@ import orjson
 import pytest
 
 from nemo_gym import config
+from tests.rows import rows_of
 
 REPOSITORY = Path(__file__).parents[2]
 CONFIG = REPOSITORY / "configs" / "all_examples.yaml"
@@ -39,7 +40,7 @@ class Collected(NamedTuple):
 
     @property
     def scored(self):
-        return lines_of(self.folder / "all.jsonl")
+        return rows_of(self.folder / "all.jsonl")
 
 
 @pytest.fixture(scope="module")
@@ -60,10 +61,6 @@ def finished(shared_workplace):
     return Collected(shared_workplace.folder, command.out)
 
 
-def lines_of(path):
-    return [orjson.loads(line) for line in path.read_bytes().splitlines()]
-
-
 def test_every_environment_is_included(agents):
     assert set(agents.values()) == FOLDERS
 
@@ -77,7 +74,7 @@ def test_sql_has_single_and_multi_step_agents(agents):
 
 def test_planned_rollouts_are_scored_or_failed(finished, agents):
     planned = len(agents) * EXAMPLES * REPEATS
-    failed = lines_of(finished.folder / "all_failures.jsonl")
+    failed = rows_of(finished.folder / "all_failures.jsonl")
     assert len(finished.scored) + len(failed) == planned
     summary = re.search(r"(\d+) planned = (\d+) scored \+ (\d+) failed.* \+ 0 unresolved", finished.printed)
     assert summary is not None, finished.printed

@@ -33,6 +33,7 @@ def port():
         return probe.getsockname()[1]
 
 
+@pytest.mark.slow
 def test_rollouts_of_an_ended_run_are_lost(workplace, port):
     constant = workplace.environment("constant", SERVER)[len("+config_paths=[") : -1]
     workplace.write("agent.yaml", AGENT.format(port=port))
@@ -58,11 +59,12 @@ import asyncio, pathlib, sys, time
 from nemo_gym.config_types import BaseServerConfig
 from nemo_gym.calls.client import ServerClient
 from nemo_gym.rollouts.runner import Runner
+from nemo_gym.schemas.row import Row
 
 client = ServerClient.load_from_global_config(BaseServerConfig(host=sys.argv[1], port=int(sys.argv[2])))
 print("connected", flush=True)
 while not pathlib.Path("go").exists():
     time.sleep(0.05)
 row = {"responses_create_params": {"input": "hi"}, "agent_ref": {"name": "shared_agent"}}
-print(asyncio.run(Runner(client, rollout_timeout_s=10.0).run(row)).row["_ng_failure_message"])
+print(asyncio.run(Runner(client, rollout_timeout_s=10.0).run(Row(row))).row.failure_message)
 """

@@ -13,15 +13,14 @@ import orjson
 import pytest
 import yaml
 
+from tests.rows import rows_of
+
 ENVIRONMENT = "resources_servers/example_multi_step/configs/example_multi_step.yaml"
 CONFIG = f"+config_paths=[{ENVIRONMENT},responses_api_models/sample_model/configs/sample_model.yaml]"
 EXAMPLES = Path(__file__).parents[2] / "resources_servers/example_multi_step/data/example.jsonl"
 AGENT = {"type": "responses_api_agents", "name": "example_multi_step_simple_agent"}
 KEY = ("_ng_task_index", "_ng_rollout_index")
-
-
-def rows_of(path):
-    return [orjson.loads(line) for line in path.read_bytes().splitlines()]
+SLOW = pytest.mark.slow
 
 
 def in_order(path):
@@ -194,6 +193,7 @@ def test_server_other_than_a_head_server_is_reported(workplace, answer):
     assert finished.err.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_unresolved_unused_value_does_not_prevent_collection(workplace):
     servers = workplace.start_servers(CONFIG, "+unused=${oc.env:NOWHERE_SET}")
     finished = workplace.run(
@@ -245,7 +245,7 @@ def test_all_setting_problems_are_reported_at_once(workplace):
     )
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_interrupted_run_stops_servers_and_can_resume(workplace, number):
     workplace.environment("slow", SLOW_SERVER)
     words = (
@@ -270,7 +270,9 @@ def test_interrupted_run_stops_servers_and_can_resume(workplace, number):
     assert f"8 planned = 8 scored ({kept} of them earlier)" in resumed.out
 
 
-@pytest.mark.parametrize("gap_s", [0.0, 0.02, 0.05, 0.1, 0.5])
+@pytest.mark.parametrize(
+    "gap_s", [0.1, *(pytest.param(gap_s, marks=pytest.mark.slow) for gap_s in (0.0, 0.02, 0.05, 0.5))]
+)
 def test_second_ctrl_c_ends_a_run_like_one(workplace, gap_s):
     workplace.environment("slow", SLOW_SERVER)
     workplace.write("slow.yaml", yaml.safe_dump(SLOW_CONFIG))

@@ -14,6 +14,8 @@ import orjson
 import psutil
 import pytest
 
+from tests.rows import line_count, rows_of
+
 REMEMBERING_SERVER = """
 import asyncio
 from nemo_gym import BaseSeedSessionRequest, BaseVerifyRequest, SessionState, SimpleResourcesServer, tool
@@ -89,18 +91,11 @@ def head_of(workplace, get_json):
     raise AssertionError("no run came up")
 
 
-def lines_in(path):
-    return path.read_bytes().count(b"\n") if path.exists() else 0
-
-
-def rows_of(path):
-    return [orjson.loads(line) for line in path.read_bytes().splitlines()]
-
-
 def key_of(row):
     return row["_ng_task_index"], row["_ng_rollout_index"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 def test_collection_survives_the_death_of_each_server(workplace, words, get_json, seed):
     chance = random.Random(seed)
@@ -108,7 +103,7 @@ def test_collection_survives_the_death_of_each_server(workplace, words, get_json
     head, results = head_of(workplace, get_json), workplace.folder / "out.jsonl"
     for number, name in enumerate(KILLED):
         # Kill at different points of the run, while rollouts are in progress.
-        while lines_in(results) < number * 20 + chance.randrange(1, 15):
+        while line_count(results) < number * 20 + chance.randrange(1, 15):
             assert command.process.poll() is None, command.err
             time.sleep(0.005)
         server = next(each for each in get_json(f"{head}/server_instances") if each["config_path"] == name)
@@ -140,14 +135,15 @@ def test_collection_survives_the_death_of_each_server(workplace, words, get_json
     assert workplace.left_over(within_s=1) == []
 
 
+@pytest.mark.slow
 def test_collection_ends_when_restarts_are_not_allowed(workplace, words, get_json):
     command = workplace.start("ng_e2e_collect_rollouts", *words, "+restart_limit=0")
     head, results = head_of(workplace, get_json), workplace.folder / "out.jsonl"
-    while not lines_in(results):
+    while not line_count(results):
         time.sleep(0.01)
     server = next(each for each in get_json(f"{head}/server_instances") if each["config_path"] == "policy_model")
     os.kill(server["pid"], signal.SIGKILL)
-    finished = command.wait(timeout_s=10)
+    finished = command.wait()
     assert finished.code == 1
     process = "policy_model"
     assert f"Error: server '{process}' was ended by SIGKILL, so the others are stopped too." in finished.err

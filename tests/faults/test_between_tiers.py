@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tests.each_case import each_case
+
 TIMEOUT_S = 8.0
 SLACK_S = 3.0
 """Extra time allowed for a busy machine."""
@@ -87,7 +89,6 @@ CASES = [
     Case("verify-hangs", fields={"grade": "hang"}, **TIMED_OUT),
     Case("verify-not-finite", fields={"grade": "nan"}, **ENVIRONMENT_FAILED),
 ]
-EACH = [pytest.param(case, id=case.name) for case in CASES]
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +99,7 @@ def collected(collect_rows, row_of):
     return collect_rows([*sound, *rows], rollout_timeout_s=TIMEOUT_S)
 
 
-@pytest.mark.parametrize("case", EACH)
+@each_case("case", CASES)
 def test_each_fault_has_its_expected_outcome(collected, case):
     lines = collected.failures.get(case.name, [])
     failures = [(line["_ng_failure_class"], _tier_of(line)) for line in lines]
@@ -118,7 +119,7 @@ def _tier_of(line: dict[str, Any]) -> str:
     return "collector" if is_late and tier in TIERS_WITH_A_DEADLINE else tier
 
 
-@pytest.mark.parametrize("case", EACH)
+@each_case("case", CASES)
 def test_no_rollout_exceeds_its_time_limit(collected, case):
     took_s = collected.ended_after_s[case.name]
     assert took_s < TIMEOUT_S + SLACK_S

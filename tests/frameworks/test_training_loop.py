@@ -185,6 +185,7 @@ DELETE_RECORDS = """
 """
 
 
+@pytest.mark.slow
 def test_head_may_listen_everywhere_with_keys_from_a_dotenv_file(script):
     source = TRAINING.replace(
         "from nemo_gym.cli import GlobalConfigDictParserConfig, RunHelper",
@@ -199,9 +200,14 @@ def test_head_may_listen_everywhere_with_keys_from_a_dotenv_file(script):
 
 @pytest.mark.parametrize(
     ("head", "client"),
-    [("loopback", "loopback"), ("everywhere", "loopback"), ("everywhere", "node"), ("node", "node")],
+    [
+        ("loopback", "loopback"),
+        pytest.param("everywhere", "loopback", marks=pytest.mark.slow),
+        ("everywhere", "node"),
+        pytest.param("node", "node", marks=pytest.mark.slow),
+    ],
 )
-@pytest.mark.parametrize("has_record", [True, False])
+@pytest.mark.parametrize("has_record", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_process_reaches_the_run_it_started(script, node_address, head, client, has_record):
     addresses = {"loopback": "127.0.0.1", "everywhere": "0.0.0.0", "node": node_address}
     if "node" in (head, client) and node_address is None:
@@ -215,6 +221,7 @@ def test_process_reaches_the_run_it_started(script, node_address, head, client, 
     assert [step["0"]["reward"] for step in report["steps"]] == [1.0, 1.0]
 
 
+@pytest.mark.slow
 def test_configured_timeout_bounds_rollouts(script):
     report, finished = script(
         TRAINING.replace('"policy_model_name": "echo"', '"policy_model_name": "slow:20", "rollout_timeout_s": 0.4')

@@ -3,11 +3,12 @@
 import pytest
 
 from nemo_gym.grading import actions_in
+from tests.each_case import each_case
 
 MOVES = ("Up", "Down", "Left", "Right", "0", "1", "pick up")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "chosen"),
     [
         ("up", ["Up"]),

@@ -2,12 +2,11 @@
 
 import time
 
-import pytest
-
 from nemo_gym.grading.code import last_code_block, same_output, same_values
+from tests.each_case import each_case
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "code"),
     [
         ("```python\nx\n```", "x"),
@@ -28,14 +27,14 @@ def test_last_complete_block_is_the_program(text, code):
     assert last_code_block(text) == code
 
 
-@pytest.mark.parametrize("start", ["```" + "a" * 300_000, "```" + " " * 300_000, "~" * 300_000])
+@each_case("start", ["```" + "a" * 300_000, "```" + " " * 300_000, "~" * 300_000])
 def test_almost_fences_are_scanned_quickly(start):
     began = time.process_time()
     assert last_code_block(f"```\nx\n```\n{start}`") == "x"
     assert time.process_time() - began < 1.0
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("printed", "expected", "is_same"),
     [
         ("1\n2\n", "1\n2", True),
@@ -55,7 +54,7 @@ def test_outputs_are_compared_line_by_line(printed, expected, is_same):
     assert same_output(printed, expected) is is_same
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("returned", "expected", "is_same"),
     [("[1, 2]", "[1,2]", True), ("1.0", "1", True), ('"a"', "a", False), ("{", "{}", False), ("[" * 9999, "1", False)],
 )

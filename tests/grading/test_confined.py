@@ -5,8 +5,8 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
-import time
 from pathlib import Path
 
 import psutil
@@ -16,7 +16,7 @@ import nemo_gym
 from nemo_gym import EnvironmentFailed
 from nemo_gym.confinement.bubblewrap import find_bwrap
 from nemo_gym.confinement.cgroups import PREFIX, ControlGroup
-from nemo_gym.grading.confined import Check, CheckVerdict, ConfinedPython, Limits, Program
+from nemo_gym.grading.confined import ConfinedPython, Limits, Program
 
 SYSTEM_PYTHON = "/usr/bin/python3"
 NOBODY = 65534
@@ -53,12 +53,34 @@ async def test_each_limit_is_enforced(python):
     assert (await tried(python, "while True: pass", trial_s=0.3)).how == "out of time"
 
 
+NAMESPACES = """
+import ctypes, errno, os, platform
+libc = ctypes.CDLL(None, use_errno=True)
+NEW_USER, FORK = 0x10000000, 17
+CLONE, ADD_KEY = {"x86_64": (56, 248), "aarch64": (220, 217)}[platform.machine()]
+
+def name_of_error(*call):
+    ctypes.set_errno(0)
+    if libc.syscall(*call) == 0 and call[0] == CLONE:
+        os._exit(0)
+    return errno.errorcode.get(ctypes.get_errno(), "none")
+
+print(name_of_error(CLONE, NEW_USER | FORK, 0, 0, 0, 0), name_of_error(435, 0, 0), name_of_error(ADD_KEY, 0, 0, 0, 0, 0))
+libc.unshare(NEW_USER)
+print(errno.errorcode.get(ctypes.get_errno(), "none"))
+"""
+
+
+@pytest.mark.needs_bubblewrap
+async def test_programs_cannot_create_user_namespaces(python):
+    trial = await tried(python, NAMESPACES)
+    assert trial.output.split() == ["EPERM", "ENOSYS", "EPERM", "EPERM"], trial
+
+
 @pytest.mark.needs_bubblewrap
 async def test_trials_after_the_total_time_are_not_run(python):
     program = Program(["import time; time.sleep(0.4)"], [""] * 9, [10] * 9)
-    began = time.monotonic()
     ended = await python.run(program, trial_s=5, total_s=1)
-    assert time.monotonic() - began < 4
     assert [each.how for each in ended][-1] == "not run"
     assert "finished" in [each.how for each in ended]
     assert len(ended) == 9
@@ -144,18 +166,18 @@ async def test_trials_share_only_scratch(python):
     "value", ["None", "True", "-1.5", "'é\\n'", "b'x'", "(1, [2, {3}], frozenset({4}))", "{(1, 2): {'a': None}}", "1j"]
 )
 async def test_plain_data_passes_between_check_and_function(python, value):
-    check = Check(
+    check = (
         f"def check(same):\n    given = {value}\n    got = same(given, also=given)\n    assert got == [given, given]"
     )
     trial = await tried(python, "def same(one, also): return [one, also]", function="same", check=check)
-    assert CheckVerdict.of(trial) == ("passed", "")
+    assert json.loads(trial.output) == {"verdict": "passed", "why": ""}
 
 
 @pytest.mark.needs_bubblewrap
 async def test_check_may_be_bare_asserts_with_preamble(python):
-    check = Check("assert twice(2) == helper(2)", "def helper(n): return n + n")
-    trial = await tried(python, "def twice(n): return 2 * n", function="twice", check=check)
-    assert CheckVerdict.of(trial).verdict == "passed"
+    check = {"check": "assert twice(2) == helper(2)", "check_preamble": "def helper(n): return n + n"}
+    trial = await tried(python, "def twice(n): return 2 * n", function="twice", **check)
+    assert json.loads(trial.output)["verdict"] == "passed"
 
 
 AS_NOBODY = '''
@@ -233,3 +255,27 @@ def test_control_group_kills_its_members_on_close():
     assert process.wait(5) == -9
     assert not [file for file in group.join_files if Path(file).exists()]
     assert PREFIX in group.join_files[0]
+
+
+FROM_ANOTHER_NAMESPACE = "from nemo_gym.confinement.cgroups import remove_leftovers; remove_leftovers()"
+ABANDON = """
+import os
+from nemo_gym.confinement.cgroups import ControlGroup
+print(*ControlGroup("test", memory_mb=64, processes=4).join_files, flush=True)
+os._exit(0)
+"""
+
+
+@pytest.mark.needs_bubblewrap
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a process in another PID namespace like this")
+def test_other_pid_namespaces_keep_live_groups():
+    try:
+        group = ControlGroup("test", memory_mb=64, processes=4)
+    except OSError:
+        pytest.skip("this process cannot create control groups")
+    abandoned = subprocess.check_output([sys.executable, "-c", ABANDON], text=True).split()
+    confined = [find_bwrap(), "--dev-bind", "/", "/", "--unshare-pid", "--proc", "/proc"]
+    subprocess.run([*confined, sys.executable, "-c", FROM_ANOTHER_NAMESPACE], check=True)
+    assert all(Path(file).exists() for file in group.join_files)
+    assert not [file for file in abandoned if Path(file).exists()]
+    group.close()

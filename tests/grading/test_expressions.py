@@ -6,6 +6,7 @@ import time
 import pytest
 
 from nemo_gym.grading import MathEquality
+from tests.each_case import each_case
 
 pytest.importorskip("math_verify", reason="the extra 'math' is not installed")
 
@@ -19,7 +20,7 @@ def equality():
     equality.close()
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("expected", "text", "extracted"),
     [
         ("72", r"So \boxed{71}, no: \boxed{72}.", "72"),
@@ -42,12 +43,12 @@ async def test_plain_answers_need_no_worker(expected, text, extracted):
     assert equality._workers.pids() == []
 
 
-@pytest.mark.parametrize("text", [r"\boxed{71}", "", r"<think>\boxed{72}", r"\boxed{}"])
+@each_case("text", [r"\boxed{71}", "", r"<think>\boxed{72}", r"\boxed{}"])
 async def test_wrong_answers_are_not_equal(text):
     assert not (await MathEquality().compare("72", text)).is_equal
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("expected", "text"),
     [
         ("72", r"\boxed{B}"),
@@ -62,7 +63,7 @@ async def test_hopeless_answers_need_no_worker(expected, text):
     assert equality._workers.pids() == []
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("expected", "text"),
     [
         ("x^2+2x+1", r"\boxed{(x+1)^2}"),
@@ -78,7 +79,7 @@ async def test_expressions_are_compared_by_meaning(equality, expected, text):
     assert (await equality.compare(expected, text)).is_equal
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("expected", "text"),
     [
         ("x^2+1", r"\boxed{(x+1)^2}"),

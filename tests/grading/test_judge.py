@@ -19,6 +19,7 @@ from nemo_gym import (
 from nemo_gym.errors import ConfigError, JudgeFailed
 from nemo_gym.grading import Judge, JudgeConfig
 from nemo_gym.testing import FakeModel, make_server, on_a_port, reply, rollout
+from tests.each_case import each_case
 
 REF = {"type": "responses_api_models", "name": "judge_model"}
 PROMPT = "Question: {question} A: {expected} B: {answer} {{braces}}"
@@ -77,7 +78,7 @@ async def test_prompt_is_filled_and_verdict_recorded(prompt):
     assert record["response"]["output"][0]["content"][0]["text"] == "They agree.\nyes"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("labels", "text", "label"),
     [
         (["yes", "no"], "Yes.", "yes"),
@@ -103,15 +104,15 @@ async def test_final_label_of_an_answer_is_found(prompt, labels, text, label):
     assert verdict.outcome == ("agreed" if label else "unparsable")
 
 
-@pytest.mark.parametrize("filling", ["\n", " ", "*", "\n*", "[[A=B]", "yes"], ids=repr)
+@each_case("filling", ["\n", " ", "*", "\n*", "[[A=B]", "yes"])
 async def test_long_judge_answers_are_parsed_quickly(prompt, filling):
     judge, _ = judge_of(prompt, f"no\nI think{filling * 100_000}of course")
-    started_at = time.perf_counter()
+    started_at = time.process_time()
     assert (await judge.ask(**FIELDS)).label == "no"
-    assert time.perf_counter() - started_at < 3
+    assert time.process_time() - started_at < 3
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("replies", "label", "outcome"),
     [
         (["yes", "no", "yes"], "yes", "agreed"),
@@ -128,7 +129,7 @@ async def test_majority_of_readable_votes_decides(prompt, replies, label, outcom
     assert len(model.requests) == len(verdict.calls) == 3
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("replies", "label", "outcome", "calls"),
     [
         (["yes", "yes"], "yes", "agreed", 2),
@@ -248,7 +249,7 @@ def test_prompt_in_server_folder_comes_first(tmp_path):
     assert JudgeConfig.model_validate(raw, context={"folder": tmp_path / "other"}).prompt == Path("prompts/judge.md")
 
 
-@pytest.mark.parametrize("labels", [[], ["yes", "Yes"], [""]])
+@each_case("labels", [[], ["yes", "Yes"], [""]])
 def test_labels_must_be_different_and_not_empty(labels):
     with pytest.raises(ValidationError, match="labels"):
         JudgeConfig.model_validate({"model_server": REF, "prompt": "p.md", "labels": labels})

@@ -2,12 +2,11 @@
 
 from fractions import Fraction
 
-import pytest
-
 from nemo_gym.grading import number_in, same_number
+from tests.each_case import each_case
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "value"),
     [
         ("18", 18),
@@ -45,7 +44,7 @@ def test_number_is_parsed_exactly(text, value):
     assert number_in(text).value == value
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         "", " ", "five", "x = 5", "12:30", "7 or 8", "7 to 8", "12 - 4", "1/2/3", "1 2", "(1, 2)", "12,34", "1,2",
@@ -57,7 +56,7 @@ def test_text_that_is_not_a_number_is_none(text):
     assert number_in(text) is None
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("expected", "answer"),
     [
         ("18", "18.0"),
@@ -81,7 +80,7 @@ def test_spellings_of_one_number_are_equal(expected, answer):
     assert same_number(answer, expected) is True
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("expected", "answer"),
     [
         ("18", "19"),
@@ -100,6 +99,6 @@ def test_different_numbers_are_not_equal(expected, answer):
     assert same_number(answer, expected) is False
 
 
-@pytest.mark.parametrize(("expected", "answer"), [("18", "x"), ("x", "18"), ("5 km", "5 miles"), ("5 hours", "5 h")])
+@each_case(("expected", "answer"), [("18", "x"), ("x", "18"), ("5 km", "5 miles"), ("5 hours", "5 h")])
 def test_comparing_other_texts_returns_none(expected, answer):
     assert same_number(expected, answer) is None

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from nemo_gym.grading import PatternFailed, PatternSearch
+from tests.each_case import each_case
 
 CATASTROPHIC = "(a+)+$"
 ENDLESS_FOR_IT = "a" * 60 + "!"
@@ -18,7 +19,7 @@ def search():
     search.close()
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("pattern", "text", "found"),
     [
         (r"answer: (\w)", "Answer: a ... ANSWER: b", "b"),
@@ -37,7 +38,7 @@ def test_last_match_with_a_capture_wins(search, pattern, text, found):
     assert search.last_match(pattern, text) == found
 
 
-@pytest.mark.parametrize("pattern", ["(a", "a{2,1}", "*", r"\p{L}", "a{99999999999}", "(?P<x>a)(?P<x>b)"])
+@each_case("pattern", ["(a", "a{2,1}", "*", r"\p{L}", "a{99999999999}", "(?P<x>a)(?P<x>b)"])
 def test_invalid_pattern_is_reported(search, pattern):
     with pytest.raises(PatternFailed, match="is not a regular expression") as failure:
         search.last_match(pattern, "a")

@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nemo_gym.grading import last_boxed, normalised, option_letter, strip_reasoning, unwrapped
+from tests.each_case import each_case
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "held"),
     [
         (r"\boxed{B}", "B"),
@@ -31,7 +32,7 @@ def test_last_complete_box_is_returned(text, held):
     assert last_boxed(text) == held
 
 
-@pytest.mark.parametrize("text", ["", "B", r"\boxed", r"\boxed B", r"\boxed{B", r"\fbox{B}", "{B}"])
+@each_case("text", ["", "B", r"\boxed", r"\boxed B", r"\boxed{B", r"\fbox{B}", "{B}"])
 def test_text_without_complete_box_has_none(text):
     assert last_boxed(text) is None
 
@@ -50,7 +51,7 @@ def test_boxed_content_has_balanced_braces(text):
         assert bare.count("{") == bare.count("}")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "left"),
     [
         ("no thinking", "no thinking"),
@@ -69,7 +70,7 @@ def test_reasoning_is_removed(text, left):
     assert strip_reasoning(text) == left
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("labels", "letters"),
     [
         ("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "ABCDEFGHIJKLMNOPQRSTUVWXYZ"),
@@ -86,17 +87,17 @@ def test_letters_of_each_script_map_to_options(labels, letters):
     assert [option_letter(label) for label in labels] == list(letters)
 
 
-@pytest.mark.parametrize(("label", "letter"), [(" B ", "B"), ("هـ", "E"), ("\u0627\u0654", "A"), ("　Ｃ　", "C")])
+@each_case(("label", "letter"), [(" B ", "B"), ("هـ", "E"), ("\u0627\u0654", "A"), ("　Ｃ　", "C")])
 def test_label_may_be_padded_stretched_or_decomposed(label, letter):
     assert option_letter(label) == letter
 
 
-@pytest.mark.parametrize("label", ["", " ", "AB", "1", "B.", "(B)", "Б", "β", "é", "一", "?", "ক্ষ"])
+@each_case("label", ["", " ", "AB", "1", "B.", "(B)", "Б", "β", "é", "一", "?", "ক্ষ"])
 def test_other_labels_are_not_letters(label):
     assert option_letter(label) is None
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "plain"),
     [
         (r"\text{B}", "B"),
@@ -115,7 +116,7 @@ def test_markup_is_removed(text, plain):
     assert unwrapped(text) == plain
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("one", "other"),
     [
         ("Paris", " paris. "),
@@ -133,12 +134,12 @@ def test_spellings_of_one_answer_are_equal(one, other):
     assert normalised(one) == normalised(other)
 
 
-@pytest.mark.parametrize(("one", "other"), [("12", "1 2"), ("-1", "1"), ("0.5", "5"), ("x²", "x2"), ("not a", "a")])
+@each_case(("one", "other"), [("12", "1 2"), ("-1", "1"), ("0.5", "5"), ("x²", "x2"), ("not a", "a")])
 def test_different_answers_stay_different(one, other):
     assert normalised(one) != normalised(other)
 
 
-@pytest.mark.parametrize("read", [normalised, unwrapped, option_letter])
+@each_case("read", [normalised, unwrapped, option_letter])
 def test_thousands_of_combining_marks_are_fast(read):
     began = time.process_time()
     read("e" + "\u0301\u0323" * 50_000)

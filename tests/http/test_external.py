@@ -17,6 +17,7 @@ from nemo_gym.errors import EndpointError
 from nemo_gym.http.backoff import Backoff
 from nemo_gym.http.endpoint import NeMoGymAsyncOpenAI
 from nemo_gym.http.external import external_session, seconds_of_retry_after
+from tests.each_case import each_case
 
 ENDPOINT = Path(__file__).parents[1] / "endpoint" / "server.py"
 KEY = "sk-very-secret-1234"
@@ -176,11 +177,11 @@ async def test_login_in_the_address_is_not_quoted():
 async def test_a_thousand_calls_run_concurrently(client):
     started = time.monotonic()
     answers = await asyncio.gather(
-        *(client.create_chat_completion(model="slow:0.5", messages=HELLO) for _ in range(1000))
+        *(client.create_chat_completion(model="slow:2", messages=HELLO) for _ in range(1000))
     )
     assert len(answers) == 1000
-    # A pool of 100 connections, a common limit, would take at least 5 s.
-    assert time.monotonic() - started < 5
+    # A pool of 100 connections, a common limit, would take at least 20 s.
+    assert time.monotonic() - started < 20
 
 
 async def test_connection_is_reused_only_while_surely_open(client, seen):
@@ -246,7 +247,7 @@ def test_pauses_grow_and_retry_after_is_bounded():
     assert backoff.pause_s(1, 3600) == 10.0
 
 
-@pytest.mark.parametrize(("value", "seconds"), [("2", 2.0), ("-1", 0.0), ("soon", None), (None, None), ("", None)])
+@each_case(("value", "seconds"), [("2", 2.0), ("-1", 0.0), ("soon", None), (None, None), ("", None)])
 def test_retry_after_seconds_are_parsed(value, seconds):
     assert seconds_of_retry_after(value) == seconds
 

@@ -43,8 +43,12 @@ def launched(workplace, source, settings="difficulty: 1"):
         ("print('so far so good')\n1 / 0\n", "ended with exit code 1", "ZeroDivisionError: division by zero"),
         (FAILS_WHEN_BUILT, "ended with exit code 1", "RuntimeError: no dice"),
         ("print('a last word', flush=True)\nimport os\nos._exit(7)\n", "ended with exit code 7", "a last word"),
-        ("import sys\nsys.exit('I will not')\n", "ended with exit code 1", "I will not"),
-        ("print('leaving')\nimport sys\nsys.exit()\n", "ended with exit code 0", "leaving"),
+        pytest.param(
+            "import sys\nsys.exit('I will not')\n", "ended with exit code 1", "I will not", marks=pytest.mark.slow
+        ),
+        pytest.param(
+            "print('leaving')\nimport sys\nsys.exit()\n", "ended with exit code 0", "leaving", marks=pytest.mark.slow
+        ),
         ("print('k', flush=True)\nimport os\nos.kill(os.getpid(), 9)\n", "was ended by SIGKILL", "k"),
         ("def broken(:\n", "ended with exit code 1", "SyntaxError: invalid syntax"),
     ],
@@ -148,6 +152,7 @@ def test_start_timeout_shows_the_servers_log(workplace):
     assert workplace.left_over(within_s=1) == []
 
 
+@pytest.mark.slow
 def test_slow_start_names_the_servers_awaited(workplace):
     source = "import time\ntime.sleep(300)\n"
     command = workplace.start("ng_run", workplace.environment(), workplace.environment("slow", source), HEAD)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from importlib.metadata import version
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 
 from nemo_gym.errors import LaunchError
 from nemo_gym.launcher.requirements import Requirements
+from tests.wheel import write_wheel
 
 
 def read(folder: Path, text: str, **others: str) -> Requirements:
@@ -109,22 +109,6 @@ class Isolated(SimpleResourcesServer):
     async def verify(self, body: BaseVerifyRequest) -> float:
         return tinydep.REWARD
 """
-
-
-def write_wheel(folder: Path) -> Path:
-    """Write a minimal wheel with one module."""
-    info = "tinydep-1.0.dist-info"
-    files = {
-        "tinydep.py": "REWARD = 1.0\n",
-        f"{info}/METADATA": "Metadata-Version: 2.1\nName: tinydep\nVersion: 1.0\n",
-        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-    }
-    record = "".join(f"{name},,\n" for name in [*files, f"{info}/RECORD"])
-    path = folder / "tinydep-1.0-py3-none-any.whl"
-    with zipfile.ZipFile(path, "w") as wheel:
-        for name, text in {**files, f"{info}/RECORD": record}.items():
-            wheel.writestr(name, text)
-    return path
 
 
 def test_folder_runs_in_its_own_environment(workplace):

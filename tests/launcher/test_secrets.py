@@ -67,7 +67,7 @@ def written(workplace):
     ]
 
 
-@pytest.fixture(scope="module", params=["fork", "spawn"])
+@pytest.fixture(scope="module", params=["fork", pytest.param("spawn", marks=pytest.mark.slow)])
 def running(request, shared_workplace):
     command = shared_workplace.start_servers(
         *written(shared_workplace), "+head_server.expose_secrets=false", f"+process_start_method={request.param}"

@@ -50,7 +50,7 @@ class Boundless(SimpleResourcesServer):
 """
 
 
-@pytest.fixture(scope="module", params=["fork", "spawn"])
+@pytest.fixture(scope="module", params=["fork", pytest.param("spawn", marks=pytest.mark.slow)])
 def running(request, shared_workplace):
     """A run of two servers, once forked and once spawned, as `(command, workplace)`."""
     first = shared_workplace.environment("talking", TALKING_SERVER)

@@ -72,6 +72,7 @@ def ending_within_the_limit(workplace, command, number):
     return finished
 
 
+@pytest.mark.slow
 def test_repeated_interrupt_ends_the_run_cleanly(workplace):
     for _ in range(3):
         command = workplace.start_servers(workplace.environment("breeding", BREEDING_SERVER))
@@ -84,10 +85,10 @@ def test_repeated_interrupt_ends_the_run_cleanly(workplace):
     ("method", "number", "code"),
     [
         ("fork", signal.SIGINT, 0),
-        ("fork", signal.SIGTERM, 0),
-        ("fork", signal.SIGHUP, 0),
+        pytest.param("fork", signal.SIGTERM, 0, marks=pytest.mark.slow),
+        pytest.param("fork", signal.SIGHUP, 0, marks=pytest.mark.slow),
         ("fork", signal.SIGKILL, -9),
-        ("spawn", signal.SIGINT, 0),
+        pytest.param("spawn", signal.SIGINT, 0, marks=pytest.mark.slow),
         ("spawn", signal.SIGKILL, -9),
     ],
 )
@@ -103,7 +104,7 @@ def test_signals_end_servers_and_their_children(workplace, get_json, method, num
     assert "Traceback" not in finished.err
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGKILL])
 def test_children_in_their_own_session_end_too(workplace, get_json, number):
     command = workplace.start_servers(workplace.environment("breeding", BREEDING_SERVER))
     assert psutil.pid_exists(get_json(f"{command.servers['breeding']['url']}/breed_apart"))
@@ -126,7 +127,7 @@ def test_fork_server_ends_quietly_with_the_launcher(is_answered):
     assert warm.returncode == 0
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_blocked_handler_does_not_delay_the_end(workplace, get_json, method):
     command = workplace.start_servers(
         workplace.environment("breeding", BREEDING_SERVER), f"+process_start_method={method}"
@@ -178,7 +179,7 @@ def test_closed_output_ends_the_run(workplace, get_json):
     assert workplace.left_over(within_s=1) == []
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_server_death_without_restarts_ends_the_run(workplace, get_json, method):
     """The run ends even if a child of the server still has copies of its open files."""
     command = workplace.start_servers(

@@ -16,6 +16,7 @@ from nemo_gym.sandbox import (
 )
 from nemo_gym.sandbox import utils as published_utils
 from nemo_gym.sandbox.providers import apptainer, bubblewrap, docker
+from tests.each_case import each_case
 
 CONFIG = {
     "sandbox": {"docker": {"network": "none"}, "default_metadata": {"team": "ours", "cost": 3, "none": None}},
@@ -33,8 +34,8 @@ class Local:
         self.size = size
 
 
-@pytest.mark.parametrize("config", [CONFIG, OmegaConf.create(CONFIG)], ids=["mapping", "omegaconf"])
-@pytest.mark.parametrize(
+@each_case("config", [CONFIG, OmegaConf.create(CONFIG)])
+@each_case(
     ("given", "provider", "metadata"),
     [
         ("sandbox", {"docker": {"network": "none"}}, {"team": "ours", "cost": "3"}),
@@ -57,7 +58,7 @@ def test_interpolations_in_a_block_are_resolved():
     assert resolve_provider_config("sandbox", config) == {"docker": {"network": "none"}}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("given", "message"),
     [
         ("smal", "Did you mean 'small'?"),
@@ -116,7 +117,7 @@ def test_unknown_or_invalid_options_are_named(options, message):
         create_provider({"bubblewrap": options})
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("rewrites", "image", "rewritten"),
     [
         (None, "a/b:1", "a/b:1"),

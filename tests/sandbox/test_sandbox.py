@@ -19,6 +19,7 @@ from nemo_gym.sandbox import (
     SandboxSpec,
     SandboxStatus,
 )
+from tests.each_case import each_case
 
 
 @dataclass
@@ -112,7 +113,7 @@ def test_spec_copies_plain_mappings():
     assert "s3cret" not in repr(SandboxSpec(env={"TOKEN": "s3cret"}, provider_options={"key": "s3cret"}))
 
 
-@pytest.mark.parametrize("wrong", [{"ttl_s": 0}, {"resources": {"memory_mib": -1}}, {"ready_timeout_s": -2}])
+@each_case("wrong", [{"ttl_s": 0}, {"resources": {"memory_mib": -1}}, {"ready_timeout_s": -2}])
 def test_spec_rejects_invalid_values(wrong):
     with pytest.raises(ValueError, match="above 0"):
         SandboxSpec(**wrong)

@@ -19,6 +19,7 @@ from typing_extensions import get_type_hints, is_typeddict
 from nemo_gym.schemas.chat import ChatCompletion, ChatCompletionCreateParams
 from nemo_gym.schemas.items import REQUIRED_TOKEN_METADATA_FIELDS
 from nemo_gym.schemas.responses import Response, ResponseCreateParams
+from tests.each_case import each_case
 
 MODERATELY = settings(
     max_examples=120, database=None, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
@@ -193,13 +194,13 @@ def test_unknown_request_fields_depend_on_the_api() -> None:
     assert request.model_dump(exclude_unset=True) == {"messages": []}
 
 
-@pytest.mark.parametrize("stream", [True, "yes", 1])
+@each_case("stream", [True, "yes", 1])
 def test_a_plain_request_does_not_stream(stream: Any) -> None:
     with pytest.raises(ValidationError):
         ResponseCreateParams.model_validate({"input": "hi", "stream": stream})
 
 
-@pytest.mark.parametrize("kind", ["mesage", None, 7, {"a": 1}, ["message"]])
+@each_case("kind", ["mesage", None, 7, {"a": 1}, ["message"]])
 def test_item_of_unknown_type_is_rejected(kind: Any) -> None:
     assert not is_read(Response, {**BARE, "output": [{**MESSAGE, "type": kind}]})
     assert not is_read(ResponseCreateParams, {"input": [{"type": kind, "role": "user", "content": "hi"}]})
@@ -211,8 +212,8 @@ def test_only_request_messages_may_omit_their_type() -> None:
     assert is_read(ResponseCreateParams, {"input": [{"role": "user", "content": "hi"}]})
 
 
-@pytest.mark.parametrize("field", REQUIRED_TOKEN_METADATA_FIELDS)
-@pytest.mark.parametrize("is_there", [True, False])
+@each_case("field", REQUIRED_TOKEN_METADATA_FIELDS)
+@each_case("is_there", [True, False])
 def test_token_fields_are_all_or_nothing(field: str, is_there: bool) -> None:
     some = {key: value for key, value in TOKENS.items() if (key == field) is is_there}
     assert not is_read(Response, {**BARE, "output": [{**MESSAGE, **some}]})
@@ -229,15 +230,11 @@ def test_tokens_round_trip() -> None:
     assert not is_read(ChatCompletion, completion({**CHAT, **TOKENS, "prompt_token_ids": ["one"]}))
 
 
-@pytest.mark.parametrize(
-    "message", [{"role": "robot", "content": "hi"}, {"content": "hi"}, {"role": "tool", "content": "hi"}]
-)
+@each_case("message", [{"role": "robot", "content": "hi"}, {"content": "hi"}, {"role": "tool", "content": "hi"}])
 def test_invalid_chat_message_is_rejected(message: dict[str, Any]) -> None:
     assert not is_read(ChatCompletionCreateParams, {"messages": [message]})
 
 
-@pytest.mark.parametrize(
-    ("choice", "is_legal"), [("required", True), ({"type": "function", "name": "f"}, True), ("x", False)]
-)
+@each_case(("choice", "is_legal"), [("required", True), ({"type": "function", "name": "f"}, True), ("x", False)])
 def test_tool_choice_is_a_known_word_or_object(choice: Any, is_legal: bool) -> None:
     assert is_read(ResponseCreateParams, {"input": "hi", "tool_choice": choice}) is is_legal

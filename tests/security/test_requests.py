@@ -21,6 +21,15 @@ SERVERS = [
         if (folder / "app.py").exists()
     ),
 ]
+IN_MAKE_TEST = (
+    "head",
+    "resources_servers/example_session_state_mgmt",
+    "resources_servers/aviary",
+    "responses_api_agents/simple_agent",
+    "responses_api_models/vllm_model",
+)
+"""One server of each kind: the servers of a tier share their middleware. `make test-all` covers the others."""
+EACH_SERVER = [pytest.param(server, marks=() if server in IN_MAKE_TEST else pytest.mark.slow) for server in SERVERS]
 DEEP = 100_000
 NOT_BEGUN = ("is not open. POST /seed_session", "no game is running")
 """Messages of calls without a session, which fail only their own rollout."""
@@ -70,7 +79,7 @@ def send(url, path, body, headers=JSON, *, chunked=False):
         connection.close()
 
 
-@pytest.mark.parametrize("server", SERVERS)
+@pytest.mark.parametrize("server", EACH_SERVER)
 def test_deeply_nested_body_is_rejected_on_every_route(server, address_of):
     url = address_of(server)
     for path, reads_body in posts(url).items():
@@ -82,7 +91,7 @@ def test_deeply_nested_body_is_rejected_on_every_route(server, address_of):
     assert httpx.get(f"{url}/openapi.json", verify=False).status_code == 200
 
 
-@pytest.mark.parametrize("server", SERVERS)
+@pytest.mark.parametrize("server", EACH_SERVER)
 def test_nested_body_with_input_header_does_no_damage(server, address_of):
     url = address_of(server)
     for path in posts(url):
@@ -93,7 +102,7 @@ def test_nested_body_with_input_header_does_no_damage(server, address_of):
     assert httpx.get(f"{url}/openapi.json", verify=False).status_code == 200
 
 
-@pytest.mark.parametrize("server", SERVERS)
+@pytest.mark.parametrize("server", EACH_SERVER)
 def test_malformed_body_is_not_a_server_failure(server, address_of):
     url = address_of(server)
     for path in posts(url):

@@ -17,6 +17,7 @@ from nemo_gym.config.access import configured_token, is_loopback, leads_to
 from nemo_gym.config.masking import is_secret_key
 from nemo_gym.errors import ConfigError, HeadServerNotFoundError
 from nemo_gym.schemas.rollout import RUN_TOKEN_HEADER
+from tests.each_case import each_case
 
 TOKEN = "a-token-of-the-users-own-0123456789"
 CLOSED = [
@@ -74,7 +75,7 @@ def record_of(workplace):
     return path, RunRecord.model_validate_json(path.read_bytes())
 
 
-@pytest.fixture(scope="module", params=["fork", "spawn"])
+@pytest.fixture(scope="module", params=["fork", pytest.param("spawn", marks=pytest.mark.slow)])
 def open_run(request, shared_workplace):
     """Start a run with a generated token and one server that other machines can reach."""
     command = shared_workplace.start_servers(
@@ -251,6 +252,7 @@ def test_run_on_loopback_needs_no_warning(workplace):
     assert command.end().code == 0
 
 
+@pytest.mark.slow
 def test_status_finds_a_run_at_every_address_of_this_machine(workplace, node_address):
     command = workplace.start_servers(written(workplace), "+head_server.host=0.0.0.0")
     port = record_of(workplace)[1].port
@@ -260,7 +262,7 @@ def test_status_finds_a_run_at_every_address_of_this_machine(workplace, node_add
     assert command.end().code == 0
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("host", "listening", "expected"),
     [("127.0.0.1", "127.0.0.1", True), ("localhost", "127.0.0.1", True), ("127.0.0.1", "0.0.0.0", True),
      ("::1", "::", True), ("0.0.0.0", "0.0.0.0", True), ("no.such.host.invalid", "0.0.0.0", False),
@@ -270,7 +272,7 @@ def test_token_is_sent_to_this_machine_only(host, listening, expected):
     assert leads_to(host, listening) is expected
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("host", "expected"),
     [("127.0.0.1", True), ("127.8.8.8", True), ("localhost", True), ("::1", True), ("0.0.0.0", False), ("::", False),
      ("10.0.0.1", False), ("", False), ("127.0.0.1.example.com", False)],
@@ -279,9 +281,7 @@ def test_loopback_addresses_are_recognized(host, expected):
     assert is_loopback(host) is expected
 
 
-@pytest.mark.parametrize(
-    "token", ["short", "with a blank in the midst", "no\nline-breaks-please-no", 1234567890123456]
-)
+@each_case("token", ["short", "with a blank in the midst", "no\nline-breaks-please-no", 1234567890123456])
 def test_invalid_token_is_rejected_without_showing_it(token):
     with pytest.raises(ConfigError, match="at least 16") as refused:
         configured_token({"run_token": token})

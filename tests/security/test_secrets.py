@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from nemo_gym.config.secret_values import SecretValues
+from tests.each_case import each_case
 
 POLICY_KEY = "Zq7-made-up-policy-key-4411"
 DATABASE_PASSWORD = 'p"w/d made up 9922'
@@ -144,7 +145,7 @@ def endpoint():
     server.server_close()
 
 
-@pytest.fixture(scope="module", params=["fork", "spawn"])
+@pytest.fixture(scope="module", params=["fork", pytest.param("spawn", marks=pytest.mark.slow)])
 def collected(request, shared_workplace, endpoint):
     """Run a collection; return its result, its output and the visible text of its processes."""
     place = shared_workplace
@@ -258,7 +259,7 @@ def test_error_of_a_dead_server_contains_no_key(shared_workplace):
     assert [key for key in (POLICY_KEY, DATABASE_PASSWORD, OTHERS_KEY, PATTERN_KEY) if key in finished.err] == []
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("settings", "text", "shown"),
     [
         ({"api_key": "abc-def-123"}, "with abc-def-123.", "with ****."),

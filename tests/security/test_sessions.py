@@ -21,6 +21,7 @@ from nemo_gym.launcher.base import ServerProcess
 from nemo_gym.launcher.watch import Watcher
 from nemo_gym.testing import make_server, on_a_port
 from nemo_gym.web.json_depth import is_deeper_than
+from tests.each_case import each_case
 
 ROLLOUTS = 64
 STEPS = 12
@@ -111,8 +112,8 @@ async def test_missing_or_forged_cookie_gets_a_new_session():
         await client.aclose()
 
 
-@pytest.mark.parametrize("chunked", [False, True])
-@pytest.mark.parametrize("path", ["/verify", "/write", "/seed_session"])
+@each_case("chunked", [False, True])
+@each_case("path", ["/verify", "/write", "/seed_session"])
 async def test_body_beyond_the_limit_is_rejected(path, chunked):
     body = b'{"owner": "' + b"x" * 200_000 + b'"}'
 
@@ -167,7 +168,7 @@ def test_invalid_rollout_id_is_an_invalid_task(value, address_of):
     assert (answer.status, problem["failure_class"]) == (422, "invalid_task")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "depth"),
     [("1", 0), ("[]", 1), ("[[],[[]]]", 3), ('{"a": [{"b": "]]]["}]}', 3), ('["\\"[[[", "[", [1]]', 2),
      ('["\\\\", ["\\\\\\"["]]', 2), ("[" * 500 + "]" * 500, 500), ("[" * 300, 300), ('{"a":' * 200 + "1", 200)],

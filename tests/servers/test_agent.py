@@ -26,6 +26,7 @@ from nemo_gym.base_responses_api_agent import (
     AgentSeedSessionResponse,
 )
 from nemo_gym.testing import make_server, reply, serving
+from tests.each_case import each_case
 
 ROW = {"responses_create_params": {"input": "hi"}}
 
@@ -81,7 +82,7 @@ def text_of(answer: Any) -> str:
     return NeMoGymResponse.model_validate(answer.json()).output_text
 
 
-@pytest.mark.parametrize("cls", [BodyOnly, RequestFirst, WithResponse])
+@each_case("cls", [BodyOnly, RequestFirst, WithResponse])
 def test_run_and_responses_accept_each_signature(cls):
     client = client_of(cls)
     answer = client.post("/run", json={**ROW, "_ng_rollout_id": "r1"})
@@ -95,7 +96,7 @@ def test_run_may_take_only_the_request():
     assert answer.json() == {"any": "thing", "_ng_rollout_id": "r1", "seen": "r1"}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("path", "headers", "row", "seen"),
     [
         ("/run", {}, {}, "None"),
@@ -115,7 +116,7 @@ def test_run_finds_rollout_in_prefix_header_or_row(path, headers, row, seen):
     assert answer.json()["response"]["output"][0]["content"][0]["text"] == seen
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("path", "status"),
     [
         ("/ng-rollout/p-1/v1/responses", 200),
@@ -149,7 +150,7 @@ class Asking(BodyOnly):
         return graded(body).model_copy(update={"response": NeMoGymResponse.model_validate(await other.json())})
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("path", "row", "seen"),
     [("/run", {"_ng_rollout_id": "r1"}, "r1"), ("/ng-rollout/p-1/run", {}, "p-1"), ("/run", {}, "None")],
 )

@@ -22,6 +22,7 @@ from nemo_gym.servers.mcp.endpoint import expose_if_asked
 from nemo_gym.servers.mcp.session import McpSession, SessionTokens
 from nemo_gym.testing import make_server, reply
 from nemo_gym.web.session_cookies import session_cookie
+from tests.each_case import each_case
 
 SECRET = "s" * 64
 ROW = {"responses_create_params": {"input": []}}
@@ -191,8 +192,8 @@ def _packed(session_id):
     return session_cookie("name", SECRET, session_id).partition("=")[2].partition(".")[0]
 
 
-@pytest.mark.parametrize("allowed", [None, frozenset({"add"})])
-@pytest.mark.parametrize(
+@each_case("allowed", [None, frozenset({"add"})])
+@each_case(
     ("issued_in", "read_in", "is_lost"),
     [("first", "first", False), ("first", "second", True), (None, None, False)],
 )

@@ -1,6 +1,5 @@
 """Signatures of a model server's methods, and its routes."""
 
-import pytest
 from fastapi import Request
 from fastapi.testclient import TestClient
 
@@ -15,6 +14,7 @@ from nemo_gym import (
     current_rollout_id,
 )
 from nemo_gym.testing import make_server, reply
+from tests.each_case import each_case
 
 
 def completion(text: str) -> NeMoGymChatCompletion:
@@ -46,8 +46,8 @@ class RequestFirst(BodyOnly):
         return await super().chat_completions(body)
 
 
-@pytest.mark.parametrize("cls", [BodyOnly, RequestFirst])
-@pytest.mark.parametrize(
+@each_case("cls", [BodyOnly, RequestFirst])
+@each_case(
     ("prefix", "rollout_id"), [("", "None"), ("/ng-rollout/r1", "r1"), ("/ng-rollout/r1/training-token-capture", "r1")]
 )
 def test_both_routes_answer_and_know_the_rollout(cls, prefix, rollout_id):

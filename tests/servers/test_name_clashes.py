@@ -21,6 +21,7 @@ from nemo_gym.server_utils import SESSION_ID_KEY, ServerClient
 from nemo_gym.testing import FakeModel, make_server, reply, run
 from resources_servers.gymnasium import GymnasiumServer
 from responses_api_agents.simple_agent.app import SimpleAgent
+from tests.each_case import each_case
 
 CONFIG = BaseResourcesServerConfig(host="0.0.0.0", port=8080, entrypoint="", name="")
 ROW = {"responses_create_params": {"input": "a"}, "response": reply("b").model_dump()}
@@ -91,7 +92,7 @@ class FieldThatCloses(Graded):
     close_session: bool = True
 
 
-@pytest.mark.parametrize(
+@each_case(
     "kind",
     [
         FieldCalledSessions, PrivateAttributeCalledSessions, AttributeMadeLater, FieldCalledTools, MethodCalledTools,
@@ -180,7 +181,7 @@ PRIVATE = ["_telemetry", "_siblings", "_life", "_processes", "_cookie_secret", "
 HOOKS = ["startup", "aclose", "background_tasks", "close_owned", "session_beginnings", "new_app"]
 
 
-@pytest.mark.parametrize("name", PRIVATE)
+@each_case("name", PRIVATE)
 def test_private_attributes_belong_to_the_folder(name):
     assert getattr(graded_by(with_annotated(name, PrivateAttr(default_factory=dict))), name) == {}
 
@@ -306,7 +307,7 @@ class GameWithRoutesOfItsOwn(GameWithHelpersOfItsOwn):
         return {"answered by": f"the folder's own {request.url.path}"}
 
 
-@pytest.mark.parametrize("path", ["/close", "/verify", "/seed_session"])
+@each_case("path", ["/close", "/verify", "/seed_session"])
 def test_published_game_may_define_our_routes(path):
     server = GameWithRoutesOfItsOwn(config=CONFIG, server_client=MagicMock(spec=ServerClient))
     with TestClient(server.setup_webserver()) as client:

@@ -21,6 +21,7 @@ from nemo_gym import (
     SimpleResourcesServer,
 )
 from nemo_gym.testing import make_server, reply, rollout
+from tests.each_case import each_case
 
 ROW = {
     "responses_create_params": {"input": [{"role": "user", "content": "Hi"}], "metadata": {"a": "b"}},
@@ -112,7 +113,7 @@ def verify(cls: type[SimpleResourcesServer], **fields: Any):
     return TestClient(make_server(cls).setup_webserver()).post("/verify", json={**ROW, **fields})
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("cls", "added"),
     [
         (Float, {"reward": 0.25}),
@@ -131,7 +132,7 @@ def test_reward_is_returned_with_the_unchanged_row(cls, added):
     assert type(graded["reward"]) is float
 
 
-@pytest.mark.parametrize(("cls", "extra"), [(Unannotated, {"letter"}), (Typed, {"letter"}), (Filtered, set())])
+@each_case(("cls", "extra"), [(Unannotated, {"letter"}), (Typed, {"letter"}), (Filtered, set())])
 def test_return_annotation_filters_a_custom_response_class(cls, extra):
     graded = verify(cls).json()
     assert set(graded) == {"responses_create_params", "response", "reward"} | extra
@@ -169,8 +170,8 @@ class OpenNumber(Number):
         return await super().verify(body)
 
 
-@pytest.mark.parametrize("way", [0, 1, 2])
-@pytest.mark.parametrize("number", ["nan", "inf", "-inf"])
+@each_case("way", [0, 1, 2])
+@each_case("number", ["nan", "inf", "-inf"])
 def test_reward_that_is_not_finite_is_rejected(way, number):
     with pytest.raises(EnvironmentFailed, match=f"servers: verify returned the reward {number}, which is not finite"):
         verify(OpenNumber, id=way, number=number)
@@ -215,9 +216,7 @@ class SeedsMaybe(Float):
         return None
 
 
-@pytest.mark.parametrize(
-    ("cls", "expected"), [(Float, {}), (Seeds, {}), (SeedsAnswer, {"board": "8x8"}), (SeedsMaybe, {})]
-)
+@each_case(("cls", "expected"), [(Float, {}), (Seeds, {}), (SeedsAnswer, {"board": "8x8"}), (SeedsMaybe, {})])
 def test_seed_session_may_return_a_response_or_nothing(cls, expected):
     answer = TestClient(make_server(cls).setup_webserver()).post("/seed_session", json=ROW)
     assert (answer.status_code, answer.json()) == (200, expected)

@@ -20,6 +20,7 @@ from nemo_gym import (
 from nemo_gym.schemas.items import FunctionCallOutput, ReasoningItem
 from nemo_gym.servers.stepped import turns_of
 from nemo_gym.testing import call, make_server, reply, rollout, serving
+from tests.each_case import each_case
 
 
 class ResetRequest(BaseResetRequest):
@@ -187,7 +188,7 @@ THOUGHT = ReasoningItem(id="r", summary=[])
 RECEIVED = FunctionCallOutput(call_id="c", output="received")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("items", "sizes"),
     [
         ([], []),
@@ -218,7 +219,7 @@ def answering(reset: Any, step: Any) -> SteppedResourcesServer:
     return make_server(Answering)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("reset", "observation", "info"),
     [
         ("Hello", "Hello", {}),
@@ -252,16 +253,14 @@ async def test_step_may_return_gymnasiums_five_values():
         }
 
 
-@pytest.mark.parametrize("reset", [1, ("Hello",), ("Hello", None), ("a", {}, 1)])
+@each_case("reset", [1, ("Hello",), ("Hello", None), ("a", {}, 1)])
 async def test_invalid_reset_result_fails_the_rollout(reset):
     async with serving(answering(reset, None)) as client:
         with pytest.raises(EnvironmentFailed, match=r"reset returned a .*expected a text"):
             await client.post("/reset", json=row())
 
 
-@pytest.mark.parametrize(
-    "step", [None, 1.0, "Bye", ("Bye", 1.0, True, False), ("Bye", "much", True, False, {}), {"reward": 1.0}]
-)
+@each_case("step", [None, 1.0, "Bye", ("Bye", 1.0, True, False), ("Bye", "much", True, False, {}), {"reward": 1.0}])
 async def test_invalid_step_result_fails_the_rollout(step):
     async with serving(answering("Hello", step)) as client:
         await client.post("/reset", json=row())

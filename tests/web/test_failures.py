@@ -32,6 +32,7 @@ from nemo_gym.calls.problems import Problem
 from nemo_gym.testing import make_server, serving
 from nemo_gym.web.failures import Failures
 from nemo_gym.web.middleware import CallMiddleware
+from tests.each_case import each_case
 
 ROW = {"responses_create_params": {"input": "hi"}}
 
@@ -164,13 +165,13 @@ def client():
     return TestClient(app_with_faults())
 
 
-@pytest.mark.parametrize("otherwise", [EnvironmentFailed, AgentFailed, ModelFailed])
+@each_case("otherwise", [EnvironmentFailed, AgentFailed, ModelFailed])
 def test_bug_is_a_failure_of_the_servers_tier(otherwise):
     problem = TestClient(app_with_faults(otherwise)).post("/fail", json={"how": "bug"}).json()
     assert problem["failure_class"] == otherwise.failure_class
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("answer", "message"),
     [
         (b"no bench", "ClientResponseError: 500, message='', url='None' (no bench); its log has the traceback"),

@@ -23,6 +23,7 @@ from nemo_gym.schemas.rollout import ROLLOUT_HEADER, RUN_TOKEN_HEADER, TIME_LEFT
 from nemo_gym.servers.base import context_of
 from nemo_gym.testing import answering, make_server, reply
 from nemo_gym.web.session_routing import SessionRouting
+from tests.each_case import each_case
 
 ROW = {"responses_create_params": {"input": []}}
 ANSWERED = {**ROW, "response": reply("Done.").model_dump(mode="json")}
@@ -275,7 +276,7 @@ async def test_call_without_token_is_not_forwarded(run):
     assert (await run.ask(0, "/add", {"by": 1}, cookie)).status == (401 if is_guarded else 200)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("mark", "socket_of"),
     [
         ("0.a", "zero"),

@@ -1,7 +1,6 @@
 """The calculator is exact and always finishes quickly."""
 
 import contextlib
-import re
 import time
 
 import pytest
@@ -9,9 +8,8 @@ import pytest
 from resources_servers.aviary.calculator import LONGEST, NotCalculable, calculate
 
 
-@pytest.mark.parametrize(
-    ("expression", "value"),
-    [
+def test_expression_has_its_value():
+    cases = [
         ("16 - 3 - 4", "9"),
         ("(1 + 2) * -3", "-9"),
         ("0.1 + 0.2", "0.3"),
@@ -28,15 +26,13 @@ from resources_servers.aviary.calculator import LONGEST, NotCalculable, calculat
         (".5*10", "5"),
         ("1_000 + 1", "1001"),
         ("10**200", str(10**200)),
-    ],
-)
-def test_expression_has_its_value(expression, value):
-    assert calculate(expression) == value
+    ]
+    wrong = [(expression, value, found) for expression, value in cases if (found := calculate(expression)) != value]
+    assert wrong == []
 
 
-@pytest.mark.parametrize(
-    ("expression", "problem"),
-    [
+def test_invalid_expression_is_rejected_with_the_reason():
+    cases = [
         ("", "cannot read"),
         ("2 +", "cannot read"),
         ("2 apples", "cannot read"),
@@ -55,11 +51,15 @@ def test_expression_has_its_value(expression, value):
         ("10 ** -400", "too large"),
         ("1" * LONGEST + "0", "longer than"),
         ("(" * 100 + "1" + ")" * 99, "cannot read"),
-    ],
-)
-def test_invalid_expression_is_rejected_with_the_reason(expression, problem):
-    with pytest.raises(NotCalculable, match=re.escape(problem)):
-        calculate(expression)
+    ]
+    wrong = []
+    for expression, problem in cases:
+        try:
+            wrong.append((expression, problem, calculate(expression)))
+        except NotCalculable as error:
+            if problem not in str(error):
+                wrong.append((expression, problem, str(error)))
+    assert wrong == []
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_invalid_expression_is_rejected_with_the_reason(expression, problem):
     ],
 )
 def test_no_expression_takes_long(expression):
-    started = time.perf_counter()
+    started = time.process_time()
     with contextlib.suppress(NotCalculable):
         calculate(expression)
-    assert time.perf_counter() - started < 0.5
+    assert time.process_time() - started < 0.5

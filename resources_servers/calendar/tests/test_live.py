@@ -64,9 +64,8 @@ ORIGINAL = "Put in the tasting between 10am and 11:45am; it takes 45 minutes."
 PARTS = ["tasting", "45", "between 10am and 11:45am"]
 
 
-@pytest.mark.parametrize(
-    ("text", "is_kept"),
-    [
+def test_rewording_keeps_parts_and_adds_no_number():
+    cases = [
         (ORIGINAL, True),
         ("TASTING, 45 minutes, BETWEEN 10am\n and 11:45am, ok?", True),
         ("The tasting takes 45 minutes.", False),
@@ -74,10 +73,9 @@ PARTS = ["tasting", "45", "between 10am and 11:45am"]
         ("The cake, 45 minutes, between 10am and 11:45am.", False),
         ("", False),
         (f"{ORIGINAL} {'really ' * 100}", False),
-    ],
-)
-def test_rewording_keeps_parts_and_adds_no_number(text, is_kept):
-    assert keeps(text, ORIGINAL, PARTS) == is_kept
+    ]
+    wrong = [(text, is_kept, found) for text, is_kept in cases if (found := keeps(text, ORIGINAL, PARTS)) != is_kept]
+    assert wrong == []
 
 
 class Writer(SimpleResponsesAPIModel):

@@ -35,9 +35,8 @@ async def test_example_rewards_its_oracle_but_not_silence(example):
     assert empty.follow_instruction_list == [False] * len(right.follow_instruction_list)
 
 
-@pytest.mark.parametrize(
-    ("mode", "text", "each", "reward"),
-    [
+async def test_grading_mode_sets_the_reward():
+    mode_cases = [
         (None, BOTH, [True, True], 1.0),
         (None, ONE, [True, False], 0.0),
         ("binary", BOTH, [True, True], 1.0),
@@ -46,15 +45,16 @@ async def test_example_rewards_its_oracle_but_not_silence(example):
         ("fraction", BOTH, [True, True], 1.0),
         ("fraction", ONE, [True, False], 0.5),
         ("fraction", NONE, [False, False], 0.0),
-    ],
-)
-@pytest.mark.parametrize("is_nested", [False, True])
-async def test_grading_mode_sets_the_reward(mode, text, each, reward, is_nested):
-    task = row(grading_mode=mode)
-    result = await graded({"verifier_metadata": task} if is_nested else task, text)
-    assert result.reward == reward
-    assert result.follow_instruction_list == each
-    assert result.follow_all_instructions == all(each)
+    ]
+    wrong = []
+    for mode, text, each, reward in mode_cases:
+        for is_nested in [False, True]:
+            task = row(grading_mode=mode)
+            result = await graded({"verifier_metadata": task} if is_nested else task, text)
+            found = (result.reward, result.follow_instruction_list, result.follow_all_instructions)
+            if found != (reward, each, all(each)):
+                wrong.append((mode, text, each, reward, is_nested, found))
+    assert wrong == []
 
 
 @pytest.mark.parametrize(("settings", "reward"), [({}, 0.0), ({"loose": True}, 1.0)])
@@ -86,10 +86,14 @@ async def test_invalid_row_raises_invalid_task(fields, message):
     assert str(raised.value).startswith("instruction_following: ")
 
 
-@pytest.mark.parametrize("kwargs", [[{}], [None], None, [{"keywords": None, "relation": None}]])
-async def test_constraints_without_arguments_need_none(kwargs):
-    task = row(instruction_id_list=["punctuation:no_comma"], kwargs=kwargs)
-    assert (await graded(task, BOTH)).reward == 1.0
+async def test_constraints_without_arguments_need_none():
+    cases = [[{}], [None], None, [{"keywords": None, "relation": None}]]
+    wrong = []
+    for kwargs in cases:
+        task = row(instruction_id_list=["punctuation:no_comma"], kwargs=kwargs)
+        if (found := (await graded(task, BOTH)).reward) != 1.0:
+            wrong.append((kwargs, found))
+    assert wrong == []
 
 
 async def test_reply_contains_the_row():

@@ -10,9 +10,13 @@ from resources_servers.instruction_following.constraints.variants import LONGEST
 from resources_servers.instruction_following.tests.cases import CASES, NO, YES
 
 
-@pytest.mark.parametrize(("id_", "arguments", "text", "holds"), CASES)
-def test_constraint_holds_for_text(id_, arguments, text, holds):
-    assert constraint(id_, arguments).holds_for(text) is holds
+def test_constraint_holds_for_text():
+    wrong = [
+        (id_, arguments, text, holds, found)
+        for id_, arguments, text, holds in CASES
+        if (found := constraint(id_, arguments).holds_for(text)) is not holds
+    ]
+    assert wrong == []
 
 
 def test_every_constraint_has_both_outcomes():
@@ -20,11 +24,14 @@ def test_every_constraint_has_both_outcomes():
     assert seen == {(id_, holds) for id_ in constraint_ids() for holds in (YES, NO)}
 
 
-@pytest.mark.parametrize("id_", constraint_ids())
-def test_empty_answer_follows_no_constraint(id_):
-    arguments = next(given for known, given, _, _ in CASES if known == id_)
-    assert not constraint(id_, arguments).holds_for("")
-    assert not constraint(id_, arguments).holds_for(" \n\t ")
+def test_empty_answer_follows_no_constraint():
+    wrong = []
+    for id_ in constraint_ids():
+        arguments = next(given for known, given, _, _ in CASES if known == id_)
+        found = (constraint(id_, arguments).holds_for(""), constraint(id_, arguments).holds_for(" \n\t "))
+        if found != (False, False):
+            wrong.append((id_, found))
+    assert wrong == []
 
 
 @pytest.mark.parametrize(
@@ -83,9 +90,8 @@ def test_none_argument_counts_as_missing():
     assert constraint("punctuation:no_comma", {"keywords": None, "relation": None}).arguments == {}
 
 
-@pytest.mark.parametrize(
-    ("id_", "text", "strict", "loose"),
-    [
+def test_loose_check_ignores_outer_lines_and_asterisks():
+    cases = [
         ("startend:quotation", '"So."', YES, YES),
         ("startend:quotation", 'Here you are:\n"So."', NO, YES),
         ("startend:quotation", '"So."\nAnything else?', NO, YES),
@@ -96,12 +102,14 @@ def test_none_argument_counts_as_missing():
         ("punctuation:no_comma", "Yes, sir!\nIt is so.", NO, YES),
         ("punctuation:no_comma", "", NO, NO),
         ("punctuation:no_comma", "a, b", NO, NO),
-    ],
-)
-def test_loose_check_ignores_outer_lines_and_asterisks(id_, text, strict, loose):
-    asked = [constraint(id_)]
-    assert followed(text, asked) == [strict]
-    assert followed(text, asked, loose=True) == [loose]
+    ]
+    wrong = []
+    for id_, text, strict, loose in cases:
+        asked = [constraint(id_)]
+        found = (followed(text, asked), followed(text, asked, loose=True))
+        if found != ([strict], [loose]):
+            wrong.append((id_, text, strict, loose, found))
+    assert wrong == []
 
 
 def test_text_with_asterisks_has_eight_loose_variants():
@@ -120,6 +128,7 @@ HOSTILE = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(110)
 @pytest.mark.parametrize("piece", HOSTILE)
 def test_no_text_makes_a_constraint_slow(piece):

@@ -73,9 +73,8 @@ async def grade(server, text, row):
         return await attempt.verify(reply(text))
 
 
-@pytest.mark.parametrize(
-    ("text", "answer"),
-    [
+def test_answer_is_read_from_tags_box_or_text():
+    cases = [
         ("<answer>7</answer>", "7"),
         ("<answer>6</answer>, no: <answer>\n 7 \n</answer>.", "7"),
         (r"<answer>7</answer> \boxed{8}", "7"),
@@ -95,10 +94,9 @@ async def grade(server, text, row):
         (r"\boxed{}", None),
         ("", None),
         (" \n", None),
-    ],
-)
-def test_answer_is_read_from_tags_box_or_text(text, answer):
-    assert answer_in(text) == answer
+    ]
+    wrong = [(text, answer, found) for text, answer in cases if (found := answer_in(text)) != answer]
+    assert wrong == []
 
 
 @pytest.mark.parametrize("row", EXAMPLES, ids=lambda row: row["metadata"]["source_dataset"])
@@ -112,6 +110,7 @@ async def test_example_rewards_the_oracle_more_than_silence(server, row):
     assert nothing.reward < 0.1
 
 
+@pytest.mark.slow
 async def test_every_generator_rewards_its_own_answer_most(server, one_of_each):
     assert len({row["metadata"]["source_dataset"] for row in one_of_each}) >= 105
     earned = {}

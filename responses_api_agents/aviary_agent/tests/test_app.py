@@ -1,7 +1,5 @@
 """Rollouts from seed to close: the model's input, the graded row and failures."""
 
-from typing import Any
-
 import pytest
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
@@ -15,6 +13,7 @@ from nemo_gym import (
     SimpleResourcesServer,
     current_rollout_id,
 )
+from nemo_gym.jsonl import JsonObject
 from nemo_gym.testing import FakeModel, call, make_server, reply, run, serving
 from responses_api_agents.aviary_agent.app import AviaryAgent
 
@@ -27,7 +26,7 @@ TOOLS = [
 class Cage(SimpleResourcesServer):
     """An Aviary server with three steps of 0.5 each; the row and the texts trigger special cases."""
 
-    asked: list[Any] = []  # noqa: RUF012
+    asked: list[tuple[str, JsonObject]] = []  # noqa: RUF012
     rollouts: list[str | None] = []  # noqa: RUF012
 
     def setup_webserver(self) -> FastAPI:
@@ -55,7 +54,7 @@ class Cage(SimpleResourcesServer):
             return JSONResponse({**body, "reward": 0.5 * len(self.steps), "transitions": self.steps})
         return JSONResponse({"closed": True})
 
-    def _step(self, action: list[dict[str, Any]]) -> dict[str, Any]:
+    def _step(self, action: list[JsonObject]) -> JsonObject:
         if any("explode" in str(item) for item in action):
             raise RuntimeError("bang")
         calls = [item for item in action if item["type"] == "function_call"]
@@ -64,7 +63,7 @@ class Cage(SimpleResourcesServer):
         return {"obs": obs, "reward": 0.5, "done": len(self.steps) == 3}
 
     @property
-    def steps(self) -> list[Any]:
+    def steps(self) -> list[list[JsonObject]]:
         return [body["action"] for path, body in self.asked if path == "/step"]
 
     @property
@@ -79,19 +78,19 @@ def cage():
     return built
 
 
-def agent_on(server: Any, *replies: Any, **settings: Any) -> AviaryAgent:
+def agent_on(server: Cage, *replies: object, **settings: object) -> AviaryAgent:
     model = FakeModel(replies or [call("peck")])
     return make_server(
         AviaryAgent, model=model, servers=[server], **{"resources_server": CAGE, "name": "agent", **settings}
     )
 
 
-def requests_of(agent: AviaryAgent) -> list[dict[str, Any]]:
+def requests_of(agent: AviaryAgent) -> list[JsonObject]:
     """Return the model's requests, turn by turn."""
     return agent.server_client._connections.model.requests
 
 
-def changed(response: NeMoGymResponse, **fields: Any) -> NeMoGymResponse:
+def changed(response: NeMoGymResponse, **fields: object) -> NeMoGymResponse:
     return NeMoGymResponse.model_validate({**response.model_dump(), **fields})
 
 

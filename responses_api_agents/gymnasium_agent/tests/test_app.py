@@ -1,7 +1,5 @@
 """Games from reset to end: the model's input, the graded row and failures."""
 
-from typing import Any
-
 import pytest
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
@@ -19,6 +17,7 @@ from nemo_gym import (
     SteppedResourcesServer,
     current_rollout_id,
 )
+from nemo_gym.jsonl import JsonObject
 from nemo_gym.testing import FakeModel, call, make_server, reply, run, serving
 from responses_api_agents.gymnasium_agent.app import GymnasiumAgent, GymnasiumAgentConfig
 
@@ -33,7 +32,7 @@ class Round(SessionState):
 class Arena(SteppedResourcesServer):
     """An environment with three turns of 0.5 each; texts trigger special cases."""
 
-    steps_seen: list[dict[str, Any]] = []  # noqa: RUF012
+    steps_seen: list[JsonObject] = []  # noqa: RUF012
     rollouts_seen: list[str | None] = []  # noqa: RUF012
 
     async def reset(self, body: BaseResetRequest, round_: Round) -> BaseResetResponse:
@@ -66,20 +65,20 @@ def arena():
     return built
 
 
-def agent_on(server: Any, *replies: Any, **settings: Any) -> GymnasiumAgent:
+def agent_on(server: Arena, *replies: object, **settings: object) -> GymnasiumAgent:
     model = FakeModel(replies or ["go"])
     return make_server(
         GymnasiumAgent, model=model, servers=[server], **{"resources_server": ARENA, "name": "agent", **settings}
     )
 
 
-def asked(agent: GymnasiumAgent) -> list[list[Any]]:
+def asked(agent: GymnasiumAgent) -> list[list[object]]:
     """Return the model's requests, turn by turn, as texts and types."""
     requests = agent.server_client._connections.model.requests
     return [[item.get("content", item.get("output", item.get("type"))) for item in each["input"]] for each in requests]
 
 
-def changed(response: NeMoGymResponse, **fields: Any) -> NeMoGymResponse:
+def changed(response: NeMoGymResponse, **fields: object) -> NeMoGymResponse:
     return NeMoGymResponse.model_validate({**response.model_dump(), **fields})
 
 
@@ -202,23 +201,23 @@ async def test_missing_resources_server_is_an_environment_failure(arena):
 class Foreign(Arena):
     """A server that does not use the base class's routes. It has one game and records its requests."""
 
-    info: dict[str, Any] = {}  # noqa: RUF012
-    asked: list[tuple[str, Any]] = []  # noqa: RUF012
-    answer: dict[str, Any] = {"observation": None, "reward": 1, "terminated": True, "truncated": False}  # noqa: RUF012
+    info: JsonObject = {}  # noqa: RUF012
+    asked: list[tuple[str, JsonObject]] = []  # noqa: RUF012
+    answer: JsonObject = {"observation": None, "reward": 1, "terminated": True, "truncated": False}  # noqa: RUF012
 
     def setup_webserver(self) -> FastAPI:
         app = FastAPI()
 
-        async def reset(request: Request) -> Any:
+        async def reset(request: Request) -> JSONResponse:
             self.asked.append(("/reset", await request.json()))
             return JSONResponse({"observation": "Begin.", "info": self.info}, headers={"set-cookie": "seat=7"})
 
-        async def step(request: Request) -> Any:
+        async def step(request: Request) -> object:
             self.asked.append(("/step", await request.json()))
             assert request.cookies == {"seat": "7"}
             return self.answer
 
-        async def close(request: Request) -> Any:
+        async def close(request: Request) -> None:
             self.asked.append(("/close", request.cookies))
 
         for path, method in (("/reset", reset), ("/step", step), ("/close", close)):
@@ -226,7 +225,7 @@ class Foreign(Arena):
         return app
 
 
-def foreign(**fields: Any) -> Foreign:
+def foreign(**fields: object) -> Foreign:
     built = make_server(Foreign, name="arena")
     built.asked = []
     for name, value in fields.items():
@@ -254,7 +253,7 @@ class LosingAnswers(GymnasiumAgent):
         connections = self.server_client._connections
         request, lost = connections.request, [None] * count
 
-        async def losing(method: str, host: str, port: int, path: str, **rest: Any) -> Any:
+        async def losing(method: str, host: str, port: int, path: str, **rest: object) -> object:
             answer = await request(method, host, port, path, **rest)
             if path == "/step" and lost:
                 lost.pop()
@@ -265,7 +264,7 @@ class LosingAnswers(GymnasiumAgent):
         return self
 
 
-def losing_agent(server: Any, count: int) -> GymnasiumAgent:
+def losing_agent(server: Arena, count: int) -> GymnasiumAgent:
     return make_server(
         LosingAnswers, model=FakeModel(["go"]), servers=[server], resources_server=ARENA, model_server=POLICY
     ).losing(count)

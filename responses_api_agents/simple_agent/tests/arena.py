@@ -1,7 +1,6 @@
-"""An arena in which points are scored, a policy that scores them, and agents on it."""
+"""An environment with points, a policy that scores them, and agents for both."""
 
 import asyncio
-from typing import Any
 
 from fastapi import Request
 
@@ -77,7 +76,7 @@ class Arena(SimpleResourcesServer):
 
 
 class Policy(SimpleResponsesAPIModel):
-    """A model server of its own, with a session: it scores once, answers, and fails where it is asked to."""
+    """A model server with sessions. It scores once, then answers, and fails for the user `nobody`."""
 
     config: BaseResponsesAPIModelConfig
     cookies_seen: list[set[str]] = []  # noqa: RUF012
@@ -94,7 +93,7 @@ class Policy(SimpleResponsesAPIModel):
         raise NotImplementedError
 
 
-def agent_on(arena: Arena, *replies: Any, cls: type[SimpleAgent] = SimpleAgent, **settings: Any) -> SimpleAgent:
+def agent_on(arena: Arena, *replies: object, cls: type[SimpleAgent] = SimpleAgent, **settings: object) -> SimpleAgent:
     model = FakeModel(replies or [call("score", points=1), "Done."])
     return make_server(cls, model=model, servers=[arena], **{"resources_server": ARENA, "name": "agent", **settings})
 

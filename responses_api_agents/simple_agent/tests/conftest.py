@@ -1,4 +1,4 @@
-"""The arena, new for each test."""
+"""The environment, created for each test."""
 
 import pytest
 

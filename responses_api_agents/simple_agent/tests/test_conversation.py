@@ -1,7 +1,6 @@
-"""What the plain agent lets a model do: turns, calls, and nothing but the tools that the request lists."""
+"""Conversations of the plain agent: turns and calls, only of tools that the request lists."""
 
 import asyncio
-from typing import Any
 
 import orjson
 import pytest
@@ -10,12 +9,14 @@ from fastapi import FastAPI, Request
 from nemo_gym import (
     BaseSeedSessionRequest,
     BaseVerifyRequest,
+    BaseVerifyResponse,
     NeMoGymResponse,
     SessionState,
     SimpleResourcesServer,
     ToolError,
     tool,
 )
+from nemo_gym.jsonl import JsonObject
 from nemo_gym.testing import FakeModel, call, make_server, reply, run
 from responses_api_agents.simple_agent.app import SimpleAgent
 
@@ -28,7 +29,7 @@ class Score(SessionState):
 
 
 class Arena(SimpleResourcesServer):
-    """Writes down whatever reaches a route of its own."""
+    """An environment that records the calls of its routes."""
 
     reached: list[str] = []  # noqa: RUF012
     waiting: int = 0
@@ -88,41 +89,39 @@ def arena():
     return make_server(Arena, name="arena", reached=[])
 
 
-def agent_on(arena: Arena, *replies: Any, **settings: Any) -> SimpleAgent:
+def agent_on(arena: Arena, *replies: object, **settings: object) -> SimpleAgent:
     return make_server(SimpleAgent, model=FakeModel(replies), servers=[arena], resources_server=ARENA, **settings)
 
 
-def asked(agent: SimpleAgent) -> list[dict[str, Any]]:
-    """The requests that the model was given, in order."""
+def asked(agent: SimpleAgent) -> list[JsonObject]:
+    """Return the model's requests in order."""
     return agent.server_client._connections.model.requests
 
 
-def changed(response: NeMoGymResponse, **fields: Any) -> NeMoGymResponse:
+def changed(response: NeMoGymResponse, **fields: object) -> NeMoGymResponse:
     return NeMoGymResponse.model_validate({**response.model_dump(mode="json"), **fields})
 
 
-def outputs(graded: Any) -> list[str]:
+def outputs(graded: BaseVerifyResponse) -> list[str]:
     return [item.output for item in graded.response.output if item.type == "function_call_output"]
 
 
-async def test_model_and_tools_take_turns_until_the_model_answers(arena):
+async def test_model_and_tools_alternate_until_an_answer(arena):
     agent = agent_on(arena, call("score", points=2), call("score", points=3), "I have 5 points.", "Never said.")
     graded = await run(agent)
     assert graded.reward == 5.0
-    assert [item.type for item in graded.response.output] == [
-        *("function_call", "function_call_output") * 2,
-        "message",
-    ]
+    types = [item.type for item in graded.response.output]
+    assert types == [*("function_call", "function_call_output") * 2, "message"]
     assert outputs(graded) == ["2 points", "5 points"]
     assert len(asked(agent)) == 3
 
 
-async def test_a_text_beside_calls_does_not_end_the_conversation(arena):
+async def test_text_with_calls_continues_the_conversation(arena):
     graded = await run(agent_on(arena, reply("Let me score.", call("score", points=1)), "Done."))
     assert (graded.reward, graded.response.output_text) == (1.0, "Let me score.Done.")
 
 
-async def test_the_calls_of_one_turn_run_at_the_same_time_and_are_answered_in_their_order(arena):
+async def test_calls_run_concurrently_and_outputs_keep_order(arena):
     calls = [call("meet", name=name).model_copy(update={"call_id": name}) for name in ("first", "second")]
     graded = await run(agent_on(arena, reply(*calls), "Done."))
     assert arena.most_at_once == 2
@@ -130,20 +129,20 @@ async def test_the_calls_of_one_turn_run_at_the_same_time_and_are_answered_in_th
     assert [(item.call_id, item.output) for item in answers] == [("first", "first"), ("second", "second")]
 
 
-async def test_calls_that_share_the_rollouts_state_keep_their_order(arena):
+async def test_calls_that_share_state_keep_their_order(arena):
     calls = [call("score", points=3), call("double", pause_s=0.05), call("score", points=1), call("double", pause_s=0)]
     graded = await run(agent_on(arena, reply(*calls), "Done."))
     assert outputs(graded) == ["3 points", "6 points", "7 points", "14 points"]
 
 
 @pytest.mark.parametrize("steps", [1, 3])
-async def test_the_conversation_ends_after_max_steps_with_the_last_calls_answered(arena, steps):
+async def test_last_calls_before_max_steps_are_answered(arena, steps):
     agent = agent_on(arena, call("score", points=1), max_steps=steps)
     graded = await run(agent)
     assert (len(asked(agent)), graded.reward, len(outputs(graded))) == (steps, float(steps), steps)
 
 
-async def test_an_incomplete_response_ends_the_conversation_and_its_calls_are_not_made(arena):
+async def test_incomplete_response_ends_conversation_without_calls(arena):
     cut = changed(reply(call("score", points=1)), incomplete_details={"reason": "max_output_tokens"})
     agent = agent_on(arena, cut, "Never said.")
     graded = await run(agent)
@@ -151,7 +150,7 @@ async def test_an_incomplete_response_ends_the_conversation_and_its_calls_are_no
     assert graded.response.incomplete_details.reason == "max_output_tokens"
 
 
-async def test_the_usage_of_all_turns_is_summed(arena):
+async def test_usage_of_all_turns_is_summed(arena):
     def used(response, tokens_in, tokens_out):
         usage = {"input_tokens": tokens_in, "output_tokens": tokens_out, "total_tokens": tokens_in + tokens_out}
         details = {"input_tokens_details": {"cached_tokens": 1}, "output_tokens_details": {"reasoning_tokens": 2}}
@@ -163,7 +162,7 @@ async def test_the_usage_of_all_turns_is_summed(arena):
     assert (usage.input_tokens_details.cached_tokens, usage.output_tokens_details.reasoning_tokens) == (2, 4)
 
 
-async def test_what_the_model_said_is_said_to_it_again_word_for_word_without_empty_fields(arena):
+async def test_model_output_is_resent_without_empty_fields(arena):
     reasoning = {
         "type": "reasoning",
         "id": "rs_1",
@@ -194,19 +193,19 @@ async def test_what_the_model_said_is_said_to_it_again_word_for_word_without_emp
     assert (one["temperature"], two["temperature"]) == (0.3, 0.3)
 
 
-async def test_a_bare_text_is_the_users_first_message(arena):
+async def test_text_input_becomes_a_user_message(arena):
     agent = agent_on(arena, call("score", points=1), "Done.")
     await run(agent, responses_create_params={"input": "Play."})
     assert asked(agent)[1]["input"][0] == {"role": "user", "content": "Play."}
 
 
-async def test_a_row_without_tools_gets_the_servers(arena):
+async def test_row_without_tools_gets_the_servers_tools(arena):
     agent = agent_on(arena, "Done.")
     await run(agent)
     assert [each["name"] for each in asked(agent)[0]["tools"]] == ["score", "double", "meet", "refuse"]
 
 
-async def test_a_row_with_tools_keeps_its_own(arena):
+async def test_row_with_tools_keeps_them(arena):
     own = {"type": "function", "name": "score", "parameters": {"type": "object"}, "x": 1}
     agent = agent_on(arena, call("refuse"), "Done.")
     graded = await run(agent, responses_create_params={"input": [], "tools": [own]})
@@ -214,37 +213,19 @@ async def test_a_row_with_tools_keeps_its_own(arena):
     assert outputs(graded) == ["Unknown tool 'refuse'. The tools are: score."]
 
 
-async def test_a_tool_error_is_the_tools_answer(arena):
+async def test_tool_error_is_returned_to_the_model(arena):
     assert outputs(await run(agent_on(arena, call("refuse"), "Done."))) == ["Error: no"]
 
 
 FORBIDDEN = [
-    "verify",
-    "seed_session",
-    "close_session",
-    "aggregate_metrics",
-    "tools",
-    "reverify_mode",
-    "secret",
-    "admin/secret",
-    "score/../secret",
-    "../secret",
-    "/secret",
-    "secret?x=1",
-    "secret#",
-    "secret\n",
-    "secret HTTP/1.1\r\nx: y",
-    "%73ecret",
-    "..",
-    "",
-    " ",
-    "unheard_of",
-    "SCORE",
-]
+    "verify", "seed_session", "close_session", "aggregate_metrics", "tools", "reverify_mode", "secret", "admin/secret",
+    "score/../secret", "../secret", "/secret", "secret?x=1", "secret#", "secret\n", "secret HTTP/1.1\r\nx: y",
+    "%73ecret", "..", "", " ", "unheard_of", "SCORE",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", FORBIDDEN)
-async def test_a_name_that_the_request_does_not_list_reaches_no_route(arena, name):
+async def test_unlisted_tool_name_reaches_no_route(arena, name):
     graded = await run(agent_on(arena, call(name), "Done."))
     assert outputs(graded) == [f"Unknown tool {name!r}. The tools are: score, double, meet, refuse."]
     assert arena.reached == ["seed_session", "verify"]
@@ -252,7 +233,7 @@ async def test_a_name_that_the_request_does_not_list_reaches_no_route(arena, nam
 
 
 @pytest.mark.parametrize("name", [name for name in FORBIDDEN if name not in ("secret", "unheard_of", "SCORE")])
-async def test_a_route_stays_out_of_reach_even_where_the_row_lists_it_as_a_tool(arena, name):
+async def test_route_listed_as_tool_is_not_called(arena, name):
     tools = [{"type": "function", "name": name, "parameters": {}}]
     graded = await run(agent_on(arena, call(name), "Done."), responses_create_params={"input": [], "tools": tools})
     assert outputs(graded) == [f"Unknown tool {name!r}. The tools are: none."]
@@ -260,14 +241,14 @@ async def test_a_route_stays_out_of_reach_even_where_the_row_lists_it_as_a_tool(
 
 
 @pytest.mark.parametrize("name", ["unheard_of", "SCORE"])
-async def test_a_listed_tool_that_the_server_lacks_is_told_as_such(arena, name):
+async def test_listed_tool_missing_on_server_is_not_found(arena, name):
     tools = [{"type": "function", "name": name, "parameters": {}}]
     graded = await run(agent_on(arena, call(name), "Done."), responses_create_params={"input": [], "tools": tools})
     assert outputs(graded) == ['{"detail":"Not Found"}']
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "problem"),
     [
         ('{"points": 1', "Invalid tool call arguments: "),
         ("points=1", "Invalid tool call arguments: "),
@@ -281,19 +262,19 @@ async def test_a_listed_tool_that_the_server_lacks_is_told_as_such(arena, name):
         ('{"points": "\\ud800"}', "Invalid tool call arguments: "),
     ],
 )
-async def test_wrong_arguments_are_told_to_the_model_and_the_rollout_goes_on(arena, arguments, told):
+async def test_wrong_arguments_are_returned_to_the_model(arena, arguments, problem):
     wrong = call("score").model_copy(update={"arguments": arguments})
     graded = await run(agent_on(arena, wrong, call("score", points=1), "Done."))
     first, second = outputs(graded)
-    assert told in first
+    assert problem in first
     assert (second, graded.reward) == ("1 points", 1.0)
 
 
-async def test_a_long_integer_reaches_the_tool_to_the_last_digit(arena):
+async def test_long_integer_reaches_the_tool_exactly(arena):
     long = call("score").model_copy(update={"arguments": f'{{"points": {2**80 + 1}}}'})
     assert outputs(await run(agent_on(arena, long, "Done."))) == [f"{2**80 + 1} points"]
 
 
-async def test_arguments_that_are_not_json_are_refused_in_json(arena):
+async def test_invalid_json_arguments_get_a_json_error(arena):
     graded = await run(agent_on(arena, call("score").model_copy(update={"arguments": '"'}), "Done."))
     assert orjson.loads(outputs(graded)[0])["error"].startswith("Invalid tool call arguments: ")

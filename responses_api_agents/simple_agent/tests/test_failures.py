@@ -1,6 +1,4 @@
-"""What fails a rollout of the plain agent, and whose failure that is."""
-
-from typing import Any
+"""Failures of the plain agent's rollouts, and the servers that they are attributed to."""
 
 import pytest
 from fastapi import FastAPI
@@ -25,7 +23,7 @@ FAILURES = {
 
 
 @pytest.mark.parametrize("stage", FAILURES)
-async def test_a_failing_environment_fails_the_rollout_with_its_cause_and_closes_the_session(arena, stage):
+async def test_failing_environment_fails_rollout_and_closes_session(arena, stage):
     replies, row, message = FAILURES[stage]
     agent = agent_on(arena, *replies)
     async with serving(agent):
@@ -35,7 +33,7 @@ async def test_a_failing_environment_fails_the_rollout_with_its_cause_and_closes
         assert len(arena.sessions) == 0
 
 
-async def test_no_call_of_the_turn_is_still_at_work_when_the_session_is_closed(arena):
+async def test_session_closes_after_all_calls_have_ended(arena):
     agent = agent_on(arena, reply(call("explode"), call("linger")), "Done.")
     async with serving(agent):
         with pytest.raises(EnvironmentFailed, match="explode"):
@@ -43,7 +41,7 @@ async def test_no_call_of_the_turn_is_still_at_work_when_the_session_is_closed(a
         assert (arena.lingered, len(arena.sessions)) == (1, 0)
 
 
-async def test_after_a_failed_call_none_that_shares_its_state_is_made(arena):
+async def test_failed_call_skips_calls_that_share_state(arena):
     agent = agent_on(arena, reply(call("explode"), call("score", points=1)), "Done.")
     async with serving(agent):
         with pytest.raises(EnvironmentFailed, match="explode"):
@@ -51,15 +49,15 @@ async def test_after_a_failed_call_none_that_shares_its_state_is_made(arena):
         assert len(arena.rollouts_seen) == 1
 
 
-async def test_a_failing_tool_may_be_told_to_the_model_instead(arena):
+async def test_tool_failure_may_be_returned_to_the_model(arena):
     agent = agent_on(arena, call("explode"), call("score", points=2), "Done.", tool_faults="tell_model")
     graded = await run(agent)
-    told = [item.output for item in graded.response.output if item.type == "function_call_output"]
-    assert told[0].startswith("Error: arena: /explode raised ZeroDivisionError: of nothing")
-    assert (told[1], graded.reward) == ("2", 2.0)
+    returned = [item.output for item in graded.response.output if item.type == "function_call_output"]
+    assert returned[0].startswith("Error: arena: /explode raised ZeroDivisionError: of nothing")
+    assert (returned[1], graded.reward) == ("2", 2.0)
 
 
-async def test_a_failing_model_fails_the_rollout_as_the_models_and_closes_the_session(arena):
+async def test_failing_model_fails_rollout_and_closes_session(arena):
     policy = make_server(Policy, name="policy_model")
     agent = make_server(SimpleAgent, servers=[arena, policy], resources_server=ARENA)
     async with serving(agent):
@@ -70,19 +68,19 @@ async def test_a_failing_model_fails_the_rollout_as_the_models_and_closes_the_se
 
 
 class Unread(Policy):
-    """Passes on what its endpoint answers, which is no response."""
+    """A model that forwards an invalid response unread."""
 
     passes_on = True
 
     async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming) -> NeMoGymResponse:
         raise NotImplementedError
 
-    async def pass_on(self, params: Any, items: Any) -> bytes:
+    async def pass_on(self, params: object, items: object) -> bytes:
         return b'{"id": "r", "output": [{"type": "message", "role": "assistant", "content": "no list of parts"}]}'
 
 
 @pytest.mark.parametrize("skip_verification", [False, True])
-async def test_an_answer_that_is_no_response_is_the_models_failure_whoever_notices(arena, skip_verification):
+async def test_unread_invalid_response_is_a_model_failure(arena, skip_verification):
     policy = make_server(Unread, name="policy_model")
     agent = make_server(
         SimpleAgent, servers=[arena, policy], resources_server=ARENA, skip_verification=skip_verification
@@ -94,13 +92,13 @@ async def test_an_answer_that_is_no_response_is_the_models_failure_whoever_notic
         assert len(arena.sessions) == 0
 
 
-async def test_a_model_server_that_is_not_there_is_the_models_failure(arena):
+async def test_missing_model_server_is_a_model_failure(arena):
     agent = make_server(SimpleAgent, servers=[arena], resources_server=ARENA)
     with pytest.raises(ModelFailed, match="policy_model"):
         await run(agent)
 
 
-async def test_a_resources_server_that_is_not_there_is_the_environments_failure(arena):
+async def test_missing_resources_server_is_an_environment_failure(arena):
     with pytest.raises(EnvironmentFailed, match="'elsewhere'"):
         await run(agent_on(arena, resources_server={**ARENA, "name": "elsewhere"}))
 
@@ -112,7 +110,7 @@ async def test_a_resources_server_that_is_not_there_is_the_environments_failure(
         ({"output": [{"type": "function_call", "name": "score"}]}, "policy_model: the answer is not a response"),
     ],
 )
-async def test_an_answer_that_is_no_response_is_the_models_failure(arena, answer, message):
+async def test_invalid_response_is_a_model_failure(arena, answer, message):
     class Babbling(Policy):
         def setup_webserver(self) -> FastAPI:
             app = FastAPI()

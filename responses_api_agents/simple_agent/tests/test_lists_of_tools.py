@@ -1,16 +1,15 @@
-"""Resources servers with another list of tools than ours, or with none."""
-
-from typing import Any
+"""Resources servers without a tool list, or with a different one than ours."""
 
 import pytest
 from fastapi import FastAPI, Response
 
+from nemo_gym.jsonl import JsonObject
 from nemo_gym.testing import make_server, run
 from responses_api_agents.simple_agent.tests.arena import Arena, agent_on
 
 
 class WithoutList(Arena):
-    """As a server that is not built on the base class: it has no list of tools."""
+    """A server without our base class and therefore without a tool list."""
 
     def setup_webserver(self) -> FastAPI:
         app = super().setup_webserver()
@@ -19,7 +18,7 @@ class WithoutList(Arena):
 
 
 class WithAnotherAnswer(WithoutList):
-    """As a server that answers whatever it is asked for."""
+    """A server with a catch-all route."""
 
     is_page: bool = True
 
@@ -34,10 +33,9 @@ class WithAnotherAnswer(WithoutList):
 
 
 @pytest.mark.parametrize(
-    ("kind", "fields"),
-    [(WithoutList, {}), (WithAnotherAnswer, {}), (WithAnotherAnswer, {"is_page": False})],
+    ("kind", "fields"), [(WithoutList, {}), (WithAnotherAnswer, {}), (WithAnotherAnswer, {"is_page": False})]
 )
-async def test_a_server_without_a_list_of_tools_has_none(kind, fields):
+async def test_server_without_tool_list_has_no_tools(kind, fields):
     arena = make_server(kind, name="arena", cookies_seen=[], rollouts_seen=[], **fields)
     agent = agent_on(arena, "Done.")
     assert (await run(agent)).reward == 0.0
@@ -45,19 +43,19 @@ async def test_a_server_without_a_list_of_tools_has_none(kind, fields):
 
 
 class WithListOfItsOwn(WithoutList):
-    """As a server that answers `GET /tools` in its own way, without a word on their order."""
+    """A server with a different `/tools` route, which does not send the header about independent tools."""
 
     def setup_webserver(self) -> FastAPI:
         app = super().setup_webserver()
 
         @app.get("/tools")
-        async def tools() -> list[dict[str, Any]]:
+        async def tools() -> list[JsonObject]:
             return [each.definition for each in self.tools()]
 
         return app
 
 
-async def test_a_list_of_tools_need_not_tell_which_are_independent():
+async def test_tool_list_without_independence_header_is_used():
     arena = make_server(WithListOfItsOwn, name="arena", cookies_seen=[], rollouts_seen=[])
     agent = agent_on(arena, "Done.")
     assert (await run(agent)).reward == 0.0

@@ -1,18 +1,17 @@
-"""Agents built on the plain one: they answer in their own way, change the row and the reward."""
-
-from typing import Any
+"""Subclasses of the plain agent that change the answer, the row or the reward."""
 
 import pytest
 from fastapi import Request, Response
 
 from nemo_gym import NeMoGymResponse, NeMoGymResponseCreateParamsNonStreaming
+from nemo_gym.jsonl import JsonObject
 from nemo_gym.testing import call, reply, run
 from responses_api_agents.simple_agent.app import SimpleAgent, SimpleAgentRunRequest, SimpleAgentVerifyResponse
 from responses_api_agents.simple_agent.tests.arena import POLICY, agent_on
 
 
 class Polite(SimpleAgent):
-    """A subclass with its own way to answer."""
+    """A subclass that overrides `responses`."""
 
     async def responses(
         self, request: Request, response: Response, body: NeMoGymResponseCreateParamsNonStreaming
@@ -21,7 +20,7 @@ class Polite(SimpleAgent):
         return answered.model_copy(update={"model": "polite"})
 
 
-async def test_run_honours_a_subclass_with_its_own_way_to_answer(arena):
+async def test_run_calls_an_overridden_responses_method(arena):
     agent = agent_on(arena, call("score", points=3), "Thank you.", cls=Polite, model_server=POLICY)
     graded = await run(agent)
     assert (graded.reward, graded.response.model, graded.response.output_text) == (3.0, "polite", "Thank you.")
@@ -29,7 +28,7 @@ async def test_run_honours_a_subclass_with_its_own_way_to_answer(arena):
 
 
 class MovedSession(Polite):
-    """Answers for the resources server with a session of its own, as a subclass that talks to it by itself may."""
+    """A subclass that calls the resources server itself and so begins another session."""
 
     async def responses(
         self, request: Request, response: Response, body: NeMoGymResponseCreateParamsNonStreaming
@@ -39,13 +38,13 @@ class MovedSession(Polite):
         return reply("Moved.")
 
 
-async def test_the_cookies_that_a_subclass_sets_reach_verify(arena):
+async def test_cookies_set_by_a_subclass_reach_verify(arena):
     agent = agent_on(arena, cls=MovedSession, model_server=POLICY)
     assert (await run(agent)).reward == 5.0
 
 
 class OfBodyAlone(SimpleAgent):
-    async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming) -> dict[str, Any]:
+    async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming) -> JsonObject:
         return reply(f"To {len(body.input)} items").model_dump()
 
 
@@ -57,13 +56,13 @@ class OfRequestAndBody(SimpleAgent):
 
 
 @pytest.mark.parametrize("kind", [OfBodyAlone, OfRequestAndBody])
-async def test_a_subclass_asks_for_as_much_as_it_needs_and_answers_in_any_form(arena, kind):
+async def test_subclass_may_take_fewer_parameters_and_return_json(arena, kind):
     graded = await run(agent_on(arena, cls=kind, model_server=POLICY))
     assert graded.response.output_text == "To 0 items"
 
 
 class SecondThoughts(SimpleAgent):
-    """Changes the row before the rollout, and the reward after it."""
+    """A subclass that changes the row before the rollout, and the reward after it."""
 
     async def run(self, request: Request, body: SimpleAgentRunRequest) -> SimpleAgentVerifyResponse:
         params = body.responses_create_params.model_copy(update={"instructions": "Think twice."})
@@ -73,7 +72,7 @@ class SecondThoughts(SimpleAgent):
         return graded
 
 
-async def test_a_subclass_changes_the_row_and_what_was_answered(arena):
+async def test_subclass_may_change_row_and_reward(arena):
     agent = agent_on(arena, call("score", points=3), "Done.", cls=SecondThoughts, model_server=POLICY)
     graded = await run(agent)
     assert (graded.reward, graded.response.output_text) == (1.5, "Done.")

@@ -1,7 +1,5 @@
 """Conversations of a policy with a user, scripted or played by a model."""
 
-from typing import Any
-
 import pytest
 
 from nemo_gym import (
@@ -19,6 +17,7 @@ from nemo_gym import (
     SimpleResponsesAPIModel,
     tool,
 )
+from nemo_gym.jsonl import JsonObject
 from nemo_gym.testing import call, make_server, reply, run, serving
 from responses_api_agents.user_simulation_agent.app import UserSimulationAgent, UserSimulationAgentConfig
 
@@ -66,8 +65,8 @@ class Model(SimpleResponsesAPIModel):
     """A model that gives its replies in order and repeats the last one. Exceptions are raised."""
 
     config: BaseResponsesAPIModelConfig
-    replies: list[Any] = []  # noqa: RUF012
-    asked: list[dict[str, Any]] = []  # noqa: RUF012
+    replies: list[object] = []  # noqa: RUF012
+    asked: list[JsonObject] = []  # noqa: RUF012
 
     async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming) -> NeMoGymResponse:
         self.asked.append(body.model_dump(mode="json", exclude_unset=True))
@@ -81,13 +80,13 @@ class Model(SimpleResponsesAPIModel):
         raise NotImplementedError
 
 
-def model(name: str, *replies: Any) -> Model:
+def model(name: str, *replies: object) -> Model:
     built = make_server(Model, name=name)
     built.replies, built.asked = list(replies), []
     return built
 
 
-def agent_on(*servers: Any, **settings: Any) -> UserSimulationAgent:
+def agent_on(*servers: Arena | Model, **settings: object) -> UserSimulationAgent:
     given = {"name": "agent", "resources_server": ARENA, "model_server": POLICY, **settings}
     return make_server(UserSimulationAgent, servers=servers, **given)
 
@@ -97,7 +96,7 @@ def arena():
     return make_server(Arena, name="arena")
 
 
-def course_of(graded: Any) -> list[str]:
+def course_of(graded: BaseVerifyResponse) -> list[str]:
     """Return the course of a conversation as lines of text."""
     course = []
     for item in graded.response.model_dump(mode="json")["output"]:
@@ -279,11 +278,7 @@ async def test_responses_route_works_without_user(arena):
     agent = agent_on(arena, model("policy_model", call("score", points=1), "How many?"))
     async with serving(agent) as client:
         answered = await client.post("/v1/responses", json={"input": "Score!"})
-    assert [item["type"] for item in answered.json()["output"]] == [
-        "function_call",
-        "function_call_output",
-        "message",
-    ]
+    assert [item["type"] for item in answered.json()["output"]] == ["function_call", "function_call_output", "message"]
 
 
 async def test_custom_prompt_is_filled_in_or_rejected(arena, tmp_path):

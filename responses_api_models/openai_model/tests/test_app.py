@@ -147,9 +147,7 @@ ITEMS = [
 
 async def ask(client, text, input_at):
     return await client.post(
-        "/v1/responses",
-        content=text,
-        headers={"content-type": "application/json", INPUT_AT_HEADER: str(input_at)},
+        "/v1/responses", content=text, headers={"content-type": "application/json", INPUT_AT_HEADER: str(input_at)}
     )
 
 

@@ -23,16 +23,22 @@ REPOSITORY = Path(__file__).parents[3]
 SAMPLES = 200
 
 
-@pytest.mark.parametrize("schema", EVERY_SCHEMA.values(), ids=EVERY_SCHEMA.keys())
-def test_every_sample_is_valid(schema):
-    validator = validator_of(schema)
-    for value in samples_of(schema, SAMPLES):
-        assert validator.is_valid(json.loads(json.dumps(value, allow_nan=False))), value
+def test_every_sample_is_valid():
+    wrong = []
+    for name, schema in EVERY_SCHEMA.items():
+        validator = validator_of(schema)
+        values = [json.loads(json.dumps(value, allow_nan=False)) for value in samples_of(schema, SAMPLES)]
+        wrong += [(name, value) for value in values if not validator.is_valid(value)]
+    assert wrong == []
 
 
-@pytest.mark.parametrize("schema", EVERY_SCHEMA.values(), ids=EVERY_SCHEMA.keys())
-def test_same_seed_gives_same_samples(schema):
-    assert json.dumps(samples_of(schema, 20, seed=3)) == json.dumps(samples_of(schema, 20, seed=3))
+def test_same_seed_gives_same_samples():
+    wrong = [
+        name
+        for name, schema in EVERY_SCHEMA.items()
+        if json.dumps(samples_of(schema, 20, seed=3)) != json.dumps(samples_of(schema, 20, seed=3))
+    ]
+    assert wrong == []
 
 
 def test_samples_do_not_depend_on_process():
@@ -57,12 +63,14 @@ def test_samples_do_not_depend_on_process():
     assert len(json.loads(outputs[0])) == len(EVERY_SCHEMA)
 
 
-@pytest.mark.parametrize(
-    "name", ["any integer", "any text", "a pattern of digits", "items", "optional and required", "a tree"]
-)
-def test_seeds_give_different_samples(name):
-    seen = {json.dumps(samples_of(EVERY_SCHEMA[name], 3, seed=seed)) for seed in range(20)}
-    assert len(seen) >= 15
+def test_seeds_give_different_samples():
+    cases = ["any integer", "any text", "a pattern of digits", "items", "optional and required", "a tree"]
+    wrong = []
+    for name in cases:
+        seen = {json.dumps(samples_of(EVERY_SCHEMA[name], 3, seed=seed)) for seed in range(20)}
+        if (found := len(seen)) < 15:
+            wrong.append((name, found))
+    assert wrong == []
 
 
 class Colour(Enum):
@@ -128,9 +136,8 @@ def test_sample_shares_no_list_with_schema():
     assert schema == {"enum": [[1]]}
 
 
-@pytest.mark.parametrize(
-    ("schema", "pointer"),
-    [
+def test_schema_without_instances_reports_json_pointer():
+    cases = [
         (False, "#"),
         ({"type": "integer", "minimum": 5, "maximum": 4}, "#"),
         ({"type": "integer", "exclusiveMinimum": 1, "exclusiveMaximum": 2}, "#"),
@@ -160,23 +167,25 @@ def test_sample_shares_no_list_with_schema():
         ({"type": "object", "properties": []}, "#/properties"),
         ({"type": "object", "properties": {"a": 3}, "required": ["a"]}, "#/properties/a"),
         ({"type": "string", "minLength": 10**9}, "#"),
-    ],
-)  # fmt: skip
-def test_schema_without_instances_reports_json_pointer(schema, pointer):
-    with pytest.raises(SchemaError) as caught:
-        Sampler(schema).sample(Random(0))
-    assert caught.value.pointer == pointer
-    assert str(caught.value).startswith(f"{pointer}: ")
+    ]  # fmt: skip
+    wrong = []
+    for schema, pointer in cases:
+        try:
+            wrong.append((schema, pointer, Sampler(schema).sample(Random(0))))
+        except SchemaError as error:
+            if error.pointer != pointer or not str(error).startswith(f"{pointer}: "):
+                wrong.append((schema, pointer, error.pointer, str(error)))
+    assert wrong == []
 
 
 def test_endless_schema_is_rejected_soon():
     schema = {"$ref": "#/$defs/a", "$defs": {"a": {
         "type": "object", "required": ["left", "right"],
         "properties": {"left": {"$ref": "#/$defs/a"}, "right": {"$ref": "#/$defs/a"}}}}}  # fmt: skip
-    started = time.perf_counter()
+    started = time.process_time()
     with pytest.raises(SchemaError, match="without an end"):
         Sampler(schema).sample(Random(0))
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
 
 
 def test_endless_optional_property_is_omitted():

@@ -2,7 +2,6 @@
 
 import itertools
 
-import pytest
 from openai.types.responses import Response as OpenAIResponse
 
 from nemo_gym.dialects.chat import ResponsesConverter
@@ -10,9 +9,10 @@ from nemo_gym.schemas.chat import ChatCompletion, ChatCompletionCreateParams, Ch
 from nemo_gym.schemas.items import FunctionToolCallForTraining, OutputMessageForTraining, ReasoningItemForTraining
 from nemo_gym.schemas.responses import ResponseCreateParams
 from tests.dialects.chat.conversing import CALL, CONVERTER, TOKENS, TRAINING, WEATHER_TOOL, completion, messages
+from tests.each_case import each_case
 
 
-@pytest.mark.parametrize(
+@each_case(
     "message",
     [
         {"content": "42", "reasoning_content": "Six times seven."},
@@ -50,7 +50,7 @@ def test_empty_answer_is_an_empty_message():
     assert response.last_text == ""
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("finish_reason", "status", "reason"),
     [
         ("stop", "completed", None),
@@ -134,7 +134,7 @@ def test_id_factory_can_be_replaced():
 # Tokens
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("message", "kind"),
     [
         ({"content": "a", "reasoning": "r"}, OutputMessageForTraining),

@@ -17,6 +17,7 @@ from tests.dialects.chat.conversing import (
     said,
     thought,
 )
+from tests.each_case import each_case
 
 
 def test_bare_string_is_a_user_message():
@@ -37,7 +38,7 @@ def test_assistant_turn_becomes_one_message():
     ]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("items", "contents"),
     [
         ([said("a"), said("b")], ["a", "b"]),
@@ -67,7 +68,7 @@ def test_reasoning_in_content_is_kept():
     assert messages(item, said("a"))[0]["content"] == "<think>t</think>a"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("part", "chat_part"),
     [
         ({"type": "input_text", "text": "a"}, {"type": "text", "text": "a"}),
@@ -93,7 +94,7 @@ def test_parts_survive_round_trip(part, chat_part):
     assert back.model_dump(exclude_unset=True) == item.model_dump(exclude_unset=True)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("output", "content"),
     [
         ("cold", "cold"),
@@ -145,7 +146,7 @@ def test_tool_choice_is_not_sent_without_tools():
     assert sent.model_fields_set == {"messages"}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("params", "named"),
     [
         ({"input": "a", "tools": [{"type": "web_search"}]}, "web_search"),

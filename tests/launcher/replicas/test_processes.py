@@ -9,7 +9,9 @@ import pytest
 from tests.launcher.replicas.remembering import remembering
 
 
-@pytest.mark.parametrize(("replicas", "expected"), [("3", 3), ("auto", len(os.sched_getaffinity(0)))])
+@pytest.mark.parametrize(
+    ("replicas", "expected"), [("3", 3), pytest.param("auto", len(os.sched_getaffinity(0)), marks=pytest.mark.slow)]
+)
 def test_replicas_apply_unless_a_server_sets_its_own(workplace, replicas, expected):
     words = [remembering(workplace, "workers: 2"), workplace.environment()]
     command = workplace.start_servers(*words, f"+replicas={replicas}")

@@ -28,7 +28,7 @@ from tests.launcher.replicas.remembering import (
 )
 
 
-@pytest.fixture(scope="module", params=["replicas", "workers"])
+@pytest.fixture(scope="module", params=["replicas", pytest.param("workers", marks=pytest.mark.slow)])
 def several(request, shared_workplace):
     """A run with two processes for every server, or only for the one that keeps state."""
     words = remembering(shared_workplace, "workers: 2" if request.param == "workers" else "")
@@ -89,7 +89,7 @@ def rewards_of(workplace: Any, name: str, *words: str) -> dict[tuple[int, int], 
     }
 
 
-@pytest.mark.parametrize("words", [("+replicas=2",), ("workers",)])
+@pytest.mark.parametrize("words", [("+replicas=2",), pytest.param(("workers",), marks=pytest.mark.slow)])
 def test_rewards_do_not_depend_on_processes(shared_workplace, separate_rewards, words):
     config_word = remembering(shared_workplace, "workers: 2" if words == ("workers",) else "")
     rewards = rewards_of(shared_workplace, "elsewhere", config_word, *(each for each in words if each != "workers"))
@@ -98,7 +98,7 @@ def test_rewards_do_not_depend_on_processes(shared_workplace, separate_rewards, 
     assert len(rewards) == 4 * ROWS
 
 
-@pytest.mark.parametrize("kind", ["replicas", "workers"])
+@pytest.mark.parametrize("kind", ["replicas", pytest.param("workers", marks=pytest.mark.slow)])
 def test_only_sessions_of_the_dead_process_are_lost(workplace, kind):
     words = remembering(workplace, "workers: 2" if kind == "workers" else "")
     command = workplace.start_servers(words, *(["+replicas=2"] if kind == "replicas" else []))
@@ -151,7 +151,7 @@ def instances(command: Any, token: str) -> list[dict[str, Any]]:
     return answer.json()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_ended_run_leaves_nothing(workplace, number):
     # The path of a unix socket is limited in length, and TMPDIR may exceed that.
     temporary = workplace.folder / "a-folder-for-temporary-files" / ("of-a-long-name" * 6)
@@ -178,7 +178,7 @@ def held_port(shared_workplace):
     assert command.end().code == 0
 
 
-@pytest.mark.parametrize("words", [(), ("+replicas=2",)])
+@pytest.mark.parametrize("words", [(), pytest.param(("+replicas=2",), marks=pytest.mark.slow)])
 def test_port_of_several_processes_stays_exclusive(shared_workplace, held_port, words):
     port, config_word = held_port
     finished = shared_workplace.run("ng_run", config_word, "+head_server.port=0", *words)

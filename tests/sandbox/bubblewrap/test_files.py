@@ -5,6 +5,7 @@ import os
 import pytest
 
 from nemo_gym.sandbox import SandboxError
+from tests.each_case import each_case
 
 pytestmark = pytest.mark.needs_bubblewrap
 
@@ -22,9 +23,7 @@ async def test_files_are_uploaded_and_downloaded(sandbox, tmp_path):
     assert (tmp_path / "copy").read_bytes() == given.read_bytes()
 
 
-@pytest.mark.parametrize(
-    "path", ["../etc/passwd", "/etc/passwd", "/script.py", "link", "/proc/1/environ", "/workspace"]
-)
+@each_case("path", ["../etc/passwd", "/etc/passwd", "/script.py", "link", "/proc/1/environ", "/workspace"])
 async def test_paths_outside_workspace_are_rejected(sandbox, tmp_path, path):
     await sandbox.exec("ln -s /etc/passwd link; ln -s /usr folder")
     (tmp_path / "given").write_text("x")

@@ -14,6 +14,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from nemo_gym.schemas.rollout import ROLLOUT_HEADER
 from nemo_gym.testing import call, reply
+from tests.each_case import each_case
 from tests.servers.mcp.mcp_servers import COUNTING, LEDGER
 
 ROW: dict[str, Any] = {"responses_create_params": {"input": []}}
@@ -130,7 +131,7 @@ async def test_concurrent_rollouts_are_isolated(counting):
         assert (await other.verify()).json()["reward"] == 130
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("tool", "arguments"),
     [
         ("add", {"by": "many"}),
@@ -195,8 +196,8 @@ def forged(token):
     )
 
 
-@pytest.mark.parametrize("spoil", [cut, forged, lambda token: "", lambda token: "a.b"])
-@pytest.mark.parametrize("mode", GENERATIONS)
+@each_case("spoil", [cut, forged, lambda token: "", lambda token: "a.b"])
+@each_case("mode", GENERATIONS)
 async def test_call_without_the_seeds_token_is_rejected(counting, mode, spoil):
     async with rollout(counting, first=7) as under:
         headers = {name: spoil(token) for name, token in under.seeded["mcp"]["headers"].items()}
@@ -260,7 +261,7 @@ async def test_call_belongs_to_rollout_of_prefix_or_header(counting):
             assert (await client.call_tool("whose")).content[0].text == "4-1"
 
 
-@pytest.mark.parametrize("method", ["GET", "DELETE", "PUT"])
+@each_case("method", ["GET", "DELETE", "PUT"])
 async def test_only_post_is_allowed(counting, method):
     async with httpx.AsyncClient(base_url=counting, verify=False) as http:
         assert (await http.request(method, "/mcp")).status_code == 405

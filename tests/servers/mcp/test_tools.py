@@ -25,6 +25,7 @@ from nemo_gym.mcp_auto_exposure import CatchAll, McpTool, maybe_auto_expose
 from nemo_gym.servers.base import SimpleServer
 from nemo_gym.servers.mcp.tools import harvest
 from nemo_gym.testing import call, make_server, reply, rollout, serving
+from tests.each_case import each_case
 
 
 class Words(BaseModel):
@@ -104,7 +105,7 @@ async def request_only(request: Request) -> str:
     return ""
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("handler", "required", "properties"),
     [
         (one_model, ["words"], {"words": {"type": "array", "items": {"type": "string"}}}),
@@ -191,7 +192,7 @@ def named(*names: str) -> Any:
     return lambda self, harvested, catchall: [replace(harvested[0], name=name) for name in names]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("server", "message"),
     [
         (made(("/read", asks_a_query)), "POST /read cannot be a tool: it has the query parameter 'limit'"),
@@ -257,7 +258,7 @@ async def test_rollout_in_process_normalizes_tool_names():
     assert graded.response.tool_calls[0].name == "mcp__made__greet"
 
 
-@pytest.mark.parametrize(
+@each_case(
     "response",
     [
         None,

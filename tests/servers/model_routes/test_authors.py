@@ -2,7 +2,6 @@
 
 from typing import Annotated, Any
 
-import pytest
 from fastapi import Body, Request
 from fastapi.responses import JSONResponse
 
@@ -13,6 +12,7 @@ from nemo_gym import (
     NeMoGymResponseCreateParamsNonStreaming,
 )
 from nemo_gym.testing import reply
+from tests.each_case import each_case
 from tests.servers.model_routes.scripted import (
     COMPLETION,
     GREETING,
@@ -44,7 +44,7 @@ class RequestFirst(ScriptedModel):
         return self._answer(body)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("path", "body", "answer"),
     [
         ("/v1/responses", {"input": "Hello", "seed": 1}, reply("Hi there")),
@@ -160,9 +160,9 @@ class Written(ScriptedModel):
         return JSONResponse(COMPLETION.model_dump(), self.answer)
 
 
-@pytest.mark.parametrize("status", [200, 418])
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize(
+@each_case("status", [200, 418])
+@each_case("stream", [False, True])
+@each_case(
     ("path", "body"),
     [("/v1/responses", {"input": "Hello"}), ("/v1/messages", GREETING), ("/v1/chat/completions", {"messages": HELLO})],
 )

@@ -2,11 +2,11 @@
 
 import json
 
-import pytest
 from fastapi import HTTPException
 
 from nemo_gym import DataError, ModelFailed, NeMoGymResponse
 from nemo_gym.testing import call, reply
+from tests.each_case import each_case
 from tests.servers.model_routes.scripted import GREETING, ScriptedModel, events_in, http_client, server_of
 
 
@@ -42,7 +42,7 @@ async def test_streamed_message_contains_its_blocks():
     ]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("body", "message_part"),
     [
         (b"{", "JSON decode error"),
@@ -65,8 +65,8 @@ async def test_malformed_message_is_rejected_in_anthropics_format(body, message_
 FAILED = NeMoGymResponse.model_validate({**reply("").model_dump(), "error": {"message": "the endpoint is asleep"}})
 
 
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize(
+@each_case("stream", [False, True])
+@each_case(
     ("answer", "status", "kind", "message_part"),
     [
         (ModelFailed("the endpoint is asleep"), 502, "api_error", "the endpoint is asleep"),

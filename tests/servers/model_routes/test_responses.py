@@ -6,6 +6,7 @@ from openai.types.responses import Response as OpenAIResponse
 
 from nemo_gym import ModelFailed, NeMoGymResponse, NeMoGymResponseCreateParamsNonStreaming
 from nemo_gym.testing import call, reply
+from tests.each_case import each_case
 from tests.servers.model_routes.scripted import HELLO, NAMESPACE, ScriptedModel, http_client, openai_client, server_of
 
 
@@ -17,7 +18,7 @@ async def test_response_is_returned_as_the_author_made_it():
     assert server.asked[0].input == "Hello"
 
 
-@pytest.mark.parametrize("body", [{"input": "Hello", "spam": 1}, {"input": "Hello", "stream": "yes"}, {"tools": []}])
+@each_case("body", [{"input": "Hello", "spam": 1}, {"input": "Hello", "stream": "yes"}, {"tools": []}])
 async def test_request_without_stream_is_validated_strictly(body):
     server = server_of(ScriptedModel, reply("Hi there"))
     async with http_client(server) as client:

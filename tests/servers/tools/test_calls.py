@@ -4,7 +4,6 @@ import asyncio
 import threading
 from typing import Any
 
-import pytest
 from fastapi.testclient import TestClient
 from pydantic import PrivateAttr
 from starlette.responses import JSONResponse
@@ -12,10 +11,11 @@ from typing_extensions import TypeAliasType
 
 from nemo_gym import tool
 from nemo_gym.testing import make_server, serving
+from tests.each_case import each_case
 from tests.servers.tools.shop import Basket, Graded, Length, Shop, Ware
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "arguments", "answer"),
     [
         ("paint", {"colour": "red"}, "<Colour.RED: 'red'> matt"),
@@ -35,7 +35,7 @@ def test_call_returns_the_methods_result(shop, name, arguments, answer):
     assert (response.status_code, response.text) == (200, answer)
 
 
-@pytest.mark.parametrize("number", [2**63 - 1, -(2**64) - 1, 2**80 + 1])
+@each_case("number", [2**63 - 1, -(2**64) - 1, 2**80 + 1])
 def test_long_integer_keeps_every_digit(shop, number):
     body = {"schema": number, "json": "j", "_x": 1e300, "model_config": True, "copy": [number], "body": "b"}
     assert shop.post("/odd_names", json=body).json() == [number, "j", 1e300, True, [number], "b"]
@@ -59,7 +59,7 @@ def test_tool_error_is_returned_to_the_model(shop):
     assert (response.status_code, response.text) == (422, "Error: cannot divide by zero")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "body", "problem"),
     [
         ("paint", '{"colour": "green"}', "'colour': Input should be 'red' or 'blue' (found 'green')"),
@@ -82,7 +82,7 @@ def test_wrong_arguments_are_reported_by_name(shop, name, body, problem):
     assert problem in response.text
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "expected"),
     [
         ("paint", "Expected: colour (one of 'red', 'blue'), finish (one of 'matt', 'gloss', optional)."),
@@ -133,7 +133,7 @@ class Returns(Graded):
         }[kind]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("kind", "status", "value"),
     [
         ("model", 200, {"title": "pen", "amount": 1}),

@@ -14,6 +14,7 @@ from nemo_gym import BaseVerifyRequest, SessionState, SimpleResourcesServer, too
 from nemo_gym.errors import SignatureError
 from nemo_gym.servers.tools.handlers import Handler
 from nemo_gym.testing import make_server, reply
+from tests.each_case import each_case
 
 
 class Seen(SessionState):
@@ -90,7 +91,7 @@ class Threaded(Ways):
         return body.bonus + len(seen.names)
 
 
-@pytest.mark.parametrize(("cls", "reward"), [(BodyOnly, 0.5), (RequestFirst, 1.5), (OtherNames, 3.5), (Threaded, 2.5)])
+@each_case(("cls", "reward"), [(BodyOnly, 0.5), (RequestFirst, 1.5), (OtherNames, 3.5), (Threaded, 2.5)])
 def test_verify_accepts_each_signature(cls: type[Ways], reward: float) -> None:
     client = TestClient(make_server(cls).setup_webserver())
     for name in ("a", "b"):

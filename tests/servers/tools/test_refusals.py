@@ -8,6 +8,7 @@ from nemo_gym import SessionState, Tool, tool
 from nemo_gym.errors import SignatureError
 from nemo_gym.servers.tools.tool import RESERVED_NAMES, is_callable_name
 from nemo_gym.testing import make_server
+from tests.each_case import each_case
 from tests.servers.tools.shop import LENGTHS, Basket, Graded
 
 
@@ -40,20 +41,20 @@ def server_with(method, attribute="act", **options):
     return make_server(type("Wrong", (Graded,), {"__module__": __name__, attribute: tool(**options)(method)}))
 
 
-@pytest.mark.parametrize("name", sorted(RESERVED_NAMES))
+@each_case("name", sorted(RESERVED_NAMES))
 def test_reserved_route_cannot_be_a_tool(name):
     with pytest.raises(SignatureError, match=rf"'{name}' is a route of every resources server.*@tool\(name="):
         server_with(returns_text, name=name).setup_webserver()
 
 
-@pytest.mark.parametrize("name", ["a b", "a/b", "../x", "ä", "x" * 65, "verify\n"])
+@each_case("name", ["a b", "a/b", "../x", "ä", "x" * 65, "verify\n"])
 def test_invalid_tool_name_is_rejected(name):
     assert not is_callable_name(name)
     with pytest.raises(SignatureError, match="not a valid tool name"):
         server_with(returns_text, name=name).setup_webserver()
 
 
-@pytest.mark.parametrize("method", ["startup", "sessions", "compute_metrics"])
+@each_case("method", ["startup", "sessions", "compute_metrics"])
 def test_tool_cannot_override_a_server_method(method):
     with pytest.raises(SignatureError, match=rf"would override \w+\.{method}\. .*@tool\(name=\"{method}\"\)"):
         server_with(returns_text, method).tools()
@@ -106,7 +107,7 @@ async def needy_state(self, state: Needy) -> str: ...
 async def optional_state(self, basket: Basket | None = None) -> str: ...
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("method", "message"),
     [
         (untyped, "the argument 'amount' does not have a type"),

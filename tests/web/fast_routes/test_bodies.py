@@ -15,6 +15,7 @@ from starlette.requests import ClientDisconnect, Request
 from nemo_gym import BaseVerifyRequest, SimpleResourcesServer
 from nemo_gym.testing import make_server
 from nemo_gym.web.app import ServerApp
+from tests.each_case import each_case
 from tests.web.fast_routes.asking import JSON, Ask, Case, Number, add_route, outcomes_of
 
 
@@ -137,7 +138,7 @@ TYPES = {
 }
 
 
-@pytest.mark.parametrize("kind", ENDPOINTS)
+@each_case("kind", ENDPOINTS)
 async def test_bodies_are_accepted_or_rejected_like_fastapi(kind):
     def setup(app, ran):
         app.post("/add")(ENDPOINTS[kind])
@@ -151,7 +152,7 @@ async def test_bodies_are_accepted_or_rejected_like_fastapi(kind):
     assert any(is_fast)
 
 
-@pytest.mark.parametrize("kind", ENDPOINTS)
+@each_case("kind", ENDPOINTS)
 async def test_content_types_are_handled_like_fastapi(kind):
     def setup(app, ran):
         app.post("/add")(ENDPOINTS[kind])

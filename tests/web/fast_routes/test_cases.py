@@ -11,6 +11,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, StreamingRespon
 from starlette.routing import Route
 
 from nemo_gym.web.app import ServerApp
+from tests.each_case import each_case
 from tests.web.fast_routes.asking import ADD, JSON, Case, Number, Outcome, add_route, outcomes_of
 from tests.web.fast_routes.cases import failures, middlewares, parameters, plain_routes, routes
 
@@ -19,7 +20,7 @@ EVERY_CASE = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", EVERY_CASE)
+@each_case("name", EVERY_CASE)
 async def test_each_case_matches_plain_fastapi(name):
     case = EVERY_CASE[name]
     alone, _, ran_alone = await outcomes_of(FastAPI(), case)

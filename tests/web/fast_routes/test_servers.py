@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import orjson
-import pytest
 from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import JSONResponse
@@ -21,6 +20,7 @@ from nemo_gym.web.failures import Failures
 from nemo_gym.web.middleware import CallMiddleware
 from nemo_gym.web.session_cookies import Sessions
 from nemo_gym.web.telemetry import METRICS_PATH
+from tests.each_case import each_case
 from tests.web.fast_routes.asking import ADD, JSON, Ask, Case, Number, Sum, outcomes_of
 
 
@@ -54,7 +54,7 @@ def app_of(cls: type[Any]) -> FastAPI:
     return app
 
 
-@pytest.mark.parametrize("ask", [SEED, VERIFY, CALL], ids=["seed_session", "verify", "tool"])
+@each_case("ask", [SEED, VERIFY, CALL])
 async def test_rollout_routes_use_the_fast_path(ask):
     outcome, is_fast = await ask.of(app_of(Plain))
     assert (outcome.status, is_fast) == (200, True)

@@ -1,0 +1,69 @@
+"""The address book of a client: from a server's settings, or from a whole configuration for published code."""
+
+from unittest.mock import MagicMock
+
+import pytest
+from omegaconf import OmegaConf
+
+from nemo_gym.calls.address_book import AddressBook
+from nemo_gym.calls.client import ServerClient
+from nemo_gym.config.settings import BaseServerConfig
+from nemo_gym.errors import ConfigError, ServerCallError
+
+HEAD = BaseServerConfig(host="127.0.0.1", port=1)
+CONFIG = {
+    "agent": {"responses_api_agents": {"a": {"host": "127.0.0.1", "port": "${agent_port}"}}},
+    "agent_port": 7,
+    "game": {"environment_servers": {"g": {"agent_server": {"name": "agent"}}}},
+    "unfinished": {"resources_servers": {"u": {"host": "???", "port": 8}}},
+    "unresolved": "${nowhere}",
+    "unnamed": {"environment_servers": {"g": {"agent_server": {"name": "${nowhere}"}}}},
+    "flag": True,
+}
+
+
+def test_published_configuration_becomes_an_address_book():
+    book = AddressBook.of_published(OmegaConf.create(CONFIG))
+    assert sorted(book.servers) == ["agent", "game", "unfinished"]
+    assert book.address_of("agent") == book.address_of("game") == ("127.0.0.1", 7)
+    assert book.agent_names() == ["agent", "game"]
+    assert book.aliases == {"game": "agent"}
+    assert (book.tier_of("unfinished"), book.tier_of("flag")) == ("resources_servers", None)
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("unfinished", "does not set host and port of 'unfinished'"),
+        ("unresolved", "no server is named 'unresolved'; there are: agent, game, unfinished"),
+    ],
+)
+def test_call_to_server_without_address_is_rejected(name, problem):
+    with pytest.raises(ServerCallError, match=problem) as raised:
+        AddressBook.of_published(OmegaConf.create(CONFIG)).address_of(name)
+    assert not raised.value.was_sent
+
+
+@pytest.mark.parametrize("config", [None, MagicMock(), {}])
+def test_mock_configuration_is_an_empty_address_book(config):
+    assert AddressBook.of_published(config) == AddressBook()
+
+
+def test_cycle_of_aliases_ends():
+    names = {one: {"environment_servers": {"x": {"agent_server": {"name": other}}}} for one, other in ("ab", "ba")}
+    assert not AddressBook.of_published(names).servers
+
+
+def test_capture_folder_is_checked_when_used():
+    book = AddressBook.of_published({"observability_enabled": True})
+    assert book.capture.observability_enabled
+    with pytest.raises(ConfigError, match="model_call_capture_dir is not set"):
+        book.capture_dir()
+
+
+def test_client_calls_only_servers_of_its_address_book():
+    book = AddressBook.of_published(CONFIG | {"agent_port": 9, "agent": {
+        "responses_api_agents": {"a": {"host": "127.0.0.1", "port": 9}}
+    }})  # fmt: skip
+    client = ServerClient(head_server_config=HEAD, global_config_dict=OmegaConf.create(CONFIG), address_book=book)
+    assert client.address_of("agent") == ("127.0.0.1", 9)
