@@ -6,33 +6,28 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from http.cookies import Morsel
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlencode
 
 from pydantic import BaseModel
 
+from nemo_gym.calls.address_book import Address
 from nemo_gym.config.settings import MODEL_TIER, RESOURCES_TIER
 from nemo_gym.context.current import Wait, current_work
 from nemo_gym.context.deadline import CLOCK_SLACK_S, time_left_for_callee, time_left_s
-from nemo_gym.context.rollout_id import (
-    ROLLOUT_PREFIX,
-    current_rollout_id,
-    maybe_rollout_id_from_run_body,
-    rollout_path_prefix,
-)
+from nemo_gym.context.rollout_id import ROLLOUT_PREFIX, current_rollout_id, rollout_path_prefix
+from nemo_gym.context.rollout_id import maybe_rollout_id_from_run_body as rollout_id_in
 from nemo_gym.errors import Overloaded, RolloutTimedOut, ServerCallError
 from nemo_gym.http.aiohttp_errors import also_aiohttps
 from nemo_gym.http.backoff import Backoff
 from nemo_gym.http.external import seconds_of_retry_after
 from nemo_gym.http.internal import InternalClient
 from nemo_gym.http.reply import Reply, ReplyTimedOut, Timeouts
-from nemo_gym.jsonl import dump_json
-from nemo_gym.schemas.rollout import (
-    INPUT_AT_HEADER,
-    NOT_BEGUN_HEADER,
-    ROLLOUT_HEADER,
-    TIME_LEFT_HEADER,
-)
+from nemo_gym.jsonl import JsonObject, dump_json
+from nemo_gym.schemas.rollout import INPUT_AT_HEADER, NOT_BEGUN_HEADER, ROLLOUT_HEADER, TIME_LEFT_HEADER
+
+if TYPE_CHECKING:
+    from aiohttp import ClientTimeout
 
 Cookies = Mapping[str, "str | Morsel[str]"]
 
@@ -51,12 +46,7 @@ _INPUT_AT = INPUT_AT_HEADER.encode()
 DEFAULTS = Timeouts()
 
 
-class Address(NamedTuple):
-    host: str
-    port: int
-
-
-class WrittenRequest(dict[str, Any]):
+class WrittenRequest(JsonObject):
     """A model request that is already written as JSON; the mapping has the same content."""
 
     text: bytes
@@ -89,13 +79,13 @@ class Caller:
         url_path: str,
         method: str,
         *,
-        json: Any = None,
+        json: object = None,
         data: bytes | str | None = None,
         cookies: Cookies | None = None,
         headers: Mapping[str, str] | None = None,
-        params: Mapping[str, Any] | None = None,
+        params: Mapping[str, object] | None = None,
         timeouts: Timeouts | None = None,
-        timeout: Any = None,  # noqa: ASYNC109 - aiohttp's, which published folders pass on
+        timeout: float | ClientTimeout | None = None,  # noqa: ASYNC109 - aiohttp's, which published folders pass on
     ) -> Reply:
         """See `ServerClient.request`."""
         if timeout is not None:
@@ -134,7 +124,8 @@ class Caller:
             left_s = call.time_left_s()
             if left_s is not None:
                 headers = [*head, (_TIME_LEFT, b"%.3f" % time_left_for_callee(left_s))]
-                within = _within(timeouts or DEFAULTS, left_s)
+                own = timeouts or DEFAULTS
+                within = own._replace(total_s=min(own.total_s, left_s))
             try:
                 reply = await self.connections.request(
                     method, host, port, path, body=body, headers=headers, timeouts=within, uds=shortcut
@@ -207,25 +198,19 @@ class _Call(Wait):
         await asyncio.sleep(pause_s if left_s is None else max(0.0, min(pause_s, left_s)))
 
 
-def _within(timeouts: Timeouts, left_s: float) -> Timeouts:
-    return Timeouts(timeouts.connect_s, timeouts.read_s, min(timeouts.total_s, left_s), timeouts.queue_s)
-
-
-def _for_its_rollout(url_path: str, body: Any, tier: str | None) -> str:
+def _for_its_rollout(url_path: str, body: object, tier: str | None) -> str:
     """Return the path with the rollout id in it, for servers without our middleware."""
     if url_path.startswith(ROLLOUT_PREFIX):
         return url_path
-    rollout_id = None
-    if tier == MODEL_TIER and url_path in MODEL_CALLS:
-        rollout_id = current_rollout_id()
-    elif tier == RESOURCES_TIER:
-        rollout_id = current_rollout_id()
-        if rollout_id is None and url_path == "/verify":
-            rollout_id = maybe_rollout_id_from_run_body(body)
+    if tier != RESOURCES_TIER and (tier != MODEL_TIER or url_path not in MODEL_CALLS):
+        return url_path
+    rollout_id = current_rollout_id()
+    if rollout_id is None and url_path == "/verify":
+        rollout_id = rollout_id_in(body)
     return rollout_path_prefix(rollout_id) + url_path
 
 
-def encode_json(value: Any) -> bytes:
+def encode_json(value: object) -> bytes:
     """Encode a request body. Models omit their unset fields, so that the receiver's defaults apply."""
     if isinstance(value, WrittenRequest):
         return value.text
@@ -234,7 +219,7 @@ def encode_json(value: Any) -> bytes:
     return dump_json(value, default=_json_default)
 
 
-def _json_default(value: Any) -> Any:
+def _json_default(value: object) -> object:
     if isinstance(value, BaseModel):
         return value.model_dump(exclude_unset=True)
     raise TypeError(f"{type(value).__name__} cannot be sent as JSON")

@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
-from typing import Any, Literal, Self
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import orjson
 from omegaconf import DictConfig, OmegaConf
-from pydantic import BaseModel, ConfigDict, PrivateAttr
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
-from nemo_gym.calls.caller import Address, Caller
+from nemo_gym.calls.address_book import Address, AddressBook
+from nemo_gym.calls.caller import Caller
 from nemo_gym.calls.running import run_token_for
 from nemo_gym.config.access import RUN_TOKEN_ENV_VAR, RUN_TOKEN_KEY, configured_token
-from nemo_gym.config.models import RUN_ID_KEY, SHORTCUTS_KEY, RunConfig
-from nemo_gym.config.observability import CAPTURE_KEYS, is_enabled
+from nemo_gym.config.models import RUN_ID_KEY, SHORTCUTS_KEY, HeadConfig, RunConfig
 from nemo_gym.config.published import maybe_get_global_config_dict, module_config
-from nemo_gym.config.settings import AGENT_TIER, ENVIRONMENT_SERVERS, SERVER_TYPES, BaseServerConfig
-from nemo_gym.errors import HeadServerNotFoundError, ServerCallError
+from nemo_gym.config.settings import BaseServerConfig
+from nemo_gym.errors import HeadServerNotFoundError
 from nemo_gym.http.internal import InternalClient
 from nemo_gym.http.reply import Reply
-from nemo_gym.schemas.rollout import (
-    RUN_ID_HEADER,
-    RUN_TOKEN_HEADER,
-)
+from nemo_gym.schemas.rollout import RUN_ID_HEADER, RUN_TOKEN_HEADER
 
+if TYPE_CHECKING:
+    from aiohttp import ClientResponse
+
+Head = BaseServerConfig | HeadConfig
 ServerStatus = Literal["success", "connection_error", "timeout", "unknown_error"]
 
 PUBLISHED_NAME = "nemo_gym.server_utils"
@@ -51,15 +52,23 @@ class ServerClient(BaseModel):
 
     head_server_config: BaseServerConfig
     global_config_dict: DictConfig
+    """The run's configuration. Only published folders read it."""
+    address_book: AddressBook = Field(default_factory=AddressBook, repr=False)
+    """The servers to call. Default: those of `global_config_dict`, for clients that published code creates."""
 
     _caller: Caller = PrivateAttr()
 
-    def model_post_init(self, context: Any, /) -> None:
-        # Tests construct a client without a configuration.
-        config = self.__dict__.get("global_config_dict")
+    def model_post_init(self, context: object, /) -> None:
+        if "address_book" not in self.model_fields_set:
+            # Tests construct a client without a configuration.
+            self.address_book = AddressBook.of_published(self.__dict__.get("global_config_dict"))
+        book = self.address_book
         # When model calls are recorded, paths include the rollout id.
-        tier_of = partial(_tier_of, config) if config is not None and is_enabled(config) else None
+        tier_of = book.tier_of if book.capture.observability_enabled else None
         self._caller = Caller(self._open_connections(), self.address_of, tier_of)
+        self._caller.shortcuts = dict(book.shortcuts)
+        headers = {RUN_ID_HEADER: book.run_id, RUN_TOKEN_HEADER: book.run_token}
+        self._caller.run_headers = [(name.encode(), value.encode()) for name, value in headers.items() if value]
 
     def _open_connections(self) -> InternalClient:
         return InternalClient()
@@ -70,7 +79,7 @@ class ServerClient(BaseModel):
         return BaseServerConfig.model_validate(dict(module_config(PUBLISHED_NAME)[HEAD_SERVER_KEY]))
 
     @classmethod
-    def load_from_global_config(cls, head_server_config: Any = None, run_token: str | None = None) -> Self:
+    def load_from_global_config(cls, head_server_config: Head | None = None, run_token: str | None = None) -> Self:
         """Return a client for the servers of a run, with the configuration from its head server.
 
         The default head server is that of this process's configuration. The default token is the configured one, else
@@ -82,6 +91,7 @@ class ServerClient(BaseModel):
 
         head_server_config = head_server_config or cls.load_head_server_config()
         host, port = head_server_config.host, head_server_config.port
+        head_address = BaseServerConfig(host=host, port=port)
         run_token = run_token or configured_token(maybe_get_global_config_dict() or {}) or run_token_for(host, port)
         url = f"http://{host}:{port}/global_config_dict_yaml"
         headers = {RUN_TOKEN_HEADER: run_token} if run_token else {}
@@ -101,51 +111,34 @@ class ServerClient(BaseModel):
                 f"no head server answers at {url} ({str(error).strip()}). Start the servers with ng_run, or name the "
                 "run with +head_server.host=… +head_server.port=…"
             ) from error
-        client = cls._to(head_server_config, config)
-        shortcuts = {str(name): str(path) for name, path in _block(config, SHORTCUTS_KEY).items()}
-        return client.of_this_run(run_token, str(config.get(RUN_ID_KEY) or ""), shortcuts)
+        address_book = replace(
+            AddressBook.of_published(config),
+            shortcuts={str(name): str(path) for name, path in (config.get(SHORTCUTS_KEY) or {}).items()},
+            run_token=run_token,
+            run_id=str(config.get(RUN_ID_KEY) or ""),
+        )
+        return cls(head_server_config=head_address, global_config_dict=config, address_book=address_book)
 
     @classmethod
     def of_run(cls, run: RunConfig) -> Self:
         """Return a client for the servers of a run that this process started."""
-        blocks = {
-            name: {server.type: {server.implementation: {"host": server.host, "port": server.port}}}
-            for name, server in run.by_any_name()
-        }
-        captures = {key: run.plain[key] for key in CAPTURE_KEYS if key in run.plain}
-        client = cls._to(run.head, OmegaConf.create({**captures, **blocks}))
-        return client.of_this_run(run.run_token, run.run_id, run.shortcuts)
-
-    @classmethod
-    def _to(cls, head: Any, config: DictConfig) -> Self:
-        return cls(head_server_config=BaseServerConfig(host=head.host, port=head.port), global_config_dict=config)
-
-    def of_this_run(self, run_token: str | None, run_id: str, shortcuts: Mapping[str, str] | None = None) -> Self:
-        """Send the run's id and token with every call, and return this client.
-
-        `shortcuts` are unix sockets on which servers listen too, by server name.
-        """
-        self._caller.shortcuts = dict(shortcuts or {})
-        headers = {RUN_ID_HEADER: run_id, RUN_TOKEN_HEADER: run_token}
-        self._caller.run_headers = [(name.encode(), value.encode()) for name, value in headers.items() if value]
-        return self
+        head = BaseServerConfig(host=run.head.host, port=run.head.port)
+        return cls(
+            head_server_config=head, global_config_dict=OmegaConf.create({}), address_book=AddressBook.of_run(run)
+        )
 
     def address_of(self, server_name: str) -> Address:
-        """Return the address of an instance. Raise `ServerCallError` with the known names if there is none."""
-        return _look_up(self.global_config_dict, server_name)
+        """Return the address of a server. Raise `ServerCallError` with the known names for an unknown one."""
+        return self.address_book.address_of(server_name)
 
     def agent_names(self) -> list[str]:
         """Return the names of the agents, including the names of their `environment_servers` blocks."""
-        return [str(name) for name in self.global_config_dict if _tier_of(self.global_config_dict, name) == AGENT_TIER]
+        return self.address_book.agent_names()
 
-    def instance_of(self, agent: str) -> str:
-        """Return the instance that an agent's name refers to."""
-        return _resolve(self.global_config_dict, agent)
-
-    def _build_server_base_url(self, server_config_dict: Mapping[str, Any]) -> str:
+    def _build_server_base_url(self, server_config_dict: Mapping[str, object]) -> str:
         return f"http://{server_config_dict['host']}:{server_config_dict['port']}"
 
-    async def request(self, server_name: str, url_path: str, method: str, **kwargs: Any) -> Reply:
+    async def request(self, server_name: str, url_path: str, method: str, **kwargs: object) -> Reply:
         """Send one request and return the complete reply, with any status.
 
         Keywords: `json` (a pydantic model, sent without its unset fields, or anything that orjson writes), `data`
@@ -154,12 +147,10 @@ class ServerClient(BaseModel):
         """
         return await self._calls(server_name, url_path, method, **kwargs)
 
-    async def get(self, server_name: str, url_path: str, **kwargs: Any) -> Reply:
-        """Call `request` with GET."""
+    async def get(self, server_name: str, url_path: str, **kwargs: object) -> Reply:
         return await self._calls(server_name, url_path, "GET", **kwargs)
 
-    async def post(self, server_name: str, url_path: str, **kwargs: Any) -> Reply:
-        """Call `request` with POST."""
+    async def post(self, server_name: str, url_path: str, **kwargs: object) -> Reply:
         return await self._calls(server_name, url_path, "POST", **kwargs)
 
     def poll_for_status(self, server_name: str) -> ServerStatus:
@@ -182,7 +173,6 @@ class ServerClient(BaseModel):
             return "unknown_error"
 
     async def aclose(self) -> None:
-        """Close the pooled connections."""
         await self._caller.connections.close()
 
     @property
@@ -201,62 +191,25 @@ def wants_token(address: str) -> str:
     )
 
 
-def setup_server_client(head_server_config: Any = None) -> ServerClient:
+def address_book_of(client: ServerClient) -> AddressBook:
+    """Return a client's address book. Published tests replace clients by mocks, which only have a configuration."""
+    if issubclass(type(client), ServerClient):
+        return client.address_book
+    return AddressBook.of_published(getattr(client, "global_config_dict", None))
+
+
+def setup_server_client(head_server_config: Head | None = None) -> ServerClient:
     """Return a client for the run with this head server (`host`, `port`), by default the configured one."""
     return ServerClient.load_from_global_config(head_server_config)
 
 
 def get_server_url(server_name: str) -> str:
     """Return a server's URL from the configuration of this process."""
-    host, port = _look_up(module_config(PUBLISHED_NAME), server_name)
+    host, port = AddressBook.of_published(module_config(PUBLISHED_NAME)).address_of(server_name)
     return f"http://{host}:{port}"
 
 
-def _look_up(config: Any, server_name: str) -> Address:
-    instance = _resolve(config, server_name)
-    tier = _tier_of(config, instance)
-    if tier is None:
-        # Blocks with unresolved values are skipped, because only names are needed here.
-        known = sorted(str(key) for key in config if _tier_of(config, key) is not None)
-        raise ServerCallError(f"no server is named '{server_name}'; there are: {', '.join(known)}", was_sent=False)
-    settings = next(iter(config[instance][tier].values()))
-    return Address(settings["host"], int(settings["port"]))
-
-
-def _tier_of(config: Any, server_name: Any) -> str | None:
-    """Return the tier of the instance that a name refers to, or None if it does not refer to a server."""
-    block = _block(config, _resolve(config, server_name))
-    return next((tier for tier in SERVER_TYPES if tier in block), None)
-
-
-def _resolve(config: Any, server_name: Any) -> str:
-    """Resolve the name of an `environment_servers` block to its agent instance; return other names unchanged."""
-    name = str(server_name)
-    # The bound ends a cycle of names: a chain has no more links than there are names.
-    for _ in range(len(config)):
-        named = _block(config, name).get(ENVIRONMENT_SERVERS)
-        if not _is_mapping(named) or not named:
-            break
-        agent = _block(named, next(iter(named))).get("agent_server")
-        if not _is_mapping(agent) or "name" not in agent:
-            break
-        name = str(agent["name"])
-    return name
-
-
-def _block(config: Any, key: Any) -> Any:
-    """Return the mapping under a key, or an empty one if the value is unresolved or not a mapping."""
-    if OmegaConf.is_config(config) and (OmegaConf.is_interpolation(config, key) or OmegaConf.is_missing(config, key)):
-        return {}
-    block = config.get(key)
-    return block if _is_mapping(block) else {}
-
-
-def _is_mapping(value: Any) -> bool:
-    return isinstance(value, (Mapping, DictConfig))
-
-
-async def raise_for_status(response: Any) -> None:
+async def raise_for_status(response: Reply | ClientResponse) -> None:
     """Raise the reply's own error for a status of 400 or more, with the body as `response_content`."""
     if response.ok:
         return
@@ -268,6 +221,6 @@ async def raise_for_status(response: Any) -> None:
         raise
 
 
-async def get_response_json(response: Any) -> Any:
+async def get_response_json(response: Reply | ClientResponse) -> Any:
     """Parse the reply's body as JSON."""
     return orjson.loads(await response.read())

@@ -32,14 +32,11 @@ class RunRecord(BaseModel):
     @classmethod
     def of(cls, run: RunConfig) -> Self:
         """Return the record of a run that this process has started."""
+        here, head = os.getcwd(), run.head
         return cls(
-            pid=os.getpid(),
-            host=run.head.host,
-            port=run.head.port,
-            working_dir=os.getcwd(),
-            started_at=time.time(),
+            pid=os.getpid(), host=head.host, port=head.port, working_dir=here, started_at=time.time(),
             run_token=run.run_token,
-        )
+        )  # fmt: skip
 
     @property
     def path(self) -> Path | None:
@@ -48,7 +45,7 @@ class RunRecord(BaseModel):
         return folder / f"{self.pid}-{self.port}.json" if folder else None
 
 
-# A process must reach the runs it started even if there is no folder for their records.
+# A process must reach the runs that it started even if their records could not be written.
 _of_process: list[RunRecord] = []
 
 
@@ -71,7 +68,7 @@ def remove_run(record: RunRecord) -> None:
 
 
 def record_dir() -> Path | None:
-    """Return a folder of this user's own that a reboot clears, or None if there is none."""
+    """Return this user's private folder for records, which a reboot clears; None if it cannot be created."""
     for base in (os.environ.get("XDG_RUNTIME_DIR"), tempfile.gettempdir()):
         folder = Path(base or tempfile.gettempdir()) / f"nemo_gym-{os.getuid()}"
         with contextlib.suppress(OSError):
@@ -116,5 +113,5 @@ def is_alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        return True
+        pass
     return True

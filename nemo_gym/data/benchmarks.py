@@ -8,11 +8,11 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from itertools import repeat
 from multiprocessing import get_context
+from operator import methodcaller
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Self
+from typing import Self
 
 from omegaconf import DictConfig
 from pydantic import BaseModel, ConfigDict
@@ -55,15 +55,10 @@ class BenchmarkConfig(BaseModel):
 
     @classmethod
     def _of(cls, path: Path, agent: ServerConfig, dataset: DatasetConfig) -> Self:
-        return cls(
-            name=_name_of(path),
-            path=path,
-            agent_name=agent.name,
-            num_repeats=dataset.num_repeats,
-            dataset=dataset,
-        )
+        repeats = dataset.num_repeats
+        return cls(name=_name_of(path), path=path, agent_name=agent.name, num_repeats=repeats, dataset=dataset)
 
-    def prepare(self, **arguments: Any) -> Path:
+    def prepare(self, **arguments: object) -> Path:
         """Create the dataset with the script's `prepare(**arguments)` and return its path.
 
         Raise `DataError` if the script is missing or its file is not the one named in the YAML.
@@ -141,14 +136,14 @@ def _file_of(agent: ServerConfig, place: int) -> str:
 
 
 def prepare_all(
-    benchmarks: Sequence[BenchmarkConfig], arguments: Mapping[str, Any], *, processes: int = 1
+    benchmarks: Sequence[BenchmarkConfig], arguments: Mapping[str, object], *, processes: int = 1
 ) -> list[Path]:
     """Create the dataset of each benchmark, up to `processes` at once, and return their paths."""
     if processes == 1 or len(benchmarks) < 2:
         return [benchmark.prepare(**arguments) for benchmark in benchmarks]
     known = maybe_get_global_config_dict()
     with ProcessPoolExecutor(processes, get_context("spawn"), _begin, (known,)) as pool:
-        return list(pool.map(_prepare, benchmarks, repeat(arguments)))
+        return list(pool.map(methodcaller("prepare", **arguments), benchmarks))
 
 
 def _begin(known: DictConfig | None) -> None:
@@ -156,19 +151,19 @@ def _begin(known: DictConfig | None) -> None:
         set_process_config(known)
 
 
-def _prepare(benchmark: BenchmarkConfig, arguments: Mapping[str, Any]) -> Path:
-    return benchmark.prepare(**arguments)
-
-
 def _name_of(path: Path) -> str:
-    parts = path.resolve().with_suffix("").parts
-    named = parts[len(parts) - parts[::-1].index(BENCHMARKS) :] if BENCHMARKS in parts else parts[-2:]
+    named = _parts_in_benchmarks(path.resolve())
     return "/".join(named[:-1] if named[-1] == DEFAULT_FLAVOR else named)
 
 
+def _parts_in_benchmarks(path: Path) -> tuple[str, ...]:
+    """Return the parts of a path below `benchmarks/`, without the suffix; outside of it, the last two."""
+    parts = path.with_suffix("").parts
+    return parts[len(parts) - parts[::-1].index(BENCHMARKS) :] if BENCHMARKS in parts else parts[-2:]
+
+
 def _prepare_of(program: Path) -> Callable[..., str | Path]:
-    module = _imported(program)
-    prepare: Callable[..., str | Path] | None = getattr(module, "prepare", None)
+    prepare: Callable[..., str | Path] | None = getattr(_imported(program), "prepare", None)
     if not callable(prepare):
         raise DataError(f"{program}: prepare() not found. Define prepare(**kwargs) -> Path, which creates the data.")
     return prepare
@@ -186,9 +181,7 @@ def _importing_from(roots: Sequence[Path]) -> Iterator[None]:
 
 
 def _imported(program: Path) -> ModuleType:
-    parts = program.with_suffix("").parts
-    inner = parts[len(parts) - parts[::-1].index(BENCHMARKS) :] if BENCHMARKS in parts else parts[-2:]
-    name = ".".join([BENCHMARKS, *inner])
+    name = ".".join([BENCHMARKS, *_parts_in_benchmarks(program)])
     spec = importlib.util.spec_from_file_location(name, program)
     assert spec is not None
     assert spec.loader is not None

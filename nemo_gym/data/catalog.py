@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
 
 from nemo_gym import paths
 from nemo_gym.config.reading import read_yaml
@@ -16,6 +15,7 @@ from nemo_gym.config.suggestions import did_you_mean_or_all
 from nemo_gym.config.tree import plain
 from nemo_gym.data.benchmarks import benchmark_files
 from nemo_gym.errors import ConfigError, DataError
+from nemo_gym.jsonl import JsonObject
 
 ENVIRONMENTS = "environments"
 DEFAULT_FLAVOR = "config"
@@ -63,8 +63,10 @@ def servers(tier: ServerType, notice: Notice) -> list[Component]:
 
 def environments(notice: Notice) -> list[Component]:
     """Return the configs with an agent: those of resources servers, of `environments/` and of benchmarks."""
+    described = (_described(name, "environment", path, notice) for name, path in _environment_configs())
+    with_agents = (each for each in described if each is not None and each.agents)
     found: dict[str, Component] = {}
-    for component in (*_of_environment_folders(notice), *_of_resources_servers(notice), *benchmarks(notice)):
+    for component in (*with_agents, *benchmarks(notice)):
         found.setdefault(component.name, component)
     return [found[name] for name in sorted(found)]
 
@@ -87,11 +89,11 @@ def named(components: Sequence[Component], name: str, what: str) -> Component:
 def matching(components: Iterable[Component], query: str) -> list[Component]:
     """Return the components whose name, domain or description contains the query or a similar word."""
     wanted = query.casefold()
-    return [each for each in components if any(_is_like(text.casefold(), wanted) for text in _texts(each))]
-
-
-def _texts(component: Component) -> Iterator[str]:
-    return filter(None, (component.name, component.domain, component.description))
+    return [
+        each
+        for each in components
+        if any(_is_like(text.casefold(), wanted) for text in (each.name, each.domain, each.description) if text)
+    ]
 
 
 def _is_like(text: str, wanted: str) -> bool:
@@ -108,23 +110,16 @@ def _server(tier: ServerType, name: str, folder: Path, notice: Notice) -> Compon
     return component
 
 
-def _of_environment_folders(notice: Notice) -> Iterator[Component]:
+def _environment_configs() -> Iterator[tuple[str, Path]]:
+    """Yield the configs that may define an environment, with the environment's name."""
     for root in paths.search_roots():
         for path in sorted((root / ENVIRONMENTS).rglob("*.yaml")):
             parts = path.relative_to(root / ENVIRONMENTS).with_suffix("").parts
-            name = "/".join(parts[:-1] if parts[-1] == DEFAULT_FLAVOR else parts)
-            component = _described(name, "environment", path, notice)
-            if component is not None and component.agents:
-                yield component
-
-
-def _of_resources_servers(notice: Notice) -> Iterator[Component]:
+            yield "/".join(parts[:-1] if parts[-1] == DEFAULT_FLAVOR else parts), path
     for server in servers("resources_servers", notice=lambda text: None):
         for flavor in server.configs:
             name = server.name if flavor == server.name else f"{server.name}/{flavor}"
-            component = _described(name, "environment", server.path / "configs" / f"{flavor}.yaml", notice)
-            if component is not None and component.agents:
-                yield component
+            yield name, server.path / "configs" / f"{flavor}.yaml"
 
 
 def _described(name: str, kind: str, path: Path, notice: Notice) -> Component | None:
@@ -146,22 +141,22 @@ def _described(name: str, kind: str, path: Path, notice: Notice) -> Component | 
     return replace(component, agents=agents, datasets=labels)
 
 
-def _with_metadata(component: Component, settings: dict[str, Any]) -> Component:
-    metadata = {key: str(settings[key]) for key in ("domain", "description") if settings.get(key)}
-    return replace(component, **metadata)  # type: ignore[arg-type]
+def _with_metadata(component: Component, settings: JsonObject) -> Component:
+    domain, description = (str(settings.get(key) or "") for key in ("domain", "description"))
+    return replace(component, domain=domain or component.domain, description=description or component.description)
 
 
-def _implementations(blocks: dict[str, Any], tier: str) -> Iterable[tuple[str, dict[str, Any]]]:
+def _implementations(blocks: JsonObject, tier: str) -> Iterator[tuple[str, JsonObject]]:
     for block in blocks.values():
         held = block.get(tier) if isinstance(block, dict) else None
         if isinstance(held, dict):
             yield from ((str(name), settings) for name, settings in held.items() if isinstance(settings, dict))
 
 
-def _blocks(path: Path, notice: Notice) -> dict[str, Any]:
+def _blocks(path: Path, notice: Notice) -> JsonObject:
     """Return a config's top level, unresolved. If it is unreadable, report that and return an empty mapping."""
     try:
-        top: dict[str, Any] = plain(read_yaml(path))
+        top: JsonObject = plain(read_yaml(path))
     except ConfigError as error:
         notice(f"note: {error}")
         return {}

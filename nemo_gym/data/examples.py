@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
 
 import orjson
 
-from nemo_gym.data.statistics import EXAMPLES_KEY, dataset_statistics
+from nemo_gym.data.statistics import EXAMPLES_KEY, dataset_statistics, write_metrics
 from nemo_gym.errors import DataError
 from nemo_gym.jsonl import read_rows
 
@@ -43,14 +42,10 @@ def check_examples(folder: Path) -> None:
 def write_example_metrics(folder: Path) -> Path:
     """Write data/example_metrics.json of an environment's folder and return its path."""
     rows = folder / "data" / "example.jsonl"
-    metrics = {
-        "name": "example",
-        "type": "example",
-        "jsonl_fpath": f"{folder.resolve().parent.name}/{folder.resolve().name}/data/example.jsonl",
-        **dataset_statistics(read_rows(rows)),
-    }
+    shown = f"{folder.resolve().parent.name}/{folder.resolve().name}/data/example.jsonl"
+    metrics = {"name": "example", "type": "example", "jsonl_fpath": shown, **dataset_statistics(read_rows(rows))}
     path = rows.with_name("example_metrics.json")
-    path.write_bytes(orjson.dumps(metrics, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+    write_metrics(path, metrics)
     return path
 
 
@@ -68,7 +63,7 @@ def _problems_of_metrics(path: Path, advice: str) -> list[str]:
     if not path.is_file():
         return [f"{path}: file not found. {advice}"]
     try:
-        metrics: Any = orjson.loads(path.read_bytes())
+        metrics: object = orjson.loads(path.read_bytes())
     except orjson.JSONDecodeError as error:
         return [f"{path}:{error.lineno}:{error.colno}: not valid JSON ({error.msg}). {advice}"]
     count = metrics.get(EXAMPLES_KEY) if isinstance(metrics, dict) else None

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from nemo_gym import paths
 from nemo_gym.config import DatasetConfig, RunConfig, ServerConfig
 from nemo_gym.data.prompts import apply_prompt_to_row, load_prompt_config
 from nemo_gym.errors import DataError
-from nemo_gym.jsonl import read_lines, write_rows
-from nemo_gym.schemas.rollout import AGENT_REF_KEY
+from nemo_gym.jsonl import JsonObject, read_lines
+from nemo_gym.schemas.row import AGENT_REF_KEY
 
 
 class AgentDataset(NamedTuple):
@@ -32,23 +32,23 @@ def datasets_of_split(run: RunConfig, split: str) -> list[AgentDataset]:
     ]
     if found:
         return found
+    raise no_dataset(run, f"split={split}", split)
+
+
+def no_dataset(run: RunConfig, setting: str, *types: str) -> DataError:
+    """Return the error for a setting that asks for datasets of types that no agent has."""
     have = sorted({dataset.type for agent in run.servers.values() for dataset in agent.datasets})
-    raise DataError(
-        f"split={split}: no agent of this configuration has a dataset of this type. "
+    return DataError(
+        f"{setting}: no agent of this configuration has a dataset of type {' or '.join(types)}. "
         f"Available types: {', '.join(have) or 'none'}."
     )
 
 
-def gather(datasets: list[AgentDataset], output: Path, *, copies: bool) -> int:
-    """Write the rows of all datasets, each with its agent, and return their number.
+def rows_of(datasets: Iterable[AgentDataset], *, copies: bool) -> Iterator[JsonObject]:
+    """Yield the rows of all datasets with their agent and prompt applied.
 
-    With `copies`, write each row `num_repeats` times, as its dataset requires.
+    With `copies`, yield each row `num_repeats` times, as its dataset requires.
     """
-    return write_rows(output, rows_of(datasets, copies=copies))
-
-
-def rows_of(datasets: Iterable[AgentDataset], *, copies: bool) -> Iterator[dict[str, Any]]:
-    """Yield the rows of all datasets with their agent and prompt applied. See `gather` for `copies`."""
     for agent, dataset, path in datasets:
         prompt = load_prompt_config(dataset.prompt_config) if dataset.prompt_config else None
         for number, _, row in read_lines(path):
@@ -67,10 +67,13 @@ def file_of(agent: ServerConfig, dataset: DatasetConfig) -> Path:
     found = paths.find(dataset.jsonl_fpath, Path.is_file)
     if found is not None:
         return found
-    places = ", ".join(str(root) for root in paths.search_roots())
+    advice = f"Create it with {dataset.prepare_script}." if dataset.prepare_script else "Prepare or download it first."
+    raise DataError(missing_file(agent, dataset, advice))
+
+
+def missing_file(agent: ServerConfig, dataset: DatasetConfig, advice: str) -> str:
+    """Return the message for a dataset without its file, with the config line that names the file."""
+    places = ", ".join(map(str, paths.search_roots()))
     origin = agent.origins.get(f"datasets.{agent.datasets.index(dataset)}.jsonl_fpath")
     place = f"{origin}: {agent.name}.datasets" if origin else f"{agent.name}.datasets"
-    raise DataError(
-        f"{place}: dataset '{dataset.name}': file '{dataset.jsonl_fpath}' not found in {places}. "
-        + (f"Create it with {dataset.prepare_script}." if dataset.prepare_script else "Prepare or download it first.")
-    )
+    return f"{place}: dataset '{dataset.name}': file '{dataset.jsonl_fpath}' not found in {places}. {advice}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 from urllib.parse import quote
 
 import httpx
@@ -28,7 +28,7 @@ class Project(NamedTuple):
     token: str
 
     @classmethod
-    def of_config(cls, plain: Mapping[str, Any]) -> Self:
+    def of_config(cls, plain: Mapping[str, object]) -> Self:
         """Return the project named by `gitlab_url` and `gitlab_token`, or else by the MLflow settings."""
         url = plain.get(URL_KEY) or str(plain.get("mlflow_tracking_uri") or "").rstrip("/").removesuffix(
             TRACKING_SUFFIX
@@ -91,7 +91,6 @@ class Project(NamedTuple):
 
 @contextmanager
 def _failing_as(what: str) -> Iterator[None]:
-    """Raise `DataError` if an HTTP call fails."""
     try:
         yield
     except httpx.HTTPStatusError as error:

@@ -12,24 +12,23 @@ class _Settings(BaseModel):
     model_config = ConfigDict(extra="ignore", use_attribute_docstrings=True)
 
 
-class UploadToGitLab(_Settings):
-    """Parameters of `ng_upload_dataset_to_gitlab`."""
-
+class _Package(_Settings):
     dataset_name: str
     """The name of the package."""
     version: str
     """The version of the package."""
+
+
+class UploadToGitLab(_Package):
+    """Parameters of `ng_upload_dataset_to_gitlab`."""
+
     input_jsonl_fpath: Path
     """The file to upload."""
 
 
-class DownloadFromGitLab(_Settings):
+class DownloadFromGitLab(_Package):
     """Parameters of `ng_download_dataset_from_gitlab`."""
 
-    dataset_name: str
-    """The name of the package."""
-    version: str
-    """The version of the package."""
     artifact_fpath: str
     """The file in the package."""
     output_fpath: Path

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from nemo_gym import paths
-from nemo_gym.config import DatasetConfig, DatasetSource
+from nemo_gym.config.models import DatasetConfig
 from nemo_gym.data import huggingface
 from nemo_gym.data.gitlab import Project
 from nemo_gym.errors import DataError
@@ -15,7 +14,7 @@ from nemo_gym.errors import DataError
 Notice = Callable[[str], None]
 
 
-def fetcher(hub: str, plain: Mapping[str, Any], *, notice: Notice) -> Callable[[DatasetConfig], Path]:
+def fetcher(hub: str, plain: Mapping[str, object], *, notice: Notice) -> Callable[[DatasetConfig], Path]:
     """Return a function that downloads a dataset from this hub (`huggingface` or `gitlab`) and returns its path.
 
     The function raises `DataError` if the config names no source on this hub, or if the download fails.
@@ -33,19 +32,15 @@ def fetcher(hub: str, plain: Mapping[str, Any], *, notice: Notice) -> Callable[[
         place = _place_of(dataset.jsonl_fpath)
         notice(f"fetching dataset '{dataset.name}' to {place} …")
         if hub == "huggingface":
-            token = plain.get("hf_token")
-            _from_huggingface(source, dataset.type, place, str(token) if token else None)
+            repo, artifact, token = str(source.repo_id), source.artifact_fpath, plain.get("hf_token")
+            split = None if artifact else dataset.type
+            huggingface.download(repo, place, artifact=artifact, split=split, token=str(token) if token else None)
         else:
             project = Project.of_config(plain)
             project.download(str(source.dataset_name), str(source.version), str(source.artifact_fpath), place)
         return place
 
     return fetch
-
-
-def _from_huggingface(source: DatasetSource, split: str, place: Path, token: str | None) -> None:
-    artifact = source.artifact_fpath
-    huggingface.download(str(source.repo_id), place, artifact=artifact, split=None if artifact else split, token=token)
 
 
 def _place_of(relative: str) -> Path:

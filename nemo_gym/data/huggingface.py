@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 from nemo_gym.config import load
 from nemo_gym.config.servers import NO_MODEL
@@ -81,7 +81,7 @@ def _file_of_split(files: list[str], split: str | None) -> str | None:
     return next((name for name in (f"{split}.jsonl", f"data/{split}.jsonl") if name in files), None)
 
 
-def _library() -> Any:
+def _library() -> ModuleType:
     try:
         return importlib.import_module(LIBRARY)
     except ImportError as error:
@@ -90,7 +90,6 @@ def _library() -> Any:
 
 @contextmanager
 def _failing_as(what: str) -> Iterator[None]:
-    """Raise `DataError` if a call of the library fails."""
     errors = importlib.import_module(f"{LIBRARY}.errors")
     known = (errors.HfHubHTTPError, errors.HFValidationError, errors.EntryNotFoundError, ConnectionError)
     try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import orjson
 
@@ -15,7 +14,7 @@ CLOSE = 5e-3
 CLOSE_BELOW_1 = 5e-4
 
 
-def contradictions(path: Path, measured: Mapping[str, Any]) -> Iterator[str]:
+def contradictions(path: Path, measured: Mapping[str, object]) -> Iterator[str]:
     """Yield how the values of an earlier metrics file differ from those measured. Keys that it lacks are ignored.
 
     Yield nothing if the file does not exist. Raise `DataError` if it is not a JSON object.
@@ -31,19 +30,19 @@ def contradictions(path: Path, measured: Mapping[str, Any]) -> Iterator[str]:
     yield from _differences(earlier, measured, "")
 
 
-def _differences(earlier: Mapping[str, Any], now: Mapping[str, Any], above: str) -> Iterator[str]:
+def _differences(earlier: Mapping[str, object], now: Mapping[str, object], above: str) -> Iterator[str]:
     for key, was in earlier.items():
-        name = f"{above}{key}"
+        name, value = f"{above}{key}", now.get(key)
         if key not in now:
             if was is not None:
                 yield f"{name} was {was!r} and is missing now"
-        elif isinstance(was, dict) and isinstance(now[key], dict):
-            yield from _differences(was, now[key], f"{name}.")
-        elif not _agree(was, now[key]):
-            yield f"{name} was {was!r} and is {now[key]!r} now"
+        elif isinstance(was, dict) and isinstance(value, dict):
+            yield from _differences(was, value, f"{name}.")
+        elif not _agree(was, value):
+            yield f"{name} was {was!r} and is {value!r} now"
 
 
-def _agree(was: Any, now: Any) -> bool:
+def _agree(was: object, now: object) -> bool:
     if isinstance(was, bool) or isinstance(now, bool):
         return was is now
     if isinstance(was, int | float) and isinstance(now, int | float):

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-import orjson
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from nemo_gym import paths
 from nemo_gym.config import DatasetConfig, RunConfig, explain_input
-from nemo_gym.data.gather import AgentDataset, rows_of
+from nemo_gym.data.gather import AgentDataset, missing_file, no_dataset, rows_of
 from nemo_gym.data.measures import contradictions
-from nemo_gym.data.statistics import dataset_statistics
+from nemo_gym.data.statistics import PARAMS_KEY, dataset_statistics, write_metrics
 from nemo_gym.errors import DataError
-from nemo_gym.jsonl import parse_row, read_raw_lines, read_rows, write_rows
+from nemo_gym.jsonl import JsonObject, parse_row, read_raw_lines, read_rows, write_rows
 from nemo_gym.schemas.responses import ResponseCreateParams
 
 TYPES_OF_MODE = {"train_preparation": ("train", "validation", "benchmark"), "example_validation": ("example",)}
 PROBLEMS_SHOWN = 10
-PARAMS_KEY = "responses_create_params"
 
 
 class PreparationSettings(BaseModel):
@@ -87,29 +85,22 @@ def _in_scope(run: RunConfig, settings: PreparationSettings, fetch: Fetch) -> li
             if path is None and settings.should_download:
                 path = fetch(dataset)
             if path is None:
-                missing.append(_missing(agent.name, dataset))
+                missing.append(missing_file(agent, dataset, _advice(dataset)))
             else:
                 found.append(AgentDataset(agent.name, dataset, path))
     if missing:
         raise DataError("\n".join(missing))
     if not found:
-        have = sorted({dataset.type for agent in run.servers.values() for dataset in agent.datasets})
-        raise DataError(
-            f"mode={settings.mode}: no agent of this configuration has a dataset of type {' or '.join(types)}. "
-            f"Available types: {', '.join(have) or 'none'}."
-        )
+        raise no_dataset(run, f"mode={settings.mode}", *types)
     return found
 
 
-def _missing(agent: str, dataset: DatasetConfig) -> str:
+def _advice(dataset: DatasetConfig) -> str:
     if dataset.type == "benchmark":
-        advice = "Create it with ng_prepare_benchmark."
-    elif dataset.source:
-        advice = "Add +should_download=true to download it."
-    else:
-        advice = f"Run {dataset.prepare_script}." if dataset.prepare_script else "Copy it there, or add a source."
-    places = ", ".join(map(str, paths.search_roots()))
-    return f"{agent}.datasets: dataset '{dataset.name}': file '{dataset.jsonl_fpath}' not found in {places}. {advice}"
+        return "Create it with ng_prepare_benchmark."
+    if dataset.source:
+        return "Add +should_download=true to download it."
+    return f"Run {dataset.prepare_script}." if dataset.prepare_script else "Copy it there, or add a source."
 
 
 def _check_rows(path: Path, datasets: Sequence[AgentDataset]) -> None:
@@ -134,7 +125,7 @@ def _check_rows(path: Path, datasets: Sequence[AgentDataset]) -> None:
         raise DataError(f"{path}: {len(bad)} of {count} rows are invalid:\n" + "\n".join(shown) + more)
 
 
-def _problem(row: dict[str, Any], *, has_prompt: bool) -> str | None:
+def _problem(row: JsonObject, *, has_prompt: bool) -> str | None:
     params = row.get(PARAMS_KEY)
     if params is None and not has_prompt:
         return f"{PARAMS_KEY} is missing, and the dataset does not set prompt_config. Add one of them."
@@ -157,10 +148,10 @@ def _measure_all(datasets: Sequence[AgentDataset], *, overwrite: bool) -> None:
         written = {**dataset.model_dump(mode="json", exclude_defaults=True), **measured}
         whole = {**dataset.model_dump(mode="json"), **measured}
         if not overwrite and (found := list(contradictions(target, whole))):
-            _write(conflict, written)
+            write_metrics(conflict, written)
             problems.append(f"{target}: {'; '.join(found)}. The current metrics are in {conflict}.")
         else:
-            _write(target, written)
+            write_metrics(target, written)
             conflict.unlink(missing_ok=True)
     if problems:
         advice = "Correct the data, or accept the new metrics with +overwrite_metrics_conflicts=true."
@@ -170,9 +161,7 @@ def _measure_all(datasets: Sequence[AgentDataset], *, overwrite: bool) -> None:
 def _collate(type_: str, datasets: Sequence[AgentDataset], folder: Path) -> Collated:
     path, metrics = folder / f"{type_}.jsonl", folder / f"{type_}_metrics.json"
     count = write_rows(path, rows_of(datasets, copies=True))
-    _write(metrics, {"name": type_, "type": type_, "jsonl_fpath": str(path), **dataset_statistics(read_rows(path))})
+    write_metrics(
+        metrics, {"name": type_, "type": type_, "jsonl_fpath": str(path), **dataset_statistics(read_rows(path))}
+    )
     return Collated(type_, count, path, metrics, list(dict.fromkeys(each.path for each in datasets)))
-
-
-def _write(path: Path, metrics: dict[str, Any]) -> None:
-    path.write_bytes(orjson.dumps(metrics, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))

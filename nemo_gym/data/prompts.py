@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from string import Formatter
-from typing import Any
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from nemo_gym import paths
+from nemo_gym.data.statistics import PARAMS_KEY
 from nemo_gym.errors import ConfigPathNotFoundError, DataError
-from nemo_gym.jsonl import read_lines, read_rows, write_rows
+from nemo_gym.jsonl import JsonObject, read_lines, read_rows, write_rows
 
 
 class PromptConfig(BaseModel):
@@ -69,7 +69,7 @@ def _read_prompt(found: Path, changed_at: int) -> PromptConfig:
 load_prompt_config.cache_clear = _read_prompt.cache_clear  # type: ignore[attr-defined]
 
 
-def fill_prompt(cfg: PromptConfig, row: Mapping[str, Any]) -> list[dict[str, str]]:
+def fill_prompt(cfg: PromptConfig, row: Mapping[str, object]) -> list[dict[str, str]]:
     """Return the prompt's messages for a row. `KeyError` names the missing field and those that the row has."""
     parts = (("system", cfg.system), ("user", cfg.user))
     try:
@@ -82,17 +82,15 @@ def fill_prompt(cfg: PromptConfig, row: Mapping[str, Any]) -> list[dict[str, str
         raise KeyError(f"the prompt uses {error}, but the row has only: {', '.join(sorted(row))}") from error
 
 
-def apply_prompt_to_row(row: Mapping[str, Any], cfg: PromptConfig) -> dict[str, Any]:
+def apply_prompt_to_row(row: JsonObject, cfg: PromptConfig) -> JsonObject:
     """Return the row with the prompt's messages as its `responses_create_params.input`."""
-    params = {**(row.get("responses_create_params") or {}), "input": fill_prompt(cfg, row)}
-    return {**row, "responses_create_params": params}
+    params = {**(row.get(PARAMS_KEY) or {}), "input": fill_prompt(cfg, row)}
+    return {**row, PARAMS_KEY: params}
 
 
-def validate_prompt_compatibility(rows: Iterable[Mapping[str, Any]], prompt: PromptConfig) -> None:
+def validate_prompt_compatibility(rows: Iterable[JsonObject], prompt: PromptConfig) -> None:
     """Raise `DataError` if rows already have an `input`, because the prompt would conflict with it."""
-    taken = [
-        number for number, row in enumerate(rows, start=1) if "input" in (row.get("responses_create_params") or {})
-    ]
+    taken = [number for number, row in enumerate(rows, start=1) if "input" in (row.get(PARAMS_KEY) or {})]
     if taken:
         shown = ", ".join(map(str, taken[:10])) + (" …" if len(taken) > 10 else "")
         raise DataError(
@@ -124,7 +122,7 @@ def materialize_prompts(input_jsonl_fpath: str | Path, prompt: PromptConfig, out
     return write_rows(Path(output_jsonl_fpath), _filled(source, prompt))
 
 
-def _filled(source: Path, prompt: PromptConfig) -> Iterator[dict[str, Any]]:
+def _filled(source: Path, prompt: PromptConfig) -> Iterator[JsonObject]:
     for number, _, row in read_lines(source):
         try:
             yield apply_prompt_to_row(row, prompt)

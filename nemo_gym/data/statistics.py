@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
+from pathlib import Path
+
+import orjson
+
+from nemo_gym.jsonl import JsonObject
 
 EXAMPLES_KEY = "Number of examples"
 PARAMS_KEY = "responses_create_params"
 
 
-def dataset_statistics(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def dataset_statistics(rows: Iterable[JsonObject]) -> JsonObject:
     """Return `Number of examples`, the spread of each number, and the unique count of each string field."""
     count = 0
     numbers: dict[str, list[float]] = {name: [] for name in _counted({})}
@@ -35,7 +39,11 @@ def dataset_statistics(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _counted(params: Mapping[str, Any]) -> dict[str, float | None]:
+def write_metrics(path: Path, metrics: JsonObject) -> None:
+    path.write_bytes(orjson.dumps(metrics, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+
+
+def _counted(params: JsonObject) -> dict[str, float | None]:
     """Return the numbers taken from a request, None for absent parts."""
     return {
         "Number of tools": len(params["tools"]) if params.get("tools") else None,
@@ -45,7 +53,7 @@ def _counted(params: Mapping[str, Any]) -> dict[str, float | None]:
     }
 
 
-def _turns(messages: Any) -> int | None:
+def _turns(messages: object) -> int | None:
     """Return the number of user messages."""
     if isinstance(messages, list):
         return sum(1 for message in messages if message.get("role") == "user")

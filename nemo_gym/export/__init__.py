@@ -5,11 +5,11 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import orjson
 
 from nemo_gym.export.shipment import ExportFailed, Shipment
+from nemo_gym.jsonl import JsonObject
 
 TRACKERS = {
     "wandb": ("wandb_project", "wandb_name", "wandb_api_key"),
@@ -19,8 +19,8 @@ TRACKERS = {
 
 
 def export(
-    plain: Mapping[str, Any],
-    config: Mapping[str, Any],
+    plain: Mapping[str, object],
+    config: Mapping[str, object],
     metrics_file: Path,
     rollouts: Path,
     notice: Callable[[str], None],
@@ -39,14 +39,14 @@ def export(
             notice(f"note: export to {tracker} failed: {error}")
 
 
-def wants_rollouts(plain: Mapping[str, Any]) -> bool:
+def wants_rollouts(plain: Mapping[str, object]) -> bool:
     """Return whether to send the rollouts too. `upload_rollouts_to_wandb` is the setting's older name."""
     return plain.get("upload_rollouts", plain.get("upload_rollouts_to_wandb", True)) is not False
 
 
-def flat_metrics(metrics: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def flat_metrics(metrics: Sequence[JsonObject]) -> dict[str, float | str]:
     """Return the scalar metrics, keyed by `<agent>/<metric>` and `key_metrics/<agent>/<metric>`."""
-    flat: dict[str, Any] = {}
+    flat: dict[str, float | str] = {}
     for entry in metrics:
         agent = entry["agent_ref"]["name"]
         for prefix, group in ((agent, entry["agent_metrics"]), (f"key_metrics/{agent}", entry["key_metrics"])):

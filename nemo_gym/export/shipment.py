@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from nemo_gym.errors import UserError
 from nemo_gym.jsonl import read_raw_lines
@@ -19,8 +19,8 @@ class ExportFailed(UserError):
 class Shipment(NamedTuple):
     """The data of a run for experiment trackers."""
 
-    config: Mapping[str, Any]
-    metrics: Mapping[str, Any]
+    config: Mapping[str, object]
+    metrics: Mapping[str, float | str]
     rollouts_file: Path | None
     """None if rollouts are not to be sent."""
 

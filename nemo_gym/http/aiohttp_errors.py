@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from functools import cache
-from http import HTTPStatus
+from http.client import responses
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
@@ -16,9 +16,7 @@ ErrorT = TypeVar("ErrorT", bound=ServerCallError)
 REPLIED = "ClientResponseError"
 
 
-def also_aiohttps(
-    error: ErrorT, *, method: str = "", url: str = "", headers: Mapping[str, str] | None = None
-) -> ErrorT:
+def also_aiohttps(error: ErrorT, method: str = "", url: str = "", headers: Mapping[str, str] | None = None) -> ErrorT:
     """Return the error, as an instance of the matching aiohttp class too if this process has imported aiohttp.
 
     Code that catches an aiohttp error has imported aiohttp already, so other processes need not pay for the import.
@@ -26,7 +24,7 @@ def also_aiohttps(
     """
     if "aiohttp" not in sys.modules:
         return error
-    ours: Any = type(error)
+    ours: type = type(error)
     kind = _kind(ours, error.aiohttps)
     known: ErrorT = kind.__new__(kind)
     known.args = error.args
@@ -34,13 +32,12 @@ def also_aiohttps(
     if error.aiohttps == REPLIED:
         status: int = vars(error)["status"]
         asked = SimpleNamespace(method=method, url=url, real_url=url, headers={})
-        phrase = HTTPStatus(status).phrase if status in set(HTTPStatus) else ""
-        vars(known).update(request_info=asked, history=(), message=phrase, headers=headers)
+        vars(known).update(request_info=asked, history=(), message=responses.get(status, ""), headers=headers)
     return known
 
 
 @cache
-def _kind(ours: Any, name: str) -> Any:
+def _kind(ours: type[ServerCallError], name: str) -> Any:
     import aiohttp
 
     theirs: type[Exception] = getattr(aiohttp, name)

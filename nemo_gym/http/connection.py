@@ -65,22 +65,11 @@ class Request:
 class Owner(Protocol):
     """The pool of connections to one server."""
 
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        """The event loop of the connections."""
+    def connection_made(self, connection: Connection) -> None: ...
 
-    @property
-    def limits(self) -> Limits:
-        """The limits of each connection."""
+    def connection_lost(self, connection: Connection) -> None: ...
 
-    def connection_made(self, connection: Connection) -> None:
-        """Count a new connection."""
-
-    def connection_lost(self, connection: Connection) -> None:
-        """Remove a closed connection."""
-
-    def put_back(self, connection: Connection) -> None:
-        """Take back a connection that is ready for another request."""
+    def put_back(self, connection: Connection) -> None: ...
 
 
 class Connection(asyncio.Protocol):
@@ -88,27 +77,22 @@ class Connection(asyncio.Protocol):
 
     transport: asyncio.Transport
 
-    def __init__(self, owner: Owner) -> None:
+    def __init__(self, owner: Owner, loop: asyncio.AbstractEventLoop, limits: Limits) -> None:
         self.request: Request | None = None
         self.idle_since = 0.0
         self.is_lost = False
         self._owner = owner
-        self._loop = owner.loop
-        self._limits = owner.limits
+        self._loop = loop
+        self._limits = limits
         self._parser: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
         self._poller: select.poll | None = None
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at = 0.0
         self._is_made = False
         self._served = 0
-        self._is_reusable = False
         self._is_interim = False
-        self._status = 0
-        self._headers: list[tuple[bytes, bytes]] = []
-        self._head_headers: list[tuple[bytes, bytes]] | None = None
-        self._parts: list[bytes] = []
-        self._body_bytes = self._received_bytes = self._chunks = 0
         self._heard_at = 0.0
+        self._forget_reply()
 
     # Called by the pool
 
@@ -128,18 +112,21 @@ class Connection(asyncio.Protocol):
     def send(self, request: Request, head: bytes, body: bytes) -> None:
         """Write a request. Its `waiter` receives the reply or the error."""
         self.request = request
-        self._status = 0
-        self._is_reusable = False
-        self._headers = []
-        self._head_headers = None
-        self._parts = []
-        self._body_bytes = self._received_bytes = self._chunks = 0
+        self._forget_reply()
         if len(body) <= ONE_WRITE_BYTES:
             self.transport.write(head + body)
         else:
             self.transport.writelines((head, body))
         request.sent_at = self._heard_at = now = self._loop.time()
         self.look_ahead(now)
+
+    def _forget_reply(self) -> None:
+        self._status = 0
+        self._is_reusable = False
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._head_headers: list[tuple[bytes, bytes]] | None = None
+        self._parts: list[bytes] = []
+        self._body_bytes = self._received_bytes = self._chunks = 0
 
     def look_ahead(self, now: float) -> None:
         """Set a timer if a timeout of the request is near. The pool repeats this check regularly."""

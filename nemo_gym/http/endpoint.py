@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
@@ -19,7 +18,7 @@ from nemo_gym.http.external import (
     external_session,
     parsed,
 )
-from nemo_gym.jsonl import dump_json, dump_up_to
+from nemo_gym.jsonl import JsonObject, dump_json, dump_up_to
 
 __all__ = ["RATE_LIMIT_ERROR_CODES", "RETRY_ERROR_CODES", "NeMoGymAsyncOpenAI"]
 
@@ -45,28 +44,25 @@ class NeMoGymAsyncOpenAI(BaseModel):
 
     _session: ExternalSession | None = PrivateAttr(default=None)
 
-    async def create_models(self, **kwargs: Any) -> dict[str, Any]:
+    async def create_models(self, **kwargs: object) -> JsonObject:
         """Call `GET /models`, which lists the models of the endpoint."""
         return await self._call("GET", self._url("models"), kwargs or None)
 
-    async def create_chat_completion(self, **kwargs: Any) -> dict[str, Any]:
-        """Call `POST /chat/completions`."""
+    async def create_chat_completion(self, **kwargs: object) -> JsonObject:
         return await self._call("POST", self._url("chat/completions"), kwargs)
 
-    async def create_completion(self, **kwargs: Any) -> dict[str, Any]:
-        """Call `POST /completions`."""
+    async def create_completion(self, **kwargs: object) -> JsonObject:
         return await self._call("POST", self._url("completions"), kwargs)
 
-    async def create_response(self, **kwargs: Any) -> dict[str, Any]:
-        """Call `POST /responses`."""
+    async def create_response(self, **kwargs: object) -> JsonObject:
         return await self._call("POST", self._url("responses"), kwargs)
 
-    async def ask(self, path: str, asked: dict[str, Any], items: bytes | memoryview) -> bytes:
+    async def ask(self, path: str, asked: JsonObject, items: bytes | memoryview) -> bytes:
         """Call `POST /<path>` with `input` given as JSON text. Return the reply's JSON object as text, unparsed."""
         body = b"".join((dump_up_to("input", asked), items, b"}"))
         return await self._answer("POST", self._url(path), body, as_written)
 
-    async def create_tokenize(self, **kwargs: Any) -> dict[str, Any]:
+    async def create_tokenize(self, **kwargs: object) -> JsonObject:
         """Call `POST /tokenize`, which vLLM serves outside `/v1`."""
         root = self.base_url.rstrip("/").removesuffix("/v1")
         return await self._call("POST", f"{root}/tokenize", kwargs)
@@ -80,7 +76,7 @@ class NeMoGymAsyncOpenAI(BaseModel):
     def _url(self, path: str) -> str:
         return f"{self.base_url.rstrip('/')}/{path}"
 
-    async def _call(self, method: str, url: str, asked: dict[str, Any] | None) -> dict[str, Any]:
+    async def _call(self, method: str, url: str, asked: JsonObject | None) -> JsonObject:
         body = None
         if asked is not None:
             body = dump_json(asked)

@@ -7,10 +7,11 @@ import logging
 import re
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 from urllib.parse import SplitResult, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -23,6 +24,7 @@ from nemo_gym.http.aiohttp_errors import also_aiohttps
 from nemo_gym.http.backoff import Backoff
 from nemo_gym.http.internal import InternalClient
 from nemo_gym.http.reply import NotConnected, ReplyTimedOut, Timeouts, readable
+from nemo_gym.jsonl import JsonObject
 
 if TYPE_CHECKING:
     from aiohttp import ClientSession
@@ -65,9 +67,27 @@ class Limits(NamedTuple):
 
     def within(self, left_s: float | None) -> Limits:
         """Return these limits, with `total_s` reduced to the time that the rollout has left."""
-        if left_s is None or left_s >= self.total_s:
-            return self
-        return Limits(self.connect_s, self.silence_s, left_s)
+        return self if left_s is None else self._replace(total_s=min(self.total_s, left_s))
+
+
+class ConnectionLimits(NamedTuple):
+    """The most open connections to external servers; 0 means no limit."""
+
+    total: int = 0
+    per_host: int = 0
+
+    @classmethod
+    def of(cls, plain: Mapping[str, Any]) -> Self:
+        """Return the limits that a configuration sets."""
+        return cls(*(int(plain.get(f"global_aiohttp_connector_{key}") or 0) for key in ("limit", "limit_per_host")))
+
+
+_process_limits: list[ConnectionLimits] = []
+
+
+def limit_connections(limits: ConnectionLimits) -> None:
+    """Set the limits for all sessions that this process creates."""
+    _process_limits[:] = [limits]
 
 
 @dataclass(frozen=True)
@@ -90,15 +110,20 @@ def seconds_of_retry_after(value: str | None) -> float | None:
     """Return the seconds of a `Retry-After` header (seconds or a date), or None if it is absent or invalid."""
     if value is None:
         return None
-    try:
+    with suppress(ValueError):
         return max(0.0, float(value))
-    except ValueError:
-        pass
-    try:
+    with suppress(ValueError):
         then = parsedate_to_datetime(value)
-    except ValueError:
-        return None
-    return max(0.0, (then.replace(tzinfo=then.tzinfo or UTC) - datetime.now(UTC)).total_seconds())
+        return max(0.0, (then.replace(tzinfo=then.tzinfo or UTC) - datetime.now(UTC)).total_seconds())
+    return None
+
+
+class _Request(NamedTuple):
+    method: str
+    url: str
+    body: bytes | None
+    headers: Mapping[str, str]
+    proxy: str | None
 
 
 class _Answer(NamedTuple):
@@ -114,9 +139,8 @@ class ExternalSession:
     """
 
     def __init__(self) -> None:
-        self.most_connections = _configured("global_aiohttp_connector_limit")
-        self.most_connections_per_host = _configured("global_aiohttp_connector_limit_per_host")
-        """Both apply when the session is next opened; 0 means no limit."""
+        self.limits = _process_limits[0] if _process_limits else _published_limits()
+        """Applied when the session is next opened."""
         self._session: ClientSession | None = None
         self._plain: InternalClient | None = None
         self._proxies: dict[str, str | None] = {}
@@ -141,7 +165,8 @@ class ExternalSession:
         Raises `EndpointError` if the call fails. It has the reason, the number of tries and the beginning of the
         reply, without the secrets in `headers`.
         """
-        proxy = None if is_ours else self.proxy_for(url)
+        asked_headers = {"Content-Type": "application/json", **headers}
+        asked = _Request(method, url, body, asked_headers, proxy=None if is_ours else self.proxy_for(url))
         tries = 0
         while True:
             tries += 1
@@ -150,7 +175,7 @@ class ExternalSession:
             if left_s is not None and left_s <= CLOCK_SLACK_S:
                 raise RolloutTimedOut(f"the rollout's time was over at {method} {_without_login(url)}", tier="model")
             try:
-                answer = await self._try(method, url, body, headers, limits.within(left_s), proxy=proxy)
+                answer = await self._try(asked, limits.within(left_s))
                 retry_after = answer.retry_after
                 return _object_of(answer, headers, read)
             except EndpointError as error:
@@ -161,34 +186,21 @@ class ExternalSession:
                 logger.info("%s %s; trying again in %.1f s", _without_login(url), error, pause_s)
             await asyncio.sleep(pause_s)
 
-    async def _try(
-        self,
-        method: str,
-        url: str,
-        body: bytes | None,
-        headers: Mapping[str, str],
-        limits: Limits,
-        *,
-        proxy: str | None,
-    ) -> _Answer:
-        head = {"Content-Type": "application/json", **headers}
-        if proxy is None and PLAIN_URL.match(url):
-            answer = await self._try_plainly(method, url, body or b"", head, limits)
+    async def _try(self, asked: _Request, limits: Limits) -> _Answer:
+        if asked.proxy is None and PLAIN_URL.match(asked.url):
+            answer = await self._try_plainly(asked, limits)
             if answer.status not in REDIRECTS:
                 return answer
-        return await self._try_anyhow(method, url, body, head, limits, proxy=proxy)
+        return await self._try_anyhow(asked, limits)
 
-    async def _try_plainly(
-        self, method: str, url: str, body: bytes, head: Mapping[str, str], limits: Limits
-    ) -> _Answer:
-        """Send the request with our own client, which costs a fraction of aiohttp but has no TLS and no proxy."""
+    async def _try_plainly(self, asked: _Request, limits: Limits) -> _Answer:
+        """Send the request with our own client: much cheaper than aiohttp, but without TLS and proxies."""
         if self._plain is None:
-            self._plain = InternalClient(
-                max_connections=self.most_connections_per_host or None, idle_s=IDLE_CONNECTION_S
-            )
+            self._plain = InternalClient(max_connections=self.limits.per_host or None, idle_s=IDLE_CONNECTION_S)
         try:
-            raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in head.items()]
+            raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in asked.headers.items()]
             timeouts = Timeouts(limits.connect_s, limits.silence_s, limits.total_s)
+            method, url, body = asked.method, asked.url, asked.body or b""
             reply = await self._plain.request_url(method, url, body=body, headers=raw, timeouts=timeouts)
         except NotConnected as error:
             raise EndpointError(f"could not connect: {_reason(error)}", was_sent=False) from error
@@ -203,25 +215,14 @@ class ExternalSession:
         retry_after = None if reply.status == OK else reply.headers.get("retry-after")
         return _Answer(reply.status, reply.body, retry_after)
 
-    async def _try_anyhow(
-        self,
-        method: str,
-        url: str,
-        body: bytes | None,
-        head: Mapping[str, str],
-        limits: Limits,
-        *,
-        proxy: str | None,
-    ) -> _Answer:
+    async def _try_anyhow(self, asked: _Request, limits: Limits) -> _Answer:
         import aiohttp
 
-        timeout = aiohttp.ClientTimeout(
-            total=limits.total_s, sock_connect=limits.connect_s, sock_read=limits.silence_s, connect=None
-        )
+        method, url, body, headers, proxy = asked
+        timeout = aiohttp.ClientTimeout(limits.total_s, sock_connect=limits.connect_s, sock_read=limits.silence_s)
+        request = self.opened().request(method, url, data=body, headers=headers, timeout=timeout, proxy=proxy)
         try:
-            async with self.opened().request(
-                method, url, data=body, headers=head, timeout=timeout, proxy=proxy
-            ) as response:
+            async with request as response:
                 return _Answer(response.status, await response.read(), response.headers.get("Retry-After"))
         except aiohttp.ConnectionTimeoutError as error:
             raise EndpointError(f"could not connect within {limits.connect_s:g} s", was_sent=False) from error
@@ -245,9 +246,7 @@ class ExternalSession:
 
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(
-                    limit=self.most_connections,
-                    limit_per_host=self.most_connections_per_host,
-                    keepalive_timeout=IDLE_CONNECTION_S,
+                    limit=self.limits.total, limit_per_host=self.limits.per_host, keepalive_timeout=IDLE_CONNECTION_S
                 ),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 timeout=aiohttp.ClientTimeout(total=Limits().total_s, sock_connect=Limits().connect_s),
@@ -289,9 +288,10 @@ class ExternalSession:
             await plain.close()
 
 
-def _configured(limit: str) -> int:
+def _published_limits() -> ConnectionLimits:
+    """Return the limits for published programs, which set them in the configuration of their process."""
     config = maybe_get_global_config_dict()
-    return int((config is not None and config.get(limit)) or 0)
+    return ConnectionLimits() if config is None else ConnectionLimits.of(config)
 
 
 def proxy_of(url: SplitResult) -> str | None:
@@ -320,7 +320,7 @@ def external_session() -> ExternalSession:
     return _sessions[loop]
 
 
-def parsed(text: bytes) -> dict[str, Any] | None:
+def parsed(text: bytes) -> JsonObject | None:
     """Parse a JSON object. Return None for any other text."""
     try:
         value = orjson.loads(text)

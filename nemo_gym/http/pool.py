@@ -77,23 +77,14 @@ class Origin:
         self.host = host.strip("[]")
         self.port = port
         self.uds = uds
-        authority = f"[{self.host}]:{port}" if ":" in self.host else f"{self.host}:{port}"
-        self.authority = authority
+        self.authority = f"[{self.host}]:{port}" if ":" in self.host else f"{self.host}:{port}"
         # With a port, the socket is only a shortcut to the server at that address.
-        self.url = f"http+unix:{uds}:" if uds and not port else f"http://{authority}"
+        self.url = f"http+unix:{uds}:" if uds and not port else f"http://{self.authority}"
         self._idle: deque[Connection] = deque()
         self._open = 0
         self._opening = 0
         # A waiter receives a connection, or None for the right to open one (already counted in `_opening`).
         self._queue: deque[asyncio.Future[Connection | None]] = deque()
-
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        return self.pool.loop
-
-    @property
-    def limits(self) -> Limits:
-        return self.pool.limits
 
     def take_idle(self) -> Connection | None:
         """Return the connection that was used last and is still open, or None."""
@@ -199,7 +190,7 @@ class Origin:
     async def _connect(self, request: Request) -> Connection:
         """Open a connection that the caller has counted in `_opening`."""
         limit_s = min(request.timeouts.connect_s, request.left_s, LONGEST_ALARM_S)
-        connection = Connection(self)
+        connection = Connection(self, self.pool.loop, self.pool.limits)
         try:
             async with asyncio.timeout(limit_s):
                 await self._open_stream(connection)

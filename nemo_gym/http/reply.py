@@ -12,14 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from http import HTTPStatus
+from http.client import responses
 from http.cookies import CookieError, SimpleCookie
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import orjson
 
 from nemo_gym.errors import ServerCallError
 from nemo_gym.http.aiohttp_errors import also_aiohttps
+
+if TYPE_CHECKING:
+    from aiohttp import ClientTimeout
 
 RawHeaders = Sequence[tuple[bytes, bytes]]
 
@@ -85,17 +88,12 @@ class Timeouts(NamedTuple):
     """For a free connection, if `max_connections` is set."""
 
     @classmethod
-    def of(cls, timeout: Any) -> Timeouts:
+    def of(cls, timeout: float | ClientTimeout) -> Timeouts:
         """Convert aiohttp's `timeout`: total seconds, or a `ClientTimeout`. Fields that are None keep our defaults."""
         if isinstance(timeout, (int, float)):
             return cls(total_s=timeout)
-        given = {
-            "connect_s": timeout.sock_connect,
-            "read_s": timeout.sock_read,
-            "total_s": timeout.total,
-            "queue_s": timeout.connect,
-        }
-        return cls(**{name: limit_s for name, limit_s in given.items() if limit_s is not None})
+        given = (timeout.sock_connect, timeout.sock_read, timeout.total, timeout.connect)
+        return cls(*(ours if theirs is None else theirs for ours, theirs in zip(cls(), given, strict=True)))
 
 
 class Headers(Mapping[str, str]):
@@ -110,9 +108,6 @@ class Headers(Mapping[str, str]):
     def __getitem__(self, name: str) -> str:
         return self._values[name.lower()][0]
 
-    def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and name.lower() in self._values
-
     def __iter__(self) -> Iterator[str]:
         return iter(self._values)
 
@@ -125,16 +120,6 @@ class Headers(Mapping[str, str]):
 
     def __repr__(self) -> str:
         return f"Headers({self._values!r})"
-
-
-class Content(NamedTuple):
-    """A reply's body, for callers that use aiohttp's `content.read()`."""
-
-    body: bytes
-
-    async def read(self) -> bytes:
-        """Return the whole body."""
-        return self.body
 
 
 class Reply:
@@ -153,16 +138,12 @@ class Reply:
 
     @property
     def ok(self) -> bool:
-        """Whether the status is below 400."""
         return self.status < 400
 
     @property
     def reason(self) -> str:
         """The standard phrase for the status, or an empty string."""
-        try:
-            return HTTPStatus(self.status).phrase
-        except ValueError:
-            return ""
+        return responses.get(self.status, "")
 
     @property
     def headers(self) -> Headers:
@@ -174,11 +155,7 @@ class Reply:
     @property
     def set_cookie_values(self) -> list[str]:
         """The unparsed values of the `Set-Cookie` headers."""
-        return [
-            value.decode("latin-1")
-            for name, value in self.raw_headers
-            if name == b"set-cookie" or name.lower() == b"set-cookie"
-        ]
+        return [value.decode("latin-1") for name, value in self.raw_headers if name.lower() == b"set-cookie"]
 
     @property
     def cookies(self) -> SimpleCookie:
@@ -203,30 +180,27 @@ class Reply:
         return found
 
     @property
-    def content(self) -> Content:
-        """The body, with a `read` method as in aiohttp."""
-        return Content(self.body)
+    def content(self) -> Self:
+        """The reply itself, for callers that use aiohttp's `content.read()`."""
+        return self
 
     async def read(self) -> bytes:
-        """Return the body."""
         return self.body
 
     async def json(
         self,
         *,
         encoding: str | None = None,
-        loads: Callable[[Any], Any] = orjson.loads,
+        loads: Callable[[bytes | str], object] = orjson.loads,
         content_type: str | None = None,
     ) -> Any:
         """Parse the body as JSON, with any content type. The keywords are those of aiohttp."""
         return loads(self.body if encoding is None else self.body.decode(encoding))
 
     async def text(self, encoding: str = "utf-8", errors: str = "replace") -> str:
-        """Return the body as text."""
         return self.body.decode(encoding, errors)
 
     def raise_for_status(self) -> None:
-        """Raise `ServerReplied` if the status is 400 or more."""
         if self.ok:
             return
         error = ServerReplied(
@@ -248,12 +222,9 @@ def excerpt(content: bytes, length: int) -> str:
 
 def readable(body: bytes, limit: int = 600) -> str:
     """Return a body as one line of text: a JSON string without its quotes, cut at `limit` characters."""
-    text: Any
     try:
-        text = orjson.loads(body)
+        parsed: object = orjson.loads(body)
     except orjson.JSONDecodeError:
-        text = None
-    if not isinstance(text, str):
-        text = body.decode("utf-8", "replace")
-    text = " ".join(text.split())
+        parsed = None
+    text = " ".join((parsed if isinstance(parsed, str) else body.decode("utf-8", "replace")).split())
     return text if len(text) <= limit else f"{text[:limit]}… ({len(text)} characters)"

@@ -9,7 +9,7 @@ import orjson
 from pydantic import BaseModel
 
 from nemo_gym.config.published import maybe_get_global_config_dict
-from nemo_gym.http.external import MAX_NUM_TRIES, RetryPolicy, external_session, open_sessions
+from nemo_gym.http.external import MAX_NUM_TRIES, ConnectionLimits, RetryPolicy, external_session, open_sessions
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
@@ -26,8 +26,7 @@ class GlobalAIOHTTPAsyncClientConfig(BaseModel):
 def set_global_aiohttp_client(cfg: GlobalAIOHTTPAsyncClientConfig) -> ClientSession:
     """Open the session of the running event loop with these limits. An open session keeps its own."""
     session = external_session()
-    session.most_connections = cfg.global_aiohttp_connector_limit
-    session.most_connections_per_host = cfg.global_aiohttp_connector_limit_per_host
+    session.limits = ConnectionLimits(cfg.global_aiohttp_connector_limit, cfg.global_aiohttp_connector_limit_per_host)
     return session.opened()
 
 
@@ -49,7 +48,7 @@ def get_global_aiohttp_client() -> ClientSession:
 
 
 def is_global_aiohttp_client_request_debug_enabled() -> bool:
-    """Return whether this process's configuration sets `global_aiohttp_client_request_debug: true`."""
+    """Return whether `global_aiohttp_client_request_debug` is true. Only published folders ask this."""
     config = maybe_get_global_config_dict()
     return bool(config and config.get("global_aiohttp_client_request_debug"))
 

@@ -41,10 +41,9 @@ def failure_of(process: ServerProcess, how: str, when: str) -> LaunchError:
 
 def tails(processes: Sequence[ServerProcess]) -> str:
     """Return the last log lines of each process, with headings."""
-    sections = [
+    return "".join(
         f"\nThe last lines of {process.name}'s log:\n" + "\n".join(f"    {line}" for line in tail)
         for process in processes
         # Copied first, because a process that still runs may write another line meanwhile.
         if (tail := list(process.tail))
-    ]
-    return "".join(sections)
+    )

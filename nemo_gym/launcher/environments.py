@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from packaging.requirements import Requirement
 
@@ -48,16 +48,16 @@ def interpreters(run: RunConfig, *, auto_install: bool, notice: Notice) -> dict[
     return found
 
 
-def environment_for(folder: Path, requirements: Requirements, plain: Mapping[str, Any], *, notice: Notice) -> Path:
+def environment_for(folder: Path, requirements: Requirements, plain: Mapping[str, object], *, notice: Notice) -> Path:
     """Return the interpreter of an environment with the packages of the folder and of the framework.
 
     Environments are cached as `<hash of the packages>/` in the configured `uv_venv_dir`, by default `environments/` in
     `cache_dir`. Its `resolved/` caches the resolved packages, so that the next start needs no network.
-    Raises `LaunchError` with the last output lines of the installer.
+    Raise `LaunchError` with the last output lines of the installer.
     """
     lines, overrides = _lines_for(requirements), folder / "overrides.txt"
-    root, remembered = _root(plain), _remembered(folder, requirements, plain)
-    program = installer(plain.get("uv_cache_dir"))
+    remembered = _remembered(folder, requirements, plain)
+    program = installer(_path(plain, "uv_cache_dir"))
     with tempfile.TemporaryDirectory(prefix="nemo_gym_environment_") as work:
         listed = Path(work, "requirements.in")
         if not remembered.is_file():
@@ -65,22 +65,12 @@ def environment_for(folder: Path, requirements: Requirements, plain: Mapping[str
             notice(f"resolving the requirements of {folder} with {program.name} …")
             resolved = program.resolve(listed, overrides if overrides.is_file() else None, folder)
             _write_whole(remembered, resolved)
-        resolved = remembered.read_text("utf-8")
-        environment = root / _hash([resolved, _interpreter()])
+        environment = _environment(remembered, plain)
         if not python_of(environment).exists():
-            listed.write_text(resolved, "utf-8")
+            listed.write_text(remembered.read_text("utf-8"), "utf-8")
             notice(f"building an environment for {folder} with {program.name} …")
             _build(program, listed, environment, folder)
     return python_of(environment)
-
-
-def built_environment(folder: Path, plain: Mapping[str, Any]) -> Path | None:
-    """Return the interpreter that `environment_for` has built for a folder, or None."""
-    remembered = _remembered(folder, Requirements.of_folder(folder), plain)
-    if not remembered.is_file():
-        return None
-    python = python_of(_root(plain) / _hash([remembered.read_text("utf-8"), _interpreter()]))
-    return python if python.exists() else None
 
 
 class Listing(NamedTuple):
@@ -91,27 +81,39 @@ class Listing(NamedTuple):
     """Accepts pip's `--format` and `--outdated`."""
 
 
-def package_listing(folder: Path, plain: Mapping[str, Any]) -> Listing:
+def package_listing(folder: Path, plain: Mapping[str, object]) -> Listing:
     """Return the listing for a folder's own environment if it is built, else for that of this process."""
-    python = built_environment(folder, plain) or Path(sys.executable)
-    program = installer(plain.get("uv_cache_dir"))
+    python = Path(sys.executable)
+    remembered = _remembered(folder, Requirements.of_folder(folder), plain)
+    if remembered.is_file():
+        built = python_of(_environment(remembered, plain))
+        python = built if built.exists() else python
+    program = installer(_path(plain, "uv_cache_dir"))
     return Listing(python, program.listing(python))
 
 
-def _root(plain: Mapping[str, Any]) -> Path:
-    cache = plain.get("cache_dir") or working_dir() / "cache"
-    return Path(plain.get("uv_venv_dir") or Path(cache, "environments")).resolve()
+def _root(plain: Mapping[str, object]) -> Path:
+    cache = _path(plain, "cache_dir") or working_dir() / "cache"
+    return (_path(plain, "uv_venv_dir") or cache / "environments").resolve()
+
+
+def _path(plain: Mapping[str, object], key: str) -> Path | None:
+    return Path(str(plain[key])) if plain.get(key) else None
 
 
 def _lines_for(requirements: Requirements) -> str:
     return "\n".join([*_of_framework(requirements.extras), *requirements.lines]) + "\n"
 
 
-def _remembered(folder: Path, requirements: Requirements, plain: Mapping[str, Any]) -> Path:
+def _remembered(folder: Path, requirements: Requirements, plain: Mapping[str, object]) -> Path:
     """Return the path of the cached resolution of these requirements."""
     overrides = folder / "overrides.txt"
     extra = overrides.read_text("utf-8") if overrides.is_file() else ""
     return _root(plain) / "resolved" / f"{_hash([_lines_for(requirements), extra, _interpreter()])}.txt"
+
+
+def _environment(remembered: Path, plain: Mapping[str, object]) -> Path:
+    return _root(plain) / _hash([remembered.read_text("utf-8"), _interpreter()])
 
 
 def _build(program: Installer, listed: Path, environment: Path, folder: Path) -> None:

@@ -32,7 +32,6 @@ MARKS = ("app.py", "requirements.txt", "pyproject.toml")
 
 
 def is_server_folder(path: Path) -> bool:
-    """Return whether this folder contains a server."""
     return any((path / each).is_file() for each in MARKS)
 
 
@@ -120,9 +119,8 @@ def run_tests(folder: Path) -> Tested:
 def _counted(report: Path) -> dict[str, int]:
     if not report.is_file():
         return {}
-    total = {name: 0 for name in ("tests", "failures", "errors", "skipped")}
-    for suite in ElementTree.parse(report).getroot().iter("testsuite"):
-        for name in total:
-            total[name] += int(suite.get(name, "0"))
-    failed = total["failures"] + total["errors"]
-    return {"passed": total["tests"] - failed - total["skipped"], "failed": failed, "skipped": total["skipped"]}
+    suites = list(ElementTree.parse(report).getroot().iter("testsuite"))
+    tests, failures, errors, skipped = (
+        sum(int(suite.get(name, "0")) for suite in suites) for name in ("tests", "failures", "errors", "skipped")
+    )
+    return {"passed": tests - failures - errors - skipped, "failed": failures + errors, "skipped": skipped}

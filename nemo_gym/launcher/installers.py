@@ -45,24 +45,20 @@ class Uv:
         self._env = {"UV_CACHE_DIR": str(cache)} if cache else {}
 
     def resolve(self, listed: Path, overrides: Path | None, folder: Path) -> str:
-        """See `Installer.resolve`."""
         extra = ["--override", str(overrides)] if overrides else []
         words = ["pip", "compile", "--quiet", "--no-header", "--no-annotate", "--python", sys.executable, str(listed)]
         return _run([self._program, *words, *extra], folder, self._env)
 
     def install(self, listed: Path, environment: Path, folder: Path) -> None:
-        """See `Installer.install`."""
         made = ["venv", "--quiet", "--relocatable", "--python", sys.executable, str(environment)]
         _run([self._program, *made], folder, self._env)
         words = ["pip", "install", "--quiet", "--no-deps", "--python", str(python_of(environment)), "-r", str(listed)]
         _run([self._program, *words], folder, self._env)
 
     def listing(self, python: Path) -> list[str]:
-        """See `Installer.listing`."""
         return [self._program, "pip", "list", "--quiet", "--python", str(python)]
 
     def installing(self) -> list[str]:
-        """See `Installer.installing`."""
         return [self._program, "pip", "install", "--python", sys.executable]
 
 
@@ -72,7 +68,6 @@ class Pip:
     name = "pip"
 
     def resolve(self, listed: Path, overrides: Path | None, folder: Path) -> str:
-        """See `Installer.resolve`."""
         if overrides:
             raise LaunchError(f"{overrides}: overrides need uv. Install it: pip install uv")
         words = ["install", "--quiet", "--dry-run", "--ignore-installed", "--report", "-", "-r", str(listed)]
@@ -80,24 +75,20 @@ class Pip:
         return "".join(sorted(_pinned(each) for each in report["install"]))
 
     def install(self, listed: Path, environment: Path, folder: Path) -> None:
-        """See `Installer.install`."""
         _run([sys.executable, "-m", "venv", str(environment)], folder, {})
         words = ["install", "--quiet", "--no-deps", "--disable-pip-version-check", "-r", str(listed)]
         _run([str(python_of(environment)), "-m", "pip", *words], folder, {})
 
     def listing(self, python: Path) -> list[str]:
-        """See `Installer.listing`."""
         return [str(python), "-m", "pip", "--disable-pip-version-check", "list"]
 
     def installing(self) -> list[str]:
-        """See `Installer.installing`."""
         return [sys.executable, "-m", "pip", "--disable-pip-version-check", "install"]
 
 
 def _pinned(package: Mapping[str, Mapping[str, str]]) -> str:
     name, url = package["metadata"]["name"], package["download_info"]["url"]
-    is_local = url.startswith("file:")
-    return f"{name} @ {url}\n" if is_local else f"{name}=={package['metadata']['version']}\n"
+    return f"{name} @ {url}\n" if url.startswith("file:") else f"{name}=={package['metadata']['version']}\n"
 
 
 def installer(uv_cache_dir: str | Path | None) -> Installer:

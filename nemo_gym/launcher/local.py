@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import queue
 import secrets
 import signal
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from nemo_gym.calls.client import PLAIN_HTTP
@@ -56,7 +55,7 @@ def launch(
     `on_line` receives the servers' logs, `notice` the messages of the launcher, such as unmet requirements. With
     `dry_run` each server is built from its settings and ends at once. `isolated` servers get their own environments;
     with `auto_install`, so do servers with unmet requirements.
-    Raises `LaunchError` if a server does not start, and stops the others.
+    If a server does not start, stop the others and raise `LaunchError`.
     A server that dies later is restarted, at most `restart_limit` times within ten minutes.
     """
     note = notice or (lambda text: None)
@@ -103,9 +102,7 @@ class RunningServers:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     @property
@@ -155,7 +152,7 @@ class RunningServers:
             if now >= remind_at:
                 remind_at = now + REMINDER_S
                 self.notice(f"waiting for {names} ({now - started_at:.0f} of {timeout_s:g} s)")
-            process = self._next_change(min(deadline, remind_at) - now)
+            process = self._watcher.next_change(min(deadline, remind_at) - now)
             if process is not None and process.has_ended and not dry_run:
                 raise _failure_at_start(process)
             if process is not None and process.has_ended and not process.is_ready:
@@ -195,7 +192,7 @@ class RunningServers:
             self._signal_all(signal.SIGTERM)
             deadline = time.monotonic() + STOP_PATIENCE_S
             while self._alive() and time.monotonic() < deadline:
-                self._next_change(max(0.0, deadline - time.monotonic()))
+                self._watcher.next_change(max(0.0, deadline - time.monotonic()))
             self._signal_all(signal.SIGKILL)
         except LaunchError as error:
             if self._keeper is None or str(error) != str(self._keeper.failure):
@@ -232,10 +229,9 @@ class RunningServers:
 
     def _shortcut(self) -> socket.socket | None:
         # Shortcuts only make calls cheaper, so a failure is not an error.
-        try:
+        with suppress(OSError):
             return self._private.listen()
-        except OSError:
-            return None
+        return None
 
     def _start_one(self, name: str, number: int, starter: Starter, *, cookie_secret: str, dry_run: bool) -> None:
         doors = self._doors[name]
@@ -305,23 +301,14 @@ class RunningServers:
         head_block = {"host": head_config.host, "port": head_port}
         raw = {**self.run.raw, "head_server": head_block, RUN_ID_KEY: run_id, SHORTCUTS_KEY: shortcuts}
         for server in servers.values():
-            settings = {
-                **raw[server.name][server.type][server.implementation],
-                "host": server.host,
-                "port": server.port,
-            }
+            written = raw[server.name][server.type][server.implementation]
+            settings = {**written, "host": server.host, "port": server.port}
             raw[server.name] = {server.type: {server.implementation: settings}}
         known = {
             "servers": servers, "head": head_config, "raw": raw, "run_token": token_of_run(self.run), "run_id": run_id,
             "shortcuts": shortcuts,
         }  # fmt: skip
         self.run = self.run.model_copy(update=known)
-
-    def _next_change(self, timeout_s: float) -> ServerProcess | None:
-        try:
-            return self._watcher.changes.get(timeout=timeout_s)
-        except queue.Empty:
-            return None
 
     def _alive(self) -> list[ServerProcess]:
         return [process for process in self._processes if not process.has_ended]

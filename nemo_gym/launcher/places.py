@@ -23,10 +23,10 @@ class Place:
     """The server that it serves; None for the head server."""
     starter: Starter
     listeners: list[socket.socket]
-    """Stay open in this process as long as the run lasts. So during a restart callers wait in the backlog instead of
-    being refused, and no other process can take the port."""
+    """Stay open in this process as long as the run lasts. During a restart, callers therefore wait in the backlog
+    instead of being refused, and no other process can take the port."""
     settings: ProcessSettings | Callable[[], HeadSettings]
-    """Fixed for a server; computed at each start for the head server, because they list the instances."""
+    """Fixed for a server. Those of the head server are computed at each start, because they list the instances."""
     process: ServerProcess = field(init=False)
     """The current process, or the last one."""
     _updates: int | None = field(default=None, init=False)

@@ -100,11 +100,11 @@ def _lines_of(path: Path, seen: frozenset[Path] = frozenset()) -> Iterator[_Line
 
 def _dependencies_of(path: Path) -> Iterator[_Line]:
     try:
-        project = tomllib.loads(path.read_text("utf-8")).get("project", {})
+        text = path.read_text("utf-8")
+        project = tomllib.loads(text).get("project", {})
     except (OSError, ValueError) as error:
         raise LaunchError(f"{path}: cannot be read ({error}).") from error
     for dependency in project.get("dependencies", ()):
-        text = path.read_text("utf-8")
         at = text.find(dependency)
         yield _Line(str(dependency), path, text.count("\n", 0, at) + 1 if at >= 0 else 1)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import queue
 import signal
 import threading
 import time
@@ -100,10 +99,7 @@ class Keeper:
     def _next_change(self) -> ServerProcess | None:
         moments = [at for each in self._watched for at in (each.due_at, each.ready_by) if at is not None]
         timeout_s = max(0.0, min(moments) - time.monotonic()) if moments else None
-        try:
-            return self._watcher.changes.get(timeout=timeout_s)
-        except queue.Empty:
-            return None
+        return self._watcher.next_change(timeout_s)
 
     def _handle(self, process: ServerProcess) -> None:
         watched = next((each for each in self._watched if each.place.process is process), None)
@@ -127,8 +123,8 @@ class Keeper:
         number = len(watched.deaths) + 1
         if number > limit:
             watched.place.close_listeners()
-            again = f" for the {_ordinal(number)} time within {WINDOW_S / 60:g} minutes (restart_limit is {limit})"
-            raise failure_of(process, how, f"{again if limit else ''}, so the others are stopped too")
+            again = f", and the restart_limit of {limit} within {WINDOW_S / 60:g} minutes is reached" if limit else ""
+            raise failure_of(process, how, f"{again}, so the others are stopped too")
         pause_s = BACKOFF.pause_s(number)
         watched.deaths.append(now)
         watched.due_at, watched.ready_by = now + pause_s, None
@@ -154,8 +150,3 @@ class Keeper:
                 process = watched.place.process
                 self._notice(f"server '{process.name}' was not ready after {self._policy.ready_timeout_s:g} s")
                 process.starter.signal(process.pid, signal.SIGKILL)
-
-
-def _ordinal(number: int) -> str:
-    suffix = "th" if 10 <= number % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
-    return f"{number}{suffix}"

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nemo_gym.calls.running import is_alive
-from nemo_gym.config import HeadConfig, PortRange, WrittenAddress, bind, share
+from nemo_gym.config import HeadConfig, PortRange, bind, share
 from nemo_gym.config.access import is_loopback
+from nemo_gym.config.models import WrittenAddress
 from nemo_gym.errors import PortTakenError
 
 HEAD = "head_server"
@@ -77,8 +78,7 @@ def listen(
 
 def listen_too(first: socket.socket) -> socket.socket:
     """Return another listening socket at the address of a shared one."""
-    host, port = first.getsockname()[:2]
-    another = share(host, port)
+    another = share(*first.getsockname()[:2])
     another.listen(BACKLOG)
     return another
 
@@ -119,13 +119,11 @@ class Doors(NamedTuple):
 
     @property
     def port(self) -> int:
-        """The port of the shared address."""
         port: int = self.public[0].getsockname()[1]
         return port
 
     @property
     def private_paths(self) -> list[str]:
-        """The paths of the private sockets."""
         return [listener.getsockname() for listener in self.private]
 
     def of_process(self, number: int) -> list[socket.socket]:
@@ -134,7 +132,6 @@ class Doors(NamedTuple):
         return own if self.shortcut is None else [*own, self.shortcut]
 
     def close(self) -> None:
-        """Close all sockets."""
         for listener in (*self.public, *self.private, *([self.shortcut] if self.shortcut else [])):
             listener.close()
 
@@ -147,7 +144,6 @@ class PrivateSockets:
         self._count = 0
 
     def listen(self) -> socket.socket:
-        """Return a new listening socket."""
         if self._folder is None:
             _sweep()
             self._folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}_", dir=_short_folder()))

@@ -20,7 +20,6 @@ class SpawnStarter:
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
 
     def start(self, order: ProcessOrder) -> int:
-        """See `Starter.start`."""
         handed = (order.settings, order.report, *order.listeners)
         process = subprocess.Popen(
             [self._python, "-m", "nemo_gym.process.child", str(os.getpid()), *(str(number) for number in handed)],
@@ -35,12 +34,10 @@ class SpawnStarter:
         return process.pid
 
     def signal(self, pid: int, number: signal.Signals) -> None:
-        """See `Starter.signal`."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, number)
 
     def exit_code(self, pid: int) -> int | None:
-        """See `Starter.exit_code`."""
         process = self._processes[pid]
         was_running = process.returncode is None
         if process.poll() is not None and was_running:
@@ -49,7 +46,6 @@ class SpawnStarter:
         return process.returncode
 
     def close(self) -> None:
-        """See `Starter.close`."""
         for pid, process in self._processes.items():
             # Without polling first: until `wait`, its pid cannot be reused, so the signal cannot hit another group.
             if process.returncode is None:

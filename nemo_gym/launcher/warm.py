@@ -8,10 +8,11 @@ import socket
 import subprocess
 import sys
 import threading
-from typing import Any
+from collections.abc import Sequence
 
 from nemo_gym.config.environment import shown_environment
 from nemo_gym.errors import LaunchError
+from nemo_gym.jsonl import JsonObject
 from nemo_gym.launcher.base import ProcessOrder
 from nemo_gym.launcher.endings import ended
 
@@ -44,22 +45,18 @@ class WarmStarter:
         self._lock = threading.Lock()
 
     def start(self, order: ProcessOrder) -> int:
-        """See `Starter.start`."""
         self._has_servers = True
         handed = [order.settings, order.report, order.log, *order.listeners]
         return int(self._ask({"do": "start"}, handed)["pid"])
 
     def signal(self, pid: int, number: signal.Signals) -> None:
-        """See `Starter.signal`."""
         self._ask({"do": "signal", "pid": pid, "number": int(number)})
 
     def exit_code(self, pid: int) -> int | None:
-        """See `Starter.exit_code`."""
         code = self._ask({"do": "exit_code", "pid": pid})["code"]
         return None if code is None else int(code)
 
     def close(self) -> None:
-        """See `Starter.close`."""
         with self._lock:
             self._socket.close()
         if not self._has_servers:
@@ -77,10 +74,10 @@ class WarmStarter:
         except subprocess.TimeoutExpired:
             return "closed its connection"
 
-    def _ask(self, message: dict[str, Any], descriptors: list[int] | None = None) -> dict[str, Any]:
+    def _ask(self, message: JsonObject, descriptors: Sequence[int] = ()) -> JsonObject:
         with self._lock:
             try:
-                socket.send_fds(self._socket, [json.dumps(message).encode()], descriptors or [])
+                socket.send_fds(self._socket, [json.dumps(message).encode()], descriptors)
                 answer = self._socket.recv(65536)
             except TimeoutError as error:
                 raise LaunchError(f"the process that starts the servers does not answer ({error})") from error
@@ -90,7 +87,7 @@ class WarmStarter:
             raise LaunchError(
                 f"the process that starts the servers {self._how_it_ended()}, so all servers ended. Start them again."
             )
-        reply: dict[str, Any] = json.loads(answer)
+        reply: JsonObject = json.loads(answer)
         if "error" in reply:
             raise LaunchError(f"a server's process could not be started: {reply['error']}")
         return reply

@@ -59,6 +59,13 @@ class Watcher:
         self._selector.register(process.report_fd, selectors.EVENT_READ, _ReportReader(process, self))
         os.write(self._wake_write, b"+")
 
+    def next_change(self, timeout_s: float | None) -> ServerProcess | None:
+        """Return the next entry of `changes`, or None after the timeout."""
+        try:
+            return self.changes.get(timeout=timeout_s)
+        except queue.Empty:
+            return None
+
     def close(self, patience_s: float = 0.5) -> None:
         """Read the rest, then stop. Do not wait for pipes that a stray grandchild keeps open."""
         os.write(self._wake_write, b".")

@@ -24,7 +24,7 @@ from pydantic import TypeAdapter
 from nemo_gym.config.process import ChildSettings, HeadSettings
 from nemo_gym.paths import PACKAGE_DIR
 from nemo_gym.process.head import head_app, update_instances
-from nemo_gym.process.serve import Report, ReportingServer, serve, uvicorn_config
+from nemo_gym.process.serve import Report, serve, serve_app
 from nemo_gym.web.admission import Admission
 from nemo_gym.web.middleware import CallMiddleware
 from nemo_gym.web.open_files import raise_open_files_limit
@@ -87,7 +87,10 @@ def _code_of(stop: SystemExit) -> int:
 
 
 def _authors_part(error: Exception) -> TracebackType | None:
-    """Return the traceback from the author's own file on. Without one, return all of it; None for a syntax error."""
+    """Return the traceback without the framework's frames before the author's file.
+
+    If it has only such frames, return all of them, or None for a syntax error.
+    """
     frame = error.__traceback__
     while frame is not None and _is_machinery(frame.tb_frame.f_code.co_filename):
         frame = frame.tb_next
@@ -95,9 +98,7 @@ def _authors_part(error: Exception) -> TracebackType | None:
 
 
 def _is_machinery(filename: str) -> bool:
-    if filename.startswith("<frozen importlib"):
-        return True
-    return any(folder in Path(filename).parents for folder in MACHINERY)
+    return filename.startswith("<frozen importlib") or any(each in Path(filename).parents for each in MACHINERY)
 
 
 def _serve_head(
@@ -109,9 +110,7 @@ def _serve_head(
     app.add_middleware(
         CallMiddleware, admission=Admission(server=HEAD, telemetry=Telemetry(HEAD), run_token=settings.run_token)
     )
-    server = ReportingServer(uvicorn_config(app), report)
-    server.run(sockets=listeners)
-    return 0 if server.started else 1
+    return serve_app(app, listeners, report)
 
 
 def die_with_forker(parent: int) -> None:

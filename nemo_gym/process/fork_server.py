@@ -15,8 +15,8 @@ import socket
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
+from nemo_gym.jsonl import JsonObject
 from nemo_gym.memory import settle_memory
 from nemo_gym.process.child import Descriptors, die_with_forker, leave, run_child
 from nemo_gym.web.app import ServerApp
@@ -72,7 +72,7 @@ class _WarmProcess:
             answer = self._answer(json.loads(message), descriptors)
             self.control.send(json.dumps(answer).encode())
 
-    def _answer(self, message: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
+    def _answer(self, message: JsonObject, descriptors: list[int]) -> JsonObject:
         if message["do"] == "start":
             try:
                 return {"pid": self._fork(*descriptors)}
@@ -122,7 +122,7 @@ class _WarmProcess:
 def _make_an_app() -> None:
     """Create an app with a route, because FastAPI then imports megabytes of modules that servers can share."""
 
-    async def route(body: dict[str, Any]) -> dict[str, Any]:
+    async def route(body: JsonObject) -> JsonObject:
         return body
 
     ServerApp().post("/")(route)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable
-from typing import Any
 
 from fastapi import FastAPI
 from omegaconf import OmegaConf
@@ -20,6 +19,7 @@ from nemo_gym.errors import ServerCallError
 from nemo_gym.http.internal import InternalClient
 from nemo_gym.http.probe import endpoint_answers
 from nemo_gym.http.reply import Timeouts
+from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.rollout import RUN_TOKEN_HEADER
 from nemo_gym.servers.base import BaseServer
 from nemo_gym.web.telemetry import METRICS_PATH, Load, load_of
@@ -36,18 +36,12 @@ class HeadServer(BaseServer):
     def setup_webserver(self) -> FastAPI:
         """Return the app. It shows this process's configuration with secrets masked."""
         config = masked(OmegaConf.to_container(module_config(PUBLISHED_NAME)))
-        return head_app(
-            HeadSettings(
-                host=self.config.host,
-                port=self.config.port,
-                instances=self.instances,
-                config_yaml=OmegaConf.to_yaml(OmegaConf.create(config)),
-            )
-        )
+        shown = OmegaConf.to_yaml(OmegaConf.create(config))
+        host, port = self.config.host, self.config.port
+        return head_app(HeadSettings(host=host, port=port, instances=self.instances, config_yaml=shown))
 
 
 def head_app(settings: HeadSettings) -> FastAPI:
-    """Return the head server's app."""
     app = FastAPI(title="head_server")
     client = InternalClient()
     silent = set(settings.endpoints)
@@ -89,7 +83,7 @@ def head_app(settings: HeadSettings) -> FastAPI:
         return settings.config_yaml
 
     @app.get("/server_instances")
-    async def server_instances() -> list[dict[str, Any]]:
+    async def server_instances() -> list[JsonObject]:
         """Return every server with its address, its status and its load."""
         loads = await asyncio.gather(*(_load(client, instance, settings.run_token) for instance in settings.instances))
         return [
@@ -106,7 +100,7 @@ def head_app(settings: HeadSettings) -> FastAPI:
 
 
 def update_instances(settings: HeadSettings, lines: Iterable[bytes]) -> None:
-    """Replace a server's entry by the one in each line, until there are no more lines."""
+    """Replace the entries of servers with the newer ones in these lines, until the lines end."""
     for line in lines:
         new = ServerInstance.model_validate_json(line)
         settings.instances[:] = [

@@ -9,14 +9,12 @@ from nemo_gym.errors import LaunchError
 def initialize_ray() -> None:
     """Connect this process once to the cluster at `ray_head_node_address`, or start Ray on this machine.
 
-    Raises `LaunchError` if Ray is not installed.
+    Raise `LaunchError` if Ray is not installed.
     """
     try:
         import ray
     except ImportError as error:
-        raise LaunchError(
-            "Ray is not installed in this environment. Install it: pip install 'ray[default]'"
-        ) from error
+        raise LaunchError("Ray is not installed here. Install it: pip install 'ray[default]'") from error
     if not ray.is_initialized():
         config = maybe_get_global_config_dict()
         address = config.get("ray_head_node_address") if config is not None else None

@@ -14,15 +14,15 @@ import secrets
 import socket
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import uvicorn
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 from starlette.types import ASGIApp
 
+from nemo_gym.calls.address_book import AddressBook
 from nemo_gym.calls.client import ServerClient
 from nemo_gym.config import parse_settings
 from nemo_gym.config.access import RUN_TOKEN_KEY
@@ -30,6 +30,7 @@ from nemo_gym.config.process import ProcessSettings
 from nemo_gym.config.published import CONFIG_PATH_ENV_VAR, published_defaults, set_process_config
 from nemo_gym.config.settings import BaseServerConfig
 from nemo_gym.errors import ConfigError, LaunchError, SignatureError, UserError
+from nemo_gym.http.external import ConnectionLimits, limit_connections
 from nemo_gym.memory import settle_memory, tend_memory
 from nemo_gym.paths import roots_from_here
 from nemo_gym.servers.base import SimpleServer, context_of
@@ -67,12 +68,11 @@ class Report:
         self._write({"failed": message})
 
     def close(self) -> None:
-        """Close the pipe."""
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
 
-    def _write(self, message: dict[str, Any]) -> None:
+    def _write(self, message: dict[str, str] | dict[str, bool]) -> None:
         if self._fd is not None:
             os.write(self._fd, json.dumps(message).encode() + b"\n")
 
@@ -90,7 +90,8 @@ def serve(settings: ProcessSettings, listeners: Sequence[socket.socket], report:
         report.ready()
         return 0
     server.set_ulimit()
-    return serve_app(app, listeners, report, settings.plain)
+    logs_requests = settings.plain.get("uvicorn_logging_show_200_ok") is True
+    return serve_app(app, listeners, report, logs_requests=logs_requests)
 
 
 def prepare_process(settings: ProcessSettings) -> None:
@@ -101,16 +102,15 @@ def prepare_process(settings: ProcessSettings) -> None:
     os.chdir(settings.folder)
     os.environ.update(settings.environment)
     os.environ[CONFIG_PATH_ENV_VAR] = settings.name
+    limit_connections(ConnectionLimits.of(settings.plain))
     set_process_config(config_view(settings))
 
 
-def serve_app(app: ASGIApp, listeners: Sequence[socket.socket], report: Report, plain: Mapping[str, Any]) -> int:
+def serve_app(app: ASGIApp, listeners: Sequence[socket.socket], report: Report, *, logs_requests: bool = False) -> int:
     """Serve at these sockets until a signal asks to stop. Return the process's exit code."""
-    server_process = ReportingServer(
-        uvicorn_config(app, logs_requests=plain.get("uvicorn_logging_show_200_ok") is True), report
-    )
-    server_process.run(sockets=list(listeners))
-    return 0 if server_process.started else 1
+    server = ReportingServer(uvicorn_config(app, logs_requests=logs_requests), report)
+    server.run(sockets=list(listeners))
+    return 0 if server.started else 1
 
 
 def build_server(settings: ProcessSettings) -> SimpleServer:
@@ -119,8 +119,10 @@ def build_server(settings: ProcessSettings) -> SimpleServer:
     server = cls(
         config=typed_config(cls, settings),
         server_client=ServerClient(
-            head_server_config=settings.head, global_config_dict=config_view(settings)
-        ).of_this_run(settings.run_token, settings.run_id, settings.shortcuts),
+            head_server_config=settings.head,
+            global_config_dict=config_view(settings),
+            address_book=AddressBook.of_settings(settings),
+        ),
     )
     context = context_of(server)
     context.cookie_secret = settings.cookie_secret
@@ -138,8 +140,9 @@ def build_server(settings: ProcessSettings) -> SimpleServer:
 
 def _check_reaches_sessions(server: SimpleServer, settings: ProcessSettings) -> None:
     if getattr(server.config, "expose_tools_over_mcp", False):
+        origin = settings.origins.get("expose_tools_over_mcp")
         raise ConfigError(
-            f"{_origin(settings, 'expose_tools_over_mcp')}{settings.name}: calls over MCP cannot reach "
+            f"{f'{origin}: ' if origin else ''}{settings.name}: calls over MCP cannot reach "
             f"their session among {settings.num_workers} processes. Set num_workers: 1 in its block, or remove "
             "expose_tools_over_mcp."
         )
@@ -170,12 +173,8 @@ def load_module(settings: ProcessSettings) -> ModuleType:
                 " Packages that published folders import without listing come with pip install 'nemo-gym[full]'. "
                 "+auto_install=true gives the folder its own environment."
             )
-        raise LaunchError(f"{_importing_line(error)}: {error}. {advice}") from error
-
-
-def _importing_line(error: ModuleNotFoundError) -> str:
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
-    return f"{frames[-1].filename}:{frames[-1].lineno}"
+        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
+        raise LaunchError(f"{frames[-1].filename}:{frames[-1].lineno}: {error}. {advice}") from error
 
 
 def _imported(entrypoint: Path, settings: ProcessSettings) -> ModuleType:
@@ -205,7 +204,7 @@ def _imported(entrypoint: Path, settings: ProcessSettings) -> ModuleType:
 
 
 def complete_server_class(module: ModuleType, settings: ProcessSettings) -> type[SimpleServer]:
-    """Return the class that the entrypoint serves. Raises `LaunchError` if it lacks a required method."""
+    """Return the class that the entrypoint serves. Raise `LaunchError` if it lacks a required method."""
     cls = server_class(module, settings)
     if cls.__abstractmethods__:
         missing = ", ".join(sorted(cls.__abstractmethods__))
@@ -239,13 +238,9 @@ def server_class(module: ModuleType, settings: ProcessSettings) -> type[SimpleSe
 
 def _class_started_in(source: str) -> str | None:
     for node in ast.walk(ast.parse(source)):
-        if (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and node.func.attr == "run_webserver"
-            and isinstance(node.func.value, ast.Name)
-        ):
-            return node.func.value.id
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="run_webserver")):
+                return name
     return None
 
 
@@ -254,20 +249,17 @@ def typed_config(cls: type[SimpleServer], settings: ProcessSettings) -> BaseServ
     kind = cls.model_fields["config"].annotation
     assert inspect.isclass(kind)
     assert issubclass(kind, BaseServerConfig)
-    values = {
-        **settings.settings,
-        "name": settings.name,
-        "host": settings.host,
-        "port": settings.port,
-        "entrypoint": settings.entrypoint,
-    }
+    values = {**settings.settings, **settings.model_dump(include={"name", "host", "port", "entrypoint"})}
     block = f"{settings.name}.{settings.type}.{settings.implementation}"
     context = {"folder": settings.folder, "checks_files": True}
     return parse_settings(kind, values, block=block, origins=settings.origins, context=context)
 
 
-def config_view(settings: ProcessSettings) -> Any:
-    """Return the part of the configuration that this process may see, in its original shape."""
+def config_view(settings: ProcessSettings) -> DictConfig:
+    """Return the part of the configuration that this process may see, in its original shape.
+
+    Only published folders read it.
+    """
     others = {
         name: {type_: {implementation: {"host": host, "port": port}}}
         for name, (type_, implementation, host, port) in settings.addresses.items()
@@ -277,23 +269,10 @@ def config_view(settings: ProcessSettings) -> Any:
     }
     # Clients that an author creates read the token from the configuration.
     token = {RUN_TOKEN_KEY: settings.run_token} if settings.run_token else {}
-    view = OmegaConf.create(
-        {
-            **settings.plain,
-            **published_defaults(settings.plain),
-            **token,
-            **others,
-            settings.name: own,
-            "head_server": settings.head.model_dump(),
-        }
-    )
+    shared = {**settings.plain, **published_defaults(settings.plain), **token, **others}
+    view = OmegaConf.create({**shared, settings.name: own, "head_server": settings.head.model_dump()})
     OmegaConf.set_readonly(view, True)
     return view
-
-
-def _origin(settings: ProcessSettings, key: str) -> str:
-    place = settings.origins.get(key)
-    return f"{place}: " if place else ""
 
 
 def uvicorn_config(app: ASGIApp, *, logs_requests: bool = False) -> uvicorn.Config:

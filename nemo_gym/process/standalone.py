@@ -8,7 +8,6 @@ import os
 import secrets
 import sys
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -18,6 +17,7 @@ from nemo_gym.config.environment import CONFIG_DICT_ENV_VAR
 from nemo_gym.config.process import ProcessSettings
 from nemo_gym.config.published import CONFIG_PATH_ENV_VAR
 from nemo_gym.errors import ConfigError, UserError
+from nemo_gym.jsonl import JsonObject
 from nemo_gym.paths import roots_from_here
 from nemo_gym.process.serve import Report, serve
 from nemo_gym.schemas.rollout import RUN_TOKEN_HEADER
@@ -27,11 +27,9 @@ logger = logging.getLogger(__name__)
 
 
 def serve_alone(cls: type[SimpleServer]) -> None:
-    """Serve the class's folder from its own config, or from `+config_paths=[…]` on the command line.
+    """Serve the class's folder from its config, from `+config_paths=[…]` or from the variable `NEMO_GYM_CONFIG_DICT`.
 
-    If the variable `NEMO_GYM_CONFIG_DICT` contains a whole configuration, use that and read no file.
-
-    Never returns, because the process ends with the server. It exits with 1 and a message if the server cannot start.
+    Never return: the process ends with the server, or with status 1 and a message if the server cannot start.
     """
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     try:
@@ -54,7 +52,8 @@ def _serve(folder: Path) -> int:
     else:
         own = _config_with_block_for(folder)
         # Leave out the config's agent, which refers to servers that are not started here.
-        run = load([own], [*(f"~{name}" for name in _other_blocks(own, folder)), *words])
+        blocks = {name: block for name, block in _blocks(own).items() if isinstance(block, dict)}
+        run = load([own], [*(f"~{name}" for name in blocks if not _is_block_for(blocks[name], folder)), *words])
     server = _server_of(run, folder)
     listener = bind(
         server.host, server.port, instance=server.name, port_range=run.port_range, written=run.written_address(server)
@@ -66,7 +65,7 @@ def _serve(folder: Path) -> int:
     return serve(settings, [listener], Report(None))
 
 
-def _read(handed: str) -> dict[str, Any]:
+def _read(handed: str) -> JsonObject:
     try:
         plain = yaml.safe_load(handed)
     except yaml.YAMLError as error:
@@ -98,17 +97,11 @@ def _config_with_block_for(folder: Path) -> Path:
     )
 
 
-def _other_blocks(path: Path, folder: Path) -> list[str]:
-    return [
-        name for name, block in _blocks(path).items() if isinstance(block, dict) and not _is_block_for(block, folder)
-    ]
-
-
-def _blocks(path: Path) -> dict[str, Any]:
+def _blocks(path: Path) -> JsonObject:
     return yaml.safe_load(path.read_text("utf-8")) or {}
 
 
-def _is_block_for(block: Any, folder: Path) -> bool:
+def _is_block_for(block: object, folder: Path) -> bool:
     tier = block.get(folder.parent.name) if isinstance(block, dict) else None
     return isinstance(tier, dict) and folder.name in tier
 

@@ -15,10 +15,10 @@ class UvicornLoggingConfig(BaseModel):
 
 
 def is_nemo_gym_fastapi_worker() -> bool:
-    """Return whether this process takes the app from the imported file, which it never does."""
+    """Return False: a process never takes its app from the imported file."""
     return False
 
 
 def is_nemo_gym_fastapi_entrypoint(file: str) -> bool:
-    """Return whether importing this file must create the app with `app = X.run_webserver()`, which it never must."""
+    """Return False: importing a file never has to create its app with `app = X.run_webserver()`."""
     return False

@@ -35,7 +35,7 @@ _RUN_TOKEN = RUN_TOKEN_HEADER.encode()
 
 
 class Admission:
-    """Lets calls in, queues those beyond the limit, and counts all of them."""
+    """Admits calls, queues those beyond the limit, rejects the rest, and counts all of them."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Admission:
         admits: Callable[[Scope], bool] | None = None,
         secrets: SecretValues | None = None,
     ) -> None:
-        """`admits` may let in a call without the run's token. `secrets` are masked in answers about failures."""
+        """`admits` may accept a call without the run's token. `secrets` are masked in error responses."""
         self.server = server
         self.telemetry = telemetry
         self.limits = limits or CallLimits()
@@ -61,9 +61,7 @@ class Admission:
 
     def is_open_to(self, scope: Scope) -> bool:
         """Return whether a call needs no slot: a liveness probe, or part of a call that has one."""
-        if scope["method"] in READS and scope["path"] in LIVENESS_PATHS:
-            return True
-        return OWN_CALL_SCOPE_KEY in scope
+        return (scope["method"] in READS and scope["path"] in LIVENESS_PATHS) or OWN_CALL_SCOPE_KEY in scope
 
     async def lets_in(self, call: Call, answer: Answer) -> bool:
         """Wait for a free slot. Return False if the call was rejected and the answer already sent."""
@@ -71,7 +69,7 @@ class Admission:
             await answer.reject(401, "no run token", _wants_token(self.server), {"www-authenticate": "Bearer"})
             return False
         if self.run_id and call.headers.get(_RUN_ID, self.run_id) != self.run_id:
-            # The port belonged to another run before; the state that this caller needs is gone with it.
+            # An earlier run used this port. The state that this caller needs ended with it.
             reason = f"{self.server} belongs to another run; the one that this call is meant for has ended"
             await answer.fail(ServerLost(reason, server=self.server))
             return False
@@ -94,13 +92,13 @@ class Admission:
         return Watchdog(call, answer, receive, limits=self.limits, timers=self._timers, ends_at=ends_at)
 
     def leave(self, call: Call, answer: Answer) -> None:
-        """Count a call that has ended, and pass its slot on to the next one that waits."""
+        """Count a finished call and pass its slot to the next waiting call."""
         self._free_slot()
         route = getattr(call.scope.get("route"), "path", OTHER_ROUTE)
         self.telemetry.count(route, answer.status, time.monotonic() - call.began_at)
 
     async def report_end(self, call: Call, answer: Answer, waits: Sequence[Wait], *, caller_has_gone: bool) -> None:
-        """Report that the deadline has passed and what was awaited. A caller that has gone gets no answer."""
+        """Report that the deadline has passed, and the last wait. Only count the call if its caller has hung up."""
         if caller_has_gone:
             self.telemetry.abandoned += 1
             logger.info("%s cancelled: its caller has gone", call.path)

@@ -1,8 +1,8 @@
-"""The answer to one call: with the session's cookie, without secrets."""
+"""The response to one call, with the session's cookie and with secrets masked."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from nemo_gym.web.session_cookies import OpenSession
 
 SET_COOKIE_SCOPE_KEY = "nemo_gym.set_cookie"
-"""The scope's function that returns the `Set-Cookie` value, for answers sent outside of the session's layer."""
+"""Scope key of a function that returns the `Set-Cookie` value, for responses sent outside of the session's layer."""
 
 
 class Rejection(NamedTuple):
@@ -30,13 +30,9 @@ class Rejection(NamedTuple):
     def body(self) -> bytes:
         return orjson.dumps({"type": "about:blank", **self._asdict()})
 
-    @property
-    def headers(self) -> list[tuple[bytes, bytes]]:
-        return [(b"content-type", MEDIA_TYPE.encode())]
-
 
 class Answer:
-    """Passes on what the app sends, or answers instead of it."""
+    """Forwards the app's response, or responds instead of the app."""
 
     # Class-level defaults for rarely used attributes, so most calls pay nothing for them.
     status = 0
@@ -44,7 +40,7 @@ class Answer:
     session: OpenSession | None = None
     """The session whose cookie is added."""
     rejection: Rejection | None = None
-    """Why the body was rejected. It replaces the server error of code that could not cope with that."""
+    """Why the body was rejected. It replaces a server error that the rejection caused in the app."""
     _held: list[Message] | None = None
     _is_stream = False
 
@@ -86,7 +82,8 @@ class Answer:
         headers = start.get("headers", [])
         if self.rejection is not None and self.status >= 500:
             self.status = self.rejection.status
-            body, headers = self.rejection.body, [*_of_names(headers, {b"set-cookie"}), *self.rejection.headers]
+            cookies = [(name, value) for name, value in headers if name.lower() == b"set-cookie"]
+            body, headers = self.rejection.body, [*cookies, (b"content-type", MEDIA_TYPE.encode())]
         masked = secrets.mask_bytes(body)
         if masked != body or len(rest) > 1:
             others = [(name, value) for name, value in headers if name.lower() != b"content-length"]
@@ -95,32 +92,21 @@ class Answer:
         await self._send({"type": "http.response.body", "body": masked})
 
     async def write(self, status: int, media_type: str, body: bytes, headers: dict[str, str] | None = None) -> None:
-        """Answer instead of the app."""
-        raw = [
-            (name.encode(), value.encode("latin-1"))
-            for name, value in {"content-type": media_type, **(headers or {})}.items()
-        ]
+        named = {"content-type": media_type, **(headers or {})}
+        raw = [(name.encode(), value.encode("latin-1")) for name, value in named.items()]
         if self.session is None and SET_COOKIE_SCOPE_KEY in self._scope:
             raw.append((b"set-cookie", self._scope[SET_COOKIE_SCOPE_KEY]()))
         await self.send({"type": "http.response.start", "status": status, "headers": raw})
         await self.send({"type": "http.response.body", "body": body})
 
     async def reject(self, status: int, title: str, detail: str, headers: dict[str, str] | None = None) -> None:
-        """Reject the call."""
         await self.write(status, MEDIA_TYPE, Rejection(status, title, detail).body, headers)
 
     async def fail(self, error: RolloutError, headers: dict[str, str] | None = None) -> None:
-        """Report a failure."""
         problem = Problem.of_error(error)
         await self.write(problem.status, MEDIA_TYPE, problem.model_dump_json().encode(), headers)
 
 
 def _is_event_stream(start: Message) -> bool:
-    for name, value in start.get("headers", ()):
-        if name.lower() == b"content-type":
-            return bool(value.startswith(b"text/event-stream"))
-    return False
-
-
-def _of_names(headers: Iterable[tuple[bytes, bytes]], names: Container[bytes]) -> list[tuple[bytes, bytes]]:
-    return [(name, value) for name, value in headers if name.lower() in names]
+    kinds: Iterator[bytes] = (value for name, value in start.get("headers", ()) if name.lower() == b"content-type")
+    return next(kinds, b"").startswith(b"text/event-stream")

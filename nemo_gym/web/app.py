@@ -44,14 +44,10 @@ class ServerApp(FastAPI):
 
     def build_middleware_stack(self) -> ASGIApp:
         """Wire the layers of a call, the innermost first."""
-        handlers, on_error = {}, None
-        for kind, handler in self.exception_handlers.items():
-            if kind in (500, Exception):
-                on_error = handler
-            else:
-                handlers[kind] = handler
-        app: ASGIApp = self.router
-        app = AsyncExitStackMiddleware(app)
+        known, of_all = self.exception_handlers, (500, Exception)
+        handlers = {kind: handler for kind, handler in known.items() if kind not in of_all}
+        on_error = next((handler for kind, handler in reversed(known.items()) if kind in of_all), None)
+        app: ASGIApp = AsyncExitStackMiddleware(self.router)
         app = ExceptionMiddleware(app, handlers=handlers, debug=self.debug)
         app = FastRoutes(app, of=self)
         for cls, args, kwargs in reversed(self.within_session):

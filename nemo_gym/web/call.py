@@ -10,7 +10,8 @@ from starlette.types import Scope
 from nemo_gym.context.deadline import read_time_left
 from nemo_gym.context.rollout_id import strip_rollout_prefix
 from nemo_gym.schemas.responses import RESPONSES_PATH
-from nemo_gym.schemas.rollout import INPUT_AT_HEADER, ROLLOUT_HEADER, ROLLOUT_ID_PATTERN, TIME_LEFT_HEADER
+from nemo_gym.schemas.rollout import INPUT_AT_HEADER, ROLLOUT_HEADER, TIME_LEFT_HEADER
+from nemo_gym.schemas.row import ROLLOUT_ID_PATTERN
 from nemo_gym.web.failures import ROLLOUT_ID_SCOPE_KEY
 
 NEVER_JSON = (b"multipart/", b"application/octet-stream", b"image/", b"audio/", b"video/")

@@ -25,6 +25,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Match, Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from nemo_gym.web.lone_surrogates import without_lone_surrogates
+
 JSON_HEADER = (b"content-type", b"application/json")
 
 
@@ -34,9 +36,21 @@ class FastRoute(APIRoute):
     pass_on: Callable[[Scope, bytes], Awaitable[bytes] | None] | None = None
     """Returns the JSON response instead of the endpoint, or None to call the endpoint."""
 
-    def __init__(self, path: str, endpoint: Callable[..., Any], **settings: Any) -> None:
+    def __init__(self, path: str, endpoint: Callable[..., object], **settings: Any) -> None:
         super().__init__(path, endpoint, **settings)
         self._built = self.app
+
+    def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:
+        """Return FastAPI's handler, which parses the body without lone surrogates."""
+        handler = super().get_route_handler()
+
+        async def handle(request: Request) -> Response:
+            if _is_json(request.scope):
+                # Starlette caches the body in this attribute.
+                request._body = without_lone_surrogates(await request.body())
+            return await handler(request)
+
+        return handle
 
     @property
     def was_wrapped(self) -> bool:
@@ -48,7 +62,6 @@ class ListedRoute(APIRoute):
     """A route that appears in lists of routes but never matches."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """Return that the route does not match."""
         return Match.NONE, {}
 
 
@@ -118,7 +131,7 @@ class _FastCall:
     """A route's endpoint, called on the fast path."""
 
     route: FastRoute
-    endpoint: Callable[..., Awaitable[Any]]
+    endpoint: Callable[..., Awaitable[object]]
     request_name: str | None
     location: EndpointContext
     """The endpoint's file and line, for the error about an invalid response."""
@@ -148,7 +161,7 @@ class _FastCall:
         pass_on = self.route.pass_on
         if pass_on is not None and (passed_on := pass_on(scope, body)) is not None:
             return JsonBytes(await passed_on)
-        values: dict[str, Any] = {}
+        values: dict[str, object] = {}
         request: Request | None = None
         if self.request_name is not None:
             request = values[self.request_name] = Request(scope, receive)
@@ -161,6 +174,7 @@ class _FastCall:
             try:
                 given = from_json(body)
             except ValueError:
+                # Rejects lone surrogates, too. FastAPI's own handler replaces them.
                 return None
             values[field.name], problems = field.validate(given, {}, loc=("body",))
             if problems:
@@ -175,7 +189,7 @@ class _FastCall:
         result = await answering
         return result if isinstance(result, Response) else await self._written(result)
 
-    async def _written(self, result: Any) -> Answer:
+    async def _written(self, result: object) -> Answer:
         route = self.route
         content = await serialize_response(
             field=route.response_field,
@@ -192,7 +206,7 @@ class _FastCall:
         return JSONResponse(content) if route.response_field is None else JsonBytes(content)
 
 
-def _location_of(endpoint: Callable[..., Any], path: str) -> EndpointContext:
+def _location_of(endpoint: Callable[..., object], path: str) -> EndpointContext:
     # FastAPI's own function caches by a function's id, which a later function may reuse.
     location: EndpointContext = {"function": getattr(endpoint, "__name__", ""), "path": f"POST {path}"}
     code = getattr(inspect.unwrap(endpoint), "__code__", None)
@@ -239,10 +253,8 @@ def _again(received: list[Message], receive: Receive) -> Receive:
 
 
 def _is_json(scope: Scope) -> bool:
-    for name, value in scope["headers"]:
-        if name == b"content-type":
-            return bool(value == b"application/json" or value.startswith(b"application/json;"))
-    return False
+    kind: bytes = next((value for name, value in scope["headers"] if name == b"content-type"), b"")
+    return kind == b"application/json" or kind.startswith(b"application/json;")
 
 
 async def _raise_again(scope: Scope, receive: Receive, send: Send) -> None:

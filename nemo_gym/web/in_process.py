@@ -32,19 +32,18 @@ class Answer:
         return Answer(self.status, [*kept, (b"content-length", str(len(body)).encode())], body)
 
     async def send(self, send: Send) -> None:
-        """Send the response."""
         await send({"type": "http.response.start", "status": self.status, "headers": self.headers})
         await send({"type": "http.response.body", "body": self.body})
 
 
 async def whole_body(receive: Receive) -> bytes:
     """Return the complete body of a request."""
-    chunks: list[bytes] = []
-    while True:
+    message = await receive()
+    chunks = [message.get("body", b"")]
+    while message.get("more_body", False):
         message = await receive()
         chunks.append(message.get("body", b""))
-        if not message.get("more_body", False):
-            return b"".join(chunks)
+    return b"".join(chunks)
 
 
 async def answer_of(app: ASGIApp, scope: Scope, body: bytes) -> Answer:

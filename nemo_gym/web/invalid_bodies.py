@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from typing import Any
 
 from fastapi.exceptions import RequestValidationError
 from starlette.requests import Request
@@ -24,13 +23,13 @@ async def invalid_body_response(request: Request, error: Exception) -> Response:
     return Response(json.dumps({"detail": problems}), 422, media_type="application/json")
 
 
-def _as_json(problem: Mapping[str, Any]) -> dict[str, Any]:
+def _as_json(problem: Mapping[str, object]) -> dict[str, object]:
     fields = {key: _writable(value) for key, value in problem.items()}
     found = json.dumps(fields.get("input"))
     return fields if len(found) <= LONGEST_INPUT else {**fields, "input": f"{found[:LONGEST_INPUT]}…"}
 
 
-def _writable(value: Any) -> Any:
+def _writable(value: object) -> object:
     """Return a copy that can be written as JSON and read by every parser."""
     if isinstance(value, bytes | bytearray):
         return bytes(value).decode("utf-8", "replace")

@@ -31,10 +31,6 @@ def is_deeper_than(text: bytes, most: int) -> bool:
         most -= 1
         if not brackets:
             return False
-    return _opens_more(brackets, most)
-
-
-def _opens_more(brackets: bytes, most: int) -> bool:
     depth = 0
     for bracket in brackets:
         depth += 1 if bracket == _OPENING else -1

@@ -9,23 +9,21 @@ MEBIBYTE = 1024 * 1024
 
 @dataclass(frozen=True)
 class CallLimits:
-    """How much a server takes on at once."""
+    """Limits on the calls of a server."""
 
     in_flight: int = 16_384
     """Calls that are handled at the same time. Further ones wait."""
     queued: int = 16_384
     """Calls that wait. Further ones are rejected with 503 and may be retried."""
     body_bytes: int = 256 * MEBIBYTE
-    """The longest body of a request."""
+    """The size of a request's body."""
     body_depth: int = 100
     """The nesting depth of a JSON body. Parsers and validators recurse, and so would a handler."""
 
 
 def too_deep(most: int) -> str:
-    """Return the message for a body that is nested too deep."""
     return f"the request's body nests brackets more than {most} deep (max_request_depth)"
 
 
 def too_large(most_bytes: int) -> str:
-    """Return the message for a body that is too large."""
     return f"the request's body has more than {most_bytes} bytes (max_request_bytes)"

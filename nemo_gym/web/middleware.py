@@ -17,9 +17,9 @@ THIS_MACHINE = ("127.0.0.1", 0)
 
 
 class CallMiddleware:
-    """Applies the parts that it is given, from admission, the outermost, to sessions.
+    """Applies the given parts to each call, from admission (outermost) to sessions.
 
-    One class, because each layer of its own would cost every call. An author's middlewares run between an outer
+    It is one class, because a layer per part would slow down every call. An author's middlewares run between an outer
     instance (admission, failures) and an inner one (rollouts, sessions).
     """
 
@@ -32,7 +32,7 @@ class CallMiddleware:
         knows_rollouts: bool = False,
         sessions: Sessions | None = None,
     ) -> None:
-        """With `knows_rollouts` a handler works for the rollout that the caller names."""
+        """`knows_rollouts` makes handlers work for the rollout that the caller names."""
         self.app = app
         self.admission = admission
         self.failures = failures
@@ -44,7 +44,7 @@ class CallMiddleware:
             await self.app(scope, receive, send)
             return
         if scope.get("client") is None:
-            # A unix socket's caller has no address, and authors read `request.client.host`.
+            # Authors read `request.client.host`, but callers on a unix socket do not have an address.
             scope["client"] = THIS_MACHINE
         call, admission = Call(scope), self.admission
         if admission is None or admission.is_open_to(scope):

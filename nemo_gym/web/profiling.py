@@ -5,11 +5,10 @@ from __future__ import annotations
 import cProfile
 import importlib
 import pstats
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, NamedTuple, Self
 
 from fastapi import FastAPI, Response
 from pydantic import BaseModel
@@ -37,15 +36,13 @@ class Profiler:
         self.name = name
         self.base_profile_dir = Path(base_profile_dir)
         self.required_str = required_str
-        self._engine: _Engine = _engine()
+        self._engine = _engine()
 
     def start(self) -> None:
-        """Start measuring."""
         self._engine.clear()
         self._engine.start()
 
     def stop(self) -> None:
-        """Stop measuring and write the profile."""
         self._engine.stop()
         self._write()
 
@@ -61,9 +58,7 @@ class Profiler:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def _write(self) -> Path:
@@ -78,61 +73,27 @@ class Profiler:
         return path
 
 
-class _Engine(Protocol):
-    def clear(self) -> None: ...
+class _Engine(NamedTuple):
+    """The functions of a profiler."""
 
-    def start(self) -> None: ...
-
-    def stop(self) -> None: ...
-
-    def stats(self) -> pstats.Stats: ...
-
-
-class _OfThread:
-    """The standard library's profiler."""
-
-    def __init__(self) -> None:
-        self._profile = cProfile.Profile()
-
-    def clear(self) -> None:
-        self._profile.clear()
-
-    def start(self) -> None:
-        self._profile.enable()
-
-    def stop(self) -> None:
-        self._profile.disable()
-
-    def stats(self) -> pstats.Stats:
-        return pstats.Stats(self._profile)
-
-
-class _OfProcess:
-    """The yappi profiler."""
-
-    def __init__(self, yappi: Any) -> None:
-        self._yappi = yappi
-
-    def clear(self) -> None:
-        self._yappi.clear_stats()
-        self._yappi.set_clock_type("cpu")
-
-    def start(self) -> None:
-        self._yappi.start()
-
-    def stop(self) -> None:
-        self._yappi.stop()
-
-    def stats(self) -> pstats.Stats:
-        stats: pstats.Stats = self._yappi.convert2pstats(self._yappi.get_func_stats())
-        return stats
+    clear: Callable[[], object]
+    start: Callable[[], object]
+    stop: Callable[[], object]
+    stats: Callable[[], pstats.Stats]
 
 
 def _engine() -> _Engine:
     try:
-        return _OfProcess(importlib.import_module("yappi"))
+        yappi = importlib.import_module("yappi")
     except ModuleNotFoundError:
-        return _OfThread()
+        profile = cProfile.Profile()
+        return _Engine(profile.clear, profile.enable, profile.disable, lambda: pstats.Stats(profile))
+
+    def clear() -> None:
+        yappi.clear_stats()
+        yappi.set_clock_type("cpu")
+
+    return _Engine(clear, yappi.start, yappi.stop, lambda: yappi.convert2pstats(yappi.get_func_stats()))
 
 
 def add_profiling(app: FastAPI, name: str, config: ProfilingMiddlewareConfig) -> None:

@@ -9,7 +9,7 @@ import secrets
 import time
 from collections.abc import Container
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import itsdangerous
 import orjson
@@ -18,6 +18,7 @@ from starlette.requests import cookie_parser
 from starlette.types import Scope
 
 from nemo_gym.errors import EnvironmentFailed, ServerLost
+from nemo_gym.jsonl import JsonObject
 
 if TYPE_CHECKING:
     from nemo_gym.web.session_routing import SessionRouting
@@ -39,10 +40,10 @@ class SignedSession(NamedTuple):
     """The cookie's value as received."""
     signed_at: float
     """Seconds since the epoch."""
-    values: dict[str, Any]
+    values: JsonObject
     """The signed values. Do not change them."""
 
-    def copy(self) -> dict[str, Any]:
+    def copy(self) -> JsonObject:
         """Return a copy of the values that a request may change."""
         return dict(self.values) if _are_texts(self.values) else deepcopy(self.values)
 
@@ -65,15 +66,6 @@ class _Signer(itsdangerous.TimestampSigner):
         signing = self._keyed.copy()
         signing.update(stamped)
         return stamped + b"." + base64_encode(signing.digest())
-
-
-class _Remembered(dict[bytes, SignedSession]):
-    """Cache of sessions by cookie, so that each is checked once per rollout. The oldest entries are dropped first."""
-
-    def keep(self, session: SignedSession) -> None:
-        if len(self) >= REMEMBERED_COOKIES:
-            del self[next(iter(self))]
-        self[session.signed] = session
 
 
 class Sessions:
@@ -102,7 +94,8 @@ class Sessions:
         self.siblings = siblings
         self._signer = _Signer(secret)
         self._prefix = cookie.encode("latin-1") + b"="
-        self._remembered = _Remembered()
+        self._remembered: dict[bytes, SignedSession] = {}
+        """Sessions by cookie, so that each is checked once per rollout."""
 
     def read(self, cookies: bytes) -> SignedSession | None:
         """Return the session of a `Cookie` header; None without one, or if it has expired."""
@@ -120,7 +113,7 @@ class Sessions:
         """Open the session of a request and put its values into the scope."""
         if known is not None and is_of_earlier_life(known.values.get(LIFE_KEY), self.life):
             known = self._outlived(known, scope)
-        values: dict[str, Any] = {} if known is None else known.copy()
+        values: JsonObject = {} if known is None else known.copy()
         if SESSION_ID_KEY not in values:
             values[SESSION_ID_KEY] = _new_id()
             if self.life is not None:
@@ -132,7 +125,7 @@ class Sessions:
         """Return the value of a `Set-Cookie` header."""
         return b"%b%b; path=/; Max-Age=%d; httponly; samesite=lax" % (self._prefix, session.signed, SESSION_MAX_AGE_S)
 
-    def written(self, values: dict[str, Any]) -> SignedSession:
+    def written(self, values: JsonObject) -> SignedSession:
         """Return a signed session with these values."""
         data = _packed(values)
         # Copy nested values, because the handler may change them later.
@@ -150,7 +143,10 @@ class Sessions:
         return self._remember(SignedSession(signed, signed_at.timestamp(), values))
 
     def _remember(self, session: SignedSession) -> SignedSession:
-        self._remembered.keep(session)
+        if len(self._remembered) >= REMEMBERED_COOKIES:
+            # The oldest entry is the first one.
+            del self._remembered[next(iter(self._remembered))]
+        self._remembered[session.signed] = session
         return session
 
     def _outlived(self, known: SignedSession, scope: Scope) -> SignedSession | None:
@@ -168,7 +164,7 @@ class OpenSession:
 
     __slots__ = ("_known", "_sessions", "_values")
 
-    def __init__(self, sessions: Sessions, known: SignedSession | None, values: dict[str, Any]) -> None:
+    def __init__(self, sessions: Sessions, known: SignedSession | None, values: JsonObject) -> None:
         self._sessions = sessions
         self._known = known
         self._values = values
@@ -182,7 +178,7 @@ class OpenSession:
         return self._sessions.header_of(known)
 
 
-def is_of_earlier_life(mark: Any, life: str | None) -> bool:
+def is_of_earlier_life(mark: object, life: str | None) -> bool:
     """Return whether a session with this mark began before the process start that `life` identifies."""
     return mark is not None and life is not None and mark != life
 
@@ -202,7 +198,7 @@ def session_cookie(name: str, secret: str, session_id: str) -> str:
     return f"{name}={signed.decode('latin-1')}"
 
 
-def _packed(values: dict[str, Any]) -> bytes:
+def _packed(values: JsonObject) -> bytes:
     try:
         text = orjson.dumps(values) if _are_texts(values) else b""
     except orjson.JSONEncodeError:
@@ -211,7 +207,7 @@ def _packed(values: dict[str, Any]) -> bytes:
     return base64.b64encode(text or json.dumps(values).encode())
 
 
-def _are_texts(values: dict[str, Any]) -> bool:
+def _are_texts(values: JsonObject) -> bool:
     return TEXTS.issuperset(map(type, values.values()))
 
 

@@ -71,5 +71,4 @@ class SessionRouting:
         await Answer(reply.status, kept, b"").with_body(reply.body).send(send)
 
     async def aclose(self) -> None:
-        """Close the connections."""
         await self._client.close()

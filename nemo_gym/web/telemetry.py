@@ -7,7 +7,9 @@ import re
 import resource
 import time
 from bisect import bisect_left
+from collections import Counter, defaultdict
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from pydantic import BaseModel
 
@@ -20,13 +22,11 @@ OTHER_ROUTE = "other"
 _GAUGES = re.compile(r"^nemo_gym_(\w+)\{server=\"[^\"]*\"\} ([-+.e\d]+)$", re.MULTILINE)
 
 
+@dataclass(slots=True)
 class _RouteCounts:
-    __slots__ = ("buckets", "by_status", "seconds")
-
-    def __init__(self) -> None:
-        self.by_status: dict[int, int] = {}
-        self.buckets = [0] * (len(BUCKETS_S) + 1)
-        self.seconds = 0.0
+    by_status: Counter[int] = field(default_factory=Counter)
+    buckets: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS_S) + 1))
+    seconds: float = 0.0
 
 
 class Telemetry:
@@ -41,15 +41,13 @@ class Telemetry:
         self.abandoned = 0
         self.loop_lag_s = 0.0
         self.most_loop_lag_s = 0.0
-        self._routes: dict[str, _RouteCounts] = {}
+        self._routes: defaultdict[str, _RouteCounts] = defaultdict(_RouteCounts)
         self._started_at = time.time()
 
     def count(self, route: str, status: int, seconds: float) -> None:
         """Count an answered call. `route` is the declared path, so that there are few of them."""
-        counts = self._routes.get(route)
-        if counts is None:
-            counts = self._routes[route] = _RouteCounts()
-        counts.by_status[status] = counts.by_status.get(status, 0) + 1
+        counts = self._routes[route]
+        counts.by_status[status] += 1
         counts.buckets[bisect_left(BUCKETS_S, seconds)] += 1
         counts.seconds += seconds
 
@@ -113,7 +111,6 @@ class Load(BaseModel):
     """Latest lag of the event loop. For several processes, the largest."""
 
     def __add__(self, other: Load) -> Load:
-        """Return the load of both."""
         return Load(
             in_flight=self.in_flight + other.in_flight,
             queued=self.queued + other.queued,

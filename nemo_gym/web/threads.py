@@ -8,9 +8,11 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import TypeVar
 
 from nemo_gym.errors import Overloaded
+
+ResultT = TypeVar("ResultT")
 
 THREADS = 32
 MOST_STUCK = 480
@@ -30,7 +32,7 @@ class BlockingPool:
         self._slots = asyncio.Semaphore(threads)
         self._executor = ThreadPoolExecutor(threads + MOST_STUCK, thread_name_prefix="blocking handler")
 
-    async def run(self, function: Callable[..., Any], **named: Any) -> Any:
+    async def run(self, function: Callable[..., ResultT], **named: object) -> ResultT:
         """Run a function in a thread and return its result. Its errors are raised."""
         async with self._slots:
             if self.stuck >= MOST_STUCK:
@@ -46,7 +48,7 @@ class BlockingPool:
                     running.add_done_callback(partial(self._note_return, loop))
                 raise
 
-    def _note_return(self, loop: asyncio.AbstractEventLoop, _: Future[Any]) -> None:
+    def _note_return(self, loop: asyncio.AbstractEventLoop, _: Future[object]) -> None:
         # The event loop may have ended before the thread. Then the count does not matter.
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(self._count_down)

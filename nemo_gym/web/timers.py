@@ -38,7 +38,6 @@ class Timers:
         return tick
 
     def clear(self, sleeper: Sleeper, tick: int) -> None:
-        """Cancel a timer."""
         sleepers = self._sleepers.get(tick)
         if sleepers is not None:
             sleepers.discard(sleeper)

@@ -1,11 +1,10 @@
-"""The bounds of one call under way: its deadline, its caller's presence, the size and depth of its body."""
+"""Checks of a running call: its deadline, its caller's connection, and the size and depth of its body."""
 
 from __future__ import annotations
 
 import asyncio
 import math
 import time
-from types import TracebackType
 from typing import Self
 
 from starlette.exceptions import HTTPException
@@ -19,19 +18,19 @@ from nemo_gym.web.limits import CallLimits, too_deep, too_large
 from nemo_gym.web.timers import Timers
 
 GONE_CHECK_S = 2.0
-"""Most calls have been answered by then, and nothing has to check whether their caller is still there."""
+"""Seconds before the first check for a caller that hung up. Most calls end earlier and need no check."""
 
 
 class Watchdog:
     """Cancels the running task at the deadline, or when the caller of a long call has hung up.
 
-    Inside the `with` block the app receives through `receive`. A cancellation of its own ends with the block, and
-    `has_fired` says so. One timer serves both checks, because most calls need neither.
+    Inside the `with` block, the app must receive through `receive`. The block ends the watchdog's own cancellation and
+    sets `has_fired`. One timer serves both checks, because most calls need neither.
     """
 
     # Class-level defaults for rarely used attributes, so most calls pay nothing for them.
     has_fired = False
-    """Whether this ended the block."""
+    """Whether the watchdog ended the block."""
     caller_has_gone = False
     """Whether the reason was that the caller has hung up."""
     _timer: int | None = None
@@ -66,9 +65,7 @@ class Watchdog:
         self._sleep()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> bool:
+    def __exit__(self, kind: object, error: BaseException | None, at: object) -> bool:
         task, self._task = self._task, None
         if self._timer is not None:
             self._timers.clear(self, self._timer)
@@ -87,7 +84,7 @@ class Watchdog:
         if self._ends_at - time.monotonic() <= CLOCK_SLACK_S:
             self._cancel()
             return
-        # While the app receives, it notices itself that the caller has hung up.
+        # An app that is receiving sees the disconnect itself.
         is_late = time.monotonic() - self._call.began_at >= GONE_CHECK_S - CLOCK_SLACK_S
         if is_late and self._listener is None and self._body_has_ended and not self._is_receiving:
             self._listener = asyncio.ensure_future(self._receive())
@@ -110,8 +107,8 @@ class Watchdog:
 
     def _sleep(self) -> None:
         left_s = self._ends_at - time.monotonic()
-        if left_s > GONE_CHECK_S and self._listener is None:
-            left_s = GONE_CHECK_S
+        if self._listener is None:
+            left_s = min(left_s, GONE_CHECK_S)
         if left_s != math.inf:
             self._timer = self._timers.set(self, left_s)
 

@@ -1,0 +1,134 @@
+"""Everything that a client must know of a run to call its servers by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from nemo_gym.config.models import RunConfig
+from nemo_gym.config.observability import CAPTURE_DIR_KEY, ModelCallCaptureConfig, is_enabled
+from nemo_gym.config.process import OtherServer, ProcessSettings
+from nemo_gym.config.settings import AGENT_TIER, ENVIRONMENT_SERVERS, SERVER_TYPES
+from nemo_gym.errors import ServerCallError
+
+
+class Address(NamedTuple):
+    host: str
+    port: int
+
+
+@dataclass(frozen=True)
+class AddressBook:
+    """The servers of a run, and the settings of calls to them."""
+
+    servers: Mapping[str, OtherServer] = field(default_factory=dict)
+    """The servers by all their names."""
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    """Other names of agents (`environment_servers` blocks), each with its agent instance."""
+    capture: ModelCallCaptureConfig = field(default_factory=ModelCallCaptureConfig)
+    shortcuts: Mapping[str, str] = field(default_factory=dict)
+    """Unix sockets on which servers listen too, by server name."""
+    run_token: str | None = field(default=None, repr=False)
+    """Sent with every call, like the run's id."""
+    run_id: str = ""
+
+    @classmethod
+    def of_settings(cls, settings: ProcessSettings) -> Self:
+        """Return the address book of a server's process."""
+        own = OtherServer(settings.type, settings.implementation, settings.host, settings.port)
+        return cls(
+            {**settings.addresses, settings.name: own},
+            capture=ModelCallCaptureConfig.of(settings.plain),
+            shortcuts=settings.shortcuts,
+            run_token=settings.run_token,
+            run_id=settings.run_id,
+        )
+
+    @classmethod
+    def of_run(cls, run: RunConfig) -> Self:
+        """Return the address book of a process that started the servers."""
+        servers = {
+            name: OtherServer(server.type, server.implementation, server.host, server.port)
+            for name, server in run.by_any_name()
+        }
+        capture = ModelCallCaptureConfig.of(run.plain)
+        return cls(servers, run.aliases, capture, run.shortcuts, run.run_token, run.run_id)
+
+    @classmethod
+    def of_published(cls, config: object) -> Self:
+        """Return the address book of a whole configuration, for published code that has nothing else.
+
+        Blocks that cannot be resolved are skipped. Tests of published folders may pass a mock or None.
+        """
+        if not isinstance(config, Mapping):
+            return cls()
+        instances = {str(key): _instance_of(config, str(key)) for key in config}
+        servers = {name: _server_in(config, instance) for name, instance in instances.items()}
+        folder = config.get(CAPTURE_DIR_KEY) if is_enabled(config) else None
+        return cls(
+            {name: server for name, server in servers.items() if server is not None},
+            {name: instance for name, instance in instances.items() if name != instance},
+            ModelCallCaptureConfig(observability_enabled=is_enabled(config), model_call_capture_dir=folder),
+        )
+
+    def address_of(self, name: str) -> Address:
+        """Return the address of a server. Raise `ServerCallError` with the known names for an unknown one."""
+        server = self.servers.get(name)
+        if server is None:
+            known = ", ".join(sorted(self.servers))
+            raise ServerCallError(f"no server is named '{name}'; there are: {known}", was_sent=False)
+        if not server.host:
+            raise ServerCallError(f"the configuration does not set host and port of '{name}'", was_sent=False)
+        return Address(server.host, server.port)
+
+    def tier_of(self, name: str) -> str | None:
+        """Return the tier of a server, or None for an unknown name."""
+        return self.servers[name].type if name in self.servers else None
+
+    def capture_dir(self) -> Path | None:
+        """Return the folder of the recorded calls; None if recording is off. Raise `ConfigError` if invalid."""
+        return ModelCallCaptureConfig.of(self.capture.model_dump()).store_dir
+
+    def agent_names(self) -> list[str]:
+        """Return the names of the agents, aliases included."""
+        return [name for name, server in self.servers.items() if server.type == AGENT_TIER]
+
+
+def _instance_of(config: Mapping[str, Any], name: str) -> str:
+    """Resolve the name of an `environment_servers` block to its agent instance; return other names unchanged."""
+    # The bound ends a cycle of names: a chain has no more links than there are names.
+    for _ in range(len(config)):
+        named = _block(_block(config, name), ENVIRONMENT_SERVERS)
+        agent = _block(_block(named, next(iter(named))), "agent_server") if named else {}
+        try:
+            name = str(agent["name"])
+        except (KeyError, OmegaConfBaseException):
+            break
+    return name
+
+
+def _server_in(config: Mapping[str, Any], instance: str) -> OtherServer | None:
+    block = _block(config, instance)
+    tier = next((tier for tier in SERVER_TYPES if tier in block), None)
+    if tier is None:
+        return None
+    implementations = _block(block, tier)
+    name = next(iter(implementations), "")
+    settings = _block(implementations, name)
+    try:
+        return OtherServer(tier, str(name), settings["host"], int(settings["port"]))
+    except (KeyError, TypeError, ValueError, OmegaConfBaseException):
+        return OtherServer(tier, str(name), "", 0)
+
+
+def _block(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """Return the mapping under a key, or an empty one if the value is unresolved or not a mapping."""
+    if OmegaConf.is_config(config) and (OmegaConf.is_interpolation(config, key) or OmegaConf.is_missing(config, key)):
+        return {}
+    block = config.get(key)
+    return block if isinstance(block, Mapping) else {}
