@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import sys
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
 from fastapi import Body, FastAPI
 from starlette.requests import Request
 
-from nemo_gym.config.observability import is_enabled
+from nemo_gym.calls.client import ServerClient, address_book_of
 from nemo_gym.config.published import get_first_server_config_dict
 from nemo_gym.config.settings import BaseResponsesAPIAgentConfig
 from nemo_gym.context.rollout_id import (
@@ -37,12 +35,12 @@ from nemo_gym.schemas.rollout import (
     AgentSeedSessionResponse,
     AggregateMetrics,
     AggregateMetricsRequest,
-    rollout_id_of_row,
 )
+from nemo_gym.schemas.row import Row
 from nemo_gym.servers.base import SimpleServer
 from nemo_gym.servers.judging import JudgeFailures
 from nemo_gym.servers.name_clashes import hook_of
-from nemo_gym.servers.tools.handlers import Handler
+from nemo_gym.servers.tools.handlers import Endpoint, Handler, Method, endpoint_of
 from nemo_gym.web.failures import ROLLOUT_ID_SCOPE_KEY
 from nemo_gym.web.fast_routes import ListedRoute
 
@@ -52,8 +50,6 @@ PUBLISHED_NAME = "nemo_gym.base_responses_api_agent"
 
 
 class BaseResponsesAPIAgent(SimpleServer):
-    """An agent server's settings."""
-
     config: BaseResponsesAPIAgentConfig
 
     FAILURE = AgentFailed
@@ -63,11 +59,11 @@ class SimpleResponsesAPIAgent(BaseResponsesAPIAgent):
     """Base class of agents. Implement `run` (a whole rollout) and `responses` (only the conversation)."""
 
     @abstractmethod
-    async def responses(self, *arguments: Any, **named: Any) -> Any:
+    async def responses(self, *arguments: Any, **named: Any) -> object:
         """Continue a conversation, tool calls included: `(body)`, `(request, body)` or `(request, response, body)`."""
 
     @abstractmethod
-    async def run(self, *arguments: Any, **named: Any) -> Any:
+    async def run(self, *arguments: Any, **named: Any) -> object:
         """Run one rollout and return the graded row: `(body)` or `(request, body)`."""
 
     async def seed_agent_session(self, body: AgentSeedSessionRequest) -> AgentSeedSessionResponse:
@@ -86,7 +82,6 @@ class SimpleResponsesAPIAgent(BaseResponsesAPIAgent):
         return await asyncio.to_thread(compute_aggregate_metrics, body.verify_responses)
 
     def setup_webserver(self) -> FastAPI:
-        """Return the app with the routes of an agent server."""
         app: FastAPI = hook_of(self, "new_app")()
         app.post(RESPONSES_PATH)(self.responses)
         for segment in ("", TOKEN_CAPTURE_SEGMENT):
@@ -101,24 +96,24 @@ class SimpleResponsesAPIAgent(BaseResponsesAPIAgent):
         app.post("/v1/agent_sessions/close")(self.close_agent_session)
         return app
 
-    def rollout_id_from_run(self, body: Any) -> str | None:
+    def rollout_id_from_run(self, body: object) -> str | None:
         """Return the rollout id of a run request; None if capture is disabled."""
         if not self._capture_correlation_enabled():
             return None
         return maybe_rollout_id_from_run_body(body) or current_rollout_id()
 
-    def url_path_for_run(self, path: str, body: Any) -> str:
-        """Return the path under which a run's calls are captured; `path` itself if capture is disabled."""
+    def url_path_for_run(self, path: str, body: object) -> str:
+        """Return the path under which a run's calls are captured, or `path` itself if capture is disabled."""
         return rollout_path_prefix(self.rollout_id_from_run(body)) + path
 
     def url_path_for_request(self, path: str, request: Request) -> str:
-        """Return the same for a request that names its rollout."""
+        """Return the path under which the calls of a request's rollout are captured, or else `path` itself."""
         if not self._capture_correlation_enabled():
             return path
         return rollout_path_prefix(_rollout_id_of(request) or current_rollout_id()) + path
 
-    def base_url_for_run(self, base_url: str, body: Any) -> str:
-        """Return the same for a base URL that a third-party agent receives."""
+    def base_url_for_run(self, base_url: str, body: object) -> str:
+        """Return the base URL to give to a third-party agent, so that its calls are captured too."""
         return apply_rollout_prefix(base_url, self.rollout_id_from_run(body))
 
     def resolve_model_base_url(self, name: str, rollout_id: str | None = None) -> str:
@@ -127,19 +122,17 @@ class SimpleResponsesAPIAgent(BaseResponsesAPIAgent):
         return f"{apply_rollout_prefix(self._base_url_of(name), captured_under)}/v1"
 
     def _base_url_of(self, name: str) -> str:
-        # Tests of published folders patch this name in the published module.
+        client = self.server_client
+        # Tests of published folders patch this name in the published module, or use a mock with a configuration.
         look_up = getattr(
             sys.modules.get(PUBLISHED_NAME), "get_first_server_config_dict", get_first_server_config_dict
         )
-        try:
-            settings = look_up(self.server_client.global_config_dict, name)
-        except KeyError:
-            host, port = self.server_client.address_of(name)
-            settings = {"host": host, "port": port}
-        return self.server_client._build_server_base_url(settings)
+        if look_up is get_first_server_config_dict and issubclass(type(client), ServerClient):
+            return client._build_server_base_url(client.address_of(name)._asdict())
+        return client._build_server_base_url(look_up(client.global_config_dict, name))
 
     def _model_call_capture_enabled(self) -> bool:
-        return is_enabled(getattr(self.server_client, "global_config_dict", None))
+        return address_book_of(self.server_client).capture.observability_enabled
 
     def _token_id_capture_enabled(self) -> bool:
         # Not needed, because the model server's responses already contain the token ids.
@@ -151,42 +144,28 @@ class SimpleResponsesAPIAgent(BaseResponsesAPIAgent):
 
 def _rollout_id_of(request: Request) -> str | None:
     """Return the rollout id from the route's path, else the one that the middleware found."""
-    for found in (request.path_params.get(ROLLOUT_PARAMETER), request.scope.get(ROLLOUT_ID_SCOPE_KEY)):
-        if isinstance(found, str):
-            return found
-    return None
+    found = (request.path_params.get(ROLLOUT_PARAMETER), request.scope.get(ROLLOUT_ID_SCOPE_KEY))
+    return next((each for each in found if isinstance(each, str)), None)
 
 
-def _rollout_id_in(row: Any) -> str | None:
-    try:
-        return rollout_id_of_row(row)
-    except (TypeError, ValueError) as error:
-        raise InvalidTask(f"the row's rollout id: {error}") from error
-
-
-def _for_its_rollout(run: Callable[..., Any]) -> Callable[..., Any]:
+def _for_its_rollout(run: Method) -> Endpoint:
     """Return the `/run` endpoint. All of its calls carry the rollout id, even if only the row contains it."""
     handler = Handler.of(run)
-    request_name = handler.request_parameter or "nemo_gym_request"
 
-    async def endpoint(**arguments: Any) -> Any:
-        request: Request = arguments[request_name]
-        if handler.request_parameter is None:
-            del arguments[request_name]
-        rollout_id = current_rollout_id() or _rollout_id_in(await request.json())
+    async def respond(request: Request, arguments: dict[str, object]) -> object:
+        if handler.request_parameter is not None:
+            arguments[handler.request_parameter] = request
+        rollout_id = current_rollout_id()
+        if not rollout_id:
+            try:
+                rollout_id = Row(await request.json()).rollout_id
+            except (TypeError, ValueError) as error:
+                raise InvalidTask(f"the row's rollout id: {error}") from error
         with rollout_context(rollout_id), JudgeFailures() as failures:
             running = run(**arguments)
+            # Free memory, because thousands of rollouts may run at once.
             arguments.clear()
             result = await running
         return failures.written_into(result)
 
-    parameters = [
-        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in handler.signature.parameters.values()
-    ]
-    if handler.request_parameter is None:
-        parameters.append(inspect.Parameter(request_name, inspect.Parameter.KEYWORD_ONLY, annotation=Request))
-    endpoint.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        parameters, return_annotation=handler.signature.return_annotation
-    )
-    endpoint.__doc__ = run.__doc__
-    return endpoint
+    return endpoint_of(handler, respond)

@@ -7,9 +7,9 @@ import inspect
 import logging
 import os
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Callable, Container, Iterable
+from collections.abc import AsyncIterator, Callable, Container, Coroutine, Iterable
 from contextlib import asynccontextmanager
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
@@ -53,10 +53,11 @@ class BaseServer(BaseModel):
         """Return the settings of this process's server, from the configuration that the process received."""
         name = os.environ[CONFIG_PATH_ENV_VAR]
         block = get_first_server_config_dict(module_config(PUBLISHED_NAME), name)
-        settings: Any = OmegaConf.to_container(block, resolve=True)
-        kind: Any = cls.model_fields["config"].annotation
-        config: BaseServerConfig = kind.model_validate({**settings, "name": name})
-        return config
+        settings, kind = OmegaConf.to_container(block, resolve=True), cls.model_fields["config"].annotation
+        assert isinstance(settings, dict)
+        assert isinstance(kind, type)
+        assert issubclass(kind, BaseServerConfig)
+        return kind.model_validate({**settings, "name": name})
 
     def setup_liveness(self, app: FastAPI) -> None:
         """Add the liveness routes. They are hidden from the schema."""
@@ -122,13 +123,12 @@ class SimpleServer(BaseServer):
 
     def setup_exception_middleware(self, app: FastAPI) -> None:
         """Turn every failure of a handler into a response. Middleware that is added later is outside of this layer."""
-        name = getattr(self.config, "name", type(self).__name__)
-        add_part(app, failures=Failures(name, self.FAILURE))
+        add_part(app, failures=Failures(_name_of(self), self.FAILURE))
 
     def setup_call_layer(self, app: FastAPI, run_token: str | None = None, run_id: str = "") -> None:
         """Add the outermost layer: run token, limits on calls, deadlines and metrics."""
-        given = {key: getattr(self.config, key, None) for key in LIMITS}
-        limits = CallLimits(**{LIMITS[key]: value for key, value in given.items() if value is not None})
+        given = {field: getattr(self.config, key, None) for key, field in LIMITS.items()}
+        limits = CallLimits(**{field: value for field, value in given.items() if value is not None})
         context = context_of(self)
         admission = Admission(
             server=context.telemetry.server,
@@ -143,7 +143,7 @@ class SimpleServer(BaseServer):
 
     def setup_profiling(self, app: FastAPI, profiling_config: ProfilingMiddlewareConfig) -> None:
         """Profile this process if enabled. `GET /stats` and the shutdown write the profile."""
-        name = getattr(self.config, "name", type(self).__name__)
+        name = _name_of(self)
         add_profiling(app, name if context_of(self).processes == 1 else f"{name}_{os.getpid()}", profiling_config)
 
     @staticmethod
@@ -164,8 +164,11 @@ class SimpleServer(BaseServer):
             outside = external_session()
             outside.join(self)
             try:
-                # FastAPI's own lifespan would call the `on_event` handlers, but this one replaces it.
-                await _call_each(_with(hook_of(self, "startup"), app.router.on_startup))
+                # FastAPI's own lifespan, which this one replaces, would call these handlers. A folder may have
+                # registered our hooks as handlers too.
+                if (opening := hook_of(self, "startup")) not in app.router.on_startup:
+                    await _call_each([opening])
+                await _call_each(app.router.on_startup)
                 yield
                 await _call_each(app.router.on_shutdown)
             finally:
@@ -173,8 +176,7 @@ class SimpleServer(BaseServer):
                 try:
                     # Close these before the author's resources, which a rollout's state may use.
                     await hook_of(self, "close_owned")()
-                    closing = hook_of(self, "aclose")
-                    if closing not in app.router.on_shutdown:
+                    if (closing := hook_of(self, "aclose")) not in app.router.on_shutdown:
                         await _call_each([closing])
                 finally:
                     await outside.leave(self)
@@ -187,7 +189,7 @@ class SimpleServer(BaseServer):
         app.add_exception_handler(RequestValidationError, invalid_body_response)
         return app
 
-    def background_tasks(self) -> list[Any]:
+    def background_tasks(self) -> list[Coroutine[object, object, None]]:
         """Return the coroutines that run for as long as the server does."""
         return [context_of(self).telemetry.watch_loop()]
 
@@ -204,24 +206,24 @@ class SimpleServer(BaseServer):
 def context_of(server: SimpleServer) -> ServerContext:
     """Return the server's context. It has default values until the server's process sets others."""
     if server._nemo_gym_context is None:
-        name = getattr(server.config, "name", type(server).__name__)
-        server._nemo_gym_context = ServerContext(Telemetry(name))
+        server._nemo_gym_context = ServerContext(Telemetry(_name_of(server)))
     return server._nemo_gym_context
 
 
-def _with(hook: Callable[[], Any], registered: Iterable[Callable[[], Any]]) -> list[Callable[[], Any]]:
-    """Return the hooks in order, each once, because a folder may also register `hook` itself."""
-    return [*({} if hook in registered else {hook: None}), *registered]
+def _name_of(server: BaseServer) -> str:
+    """Return the server's name in the configuration. Published folders may have settings without one."""
+    name: str = getattr(server.config, "name", type(server).__name__)
+    return name
 
 
-async def _call_each(hooks: Iterable[Callable[[], Any]]) -> None:
+async def _call_each(hooks: Iterable[Callable[[], object]]) -> None:
     for hook in hooks:
         result = hook()
         if inspect.isawaitable(result):
             await result
 
 
-async def _stop(tasks: list[asyncio.Task[Any]]) -> None:
+async def _stop(tasks: list[asyncio.Task[None]]) -> None:
     for task in tasks:
         task.cancel()
     for outcome in await asyncio.gather(*tasks, return_exceptions=True):

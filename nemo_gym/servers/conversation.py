@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from http.cookies import Morsel
-from typing import Any
 
 import orjson
 from pydantic import ValidationError
@@ -16,13 +15,13 @@ from nemo_gym.calls.client import ServerClient
 from nemo_gym.calls.problems import failure_of_call, failure_of_reply, reply_to
 from nemo_gym.errors import EnvironmentFailed, ModelFailed, Overloaded, RolloutTimedOut, ServerCallError, ServerLost
 from nemo_gym.http.reply import Reply
-from nemo_gym.jsonl import dump_json, dump_up_to
+from nemo_gym.jsonl import JsonObject, dump_json, dump_up_to
 from nemo_gym.opaque import loads_opaque, plain
 from nemo_gym.schemas.responses import RESPONSES_PATH, Response, sum_of_counts
 from nemo_gym.servers.tools.tool import is_callable_name
 
 Cookies = dict[str, str]
-Item = dict[str, Any]
+Item = JsonObject
 
 ENDS_THE_ROLLOUT = (ServerLost, RolloutTimedOut, Overloaded)
 """Failures after which a rollout cannot continue: state lost, deadline passed, or tool call not started."""
@@ -36,8 +35,9 @@ UNSAID = {
 CALL_FIELDS = ("name", "arguments", "call_id")
 
 
-def cookies_of(reply: Any) -> Cookies:
+def cookies_of(reply: Reply) -> Cookies:
     """Return the cookies that a reply sets, by name."""
+    # Tests of published folders use other classes of replies.
     return reply.cookie_values if isinstance(reply, Reply) else values_of(reply.cookies)
 
 
@@ -51,9 +51,9 @@ class _WrittenItems:
 
     def __init__(self) -> None:
         self._texts: list[bytes] = []
-        self._items: list[Item] = []
+        self._items: list[object] = []
 
-    def request(self, params: dict[str, Any], items: list[Item]) -> WrittenRequest:
+    def request(self, params: JsonObject, items: list[Item]) -> WrittenRequest:
         """Return the request for the next turn."""
         known = len(self._items)
         # An agent may shorten or replace earlier items. Most never do, and comparing two lists is fast.
@@ -72,21 +72,21 @@ class _WrittenItems:
 
 @dataclass
 class Conversation:
-    """A conversation that grows with each turn. Neither of the two servers sees the other's cookies."""
+    """A conversation that grows with each turn. Model and resources server never see each other's cookies."""
 
-    params: dict[str, Any] = field(default_factory=dict)
+    params: JsonObject = field(default_factory=dict)
     session: Cookies = field(default_factory=dict)
     """The resources server's cookies."""
     independent_tools: Container[str] = ()
     """Tools that do not use the rollout's state, so that their calls may run in any order."""
     model_cookies: Cookies = field(default_factory=dict)
-    response: dict[str, Any] = field(default_factory=dict)
+    response: JsonObject = field(default_factory=dict)
     """The model's last reply, with the output of all turns and the usage of all calls."""
     turns: int = 0
     """The number of the model's turns so far."""
-    added: dict[str, Any] = field(default_factory=dict)
+    added: JsonObject = field(default_factory=dict)
     """Fields that the agent adds to the graded row, next to the response."""
-    usage: Any = None
+    usage: object = None
     """The sum of the token counts that the model reported for all turns."""
     _written: _WrittenItems = field(default_factory=_WrittenItems)
     was_cut_off: bool = False
@@ -98,9 +98,9 @@ class Conversation:
         said: list[Item] = self.response.get("output", [])
         return said
 
-    def plain_response(self) -> dict[str, Any]:
+    def plain_response(self) -> JsonObject:
         """Return the response with all arrays of token ids as lists. In `response`, long ones are not parsed."""
-        response: dict[str, Any] = plain(self.response)
+        response: JsonObject = plain(self.response)
         return response
 
     def hear(self, text: str) -> None:
@@ -176,7 +176,7 @@ class Conversation:
         body = await reply.read()
         self.session |= cookies_of(reply)
         if reply.ok or reply.status < 500:
-            return str(body.decode("utf-8", "replace"))
+            return body.decode("utf-8", "replace")
         failure = failure_of_reply(
             reply.status, body, server=resources_server, during=f"tool '{name}'", otherwise=EnvironmentFailed
         )
@@ -186,13 +186,13 @@ class Conversation:
         return f"Error: {failure}"
 
 
-def _in_common(before: list[Item], now: list[Item]) -> int:
+def _in_common(before: Sequence[object], now: Sequence[object]) -> int:
     """Return how many items at the beginning of both lists are equal."""
     pairs = enumerate(zip(before, now, strict=False))
     return next((at for at, (known, item) in pairs if known != item), min(len(before), len(now)))
 
 
-def _copied(item: Any) -> Any:
+def _copied(item: object) -> object:
     """Copy an item and its content parts, so that later changes to the original do not affect the copy."""
     if not isinstance(item, dict):
         return item
@@ -201,22 +201,21 @@ def _copied(item: Any) -> Any:
     }
 
 
-def _without_empty(item: Any) -> Any:
+def _without_empty(item: object) -> object:
     """Drop the null fields of an item and of its content parts, because some endpoints reject them."""
     if not isinstance(item, dict):
         return item
-    told = {name: value for name, value in item.items() if value is not None}
+    kept = {name: value for name, value in item.items() if value is not None}
     for name in ("content", "summary"):
-        parts = told.get(name)
-        if isinstance(parts, list):
-            told[name] = [
+        if isinstance(parts := kept.get(name), list):
+            kept[name] = [
                 {key: value for key, value in part.items() if value is not None} if isinstance(part, dict) else part
                 for part in parts
             ]
-    return told
+    return kept
 
 
-def _items(given: Any) -> list[Item]:
+def _items(given: str | list[Item]) -> list[Item]:
     return [{"role": "user", "content": given}] if isinstance(given, str) else list(given)
 
 
@@ -224,16 +223,15 @@ def _read_turn(body: bytes, model: str) -> Item:
     """Parse a reply of the model. Check only what a conversation depends on; the verifier checks the rest."""
     try:
         # Token ids and log-probabilities stay unparsed, because most conversations do not use them.
-        turn = loads_opaque(body)
+        turn: Item = loads_opaque(body)
     except orjson.JSONDecodeError as error:
         raise ModelFailed(f"{model}: the answer is not a response: {error}", server=model) from error
-    if not (isinstance(turn, dict) and _has_sound_output(turn) and _is_sound_usage(turn.get("usage"))):
+    if not (isinstance(turn, dict) and _is_sound_output(turn.get("output")) and _is_sound_usage(turn.get("usage"))):
         check_response(plain(turn), model)
-    known: Item = turn
-    return known
+    return turn
 
 
-def check_response(response: Any, model: str) -> None:
+def check_response(response: object, model: str) -> None:
     """Raise `ModelFailed` with the location of each problem if this is not a valid response."""
     try:
         Response.model_validate(response)
@@ -241,19 +239,16 @@ def check_response(response: Any, model: str) -> None:
         raise ModelFailed(f"{model}: the answer is not a response: {error}", server=model) from error
 
 
-def _has_sound_output(turn: Item) -> bool:
-    output = turn.get("output")
+def _is_sound_output(output: object) -> bool:
     return isinstance(output, list) and all(isinstance(item, dict) and _is_sound(item) for item in output)
 
 
 def _is_sound(item: Item) -> bool:
-    kind = item.get("type")
-    if kind == "function_call":
-        return all(isinstance(item.get(name), str) for name in CALL_FIELDS)
-    return isinstance(kind, str)
+    fields = CALL_FIELDS if item.get("type") == "function_call" else ("type",)
+    return all(isinstance(item.get(name), str) for name in fields)
 
 
-def _is_sound_usage(usage: Any) -> bool:
+def _is_sound_usage(usage: object) -> bool:
     return usage is None or (
         isinstance(usage, dict) and all(isinstance(count, (int, dict)) or count is None for count in usage.values())
     )

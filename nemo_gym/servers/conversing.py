@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from abc import abstractmethod
 from collections.abc import Awaitable, Container
+from contextlib import suppress
 from typing import Any, Literal, NamedTuple
 
 import orjson
@@ -17,6 +18,8 @@ from nemo_gym.calls.problems import reply_to
 from nemo_gym.config.settings import BaseResponsesAPIAgentConfig, ModelServerRef, ResourcesServerRef
 from nemo_gym.context.deadline import grace_period
 from nemo_gym.errors import EnvironmentFailed, RolloutError, ServerCallError
+from nemo_gym.http.reply import Reply
+from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.rollout import AggregateMetrics, AggregateMetricsRequest, BaseRunRequest
 from nemo_gym.servers.agent import SimpleResponsesAPIAgent
 from nemo_gym.servers.conversation import Conversation, Cookies, check_response, cookies_of
@@ -45,7 +48,7 @@ class ConversingRunRequest(BaseRunRequest):
 class ServerTools(NamedTuple):
     """The tools that a resources server lists."""
 
-    definitions: list[dict[str, Any]]
+    definitions: list[JsonObject]
     independent: frozenset[str]
     """Names of the tools whose calls may run at the same time."""
 
@@ -61,12 +64,12 @@ class ConversingAgent(SimpleResponsesAPIAgent):
     _server_tools: ServerTools | None = PrivateAttr(default=None)
 
     @abstractmethod
-    async def converse(self, request: Request, body: Any, row: dict[str, Any], session: Cookies) -> Conversation:
-        """Hold the conversation of a row. `session` contains the cookies of the row's seeded session."""
+    async def converse(self, request: Request, body: Any, row: JsonObject, session: Cookies) -> Conversation:
+        """Run the conversation of a row. `session` contains the cookies of the row's seeded session."""
 
     async def run(self, request: Request, body: ConversingRunRequest) -> Response:
         """Run one rollout from its row to its reward and return the verifier's response."""
-        row: dict[str, Any] = await request.json()
+        row: JsonObject = await request.json()
         seeded = await _call(self, "/seed_session", row, dict(request.cookies))
         session = cookies_of(seeded) or dict(request.cookies)
         try:
@@ -93,13 +96,11 @@ class ConversingAgent(SimpleResponsesAPIAgent):
         reply = await _call(self, "/aggregate_metrics", body.model_dump(), {})
         return AggregateMetrics.model_validate(await get_response_json(reply))
 
-    async def begin(self, params: dict[str, Any], session: Cookies) -> Conversation:
+    async def begin(self, params: JsonObject, session: Cookies) -> Conversation:
         """Return a new conversation. If `params` list no tools, it gets those of the resources server."""
         server_tools = await _tools_of_server(self)
         tools = params.get("tools") or server_tools.definitions
-        return Conversation(
-            params={**params, "tools": tools}, session=session, independent_tools=server_tools.independent
-        )
+        return Conversation({**params, "tools": tools}, session, server_tools.independent)
 
     async def answer(self, conversation: Conversation) -> None:
         """Alternate between model and tools until an answer, a turn that is cut off, or `max_steps`."""
@@ -107,15 +108,10 @@ class ConversingAgent(SimpleResponsesAPIAgent):
             calls = await conversation.ask(self.server_client, self.config.model_server.name)
             if not calls:
                 return
-            await conversation.act(
-                self.server_client,
-                self.config.resources_server.name,
-                calls,
-                tells_faults=self.config.tool_faults == "tell_model",
-            )
+            server, tells_faults = self.config.resources_server.name, self.config.tool_faults == "tell_model"
+            await conversation.act(self.server_client, server, calls, tells_faults=tells_faults)
 
     def is_out_of_steps(self, conversation: Conversation) -> bool:
-        """Return whether the conversation has reached `max_steps`."""
         return self.config.max_steps is not None and conversation.turns >= self.config.max_steps
 
 
@@ -131,7 +127,7 @@ async def _tools_of_server(agent: ConversingAgent) -> ServerTools:
     return agent._server_tools
 
 
-async def _verified(agent: ConversingAgent, answered: dict[str, Any], conversation: Conversation) -> Any:
+async def _verified(agent: ConversingAgent, answered: JsonObject, conversation: Conversation) -> Reply:
     try:
         return await _call(agent, "/verify", answered, conversation.session)
     except EnvironmentFailed:
@@ -140,16 +136,16 @@ async def _verified(agent: ConversingAgent, answered: dict[str, Any], conversati
         raise
 
 
-async def _call(agent: ConversingAgent, path: str, body: dict[str, Any], cookies: Cookies) -> Any:
+async def _call(agent: ConversingAgent, path: str, body: JsonObject, cookies: Cookies) -> Reply:
     server = agent.config.resources_server.name
-    return await _answer(
-        agent, agent.server_client.post(server_name=server, url_path=path, json=body, cookies=cookies), path
-    )
+    call = agent.server_client.post(server_name=server, url_path=path, json=body, cookies=cookies)
+    return await _answer(agent, call, path)
 
 
-async def _answer(agent: ConversingAgent, call: Awaitable[Any], path: str, tolerates: Container[int] = ()) -> Any:
+async def _answer(agent: ConversingAgent, call: Awaitable[Reply], path: str, tolerates: Container[int] = ()) -> Reply:
     server = agent.config.resources_server.name
-    return await reply_to(call, server=server, during=path, otherwise=EnvironmentFailed, tolerates=tolerates)
+    reply: Reply = await reply_to(call, server=server, during=path, otherwise=EnvironmentFailed, tolerates=tolerates)
+    return reply
 
 
 async def _close_surely(agent: ConversingAgent, session: Cookies) -> None:
@@ -163,29 +159,22 @@ async def _close_surely(agent: ConversingAgent, session: Cookies) -> None:
 
 
 async def _close(agent: ConversingAgent, session: Cookies) -> None:
-    try:
-        with grace_period():
-            await agent.server_client.post(agent.config.resources_server.name, "/close_session", cookies=session)
-    except (ServerCallError, RolloutError):
-        # Ignored, because the server drops idle sessions itself. The rollout's own failure matters more.
-        return
+    # Failures are ignored, because the server drops idle sessions itself. The rollout's own failure matters more.
+    with suppress(ServerCallError, RolloutError), grace_period():
+        await agent.server_client.post(agent.config.resources_server.name, "/close_session", cookies=session)
 
 
-async def _tools_in(reply: Any) -> ServerTools:
-    """Parse a resources server's tool list. Any other reply, such as a catch-all route's, means it has none."""
-    try:
-        definitions = await get_response_json(reply)
-    except orjson.JSONDecodeError:
-        return NO_TOOLS
-    if not isinstance(definitions, list):
-        return NO_TOOLS
-    # A server with its own `/tools` route does not send the header. Then no tool is independent.
-    independent: str = reply.headers.get(INDEPENDENT_TOOLS_HEADER, "")
-    return ServerTools(definitions, frozenset(independent.split(",")))
+async def _tools_in(reply: Reply) -> ServerTools:
+    """Parse a resources server's tool list. Any other reply, such as a catch-all route's, counts as an empty list."""
+    with suppress(orjson.JSONDecodeError):
+        if isinstance(definitions := await get_response_json(reply), list):
+            # A server with its own `/tools` route does not send the header. Then no tool is independent.
+            return ServerTools(definitions, frozenset(reply.headers.get(INDEPENDENT_TOOLS_HEADER, "").split(",")))
+    return NO_TOOLS
 
 
-def _with(added: dict[str, Any], verified: bytes) -> bytes:
-    """Return the verifier's response, plus fields of the agent that its response class dropped."""
+def _with(added: JsonObject, verified: bytes) -> bytes:
+    """Return the verifier's response, plus the agent's fields that its response class dropped."""
     if not added:
         return verified
     graded = orjson.loads(verified)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from fastapi import Body, FastAPI
 
-from nemo_gym.config.observability import ModelCallCaptureConfig
+from nemo_gym.calls.client import address_book_of
 from nemo_gym.config.settings import BaseResponsesAPIModelConfig, ModelServerRef
 from nemo_gym.errors import ModelFailed
 from nemo_gym.servers.base import SimpleServer
@@ -19,8 +19,6 @@ __all__ = ["BaseResponsesAPIModel", "Body", "SimpleResponsesAPIModel"]
 
 
 class BaseResponsesAPIModel(SimpleServer):
-    """A model server's settings."""
-
     config: BaseResponsesAPIModelConfig
 
     FAILURE = ModelFailed
@@ -33,14 +31,14 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel):
     """Whether `pass_on` is equivalent to `responses`. A class that overrides `responses` must set it again."""
 
     @abstractmethod
-    async def responses(self, *arguments: Any, **named: Any) -> Any:
+    async def responses(self, *arguments: Any, **named: Any) -> object:
         """Return the `Response` to a `ResponseCreateParams`: `(body)` or `(request, body)`."""
 
     @abstractmethod
-    async def chat_completions(self, *arguments: Any, **named: Any) -> Any:
+    async def chat_completions(self, *arguments: Any, **named: Any) -> object:
         """Return the `ChatCompletion` to a `ChatCompletionCreateParams`: `(body)` or `(request, body)`."""
 
-    async def pass_on(self, params: Mapping[str, Any], items: memoryview) -> bytes:
+    async def pass_on(self, params: Mapping[str, object], items: memoryview) -> bytes:
         """Return the JSON of a response without parsing the input. Only our own agents send such requests.
 
         `params` are the validated parameters that were set; do not change them. `items` is the JSON of the
@@ -49,7 +47,6 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel):
         raise NotImplementedError
 
     def setup_webserver(self) -> FastAPI:
-        """Return the app with the routes of a model server."""
         app: FastAPI = hook_of(self, "new_app")()
         add_model_routes(
             app,
@@ -61,8 +58,7 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel):
         return app
 
     def _record_calls(self, app: FastAPI) -> None:
-        # Mock clients in published tests do not have a configuration.
-        folder = ModelCallCaptureConfig.of(getattr(self.server_client, "global_config_dict", None)).store_dir
+        folder = address_book_of(self.server_client).capture_dir()
         if folder is None:
             return
         # Imported here, because most servers do not record calls.

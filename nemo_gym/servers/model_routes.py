@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Annotated, Any, NamedTuple, TypeVar, get_args, get_origin
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import orjson
 import starlette.responses
@@ -17,51 +17,43 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.types import Scope
 
 from nemo_gym.context.rollout_id import current_rollout_id
+from nemo_gym.dialects import streaming
 from nemo_gym.dialects.anthropic import message_of_response, response_params_of_messages
 from nemo_gym.dialects.lenient import STREAM_FIELDS, QualifiedName, plain_request, with_client_names
-from nemo_gym.dialects.streaming import (
-    MEDIA_TYPE,
-    chunks_of_completion,
-    events_of_message,
-    events_of_response,
-    failed_response,
-)
 from nemo_gym.errors import DataError, ModelFailed, RolloutError, ServerCallError
+from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.anthropic import AnthropicCreateParams, AnthropicError, AnthropicErrorDetail, AnthropicMessage
 from nemo_gym.schemas.chat import ChatCompletion, ChatCompletionCreateParams
 from nemo_gym.schemas.responses import RESPONSES_PATH, Response, ResponseCreateParams
 from nemo_gym.schemas.rollout import INPUT_AT_HEADER
-from nemo_gym.servers.tools.handlers import Endpoint, Handler, Method
+from nemo_gym.servers.tools.handlers import Endpoint, Handler, Method, bare, is_class_of, with_signature
 from nemo_gym.web.fast_routes import FastRoute
 
 logger = logging.getLogger(__name__)
 
 CHAT_COMPLETIONS = "/v1/chat/completions"
 MESSAGES = "/v1/messages"
-OR_EVENTS: dict[int | str, dict[str, Any]] = {200: {"content": {MEDIA_TYPE: {}}}}
+OR_EVENTS: dict[int | str, JsonObject] = {200: {"content": {streaming.MEDIA_TYPE: {}}}}
 """OpenAPI documentation: the response may also be a stream."""
 INPUT_KEY = b'"input":'
 _INPUT_AT = INPUT_AT_HEADER.encode()
 REMEMBERED_PARAMS, REMEMBERED_BYTES = 64, 16_384
 """Cache size in entries, and bytes per entry. All turns of a rollout, often all rollouts, have the same params."""
 ERROR_TYPES = {
-    401: "authentication_error",
-    403: "permission_error",
-    404: "not_found_error",
-    413: "request_too_large",
-    429: "rate_limit_error",
-    529: "overloaded_error",
-}
+    401: "authentication_error", 403: "permission_error", 404: "not_found_error", 413: "request_too_large",
+    429: "rate_limit_error", 529: "overloaded_error",
+}  # fmt: skip
 """Anthropic's error types by status. Any other status is an `invalid_request_error` or `api_error`."""
 
-PassOn = Callable[[Mapping[str, Any], memoryview], Awaitable[bytes]]
+PassOn = Callable[[Mapping[str, object], memoryview], Awaitable[bytes]]
 """Takes validated params and unparsed items; returns the JSON of a response."""
-Ask = Callable[[BaseModel], Awaitable[Any]]
+Ask = Callable[[BaseModel], Awaitable[object]]
 """Calls the author's method with a body. The method's other parameters are already bound."""
 BodyT = TypeVar("BodyT", bound=BaseModel)
 
@@ -78,7 +70,8 @@ def add_model_routes(
     if asking is None:
         app.post(RESPONSES_PATH)(responses)
     else:
-        takes: Any = Annotated[asking.annotation, WrapValidator(partial(_strict_or_streamed, asking.kind))]
+        validator = WrapValidator(partial(_strict_or_streamed, asking.kind))
+        takes: object = Annotated[asking.parameter.annotation, validator]
         app.post(RESPONSES_PATH, responses=OR_EVENTS)(asking.endpoint(_answer_responses, takes=takes))
         route = app.router.routes[-1]
         if pass_on is not None and isinstance(route, FastRoute):
@@ -88,7 +81,7 @@ def add_model_routes(
     if asking_chat is None:
         app.post(CHAT_COMPLETIONS)(chat_completions)
     else:
-        endpoint = asking_chat.endpoint(_answer_chat_completions, takes=asking_chat.annotation)
+        endpoint = asking_chat.endpoint(_answer_chat_completions, takes=asking_chat.parameter.annotation)
         app.post(CHAT_COMPLETIONS, responses=OR_EVENTS)(endpoint)
 
 
@@ -96,10 +89,8 @@ def add_model_routes(
 class Asking:
     """An author's method, and its parameter that receives the body."""
 
-    method: Method
     handler: Handler
-    parameter: str
-    annotation: Any
+    parameter: inspect.Parameter
     kind: type[BaseModel]
     """The class of the body."""
 
@@ -107,40 +98,32 @@ class Asking:
     def of(cls, method: Method, kind: type[BaseModel]) -> Asking | None:
         """Wrap a method with a parameter of type `kind`; return None for any other method."""
         handler = Handler.of(method)
-        for parameter in handler.open_parameters:
-            annotation = parameter.annotation
-            bare = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
-            if inspect.isclass(bare) and issubclass(bare, kind):
-                return cls(method, handler, parameter.name, annotation, bare)
-        return None
+        bodies = [(each, bare(each.annotation)) for each in handler.open_parameters]
+        return next((cls(handler, each, body) for each, body in bodies if is_class_of(body, kind)), None)
 
     def endpoint(
-        self, answer: Callable[[Any, Ask], Awaitable[Any]], *, takes: Any, returns: type[BaseModel] | None = None
+        self, answer: Callable[[Any, Ask], Awaitable[object]], *, takes: object, returns: type[BaseModel] | None = None
     ) -> Endpoint:
         """Return an endpoint with the method's parameters, but another body type. It calls `answer(body, ask)`."""
-        method = self.method
-        call = method if inspect.iscoroutinefunction(method) else partial(asyncio.to_thread, method)
+        method, signature, name = self.handler.method, self.handler.signature, self.parameter.name
+        call = method if self.handler.is_coroutine else partial(asyncio.to_thread, method)
 
-        async def endpoint(**arguments: Any) -> Any:
-            async def ask(body: BaseModel) -> Any:
-                return await call(**{**arguments, self.parameter: body})
+        async def endpoint(**arguments: object) -> object:
+            async def ask(body: BaseModel) -> object:
+                return await call(**{**arguments, name: body})
 
-            return await answer(arguments[self.parameter], ask)
+            return await answer(arguments[name], ask)
 
-        parameters = [
-            (_taking(parameter, takes) if parameter.name == self.parameter else parameter).replace(
-                kind=inspect.Parameter.KEYWORD_ONLY
-            )
-            for parameter in self.handler.signature.parameters.values()
-        ]
-        annotation = self.handler.signature.return_annotation if returns is None else returns
-        endpoint.__signature__ = inspect.Signature(parameters, return_annotation=annotation)  # type: ignore[attr-defined]
-        endpoint.__name__ = answer.__name__.removeprefix("_answer_")
-        endpoint.__doc__ = answer.__doc__ or method.__doc__
-        return endpoint
+        return with_signature(
+            endpoint,
+            {**signature.parameters, name: _taking(self.parameter, takes)}.values(),
+            returns=signature.return_annotation if returns is None else returns,
+            name=answer.__name__.removeprefix("_answer_"),
+            doc=answer.__doc__ or method.__doc__,
+        )
 
 
-def _taking(parameter: inspect.Parameter, takes: Any) -> inspect.Parameter:
+def _taking(parameter: inspect.Parameter, takes: object) -> inspect.Parameter:
     if not isinstance(parameter.default, FieldInfo):
         return parameter.replace(annotation=takes)
     # FastAPI ignores validators in the annotation of a parameter with a `= Body()` default.
@@ -159,7 +142,7 @@ def _passed_on(kind: type[BaseModel], pass_on: PassOn, scope: Scope, body: bytes
     return None if params is None else pass_on(params, memoryview(body)[begin:-1])
 
 
-def _params(kind: type[BaseModel], text: bytes) -> dict[str, Any] | None:
+def _params(kind: type[BaseModel], text: bytes) -> JsonObject | None:
     """Parse the params of a request that ends before its input. Return None if they cannot be passed on unchanged."""
     try:
         params = kind.model_validate(orjson.loads(text + b"[]}"))
@@ -180,14 +163,14 @@ class StreamedRequest(NamedTuple):
     names: Mapping[str, QualifiedName]
 
 
-def _strict_or_streamed(kind: type[BaseModel], value: Any, strict: ValidatorFunctionWrapHandler) -> Any:
+def _strict_or_streamed(kind: type[BaseModel], value: object, strict: ValidatorFunctionWrapHandler) -> object:
     if isinstance(value, dict) and value.get("stream") is True:
         plain = plain_request(value, kind.model_fields)
         return StreamedRequest(strict(plain.fields), plain.names)
     return strict(value)
 
 
-async def _answer_responses(body: Any, ask: Ask) -> Any:
+async def _answer_responses(body: BaseModel | StreamedRequest, ask: Ask) -> object:
     if not isinstance(body, StreamedRequest):
         return await ask(body)
     try:
@@ -196,28 +179,28 @@ async def _answer_responses(body: Any, ask: Ask) -> Any:
         raise
     except Exception as error:  # noqa: BLE001 - these clients expect any failure as an event
         model = getattr(body.params, "model", None)
-        response = failed_response(_message_of(error, RESPONSES_PATH), model=model)
-    return _stream(events_of_response(with_client_names(response, body.names)))
+        response = streaming.failed_response(_message_of(error, RESPONSES_PATH), model=model)
+    return _stream(streaming.events_of_response(with_client_names(response, body.names)))
 
 
-async def _answer_chat_completions(body: ChatCompletionCreateParams, ask: Ask) -> Any:
+async def _answer_chat_completions(body: ChatCompletionCreateParams, ask: Ask) -> object:
     if not body.stream:
         return await ask(body)
     asked = {name: value for name, value in body if name in body.model_fields_set - STREAM_FIELDS}
     completion = _typed(await ask(type(body).model_construct(**asked)), ChatCompletion)
     include_usage = bool((body.stream_options or {}).get("include_usage"))
-    return _stream(chunks_of_completion(completion, include_usage=include_usage))
+    return _stream(streaming.chunks_of_completion(completion, include_usage=include_usage))
 
 
 def _add_messages_route(app: FastAPI, asking: Asking) -> None:
-    async def _answer_messages(body: AnthropicCreateParams, ask: Ask) -> Any:
+    async def _answer_messages(body: AnthropicCreateParams, ask: Ask) -> object:
         """Answer in the format of the Messages API."""
         params = response_params_of_messages(body)
         response = _typed(await ask(_typed(params, asking.kind)), Response)
         if response.error is not None:
             raise ModelFailed(f"the model server returned an error: {response.error.model_dump()}")
         message = message_of_response(response)
-        return _stream(events_of_message(message)) if body.stream else message
+        return _stream(streaming.events_of_message(message)) if body.stream else message
 
     app.router.add_api_route(
         MESSAGES,
@@ -231,7 +214,7 @@ def _add_messages_route(app: FastAPI, asking: Asking) -> None:
 class MessagesRoute(APIRoute):
     """A route that reports every error in the format of the Messages API."""
 
-    def get_route_handler(self) -> Callable[[Request], Any]:
+    def get_route_handler(self) -> Callable[[Request], Coroutine[object, object, starlette.responses.Response]]:
         """Return FastAPI's handler, with its errors converted."""
         handle = super().get_route_handler()
 
@@ -250,9 +233,9 @@ class MessagesRoute(APIRoute):
         return handle_errors
 
 
-def _problem(error: Mapping[str, Any]) -> str:
+def _problem(error: ErrorDetails) -> str:
     place = ".".join(str(step) for step in error["loc"][1:])
-    return f"{place}: {error['msg']}" if place else str(error["msg"])
+    return f"{place}: {error['msg']}" if place else error["msg"]
 
 
 def _error(status: int, message: str) -> starlette.responses.Response:
@@ -261,7 +244,7 @@ def _error(status: int, message: str) -> starlette.responses.Response:
     return starlette.responses.JSONResponse(error.model_dump(), status)
 
 
-def _typed(value: Any, kind: type[BodyT]) -> BodyT:
+def _typed(value: object, kind: type[BodyT]) -> BodyT:
     if isinstance(value, kind):
         return value
     if isinstance(value, starlette.responses.Response):
@@ -284,4 +267,6 @@ def _message_of(error: Exception, path: str) -> str:
 
 def _stream(events: Iterable[bytes]) -> starlette.responses.Response:
     # The response is complete, so all events are sent at once.
-    return starlette.responses.Response(b"".join(events), media_type=MEDIA_TYPE, headers={"cache-control": "no-cache"})
+    return starlette.responses.Response(
+        b"".join(events), media_type=streaming.MEDIA_TYPE, headers={"cache-control": "no-cache"}
+    )

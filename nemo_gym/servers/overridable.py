@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable
 from http.cookies import SimpleCookie
 from typing import Any, ClassVar
 
@@ -12,16 +11,18 @@ from fastapi import Request, Response
 from fastapi.encoders import jsonable_encoder
 from pydantic import BaseModel
 
+from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.responses import ResponseCreateParams
 from nemo_gym.schemas.rollout import BaseVerifyResponse
 from nemo_gym.servers.conversation import Conversation, Cookies
 from nemo_gym.servers.conversing import ConversingAgent, ConversingRunRequest
+from nemo_gym.servers.tools.handlers import Method
 
 
 class OverridableAgent(ConversingAgent):
-    """A conversing agent whose subclass writes `responses`; further subclasses may override it, and `run`.
+    """Base class of the plain agent, whose own subclasses may override `responses` and `run`.
 
-    An overridden `responses` holds the conversation of each rollout. An overridden `run` may change the row, pass it
+    An overridden `responses` runs the conversation of each rollout. An overridden `run` may change the row, pass it
     to `super().run` and read the graded row, a `GRADED`.
     """
 
@@ -38,9 +39,8 @@ class OverridableAgent(ConversingAgent):
         return self.GRADED.model_validate_json(bytes(answer.body))
 
     async def converse(
-        self, request: Request, body: ConversingRunRequest, row: dict[str, Any], session: Cookies
+        self, request: Request, body: ConversingRunRequest, row: JsonObject, session: Cookies
     ) -> Conversation:
-        """Hold the conversation of a row."""
         if not _overrides(self, "responses"):
             del body
             return await self.held(row["responses_create_params"], session)
@@ -48,7 +48,7 @@ class OverridableAgent(ConversingAgent):
         response, cookies = await _answer_of(self.responses, body.responses_create_params, request, session)
         return Conversation(response=response, session=session | cookies)
 
-    async def held(self, params: dict[str, Any], session: Cookies) -> Conversation:
+    async def held(self, params: JsonObject, session: Cookies) -> Conversation:
         """Return a whole conversation: model and tools take turns until the model answers."""
         conversation = await self.begin(params, session)
         await self.answer(conversation)
@@ -56,15 +56,15 @@ class OverridableAgent(ConversingAgent):
 
 
 def _overrides(agent: OverridableAgent, method: str) -> bool:
-    """Return whether a subclass of the agent that derives from `OverridableAgent` itself overrides a method."""
+    """Return whether an agent overrides a method of the plain agent, the class directly below `OverridableAgent`."""
     classes = type(agent).__mro__
     plain = classes[classes.index(OverridableAgent) - 1]
     return getattr(type(agent), method) is not getattr(plain, method)
 
 
 async def _answer_of(
-    responses: Callable[..., Any], params: ResponseCreateParams, request: Request, session: Cookies
-) -> tuple[dict[str, Any], Cookies]:
+    responses: Method, params: ResponseCreateParams, request: Request, session: Cookies
+) -> tuple[JsonObject, Cookies]:
     """Call a `responses` that may take a request and a response too; return its answer as JSON and its cookies."""
     response = Response()
     given = {Request: _with_cookies(request, session), Response: response}
@@ -88,7 +88,5 @@ def _with_cookies(request: Request, cookies: Cookies) -> Request:
 
 
 def _cookies_in(response: Response) -> Cookies:
-    jar: SimpleCookie = SimpleCookie(
-        "; ".join(value.split(";")[0] for value in response.headers.getlist("set-cookie"))
-    )
+    jar: SimpleCookie = SimpleCookie("; ".join(each.split(";")[0] for each in response.headers.getlist("set-cookie")))
     return {name: morsel.coded_value for name, morsel in jar.items()}

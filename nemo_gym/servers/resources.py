@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import re
 from abc import abstractmethod
-from collections.abc import Iterable
-from functools import cached_property, wraps
+from collections.abc import AsyncIterator, Coroutine, Iterable
+from contextlib import asynccontextmanager
+from functools import cached_property
 from types import MethodType
 from typing import Any, ClassVar, SupportsFloat
 
@@ -17,7 +18,7 @@ from starlette.responses import Response
 
 from nemo_gym.config.settings import BaseResourcesServerConfig
 from nemo_gym.errors import EnvironmentFailed, JudgeFailed, SignatureError
-from nemo_gym.jsonl import dump_json
+from nemo_gym.jsonl import JsonObject, dump_json
 from nemo_gym.metrics import AggregateMetricsMixin, highest_k_metrics
 from nemo_gym.schemas.mcp import normalize_tool_name
 from nemo_gym.schemas.rollout import (
@@ -32,10 +33,9 @@ from nemo_gym.servers.base import SimpleServer
 from nemo_gym.servers.judging import failure_fields, mark_failed
 from nemo_gym.servers.mcp.tools import CatchAll, McpTool
 from nemo_gym.servers.name_clashes import YieldingRoutes, can_end_a_session, hook_of, listed_tools
-from nemo_gym.servers.sessions import SessionStore
-from nemo_gym.servers.tools.handlers import REQUEST_PARAMETER, Handler, endpoint_of, with_optional_body
+from nemo_gym.servers.sessions import SessionStore, session_id_of
+from nemo_gym.servers.tools.handlers import Endpoint, Handler, Method, endpoint_of
 from nemo_gym.servers.tools.tool import RESERVED_NAMES, Tool, add_tool_routes, tools_of
-from nemo_gym.web.session_cookies import SESSION_ID_KEY
 
 NOT_EMPTY = re.compile(rb'\{\s*"')
 BEGINNINGS = frozenset({"/seed_session", "/reset"})
@@ -44,8 +44,6 @@ NEWER = frozenset({"/tools", "/close_session"})
 
 
 class BaseResourcesServer(SimpleServer):
-    """A resources server's settings."""
-
     config: BaseResourcesServerConfig
 
     FAILURE = EnvironmentFailed
@@ -73,7 +71,7 @@ class SimpleResourcesServer(AggregateMetricsMixin, BaseResourcesServer):
         return store_of(self)
 
     @abstractmethod
-    async def verify(self, body: Any) -> Any:
+    async def verify(self, body: Any) -> object:
         """Return the reward of one rollout: a finite number, or a `BaseVerifyResponse`."""
 
     async def seed_session(self, body: BaseSeedSessionRequest) -> BaseSeedSessionResponse | None:
@@ -84,11 +82,11 @@ class SimpleResourcesServer(AggregateMetricsMixin, BaseResourcesServer):
         """Release what the server itself keeps of an abandoned rollout. Its `SessionState` is dropped anyway."""
         return None
 
-    def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
+    def get_key_metrics(self, agent_metrics: JsonObject) -> JsonObject:
         """Return the metrics named by `KEY_METRICS`, or else every mean."""
         if not self.KEY_METRICS:
             return super().get_key_metrics(agent_metrics)
-        found: dict[str, Any] = {}
+        found: JsonObject = {}
         for name in self.KEY_METRICS:
             if "{k}" in name:
                 pattern, _, score = name.rpartition("/")
@@ -126,7 +124,6 @@ class SimpleResourcesServer(AggregateMetricsMixin, BaseResourcesServer):
         return None
 
     def setup_webserver(self) -> FastAPI:
-        """Return the app with the routes of a resources server and one for each tool."""
         app: FastAPI = hook_of(self, "new_app")()
         app.post("/seed_session")(self._seed_endpoint())
         app.post(self.VERIFY_PATH)(self._verify_endpoint())
@@ -134,19 +131,17 @@ class SimpleResourcesServer(AggregateMetricsMixin, BaseResourcesServer):
         app.get("/reverify_mode")(self._reverify_mode)
         app.post("/close_session")(self._close_endpoint())
         add_tool_routes(app, listed_tools(self), store_of(self))
-        app.router.routes = YieldingRoutes(app.routes, may_go=lambda route: getattr(route, "path", None) in NEWER)
+        app.router.routes = YieldingRoutes(app.routes, yielding=NEWER)
         return app
 
     def session_beginnings(self) -> frozenset[str]:
         """Return the paths at which agents begin a rollout, except those that are tools."""
         return BEGINNINGS.difference(f"/{each.name}" for each in tools_of(self))
 
-    def background_tasks(self) -> list[Any]:
-        """Return the base class's tasks and one that drops idle sessions."""
+    def background_tasks(self) -> list[Coroutine[object, object, None]]:
         return [*super().background_tasks(), store_of(self).reap()]
 
     async def close_owned(self) -> None:
-        """Drop the states of unfinished rollouts."""
         await store_of(self).drop_all()
 
     async def _reverify_mode(self) -> ReverifyMode:
@@ -155,100 +150,54 @@ class SimpleResourcesServer(AggregateMetricsMixin, BaseResourcesServer):
 
     async def _forget_rollout(self, request: Request) -> ResourcesCloseSessionResponse:
         """Drop the state of this rollout. Agents call it when they abandon one."""
-        return ResourcesCloseSessionResponse(closed=await store_of(self).drop(request.session[SESSION_ID_KEY]))
+        return ResourcesCloseSessionResponse(closed=await store_of(self).drop(session_id_of(request)))
 
-    def _close_endpoint(self) -> Any:
-        method: Any = self.close_session
+    def _close_endpoint(self) -> Endpoint:
+        method: Method = self.close_session
         if not can_end_a_session(method):
             method = MethodType(SimpleResourcesServer.close_session, self)
-        handler = Handler.of(method)
-        close = endpoint_of(with_optional_body(handler), store_of(self), returns=Any)
+        handler, sessions = Handler.of(method), store_of(self)
 
-        @wraps(close)
-        async def end(**arguments: Any) -> Any:
+        async def close(request: Request, arguments: dict[str, object]) -> object:
             try:
-                closed = await close(**arguments)
+                closed = await handler.call(request, sessions, arguments)
             finally:
-                dropped = await self._forget_rollout(arguments[handler.request_parameter or REQUEST_PARAMETER])
+                dropped = await self._forget_rollout(request)
             return dropped if closed is None else closed
 
-        return end
+        return endpoint_of(handler, close, returns=object, has_optional_body=True)
 
-    def _seed_endpoint(self) -> Any:
-        async def finish(_: Request, result: Any) -> Any:
+    def _seed_endpoint(self) -> Endpoint:
+        handler, sessions = Handler.of(self.seed_session), store_of(self)
+
+        async def seed(request: Request, arguments: dict[str, object]) -> object:
+            async with new_session(sessions, request):
+                result = await handler.call(request, sessions, arguments)
             says_nothing = result is None or (type(result) is BaseSeedSessionResponse and not result.model_extra)
             return Response(b"{}", media_type="application/json") if says_nothing else result
 
-        handler = Handler.of(self.seed_session)
         returns = handler.signature.return_annotation
-        is_silent = returns in (None, handler.signature.empty)
-        seed = endpoint_of(handler, store_of(self), finish=finish, returns=Any if is_silent else returns)
+        return endpoint_of(handler, seed, returns=object if returns in (None, handler.signature.empty) else returns)
 
-        sessions = store_of(self)
+    def _verify_endpoint(self) -> Endpoint:
+        handler, sessions = Handler.of(self.verify), store_of(self)
 
-        @wraps(seed)
-        async def begin(**arguments: Any) -> Any:
-            request = arguments[handler.request_parameter or REQUEST_PARAMETER]
-            session_id = request.session[SESSION_ID_KEY]
-            # A new rollout must not see the state of an earlier one in the same session.
-            await sessions.drop(session_id)
+        async def verify(request: Request, arguments: dict[str, object]) -> object:
             try:
-                return await seed(**arguments)
-            except BaseException:
-                # The agent never receives the cookie of a session that failed to begin, so it cannot close it.
-                await sessions.drop(session_id)
-                raise
+                result = await handler.call(request, sessions, arguments)
+            except JudgeFailed as error:
+                await sessions.drop(session_id_of(request))
+                return mark_failed(await _echo(request, failure_fields(error)), error)
+            await sessions.drop(session_id_of(request))
+            return await _graded(self, request, result)
 
-        return begin
-
-    def _verify_endpoint(self) -> Any:
-        sessions = store_of(self)
-
-        async def finish(request: Request, result: Any) -> Any:
-            await sessions.drop(request.session[SESSION_ID_KEY])
-            if isinstance(result, Graded):
-                added = result.model_dump(mode="json", exclude={"responses_create_params", "response", "reward"})
-                return await _echo(request, {**added, "reward": self._finite(result.reward)})
-            if isinstance(result, BaseVerifyResponse):
-                self._finite(result.reward)
-            # Checked last, because checks of this protocol are slow.
-            elif isinstance(result, (int, float, SupportsFloat)):
-                return await _echo(request, {"reward": self._finite(result)})
-            elif result is None or isinstance(result, (str, bytes)):
-                what = "nothing" if result is None else f"a {type(result).__name__}"
-                raise EnvironmentFailed(
-                    f"{self.config.name}: verify returned {what}. Return a number or a BaseVerifyResponse",
-                    server=self.config.name,
-                )
-            return result
-
-        handler = Handler.of(self.verify)
         returns = handler.signature.return_annotation
         if returns in (float, int, bool):
             returns = BaseVerifyResponse
-        elif returns in (None, handler.signature.empty):
-            returns = Any
-        verify = endpoint_of(handler, store_of(self), finish=finish, returns=returns)
+        return endpoint_of(handler, verify, returns=object if returns in (None, handler.signature.empty) else returns)
 
-        @wraps(verify)
-        async def graded(**arguments: Any) -> Any:
-            try:
-                return await verify(**arguments)
-            except JudgeFailed as error:
-                request = arguments[handler.request_parameter or REQUEST_PARAMETER]
-                await store_of(self).drop(request.session[SESSION_ID_KEY])
-                return mark_failed(await _echo(request, failure_fields(error)), error)
 
-        return graded
-
-    def _finite(self, reward: SupportsFloat) -> float:
-        number = float(reward)
-        if not math.isfinite(number):
-            raise EnvironmentFailed(
-                f"{self.config.name}: verify returned the reward {number}, which is not finite",
-                server=self.config.name,
-            )
-        return number
+# Functions, because published servers may define methods of the same names.
 
 
 def store_of(server: SimpleResourcesServer) -> SessionStore:
@@ -258,7 +207,50 @@ def store_of(server: SimpleResourcesServer) -> SessionStore:
     return server._nemo_gym_sessions
 
 
-async def _echo(request: Request, added: dict[str, Any]) -> Response:
+@asynccontextmanager
+async def new_session(sessions: SessionStore, request: Request) -> AsyncIterator[None]:
+    """Begin a rollout in a request's session. If that fails, drop its state."""
+    session_id = session_id_of(request)
+    # A new rollout must not see the state of an earlier one in the same session.
+    await sessions.drop(session_id)
+    try:
+        yield
+    except BaseException:
+        # The agent never receives the cookie of a session that failed to begin, so it cannot close it.
+        await sessions.drop(session_id)
+        raise
+
+
+def failure_in(server: SimpleResourcesServer, problem: str) -> EnvironmentFailed:
+    """Return the failure of a server's method."""
+    return EnvironmentFailed(f"{server.config.name}: {problem}", server=server.config.name)
+
+
+def finite_reward(server: SimpleResourcesServer, reward: SupportsFloat, method: str = "verify") -> float:
+    """Return the reward that a method returned. Raise `EnvironmentFailed` if it is not finite."""
+    number = float(reward)
+    if not math.isfinite(number):
+        raise failure_in(server, f"{method} returned the reward {number}, which is not finite")
+    return number
+
+
+async def _graded(server: SimpleResourcesServer, request: Request, result: object) -> object:
+    """Return the response for the result of `verify`."""
+    if isinstance(result, Graded):
+        added = result.model_dump(mode="json", exclude={"responses_create_params", "response", "reward"})
+        return await _echo(request, {**added, "reward": finite_reward(server, result.reward)})
+    if isinstance(result, BaseVerifyResponse):
+        finite_reward(server, result.reward)
+    # Checked last, because checks of this protocol are slow.
+    elif isinstance(result, (int, float, SupportsFloat)):
+        return await _echo(request, {"reward": finite_reward(server, result)})
+    elif result is None or isinstance(result, (str, bytes)):
+        found = "nothing" if result is None else f"a {type(result).__name__}"
+        raise failure_in(server, f"verify returned {found}. Return a number or a BaseVerifyResponse")
+    return result
+
+
+async def _echo(request: Request, added: JsonObject) -> Response:
     """Return the request's own JSON with these fields added. The row's other fields stay unchanged."""
     body = (await request.body()).strip()
     ending = dump_json(added)[1:]

@@ -8,11 +8,14 @@ import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from dataclasses import dataclass, field
+from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict
+from starlette.requests import Request
 
 from nemo_gym.errors import EnvironmentFailed, RolloutError
+from nemo_gym.web.session_cookies import SESSION_ID_KEY
 
 logger = logging.getLogger(__name__)
 
@@ -33,14 +36,18 @@ class SessionState(BaseModel):
 StateT = TypeVar("StateT", bound=SessionState)
 
 
-class _Session:
-    __slots__ = ("calls", "states", "used_at")
+def session_id_of(request: Request) -> str:
+    """Return the id of a request's session, which identifies its rollout."""
+    session_id: str = request.session[SESSION_ID_KEY]
+    return session_id
 
-    def __init__(self) -> None:
-        self.states: dict[type[SessionState], SessionState] = {}
-        self.used_at = time.monotonic()
-        self.calls = 0
-        """The number of calls that are using the states."""
+
+@dataclass(slots=True)
+class _Session:
+    states: dict[type[SessionState], SessionState] = field(default_factory=dict)
+    used_at: float = field(default_factory=time.monotonic)
+    calls: int = 0
+    """The number of calls that are using the states."""
 
 
 class SessionStore:
@@ -125,7 +132,7 @@ class SessionStore:
             return False
         for state in session.states.values():
             try:
-                closing: Any = state.close()
+                closing: object = state.close()
                 if inspect.isawaitable(closing):
                     await closing
             except Exception:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
-import math
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from functools import wraps
 from typing import Any, TypeVar
 from uuid import uuid4
 
@@ -19,18 +16,15 @@ from starlette.responses import Response
 from starlette.types import Message
 
 from nemo_gym.calls.caller import encode_json
-from nemo_gym.errors import EnvironmentFailed, InvalidTask, SignatureError
+from nemo_gym.errors import InvalidTask, SignatureError
+from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.items import FunctionToolCall, OutputItem, OutputMessage, ReasoningItem
 from nemo_gym.schemas.rollout import BaseVerifyRequest, BaseVerifyResponse
-from nemo_gym.schemas.stepped import (
-    STEP_REQUEST_ID_KEY,
-    BaseResetResponse,
-    BaseStepResponse,
-)
+from nemo_gym.schemas.stepped import STEP_REQUEST_ID_KEY, BaseResetResponse, BaseStepResponse
 from nemo_gym.servers.name_clashes import YieldingRoutes
-from nemo_gym.servers.resources import NEWER, SimpleResourcesServer, store_of
-from nemo_gym.servers.sessions import SessionState
-from nemo_gym.servers.tools.handlers import REQUEST_PARAMETER, Handler, Method, endpoint_of
+from nemo_gym.servers.resources import NEWER, SimpleResourcesServer, failure_in, finite_reward, new_session, store_of
+from nemo_gym.servers.sessions import SessionState, session_id_of
+from nemo_gym.servers.tools.handlers import Endpoint, Handler, Method, endpoint_of, is_class_of
 from nemo_gym.web.session_cookies import SESSION_ID_KEY
 
 AnswerT = TypeVar("AnswerT", bound=BaseModel)
@@ -71,23 +65,18 @@ class SteppedResourcesServer(SimpleResourcesServer):
     """
 
     KEY_METRICS = (
-        "mean/reward",
-        "mean/steps",
-        "mean/terminated",
-        "mean/truncated",
-        "mean/input_tokens",
-        "mean/output_tokens",
-    )
+        "mean/reward", "mean/steps", "mean/terminated", "mean/truncated", "mean/input_tokens", "mean/output_tokens",
+    )  # fmt: skip
     """Means of a row's own numbers, such as its seed, would be meaningless."""
 
     NOT_TOOLS = SimpleResourcesServer.NOT_TOOLS | {"reset", "step", "close"}
 
     @abstractmethod
-    async def reset(self, body: Any) -> Any:
+    async def reset(self, body: Any) -> object:
         """Begin the game that a row describes."""
 
     @abstractmethod
-    async def step(self, body: Any) -> Any:
+    async def step(self, body: Any) -> object:
         """Apply the model's turn, `body.response`, to the game."""
 
     def game_methods(self) -> tuple[Method, Method]:
@@ -95,18 +84,15 @@ class SteppedResourcesServer(SimpleResourcesServer):
         return self.reset, self.step
 
     def setup_webserver(self) -> FastAPI:
-        """Return the app of a resources server with the routes of a game."""
         app = super().setup_webserver()
         reset, step = (Handler.of(method) for method in self.game_methods())
         app.post("/reset")(self._reset_endpoint(reset))
         app.post("/step")(self._step_endpoint(step))
         app.post("/close")(self._forget_rollout)
-        app.router.routes = YieldingRoutes(
-            app.routes, may_go=lambda route: getattr(route, "path", None) in REPLACEABLE
-        )
+        app.router.routes = YieldingRoutes(app.routes, yielding=REPLACEABLE)
         return app
 
-    async def verify(self, body: PlayedRequest) -> Any:
+    async def verify(self, body: PlayedRequest) -> object:
         """Replay the response's turns from the row and return the sum of the steps' rewards."""
         reset, step = (Handler.of(method) for method in self.game_methods())
         row = {**(body.model_extra or {}), "responses_create_params": body.responses_create_params}
@@ -127,87 +113,67 @@ class SteppedResourcesServer(SimpleResourcesServer):
             body, reward=reward, steps=steps, terminated=last.terminated, truncated=last.truncated
         )
 
-    def _reset_endpoint(self, handler: Handler) -> Any:
-        async def finish(request: Request, result: Any) -> Response:
-            answer = _reset_answer(self, result)
-            answer.info = {**OFFERS, **answer.info}
-            _progress(self, request).has_begun = True
-            return _json(answer)
+    def _reset_endpoint(self, handler: Handler) -> Endpoint:
+        sessions = store_of(self)
 
-        reset = endpoint_of(handler, store_of(self), finish=finish, returns=BaseResetResponse)
+        async def reset(request: Request, arguments: dict[str, object]) -> Response:
+            async with new_session(sessions, request):
+                answer = _reset_answer(self, await handler.call(request, sessions, arguments))
+                answer.info = {**OFFERS, **answer.info}
+                _progress(self, request).has_begun = True
+                return _json(answer)
 
-        @wraps(reset)
-        async def begin(**arguments: Any) -> Any:
-            session_id = arguments[handler.request_parameter or REQUEST_PARAMETER].session[SESSION_ID_KEY]
-            # Drop the unfinished game that an agent may have left in this session.
-            await store_of(self).drop(session_id)
-            try:
-                return await reset(**arguments)
-            except BaseException:
-                await store_of(self).drop(session_id)
-                raise
+        return endpoint_of(handler, reset, returns=BaseResetResponse)
 
-        return begin
-
-    def _step_endpoint(self, handler: Handler) -> Any:
-        async def finish(request: Request, result: Any) -> BaseStepResponse:
-            return _step_answer(self, result)
-
-        step = endpoint_of(handler, store_of(self), finish=finish, returns=BaseStepResponse)
-
-        @wraps(step)
-        async def take_turn(**arguments: Any) -> Response:
-            request = arguments[handler.request_parameter or REQUEST_PARAMETER]
+    def _step_endpoint(self, handler: Handler) -> Endpoint:
+        async def step(request: Request, arguments: dict[str, object]) -> Response:
             progress = _progress(self, request)
             request_id = (await request.json()).get(STEP_REQUEST_ID_KEY)
             async with progress.turn:
                 if request_id is not None and request_id == progress.step_request_id:
                     return Response(progress.step_answer, media_type="application/json")
                 _check_is_running(self, progress)
-                answer = await step(**arguments)
+                answer = _step_answer(self, await handler.call(request, store_of(self), arguments))
                 response = _json(answer)
                 progress.has_ended = answer.terminated or answer.truncated
                 progress.step_request_id, progress.step_answer = request_id, bytes(response.body)
                 return response
 
-        return take_turn
+        return endpoint_of(handler, step, returns=BaseStepResponse)
 
 
 # Functions, because published games may define methods called `_progress` or `_answer`.
 
 
 def _progress(server: SteppedResourcesServer, request: Request) -> _Progress:
-    return store_of(server).get(request.session[SESSION_ID_KEY], _Progress)
+    return store_of(server).get(session_id_of(request), _Progress)
 
 
 def _check_is_running(server: SteppedResourcesServer, progress: _Progress) -> None:
     if not progress.has_begun:
-        problem = "no game is running in this session; POST /reset first, and send its cookie with every step"
-    elif progress.has_ended:
-        problem = "the game has ended; POST /reset to start another one"
-    else:
-        return
-    raise EnvironmentFailed(f"{server.config.name}: {problem}", server=server.config.name)
+        raise failure_in(
+            server, "no game is running in this session; POST /reset first, and send its cookie with every step"
+        )
+    if progress.has_ended:
+        raise failure_in(server, "the game has ended; POST /reset to start another one")
 
 
-def _reset_answer(server: SteppedResourcesServer, result: Any) -> BaseResetResponse:
+def _reset_answer(server: SteppedResourcesServer, result: object) -> BaseResetResponse:
     if result is None or isinstance(result, str):
         return BaseResetResponse(observation=result)
     return _answer(server, result, BaseResetResponse, "reset", "a text, a BaseResetResponse or (observation, info)")
 
 
-def _step_answer(server: SteppedResourcesServer, result: Any) -> BaseStepResponse:
+def _step_answer(server: SteppedResourcesServer, result: object) -> BaseStepResponse:
     expected = "a BaseStepResponse or (observation, reward, terminated, truncated, info)"
     answer = _answer(server, result, BaseStepResponse, "step", expected)
-    if not math.isfinite(answer.reward):
-        raise EnvironmentFailed(
-            f"{server.config.name}: step returned the reward {answer.reward}, which is not finite",
-            server=server.config.name,
-        )
+    finite_reward(server, answer.reward, "step")
     return answer
 
 
-def _answer(server: SteppedResourcesServer, result: Any, kind: type[AnswerT], method: str, expected: str) -> AnswerT:
+def _answer(
+    server: SteppedResourcesServer, result: object, kind: type[AnswerT], method: str, expected: str
+) -> AnswerT:
     if isinstance(result, kind):
         return result
     names = list(kind.model_fields)
@@ -217,14 +183,12 @@ def _answer(server: SteppedResourcesServer, result: Any, kind: type[AnswerT], me
         except ValidationError as error:
             result = f"{type(result).__name__} ({_first_problem(error)})"
     found = result if isinstance(result, str) else type(result).__name__
-    raise EnvironmentFailed(
-        f"{server.config.name}: {method} returned a {found}; expected {expected}", server=server.config.name
-    )
+    raise failure_in(server, f"{method} returned a {found}; expected {expected}")
 
 
-def _arguments(server: SteppedResourcesServer, handler: Handler, fields: dict[str, Any]) -> dict[str, Any]:
+def _arguments(server: SteppedResourcesServer, handler: Handler, fields: JsonObject) -> dict[str, object]:
     """Return the body that the method takes, as FastAPI would parse it from a request."""
-    bodies = [each for each in handler.open_parameters if _is_model(each.annotation)]
+    bodies = [each for each in handler.open_parameters if is_class_of(each.annotation, BaseModel)]
     if not bodies:
         return {}
     if len(bodies) > 1:
@@ -257,7 +221,7 @@ def turns_of(output: Sequence[OutputItem]) -> Iterator[list[OutputItem]]:
         yield turn
 
 
-def _replayed(path: str, session_id: str, fields: dict[str, Any]) -> Request:
+def _replayed(path: str, session_id: str, fields: JsonObject) -> Request:
     """Return the request of a step, for a method that takes one."""
 
     async def receive() -> Message:
@@ -267,10 +231,6 @@ def _replayed(path: str, session_id: str, fields: dict[str, Any]) -> Request:
         {"type": "http", "method": "POST", "path": path, "headers": [], "session": {SESSION_ID_KEY: session_id}},
         receive,
     )
-
-
-def _is_model(annotation: Any) -> bool:
-    return inspect.isclass(annotation) and issubclass(annotation, BaseModel)
 
 
 def _json(answer: BaseModel) -> Response:

@@ -1,7 +1,5 @@
 """The agent of Aviary environments: model and environment alternate until the environment is done."""
 
-from typing import Any
-
 import orjson
 from fastapi import Request, Response
 from pydantic import ConfigDict, Field
@@ -12,13 +10,17 @@ from nemo_gym import (
     BaseResponsesAPIAgentConfig,
     BaseRunRequest,
     Conversation,
+    EnvironmentFailed,
     ModelServerRef,
     NeMoGymResponse,
     NeMoGymResponseCreateParamsNonStreaming,
     ResourcesServerRef,
     SimpleResponsesAPIAgent,
+    get_response_json,
+    reply_to,
 )
-from responses_api_agents.aviary_agent.episode import Begun, Episode, metrics_of
+from nemo_gym.jsonl import JsonObject
+from responses_api_agents.aviary_agent.episode import Begun, Episode
 
 
 class AviaryAgentConfig(BaseResponsesAPIAgentConfig):
@@ -47,7 +49,7 @@ class AviaryAgent(SimpleResponsesAPIAgent):
 
     async def run(self, request: Request, body: AviaryAgentRunRequest) -> Response:
         """Run one rollout from its row to its reward and return the verifier's reply."""
-        row: dict[str, Any] = await request.json()
+        row: JsonObject = await request.json()
         episode = Episode(self.server_client, self.config.resources_server.name, dict(request.cookies))
         begun = await episode.seed(row)
         try:
@@ -66,7 +68,10 @@ class AviaryAgent(SimpleResponsesAPIAgent):
         """Return the resources server's metrics of all graded rollouts."""
         if self.config.skip_verification:
             return await super().aggregate_metrics(body)
-        return await metrics_of(self.server_client, self.config.resources_server.name, body)
+        server, path = self.config.resources_server.name, "/aggregate_metrics"
+        call = self.server_client.post(server, path, json=body.model_dump())
+        reply = await reply_to(call, server=server, during=path, otherwise=EnvironmentFailed)
+        return AggregateMetrics.model_validate(await get_response_json(reply))
 
     async def _act(self, conversation: Conversation, episode: Episode) -> None:
         while self.config.max_steps is None or conversation.turns < self.config.max_steps:
@@ -74,12 +79,12 @@ class AviaryAgent(SimpleResponsesAPIAgent):
             await conversation.ask(self.server_client, self.config.model_server.name)
             step = await episode.step(conversation.said[heard:])
             conversation.said.extend(step.obs)
-            # A truncated turn has used up the tokens, so there is no next one.
+            # A truncated turn has used up the tokens, so it is the last one.
             if step.done or conversation.was_cut_off:
                 return
 
 
-def _asked(params: dict[str, Any], begun: Begun) -> dict[str, Any]:
+def _asked(params: JsonObject, begun: Begun) -> JsonObject:
     given = params["input"]
     items = [{"type": "message", "role": "user", "content": given}] if isinstance(given, str) else given
     return {**params, "input": [*items, *begun.obs], "tools": begun.tools}

@@ -1,7 +1,5 @@
 """The agent of games: after a reset, model and environment alternate until the game is over."""
 
-from typing import Any
-
 import orjson
 from fastapi import Request, Response
 from pydantic import ConfigDict, Field
@@ -11,6 +9,7 @@ from nemo_gym import (
     AggregateMetricsRequest,
     BaseResponsesAPIAgentConfig,
     BaseRunRequest,
+    BaseStepResponse,
     EnvironmentFailed,
     ModelServerRef,
     NeMoGymResponse,
@@ -20,6 +19,7 @@ from nemo_gym import (
     get_response_json,
     reply_to,
 )
+from nemo_gym.jsonl import JsonObject
 from responses_api_agents.gymnasium_agent.environment import Game
 from responses_api_agents.gymnasium_agent.transcript import Transcript
 
@@ -50,7 +50,7 @@ class GymnasiumAgent(SimpleResponsesAPIAgent):
 
     async def run(self, request: Request, body: GymnasiumAgentRunRequest) -> Response:
         """Play the row's game and return the row with the response and the sum of the rewards."""
-        row: dict[str, Any] = await request.json()
+        row: JsonObject = await request.json()
         game = Game(self.server_client, self.config.resources_server.name, row, dict(request.cookies))
         try:
             played = await self._play(game, row)
@@ -64,29 +64,22 @@ class GymnasiumAgent(SimpleResponsesAPIAgent):
         """Return the resources server's metrics of all graded rollouts."""
         if self.config.skip_verification:
             return await super().aggregate_metrics(body)
-        server = self.config.resources_server.name
-        path = "/aggregate_metrics"
+        server, path = self.config.resources_server.name, "/aggregate_metrics"
         call = self.server_client.post(server, path, json=body.model_dump())
         reply = await reply_to(call, server=server, during=path, otherwise=EnvironmentFailed)
         return AggregateMetrics.model_validate(await get_response_json(reply))
 
-    async def _play(self, game: Game, row: dict[str, Any]) -> dict[str, Any]:
+    async def _play(self, game: Game, row: JsonObject) -> JsonObject:
         begun = await game.reset()
         transcript = Transcript.of(row["responses_create_params"], begun.observation)
-        reward, steps, terminated, truncated = 0.0, 0, False, False
+        reward, steps, last = 0.0, 0, BaseStepResponse()
         # A truncated answer counts as a turn, because only the game knows whether it can be used.
-        while not (terminated or truncated) and steps < (self.config.max_steps or 2**31):
-            step = await game.step(await transcript.ask(self.server_client, self.config.model_server.name))
-            transcript.add_step(step)
-            reward, steps = reward + step.reward, steps + 1
-            terminated, truncated = step.terminated, step.truncated
-        return {
-            "response": transcript.response,
-            "reward": reward,
-            "steps": steps,
-            "terminated": terminated,
-            "truncated": truncated,
-        }
+        while not (last.terminated or last.truncated) and steps < (self.config.max_steps or 2**31):
+            last = await game.step(await transcript.ask(self.server_client, self.config.model_server.name))
+            transcript.add_step(last)
+            reward, steps = reward + last.reward, steps + 1
+        ending = {"terminated": last.terminated, "truncated": last.truncated}
+        return {"response": transcript.response, "reward": reward, "steps": steps, **ending}
 
 
 if __name__ == "__main__":

@@ -2,11 +2,11 @@
 
 import asyncio
 from collections.abc import Awaitable
-from http.cookies import SimpleCookie
-from typing import Any
+from contextlib import suppress
+from typing import TypeVar
 from uuid import uuid4
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from nemo_gym import (
     STEP_REQUEST_ID_KEY,
@@ -19,23 +19,18 @@ from nemo_gym import (
     grace_period,
     reply_to,
 )
+from nemo_gym.jsonl import JsonObject
 
-Cookies = dict[str, str]
+AnswerT = TypeVar("AnswerT", bound=BaseModel)
 
 STEP_PAUSES_S = (0.1, 0.5, 2.0)
 """Pauses before the retries of a step whose reply was lost, if the environment detects repeated steps."""
 
 
-def cookies_of(reply: Any) -> Cookies:
-    """Return the cookies that a reply sets, by name."""
-    jar: SimpleCookie = reply.cookies
-    return {name: morsel.coded_value for name, morsel in jar.items()}
-
-
 class Game:
     """One game on a resources server, identified by the session's cookie."""
 
-    def __init__(self, client: ServerClient, server: str, row: dict[str, Any], cookies: Cookies) -> None:
+    def __init__(self, client: ServerClient, server: str, row: JsonObject, cookies: dict[str, str]) -> None:
         self._client = client
         self._server = server
         self._row = row
@@ -45,32 +40,27 @@ class Game:
 
     async def reset(self) -> BaseResetResponse:
         """Start the game of the row. Like `step`, raise `EnvironmentFailed` if the call fails."""
-        reply = await self._answer("/reset", self._post("/reset", self._row))
-        begun = await self._read("/reset", reply, BaseResetResponse)
+        begun = await self._answer("/reset", self._post("/reset", self._row), BaseResetResponse)
         self._knows_steps_again = bool(begun.info.get("supports_step_idempotency"))
         self._can_be_closed = bool(begun.info.get("supports_explicit_close"))
         return begun
 
-    async def step(self, response: dict[str, Any]) -> BaseStepResponse:
+    async def step(self, response: JsonObject) -> BaseStepResponse:
         """Send one turn of the model to the environment."""
         body = {**self._row, "response": response}
         if self._knows_steps_again:
             body[STEP_REQUEST_ID_KEY] = uuid4().hex
-        reply = await self._answer("/step", self._post_step(body))
-        return await self._read("/step", reply, BaseStepResponse)
+        return await self._answer("/step", self._post_step(body), BaseStepResponse)
 
     async def close(self) -> None:
         """Close the game if the environment supports that. Ignore failures."""
         if not self._can_be_closed:
             return
-        try:
-            with grace_period():
-                await self._post("/close", {})
-        except (ServerCallError, RolloutError):
-            # The server drops an idle game by itself, so the rollout need not fail.
-            return
+        # The server drops an idle game by itself, so the rollout need not fail.
+        with suppress(ServerCallError, RolloutError), grace_period():
+            await self._post("/close", {})
 
-    async def _post_step(self, body: dict[str, Any]) -> Any:
+    async def _post_step(self, body: JsonObject) -> object:
         for pause_s in STEP_PAUSES_S if self._knows_steps_again else ():
             try:
                 return await self._post("/step", body)
@@ -78,21 +68,18 @@ class Game:
                 await asyncio.sleep(pause_s)
         return await self._post("/step", body)
 
-    async def _post(self, path: str, body: dict[str, Any]) -> Any:
+    async def _post(self, path: str, body: JsonObject) -> object:
         reply = await self._client.post(self._server, path, json=body, cookies=self._cookies)
-        self._cookies |= cookies_of(reply)
+        self._cookies |= reply.cookie_values
         return reply
 
-    async def _answer(self, path: str, call: Awaitable[Any]) -> Any:
-        return await reply_to(call, server=self._server, during=path, otherwise=EnvironmentFailed)
-
-    async def _read(self, path: str, reply: Any, kind: Any) -> Any:
+    async def _answer(self, path: str, call: Awaitable[object], kind: type[AnswerT]) -> AnswerT:
+        reply = await reply_to(call, server=self._server, during=path, otherwise=EnvironmentFailed)
         try:
             return kind.model_validate_json(await reply.read())
         except ValidationError as error:
             problem = error.errors()[0]
             where = ".".join(str(part) for part in problem["loc"]) or "the reply"
             raise EnvironmentFailed(
-                f"{self._server}: the reply of {path} is not valid: {where}: {problem['msg']}",
-                server=self._server,
+                f"{self._server}: the reply of {path} is not valid: {where}: {problem['msg']}", server=self._server
             ) from error

@@ -6,15 +6,8 @@ from typing import Any
 import orjson
 from pydantic import ValidationError
 
-from nemo_gym import (
-    BaseStepResponse,
-    ModelFailed,
-    NeMoGymResponse,
-    ServerClient,
-    accumulate_response_usage,
-    reply_to,
-)
-from responses_api_agents.gymnasium_agent.environment import Cookies, cookies_of
+from nemo_gym import BaseStepResponse, ModelFailed, NeMoGymResponse, ServerClient, accumulate_response_usage, reply_to
+from nemo_gym.jsonl import JsonObject
 
 UNANSWERED = "The environment has not answered this call."
 """The output of a call that a step did not answer, because endpoints reject a call without an output."""
@@ -24,32 +17,32 @@ UNANSWERED = "The environment has not answered this call."
 class Transcript:
     """A conversation to which turns and steps are added."""
 
-    params: dict[str, Any]
-    given: list[dict[str, Any]]
+    params: JsonObject
+    given: list[JsonObject]
     """The input up to the model's first turn."""
-    output: list[dict[str, Any]] = field(default_factory=list)
+    output: list[JsonObject] = field(default_factory=list)
     """All items since then."""
-    _cookies: Cookies = field(default_factory=dict)
-    _last: dict[str, Any] = field(default_factory=dict)
+    _cookies: dict[str, str] = field(default_factory=dict)
+    _last: JsonObject = field(default_factory=dict)
     _usage: Any = None
 
     @classmethod
-    def of(cls, params: dict[str, Any], observation: str | None) -> "Transcript":
+    def of(cls, params: JsonObject, observation: str | None) -> "Transcript":
         """Return a transcript with the row's input and the first observation."""
         given = params["input"]
         items = [_user(given)] if isinstance(given, str) else list(given)
         return cls(params, [*items, *_observed(observation)])
 
-    async def ask(self, client: ServerClient, model: str) -> dict[str, Any]:
+    async def ask(self, client: ServerClient, model: str) -> JsonObject:
         """Let the model take a turn and return its response. Raise `ModelFailed` if the call fails."""
         request = {**self.params, "input": [*self.given, *self.output]}
         path = "/v1/responses"
         call = client.post(model, path, json=request, cookies=self._cookies)
         reply = await reply_to(call, server=model, during=path, otherwise=ModelFailed)
         body = await reply.read()
-        self._cookies |= cookies_of(reply)
+        self._cookies |= reply.cookie_values
         try:
-            turn: dict[str, Any] = orjson.loads(body)
+            turn: JsonObject = orjson.loads(body)
             checked = NeMoGymResponse.model_validate(turn)
         except (orjson.JSONDecodeError, ValidationError) as error:
             raise ModelFailed(f"{model}: the answer is not a response: {error}", server=model) from error
@@ -61,31 +54,27 @@ class Transcript:
     def add_step(self, step: BaseStepResponse) -> None:
         """Add the outputs of the last turn's calls, and the observation."""
         answers = {each["call_id"]: each["output"] for each in step.info.get("tool_outputs") or []}
+        asked = [item["call_id"] for item in self._last["output"] if item["type"] == "function_call"]
         self.output += [
-            {
-                "type": "function_call_output",
-                "call_id": item["call_id"],
-                "output": _text(answers.get(item["call_id"], UNANSWERED)),
-            }
-            for item in self._last["output"]
-            if item["type"] == "function_call"
+            {"type": "function_call_output", "call_id": each, "output": _text(answers.get(each, UNANSWERED))}
+            for each in asked
         ]
         self.output += _observed(step.observation)
 
     @property
-    def response(self) -> dict[str, Any]:
+    def response(self) -> JsonObject:
         """The last turn's response, with the output of the whole game and the usage of all turns."""
         usage = self._usage.model_dump(mode="json") if self._usage else None
         return {**self._last, "output": self.output, "usage": usage}
 
 
-def _observed(observation: str | None) -> list[dict[str, Any]]:
+def _observed(observation: str | None) -> list[JsonObject]:
     return [] if observation is None else [_user(observation)]
 
 
-def _user(text: str) -> dict[str, Any]:
+def _user(text: str) -> JsonObject:
     return {"type": "message", "role": "user", "content": text}
 
 
-def _text(output: Any) -> Any:
+def _text(output: object) -> object:
     return output if isinstance(output, (str, list)) else orjson.dumps(output).decode()

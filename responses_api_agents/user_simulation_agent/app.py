@@ -2,9 +2,9 @@
 
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Request, Response
 from pydantic import ConfigDict, Field
 
 from nemo_gym import (
@@ -19,6 +19,7 @@ from nemo_gym import (
     NeMoGymResponseCreateParamsNonStreaming,
 )
 from nemo_gym.grading import PromptFile, read_prompt
+from nemo_gym.jsonl import JsonObject
 from responses_api_agents.user_simulation_agent.dialogue import Line, dialogue_of
 from responses_api_agents.user_simulation_agent.user_model import UserModel, instructions_for
 from responses_api_agents.user_simulation_agent.users import ScriptedUser, SimulatedUser, UserProfile
@@ -75,12 +76,12 @@ class UserSimulationAgent(ConversingAgent):
         await self.answer(conversation)
         return NeMoGymResponse.model_validate(conversation.plain_response())
 
-    async def run(self, request: Request, body: UserSimulationRunRequest) -> Any:
+    async def run(self, request: Request, body: UserSimulationRunRequest) -> Response:
         """Run one rollout from its row to its reward and return the verifier's reply."""
         return await super().run(request, body)
 
     async def converse(
-        self, request: Request, body: UserSimulationRunRequest, row: dict[str, Any], session: dict[str, str]
+        self, request: Request, body: UserSimulationRunRequest, row: JsonObject, session: dict[str, str]
     ) -> Conversation:
         """Alternate between policy and user. The user begins unless the row's input ends with a user message."""
         user = self._user(body.user)

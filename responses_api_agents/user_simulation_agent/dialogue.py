@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from nemo_gym.grading import strip_reasoning
+from nemo_gym.jsonl import JsonObject
 
 Speaker = Literal["user", "assistant"]
 
@@ -17,7 +18,7 @@ class Line(NamedTuple):
     text: str
 
 
-def dialogue_of(given: str | list[dict[str, Any]], said: Iterable[dict[str, Any]] = ()) -> list[Line]:
+def dialogue_of(given: str | list[JsonObject], said: Iterable[JsonObject] = ()) -> list[Line]:
     """Return the lines of a row's input and of the items after it.
 
     Instructions, calls, tool outputs and reasoning are omitted, because the user does not see them. Successive
@@ -39,7 +40,7 @@ def dialogue_of(given: str | list[dict[str, Any]], said: Iterable[dict[str, Any]
     return lines
 
 
-def _text_of(content: Any) -> str:
+def _text_of(content: str | list[JsonObject] | None) -> str:
     if isinstance(content, str):
         return content
     return "".join(part["text"] for part in content or [] if isinstance(part.get("text"), str))

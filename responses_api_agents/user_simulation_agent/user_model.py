@@ -16,11 +16,13 @@ from nemo_gym import (
     failure_of_reply,
 )
 from nemo_gym.grading import strip_reasoning
+from nemo_gym.jsonl import JsonObject
 from responses_api_agents.user_simulation_agent.dialogue import Line
 from responses_api_agents.user_simulation_agent.users import Said, UserProfile
 
 GREETING = "Hello! What can I do for you?"
 """Precedes the user's first message, because many endpoints require input before the model's first turn."""
+PATH = "/v1/responses"
 SILENCE = "(The assistant says nothing.)"
 
 
@@ -28,7 +30,7 @@ class UserModel:
     """A user played by a model. In the model's requests, the roles of user and assistant are swapped."""
 
     def __init__(
-        self, client: ServerClient, server: str, *, instructions: str, params: dict[str, Any], stop_marker: str
+        self, client: ServerClient, server: str, *, instructions: str, params: JsonObject, stop_marker: str
     ) -> None:
         self.usage: Any = None
         self._client = client
@@ -46,7 +48,7 @@ class UserModel:
             raise self._failure("its answer is empty, or is only reasoning")
         return Said(text.strip(), is_satisfied=bool(marker))
 
-    def _request(self, dialogue: list[Line]) -> dict[str, Any]:
+    def _request(self, dialogue: list[Line]) -> JsonObject:
         messages = [{"role": "system", "content": self._instructions}]
         if not dialogue or dialogue[0].speaker == "user":
             messages.append({"role": "user", "content": GREETING})
@@ -58,19 +60,17 @@ class UserModel:
         ]
         return {**self._params, "input": messages}
 
-    async def _answer(self, request: dict[str, Any]) -> NeMoGymResponse:
+    async def _answer(self, request: JsonObject) -> NeMoGymResponse:
         try:
-            reply = await self._client.post(self._server, "/v1/responses", json=request, cookies=self._cookies)
+            reply = await self._client.post(self._server, PATH, json=request, cookies=self._cookies)
         except ServerCallError as error:
             whose = f"the simulated user '{self._server}'"
             raise failure_of_call(error, server=self._server, otherwise=ModelFailed, during=whose) from error
         body = await reply.read()
         if not reply.ok:
-            cause = failure_of_reply(
-                reply.status, body, server=self._server, during="/v1/responses", otherwise=ModelFailed
-            )
+            cause = failure_of_reply(reply.status, body, server=self._server, during=PATH, otherwise=ModelFailed)
             raise self._failure(str(cause)) from cause
-        self._cookies |= {name: morsel.coded_value for name, morsel in reply.cookies.items()}
+        self._cookies |= reply.cookie_values
         try:
             response = NeMoGymResponse.model_validate_json(body)
         except ValidationError as error:
@@ -90,7 +90,7 @@ def instructions_for(template: str, profile: UserProfile, stop_marker: str) -> s
     return template.format_map(
         {
             "persona": profile.persona or "an ordinary person",
-            "goal": profile.goal or "told by what you have to say",
+            "goal": profile.goal or "given by the points below",
             "facts": "\n".join(f"- {name}: {value}" for name, value in profile.facts.items()) or "- nothing more",
             "script": "\n".join(f"{number}. {line}" for number, line in enumerate(profile.script, start=1))
             or "Nothing in particular.",

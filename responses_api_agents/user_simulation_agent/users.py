@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, NamedTuple, Protocol
+from typing import Annotated, NamedTuple, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -56,7 +56,7 @@ class SimulatedUser(Protocol):
         """Return the user's next turn. Raise `RolloutError` if that fails."""
 
     @property
-    def usage(self) -> Any:
+    def usage(self) -> BaseModel | None:
         """The summed token counts of its model, or None."""
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -16,6 +15,7 @@ from nemo_gym import (
     NeMoGymResponseCreateParamsNonStreaming,
     SimpleResponsesAPIModel,
 )
+from nemo_gym.jsonl import JsonObject
 
 
 class SimpleModelServerConfig(BaseResponsesAPIModelConfig):
@@ -27,7 +27,7 @@ class SimpleModelServerConfig(BaseResponsesAPIModelConfig):
     """The endpoint's address, up to and including `/v1`."""
     openai_api_key: str = Field(repr=False)
     openai_model: str
-    extra_body: dict[str, Any] = Field(default_factory=dict)
+    extra_body: JsonObject = Field(default_factory=dict)
     """Fields for requests that do not set them, such as `temperature`."""
     request_timeout_s: float = 1800.0
     """How long the endpoint may take for one reply."""
@@ -59,7 +59,7 @@ class SimpleModelServer(SimpleResponsesAPIModel):
         except ValidationError as error:
             raise ModelFailed(f"{self.config.name}: {error}", server=self.config.name) from error
 
-    async def pass_on(self, params: Mapping[str, Any], items: memoryview) -> bytes:
+    async def pass_on(self, params: Mapping[str, object], items: memoryview) -> bytes:
         """Forward the request to `/responses`; neither the items nor the reply are parsed."""
         return await self.endpoint.ask("responses", self._with_own(params), items)
 
@@ -74,12 +74,12 @@ class SimpleModelServer(SimpleResponsesAPIModel):
     async def aclose(self) -> None:
         await self.endpoint.aclose()
 
-    def _fields(self, body: BaseModel) -> dict[str, Any]:
+    def _fields(self, body: BaseModel) -> JsonObject:
         # Agents send the items of earlier replies with their empty fields, some of which endpoints reject.
         asked = body.model_dump(exclude_unset=True, exclude_none=True, exclude={"stream", "stream_options"})
         return self._with_own(asked)
 
-    def _with_own(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+    def _with_own(self, asked: Mapping[str, object]) -> JsonObject:
         return {**self.config.extra_body, **asked, "model": self.config.openai_model}
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import cached_property
 from random import Random
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fastapi import HTTPException
 from pydantic import Field
@@ -17,6 +17,7 @@ from nemo_gym import (
     SimpleResponsesAPIModel,
     current_rollout_id,
 )
+from nemo_gym.jsonl import JsonObject
 from responses_api_models.sample_model.ask import Ask, RequestError, ask_of_chat, ask_of_responses
 from responses_api_models.sample_model.policy import Habits, Policy, Reply
 
@@ -74,6 +75,7 @@ class SampleModel(SimpleResponsesAPIModel):
         """Return calls of the request's tools, or an answer."""
         asked = body.model_dump(exclude_unset=True)
         (reply,), words_read = self._replies(ask_of_responses, asked)
+        usage = {"input_tokens": words_read, "output_tokens": reply.words, "total_tokens": words_read + reply.words}
         return NeMoGymResponse.model_validate(
             {
                 **{field: asked[field] for field in ECHOED if field in asked},
@@ -82,11 +84,7 @@ class SampleModel(SimpleResponsesAPIModel):
                 "model": body.model or self.config.name,
                 "status": "completed",
                 "output": _output_items(reply),
-                "usage": {
-                    "input_tokens": words_read,
-                    "output_tokens": reply.words,
-                    "total_tokens": words_read + reply.words,
-                },
+                "usage": usage,
             }
         )
 
@@ -94,21 +92,18 @@ class SampleModel(SimpleResponsesAPIModel):
         """Return calls of the request's tools, or an answer, for each of the `n` choices."""
         replies, words_read = self._replies(ask_of_chat, body.model_dump(exclude_unset=True), count=body.n or 1)
         words = sum(reply.words for reply in replies)
+        usage = {"prompt_tokens": words_read, "completion_tokens": words, "total_tokens": words_read + words}
         return NeMoGymChatCompletion.model_validate(
             {
                 "id": f"chatcmpl-{replies[0].id}",
                 "created": NO_TIME,
                 "model": body.model or self.config.name,
                 "choices": [_choice(index, reply) for index, reply in enumerate(replies)],
-                "usage": {
-                    "prompt_tokens": words_read,
-                    "completion_tokens": words,
-                    "total_tokens": words_read + words,
-                },
+                "usage": usage,
             }
         )
 
-    def _replies(self, read: Callable[[dict[str, Any]], Ask], asked: dict[str, Any], count: int = 1) -> Drawn:
+    def _replies(self, read: Callable[[JsonObject], Ask], asked: JsonObject, count: int = 1) -> Drawn:
         """Draw `count` replies, determined by the seed, the rollout and the number of turns so far."""
         try:
             ask = read(asked)
@@ -118,7 +113,7 @@ class SampleModel(SimpleResponsesAPIModel):
             raise HTTPException(422, detail=str(error)) from error
 
 
-def _output_items(reply: Reply) -> list[dict[str, Any]]:
+def _output_items(reply: Reply) -> list[JsonObject]:
     if reply.calls:
         return [
             {
@@ -132,18 +127,11 @@ def _output_items(reply: Reply) -> list[dict[str, Any]]:
             for call in reply.calls
         ]
     content = [{"type": "output_text", "text": reply.text, "annotations": []}]
-    return [
-        {
-            "type": "message",
-            "id": f"msg_{reply.id}",
-            "role": "assistant",
-            "status": "completed",
-            "content": content,
-        }
-    ]
+    fields = {"type": "message", "id": f"msg_{reply.id}", "role": "assistant", "status": "completed"}
+    return [{**fields, "content": content}]
 
 
-def _choice(index: int, reply: Reply) -> dict[str, Any]:
+def _choice(index: int, reply: Reply) -> JsonObject:
     calls = [
         {"id": f"call_{call.id}", "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
         for call in reply.calls

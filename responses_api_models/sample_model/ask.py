@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-Json = dict[str, Any]
+from nemo_gym.jsonl import JsonObject
+
+Mode = Literal["auto", "none", "required"]
 
 _RANK = {"reasoning": 0, "message": 1, "function_call": 2}
 """The order of the items of one turn."""
@@ -21,7 +23,7 @@ class FunctionTool:
     """A tool that the model may call. `parameters` is its JSON Schema or None."""
 
     name: str
-    parameters: Any
+    parameters: object
 
 
 @dataclass(frozen=True)
@@ -43,14 +45,14 @@ class Ask:
     conversation: Conversation
     tools: tuple[FunctionTool, ...] = ()
     """The function tools that may be called now."""
-    tool_choice: Literal["auto", "none", "required"] = "auto"
+    tool_choice: Mode = "auto"
     most_calls: int | None = None
     """The request's own limit of calls in one turn."""
-    answer_format: Json | None = None
+    answer_format: JsonObject | None = None
     """`{type: json_schema, schema}` or `{type: json_object}` if the answer must be JSON."""
 
 
-def ask_of_responses(body: Json) -> Ask:
+def ask_of_responses(body: JsonObject) -> Ask:
     """Parse a Responses API request."""
     tools = [FunctionTool(tool["name"], tool.get("parameters")) for tool in _functions(body)]
     items = body["input"]
@@ -58,7 +60,7 @@ def ask_of_responses(body: Json) -> Ask:
     return _ask(body, tools, _conversation_of_items(items, body.get("instructions")), body.get("text") or {})
 
 
-def ask_of_chat(body: Json) -> Ask:
+def ask_of_chat(body: JsonObject) -> Ask:
     """Parse a Chat Completions request."""
     functions = [tool["function"] for tool in _functions(body) if isinstance(tool.get("function"), dict)]
     tools = [FunctionTool(str(function.get("name")), function.get("parameters")) for function in functions]
@@ -67,11 +69,11 @@ def ask_of_chat(body: Json) -> Ask:
     return _ask(body, tools, _conversation_of_messages(body["messages"]), {"format": flat})
 
 
-def _functions(body: Json) -> list[Json]:
+def _functions(body: JsonObject) -> list[JsonObject]:
     return [tool for tool in body.get("tools") or () if tool.get("type") == "function"]
 
 
-def _ask(body: Json, tools: list[FunctionTool], conversation: Conversation, text: Json) -> Ask:
+def _ask(body: JsonObject, tools: list[FunctionTool], conversation: Conversation, text: JsonObject) -> Ask:
     choice = body.get("tool_choice") or "auto"
     mode, names = _choice(choice)
     unknown = sorted(set(names or ()) - {tool.name for tool in tools})
@@ -95,7 +97,7 @@ def _ask(body: Json, tools: list[FunctionTool], conversation: Conversation, text
     )
 
 
-def _choice(choice: str | Json) -> tuple[Literal["auto", "none", "required"], list[str] | None]:
+def _choice(choice: str | JsonObject) -> tuple[Mode, list[str] | None]:
     """Return the mode and the names of the allowed functions, None for all."""
     if isinstance(choice, dict):
         inner = choice.get("allowed_tools", choice)
@@ -107,16 +109,16 @@ def _choice(choice: str | Json) -> tuple[Literal["auto", "none", "required"], li
     return _mode(choice), None
 
 
-def _mode(text: Any) -> Literal["auto", "none", "required"]:
+def _mode(text: object) -> Mode:
     return "none" if text == "none" else "required" if text == "required" else "auto"
 
 
-def _name(tool: Json) -> str:
+def _name(tool: JsonObject) -> str:
     """Return a function's name, which Chat Completions nests one level deeper."""
     return str(tool.get("function", tool).get("name"))
 
 
-def _conversation_of_items(items: Iterable[Json], instructions: str | None) -> Conversation:
+def _conversation_of_items(items: Iterable[JsonObject], instructions: str | None) -> Conversation:
     turns = tool_turns = 0
     previous = len(_RANK)
     has_called = False
@@ -138,7 +140,7 @@ def _conversation_of_items(items: Iterable[Json], instructions: str | None) -> C
     return Conversation(turns, tool_turns, words)
 
 
-def _conversation_of_messages(messages: Iterable[Json]) -> Conversation:
+def _conversation_of_messages(messages: Iterable[JsonObject]) -> Conversation:
     turns = tool_turns = words = 0
     for message in messages:
         calls = message.get("tool_calls") or ()
@@ -150,7 +152,7 @@ def _conversation_of_messages(messages: Iterable[Json]) -> Conversation:
     return Conversation(turns, tool_turns, words)
 
 
-def _words(content: Any) -> int:
+def _words(content: object) -> int:
     """Count the words of a text or of a list of content parts."""
     if isinstance(content, str):
         return len(content.split())

@@ -6,9 +6,10 @@ The common keywords are met by construction. All others are met by drawing again
 from __future__ import annotations
 
 import copy
+from contextlib import suppress
 from random import Random
-from typing import Any
 
+from nemo_gym.jsonl import JsonObject
 from responses_api_models.sample_model.json_schema.merging import branch, flattened, height
 from responses_api_models.sample_model.json_schema.numbers import sample_number
 from responses_api_models.sample_model.json_schema.references import Schema, SchemaError, pointer_to
@@ -45,7 +46,7 @@ class Sampler:
         self.schema = schema
         self._validator = validator_of(schema)
 
-    def sample(self, rng: Random) -> Any:
+    def sample(self, rng: Random) -> object:
         """Return one valid instance. Raise `SchemaError` with the part at fault if none is found."""
         try:
             for _ in range(TRIES):
@@ -67,7 +68,7 @@ class _Draw:
         self._rng = rng
         self._values = 0
 
-    def value(self, schema: Schema, at: str, depth: float) -> Any:
+    def value(self, schema: Schema, at: str, depth: float) -> object:
         """Return a value for the schema with the JSON pointer `at`."""
         if isinstance(schema, dict) and "$ref" in schema:
             at = schema["$ref"]
@@ -78,7 +79,7 @@ class _Draw:
     def _is_tight(self, depth: float) -> bool:
         return depth > NESTING or self._values > MANY_VALUES
 
-    def _of_flat(self, flat: dict[str, Any], at: str, depth: float) -> Any:
+    def _of_flat(self, flat: JsonObject, at: str, depth: float) -> object:
         self._values += 1
         if self._values > MOST_VALUES:
             raise SchemaError(at, f"its instances have more than {MOST_VALUES} values")
@@ -104,7 +105,7 @@ class _Draw:
             case kind:
                 return sample_number(flat, self._rng, at, is_integer=kind == "integer")
 
-    def _of_branch(self, flat: dict[str, Any], keyword: str, at: str, depth: float) -> Any:
+    def _of_branch(self, flat: JsonObject, keyword: str, at: str, depth: float) -> object:
         order = self._rng.sample(range(len(flat[keyword])), len(flat[keyword]))
         if self._is_tight(depth):
             order.sort(key=lambda index: height(self._root, flat[keyword][index]))
@@ -118,7 +119,7 @@ class _Draw:
                 reason = str(error)
         raise SchemaError(at, f"no branch of its {keyword} can be met: {reason}")
 
-    def _type(self, flat: dict[str, Any], depth: float) -> str:
+    def _type(self, flat: JsonObject, depth: float) -> str:
         names: str | list[str] = flat.get("type") or [
             name for name, keywords in _HINTS.items() if any(keyword in flat for keyword in keywords)
         ]
@@ -128,7 +129,7 @@ class _Draw:
         flatter = [name for name in names if name not in {"object", "array"}]
         return self._rng.choice(flatter if flatter and self._is_tight(depth) else names)
 
-    def _array(self, flat: dict[str, Any], at: str, depth: float) -> list[Any]:
+    def _array(self, flat: JsonObject, at: str, depth: float) -> list[object]:
         heads, rest = flat.get("prefixItems", []), flat.get("items", True)
         if isinstance(rest, list):
             # The spelling of tuples before draft 2020-12.
@@ -141,7 +142,7 @@ class _Draw:
         if not self._is_tight(depth):
             usual = min(most, max(fewest, len(heads)))
             size = self._rng.randint(usual, min(most, usual + max(0, MORE_ITEMS - int(depth))))
-        items: list[Any] = []
+        items: list[object] = []
         for index in range(size):
             place = pointer_to(at, "prefixItems", index) if index < len(heads) else pointer_to(at, "items")
             try:
@@ -153,14 +154,14 @@ class _Draw:
                 break
         return items
 
-    def _item(self, schema: Schema, at: str, depth: float, others: list[Any]) -> Any:
+    def _item(self, schema: Schema, at: str, depth: float, others: list[object]) -> object:
         for _ in range(TRIES):
             item = self.value(schema, at, depth + 1)
             if item not in others:
                 return item
         raise SchemaError(at, "no further item was found that differs from the others")
 
-    def _object(self, flat: dict[str, Any], at: str, depth: float) -> dict[str, Any]:
+    def _object(self, flat: JsonObject, at: str, depth: float) -> JsonObject:
         properties, rest = flat.get("properties", {}), flat.get("additionalProperties", True)
         required = flat.get("required", [])
         fewest, most = int(flat.get("minProperties", 0)), int(flat.get("maxProperties", MOST_VALUES))
@@ -188,14 +189,12 @@ class _Draw:
             raise SchemaError(at, f"it needs {fewest} properties, and only {len(made)} were found")
         return {name: made[name] for name in dict.fromkeys([*properties, *made]) if name in made}
 
-    def _try_to_add(self, made: dict[str, Any], name: str, schema: Schema, at: str, depth: float) -> None:
-        """Add an optional property unless it has no value."""
-        try:
+    def _try_to_add(self, made: JsonObject, name: str, schema: Schema, at: str, depth: float) -> None:
+        """Add an optional property, if a value for it is found."""
+        with suppress(SchemaError):
             made[name] = self.value(schema, at, depth + 1)
-        except SchemaError:
-            return
 
-    def _new_name(self, flat: dict[str, Any], at: str, depth: float) -> str:
+    def _new_name(self, flat: JsonObject, at: str, depth: float) -> str:
         if "propertyNames" in flat:
             names = {"allOf": [{"type": "string"}, flat["propertyNames"]]}
             return str(self.value(names, pointer_to(at, "propertyNames"), depth + 1))

@@ -4,7 +4,6 @@ import re
 import time
 from functools import cached_property
 from hashlib import sha256
-from typing import Any
 from uuid import uuid4
 
 import orjson
@@ -25,6 +24,7 @@ from nemo_gym import (
     SimpleResponsesAPIModel,
 )
 from nemo_gym.dialects.chat import ResponsesConverter
+from nemo_gym.jsonl import JsonObject
 from responses_api_models.vllm_model.tokens import ASK_FOR_TOKENS, lacks_prompt_tokens, move_tokens_into_messages
 
 CONTEXT_OVERFLOW = re.compile(
@@ -47,8 +47,8 @@ class VLLMModelConfig(BaseResponsesAPIModelConfig):
     uses_reasoning_parser: bool = True
     """Send earlier reasoning back as `<think>…</think>`, and answer chat completions with it."""
     replace_developer_role_with_system: bool = False
-    chat_template_kwargs: dict[str, Any] | None = None
-    extra_body: dict[str, Any] | None = None
+    chat_template_kwargs: JsonObject | None = None
+    extra_body: JsonObject | None = None
     """Fields for requests that do not set them, such as `top_k`."""
     request_timeout_s: float = 1800.0
     """How long an endpoint may take for one reply."""
@@ -72,10 +72,7 @@ class VLLMModel(SimpleResponsesAPIModel):
         urls = [config.base_url] if isinstance(config.base_url, str) else config.base_url
         return [
             NeMoGymAsyncOpenAI(
-                base_url=url,
-                api_key=config.api_key,
-                timeout_s=config.request_timeout_s,
-                tries=config.request_tries,
+                base_url=url, api_key=config.api_key, timeout_s=config.request_timeout_s, tries=config.request_tries
             )
             for url in urls
         ]
@@ -122,7 +119,7 @@ class VLLMModel(SimpleResponsesAPIModel):
 
     async def _complete(
         self, endpoint: NeMoGymAsyncOpenAI, body: NeMoGymChatCompletionCreateParamsNonStreaming
-    ) -> dict[str, Any]:
+    ) -> JsonObject:
         fields = self._fields(body)
         try:
             completion = await endpoint.create_chat_completion(**fields)
@@ -139,7 +136,7 @@ class VLLMModel(SimpleResponsesAPIModel):
             choice["finish_reason"] = choice.get("finish_reason") or "stop"
         return completion
 
-    def _fields(self, body: NeMoGymChatCompletionCreateParamsNonStreaming) -> dict[str, Any]:
+    def _fields(self, body: NeMoGymChatCompletionCreateParamsNonStreaming) -> JsonObject:
         asked = body.model_dump(exclude_unset=True, exclude={"metadata", "stream", "stream_options"})
         own = self.config.extra_body or {}
         for_this_request, template = (_settings(body.metadata or {}, key) for key in PER_REQUEST)
@@ -164,10 +161,9 @@ class VLLMModel(SimpleResponsesAPIModel):
             ]
         return fields
 
-    async def _prompt_tokens(self, endpoint: NeMoGymAsyncOpenAI, fields: dict[str, Any]) -> list[int]:
-        asked = {
-            name: fields[name] for name in ("model", "messages", "tools", "chat_template_kwargs") if name in fields
-        }
+    async def _prompt_tokens(self, endpoint: NeMoGymAsyncOpenAI, fields: JsonObject) -> list[int]:
+        names = ("model", "messages", "tools", "chat_template_kwargs")
+        asked = {name: fields[name] for name in names if name in fields}
         try:
             tokens: list[int] = (await endpoint.create_tokenize(**asked)).get("tokens") or []
         except EndpointError as error:
@@ -176,7 +172,7 @@ class VLLMModel(SimpleResponsesAPIModel):
             raise
         return tokens
 
-    def _cut_off_at_once(self) -> dict[str, Any]:
+    def _cut_off_at_once(self) -> JsonObject:
         # A conversation longer than the model's context is not a failure: the reply is cut off before its first token.
         message = {"role": "assistant", "content": ""}
         return {
@@ -188,7 +184,7 @@ class VLLMModel(SimpleResponsesAPIModel):
         }
 
 
-def _settings(metadata: dict[str, str], key: str) -> dict[str, Any]:
+def _settings(metadata: dict[str, str], key: str) -> JsonObject:
     try:
         value = orjson.loads(metadata.get(key) or "{}")
     except orjson.JSONDecodeError as error:

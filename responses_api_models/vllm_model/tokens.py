@@ -1,12 +1,17 @@
 """Move the token ids and log-probabilities of a completion into its messages, where the converter expects them."""
 
 import math
+import operator
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import TypeVar
 
 from nemo_gym import DataError
+from nemo_gym.jsonl import JsonObject
 
-ASK_FOR_TOKENS: dict[str, Any] = {
+TokenT = TypeVar("TokenT")
+
+ASK_FOR_TOKENS: JsonObject = {
     "logprobs": True,
     # Alternatives to each token would multiply the answer and are not used.
     "top_logprobs": 0,
@@ -16,14 +21,14 @@ ASK_FOR_TOKENS: dict[str, Any] = {
 SAID = ("content", "reasoning_content", "reasoning", "tool_calls")
 
 
-def lacks_prompt_tokens(completion: dict[str, Any]) -> bool:
+def lacks_prompt_tokens(completion: JsonObject) -> bool:
     """Return whether the endpoint left out the prompt's tokens, as older engines do."""
     return completion.get("prompt_token_ids") is None and any(
         choice["message"].get("prompt_token_ids") is None for choice in completion["choices"]
     )
 
 
-def move_tokens_into_messages(completion: dict[str, Any], prompt: list[int] | None, *, keeps_logprobs: bool) -> None:
+def move_tokens_into_messages(completion: JsonObject, prompt: list[int] | None, *, keeps_logprobs: bool) -> None:
     """Give each message its three token fields and remove the other copies, so that tokens travel once.
 
     `prompt` replaces prompt tokens that the completion lacks. Raise `DataError` if tokens are missing, or if two
@@ -34,10 +39,8 @@ def move_tokens_into_messages(completion: dict[str, Any], prompt: list[int] | No
     for choice in completion["choices"]:
         message = choice["message"]
         tokens = (choice.get("logprobs") or {}).get("content") or []
-        prompts = _agreed(
-            "prompt tokens",
-            {"prompt_token_ids": shared, "message.prompt_token_ids": message.get("prompt_token_ids")},
-        )
+        copies = {"prompt_token_ids": shared, "message.prompt_token_ids": message.get("prompt_token_ids")}
+        prompts = _agreed("prompt tokens", copies) or prompt or []
         generated = _agreed(
             "generated tokens",
             {
@@ -56,7 +59,6 @@ def move_tokens_into_messages(completion: dict[str, Any], prompt: list[int] | No
         )
         if not keeps_logprobs:
             choice["logprobs"] = None
-        prompts = prompts or prompt or []
         is_silent = not any(message.get(name) for name in SAID)
         if not prompts or len(generated) != len(log_probs) or not (generated or is_silent):
             raise DataError(
@@ -71,9 +73,9 @@ def move_tokens_into_messages(completion: dict[str, Any], prompt: list[int] | No
 
 def _agreed(
     what: str,
-    sources: dict[str, list[Any] | None],
-    are_equal: Callable[[list[Any], list[Any]], bool] = lambda one, other: one == other,
-) -> list[Any]:
+    sources: dict[str, list[TokenT] | None],
+    are_equal: Callable[[list[TokenT], list[TokenT]], bool] = operator.eq,
+) -> list[TokenT]:
     """Return the values of the sources that are present, or an empty list. Raise `DataError` if two sources differ."""
     present = {place: values for place, values in sources.items() if values is not None}
     if not present:
@@ -91,14 +93,11 @@ def _agreed(
 
 def _are_close(one: list[float], other: list[float]) -> bool:
     # Engines may round the two copies differently.
-    return len(one) == len(other) and all(map(_is_close, one, other))
+    is_close = partial(math.isclose, rel_tol=1e-4, abs_tol=1e-6)
+    return len(one) == len(other) and all(map(is_close, one, other))
 
 
-def _is_close(one: float, other: float) -> bool:
-    return math.isclose(one, other, rel_tol=1e-4, abs_tol=1e-6)
-
-
-def _token_ids_of(tokens: list[dict[str, Any]]) -> list[int] | None:
+def _token_ids_of(tokens: list[JsonObject]) -> list[int] | None:
     """Return the ids that `return_tokens_as_token_ids` writes as "token_id:<number>"; None if there are none."""
     names = [token["token"].removeprefix("token_id:") for token in tokens]
     return [int(name) for name in names] if names and all(map(str.isdecimal, names)) else None

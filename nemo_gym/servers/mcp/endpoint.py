@@ -15,6 +15,7 @@ from starlette.types import Receive, Scope, Send
 
 from nemo_gym.calls.problems import Problem, failure_of_reply
 from nemo_gym.errors import ConfigError, EnvironmentFailed, RolloutError, SignatureError
+from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.mcp import SESSION_TOKEN_HEADER
 from nemo_gym.schemas.rollout import ROLLOUT_HEADER
 from nemo_gym.servers.base import SimpleServer, context_of
@@ -30,9 +31,11 @@ from nemo_gym.web.in_process import Answer, answer_of, post_scope
 from nemo_gym.web.session_cookies import lost_with_earlier_life, session_cookie
 
 if TYPE_CHECKING:
-    from mcp.server.context import ServerRequestContext as Context
+    from mcp.server.context import ServerRequestContext
     from mcp.server.lowlevel import Server
     from mcp.types import CallToolRequestParams, CallToolResult, ListToolsResult, PaginatedRequestParams
+
+    Context = ServerRequestContext[Any, Request]
 
 MCP_PATH = "/mcp"
 PROBLEM_META_KEY = "nemo_gym/problem"
@@ -72,7 +75,7 @@ def _admits(tokens: SessionTokens, scope: Scope) -> bool:
 
 
 class _McpEndpoint:
-    """MCP over Streamable HTTP: stateless, each request on its own, responses as JSON."""
+    """MCP over Streamable HTTP: no state between requests, and responses as JSON."""
 
     def __init__(
         self, server: SimpleResourcesServer, app: FastAPI, tools: dict[str, McpTool], tokens: SessionTokens
@@ -87,7 +90,7 @@ class _McpEndpoint:
 
     def _make_sdk_server(self) -> Server[Any]:
         try:
-            import mcp_types  # noqa: F401 - the SDK's second generation has it, the first had not
+            import mcp_types  # noqa: F401 - only version 2 of the SDK has it
             from mcp.server.lowlevel import Server
         except ImportError as error:
             raise ConfigError(
@@ -105,12 +108,12 @@ class _McpEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
-        # One per request, because it must end in the task that began it. It keeps no state between requests.
+        # One per request, because it must end in the task that began it.
         manager = StreamableHTTPSessionManager(self._sdk_server, json_response=True, stateless=True)
         async with manager.run():
             await manager.handle_request(scope, receive, send)
 
-    async def _list_tools(self, context: Context[Any, Request], _: PaginatedRequestParams | None) -> ListToolsResult:
+    async def _list_tools(self, context: Context, _: PaginatedRequestParams | None) -> ListToolsResult:
         from mcp.types import ListToolsResult, Tool
 
         session = self._session_of(context)
@@ -122,7 +125,7 @@ class _McpEndpoint:
             ]
         )
 
-    async def _call_tool(self, context: Context[Any, Request], wanted: CallToolRequestParams) -> CallToolResult:
+    async def _call_tool(self, context: Context, wanted: CallToolRequestParams) -> CallToolResult:
         session = self._session_of(context)
         tool = self.tools.get(wanted.name)
         if tool is None or not session.may_call(tool.name):
@@ -140,7 +143,7 @@ class _McpEndpoint:
         store_of(self.server).fail(session.session_id, failure)
         return _failed(tool, failure)
 
-    async def _called(self, tool: McpTool, arguments: dict[str, Any], session: McpSession, request: Request) -> Answer:
+    async def _called(self, tool: McpTool, arguments: JsonObject, session: McpSession, request: Request) -> Answer:
         """Call the tool's own route, with all of its middleware, for this session."""
         cookie = session_cookie(
             self.server.get_session_middleware_key(), context_of(self.server).cookie_secret, session.session_id
@@ -152,7 +155,7 @@ class _McpEndpoint:
         scope = post_scope(tool.path, headers, like=request.scope)
         return await answer_of(self.app, scope, json.dumps(arguments).encode())
 
-    def _session_of(self, context: Context[Any, Request]) -> McpSession:
+    def _session_of(self, context: Context) -> McpSession:
         from mcp import MCPError
         from mcp.types import INVALID_REQUEST
 
@@ -168,7 +171,7 @@ class _McpEndpoint:
         return session
 
 
-def _request_of(context: Context[Any, Request]) -> Request:
+def _request_of(context: Context) -> Request:
     assert context.request is not None, "MCP requests arrive only over HTTP"
     return context.request
 

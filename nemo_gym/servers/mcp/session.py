@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, get_origin
+from typing import get_origin
 
 import itsdangerous
 import orjson
 from pydantic import BaseModel, ValidationError
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from nemo_gym.errors import EnvironmentFailed
+from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.mcp import MCP_METADATA_KEY, SESSION_TOKEN_HEADER, MCPServerMetadata
-from nemo_gym.servers.resources import SimpleResourcesServer, store_of
-from nemo_gym.servers.tools.handlers import Handler
+from nemo_gym.servers.resources import SimpleResourcesServer, failure_in, store_of
+from nemo_gym.servers.tools.handlers import Handler, is_class_of
 from nemo_gym.web.in_process import Answer, answer_of, whole_body
 from nemo_gym.web.session_cookies import SESSION_ID_KEY, is_of_earlier_life
 
@@ -35,7 +35,6 @@ class McpSession:
     """Whether the session began before the process restarted, so that its state is gone."""
 
     def may_call(self, name: str) -> bool:
-        """Return whether this session may call the tool."""
         return self.allowed is None or name in self.allowed
 
 
@@ -50,7 +49,6 @@ class SessionTokens:
         self._serializer = itsdangerous.URLSafeSerializer(secret, salt=TOKEN_SALT)
 
     def issue(self, session: McpSession) -> str:
-        """Return the token of a session."""
         tools = None if session.allowed is None else sorted(session.allowed)
         marked = session.session_id if self._life is None else f"{session.session_id}@{self._life}"
         return str(self._serializer.dumps({"sid": marked, "tools": tools}))
@@ -85,10 +83,10 @@ class McpSessionMiddleware:
         self.tools = tools
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["method"] == "POST" and scope["path"] == SEED_PATH:
-            await (await self._seeded(scope, await whole_body(receive))).send(send)
-        elif scope["type"] == "http" and scope["method"] == "POST" and scope["path"] == self.server.VERIFY_PATH:
-            await (await self._verified(scope, await whole_body(receive))).send(send)
+        is_post = scope["type"] == "http" and scope["method"] == "POST"
+        handlers = {SEED_PATH: self._seeded, self.server.VERIFY_PATH: self._verified}
+        if is_post and (handle := handlers.get(scope["path"])):
+            await (await handle(scope, await whole_body(receive))).send(send)
         else:
             await self.app(scope, receive, send)
 
@@ -100,7 +98,7 @@ class McpSessionMiddleware:
         try:
             seeded = orjson.loads(answer.body) or {}
             token = self.tokens.issue(McpSession(session_id, self._allowed(json.loads(body))))
-            metadata = MCPServerMetadata(server_name=self._name, headers={SESSION_TOKEN_HEADER: token})
+            metadata = MCPServerMetadata(server_name=self.server.config.name, headers={SESSION_TOKEN_HEADER: token})
             return answer.with_body(orjson.dumps({**seeded, MCP_METADATA_KEY: metadata.model_dump()}))
         except BaseException:
             # The agent never receives the cookie of a session that failed to begin, so it cannot close it.
@@ -125,46 +123,38 @@ class McpSessionMiddleware:
                 call["name"] = original
         return answer.with_body(orjson.dumps(response)) if response else answer
 
-    def _allowed(self, row: dict[str, Any]) -> frozenset[str] | None:
+    def _allowed(self, row: JsonObject) -> frozenset[str] | None:
         names = self.server.mcp_allowed_tools_for_session(_typed_row(self.server, row))
         if names is None:
             return None
         allowed = frozenset(names)
         unknown = sorted(allowed.difference(self.tools))
         if unknown:
-            raise EnvironmentFailed(
-                f"{self._name}: mcp_allowed_tools_for_session returned unknown tools: "
-                f"{', '.join(map(repr, unknown))}. The tools are: {', '.join(self.tools)}",
-                server=self._name,
+            raise failure_in(
+                self.server,
+                f"mcp_allowed_tools_for_session returned unknown tools: {', '.join(map(repr, unknown))}. "
+                f"The tools are: {', '.join(self.tools)}",
             )
         return allowed
 
-    @property
-    def _name(self) -> str:
-        return self.server.config.name
 
-
-def _typed_row(server: SimpleResourcesServer, row: dict[str, Any]) -> Any:
+def _typed_row(server: SimpleResourcesServer, row: JsonObject) -> object:
     """Return the row as the type of the method's parameter, else as the body of `seed_session`, else unchanged."""
     for method in (server.mcp_allowed_tools_for_session, server.seed_session):
         for parameter in Handler.of(method).open_parameters:
             kind = get_origin(parameter.annotation) or parameter.annotation
             if kind is dict:
                 return row
-            if inspect.isclass(kind) and issubclass(kind, BaseModel):
-                return _read(kind, row, server.config.name)
+            if is_class_of(kind, BaseModel):
+                try:
+                    return kind.model_validate(row)
+                except ValidationError as error:
+                    problems = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()]
+                    raise failure_in(server, f"the row is not a {kind.__name__}: {'; '.join(problems)}") from error
     return row
 
 
-def _read(kind: type[BaseModel], row: dict[str, Any], server: str) -> BaseModel:
-    try:
-        return kind.model_validate(row)
-    except ValidationError as error:
-        problems = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
-        raise EnvironmentFailed(f"{server}: the row is not a {kind.__name__}: {problems}", server=server) from error
-
-
-def _rename_calls(body: dict[str, Any], own_name: Callable[[str], str]) -> dict[int, str]:
+def _rename_calls(body: JsonObject, own_name: Callable[[str], str]) -> dict[int, str]:
     """Replace the names of a response's calls with the tools' own names. Return the old names by position."""
     renamed = {}
     for position, call in enumerate(_calls_of(body)):
@@ -175,7 +165,7 @@ def _rename_calls(body: dict[str, Any], own_name: Callable[[str], str]) -> dict[
     return renamed
 
 
-def _calls_of(body: dict[str, Any]) -> list[dict[str, Any]]:
+def _calls_of(body: JsonObject) -> list[JsonObject]:
     """Return the tool calls in a response's output. The route itself rejects output of another shape."""
     response = body.get("response")
     output = response.get("output") if isinstance(response, dict) else None
@@ -186,9 +176,8 @@ def _calls_of(body: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _json_object(body: bytes) -> dict[str, Any]:
-    try:
-        parsed = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        return {}
-    return parsed if isinstance(parsed, dict) else {}
+def _json_object(body: bytes) -> JsonObject:
+    with suppress(orjson.JSONDecodeError):
+        if isinstance(parsed := orjson.loads(body), dict):
+            return parsed
+    return {}

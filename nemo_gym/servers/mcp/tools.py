@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic import PydanticUserError
 
 from nemo_gym.errors import SignatureError
+from nemo_gym.jsonl import JsonObject
 from nemo_gym.servers.tools.json_schema import without_titles
 from nemo_gym.servers.tools.tool import NAME_PATTERN, Tool
 
@@ -26,7 +27,7 @@ class McpTool:
 
     name: str
     description: str
-    parameters: dict[str, Any]
+    parameters: JsonObject
     """The JSON Schema of the arguments, an object."""
     path: str
 
@@ -37,14 +38,13 @@ class CatchAll:
 
     path: str
 
-    def tool(self, name: str, description: str = "", parameters: Mapping[str, Any] | None = None) -> McpTool:
+    def tool(self, name: str, description: str = "", parameters: Mapping[str, object] | None = None) -> McpTool:
         """Return a tool that this route handles."""
         schema = {"type": "object", "properties": {}, **(parameters or {})}
         return McpTool(name, description, schema, CATCH_ALL.sub(f"/{name}", self.path))
 
 
-@dataclass(frozen=True)
-class Harvest:
+class Harvest(NamedTuple):
     """The tools found in a server's routes."""
 
     tools: list[McpTool]
@@ -100,7 +100,7 @@ def by_name(tools: Iterable[McpTool], server: str, *, reserved: Collection[str])
     return found
 
 
-def _tool_of(path: str, operation: dict[str, Any], shared: dict[str, Any]) -> McpTool:
+def _tool_of(path: str, operation: JsonObject, shared: JsonObject) -> McpTool:
     name = path.removeprefix("/")
     if not NAME_PATTERN.fullmatch(name):
         raise _rejected(path, "its path must be one segment of at most 64 letters, digits, '_' and '-'")
@@ -108,14 +108,14 @@ def _tool_of(path: str, operation: dict[str, Any], shared: dict[str, Any]) -> Mc
     return McpTool(name, operation.get("description", ""), _arguments(path, operation, shared), path)
 
 
-def _check_parameters(path: str, operation: dict[str, Any]) -> None:
+def _check_parameters(path: str, operation: JsonObject) -> None:
     for parameter in operation.get("parameters", []):
         place, name = parameter["in"], parameter["name"]
         if place == "query" or (place in ("header", "cookie") and parameter.get("required")):
             raise _rejected(path, f"it has the {place} parameter '{name}', but a tool call has only a body")
 
 
-def _arguments(path: str, operation: dict[str, Any], shared: dict[str, Any]) -> dict[str, Any]:
+def _arguments(path: str, operation: JsonObject, shared: JsonObject) -> JsonObject:
     if "requestBody" not in operation:
         return {"type": "object", "properties": {}}
     body = operation["requestBody"]["content"].get("application/json")
@@ -127,11 +127,11 @@ def _arguments(path: str, operation: dict[str, Any], shared: dict[str, Any]) -> 
     return schema
 
 
-def _self_contained(schema: dict[str, Any], shared: dict[str, Any]) -> dict[str, Any]:
+def _self_contained(schema: JsonObject, shared: JsonObject) -> JsonObject:
     """Return a schema that contains all schemas that it refers to, and is not itself a reference."""
-    definitions: dict[str, Any] = {}
+    definitions: JsonObject = {}
 
-    def moved(node: Any) -> Any:
+    def moved(node: object) -> object:
         if isinstance(node, list):
             return [moved(entry) for entry in node]
         if not isinstance(node, dict):
@@ -147,7 +147,8 @@ def _self_contained(schema: dict[str, Any], shared: dict[str, Any]) -> dict[str,
 
     root = schema.get("$ref", "").removeprefix(SHARED)
     whole = moved(shared[root] if root else schema)
-    return dict(without_titles({**whole, "$defs": definitions} if definitions else whole))
+    assert isinstance(whole, dict)
+    return without_titles({**whole, "$defs": definitions} if definitions else whole)
 
 
 def _rejected(path: str, reason: str) -> SignatureError:

@@ -8,8 +8,10 @@ from typing import Annotated, Any, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, ValidationError, create_model
 from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
 
 from nemo_gym.errors import NemoGymError, SignatureError
+from nemo_gym.jsonl import JsonObject
 from nemo_gym.servers.tools.json_schema import without_titles
 
 MAX_PROBLEMS = 10
@@ -24,10 +26,10 @@ class Arguments(Protocol):
     """The arguments of one tool."""
 
     @property
-    def schema(self) -> dict[str, Any]:
+    def schema(self) -> JsonObject:
         """The JSON Schema that the model receives."""
 
-    def read(self, given: dict[str, Any]) -> dict[str, Any]:
+    def read(self, given: JsonObject) -> dict[str, object]:
         """Return the values for the method, by parameter. Raises `WrongArguments`."""
 
 
@@ -51,14 +53,13 @@ class TypedArguments:
             self._model: type[BaseModel] = create_model(
                 f"{name}_arguments", __config__=ConfigDict(extra="forbid"), **fields
             )
-            self.schema: dict[str, Any] = without_titles(self._model.model_json_schema())
+            self.schema = without_titles(self._model.model_json_schema())
         except PydanticUserError as error:
             raise SignatureError(f"{where}: cannot create a JSON Schema of the arguments: {error.message}") from error
         self.schema.setdefault("properties", {})
         self.schema.setdefault("required", [])
 
-    def read(self, given: dict[str, Any]) -> dict[str, Any]:
-        """See `Arguments.read`."""
+    def read(self, given: JsonObject) -> dict[str, object]:
         try:
             checked = self._model.model_validate(given)
         except ValidationError as error:
@@ -71,25 +72,24 @@ class TypedArguments:
 class SchemaArguments:
     """Arguments from a JSON Schema. The method receives all of them as one mapping."""
 
-    def __init__(self, where: str, parameters: Sequence[inspect.Parameter], schema: Mapping[str, Any]) -> None:
+    def __init__(self, where: str, parameters: Sequence[inspect.Parameter], schema: Mapping[str, object]) -> None:
         """Raise `SignatureError` if the method does not take one mapping, or if the schema is invalid."""
         if len(parameters) != 1:
             raise SignatureError(
                 f"{where}: a tool with a schema from data must take exactly one parameter, a dict of its arguments"
             )
-        self.schema = {"properties": {}, "required": [], **schema}
+        self.schema: JsonObject = {"properties": {}, "required": [], **schema}
         self._parameter = parameters[0].name
         self._errors = _validator(where, self.schema)
 
-    def read(self, given: dict[str, Any]) -> dict[str, Any]:
-        """See `Arguments.read`."""
+    def read(self, given: JsonObject) -> dict[str, object]:
         problems = self._errors(given)
         if problems:
             raise WrongArguments(_listed(problems[:MAX_PROBLEMS], of=len(problems)))
         return {self._parameter: given}
 
 
-def _validator(where: str, schema: dict[str, Any]) -> Callable[[dict[str, Any]], list[str]]:
+def _validator(where: str, schema: JsonObject) -> Callable[[JsonObject], list[str]]:
     try:
         import jsonschema_rs
     except ImportError as error:
@@ -102,7 +102,7 @@ def _validator(where: str, schema: dict[str, Any]) -> Callable[[dict[str, Any]],
     except (ValueError, jsonschema_rs.ValidationError) as error:
         raise SignatureError(f"{where}: invalid JSON Schema: {str(error).splitlines()[0]}") from error
 
-    def errors(given: dict[str, Any]) -> list[str]:
+    def errors(given: JsonObject) -> list[str]:
         found = []
         for each in validator.iter_errors(given):
             place = ".".join(str(part) for part in each.instance_path)
@@ -118,14 +118,14 @@ def _listed(problems: Sequence[str], *, of: int) -> str:
     return "; ".join(problems) + (f"; and {hidden} more" if hidden else "")
 
 
-def _field_of(parameter: inspect.Parameter) -> tuple[Any, Any]:
+def _field_of(parameter: inspect.Parameter) -> tuple[object, FieldInfo]:
     if isinstance(parameter.default, FieldInfo):
         return Annotated[parameter.annotation, parameter.default], Field(alias=parameter.name)
     default = ... if parameter.default is inspect.Parameter.empty else parameter.default
     return parameter.annotation, Field(default, alias=parameter.name)
 
 
-def _describe(problem: Any) -> str:
+def _describe(problem: ErrorDetails) -> str:
     place = ".".join(str(part) for part in problem["loc"])
     if problem["type"] == "extra_forbidden":
         return f"'{place}' is not an argument"

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from nemo_gym.jsonl import JsonObject
 
 SCHEMAS_BY_NAME = frozenset({"properties", "$defs"})
 VALUES = frozenset({"default", "const", "enum", "examples"})
 
 
-def without_titles(schema: Any) -> Any:
+def without_titles(schema: JsonObject) -> JsonObject:
     """Return a schema without the titles that pydantic generates. Properties and values called `title` stay."""
-    if isinstance(schema, list):
-        return [without_titles(entry) for entry in schema]
-    if not isinstance(schema, dict):
-        return schema
     return {
         key: _without_titles_under(key, value)
         for key, value in schema.items()
@@ -21,15 +17,17 @@ def without_titles(schema: Any) -> Any:
     }
 
 
-def _without_titles_under(key: str, value: Any) -> Any:
-    if key in VALUES:
+def _without_titles_under(key: str, value: object) -> object:
+    if isinstance(value, list) and key not in VALUES:
+        return [_without_titles_under("", each) for each in value]
+    if not isinstance(value, dict) or key in VALUES:
         return value
     if key in SCHEMAS_BY_NAME:
-        return {name: without_titles(schema) for name, schema in value.items()}
+        return {name: _without_titles_under("", schema) for name, schema in value.items()}
     return without_titles(value)
 
 
-def type_words(schema: Any, shared: dict[str, Any]) -> str:
+def type_words(schema: object, shared: JsonObject) -> str:
     """Describe the values of a schema in a few words. `shared` holds the schemas that a `$ref` may name."""
     if not isinstance(schema, dict):
         # `true` and `false` are schemas too.

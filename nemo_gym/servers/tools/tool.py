@@ -16,9 +16,10 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from nemo_gym.errors import SignatureError, ToolError
+from nemo_gym.jsonl import PLAIN_VALUES, JsonObject
 from nemo_gym.servers.sessions import SessionStore
 from nemo_gym.servers.tools.arguments import Arguments, SchemaArguments, TypedArguments, WrongArguments
-from nemo_gym.servers.tools.handlers import Handler
+from nemo_gym.servers.tools.handlers import Handler, Method
 from nemo_gym.servers.tools.json_schema import type_words
 
 MethodT = TypeVar("MethodT", bound=Callable[..., Any])
@@ -84,11 +85,11 @@ class Tool:
     @classmethod
     def of(
         cls,
-        method: Callable[..., Any],
+        method: Method,
         *,
         name: str,
         description: str | None = None,
-        parameters: Mapping[str, Any] | None = None,
+        parameters: Mapping[str, object] | None = None,
     ) -> Tool:
         """Create a tool from a method: schema from its signature, description from its docstring.
 
@@ -114,7 +115,7 @@ class Tool:
         return cls(name, description or inspect.getdoc(method) or "", handler, arguments)
 
     @property
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> JsonObject:
         """The JSON Schema of the arguments."""
         return self.arguments.schema
 
@@ -124,15 +125,10 @@ class Tool:
         return not self.handler.states and self.handler.request_parameter is None
 
     @property
-    def definition(self) -> dict[str, Any]:
+    def definition(self) -> JsonObject:
         """The tool's entry in a request's list of tools."""
-        return {
-            "type": "function",
-            "name": self.name,
-            "description": self.description,
-            "parameters": self.parameters,
-            "strict": False,
-        }
+        described = {"name": self.name, "description": self.description, "parameters": self.parameters}
+        return {"type": "function", **described, "strict": False}
 
     async def call(self, request: Request, store: SessionStore, body: bytes) -> Response:
         """Run one call. Wrong arguments and `ToolError` are returned to the model with status 422."""
@@ -170,7 +166,7 @@ def tools_of(server: object) -> list[Tool]:
 
     An override of a base class's tool stays a tool. It keeps the name unless it has its own `@tool`.
     """
-    marks: dict[str, Any] = {}
+    marks: dict[str, object] = {}
     for cls in reversed(type(server).__mro__):
         marks |= {attribute: value for attribute, value in vars(cls).items() if hasattr(value, _MARK)}
     found: dict[str, Tool] = {}
@@ -198,10 +194,9 @@ def add_tool_routes(app: FastAPI, tools: Sequence[Tool], store: SessionStore) ->
     for each in tools:
         _add_route(app, each, store)
     definitions = [each.definition for each in tools]
-
     independent = ",".join(each.name for each in tools if each.is_independent)
 
-    async def list_tools(response: Response) -> list[dict[str, Any]]:
+    async def list_tools(response: Response) -> list[JsonObject]:
         """Return this server's tools as a request lists them. A header names those whose calls need no order."""
         response.headers[INDEPENDENT_TOOLS_HEADER] = independent
         return definitions
@@ -221,23 +216,20 @@ def _add_route(app: FastAPI, each: Tool, store: SessionStore) -> None:
     )(call)
 
 
-def _answer(result: Any) -> Response:
+def _answer(result: object) -> Response:
     if isinstance(result, Response):
         return result
     if isinstance(result, str):
         return PlainTextResponse(result)
-    return Response(_json(result), media_type="application/json")
-
-
-def _json(result: Any) -> bytes:
     try:
-        return orjson.dumps(result, default=_json_default, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS)
+        written = orjson.dumps(result, default=_json_default, option=PLAIN_VALUES)
     except orjson.JSONEncodeError:
         # orjson rejects integers beyond 64 bits, and a tool may return one.
-        return json.dumps(result, default=_json_default).encode()
+        written = json.dumps(result, default=_json_default).encode()
+    return Response(written, media_type="application/json")
 
 
-def _json_default(value: Any) -> Any:
+def _json_default(value: object) -> object:
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")
     raise TypeError(f"a tool returned a {type(value).__name__}, which is not JSON-serializable")

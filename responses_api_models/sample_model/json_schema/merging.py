@@ -7,13 +7,14 @@ from collections.abc import Callable
 from math import inf
 from typing import Any
 
+from nemo_gym.jsonl import JsonObject
 from responses_api_models.sample_model.json_schema.references import Schema, SchemaError, pointer_to, resolve
 
 MOST_STEPS = 12
 """Steps into a schema, through references, branches and values, after which it counts as endless."""
 
 
-def flattened(root: Schema, schema: Schema, at: str) -> dict[str, Any]:
+def flattened(root: Schema, schema: Schema, at: str) -> JsonObject:
     """Return the schema as one dict without `$ref`, `allOf` and `const`. `at` is its JSON pointer."""
     if not isinstance(schema, dict):
         if schema is False:
@@ -29,13 +30,15 @@ def flattened(root: Schema, schema: Schema, at: str) -> dict[str, Any]:
     return flat
 
 
-def branch(root: Schema, flat: dict[str, Any], keyword: str, index: int, at: str) -> dict[str, Any]:
+def branch(root: Schema, flat: JsonObject, keyword: str, index: int, at: str) -> JsonObject:
     """Return a flat schema narrowed to one branch of its `anyOf` or `oneOf`."""
     rest = {name: value for name, value in flat.items() if name != keyword}
     return _merged(rest, flattened(root, flat[keyword][index], pointer_to(at, keyword, index)), at)
 
 
-def height(root: Schema, schema: Schema, steps: int = MOST_STEPS, known: dict[Any, float] | None = None) -> float:
+def height(
+    root: Schema, schema: Schema, steps: int = MOST_STEPS, known: dict[tuple[int, int], float] | None = None
+) -> float:
     """Return how deep the shallowest instance nests at least: 0 for a number, 1 for `{}`, `inf` if it never ends."""
     known = {} if known is None else known
     key = (id(schema), steps)
@@ -63,7 +66,7 @@ def _measured(root: Schema, schema: Schema, height_of: Callable[[Schema], float]
     return max(heights)
 
 
-def _merged(left: dict[str, Any], right: dict[str, Any], at: str) -> dict[str, Any]:
+def _merged(left: JsonObject, right: JsonObject, at: str) -> JsonObject:
     """Return a flat schema that asks for what both ask for.
 
     Of two values that cannot be merged the left one stays: a draw that violates the other is rejected later.
@@ -82,7 +85,7 @@ def _common_types(left: str | list[str], right: str | list[str]) -> list[str]:
     return common + [kind for kind in theirs if kind == "integer" and "number" in ours and kind not in common]
 
 
-def _common_members(left: list[Any], right: list[Any]) -> list[Any]:
+def _common_members(left: list[object], right: list[object]) -> list[object]:
     # As JSON, because 1 == True in Python.
     allowed = {json.dumps(member, sort_keys=True) for member in right}
     return [member for member in left if json.dumps(member, sort_keys=True) in allowed]

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from random import Random
-from typing import Any
 
+from nemo_gym.jsonl import JsonObject
 from responses_api_models.sample_model.json_schema.references import SchemaError
 
 REACH = 100
 """The width of the range that a number is drawn from if the schema bounds one side only."""
 
 
-def sample_number(schema: dict[str, Any], rng: Random, at: str, *, is_integer: bool) -> float:
+def sample_number(schema: JsonObject, rng: Random, at: str, *, is_integer: bool) -> float:
     """Return a number; one with a fraction has two decimals if the bounds allow that."""
     step = _exact(schema.get("multipleOf", 1 if is_integer else 0.01))
     # The integers among the multiples of 5/2 are the multiples of 5.
@@ -36,7 +36,7 @@ def sample_number(schema: dict[str, Any], rng: Random, at: str, *, is_integer: b
     return int(number) if is_integer else float(number)
 
 
-def _bounds(schema: dict[str, Any], inclusive: str, exclusive: str) -> list[tuple[Fraction, bool]]:
+def _bounds(schema: JsonObject, inclusive: str, exclusive: str) -> list[tuple[Fraction, bool]]:
     """Return each bound, and whether the number may not equal it."""
     found = [(schema.get(keyword), keyword == exclusive) for keyword in (inclusive, exclusive)]
     # Draft 4 has a flag for an exclusive bound; a draw that violates it is rejected later.

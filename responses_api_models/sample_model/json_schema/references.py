@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
 from urllib.parse import unquote
 
-Schema = Any
+from nemo_gym.jsonl import JsonObject
+
+Schema = JsonObject | bool
 """A JSON Schema: a dict, True or False."""
 
 
 class SchemaError(ValueError):
-    """A schema that has no instance, or none that was found. `pointer` is the JSON pointer to the part at fault."""
+    """A schema for which no instance was found. `pointer` is the JSON pointer to the part at fault."""
 
     def __init__(self, pointer: str, reason: str) -> None:
         super().__init__(f"{pointer}: {reason}")
@@ -35,5 +36,5 @@ def resolve(root: Schema, reference: str) -> Schema:
         elif isinstance(found, list) and key.isdecimal() and int(key) < len(found):
             found = found[int(key)]
         else:
-            raise SchemaError(reference, f"the schema has no such part: {key!r} is missing")
+            raise SchemaError(reference, f"{key!r} is missing in the schema")
     return found

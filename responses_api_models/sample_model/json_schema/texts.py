@@ -5,9 +5,9 @@ from __future__ import annotations
 import string
 from collections.abc import Callable
 from random import Random
-from typing import Any
 from uuid import UUID
 
+from nemo_gym.jsonl import JsonObject
 from responses_api_models.sample_model.json_schema.references import SchemaError
 from responses_api_models.sample_model.json_schema.validity import meets_own_keywords
 
@@ -47,7 +47,7 @@ FORMATS: dict[str, Callable[[Random], str]] = {
 }
 
 
-def sample_text(schema: dict[str, Any], rng: Random, at: str) -> str:
+def sample_text(schema: JsonObject, rng: Random, at: str) -> str:
     """Return a text; a `default` or one of the `examples` is as likely as another kind of text."""
     shortest = int(schema.get("minLength", 0))
     longest = int(schema.get("maxLength", max(shortest, LONGEST_TEXT)))
@@ -65,7 +65,7 @@ def sample_text(schema: dict[str, Any], rng: Random, at: str) -> str:
     def characters(rng: Random) -> str:
         return "".join(rng.choices(rng.choice(_ALPHABETS), k=rng.randint(shortest, min(longest, shortest + 8))))
 
-    kinds = [words]
+    kinds: list[Callable[[Random], str]] = [words]
     if schema.get("format") in FORMATS:
         kinds = [FORMATS[schema["format"]]]
     elif "pattern" in schema:

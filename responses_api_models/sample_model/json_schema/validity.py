@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NoReturn
 
+from nemo_gym.jsonl import JsonObject
 from responses_api_models.sample_model.json_schema.references import Schema, SchemaError, pointer_to
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def validator_of(schema: Schema) -> jsonschema_rs.Validator:
         raise SchemaError("#", f"not a JSON Schema: {error}") from error
 
 
-def meets_own_keywords(value: Any, schema: dict[str, Any]) -> bool:
+def meets_own_keywords(value: object, schema: JsonObject) -> bool:
     """Return whether a value meets the type, the range, the lengths, the pattern and the format."""
     return _validator_of_text(json.dumps({key: schema[key] for key in schema if key in _OWN_KEYWORDS})).is_valid(value)
 
@@ -42,5 +43,5 @@ def _validator_of_text(schema: str) -> jsonschema_rs.Validator:
     return validator_of(json.loads(schema))
 
 
-def _refuse(uri: str) -> Any:
+def _refuse(uri: str) -> NoReturn:
     raise ValueError(f"{uri} is outside of the schema and is not fetched")
