@@ -1,21 +1,13 @@
 """All errors that nemo_gym raises, sorted by audience.
 
-NemoGymError
-├─ UserError              the user: one paragraph, no traceback, exit code 1
-│  ├─ ConfigError         something in the YAML or on the command line
-│  │  ├─ ConfigPathNotFoundError, MalformedConfigPathsError, ConfigSyntaxError
-│  │  ├─ ConfigMissingValuesError, ConfigInterpolationError, InheritPathNotFoundError
-│  │  ├─ NoServerInstancesError, AlmostServerError, UnknownImplementationError
-│  │  ├─ DuplicateServerError, ServerRefNotFoundError, PortTakenError, OverrideError
-│  │  └─ UsageError       a parameter of the command; exit code 2
-   │  ├─ LaunchError         a server that did not start or stopped unexpectedly
-│  └─ DataError           a row, a file, an existing result
-├─ RolloutError           the record: a failed rollout, kept apart, without a reward
-│  ├─ ModelFailed, AgentFailed, EnvironmentFailed, JudgeFailed
-│  └─ RolloutTimedOut, Overloaded, RolloutCancelled, ServerLost, InvalidTask
-├─ ToolError              the model: returned as the tool's output
-└─ ServerCallError        a call between servers without a usable response
-   └─ EndpointError        the same for an external model endpoint
+- The user: `UserError`, shown as one paragraph without a traceback. The exit code is 1, or 2 for a `UsageError`.
+  - `ConfigError`: a mistake in the YAML or on the command line.
+  - `LaunchError`: a server that did not start or stopped unexpectedly.
+  - `DataError`: a row, a file or an existing result that cannot be used.
+- The record: `RolloutError`, a failed rollout. It is kept apart and has no reward.
+- The model: `ToolError`, returned as the tool's output.
+- The caller: `ServerCallError`, a call between servers without a usable response. For a call to an external model
+  endpoint it is an `EndpointError`.
 
 Anything else is a bug in nemo_gym and keeps its traceback.
 """
@@ -75,7 +67,7 @@ class AlmostServerError(ConfigError, ValueError):
 
 
 class UnknownImplementationError(ConfigError, ValueError):
-    """An implementation without a folder."""
+    """A server or sandbox provider without an implementation."""
 
 
 class DuplicateServerError(ConfigError, ValueError):
@@ -103,7 +95,7 @@ class SignatureError(LaunchError, TypeError):
 
 
 class HeadServerNotFoundError(LaunchError, ValueError):
-    """No head server responds at the expected address."""
+    """A head server that does not respond at its address."""
 
 
 class DataError(UserError, ValueError):
@@ -204,18 +196,7 @@ class InvalidTask(RolloutError):
 
 
 FAILURES: Mapping[str, type[RolloutError]] = {
-    failure.failure_class: failure
-    for failure in (
-        ModelFailed,
-        AgentFailed,
-        EnvironmentFailed,
-        JudgeFailed,
-        RolloutTimedOut,
-        Overloaded,
-        RolloutCancelled,
-        ServerLost,
-        InvalidTask,
-    )
+    failure.failure_class: failure for failure in RolloutError.__subclasses__()
 }
 """All kinds of failure by their class in the records."""
 

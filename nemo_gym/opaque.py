@@ -40,23 +40,24 @@ def loads_opaque(text: bytes) -> Any:
         position = end
     if not arrays:
         return orjson.loads(text)
-    return _restored(orjson.loads(b"".join((*parts, text[position:]))), arrays)
+    parsed = orjson.loads(b"".join((*parts, text[position:])))
+    _restore(parsed, arrays)
+    return parsed
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """Return the same value with all fragments parsed."""
     return orjson.loads(orjson.dumps(value))
 
 
-def _restored(value: Any, arrays: list[bytes]) -> Any:
+def _restore(value: object, arrays: list[bytes]) -> None:
     if isinstance(value, dict):
         for key, child in value.items():
             if key in TOKEN_KEYS and isinstance(child, str) and child.startswith(_MARK):
                 value[key] = orjson.Fragment(arrays[int(child.removeprefix(_MARK))])
             elif isinstance(child, (dict, list)):
-                _restored(child, arrays)
+                _restore(child, arrays)
     elif isinstance(value, list):
         for child in value:
             if isinstance(child, (dict, list)):
-                _restored(child, arrays)
-    return value
+                _restore(child, arrays)

@@ -18,7 +18,7 @@ import socket
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import httpx
 import orjson
@@ -29,16 +29,19 @@ from omegaconf import OmegaConf
 from pydantic import PrivateAttr, ValidationError
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from nemo_gym.calls.caller import Address, encode_json
+from nemo_gym.calls.address_book import Address
+from nemo_gym.calls.caller import encode_json
 from nemo_gym.calls.client import ServerClient
 from nemo_gym.calls.problems import failure_of_row
 from nemo_gym.config.settings import SERVER_TYPES, BaseServerConfig
 from nemo_gym.errors import AgentFailed, DataError, EnvironmentFailed, ModelFailed, RolloutError, ServerCallError
 from nemo_gym.http.internal import InternalClient
-from nemo_gym.http.reply import RawHeaders, Reply, Timeouts
+from nemo_gym.http.reply import RawHeaders, Reply
+from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.items import EasyInputMessage, FunctionToolCall, OutputMessage, OutputText
 from nemo_gym.schemas.responses import RESPONSES_PATH, Response
 from nemo_gym.schemas.rollout import Graded
+from nemo_gym.schemas.row import Row
 from nemo_gym.servers.agent import SimpleResponsesAPIAgent
 from nemo_gym.servers.base import SimpleServer
 from nemo_gym.servers.mcp.endpoint import expose_if_asked
@@ -49,7 +52,7 @@ from nemo_gym.web.shutdown import QuickShutdownServer
 
 ServerT = TypeVar("ServerT", bound=SimpleServer)
 
-TEST_ADDRESS: dict[str, Any] = {"host": "127.0.0.1", "port": 0}
+TEST_ADDRESS = {"host": "127.0.0.1", "port": 0}
 JSON = {"content-type": "application/json"}
 CALLED_BY_TEST = "nemo_gym.called_by_test"
 NO_ROUTE = '{"detail":"Not Found"}'
@@ -64,7 +67,7 @@ def reply(*items: str | FunctionToolCall | EasyInputMessage) -> Response:
     return Response(id="resp_test", created_at=0, model="test", output=list(output))
 
 
-def call(name: str, /, **arguments: Any) -> FunctionToolCall:
+def call(name: str, /, **arguments: object) -> FunctionToolCall:
     """Return a tool call with these arguments; `call_id` is derived from the name."""
     return FunctionToolCall(name=name, arguments=orjson.dumps(arguments).decode(), call_id=f"call_{name}")
 
@@ -75,22 +78,22 @@ def heard(text: str) -> EasyInputMessage:
 
 
 class FakeModel:
-    """A model that returns the given replies in order and records the requests.
-
-    The last reply is repeated.
-    """
+    """A model that returns the given replies in order, the last one again and again, and records the requests."""
 
     def __init__(self, replies: Iterable[str | FunctionToolCall | Response]) -> None:
         given = [each if isinstance(each, Response) else reply(each) for each in replies]
         if not given:
             raise ValueError("a FakeModel needs at least one reply")
-        self.requests: list[dict[str, Any]] = []
+        self.requests: list[JsonObject] = []
         self._replies = itertools.chain(given, itertools.repeat(given[-1]))
 
-    def answer(self, request: dict[str, Any]) -> Response:
+    def answer(self, request: JsonObject) -> Response:
         """Record a request and return the next reply."""
         self.requests.append(request)
         return next(self._replies)
+
+
+Model = FakeModel | str | None
 
 
 class _InProcess(InternalClient):
@@ -102,16 +105,7 @@ class _InProcess(InternalClient):
         self.apps: dict[str, ASGIApp] = {}
 
     async def request(
-        self,
-        method: str,
-        host: str,
-        port: int,
-        path: str,
-        *,
-        body: bytes = b"",
-        headers: RawHeaders = (),
-        timeouts: Timeouts | None = None,
-        uds: str | None = None,
+        self, method: str, host: str, port: int, path: str, *, body: bytes = b"", headers: RawHeaders = (), **_: object
     ) -> Reply:
         url = f"http://{host}{path}"
         if host in self.apps:
@@ -141,9 +135,9 @@ class FakeClient(ServerClient):
 
 
 def make_server(
-    cls: type[ServerT], *, model: FakeModel | str | None = None, servers: Iterable[SimpleServer] = (), **settings: Any
+    cls: type[ServerT], *, model: Model = None, servers: Iterable[SimpleServer] = (), **settings: object
 ) -> ServerT:
-    """Return a server with the settings from its folder's own config; `settings` override single keys.
+    """Return a server with the settings from its folder's config; `settings` override single keys.
 
     Calls to the names of `servers` reach these, and all others reach `model`. A text as `model` is not a model, but
     the setting of that name. Raise `DataError` if config and `settings` together are incomplete.
@@ -153,16 +147,13 @@ def make_server(
 
 
 def connected_server(
-    cls: type[ServerT],
-    settings: Mapping[str, Any],
-    *,
-    model: FakeModel | str | None = None,
-    servers: Iterable[SimpleServer] = (),
+    cls: type[ServerT], settings: Mapping[str, object], *, model: Model = None, servers: Iterable[SimpleServer] = ()
 ) -> ServerT:
     """Return a server with these settings alone, without its folder's config."""
-    values = {"entrypoint": "app.py", **TEST_ADDRESS, **settings}
+    values: dict[str, object] = {"entrypoint": "app.py", **TEST_ADDRESS, **settings}
     folder = _folder_of(cls)
-    client = FakeClient(head_server_config=BaseServerConfig(**TEST_ADDRESS), global_config_dict=OmegaConf.create({}))
+    head = BaseServerConfig.model_validate(TEST_ADDRESS)
+    client = FakeClient(head_server_config=head, global_config_dict=OmegaConf.create({}))
     if isinstance(model, str):
         values["model"], model = model, None
     client._connections.model = model
@@ -188,7 +179,7 @@ def _name_of(server: SimpleServer) -> str:
     return str(getattr(server.config, "name", ""))
 
 
-def _block_of(folder: Path) -> tuple[str, dict[str, Any]]:
+def _block_of(folder: Path) -> tuple[str, JsonObject]:
     # The config with the folder's name is the default; the others are variants.
     for path in sorted((folder / "configs").glob("*.yaml"), key=lambda path: (path.stem != folder.name, path)):
         for name, tiers in (yaml.safe_load(path.read_text("utf-8")) or {}).items():
@@ -202,13 +193,13 @@ def _block_of(folder: Path) -> tuple[str, dict[str, Any]]:
 class Attempt:
     """A rollout in progress, with its session cookie: calls tools and verifies."""
 
-    def __init__(self, client: httpx.AsyncClient, row: dict[str, Any]) -> None:
+    def __init__(self, client: httpx.AsyncClient, row: JsonObject) -> None:
         self._client = client
         self._row = row
         self.calls: list[FunctionToolCall] = []
         """The tool calls made so far; `verify` grades them by default."""
 
-    async def call(self, name: str, /, **arguments: Any) -> str:
+    async def call(self, name: str, /, **arguments: object) -> str:
         """Call a tool and return the output for the model. Raise `DataError` for an unknown tool."""
         return await self.send(call(name, **arguments))
 
@@ -220,7 +211,7 @@ class Attempt:
             raise DataError(f"the server has no tool '{wanted.name}'")
         return answer.text
 
-    async def verify(self, response: Response | None = None, **fields: Any) -> Graded:
+    async def verify(self, response: Response | None = None, **fields: object) -> Graded:
         """Return the graded row; `fields` override those of the row. Raise the error of a failed judge."""
         graded = response if response is not None else reply(*self.calls, "Done.")
         body = {**self._row, **fields, "response": graded.model_dump(mode="json")}
@@ -297,7 +288,7 @@ async def answering(config: uvicorn.Config, listener: socket.socket) -> AsyncIte
 
 
 class _InThisProcess(QuickShutdownServer):
-    """Leaves signals to the test runner."""
+    """A server that leaves signals to the test runner."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -319,7 +310,10 @@ async def _started(server: SimpleServer) -> AsyncIterator[FastAPI]:
     try:
         async with running.starting:
             if not running.is_started:
-                await _start(running, client)
+                for name, other in client._servers.items():
+                    client._connections.apps[name] = await running.stack.enter_async_context(_started(other))
+                await running.stack.enter_async_context(running.app.router.lifespan_context(running.app))
+                running.is_started = True
         yield running.app
     finally:
         running.users -= 1
@@ -336,13 +330,6 @@ def _app_of(server: SimpleServer) -> FastAPI:
     return app
 
 
-async def _start(running: _Running, client: FakeClient) -> None:
-    for name, other in client._servers.items():
-        client._connections.apps[name] = await running.stack.enter_async_context(_started(other))
-    await running.stack.enter_async_context(running.app.router.lifespan_context(running.app))
-    running.is_started = True
-
-
 def _failure_of(server: SimpleServer) -> type[RolloutError]:
     if isinstance(server, SimpleResponsesAPIAgent):
         return AgentFailed
@@ -350,7 +337,7 @@ def _failure_of(server: SimpleServer) -> type[RolloutError]:
 
 
 @asynccontextmanager
-async def rollout(server: SimpleServer, /, **row: Any) -> AsyncIterator[Attempt]:
+async def rollout(server: SimpleServer, /, **row: object) -> AsyncIterator[Attempt]:
     """Seed a session from a row's fields on a server in process, and close it at the end.
 
     Exceptions of handlers are raised here, with their traceback.
@@ -364,7 +351,7 @@ async def rollout(server: SimpleServer, /, **row: Any) -> AsyncIterator[Attempt]
         await client.post("/close_session")
 
 
-async def run(agent: SimpleServer, /, **row: Any) -> Graded:
+async def run(agent: SimpleServer, /, **row: object) -> Graded:
     """Run one rollout on an agent in process, as the collector would, and return the graded row.
 
     Raise a failed rollout as the error that would be recorded.
@@ -378,11 +365,10 @@ async def run(agent: SimpleServer, /, **row: Any) -> Graded:
 
 def _graded(content: bytes) -> Graded:
     row = orjson.loads(content)
-    failure = failure_of_row(row)
-    if failure is not None:
+    if failure := failure_of_row(Row(row)):
         raise failure
     return Graded.model_validate(row)
 
 
-def _full(row: dict[str, Any]) -> dict[str, Any]:
+def _full(row: Mapping[str, object]) -> JsonObject:
     return {"responses_create_params": {"input": []}, **row}

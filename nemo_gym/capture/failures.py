@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from nemo_gym.capture.records import ErrorCategory
 from nemo_gym.errors import RolloutError, RolloutTimedOut, ServerCallError
 from nemo_gym.http.reply import ReplyTimedOut
@@ -27,7 +25,9 @@ def category_of_status(status: int) -> ErrorCategory | None:
 
 def category_of_error(error: BaseException) -> ErrorCategory:
     """Return the category of the first categorised error in the chain of causes, else `connection` or `exception`."""
-    chain = list(_causes(error))
+    chain = [error]
+    while (cause := chain[-1].__cause__) is not None:
+        chain.append(cause)
     for cause in chain:
         if isinstance(cause, TimeoutError | ReplyTimedOut | RolloutTimedOut):
             return ErrorCategory.TIMEOUT
@@ -38,20 +38,10 @@ def category_of_error(error: BaseException) -> ErrorCategory:
     return ErrorCategory.CONNECTION if is_of_connection else ErrorCategory.EXCEPTION
 
 
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    cause: BaseException | None = error
-    while cause is not None:
-        yield cause
-        cause = cause.__cause__
-
-
 def _status_of(error: BaseException) -> int | None:
     if isinstance(error, RolloutError):
         # Its status is the one that we return; the upstream status belongs to its cause.
         return None
     # Authors may call models with any HTTP library; all of them use one of these names.
-    for name in ("status", "status_code"):
-        status = getattr(error, name, None)
-        if isinstance(status, int):
-            return status
-    return None
+    found = (getattr(error, name, None) for name in ("status", "status_code"))
+    return next((status for status in found if isinstance(status, int)), None)

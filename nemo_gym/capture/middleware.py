@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from typing import Any
 
 import orjson
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -16,7 +15,8 @@ from nemo_gym.capture.store import CaptureStore
 from nemo_gym.capture.streams import assembled
 from nemo_gym.config.settings import ModelServerRef
 from nemo_gym.context.rollout_id import strip_rollout_prefix
-from nemo_gym.schemas.rollout import ROLLOUT_HEADER, ROLLOUT_ID_PATTERN
+from nemo_gym.schemas.rollout import ROLLOUT_HEADER
+from nemo_gym.schemas.row import ROLLOUT_ID_PATTERN
 
 logger = logging.getLogger(__name__)
 
@@ -54,20 +54,18 @@ class CaptureMiddleware:
         if rollout_id is None or dialect is None or scope["method"] != "POST":
             await self.app(scope, receive, send)
             return
-        call = _Call(self.store, rollout_id, ModelCallRecord.begun(dialect, self.model_ref))
-        await call.watch(self.app, scope, receive, send)
+        record = ModelCallRecord(dialect=dialect, model_ref=self.model_ref, started_at=round(time.time(), 6))
+        await _Call(self.store, rollout_id, record).watch(self.app, scope, receive, send)
 
 
 def _id_of_header(scope: Scope) -> str | None:
-    for name, value in scope["headers"]:
-        if name == ROLLOUT_HEADER.encode():
-            text: str = value.decode("latin-1")
-            return text if ROLLOUT_ID_PATTERN.fullmatch(text) else None
-    return None
+    values = (value for name, value in scope["headers"] if name == ROLLOUT_HEADER.encode())
+    text: str = next(values, b"").decode("latin-1")
+    return text if ROLLOUT_ID_PATTERN.fullmatch(text) else None
 
 
 def _set_rollout_header(scope: Scope, rollout_id: str) -> None:
-    """Keep the rollout id of the removed prefix available to inner layers."""
+    """Pass the rollout id from the removed prefix on to inner layers."""
     name = ROLLOUT_HEADER.encode()
     others = [header for header in scope["headers"] if header[0] != name]
     scope["headers"] = [*others, (name, rollout_id.encode())]
@@ -101,8 +99,8 @@ class _Call:
             elif message["type"] == "http.response.body":
                 self._take(message.get("body", b""))
                 if not message.get("more_body", False):
-                    self._finish_answer()
-                    await self._write()
+                    assert self.record.status_code is not None
+                    await self._write(category_of_status(self.record.status_code))
             await send(message)
 
         try:
@@ -113,8 +111,8 @@ class _Call:
         finally:
             # The answer did not end: the handler failed, or its caller disconnected.
             if not self._is_recorded:
-                self._give_up()
-                await self._write()
+                cut_off = ErrorCategory.STREAM_TRUNCATED if self._is_stream else ErrorCategory.INCOMPLETE
+                await self._write(self.record.error_category or cut_off)
 
     def _begin_answer(self, message: Message) -> None:
         headers = list(message.get("headers", []))
@@ -129,16 +127,6 @@ class _Call:
             self.record.latency_ttft_ms = self._elapsed_ms()
         self._answer_body.append(chunk)
 
-    def _finish_answer(self) -> None:
-        assert self.record.status_code is not None
-        self.record.error_category = category_of_status(self.record.status_code)
-        self._read_answer()
-
-    def _give_up(self) -> None:
-        otherwise = ErrorCategory.STREAM_TRUNCATED if self._is_stream else ErrorCategory.INCOMPLETE
-        self.record.error_category = self.record.error_category or otherwise
-        self._read_answer()
-
     def _read_answer(self) -> None:
         body = b"".join(self._answer_body)
         if self._is_stream:
@@ -152,7 +140,7 @@ class _Call:
             if self.record.response is None:
                 self.record.response_raw = body.decode("utf-8", "replace")
 
-    def _parsed(self, body: bytes) -> Any:
+    def _parsed(self, body: bytes) -> object:
         try:
             return orjson.loads(body)
         except orjson.JSONDecodeError:
@@ -162,7 +150,9 @@ class _Call:
     def _elapsed_ms(self) -> float:
         return round((time.perf_counter() - self._began) * 1000, 3)
 
-    async def _write(self) -> None:
+    async def _write(self, error_category: ErrorCategory | None) -> None:
+        self.record.error_category = error_category
+        self._read_answer()
         self._is_recorded = True
         body = b"".join(self._request_body)
         if body:
@@ -180,10 +170,7 @@ class _Call:
         except Exception:
             # Recording must never fail a rollout.
             logger.exception("rollout %s: a model call could not be recorded", self.rollout_id)
-            self._mark_incomplete()
-
-    def _mark_incomplete(self) -> None:
-        try:
-            self.store.mark_incomplete(self.rollout_id, f"{self.record.model_call_id} could not be written")
-        except OSError:
-            logger.warning("rollout %s: the record lacks a call and could not be marked incomplete", self.rollout_id)
+            try:
+                self.store.mark_incomplete(self.rollout_id, f"{self.record.model_call_id} could not be written")
+            except OSError:
+                logger.warning("rollout %s: its record could not be marked as incomplete", self.rollout_id)

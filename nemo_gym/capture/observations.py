@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt
 
@@ -80,7 +80,7 @@ class ToolCall(Observation):
     """The source of the times; None if they were not measured."""
     status: str | None = None
     error_type: str | None = None
-    output: Any = None
+    output: object = None
 
 
 class ToolCallObservation(ToolCall):

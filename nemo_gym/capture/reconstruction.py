@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from pydantic import ValidationError
 
-from nemo_gym.capture.joining import join_model_call_observations
 from nemo_gym.capture.observations import (
     AgentInvocation,
     AgentObservationBundle,
@@ -18,15 +17,14 @@ from nemo_gym.capture.observations import (
 from nemo_gym.capture.records import ModelCallRecord
 from nemo_gym.capture.trajectory import TrajectoryModelCall, TrajectoryRecord, TrajectoryToolCall, TrajectoryTurn
 from nemo_gym.context.rollout_id import maybe_rollout_id_from_run_body
-from nemo_gym.schemas.rollout import AGENT_REF_KEY, TASK_INDEX_KEY
+from nemo_gym.jsonl import JsonObject
+from nemo_gym.schemas.row import AGENT_REF_KEY, TASK_INDEX_KEY
 
 OBSERVATIONS_KEY = "ng_agent_observations"
 TASK_ID_KEYS = ("task_id", "problem_id", "instance_id", TASK_INDEX_KEY)
 
-Row = Mapping[str, Any]
 
-
-def trajectory_of(row: Row, result: Row, records: Sequence[ModelCallRecord]) -> TrajectoryRecord:
+def trajectory_of(row: JsonObject, result: JsonObject, records: Sequence[ModelCallRecord]) -> TrajectoryRecord:
     """Return a rollout's trajectory. Without observations of its agent, use only the row and the response."""
     rollout_id = maybe_rollout_id_from_run_body(row)
     observed, gaps = _observed(result)
@@ -44,7 +42,7 @@ def trajectory_of(row: Row, result: Row, records: Sequence[ModelCallRecord]) -> 
     )
 
 
-def _observed(result: Row) -> tuple[AgentObservationBundle, list[ObservationGap]]:
+def _observed(result: JsonObject) -> tuple[AgentObservationBundle, list[ObservationGap]]:
     given = result.get(OBSERVATIONS_KEY)
     nothing = AgentObservationBundle(source="none")
     if given is None:
@@ -56,17 +54,17 @@ def _observed(result: Row) -> tuple[AgentObservationBundle, list[ObservationGap]
         return nothing, [ObservationGap(code="unreadable_agent_observations", detail=problems)]
 
 
-def _whole_rollout(row: Row, rollout_id: str | None) -> AgentInvocation:
+def _whole_rollout(row: JsonObject, rollout_id: str | None) -> AgentInvocation:
     agent = row.get(AGENT_REF_KEY)
     name = agent.get("name") if isinstance(agent, dict) else None
     return AgentInvocation(invocation_id=rollout_id or "rollout", agent_name=name)
 
 
-def _task_id(row: Row) -> str | None:
+def _task_id(row: JsonObject) -> str | None:
     return next((str(row[key]) for key in TASK_ID_KEYS if row.get(key) is not None), None)
 
 
-def _turn(row: Row, result: Row, calls: Sequence[TrajectoryModelCall], root: str) -> TrajectoryTurn:
+def _turn(row: JsonObject, result: JsonObject, calls: Sequence[TrajectoryModelCall], root: str) -> TrajectoryTurn:
     items = _output(result)
     reasoning = [_texts(item.get("summary")) for item in items if item.get("type") == "reasoning"]
     resolved = result.get("resolved")
@@ -85,7 +83,7 @@ def _turn(row: Row, result: Row, calls: Sequence[TrajectoryModelCall], root: str
     )
 
 
-def _tool_calls(observed: AgentObservationBundle, result: Row, root: str) -> list[TrajectoryToolCall]:
+def _tool_calls(observed: AgentObservationBundle, result: JsonObject, root: str) -> list[TrajectoryToolCall]:
     if observed.tool_calls:
         calls = [call.model_dump(include=set(ToolCall.model_fields)) for call in observed.tool_calls]
         return [TrajectoryToolCall.model_validate(call) for call in calls]
@@ -104,17 +102,17 @@ def _tool_calls(observed: AgentObservationBundle, result: Row, root: str) -> lis
     ]
 
 
-def _output(result: Row) -> list[dict[str, Any]]:
+def _output(result: JsonObject) -> list[JsonObject]:
     response = result.get("response")
     output = response.get("output") if isinstance(response, dict) else None
     return [item for item in output if isinstance(item, dict)] if isinstance(output, list) else []
 
 
-def _is_answer(item: dict[str, Any]) -> bool:
+def _is_answer(item: JsonObject) -> bool:
     return item.get("type", "message") == "message" and item.get("role") == "assistant"
 
 
-def _question(row: Row) -> str | None:
+def _question(row: JsonObject) -> str | None:
     """Return the last user message before the model's first turn."""
     params = row.get("responses_create_params")
     given = params.get("input") if isinstance(params, dict) else None
@@ -124,8 +122,54 @@ def _question(row: Row) -> str | None:
     return _texts(said[-1].get("content")) if said else None
 
 
-def _texts(content: Any) -> str | None:
+def _texts(content: object) -> str | None:
     if isinstance(content, str):
         return content
-    parts = [part.get("text") for part in content or [] if isinstance(part, dict)]
+    parts = [part.get("text") for part in content if isinstance(part, dict)] if isinstance(content, list) else []
     return "\n".join(part for part in parts if isinstance(part, str)) or None
+
+
+class JoinedModelCalls(NamedTuple):
+    """The captured calls with their invocations where known, and the mismatches."""
+
+    model_calls: list[TrajectoryModelCall]
+    gaps: list[ObservationGap]
+
+
+def join_model_call_observations(
+    invocations: Sequence[AgentInvocation], records: Sequence[ModelCallRecord]
+) -> JoinedModelCalls:
+    """Assign each captured call to the invocation that names it, by its own id or by the id of its answer.
+
+    A single invocation also gets the calls that it does not name.
+    """
+    owners: dict[str, str] = {}
+    gaps: list[ObservationGap] = []
+    for invocation in invocations:
+        for call in invocation.all_model_calls:
+            captured = next((record for record in records if _is_named(record, call)), None)
+            if captured is not None:
+                owners.setdefault(captured.model_call_id, invocation.invocation_id)
+                continue
+            detail = f"the agent names {call.model_call_id or call.response_id}"
+            where = invocation.invocation_id
+            gaps.append(ObservationGap(code="model_call_not_captured", detail=detail, invocation_id=where))
+    only = invocations[0].invocation_id if len(invocations) == 1 else None
+    joined = [
+        TrajectoryModelCall.of_record(record, owners.get(record.model_call_id, only))
+        for record in sorted(records, key=lambda record: record.started_at)
+    ]
+    gaps += [
+        ObservationGap(
+            code="model_call_not_claimed", detail=f"{call.model_call_id} belongs to none of the invocations"
+        )
+        for call in joined
+        if call.invocation_id is None
+    ]
+    return JoinedModelCalls(joined, gaps)
+
+
+def _is_named(record: ModelCallRecord, call: ModelCallRef) -> bool:
+    if call.model_call_id is not None:
+        return call.model_call_id == record.model_call_id
+    return call.response_id is not None and call.response_id == record.response_id

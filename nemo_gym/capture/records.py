@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable
+from collections.abc import Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+from typing import Literal, Self
 from uuid import uuid4
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from nemo_gym.capture.store import BEGINNING, CaptureStore, Extent
 from nemo_gym.config.settings import ModelServerRef
-
-if TYPE_CHECKING:
-    from nemo_gym.capture.store import CaptureStore
+from nemo_gym.jsonl import JsonObject
 
 Dialect = Literal["responses", "chat", "messages"]
 PAYLOADS = frozenset({"request", "response", "request_raw", "response_raw"})
@@ -55,17 +53,12 @@ class ModelCallRecord(BaseModel):
     """Time to the first byte of a stream; None if the answer was not streamed."""
     status_code: int | None = None
     error_category: ErrorCategory | None = None
-    request: Any = None
-    response: Any = None
+    request: object = None
+    response: object = None
     request_raw: str | None = None
     """The request as text, if it is not JSON."""
     response_raw: str | None = None
     """The answer as text, if it is not JSON or is an incomplete stream."""
-
-    @classmethod
-    def begun(cls, dialect: Dialect, model_ref: ModelServerRef | None) -> Self:
-        """Return the record of a call that has just arrived."""
-        return cls(dialect=dialect, model_ref=model_ref, started_at=round(time.time(), 6))
 
     @property
     def usage(self) -> TokenUsage:
@@ -78,13 +71,13 @@ class ModelCallRecord(BaseModel):
         given = self.response.get("id") if isinstance(self.response, dict) else None
         return given if isinstance(given, str) else None
 
-    def line(self, *, include_payloads: bool = True) -> dict[str, Any]:
+    def line(self, *, include_payloads: bool = True) -> JsonObject:
         """Return the record as it is written; the raw text fields are left out if unset."""
         left_out = {name for name in ("request_raw", "response_raw") if getattr(self, name) is None}
         return self.model_dump(mode="json", exclude=left_out if include_payloads else set(PAYLOADS))
 
 
-class TokenUsage(NamedTuple):
+class TokenUsage(BaseModel):
     """Token counts of one call; zero if the answer does not report them."""
 
     tokens_in: int = 0
@@ -94,7 +87,7 @@ class TokenUsage(NamedTuple):
     cached_tokens: int = 0
 
     @classmethod
-    def of(cls, response: Any) -> Self:
+    def of(cls, response: object) -> Self:
         """Return the token counts under `usage` in an answer of any dialect."""
         usage = response.get("usage") if isinstance(response, dict) else None
         if not isinstance(usage, dict):
@@ -116,43 +109,34 @@ class TokenUsage(NamedTuple):
         )
 
 
-def _number(counts: dict[str, Any], *names: str) -> int:
+def _number(counts: JsonObject, *names: str) -> int:
     return next((counts[name] for name in names if isinstance(counts.get(name), int)), 0)
 
 
-def _details(usage: dict[str, Any], *names: str) -> dict[str, Any]:
+def _details(usage: JsonObject, *names: str) -> JsonObject:
     return next((usage[name] for name in names if isinstance(usage.get(name), dict)), {})
 
 
-class ModelCallMetrics(BaseModel):
+class ModelCallMetrics(TokenUsage):
     """Sums over the model calls of a rollout."""
 
-    tokens_in: int = 0
-    tokens_out: int = 0
-    tokens_reasoning: int = 0
-    tokens_total: int = 0
-    cached_tokens: int = 0
     latency_total_ms: float = 0.0
     num_calls: int = 0
 
     @classmethod
-    def over(cls, records: Iterable[ModelCallRecord]) -> Self:
+    def over(cls, calls: Sequence[ModelCallRecord]) -> Self:
         """Return the sums over these calls, including failed ones."""
-        calls = list(records)
-        sums = (sum(counts) for counts in zip(*(record.usage for record in calls), strict=True))
-        return cls(
-            **dict(zip(TokenUsage._fields, sums, strict=False)),
-            latency_total_ms=sum(record.latency_ms or 0.0 for record in calls),
-            num_calls=len(calls),
-        )
+        usages = [call.usage for call in calls]
+        tokens = {name: sum(getattr(usage, name) for usage in usages) for name in TokenUsage.model_fields}
+        return cls(**tokens, latency_total_ms=sum(call.latency_ms or 0.0 for call in calls), num_calls=len(calls))
 
 
-def read_model_call_records(store: CaptureStore, rollout_id: str) -> list[ModelCallRecord]:
-    """Return the captured calls of a rollout by start time, without torn lines."""
-    records = [ModelCallRecord.model_validate(line) for line in store.read_available(rollout_id)]
+def read_model_call_records(store: CaptureStore, rollout_id: str, after: Extent = BEGINNING) -> list[ModelCallRecord]:
+    """Return the captured calls of a rollout since `after` by start time, without torn lines."""
+    records = [ModelCallRecord.model_validate(line) for line in store.read_available(rollout_id, after)]
     return sorted(records, key=lambda record: record.started_at)
 
 
-def aggregate_model_call_metrics(store: CaptureStore, rollout_id: str) -> dict[str, Any]:
+def aggregate_model_call_metrics(store: CaptureStore, rollout_id: str) -> JsonObject:
     """Return the number of captured calls of a rollout, and their total tokens and latency in milliseconds."""
     return ModelCallMetrics.over(read_model_call_records(store, rollout_id)).model_dump()

@@ -6,13 +6,13 @@ import fcntl
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import orjson
 
 from nemo_gym.errors import ConfigError, DataError
-from nemo_gym.jsonl import dump_line
-from nemo_gym.schemas.rollout import ROLLOUT_ID_PATTERN
+from nemo_gym.jsonl import JsonObject, RawLine, dump_line
+from nemo_gym.schemas.row import ROLLOUT_ID_PATTERN
 
 CAPTURE_SUFFIX = ".capture.jsonl"
 INCOMPLETE_SUFFIX = ".capture.incomplete"
@@ -31,8 +31,8 @@ BEGINNING = Extent()
 class CaptureStore:
     """The captured model calls of rollouts, under one folder.
 
-    Each line is written under a lock, so writers in several processes do not mix, and is on disk when `record`
-    returns. An id that does not match `ROLLOUT_ID_PATTERN` raises `ValueError`, so no id can leave the folder.
+    Each line is written under a lock, because several processes write. It is on disk when `record` returns. An id
+    that does not match `ROLLOUT_ID_PATTERN` raises `ValueError`, because it could lead to another folder.
     """
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
@@ -56,35 +56,31 @@ class CaptureStore:
         return self._path(rollout_id, INCOMPLETE_SUFFIX)
 
     def mark_incomplete(self, rollout_id: str, reason: str = "") -> None:
-        """Mark the record of a rollout as incomplete."""
         self._append(self.incomplete_path_for(rollout_id), b" ".join(reason.encode().split()) + b"\n")
 
     def is_incomplete(self, rollout_id: str) -> bool:
-        """Return whether the record of a rollout is marked as incomplete."""
         return self.incomplete_path_for(rollout_id).exists()
 
-    def record(self, rollout_id: str, record: Mapping[str, Any]) -> None:
+    def record(self, rollout_id: str, record: Mapping[str, object]) -> None:
         """Append one call completely or not at all. Raise `OSError` if it cannot be written."""
         was_torn = self._append(self.path_for(rollout_id), dump_line(dict(record)))
         if was_torn:
             self.mark_incomplete(rollout_id, "a line of the record is torn")
 
-    def read(self, rollout_id: str) -> list[dict[str, Any]]:
+    def read(self, rollout_id: str) -> list[JsonObject]:
         """Return all calls of a rollout. Raise `DataError` if a line is torn."""
         return [_parsed(raw, self.path_for(rollout_id), number) for number, raw in self._lines(rollout_id)]
 
-    def read_available(self, rollout_id: str, after: Extent = BEGINNING) -> list[dict[str, Any]]:
+    def read_available(self, rollout_id: str, after: Extent = BEGINNING) -> list[JsonObject]:
         """Return the calls that were written since `after`, without torn lines."""
         return [call for _, raw in self._lines(rollout_id, after.calls) if (call := _readable(raw)) is not None]
 
-    def torn_lines(self, rollout_id: str, after: Extent = BEGINNING) -> int:
-        """Return the number of torn lines, left by processes that were killed while writing."""
-        return sum(_readable(raw) is None for _, raw in self._lines(rollout_id, after.calls))
-
-    def reasons(self, rollout_id: str, after: Extent = BEGINNING) -> list[str]:
-        """Return why the record of a rollout is incomplete; empty if it is complete."""
-        raw = _content(self.incomplete_path_for(rollout_id))[after.reasons :]
-        return raw.decode("utf-8", "replace").splitlines()
+    def gaps(self, rollout_id: str, after: Extent = BEGINNING) -> list[JsonObject]:
+        """Return what the record lacks: lines torn by killed processes, and calls that could not be written."""
+        torn = sum(_readable(raw) is None for _, raw in self._lines(rollout_id, after.calls))
+        reasons = _content(self.incomplete_path_for(rollout_id))[after.reasons :].decode("utf-8", "replace")
+        lacking = [{"code": "capture_incomplete", "detail": reason or None} for reason in reasons.splitlines()]
+        return [{"code": "torn_line", "detail": None}] * torn + lacking
 
     def extent(self, rollout_id: str) -> Extent:
         """Return the current sizes, because an earlier run may have recorded a rollout of the same name."""
@@ -113,9 +109,9 @@ class CaptureStore:
                 raise
         return is_torn
 
-    def _lines(self, rollout_id: str, start: int = 0) -> Iterator[tuple[int, bytes]]:
+    def _lines(self, rollout_id: str, start: int = 0) -> Iterator[RawLine]:
         content = _content(self.path_for(rollout_id))[start:]
-        return ((number, raw) for number, raw in enumerate(content.splitlines(), start=1) if raw.strip())
+        return (RawLine(number, raw) for number, raw in enumerate(content.splitlines(), start=1) if raw.strip())
 
 
 def _content(path: Path) -> bytes:
@@ -132,7 +128,7 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _readable(raw: bytes) -> dict[str, Any] | None:
+def _readable(raw: bytes) -> JsonObject | None:
     try:
         call = orjson.loads(raw)
     except orjson.JSONDecodeError:
@@ -140,7 +136,7 @@ def _readable(raw: bytes) -> dict[str, Any] | None:
     return call if isinstance(call, dict) else None
 
 
-def _parsed(raw: bytes, path: Path, number: int) -> dict[str, Any]:
+def _parsed(raw: bytes, path: Path, number: int) -> JsonObject:
     call = _readable(raw)
     if call is None:
         raise DataError(f"{path}:{number}: not a complete JSON object, because the process that wrote it was stopped.")

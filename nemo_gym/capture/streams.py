@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import orjson
 
 from nemo_gym.capture.records import Dialect, ErrorCategory
-
-Event = dict[str, Any]
+from nemo_gym.jsonl import JsonObject
 
 DONE = "[DONE]"
-ENDS_OF_RESPONSE = {"response.completed": None, "response.incomplete": None, "response.failed": "failed"}
+ENDS_OF_RESPONSE = ("response.completed", "response.incomplete", "response.failed")
 
 
 class Answer(NamedTuple):
     """An assembled answer, and its error if any."""
 
-    response: Any
+    response: object
     """None if the events do not contain it."""
     error_category: ErrorCategory | None = None
 
@@ -39,7 +38,7 @@ def assembled(dialect: Dialect, body: bytes) -> Answer:
         return Answer(None, ErrorCategory.CAPTURE_PARSE_ERROR)
 
 
-def _events(body: bytes) -> Iterator[Event]:
+def _events(body: bytes) -> Iterator[JsonObject]:
     """Yield the data of each event, `{}` for the final `[DONE]` of chat chunks."""
     for block in body.replace(b"\r\n", b"\n").split(b"\n\n")[:-1]:
         lines = block.decode().split("\n")
@@ -48,10 +47,10 @@ def _events(body: bytes) -> Iterator[Event]:
             yield {} if data == DONE else orjson.loads(data)
 
 
-def _response(events: list[Event]) -> Answer:
+def _response(events: list[JsonObject]) -> Answer:
     for event in reversed(events):
         if event["type"] in ENDS_OF_RESPONSE:
-            has_failed = ENDS_OF_RESPONSE[event["type"]] is not None
+            has_failed = event["type"] == "response.failed"
             return Answer(event["response"], ErrorCategory.UPSTREAM_ERROR if has_failed else None)
         if event["type"] == "error":
             return Answer(None, ErrorCategory.UPSTREAM_ERROR)
@@ -62,14 +61,14 @@ def _response(events: list[Event]) -> Answer:
     return Answer(begun, ErrorCategory.STREAM_TRUNCATED)
 
 
-def _completion(events: list[Event]) -> Answer:
+def _completion(events: list[JsonObject]) -> Answer:
     chunks = [event for event in events if event]
     if any("error" in chunk for chunk in chunks):
         return Answer(None, ErrorCategory.UPSTREAM_ERROR)
     truncated = None if events and events[-1] == {} else ErrorCategory.STREAM_TRUNCATED
     if not chunks:
         return Answer(None, truncated or ErrorCategory.CAPTURE_PARSE_ERROR)
-    choices: dict[int, Event] = {}
+    choices: dict[int, JsonObject] = {}
     usage = None
     for chunk in chunks:
         usage = chunk.get("usage") or usage
@@ -84,7 +83,7 @@ def _completion(events: list[Event]) -> Answer:
     return Answer({**whole, "usage": usage}, truncated)
 
 
-def _add_delta(message: Event, delta: Event) -> None:
+def _add_delta(message: JsonObject, delta: JsonObject) -> None:
     for key, value in delta.items():
         if key == "tool_calls":
             for part in value:
@@ -95,7 +94,7 @@ def _add_delta(message: Event, delta: Event) -> None:
             message[key] = value
 
 
-def _add_call(calls: list[Event], part: Event) -> None:
+def _add_call(calls: list[JsonObject], part: JsonObject) -> None:
     """Add a part of a tool call: the name comes first, then pieces of the arguments."""
     index = part["index"]
     while len(calls) <= index:
@@ -106,9 +105,9 @@ def _add_call(calls: list[Event], part: Event) -> None:
     call.update({key: value for key, value in part.items() if key not in ("index", "function") and value is not None})
 
 
-def _message(events: list[Event]) -> Answer:
-    message: Event | None = None
-    blocks: dict[int, Event] = {}
+def _message(events: list[JsonObject]) -> Answer:
+    message: JsonObject | None = None
+    blocks: dict[int, JsonObject] = {}
     pieces: dict[int, str] = {}
     for event in events:
         match event["type"]:

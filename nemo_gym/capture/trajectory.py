@@ -41,21 +41,10 @@ class TrajectoryModelCall(Observation):
     @classmethod
     def of_record(cls, record: ModelCallRecord, invocation_id: str | None) -> Self:
         """Return the call of a record, made by this invocation."""
-        return cls(
-            model_call_id=record.model_call_id,
-            invocation_id=invocation_id,
-            dialect=record.dialect,
-            model_ref=record.model_ref,
-            response_id=record.response_id,
-            started_at=record.started_at,
-            completed_at=record.completed_at,
-            latency_ms=record.latency_ms,
-            latency_ttft_ms=record.latency_ttft_ms,
-            status_code=record.status_code,
-            error_category=record.error_category,
-            # Without an answer the counts are unknown, which is not the same as zero.
-            tokens=None if record.response is None else TrajectoryTokenStats(**record.usage._asdict()),
-        )
+        shared = {name: getattr(record, name) for name in cls.model_fields if hasattr(record, name)}
+        # Without an answer the counts are unknown, which is not the same as zero.
+        tokens = None if record.response is None else TrajectoryTokenStats(**record.usage.model_dump())
+        return cls(**shared, invocation_id=invocation_id, tokens=tokens)
 
 
 class TrajectoryToolCall(ToolCall):

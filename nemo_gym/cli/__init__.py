@@ -28,31 +28,12 @@ _HOMES = {
     "version": "nemo_gym.cli.published:version",
 }
 
-__all__ = [
-    "GlobalConfigDictParserConfig",
-    "PipListConfig",
-    "RunConfig",
-    "RunHelper",
-    "TestAllConfig",
-    "TestConfig",
-    "VersionConfig",
-    "dev_test",
-    "dump_config",
-    "e2e_rollout_collection",
-    "init_resources_server",
-    "pip_list",
-    "run",
-    "status",
-    "test",
-    "test_all",
-    "version",
-]
+__all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'nemo_gym.cli' has no attribute '{name}'")
     module, attribute = _HOMES[name].split(":")
-    found = getattr(importlib.import_module(module), attribute)
-    globals()[name] = found
+    found = globals()[name] = getattr(importlib.import_module(module), attribute)
     return found

@@ -14,7 +14,7 @@ class Command(NamedTuple):
     verb: str
     """One word, followed by the flags that distinguish commands with the same word."""
     script: str
-    """Empty if the command has no script of its own."""
+    """Empty if the command can only be run with `ng`."""
     function: str
     """`module:function` under `nemo_gym.cli`; imported only when the command is run."""
     summary: str
@@ -37,7 +37,7 @@ COMMANDS = (
     Command("env", "check", "ng_check", "folders:check", "Check an environment by playing in it"),
     Command("env", "packages", "ng_pip_list", "folders:packages", "List the packages that a server folder uses"),
     Command("env", "prefetch", "", "env:prefetch", "Build the separate environments that folders need"),
-    Command("env", "resolve", "ng_dump_config", "env:resolve", "Print the merged config, secrets masked"),
+    Command("env", "resolve", "ng_dump_config", "env:resolve", "Print the merged config as YAML, secrets masked"),
     Command("env", "validate", "ng_validate", "env:validate", "Check a config, including each server's settings"),
     Command("eval", "run", "ng_e2e_collect_rollouts", "rollouts:run", "Start servers, collect rollouts, stop them"),
     Command(
@@ -45,7 +45,7 @@ COMMANDS = (
         "run --no-serve",
         "ng_collect_rollouts",
         "rollouts:collect",
-        "Collect rollouts from running servers",
+        "Collect rollouts from running servers (started with ng_run)",
     ),
     Command("eval", "prepare", "ng_prepare_benchmark", "data:prepare_benchmark", "Prepare the data of benchmarks"),
     Command("eval", "aggregate", "ng_aggregate_rollouts", "results:aggregate", "Merge shards and compute metrics"),
@@ -59,13 +59,13 @@ COMMANDS = (
     Command("", "search", "", "catalog:search", "Search environments, agents, models, … for a word"),
     Command("dataset", "collate", "ng_prepare_data", "data:collate", "Check and collate the datasets of a config"),
     Command("dataset", "render", "ng_materialize_prompts", "data:render", "Add the prompt to every row"),
-    Command("dataset", "upload", "ng_upload_dataset_to_hf", "hubs:upload_to_hf", "Publish a dataset"),
+    Command("dataset", "upload", "ng_upload_dataset_to_hf", "hubs:upload_to_hf", "Publish a file as a dataset"),
     Command(
         "dataset",
         "upload --storage gitlab",
         "ng_upload_dataset_to_gitlab",
         "hubs:upload_to_gitlab",
-        "Publish a dataset as a GitLab package",
+        "Publish a file as a GitLab package",
     ),
     Command("dataset", "download", "ng_download_dataset_from_hf", "hubs:download_from_hf", "Download a dataset"),
     Command(
@@ -73,9 +73,9 @@ COMMANDS = (
         "download --storage gitlab",
         "ng_download_dataset_from_gitlab",
         "hubs:download_from_gitlab",
-        "Download a dataset from a GitLab package",
+        "Download a file from a GitLab package",
     ),
-    Command("dataset", "rm", "ng_delete_dataset_from_gitlab", "hubs:delete_from_gitlab", "Delete a GitLab dataset"),
+    Command("dataset", "rm", "ng_delete_dataset_from_gitlab", "hubs:delete_from_gitlab", "Delete a GitLab package"),
     Command("dataset", "migrate", "ng_gitlab_to_hf_dataset", "hubs:migrate", "Move a dataset to Hugging Face"),
     Command("dev", "test", "ng_dev_test", "dev:test", "Run the tests of this repository"),
     Command("dev", "reinstall", "ng_reinstall", "dev:reinstall", "Reinstall this repository"),
@@ -88,6 +88,11 @@ def by_script(script: str) -> Command | None:
     """Return the command with this script name, under either of its two prefixes."""
     name = script.replace("nemo_gym_", "ng_", 1)
     return next((command for command in COMMANDS if command.script and command.script == name), None)
+
+
+def by_program(program: str) -> list[Command]:
+    """Return the commands whose usage names this program: a script, or the words of a command without one."""
+    return [command for command in COMMANDS if program in (command.script, command.spelled)]
 
 
 class Found(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nemo_gym import config, paths
+from nemo_gym import paths
 from nemo_gym.cli import running
 from nemo_gym.cli.options import Options, settings_from
 from nemo_gym.cli.settings import PrepareBenchmarkSettings
@@ -16,10 +16,8 @@ from nemo_gym.data.prompts import MaterializePromptsConfig, load_prompt_config, 
 
 def collate(words: list[str]) -> int:
     """Check and measure every dataset of a mode, compare with earlier metrics, and collate them by type."""
-    options = Options(
-        "ng_prepare_data", "Check, measure and collate the datasets of a config's agents.", PreparationSettings
-    )
-    line = options.read(words)
+    summary = "Check, measure and collate the datasets of a config's agents."
+    line = Options("ng_prepare_data", PreparationSettings, summary).read(words)
     run = load_without_model(line.paths, line.overrides)
     settings = settings_from(PreparationSettings, run.plain)
     for made in prepare(run, settings, fetcher(settings.data_source, run.plain, notice=running.note)):
@@ -30,14 +28,9 @@ def collate(words: list[str]) -> int:
 
 def render(words: list[str]) -> int:
     """Write a file's rows with a prompt's messages as their input."""
-    options = Options(
-        "ng_materialize_prompts",
-        "Write a file's rows with a prompt's messages as their input.",
-        MaterializePromptsConfig,
-        takes_config=False,
-    )
-    line = options.read(words)
-    settings = settings_from(MaterializePromptsConfig, config.load(line.paths, line.overrides, skip_dotenv=True).plain)
+    summary = "Write a file's rows with a prompt's messages as their input."
+    options = Options("ng_materialize_prompts", MaterializePromptsConfig, summary, takes_config=False)
+    settings = options.settings(words)
     prompt = load_prompt_config(settings.prompt_config)
     count = materialize_prompts(settings.input_jsonl_fpath, prompt, settings.output_jsonl_fpath)
     running.say(f"{count} rows: {settings.output_jsonl_fpath}")
@@ -46,17 +39,13 @@ def render(words: list[str]) -> int:
 
 def prepare_benchmark(words: list[str]) -> int:
     """Prepare the data of every benchmark in a configuration."""
-    options = Options(
-        "ng_prepare_benchmark", "Prepare the data of every benchmark in a config.", PrepareBenchmarkSettings
-    )
-    line = options.read(words)
+    line = Options("ng_prepare_benchmark", PrepareBenchmarkSettings).read(words)
     run = load_without_model(line.paths, line.overrides)
     # Prepare scripts read the config (`get_hf_token`), but cannot load it, because it lacks a model.
     set_process_config(view_of(run))
     settings = settings_from(PrepareBenchmarkSettings, run.plain)
-    wanted = benchmarks_of(run)
     owed = []
-    for benchmark in wanted:
+    for benchmark in benchmarks_of(run):
         there = paths.find(benchmark.dataset.jsonl_fpath) if settings.use_cached_prepared_benchmarks else None
         if there is None:
             owed.append(benchmark)

@@ -8,13 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-from nemo_gym import paths
+from nemo_gym import config, paths
 from nemo_gym.cli import running
 from nemo_gym.cli.main import HELP_WORDS
 from nemo_gym.cli.options import Options, settings_from
 from nemo_gym.cli.settings import ReinstallSettings
 from nemo_gym.errors import LaunchError
 from nemo_gym.launcher.folder_tests import check_pytest
+from nemo_gym.launcher.installers import installer
 
 LOCKS = ("requirements.lock", "requirements-dev.lock")
 
@@ -39,20 +40,13 @@ def test(words: list[str]) -> int:
 
 def reinstall(words: list[str]) -> int:
     """Reinstall the locked packages and this repository, as `make` does."""
-    options = Options(
-        "ng_reinstall",
-        "Reinstall the locked packages and this repository, as `make` does.",
-        ReinstallSettings,
-        takes_config=False,
-    )
-    from nemo_gym import config
-    from nemo_gym.launcher.installers import installer
-
-    line = options.read(words)
+    summary = "Reinstall the locked packages and this repository, as `make` does."
+    line = Options("ng_reinstall", ReinstallSettings, summary, takes_config=False).read(words)
     plain = config.load(line.paths, line.overrides, skip_dotenv=True).plain
     settings = settings_from(ReinstallSettings, plain)
     root = _repository(*LOCKS)
-    program = installer(plain.get("uv_cache_dir")).installing()
+    cache = plain.get("uv_cache_dir")
+    program = installer(str(cache) if cache else None).installing()
     locks = [word for lock in LOCKS for word in ("-r", lock)]
     for command in (
         [*program, "--quiet", "--require-hashes", *locks],

@@ -12,11 +12,14 @@ from typing import Any
 
 import orjson
 
-from nemo_gym import cli
+from nemo_gym import cli, config
 from nemo_gym.cli import running
 from nemo_gym.cli.options import Options, settings_from
-from nemo_gym.cli.settings import NoSettings, StartSettings, StatusSettings
+from nemo_gym.cli.settings import JsonSettings, NoSettings, StartSettings
 from nemo_gym.config.access import configured_token
+from nemo_gym.config.without_model import load_with_stand_in, load_without_model, stand_ins_of
+from nemo_gym.launcher import launch
+from nemo_gym.launcher.environments import interpreters
 from nemo_gym.launcher.warm import WarmStarter, is_supported
 from nemo_gym.memory import settle_memory
 
@@ -40,7 +43,7 @@ class _Ending:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, self._note)
 
-    def _note(self, number: int, frame: FrameType | None) -> Any:
+    def _note(self, number: int, frame: FrameType | None) -> None:
         self.is_due = True
         is_echo = time.monotonic() - self._noted_at < ECHO_S
         self._noted_at = time.monotonic()
@@ -50,8 +53,7 @@ class _Ending:
 
 def start(words: list[str]) -> int:
     """Start the servers of a config and keep them up until Ctrl-C, SIGTERM, or until one fails for good."""
-    options = Options("ng_run", "Start the servers of a config and keep them up.", StartSettings, takes_model=True)
-    line = options.read(words)
+    line = Options("ng_run", StartSettings, takes_model=True).read(words)
     ending = _Ending()
     # Started before the YAML is read, because its imports take longer than everything else together.
     starter = WarmStarter() if is_supported() else None
@@ -65,8 +67,6 @@ def start(words: list[str]) -> int:
 
 
 def _keep_up(files: list[str], overrides: list[str], starter: WarmStarter | None, ending: _Ending) -> int:
-    from nemo_gym import config
-
     run = config.load(files, overrides, require_servers=True)
     settings = settings_from(StartSettings, run.plain)
     with running.launch_for(run, settings, starter, on_line=running.print_line) as servers:
@@ -86,12 +86,9 @@ def _keep_up(files: list[str], overrides: list[str], starter: WarmStarter | None
 
 def status(words: list[str]) -> int:
     """Show every server of the current run and whether it answers; return 1 if one does not."""
-    options = Options("ng_status", "Show the running servers and whether they answer.", StatusSettings)
-    from nemo_gym import config
-
-    line = options.read(words)
+    line = Options("ng_status", JsonSettings).read(words)
     run = config.load(line.paths, line.overrides)
-    settings = settings_from(StatusSettings, run.plain)
+    settings = settings_from(JsonSettings, run.plain)
     servers = running.ask_for_servers(running.find_head(run), configured_token(run.plain))
     if settings.as_json:
         running.say(orjson.dumps(servers, option=orjson.OPT_INDENT_2).decode())
@@ -102,41 +99,27 @@ def status(words: list[str]) -> int:
 
 def resolve(words: list[str]) -> int:
     """Print the merged configuration as YAML, secrets masked."""
-    options = Options(
-        "ng_dump_config", "Print the merged config as YAML, secrets masked.", NoSettings, takes_model=True
-    )
-    from nemo_gym import config
-
-    line = options.read(words)
+    line = Options("ng_dump_config", NoSettings, takes_model=True).read(words)
     running.say(config.masked_yaml(config.load(line.paths, line.overrides)).rstrip())
     return 0
 
 
 def validate(words: list[str]) -> int:
     """Check a configuration, including the settings that each server's class defines."""
-    options = Options("ng_validate", "Check a config, including each server's settings.", NoSettings, takes_model=True)
-    from nemo_gym import config
-
-    line = options.read(words)
-    run = config.load(line.paths, line.overrides, require_servers=True)
-    from nemo_gym.launcher import launch
-
+    line = Options("ng_validate", NoSettings, takes_model=True).read(words)
+    run = load_with_stand_in(line.paths, line.overrides)
     with launch(run, dry_run=True):
         pass
-    names = ", ".join(run.servers)
-    running.say(f"✓ {running.servers_counted(len(run.servers))}: {names}")
+    absent = stand_ins_of(run)
+    checked = [name for name in run.servers if name not in absent]
+    note = f" (without {', '.join(absent)}, which no file defines; --model-type adds it)" if absent else ""
+    running.say(f"✓ {running.servers_counted(len(checked))}: {', '.join(checked)}{note}")
     return 0
 
 
 def prefetch(words: list[str]) -> int:
     """Build a separate environment for every folder that needs one, without starting servers."""
-    options = Options(
-        "ng env prefetch", "Build environments for folders whose requirements are not met here.", NoSettings
-    )
-    from nemo_gym.config.without_model import load_without_model
-    from nemo_gym.launcher.environments import interpreters
-
-    line = options.read(words)
+    line = Options("ng env prefetch", NoSettings).read(words)
     run = load_without_model(line.paths, line.overrides)
     built = interpreters(run, auto_install=True, notice=running.note)
     for name, python in built.items():

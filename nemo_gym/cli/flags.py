@@ -6,7 +6,6 @@ import argparse
 import types
 import typing
 from pathlib import Path
-from typing import Any
 
 import orjson
 from pydantic import BaseModel
@@ -32,8 +31,6 @@ SHORT_FLAGS = {
     "policy_base_url": ("--model-url",),
     "policy_api_key": ("--model-api-key",),
 }
-
-
 TEXTS = ("str", "path")
 
 
@@ -58,8 +55,7 @@ def _metavar(info: FieldInfo, kind: str) -> str:
 
 def key_of(name: str, info: FieldInfo) -> str:
     """Return the setting's public name: its alias, if it has one."""
-    outside: str = info.alias or name
-    return outside
+    return info.alias or name
 
 
 def flag_names(name: str) -> tuple[str, ...]:
@@ -74,7 +70,7 @@ def _shown_default(info: FieldInfo) -> str:
     return str(default).lower() if isinstance(default, bool) else str(default or "empty")
 
 
-def _type_words(annotation: Any) -> str:
+def _type_words(annotation: object) -> str:
     origin = typing.get_origin(annotation)
     arguments = typing.get_args(annotation)
     if origin in (typing.Union, types.UnionType):
@@ -83,8 +79,6 @@ def _type_words(annotation: Any) -> str:
         return _type_words(arguments[0])
     if origin is typing.Literal:
         return "|".join(str(each) for each in arguments)
-    if origin in (dict, list):
-        return str(origin.__name__)
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return "dict"
     return "path" if annotation is Path else getattr(annotation, "__name__", str(annotation))
@@ -95,12 +89,11 @@ def text_keys(model: type[BaseModel]) -> set[str]:
     return {key_of(name, info) for name, info in model.model_fields.items() if _type_words(info.annotation) in TEXTS}
 
 
-def encoded(value: Any, *, is_text: bool) -> str:
+def encoded(value: object, *, is_text: bool) -> str:
     """Encode a flag's value as the value of an override."""
     if isinstance(value, (bool, int, float)):
         return orjson.dumps(value).decode()
     text = str(value)
     looks_structured = text[:1] in "[{" or text.lower() in ("true", "false", "null")
     is_number = not is_text and text.replace(".", "", 1).replace("-", "", 1).isdigit()
-    quoted: str = orjson.dumps(text).decode()
-    return text if looks_structured or is_number else quoted
+    return text if looks_structured or is_number else orjson.dumps(text).decode()

@@ -7,43 +7,30 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from nemo_gym import paths
+from nemo_gym import config, paths
 from nemo_gym.cli import running
 from nemo_gym.cli.options import Options, settings_from
-from nemo_gym.cli.settings import (
-    CheckSettings,
-    EntrypointSettings,
-    PackagesJsonSettings,
-    TestAllSettings,
-    TestSettings,
-)
+from nemo_gym.cli.settings import CheckSettings, EntrypointSettings, PipListSettings, TestAllSettings, TestSettings
+from nemo_gym.config.overrides import parse_override
+from nemo_gym.config.sources import CONFIG_PATHS
 from nemo_gym.config.suggestions import closest
 from nemo_gym.errors import ConfigError, DataError
+from nemo_gym.jsonl import read_rows
+from nemo_gym.launcher.environments import package_listing
 from nemo_gym.launcher.folder_tests import Tested, is_server_folder, run_tests, server_folders
+from nemo_gym.scaffold import scaffold
 
 
 def init(words: list[str]) -> int:
     """Create the folder of a new environment that lints, passes its tests and scores rollouts."""
-    options = Options(
-        "ng_init_resources_server", "Create the folder of a new environment.", EntrypointSettings, takes_config=False
-    )
-    from nemo_gym import config
-    from nemo_gym.scaffold import scaffold
-
-    line = options.read(words)
-    settings = settings_from(EntrypointSettings, config.load(line.paths, line.overrides, skip_dotenv=True).plain)
-    made = scaffold(settings.entrypoint, Path.cwd())
-    running.say(made.next_steps)
+    settings = Options("ng_init_resources_server", EntrypointSettings, takes_config=False).settings(words)
+    running.say(scaffold(settings.entrypoint, Path.cwd()).next_steps)
     return 0
 
 
 def test(words: list[str]) -> int:
     """Run the tests of one environment with pytest, and return its exit code."""
-    options = Options("ng_test", "Run the tests of one environment.", TestSettings, takes_config=False)
-    from nemo_gym import config
-
-    line = options.read(words)
-    settings = settings_from(TestSettings, config.load(line.paths, line.overrides, skip_dotenv=True).plain)
+    settings = Options("ng_test", TestSettings, takes_config=False).settings(words)
     folder = _folder_of(settings.entrypoint)
     if not (folder / "tests").is_dir():
         raise DataError(f"{folder}: no tests/ folder. Write a first test in tests/test_app.py.")
@@ -58,18 +45,13 @@ def test(words: list[str]) -> int:
 
 def test_all(words: list[str]) -> int:
     """Run the tests of every server folder in turn, and return 1 if any fails."""
-    options = Options(
-        "ng_test_all",
-        "Run the tests of every server folder in the working folder and the --search-dirs. If they have none, test "
-        "the shipped folders.",
-        TestAllSettings,
-        takes_config=False,
-    )
-    from nemo_gym import config
     from nemo_gym.cli import tables
 
-    line = options.read(words)
-    settings = settings_from(TestAllSettings, config.load(line.paths, line.overrides, skip_dotenv=True).plain)
+    summary = (
+        "Run the tests of every server folder in the working folder and the --search-dirs. If they have none, test "
+        "the shipped folders."
+    )
+    settings = Options("ng_test_all", TestAllSettings, summary, takes_config=False).settings(words)
     if settings.shard_index >= settings.num_shards:
         raise ConfigError(
             f"shard_index={settings.shard_index} is out of range: with num_shards={settings.num_shards}, use 0 to "
@@ -79,7 +61,7 @@ def test_all(words: list[str]) -> int:
     for folder in server_folders()[settings.shard_index :: settings.num_shards]:
         running.say(f"── {folder.parent.name}/{folder.name}")
         tested.append(run_tests(folder))
-    tables.console().print(tables.tested(tested))
+    tables.show(tables.tested(tested))
     running.say(_counted(tested))
     lacks_tests = settings.fail_on_total_and_test_mismatch and not all(each.has_tests for each in tested)
     return 1 if lacks_tests or not all(each.is_good for each in tested) else 0
@@ -97,22 +79,15 @@ def _counted(tested: Sequence[Tested]) -> str:
 
 def check(words: list[str]) -> int:
     """Check an environment by playing in it, and return 1 if a promise is broken."""
-    options = Options(
-        "ng_check",
-        "Check an environment by playing in it: oracle, no-op, odd answers. The config is the one named after "
-        "the folder; +config_paths=[…] selects another. ++<server>.resources_servers.<folder>.<key>=… sets a value.",
-        CheckSettings,
-        takes_config=False,
-    )
-    from nemo_gym import config
     from nemo_gym.cli import tables
-    from nemo_gym.config.overrides import parse_override
-    from nemo_gym.config.sources import CONFIG_PATHS
     from nemo_gym.contract import check_environment, open_environment, write_examples
-    from nemo_gym.jsonl import read_rows
 
-    line = options.read(words)
-    # Configs and their overrides load only together with the model that the check adds.
+    summary = (
+        "Check an environment by playing in it: oracle, no-op, odd answers. The config is the one named after "
+        "the folder; +config_paths=[…] selects another. ++<server>.resources_servers.<folder>.<key>=… sets a value."
+    )
+    line = Options("ng_check", CheckSettings, summary, takes_config=False).read(words)
+    # The environment's config loads only with the model that the check adds. So only the settings are read here.
     own = [word for word in line.overrides if len(path := parse_override(word).path) == 1 and path[0] != CONFIG_PATHS]
     settings = settings_from(CheckSettings, config.load(line.paths, own, skip_dotenv=True).plain)
     if settings.write_examples and own != line.overrides:
@@ -123,7 +98,7 @@ def check(words: list[str]) -> int:
     with open_environment(_folder_of(settings.entrypoint), line.overrides) as environment:
         further = list(read_rows(settings.rows_jsonl_fpath)) if settings.rows_jsonl_fpath else []
         findings = asyncio.run(check_environment(environment, further))
-        tables.console().print(tables.findings(findings))
+        tables.show(tables.findings(findings))
         broken = sum(not finding.is_kept for finding in findings)
         if settings.write_examples and not broken:
             running.say(f"{asyncio.run(write_examples(environment))} example rollouts written")
@@ -133,17 +108,10 @@ def check(words: list[str]) -> int:
 
 def packages(words: list[str]) -> int:
     """List the packages of the environment in which a folder's server runs."""
-    options = Options(
-        "ng_pip_list", "List the packages that a server folder uses.", PackagesJsonSettings, takes_config=False
-    )
-    from nemo_gym import config
-    from nemo_gym.launcher.environments import package_listing
-
-    line = options.read(words)
+    line = Options("ng_pip_list", PipListSettings, takes_config=False).read(words)
     run = config.load(line.paths, line.overrides, skip_dotenv=True)
-    settings = settings_from(PackagesJsonSettings, run.plain)
-    folder = _folder_of(settings.entrypoint)
-    listing = package_listing(folder, run.plain)
+    settings = settings_from(PipListSettings, run.plain)
+    listing = package_listing(_folder_of(settings.entrypoint), run.plain)
     running.note(f"{settings.entrypoint} runs with {listing.python}")
     form = "json" if settings.as_json else settings.format
     extra = [*(["--format", form] if form else []), *(["--outdated"] if settings.outdated else [])]

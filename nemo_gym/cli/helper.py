@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from nemo_gym.cli import running
 from nemo_gym.cli.options import settings_from
 from nemo_gym.cli.settings import StartSettings
@@ -71,7 +69,7 @@ class RunHelper:
     def __enter__(self) -> RunHelper:
         return self
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *error: object) -> None:
         self.shutdown()
 
     def _running(self) -> RunningServers:

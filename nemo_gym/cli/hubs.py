@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
-
-from pydantic import BaseModel
 
 from nemo_gym import config
 from nemo_gym.cli import running
-from nemo_gym.cli.options import Options, settings_from
+from nemo_gym.cli.options import Options, SettingsT, settings_from
 from nemo_gym.data import huggingface
 from nemo_gym.data.gitlab import Project
 from nemo_gym.data.hub_settings import (
@@ -25,19 +22,16 @@ from nemo_gym.errors import ConfigError, DataError
 
 def upload_to_hf(words: list[str]) -> int:
     """Publish a file as a dataset on the Hugging Face Hub."""
-    asked = _read(words, "ng_upload_dataset_to_hf", "Publish a file as a dataset.", UploadToHuggingFace)
-    settings = settings_from(UploadToHuggingFace, asked)
-    project = Project.of_config(asked) if settings.delete_from_gitlab else None
-    return _upload(settings, project)
+    settings, plain = _read(words, "ng_upload_dataset_to_hf", UploadToHuggingFace)
+    return _upload(settings, Project.of_config(plain) if settings.delete_from_gitlab else None)
 
 
 def migrate(words: list[str]) -> int:
     """Publish a file on the Hugging Face Hub, then delete its package from GitLab."""
-    summary = "Publish a file as a dataset, then delete its package from GitLab."
-    asked = _read(words, "ng_gitlab_to_hf_dataset", summary, MigrateToHuggingFace)
-    if "delete_from_gitlab" in asked:
+    settings, plain = _read(words, "ng_gitlab_to_hf_dataset", MigrateToHuggingFace)
+    if "delete_from_gitlab" in plain:
         raise ConfigError("delete_from_gitlab: ng_gitlab_to_hf_dataset always deletes. Leave this setting out.")
-    return _upload(settings_from(MigrateToHuggingFace, asked), Project.of_config(asked))
+    return _upload(settings, Project.of_config(plain))
 
 
 def _upload(settings: MigrateToHuggingFace, deleted_from: Project | None) -> int:
@@ -51,8 +45,7 @@ def _upload(settings: MigrateToHuggingFace, deleted_from: Project | None) -> int
 
 def download_from_hf(words: list[str]) -> int:
     """Download a file of a dataset from the Hugging Face Hub."""
-    asked = _read(words, "ng_download_dataset_from_hf", "Download a file of a dataset.", DownloadFromHuggingFace)
-    settings = settings_from(DownloadFromHuggingFace, asked)
+    settings, _ = _read(words, "ng_download_dataset_from_hf", DownloadFromHuggingFace)
     name = (settings.artifact_fpath or f"{settings.split}.jsonl").rpartition("/")[2]
     output = settings.output_fpath or (settings.output_dirpath / name if settings.output_dirpath else None)
     assert output is not None
@@ -65,21 +58,18 @@ def download_from_hf(words: list[str]) -> int:
 
 def upload_to_gitlab(words: list[str]) -> int:
     """Publish a file as a package of a GitLab project."""
-    asked = _read(words, "ng_upload_dataset_to_gitlab", "Publish a file as a GitLab package.", UploadToGitLab)
-    settings = settings_from(UploadToGitLab, asked)
+    settings, plain = _read(words, "ng_upload_dataset_to_gitlab", UploadToGitLab)
     if not settings.input_jsonl_fpath.is_file():
         raise DataError(f"input_jsonl_fpath: file '{settings.input_jsonl_fpath}' not found. Check the path.")
-    artifact = Project.of_config(asked).upload(settings.input_jsonl_fpath, settings.dataset_name, settings.version)
+    artifact = Project.of_config(plain).upload(settings.input_jsonl_fpath, settings.dataset_name, settings.version)
     running.say(f"{settings.input_jsonl_fpath} uploaded as {artifact} to {settings.dataset_name} {settings.version}")
     return 0
 
 
 def download_from_gitlab(words: list[str]) -> int:
     """Download a file from a package of a GitLab project."""
-    summary = "Download a file from a GitLab package."
-    asked = _read(words, "ng_download_dataset_from_gitlab", summary, DownloadFromGitLab)
-    settings = settings_from(DownloadFromGitLab, asked)
-    project = Project.of_config(asked)
+    settings, plain = _read(words, "ng_download_dataset_from_gitlab", DownloadFromGitLab)
+    project = Project.of_config(plain)
     project.download(settings.dataset_name, settings.version, settings.artifact_fpath, settings.output_fpath)
     running.say(str(settings.output_fpath))
     return 0
@@ -87,13 +77,14 @@ def download_from_gitlab(words: list[str]) -> int:
 
 def delete_from_gitlab(words: list[str]) -> int:
     """Delete all versions of a package from a GitLab project."""
-    asked = _read(words, "ng_delete_dataset_from_gitlab", "Delete a package from GitLab.", DeleteFromGitLab)
-    settings = settings_from(DeleteFromGitLab, asked)
-    deleted = Project.of_config(asked).delete(settings.dataset_name)
+    settings, plain = _read(words, "ng_delete_dataset_from_gitlab", DeleteFromGitLab)
+    deleted = Project.of_config(plain).delete(settings.dataset_name)
     running.say(f"{settings.dataset_name}: {deleted} versions deleted")
     return 0
 
 
-def _read(words: list[str], program: str, summary: str, model: type[BaseModel]) -> Mapping[str, Any]:
-    line = Options(program, summary, model, takes_config=False).read(words)
-    return config.load(line.paths, line.overrides).plain
+def _read(words: list[str], program: str, model: type[SettingsT]) -> tuple[SettingsT, Mapping[str, object]]:
+    """Return a command's settings, and all top-level values."""
+    line = Options(program, model, takes_config=False).read(words)
+    plain = config.load(line.paths, line.overrides).plain
+    return settings_from(model, plain), plain

@@ -8,20 +8,19 @@ import os
 import re
 import sys
 import typing
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any, NamedTuple, NoReturn, TypeVar
+from typing import Generic, NamedTuple, NoReturn, TypeVar
 
 import orjson
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from nemo_gym import paths
-from nemo_gym.cli.commands import COMMANDS
+from nemo_gym import config, paths
+from nemo_gym.cli.commands import by_program
 from nemo_gym.cli.flags import add_flag, encoded, flag_names, key_of, text_keys
 from nemo_gym.cli.main import HELP_WORDS, VERBOSE_WORDS
-from nemo_gym.cli.selectors import SELECTORS, add_selectors, selected_configs
-from nemo_gym.config import problems_by_key
+from nemo_gym.cli.selectors import SELECTORS, add_selectors, take_selected
 from nemo_gym.config.reserved import RESERVED_KEYS
 from nemo_gym.config.settings import SERVER_TYPES
 from nemo_gym.errors import UsageError
@@ -36,6 +35,14 @@ class Sampling(NamedTuple):
     type: type[int] | type[float]
     meaning: str
 
+    def parse(self, text: str) -> float:
+        """Return the flag's value. Raise `ArgumentTypeError` if it is not a number of this type."""
+        try:
+            return self.type(text)
+        except ValueError as error:
+            wanted = "a whole number" if self.type is int else "a number"
+            raise argparse.ArgumentTypeError(f"expected {wanted}, got '{text}'") from error
+
 
 SAMPLING_FLAGS = {
     "--temperature": Sampling("temperature", float, "The sampling temperature."),
@@ -48,23 +55,6 @@ TEXT = re.compile(r"[^+~=][^=]*")
 """A bare word that may be a search query."""
 NEAR = 0.85
 """The minimum similarity that counts as a typo, as `limt` for `limit`."""
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"expected a number, got '{text}'") from error
-
-
-def _whole_number(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"expected a whole number, got '{text}'") from error
-
-
-NUMBERS: dict[type[int] | type[float], Callable[[str], float]] = {float: _number, int: _whole_number}
 
 
 class ModelSettings(BaseModel):
@@ -88,18 +78,22 @@ class CommandLine(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(Generic[SettingsT]):
     """The flags of one command."""
 
     program: str
-    summary: str
-    model: type[BaseModel]
+    model: type[SettingsT]
+    summary: str = ""
+    """The beginning of the help; by default the command's summary in the list of commands."""
     takes_config: bool = True
     takes_model: bool = False
     takes_sampling: bool = False
     named_by: str | None = None
     """The setting that a bare word sets, such as `mcqa` in `ng list agents mcqa`."""
-    examples: Sequence[str] = field(default=())
+
+    def settings(self, words: Sequence[str]) -> SettingsT:
+        """Parse the words of a command that needs nothing but its settings."""
+        return settings_from(self.model, config.load(*self.read(words), skip_dotenv=True).plain)
 
     def read(self, words: Sequence[str]) -> CommandLine:
         """Parse the words into config files and overrides. Help and usage errors exit with code 0 and 2."""
@@ -111,9 +105,7 @@ class Options:
         for folder in given.pop("search_dir", None) or []:
             earlier = os.environ.get(paths.EXTRA_ROOTS_ENV_VAR)
             os.environ[paths.EXTRA_ROOTS_ENV_VAR] = os.pathsep.join(filter(None, [earlier, folder]))
-        files = list(given.pop("config", None) or [])
-        files += selected_configs(given)
-        given = {key: value for key, value in given.items() if key not in {each.key for each in SELECTORS}}
+        files = [*(given.pop("config", None) or []), *take_selected(given)]
         overrides = self._named(parser, given.pop("overrides"))
         self._warn_of_near_misses(overrides)
         texts = text_keys(self.model) | text_keys(ModelSettings)
@@ -174,18 +166,13 @@ class Options:
         parser = _Parser(
             prog=self.program,
             usage=_usage(self.program),
-            description=self.summary,
-            epilog="\n".join(self.examples),
+            description=self.summary or f"{by_program(self.program)[0].summary}.",
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
         parser.add_argument("overrides", nargs="*", metavar="+key=value", help="Settings, or any key of the config.")
-        parser.add_argument(
-            *sorted(VERBOSE_WORDS),
-            action="store_true",
-            default=None,
-            help="Log each step. [+verbose=true]",
-        )
+        verbose = "Log each step. [+verbose=true]"
+        parser.add_argument(*sorted(VERBOSE_WORDS), action="store_true", default=None, help=verbose)
         if self.takes_config:
             parser.add_argument(
                 "--config", action="append", metavar="FILE", help="A config file; may be repeated. [+config_paths=[…]]"
@@ -208,14 +195,14 @@ class Options:
             for name, info in ModelSettings.model_fields.items():
                 add_flag(parser, name, info)
         if self.takes_sampling:
-            for flag, (name, kind, meaning) in SAMPLING_FLAGS.items():
-                key = f"responses_create_params.{name}"
-                text = f"{meaning} [+{key}: {kind.__name__}, default: the row's value]"
-                parser.add_argument(flag, dest=key, type=NUMBERS[kind], metavar=kind.__name__.upper(), help=text)
+            for flag, sampling in SAMPLING_FLAGS.items():
+                key, kind = f"responses_create_params.{sampling.field}", sampling.type.__name__
+                text = f"{sampling.meaning} [+{key}: {kind}, default: the row's value]"
+                parser.add_argument(flag, dest=key, type=sampling.parse, metavar=kind.upper(), help=text)
         return parser
 
 
-def settings_from(model: type[SettingsT], values: typing.Mapping[str, Any]) -> SettingsT:
+def settings_from(model: type[SettingsT], values: Mapping[str, object]) -> SettingsT:
     """Return a command's settings from the merged config. Raise `UsageError`, naming each bad key."""
     keys = {key_of(name, info) for name, info in model.model_fields.items()}
     known = {key: values[key] for key in keys if key in values}
@@ -224,7 +211,7 @@ def settings_from(model: type[SettingsT], values: typing.Mapping[str, Any]) -> S
     except ValidationError as error:
         problems = []
         missing = {each["loc"][0] for each in error.errors() if each["type"] == "missing" and len(each["loc"]) == 1}
-        for key, problem in problems_by_key(error).items():
+        for key, problem in config.problems_by_key(error).items():
             if key in missing:
                 close = get_close_matches(key, [name for name in values if name not in keys], n=1)
                 hint = f" (is '{close[0]}' a misspelling of it?)" if close else ""
@@ -248,7 +235,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _usage(program: str) -> str:
-    spelled = [each.spelled for each in COMMANDS if program in (each.script, each.spelled)]
+    spelled = [command.spelled for command in by_program(program)]
     names = "\n       ".join(f"{name} [--flag VALUE …] [+key=value …]" for name in dict.fromkeys((program, *spelled)))
     return names.replace("%", "%%")
 

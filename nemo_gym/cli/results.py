@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from nemo_gym import config
 from nemo_gym.calls.client import ServerClient
+from nemo_gym.calls.running import live_runs
 from nemo_gym.cli import running, tables
 from nemo_gym.cli.options import Options, settings_from
+from nemo_gym.cli.settings import StartSettings
+from nemo_gym.config import RunConfig
+from nemo_gym.config.without_model import load_for_metrics, only_for
+from nemo_gym.jsonl import JsonObject
 from nemo_gym.metrics import Completion, write_profile
 from nemo_gym.metrics.profile import RewardProfileConfig, with_pass_rates
 from nemo_gym.metrics.profile import profile as profile_of
@@ -30,46 +35,66 @@ class ProfileSettings(RewardProfileConfig):
     """Also report, per task, the share of rollouts whose reward is at least this."""
 
 
+class AggregationSettings(AggregationJob, StartSettings):
+    """The flags of the command that merges and measures."""
+
+
 def aggregate(words: list[str]) -> int:
-    """Merge rollout files, and compute metrics with the running agent servers."""
-    options = Options(
-        "ng_aggregate_rollouts",
-        "Merge rollout files into one, and compute metrics with the running agents (started with ng_run).",
-        AggregationJob,
+    """Merge rollout files, and compute metrics: with a config's servers, with the running ones, or without any."""
+    summary = (
+        "Merge rollout files into one, and compute metrics. With a config, its servers are started, except models; "
+        "without one, the running servers are used. If there are none, only the metrics of every environment are "
+        "computed, such as the mean reward."
     )
-    line = options.read(words)
-    run = config.load(line.paths, line.overrides)
+    line = Options("ng_aggregate_rollouts", AggregationSettings, summary).read(words)
+    run = load_for_metrics(line.paths, line.overrides)
     job = settings_from(AggregationJob, run.plain)
+    settings = settings_from(StartSettings, run.plain)
     shards = find_shards(job.input_glob, job.output_jsonl_fpath)
     if job.merge_shards:
         check_output(shards, job.output_jsonl_fpath, overwrite=job.overwrite)
-    count = check_shards(shards)
-    client = running.client_for(run)
-    files = RunFiles(results=job.output_jsonl_fpath)
-    files.results.parent.mkdir(parents=True, exist_ok=True)
-    running.say(f"{count} rollouts in {len(shards)} files: {', '.join(map(str, shards))}")
-    if job.merge_shards:
-        merge_shards(shards, files.results)
-        running.say(f"rollouts: {files.results}")
-    metrics = asyncio.run(_ask(client, [files.results] if job.merge_shards else shards, files.metrics))
-    tables.console().print(tables.key_metrics(metrics))
+    found = check_shards(shards)
+    with _serving(run, found.agents, settings) as client:
+        files = RunFiles(results=job.output_jsonl_fpath)
+        files.results.parent.mkdir(parents=True, exist_ok=True)
+        running.say(f"{found.rollouts} rollouts in {len(shards)} files: {', '.join(map(str, shards))}")
+        if job.merge_shards:
+            merge_shards(shards, files.results)
+            running.say(f"rollouts: {files.results}")
+        metrics = asyncio.run(_ask(client, [files.results] if job.merge_shards else shards, files.metrics))
+    tables.show(tables.key_metrics(metrics))
     running.say(f"metrics:  {files.metrics}")
     return 0
 
 
-async def _ask(client: ServerClient, results: Sequence[Path], written: Path) -> list[dict[str, Any]]:
+@contextmanager
+def _serving(run: RunConfig, agents: list[str], settings: StartSettings) -> Iterator[ServerClient | None]:
+    """Yield a client for the servers that compute these agents' metrics, or None if there are no servers."""
+    names_a_run = run.head.port_is_fixed
+    if run.servers and not names_a_run:
+        with running.launch_for(only_for(run, agents), settings, None, on_line=None) as servers:
+            yield ServerClient.of_run(servers.run)
+    elif names_a_run or live_runs():
+        yield running.client_for(run)
+    else:
+        running.note(
+            "note: no servers are running, so metrics that an environment defines itself are missing. Name its config "
+            "(--config, --resources-server) to have them computed."
+        )
+        yield None
+
+
+async def _ask(client: ServerClient | None, results: Sequence[Path], written: Path) -> list[JsonObject]:
     try:
         return await aggregate_all(client, results, written)
     finally:
-        await client.aclose()
+        if client is not None:
+            await client.aclose()
 
 
 def profile(words: list[str]) -> int:
     """Match rollouts with their input rows and write reward statistics; needs no servers."""
-    options = Options(
-        "ng_reward_profile", "Compute reward statistics of each task's rollouts.", ProfileSettings, takes_config=False
-    )
-    line = options.read(words)
+    line = Options("ng_reward_profile", ProfileSettings, takes_config=False).read(words)
     given = dict(config.load(line.paths, line.overrides, skip_dotenv=True).plain)
     if "input_jsonl_fpath" in given:
         given.setdefault("materialized_inputs_jsonl_fpath", given["input_jsonl_fpath"])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from nemo_gym.calls.client import ServerClient
 from nemo_gym.cli import running
 from nemo_gym.cli.failure_reporter import FailureReporter
@@ -13,8 +11,10 @@ from nemo_gym.cli.settings import StartSettings
 from nemo_gym.config import RunConfig
 from nemo_gym.config.masking import masked
 from nemo_gym.config.secret_values import secrets_of
+from nemo_gym.config.without_model import graders_of, load_for_grading
 from nemo_gym.errors import DataError, LaunchError
 from nemo_gym.export import export
+from nemo_gym.jsonl import JsonObject
 from nemo_gym.launcher import RunningServers
 from nemo_gym.rollouts.aggregate import aggregate_all
 from nemo_gym.rollouts.job import RunFiles
@@ -32,23 +32,17 @@ class ReverificationSettings(ReverificationJob, StartSettings):
 
 def reverify(words: list[str]) -> int:
     """Grade stored rollouts again."""
-    options = Options(
-        "ng eval reverify",
+    summary = (
         "Grade stored rollouts again from their rows and responses. With a config, its servers are started, except "
-        "agents and the policy; without one, the running servers are used.",
-        ReverificationSettings,
-        takes_model=True,
+        "agents and the policy; without one, the running servers are used."
     )
-    from nemo_gym.config.without_model import graders_of, load_for_grading
-
-    line = options.read(words)
+    line = Options("ng eval reverify", ReverificationSettings, summary, takes_model=True).read(words)
     running.interrupt_on_sigterm()
     run = load_for_grading(line.paths, line.overrides)
     job = settings_from(ReverificationJob, run.plain)
     if not run.config_paths:
         client = running.client_for(run)
-        aliases = {name: client.instance_of(name) for name in client.agent_names()}
-        graders = Graders.among(blocks_of_config(client.global_config_dict), aliases)
+        graders = Graders.among(blocks_of_config(client.global_config_dict), client.address_book.aliases)
         return _graded(run, client, Reverification.plan(job, graders), None)
     planned = Reverification.plan(job, Graders.among(blocks_of_run(run), run.aliases))
     settings = settings_from(StartSettings, run.plain)
@@ -68,7 +62,7 @@ def _graded(run: RunConfig, client: ServerClient, planned: Reverification, serve
         reporter.take(record)
         progress.advance(record, summary)
 
-    async def work() -> list[dict[str, Any]] | None:
+    async def work() -> list[JsonObject] | None:
         nonlocal begun, progress
         try:
             files = await planned.output(client)
@@ -93,7 +87,7 @@ def _graded(run: RunConfig, client: ServerClient, planned: Reverification, serve
     return 0 if begun.summary.scored or not begun.summary.planned else 1
 
 
-async def _metrics(client: ServerClient, planned: Reverification, files: RunFiles) -> list[dict[str, Any]] | None:
+async def _metrics(client: ServerClient, planned: Reverification, files: RunFiles) -> list[JsonObject] | None:
     def grader(agent: str) -> str:
         return str(planned.graders.find(agent))
 

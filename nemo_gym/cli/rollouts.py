@@ -7,10 +7,11 @@ import signal
 import sys
 from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from omegaconf import OmegaConf
 
+from nemo_gym import config
 from nemo_gym.calls.client import ServerClient
 from nemo_gym.cli import running
 from nemo_gym.cli.failure_reporter import FailureReporter
@@ -19,9 +20,10 @@ from nemo_gym.cli.settings import StartSettings
 from nemo_gym.config import RunConfig
 from nemo_gym.config.masking import masked
 from nemo_gym.config.secret_values import secrets_of
-from nemo_gym.data.gather import datasets_of_split, gather
+from nemo_gym.data.gather import datasets_of_split, rows_of
 from nemo_gym.errors import DataError, LaunchError
 from nemo_gym.export import export
+from nemo_gym.jsonl import JsonObject, write_rows
 from nemo_gym.launcher import RunningServers
 from nemo_gym.launcher.warm import WarmStarter, is_supported
 from nemo_gym.memory import settle_memory, tend_memory
@@ -49,15 +51,7 @@ class EndToEndSettings(EndToEndJob, StartSettings):
 
 def collect(words: list[str]) -> int:
     """Collect rollouts from running servers."""
-    options = Options(
-        "ng_collect_rollouts",
-        "Collect rollouts from running servers (started with ng_run).",
-        CollectJob,
-        takes_sampling=True,
-    )
-    from nemo_gym import config
-
-    line = options.read(words)
+    line = Options("ng_collect_rollouts", CollectJob, takes_sampling=True).read(words)
     running.interrupt_on_sigterm()
     run = config.load(line.paths, line.overrides)
     job = settings_from(CollectJob, run.plain)
@@ -68,19 +62,15 @@ def collect(words: list[str]) -> int:
     with locked(files), open_run(plan, files, subject, secrets=secrets_of(run)) as opened:
         code = _collect_and_report(client, opened)
         if code != INTERRUPTED:
-            _export(run, masked(OmegaConf.to_container(client.global_config_dict)), opened)
+            shown = masked(OmegaConf.to_container(client.global_config_dict))
+            export(run.plain, shown, files.metrics, files.results, running.note)
         return code
 
 
 def run(words: list[str]) -> int:
     """Start the servers of a config, collect the datasets of a split, stop the servers."""
-    options = Options(
-        "ng_e2e_collect_rollouts",
-        "Start the servers of a config, collect rollouts over a split of its datasets, stop the servers.",
-        EndToEndSettings,
-        takes_model=True,
-        takes_sampling=True,
-    )
+    summary = "Start the servers of a config, collect rollouts over a split of its datasets, stop the servers."
+    options = Options("ng_e2e_collect_rollouts", EndToEndSettings, summary, takes_model=True, takes_sampling=True)
     line = options.read(words)
     running.interrupt_on_sigterm()
     starter = WarmStarter() if is_supported() else None
@@ -92,8 +82,6 @@ def run(words: list[str]) -> int:
 
 
 def _run(config_paths: list[str], overrides: list[str], starter: WarmStarter | None) -> int:
-    from nemo_gym import config
-
     run_config = config.load(config_paths, overrides, require_servers=True)
     job = settings_from(EndToEndJob, run_config.plain)
     settings = settings_from(StartSettings, run_config.plain)
@@ -103,7 +91,7 @@ def _run(config_paths: list[str], overrides: list[str], starter: WarmStarter | N
             running.say(f"{running.servers_counted(len(run_config.servers))} can be started")
         return 0
     files = RunFiles(results=job.output_jsonl_fpath)
-    # Before any server starts, so that an existing or locked output is rejected at once.
+    # Opened before any server starts, so that an existing or locked output is rejected at once.
     with locked(files):
         plan = TaskPlan(_prepare(run_config, job, agents), job, agents)
         with open_run(plan, files, RunSubject.of_run(run_config), secrets=secrets_of(run_config)) as opened:
@@ -120,13 +108,8 @@ def _serve_and_collect(
         running.note(f"{running.servers_counted(len(run_config.servers))} ready; logs in {log_dir}")
         code = _collect_and_report(ServerClient.of_run(servers.run), opened, servers)
     if code != INTERRUPTED:
-        _export(run_config, masked(run_config.raw), opened)
+        export(run_config.plain, masked(run_config.raw), files.metrics, files.results, running.note)
     return code
-
-
-def _export(run_config: RunConfig, config: dict[str, Any], run: OpenRun) -> None:
-    """Export a finished run to experiment trackers."""
-    export(run_config.plain, config, run.files.metrics, run.files.results, running.note)
 
 
 def _prepare(run_config: RunConfig, job: EndToEndJob, agents: list[str]) -> Path:
@@ -140,7 +123,7 @@ def _prepare(run_config: RunConfig, job: EndToEndJob, agents: list[str]) -> Path
         TaskPlan(
             path, job.model_copy(update={"agent_name": agent, "limit": None, "prompt_config": prompt}), agents
         ).check()
-    gather(datasets, rows, copies=job.num_repeats is None)
+    write_rows(rows, rows_of(datasets, copies=job.num_repeats is None))
     return rows
 
 
@@ -154,11 +137,11 @@ def _collect_and_report(client: ServerClient, run: OpenRun, servers: RunningServ
         metrics = run_interruptibly(_collect(client, run, servers, reporter))
     except KeyboardInterrupt:
         run.record.end("interrupted")
-        running.note(f"interrupted: {_summary_line(run.summary)}. {advice}")
+        running.note(f"interrupted: {summary_line(run.summary)}. {advice}")
         return INTERRUPTED
     except LaunchError as error:
         run.record.end("stopped", str(error))
-        running.note(f"stopped: {_summary_line(run.summary)}. {advice}")
+        running.note(f"stopped: {summary_line(run.summary)}. {advice}")
         raise
     report(run.files, run.summary, metrics, reporter)
     if run.settings.require_complete and run.summary.scored < run.summary.planned:
@@ -170,7 +153,7 @@ def _collect_and_report(client: ServerClient, run: OpenRun, servers: RunningServ
 
 async def _collect(
     client: ServerClient, run: OpenRun, servers: RunningServers | None, reporter: FailureReporter
-) -> list[dict[str, Any]] | None:
+) -> list[JsonObject] | None:
     def on_record(record: Record, summary: Summary) -> None:
         reporter.take(record)
         progress.advance(record, summary)
@@ -194,7 +177,7 @@ async def _collect(
         await client.aclose()
 
 
-async def while_up(servers: RunningServers | None, work: Coroutine[Any, Any, ResultT]) -> ResultT:
+async def while_up(servers: RunningServers | None, work: Coroutine[object, None, ResultT]) -> ResultT:
     """Await the work. If a server fails for good, cancel it and raise the `LaunchError` that names the server."""
     if servers is None:
         return await work
@@ -213,15 +196,14 @@ async def while_up(servers: RunningServers | None, work: Coroutine[Any, Any, Res
         await asyncio.gather(working, return_exceptions=True)
 
 
-def report(files: RunFiles, summary: Summary, metrics: list[dict[str, Any]] | None, reporter: FailureReporter) -> None:
+def report(files: RunFiles, summary: Summary, metrics: list[JsonObject] | None, reporter: FailureReporter) -> None:
     """Print a run's key metrics, its summary and the paths of its files."""
     from nemo_gym.cli import tables
 
-    console = tables.console()
     if metrics:
-        console.print(tables.key_metrics(metrics))
-        console.print()
-    running.say(tables.summary_line(summary))
+        tables.show(tables.key_metrics(metrics))
+        running.say("")
+    running.say(summary_line(summary))
     for line in reporter.lines():
         running.say(line)
     running.say(f"rollouts: {files.results}")
@@ -232,13 +214,17 @@ def report(files: RunFiles, summary: Summary, metrics: list[dict[str, Any]] | No
         running.say(f"metrics:  {files.metrics}")
 
 
-def _summary_line(summary: Summary) -> str:
-    from nemo_gym.cli import tables
+def summary_line(summary: Summary) -> str:
+    """Return a line that accounts for every planned rollout."""
+    causes = ", ".join(f"{count} {cause}" for cause, count in summary.failed_by_cause.most_common())
+    kept = f" ({summary.kept} of them earlier)" if summary.kept else ""
+    return (
+        f"{summary.planned} planned = {summary.scored} scored{kept} + {summary.failed} failed"
+        f"{f' ({causes})' if causes else ''} + {summary.unresolved} unresolved"
+    )
 
-    return tables.summary_line(summary)
 
-
-def run_interruptibly(work: Coroutine[Any, Any, ResultT]) -> ResultT:
+def run_interruptibly(work: Coroutine[object, None, ResultT]) -> ResultT:
     """Run the work in an event loop. Each interrupt cancels it, and then `KeyboardInterrupt` is raised."""
     if sys.platform == "win32":
         return asyncio.run(work)
@@ -254,8 +240,8 @@ def run_interruptibly(work: Coroutine[Any, Any, ResultT]) -> ResultT:
             interrupts.append(signal.SIGINT)
             task.cancel()
 
-        # Raised inside the event loop's own code, as a second one is by default, an interrupt may drop a callback
-        # that something waits for. Signals that nohup ignores stay ignored.
+        # By default, a second interrupt is raised in the event loop's own code, which may drop a callback that
+        # something waits for. Signals that nohup ignores stay ignored.
         if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
             asyncio.get_running_loop().add_signal_handler(signal.SIGINT, interrupt)
         return await work

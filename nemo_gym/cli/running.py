@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import orjson
 
@@ -24,6 +23,7 @@ from nemo_gym.errors import LaunchError, ServerCallError
 from nemo_gym.http.internal import InternalClient
 from nemo_gym.http.probe import endpoint_answers
 from nemo_gym.http.reply import Reply, Timeouts
+from nemo_gym.jsonl import JsonObject
 from nemo_gym.launcher import RunningServers, WarmStarter, launch
 from nemo_gym.launcher.watch import LineSink
 from nemo_gym.schemas.rollout import RUN_TOKEN_HEADER
@@ -73,7 +73,7 @@ def launch_for(
     on_line: LineSink | None,
     log_dir: Path | None = None,
 ) -> RunningServers:
-    """Start the servers of a run as the settings say."""
+    """Start the servers of a run with these settings."""
     wants_fork = run.plain.get("process_start_method", "fork") == "fork"
     return launch(
         run,
@@ -113,13 +113,22 @@ def _probe_s(deadline: float) -> float:
 
 
 def find_head(run: RunConfig) -> HeadConfig:
-    """Return the configured head server, else that of this user's latest run (this folder's runs first)."""
+    """Return the configured head server, else that of this folder's latest run, else that of the only run.
+
+    Raise `LaunchError` if several runs are up and none of them was started in this folder.
+    """
     if run.head.port_is_fixed and run.head.port:
         return run.head
     runs = live_runs()
     if not runs:
         return run.head
     chosen = runs[-1]
+    if len(runs) > 1 and chosen.working_dir != os.getcwd():
+        choices = ", ".join(f"+head_server.port={each.port} (started in {each.working_dir})" for each in runs)
+        raise LaunchError(
+            f"{len(runs)} runs are up, and none of them was started in this folder ({os.getcwd()}). Choose one: "
+            f"{choices}."
+        )
     if len(runs) > 1:
         others = ", ".join(f"{other.port}" for other in runs[:-1])
         note(f"several runs are up; using {chosen.host}:{chosen.port} (+head_server.port=… selects another: {others})")
@@ -131,12 +140,12 @@ def client_for(run: RunConfig) -> ServerClient:
     return ServerClient.load_from_global_config(find_head(run), configured_token(run.plain))
 
 
-def ask_for_servers(head: HeadConfig, run_token: str | None = None) -> list[dict[str, Any]]:
+def ask_for_servers(head: HeadConfig, run_token: str | None = None) -> list[JsonObject]:
     """Return the servers that a run's head server lists, or raise `LaunchError` if it does not answer."""
     address = f"http://{head.host}:{head.port}"
     advice = "Start servers with ng_run, or name a run elsewhere: +head_server.host=… +head_server.port=…"
     try:
-        reply = asyncio.run(_ask(head, "/server_instances", run_token or run_token_for(head.host, head.port)))
+        reply = asyncio.run(_ask_head(head, run_token or run_token_for(head.host, head.port)))
         if reply.status == UNAUTHORISED:
             raise LaunchError(wants_token(address))
         servers = orjson.loads(reply.body)
@@ -151,11 +160,12 @@ def ask_for_servers(head: HeadConfig, run_token: str | None = None) -> list[dict
     return servers
 
 
-async def _ask(head: HeadConfig, path: str, run_token: str | None) -> Reply:
+async def _ask_head(head: HeadConfig, run_token: str | None) -> Reply:
     headers = [(RUN_TOKEN_HEADER.encode(), run_token.encode())] if run_token else []
     timeouts = Timeouts(PROBE_TIMEOUT_S, PROBE_TIMEOUT_S, 2 * PROBE_TIMEOUT_S)
     client = InternalClient()
     try:
+        path = "/server_instances"
         return await client.request("GET", head.host, head.port, path, headers=headers, timeouts=timeouts)
     finally:
         await client.close()
@@ -174,14 +184,14 @@ def _restarted(times: int) -> str:
     return f"  restarted {times} time{'' if times == 1 else 's'}" if times else ""
 
 
-def _busy(load: dict[str, Any] | None) -> str:
+def _busy(load: JsonObject | None) -> str:
     if load is None:
         return ""
     waiting = f" + {load['queued']} waiting" if load["queued"] else ""
     return f"  {load['in_flight']} in flight{waiting}, loop lag {load['loop_lag_s'] * 1000:.0f} ms"
 
 
-def show_status(servers: list[dict[str, Any]]) -> None:
+def show_status(servers: list[JsonObject]) -> None:
     """Print one line per server, and a count."""
     for number, server in enumerate(servers, start=1):
         mark = "✓" if server["status"] == "success" else "✗"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,10 +35,10 @@ class Selector(NamedTuple):
         nested = f"{self.folder}/{name}/config.yaml"
         return nested if not flavor or paths.find(nested, Path.is_file) else f"{self.folder}/{name}.yaml"
 
-    def known(self) -> list[str]:
-        """Return the names of all folders, sorted."""
+    def known(self) -> set[str]:
+        """Return the names of all folders."""
         found = {path.name for root in paths.search_roots() for path in (root / self.folder).glob("*/")}
-        return sorted(found - {"__pycache__"})
+        return found - {"__pycache__"}
 
     def flavors(self, name: str) -> list[str]:
         """Return the names of a server's configs."""
@@ -63,10 +62,13 @@ def add_selectors(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(selector.flag, action="append", metavar="NAME[/FLAVOR]", help=selector.meaning)
 
 
-def selected_configs(given: Mapping[str, list[str] | None]) -> Iterator[str]:
-    """Yield the selected configs. Raise `ConfigPathNotFoundError` with suggestions for an unknown name."""
+def take_selected(given: dict[str, list[str] | None]) -> Iterator[str]:
+    """Remove the selectors from the parsed arguments, and yield the configs that they name.
+
+    Raise `ConfigPathNotFoundError` with suggestions for an unknown name.
+    """
     for selector in SELECTORS:
-        for name in given.get(selector.key) or []:
+        for name in given.pop(selector.key, None) or []:
             yield _found(selector, name)
 
 
@@ -81,9 +83,6 @@ def _found(selector: Selector, name: str) -> str:
     folder, _, flavor = name.partition("/")
     if flavor and selector.is_server and (flavors := selector.flavors(folder)):
         hint = did_you_mean_or_all(flavor, flavors, f"configs of {folder}")
-        raise ConfigPathNotFoundError(f"{selector.flag} {name}: {relative} not found.{hint}")
-    known = selector.known()
-    close = get_close_matches(name.partition("/")[0], known, n=1)
-    listed = f" Available: {', '.join(known)}." if known else ""
-    hint = f" Did you mean '{close[0]}'?" if close else listed
+    else:
+        hint = did_you_mean_or_all(folder, selector.known(), selector.folder)
     raise ConfigPathNotFoundError(f"{selector.flag} {name}: {relative} not found.{hint}")

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from nemo_gym.config.settings import Domain
+from nemo_gym.jsonl import JsonObject
 
 
 class CommandSettings(BaseModel):
     """Settings of one command; every other key belongs to the configuration."""
 
     model_config = ConfigDict(extra="ignore", use_attribute_docstrings=True)
+
+
+class JsonSettings(CommandSettings):
+    """Parameters of commands that print a table, such as `ng_status`."""
+
+    as_json: bool = Field(default=False, alias="json")
+    """Print JSON instead of a table."""
 
 
 class StartSettings(CommandSettings):
@@ -69,7 +77,7 @@ class PackagesSettings(EntrypointSettings):
     """Only list packages that have a newer version; this queries the package index."""
 
 
-class PackagesJsonSettings(PackagesSettings):
+class PipListSettings(PackagesSettings):
     """`PackagesSettings` with a `--json` flag."""
 
     as_json: bool = Field(default=False, alias="json")
@@ -90,26 +98,22 @@ class PrepareBenchmarkSettings(CommandSettings):
     """Skip benchmarks whose data exists already."""
     num_prepare_benchmark_processes: int = Field(default=1, ge=1)
     """Number of benchmarks to prepare in parallel."""
-    prepare_script_args: dict[str, Any] = Field(default_factory=dict)
+    prepare_script_args: JsonObject = Field(default_factory=dict)
     """Arguments of the prepare scripts, as {name: value}."""
 
 
-class ListSettings(CommandSettings):
+class ListSettings(JsonSettings):
     """Parameters of the commands that list."""
 
     component_name: str | None = None
     """Only show this one, with all its details."""
-    as_json: bool = Field(default=False, alias="json")
-    """Print JSON instead of a table."""
 
 
-class SearchSettings(CommandSettings):
+class SearchSettings(JsonSettings):
     """Parameters of the command that searches."""
 
     query: str
     """Text to search for in names, domains and descriptions."""
-    as_json: bool = Field(default=False, alias="json")
-    """Print JSON instead of a table."""
 
 
 class ListEnvironmentsSettings(ListSettings):
@@ -135,13 +139,6 @@ class CheckSettings(EntrypointSettings):
     """Further rows that the oracle must solve, in addition to the examples."""
     write_examples: bool = False
     """Also write example_rollouts.jsonl, played by the oracle, and example_metrics.json."""
-
-
-class StatusSettings(CommandSettings):
-    """Parameters of `ng_status`."""
-
-    as_json: bool = Field(default=False, alias="json")
-    """Print JSON instead of a table."""
 
 
 class NoSettings(CommandSettings):

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
-from nemo_gym.rollouts.outcome import Summary
+from nemo_gym.jsonl import JsonObject
 
 if TYPE_CHECKING:
     # Types only, because these modules bring imports that the other tables do not need.
@@ -26,18 +26,21 @@ MOST_COLUMNS = 4
 SHOWN_IN_ROW = 3
 
 
-def console(*, stderr: bool = False) -> Console:
-    """Return the console that prints the tables."""
-    made = Console(stderr=stderr, highlight=False)
-    return made if made.is_terminal else Console(stderr=stderr, highlight=False, width=PIPED_WIDTH)
+def show(table: Table) -> None:
+    """Print a table."""
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = PIPED_WIDTH
+    console.print(table)
+
+
+def _table(*columns: str | Column, title: str | None = None) -> Table:
+    return Table(*columns, box=None, pad_edge=False, header_style="bold", title=title, title_justify="left")
 
 
 def findings(found: Iterable[Finding]) -> Table:
     """Return a table of findings, one row per promise."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("")
-    table.add_column("promise")
-    table.add_column("found", overflow="fold")
+    table = _table("", "promise", Column("found", overflow="fold"))
     for finding in found:
         table.add_row("✓" if finding.is_kept else "✗", finding.promise, Text(finding.detail))
     return table
@@ -45,11 +48,8 @@ def findings(found: Iterable[Finding]) -> Table:
 
 def tested(folders: Iterable[Tested]) -> Table:
     """Return a table of tested folders, one row per folder."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("")
-    table.add_column("folder", overflow="fold")
-    for heading in ("passed", "failed", "skipped", "seconds"):
-        table.add_column(heading, justify="right")
+    counted = (Column(heading, justify="right") for heading in ("passed", "failed", "skipped", "seconds"))
+    table = _table("", Column("folder", overflow="fold"), *counted)
     for each in folders:
         mark = "✗" if not each.is_good else "✓" if each.has_tests else "–"
         counts = (each.passed, each.failed, each.skipped)
@@ -59,7 +59,6 @@ def tested(folders: Iterable[Tested]) -> Table:
 
 def components(found: Sequence[Component]) -> Table:
     """Return a table of components, one row each, without empty columns."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
     columns = {
         "name": [each.name for each in found],
         "kind": [each.kind for each in found] if len({each.kind for each in found}) > 1 else [],
@@ -70,8 +69,7 @@ def components(found: Sequence[Component]) -> Table:
         "description": [each.description or "" for each in found],
     }
     shown = {heading: texts for heading, texts in columns.items() if any(texts)}
-    for heading in shown:
-        table.add_column(heading, overflow="fold")
+    table = _table(*(Column(heading, overflow="fold") for heading in shown))
     for row in zip(*shown.values(), strict=True):
         table.add_row(*map(Text, row))
     return table
@@ -79,25 +77,21 @@ def components(found: Sequence[Component]) -> Table:
 
 def component(one: Component) -> Table:
     """Return a table with all details of one component."""
-    table = Table(box=None, pad_edge=False, show_header=False)
-    table.add_column(style="bold")
-    table.add_column(overflow="fold")
+    table = Table(Column(style="bold"), Column(overflow="fold"), box=None, pad_edge=False, show_header=False)
     for name, value in asdict(one).items():
         if value:
             table.add_row(name, Text(", ".join(value) if isinstance(value, tuple) else str(value)))
     return table
 
 
-def key_metrics(metrics: Sequence[Mapping[str, Any]]) -> Table:
+def key_metrics(metrics: Sequence[JsonObject]) -> Table:
     """Return a table of rewards and key metrics: one column per agent if they fit, else one row per agent."""
     return _agents_in_columns(metrics) if len(metrics) <= MOST_COLUMNS else _agents_in_rows(metrics)
 
 
-def _agents_in_rows(metrics: Sequence[Mapping[str, Any]]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold", title="Key metrics", title_justify="left")
-    table.add_column("agent", overflow="fold")
-    table.add_column(REWARD, justify="right", style="bold")
-    table.add_column("others", overflow="fold")
+def _agents_in_rows(metrics: Sequence[JsonObject]) -> Table:
+    reward = Column(REWARD, justify="right", style="bold")
+    table = _table(Column("agent", overflow="fold"), reward, Column("others", overflow="fold"), title="Key metrics")
     has_ledgers = any("ledger" in agent for agent in metrics)
     if has_ledgers:
         table.add_column(OVER, justify="right", overflow="fold")
@@ -115,9 +109,8 @@ def _agents_in_rows(metrics: Sequence[Mapping[str, Any]]) -> Table:
     return table
 
 
-def _agents_in_columns(metrics: Sequence[Mapping[str, Any]]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold", title="Key metrics", title_justify="left")
-    table.add_column("metric", overflow="fold")
+def _agents_in_columns(metrics: Sequence[JsonObject]) -> Table:
+    table = _table(Column("metric", overflow="fold"), title="Key metrics")
     for agent in metrics:
         table.add_column(Text(str(agent["agent_ref"]["name"])), justify="right", overflow="fold")
     table.add_row(REWARD, *(_number(agent["agent_metrics"].get(REWARD)) for agent in metrics), style="bold")
@@ -132,7 +125,7 @@ def _agents_in_columns(metrics: Sequence[Mapping[str, Any]]) -> Table:
     return table
 
 
-def _over(agent: Mapping[str, Any]) -> Text:
+def _over(agent: JsonObject) -> Text:
     """Return how many rollouts an agent's means cover, and what happened to the others."""
     ledger = agent.get("ledger")
     if ledger is None:
@@ -142,25 +135,12 @@ def _over(agent: Mapping[str, Any]) -> Text:
     return Text(f"{ledger['scored']} of {ledger['planned']}" + (f" ({', '.join(rest)})" if rest else ""))
 
 
-def summary_line(summary: Summary) -> str:
-    """Return a line that accounts for every planned rollout."""
-    causes = ", ".join(f"{count} {cause}" for cause, count in summary.failed_by_cause.most_common())
-    kept = f" ({summary.kept} of them earlier)" if summary.kept else ""
-    return (
-        f"{summary.planned} planned = {summary.scored} scored{kept} + {summary.failed} failed"
-        f"{f' ({causes})' if causes else ''} + {summary.unresolved} unresolved"
-    )
-
-
-def _number(value: Any) -> Text:
+def _number(value: object) -> Text:
     return Text(_digits(value))
 
 
-def _digits(value: Any) -> str:
+def _digits(value: object) -> str:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return "–" if value is None else str(value)
-    return (
-        f"{value:,.0f}"
-        if float(value).is_integer() and abs(value) >= 1000
-        else f"{value:,.3f}".rstrip("0").rstrip(".")
-    )
+    is_large = float(value).is_integer() and abs(value) >= 1000
+    return f"{value:,.0f}" if is_large else f"{value:,.3f}".rstrip("0").rstrip(".")

@@ -7,7 +7,6 @@ import re
 import secrets
 import socket
 from collections.abc import Mapping
-from typing import Any
 
 from nemo_gym.config.models import RunConfig
 from nemo_gym.errors import ConfigError
@@ -44,7 +43,7 @@ def _addresses(host: str) -> set[str]:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError:
         return set()
-    # A link-local IPv6 address may carry its interface.
+    # A link-local IPv6 address may end with its interface, as in fe80::1%eth0.
     return {str(address[0]).partition("%")[0] for *_, address in found}
 
 
@@ -61,8 +60,8 @@ def _is_of_this_machine(address: str) -> bool:
         return str(probe.getsockname()[0]).partition("%")[0] == address
 
 
-def configured_token(plain: Mapping[str, Any]) -> str | None:
-    """Return the configured token or None. Raise `ConfigError` if the token cannot be sent in a header."""
+def configured_token(plain: Mapping[str, object]) -> str | None:
+    """Return the configured token, or None. Raise `ConfigError` if it cannot be sent in a header."""
     given = plain.get(RUN_TOKEN_KEY)
     if given is None or given is False or given == "":
         return None
@@ -74,7 +73,7 @@ def configured_token(plain: Mapping[str, Any]) -> str | None:
     return given
 
 
-def is_open(plain: Mapping[str, Any]) -> bool:
+def is_open(plain: Mapping[str, object]) -> bool:
     """Return whether `run_token: false` opens the run to everyone who can reach its servers."""
     return plain.get(RUN_TOKEN_KEY) is False
 
@@ -88,10 +87,8 @@ def reachable_hosts(run: RunConfig) -> list[str]:
 def token_of_run(run: RunConfig) -> str | None:
     """Return the token that calls to a run's servers must carry: the configured one, or a new one.
 
-    Return None if the run is open on purpose. Also return None for an unconfigured run on loopback addresses.
+    Return None if the run is open on purpose, or if no token is configured and only this machine can reach it.
     """
-    given = configured_token(run.plain)
-    if given is not None:
+    if given := configured_token(run.plain):
         return given
-    needs_one = reachable_hosts(run) and not is_open(run.plain)
-    return secrets.token_urlsafe(32) if needs_one else None
+    return secrets.token_urlsafe(32) if reachable_hosts(run) and not is_open(run.plain) else None

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
+from nemo_gym.config.explain import place_of
 from nemo_gym.config.interpolation import Unresolved
 from nemo_gym.config.models import Origin, ServerConfig
-from nemo_gym.config.settings import SERVER_TYPES
+from nemo_gym.config.settings import AGENT_TIER, POLICY_MODEL, SERVER_TYPES
 from nemo_gym.config.sources import EnvYaml
 from nemo_gym.config.suggestions import closest, did_you_mean, did_you_mean_or_all
 from nemo_gym.config.tree import Node, dotted, walk
@@ -24,12 +24,11 @@ _EXAMPLES = {
     "policy_api_key": "EMPTY",
     "policy_model_name": "the-models-name",
 }
-_AGENTS = "responses_api_agents"
 START_METHODS = ("fork", "spawn")
 
 
 def check_nothing_unset(tree: Node) -> None:
-    """Raise ConfigMissingValuesError that lists every `???` in the tree."""
+    """Raise a ConfigMissingValuesError that lists every `???` in the tree."""
     unset = [(dotted(path), node.origin) for path, node in walk(tree) if node.is_unset]
     if not unset:
         return
@@ -47,12 +46,14 @@ def check_nothing_unset(tree: Node) -> None:
 
 
 def check_all_resolved(unresolved: Sequence[Unresolved], env: EnvYaml) -> None:
-    """Raise ConfigInterpolationError that lists every unresolved value and how to define it."""
+    """Raise a ConfigInterpolationError that lists every unresolved value and how to define it."""
     if not unresolved:
         return
-    once = {one.undefined or one.problem: one for one in reversed(unresolved)}
-    problems = [one.problem for one in reversed(once.values())]
-    undefined = [one.undefined for one in reversed(once.values()) if one.undefined]
+    once: dict[str, Unresolved] = {}
+    for one in unresolved:
+        once.setdefault(one.undefined or one.problem, one)
+    problems = [one.problem for one in once.values()]
+    undefined = [one.undefined for one in once.values() if one.undefined]
     separator = "\n" if len(problems) > 1 else " "
     raise ConfigInterpolationError("\n".join(problems) + (separator + _advice(undefined, env) if undefined else ""))
 
@@ -71,7 +72,7 @@ def _advice(undefined: Sequence[str], env: EnvYaml) -> str:
     )
 
 
-def check_start_method(plain: Mapping[str, Any], places: Mapping[str, Origin]) -> None:
+def check_start_method(plain: Mapping[str, object], places: Mapping[str, Origin]) -> None:
     """Raise ConfigError if `process_start_method` is not a known method."""
     given = plain.get("process_start_method")
     if given is not None and given not in START_METHODS:
@@ -98,7 +99,7 @@ def check_some_server(servers: Mapping[str, ServerConfig], files: Sequence[str])
 
 
 def aliases_of(blocks: Mapping[str, Node], servers: Mapping[str, ServerConfig]) -> dict[str, str]:
-    """Return the agent behind each `environment_servers` alias; `blocks` holds these blocks by name.
+    """Return the agent of each alias; `blocks` are the `environment_servers` blocks by name.
 
     Skip blocks that do not name an agent. Raise ServerRefNotFoundError if the agent does not exist.
     """
@@ -113,8 +114,8 @@ def aliases_of(blocks: Mapping[str, Node], servers: Mapping[str, ServerConfig]) 
         while agent in named and agent not in servers and agent not in seen:
             seen.add(agent)
             agent = str(named[agent].value)
-        if agent not in servers or servers[agent].type != _AGENTS:
-            agents = [server.name for server in servers.values() if server.type == _AGENTS]
+        if agent not in servers or servers[agent].type != AGENT_TIER:
+            agents = [server.name for server in servers.values() if server.type == AGENT_TIER]
             raise ServerRefNotFoundError(
                 f"{target.origin}: {name}.environment_servers refers to the agent '{target.value}', which is not "
                 "defined in any file."
@@ -129,17 +130,22 @@ def check_references(servers: Mapping[str, ServerConfig], aliases: Mapping[str, 
     known: dict[str, list[str]] = {
         str(tier): [server.name for server in servers.values() if server.type == tier] for tier in SERVER_TYPES
     }
-    known[_AGENTS] += aliases
+    known[AGENT_TIER] += aliases
     for server in servers.values():
         for path, reference in _references(server.settings, ()):
             tier, name = reference["type"], reference["name"]
             if name not in known[tier]:
-                place = _place(server.origins, (*path, "name"))
+                place = place_of((*path, "name"), server.origins)
                 key = ".".join((server.name, server.type, server.implementation, *path))
                 raise ServerRefNotFoundError(f"{place}: {key} refers to {_dangling(tier, name, known)}")
 
 
-def _references(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Mapping[str, str]]]:
+def references_of(server: ServerConfig) -> set[str]:
+    """Return the names of all servers to which this one refers."""
+    return {reference["name"] for _, reference in _references(server.settings, ())}
+
+
+def _references(value: object, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Mapping[str, str]]]:
     if isinstance(value, dict):
         if value.get("type") in SERVER_TYPES and isinstance(value.get("name"), str):
             yield path, value
@@ -155,16 +161,9 @@ def _dangling(tier: str, name: str, known: Mapping[str, Sequence[str]]) -> str:
     if elsewhere:
         return f"'{name}' as one of the {tier}, but '{name}' is one of the {elsewhere}. Correct the type or the name."
     text = f"'{name}', which is not defined in any file."
-    if name == "policy_model" and not closest(name, known[tier]):
+    if name == POLICY_MODEL and not closest(name, known[tier]):
         return (
             f"{text} Add a configuration file that defines a model, such as "
             "responses_api_models/openai_model/configs/openai_model.yaml."
         )
     return text + did_you_mean_or_all(name, known[tier], tier)
-
-
-def _place(places: Mapping[str, Origin], path: tuple[str, ...]) -> Origin:
-    """Return the origin of a key, or of the nearest block above it if the key comes from an interpolation."""
-    return next(
-        places[".".join(path[:count])] for count in range(len(path), -1, -1) if ".".join(path[:count]) in places
-    )

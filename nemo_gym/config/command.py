@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import Any
 
 from pydantic import BaseModel, model_validator
 
@@ -16,7 +15,7 @@ class BaseNeMoGymCLIConfig(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _print_help_on_request(cls, data: Any) -> Any:
+    def _print_help_on_request(cls, data: object) -> object:
         if isinstance(data, Mapping) and any(key in data for key in HELP_KEYS):
             print(cls.help_page())  # noqa: T201 - a page for the user
             sys.exit(0)
@@ -28,8 +27,7 @@ class BaseNeMoGymCLIConfig(BaseModel):
         lines = [f"{cls.__name__}: {(cls.__doc__ or '').strip()}", ""]
         for name, field in cls.model_fields.items():
             kind = getattr(field.annotation, "__name__", str(field.annotation))
-            default = (
-                "required" if field.is_required() else f"default {field.get_default(call_default_factory=True)!r}"
-            )
-            lines.append(f"  +{name}=…  {kind}, {default}{f'. {field.description}' if field.description else ''}")
+            default = repr(field.get_default(call_default_factory=True))
+            need = "required" if field.is_required() else f"default {default}"
+            lines.append(f"  +{name}=…  {kind}, {need}{f'. {field.description}' if field.description else ''}")
         return "\n".join(lines)

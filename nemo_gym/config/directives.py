@@ -65,7 +65,7 @@ def _directive_of(node: Node, path: Path) -> _Directive | None:
 
 
 class _Run:
-    """One pass over a tree, with the finished blocks and those in progress (to detect cycles)."""
+    """One pass over a tree: its finished blocks, and those in progress to detect cycles."""
 
     def __init__(self, tree: Node) -> None:
         self.taken: set[Path] = set()
@@ -75,21 +75,20 @@ class _Run:
 
     def expanded(self, node: Node, path: Path) -> Node:
         """Return the value at a path with all its directives applied."""
-        if path in self._done:
-            return self._done[path]
+        if path not in self._done:
+            self._done[path] = self._expand(node, path)
+        return self._done[path]
+
+    def _expand(self, node: Node, path: Path) -> Node:
         directive = _directive_of(node, path)
         if directive is None:
-            return self._remember(path, self._children_expanded(node, path))
+            return self._children_expanded(node, path)
         if path in self._in_progress:
             raise self._cycle(path)
         self._in_progress[path] = directive.origin
         result = self._inherited(node, path, directive)
         del self._in_progress[path]
-        return self._remember(path, result)
-
-    def _remember(self, path: Path, node: Node) -> Node:
-        self._done[path] = node
-        return node
+        return result
 
     def _children_expanded(self, node: Node, path: Path) -> Node:
         if isinstance(node.value, dict):
@@ -125,11 +124,9 @@ class _Run:
         keys: Path = ()
         while parts:
             if keys and _directive_of(node, keys):
-                expanded = self._checked(node, keys)
-                found = find(expanded, parts)
-                if found is None:
-                    raise self._missing(path, directive)
-                return found
+                if found := find(self._checked(node, keys), parts):
+                    return found
+                raise self._missing(path, directive)
             below = step(node, parts)
             if below is None:
                 raise self._missing(path, directive)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, TypeVar, get_args
+from typing import TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from nemo_gym.config.masking import MASK, is_secret_key, mask_text
 from nemo_gym.config.models import Origin
@@ -43,39 +44,38 @@ def explain_validation(
     return "\n".join(_explained(error, block, origins, tuple(known)))
 
 
-def explain_input(error: ValidationError, given: Any, *, block: str, known: Iterable[str] = ()) -> str:
-    """Describe the most relevant mistake in a JSON value and its path; `known` are the top-level fields.
+def explain_input(error: ValidationError, given: object, *, block: str, known: Iterable[str] = ()) -> str:
+    """Describe the most relevant mistake in a JSON value, with its path; `known` are the top-level fields.
 
-    Every branch of a union reports an error. The branch that matched furthest is the intended one.
+    Every member of a union reports an error. The one with the longest path is taken as the intended member.
     """
-    furthest = max(error.errors(include_url=False), key=lambda branch: len(branch["loc"]))
+    furthest = max(error.errors(include_url=False), key=lambda detail: len(detail["loc"]))
     path = tuple(_present_part(furthest["loc"], given))
     return f"{'.'.join((block, *path))}: {_sentence([_problem(furthest, path, tuple(known))])}"
 
 
-def _present_part(loc: tuple[int | str, ...], given: Any) -> Iterator[str]:
+def _present_part(loc: tuple[int | str, ...], given: object) -> Iterator[str]:
     """Yield a pydantic location without the names of union members, which are not in the JSON."""
     for part in loc:
-        is_there = part in given if isinstance(given, Mapping) else isinstance(given, list) and isinstance(part, int)
-        if is_there or part is loc[-1]:
+        entries = given if isinstance(given, Mapping) else dict(enumerate(given)) if isinstance(given, list) else {}
+        if part in entries or part is loc[-1]:
             yield str(part)
-        if is_there:
-            given = given[part]
+        given = entries.get(part, given)
 
 
 def parse_settings(
     model_class: type[ModelT],
-    settings: Mapping[str, Any],
+    settings: Mapping[str, object],
     *,
     block: str,
     origins: Mapping[str, Origin],
-    context: Mapping[str, Any] | None = None,
+    context: Mapping[str, object] | None = None,
 ) -> ModelT:
     """Return a server's settings as its own class. Raise `ConfigError` with one line per mistake.
 
     An unknown key is a mistake only if it resembles an unset field, because published blocks carry metadata.
     """
-    # Errors of the class come first; a misspelt key that they already mention is not reported again.
+    # Errors of the class come first. A misspelt key that one of them names is not reported again.
     parsed: ModelT | None = None
     problems: list[str] = []
     try:
@@ -98,11 +98,11 @@ def problems_by_key(error: ValidationError) -> dict[str, str]:
 
 
 def near_misses(
-    model_class: type[BaseModel], settings: Mapping[str, Any], *, block: str, origins: Mapping[str, Origin]
+    model_class: type[BaseModel], settings: Mapping[str, object], *, block: str, origins: Mapping[str, Origin]
 ) -> list[str]:
     """Return one line per unknown key that resembles an unset field of the class.
 
-    A key from the command line may also resemble a field that is set, in order to override it.
+    A key from the command line may also resemble a set field, because it is meant to override that field.
     """
     return [line for line, _ in _near_misses(model_class, settings, (), block, origins)]
 
@@ -117,7 +117,7 @@ def _explained(error: ValidationError, block: str, origins: Mapping[str, Origin]
         path = _written_part(tuple(map(str, detail["loc"])), origins)
         lines.setdefault(path, []).append(_problem(detail, path, known))
     return [
-        f"{_place(path, origins)}: {'.'.join((block, *path)).strip('.')}: {_sentence(problems)}"
+        f"{place_of(path, origins)}: {'.'.join((block, *path)).strip('.')}: {_sentence(problems)}"
         for path, problems in lines.items()
     ]
 
@@ -136,29 +136,28 @@ def _written_part(loc: tuple[str, ...], origins: Mapping[str, Origin]) -> tuple[
     return path
 
 
-def _place(path: tuple[str, ...], origins: Mapping[str, Origin]) -> str:
-    for count in range(len(path), -1, -1):
-        origin = origins.get(".".join(path[:count]))
-        if origin:
-            return str(origin)
-    return "the configuration"
+def place_of(path: tuple[str, ...], origins: Mapping[str, Origin]) -> str:
+    """Return the place of a key, or of the nearest block above it if the key comes from an interpolation."""
+    above = (origins.get(".".join(path[:count])) for count in range(len(path), -1, -1))
+    return str(next(filter(None, above), "the configuration"))
 
 
-def _problem(detail: Any, path: tuple[str, ...], known: tuple[str, ...]) -> str:
+def _problem(detail: ErrorDetails, path: tuple[str, ...], known: tuple[str, ...]) -> str:
     kind, message, given = detail["type"], str(detail["msg"]).rstrip("."), detail.get("input")
     if kind == "missing":
         keys = [str(key) for key in given] if isinstance(given, Mapping) else []
         like = closest(path[-1], keys, _NEAR)
         return f"it is missing; is '{like}' a typo for it?" if like else f"it is missing; add `{path[-1]}: …`"
     if kind == "extra_forbidden":
-        return "unknown setting" + _full_stop(did_you_mean(path[-1], known))
+        hint = did_you_mean(path[-1], known)
+        return f"unknown setting.{hint}" if hint else "unknown setting"
     if kind == "value_error":
         return message.removeprefix("Value error, ")
     if kind in ("literal_error", "enum"):
         choices = str(detail["ctx"]["expected"])
         names = re.findall(r"'([^']+)'", choices)
         hint = did_you_mean(given, names) if isinstance(given, str) else ""
-        return f"it must be {choices}, but is {_shown(given, path)}{_full_stop(hint)}"
+        return f"it must be {choices}, but is {_shown(given, path)}{hint and f'.{hint}'}"
     if kind in ("model_type", "model_attributes_type"):
         tier = _REFERENCES.get(detail["ctx"]["class_name"])
         form = f"{{type: {tier}, name: {given if isinstance(given, str) else '…'}}}" if tier else "a mapping"
@@ -171,11 +170,7 @@ def _problem(detail: Any, path: tuple[str, ...], known: tuple[str, ...]) -> str:
     return f"{message.replace('Input should be', 'it must be', 1)}, but is {_shown(given, path)}{quoted}"
 
 
-def _full_stop(hint: str) -> str:
-    return hint and f".{hint}"
-
-
-def _shown(given: Any, path: tuple[str, ...]) -> str:
+def _shown(given: object, path: tuple[str, ...]) -> str:
     if given is None:
         return "empty"
     if isinstance(given, Mapping | list | BaseModel):
@@ -188,7 +183,7 @@ def _shown(given: Any, path: tuple[str, ...]) -> str:
 
 def _near_misses(
     model_class: type[BaseModel],
-    settings: Mapping[str, Any],
+    settings: Mapping[str, object],
     path: tuple[str, ...],
     block: str,
     origins: Mapping[str, Origin],
@@ -207,14 +202,14 @@ def _near_misses(
             meant = closest(str(key), fields if is_override else unset, _NEAR)
             if meant and str(key) not in model_class.model_fields:
                 problem = f"unknown setting. Did you mean '{meant}'?"
-                yield f"{_place(where, origins)}: {'.'.join((block, *where))}: {problem}", str(key)
+                yield f"{place_of(where, origins)}: {'.'.join((block, *where))}: {problem}", str(key)
     for name, field in fields.items():
-        inner = _model_in(field.annotation)
-        if inner and isinstance(settings.get(name), Mapping):
-            yield from _near_misses(inner, settings[name], (*path, name), block, origins)
+        inner, given = _model_in(field.annotation), settings.get(name)
+        if inner and isinstance(given, Mapping):
+            yield from _near_misses(inner, given, (*path, name), block, origins)
 
 
-def _model_in(annotation: Any) -> type[BaseModel] | None:
+def _model_in(annotation: object) -> type[BaseModel] | None:
     """Return the only model class that a field may hold, or None."""
     models = [
         one for one in (annotation, *get_args(annotation)) if isinstance(one, type) and issubclass(one, BaseModel)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,16 +23,7 @@ if TYPE_CHECKING:
 _REFERENCE = re.compile(r"(?<!\\)\$\{\s*([^${}:,]+?)\s*\}")
 _ENVIRONMENT = re.compile(r"\$\{\s*oc\.env\s*:\s*([^,${}]+?)\s*\}")
 _RESOLVER = re.compile(r"\$\{\s*([A-Za-z_][\w.]*)\s*:")
-_RESOLVERS = (
-    "oc.env",
-    "oc.select",
-    "oc.decode",
-    "oc.create",
-    "oc.dict.keys",
-    "oc.dict.values",
-    "inherit_from",
-    "copy",
-)
+_PREFIXES = ("oc.env", "oc.select", "oc.decode", "oc.create", "oc.dict.keys", "oc.dict.values", "inherit_from", "copy")
 
 
 class Unresolved(NamedTuple):
@@ -46,8 +36,7 @@ class Unresolved(NamedTuple):
     """The missing top-level key, if that is the reason."""
 
 
-@dataclass(frozen=True)
-class _Cause:
+class _Cause(NamedTuple):
     sentence: str
     undefined: str | None = None
 
@@ -57,20 +46,20 @@ class _CannotResolveError(Exception):
 
 
 class Resolver:
-    """Lazy resolver of one merged tree: only requested values have to be resolvable."""
+    """Lazy resolver of one merged tree: only requested values must be resolvable."""
 
     def __init__(self, tree: Node) -> None:
         self._tree = tree
 
-    def value(self, path: Path) -> Any:
+    def value(self, path: Path) -> object:
         """Return the fully resolved plain value at a path. Raise ConfigInterpolationError."""
         found, unresolved = self.resolve(path)
         if unresolved:
             raise ConfigInterpolationError("\n".join(one.problem for one in unresolved))
         return found
 
-    def resolve(self, path: Path) -> tuple[Any, list[Unresolved]]:
-        """Return the plain value at a path and what could not be resolved in it (replaced by None)."""
+    def resolve(self, path: Path) -> tuple[object, list[Unresolved]]:
+        """Return the plain value at a path, and the values in it that could not be resolved (None in the result)."""
         unresolved: list[Unresolved] = []
         return self._resolved_tree(at(self._tree, path), path, unresolved), unresolved
 
@@ -78,7 +67,7 @@ class Resolver:
         """Return the place of each value below a path; for a reference, the place of its target."""
         return origins(at(self._tree, path), self._tree)
 
-    def _resolved_tree(self, node: Node, path: Path, unresolved: list[Unresolved]) -> Any:
+    def _resolved_tree(self, node: Node, path: Path, unresolved: list[Unresolved]) -> object:
         if isinstance(node.value, dict):
             return {key: self._resolved_tree(child, (*path, key), unresolved) for key, child in node.value.items()}
         if isinstance(node.value, list):
@@ -117,7 +106,7 @@ class Resolver:
                 )
         return ConfigInterpolationError("The configuration contains an invalid interpolation.")
 
-    def _resolved(self, path: Path) -> Any:
+    def _resolved(self, path: Path) -> object:
         from omegaconf import OmegaConf
         from omegaconf.errors import OmegaConfBaseException
 
@@ -144,7 +133,7 @@ class Resolver:
         return Unresolved(path, f"{start}{way} {cause.sentence}", cause.undefined)
 
     def _cause(self, path: Path, reason: str) -> _Cause | Path:
-        """Return why one value cannot be resolved, or the path below it that has the cause."""
+        """Return why a value cannot be resolved, or the path of the value that it refers to and that has the cause."""
         text = str(at(self._tree, path).value)
         for name in _ENVIRONMENT.findall(text):
             if name not in os.environ:
@@ -161,7 +150,7 @@ class Resolver:
                 return below
         resolver = next((name for name in _RESOLVER.findall(text) if reason.endswith(f"type {name}")), None)
         if resolver:
-            return _Cause(f"uses ${{{resolver}:…}}, which does not exist.{did_you_mean(resolver, _RESOLVERS)}")
+            return _Cause(f"uses ${{{resolver}:…}}, which does not exist.{did_you_mean(resolver, _PREFIXES)}")
         return _Cause(f"cannot be resolved: {mask_text(reason)}.")
 
     def _undefined(self, name: str, target: Path) -> _Cause:

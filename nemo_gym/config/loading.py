@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pydantic import ValidationError
 
@@ -12,7 +12,7 @@ from nemo_gym.config import checks, ports
 from nemo_gym.config.directives import follow_directives
 from nemo_gym.config.explain import explain_validation, near_misses
 from nemo_gym.config.interpolation import Resolver, Unresolved
-from nemo_gym.config.models import WRITTEN_ADDRESSES, HeadConfig, Origin, RunConfig, ServerConfig
+from nemo_gym.config.models import WRITTEN_ADDRESSES, HeadConfig, RunConfig, ServerConfig
 from nemo_gym.config.observability import check_capture, warn_of_token_capture
 from nemo_gym.config.replicas import replicas_of
 from nemo_gym.config.servers import (
@@ -36,19 +36,20 @@ def load(
     paths: Sequence[str | Path] = (),
     overrides: Sequence[str] = (),
     *,
-    initial: Mapping[str, Any] | None = None,
+    initial: Mapping[str, object] | None = None,
     dotenv_path: Path | None = None,
     skip_dotenv: bool = False,
     require_servers: bool = False,
+    stand_in: Mapping[str, object] | None = None,
 ) -> RunConfig:
     """Read a configuration from all its sources into one frozen value.
 
-    Later sources win: the files of `paths` with their includes, `env.yaml`, `initial`, and `overrides`.
-    `dotenv_path` replaces the first `env.yaml` of the search roots. Overrides are words such as `+a.b=1` or `~c`.
-    Without `require_servers`, a configuration may define no servers. Raise a subclass of ConfigError whose
-    message gives the file, the line, the key and the remedy.
+    Later sources win: the files of `paths` with their includes, `env.yaml`, `initial`, and `overrides`, which are
+    words such as `+a.b=1` or `~c`. `dotenv_path` is read instead of the `env.yaml` of the search roots. `stand_in` has
+    the lowest priority, and is ignored if another source defines `policy_model`. Raise a subclass of ConfigError that
+    names the file, the line and the key, and says how to fix them.
     """
-    sources = gather(paths, overrides, initial, dotenv_path, skip_dotenv)
+    sources = gather(paths, overrides, initial, dotenv_path, skip_dotenv, stand_in)
     tree = follow_directives(sources.tree)
     checks.check_nothing_unset(tree)
     tree = join_dummy_models(tree)
@@ -63,20 +64,18 @@ def load(
     defaults = RunDefaults(default_host(values, places), {key: values[key] for key in _FOR_AGENTS if key in values})
 
     built = _build_all([block for block in blocks if block.tier != ENVIRONMENT_SERVERS], resolver, defaults)
-    servers = built.servers
     checks.check_all_resolved(built.unresolved, sources.env)
     stop_at_almost_servers([*almost, *built.problems], is_error=values.get("error_on_almost_servers") is not False)
 
     named_agents = {block.name: block.node for block in blocks if block.tier == ENVIRONMENT_SERVERS}
-    aliases = checks.aliases_of(named_agents, servers)
-    checks.check_references(servers, aliases)
+    aliases = checks.aliases_of(named_agents, built.servers)
+    checks.check_references(built.servers, aliases)
     head = _head(tree, values, defaults.host)
-    head_origin = places.get("head_server")
-    ports.check_fixed_ports(servers.values(), head, head_origin)
+    ports.check_fixed_ports(built.servers.values(), head, places.get("head_server"))
     if require_servers:
-        checks.check_some_server(servers, sources.files)
+        checks.check_some_server(built.servers, sources.files)
     return RunConfig(
-        servers=servers,
+        servers=built.servers,
         head=head,
         aliases=aliases,
         replicas=replicas,
@@ -88,9 +87,9 @@ def load(
     )
 
 
-def _plain_values(tree: Node, resolver: Resolver, names: set[str]) -> dict[str, Any]:
+def _plain_values(tree: Node, resolver: Resolver, names: set[str]) -> dict[str, object]:
     """Return the resolvable top-level values that are not servers."""
-    values: dict[str, Any] = {}
+    values: dict[str, object] = {}
     for key in tree.mapping:
         if str(key) not in names:
             value, unresolved = resolver.resolve((key,))
@@ -117,14 +116,14 @@ def _build_all(blocks: Sequence[Block], resolver: Resolver, defaults: RunDefault
     return built
 
 
-def _head(tree: Node, values: Mapping[str, Any], host: str) -> HeadConfig:
+def _head(tree: Node, values: Mapping[str, object], host: str) -> HeadConfig:
     given = values.get("head_server")
     if given is None:
         return HeadConfig(host=host)
     node = tree.mapping["head_server"]
     if not isinstance(given, dict):
         raise ConfigError(f"{node.origin}: head_server must be a mapping with host and port, but is {given!r}.")
-    places: dict[str, Origin] = origins(node)
+    places = origins(node)
     fields = {key: value for key, value in given.items() if value is not None and key != "port_is_fixed"}
     if misspelt := near_misses(HeadConfig, fields, block="head_server", origins=places):
         raise ConfigError("\n".join(misspelt))

@@ -35,11 +35,11 @@ def is_secret_key(name: str) -> bool:
 
 
 def mask_text(text: str) -> str:
-    """Hide everything in a text that looks like a key."""
+    """Hide everything in a text that looks like a credential: API keys, bearer tokens, passwords in URLs."""
     return _BEARER.sub(rf"\1 {MASK}", SECRET_VALUE.sub(MASK, text))
 
 
-def masked(value: Any, is_secret: bool = False) -> Any:
+def masked(value: object, is_secret: bool = False) -> Any:
     """Return a copy of plain data with secrets hidden, detected by key name or by the shape of the value.
 
     Keep interpolations: `${oc.env:KEY}` is only the location of a secret.
@@ -58,16 +58,16 @@ def masked(value: Any, is_secret: bool = False) -> Any:
 
 
 def masked_yaml(run: RunConfig) -> str:
-    """Return the merged configuration, interpolations unresolved, with secrets hidden."""
+    """Return the merged configuration as YAML, interpolations unresolved, with secrets hidden."""
     return _as_yaml(masked(run.raw))
 
 
 def raw_yaml(run: RunConfig) -> str:
-    """Return the merged configuration, interpolations unresolved, with secrets in plain text."""
+    """Return the merged configuration as YAML, interpolations unresolved, with secrets in plain text."""
     return _as_yaml(run.raw)
 
 
-def _as_yaml(value: Mapping[str, Any]) -> str:
+def _as_yaml(value: Mapping[str, object]) -> str:
     from omegaconf import OmegaConf  # slow to import, see interpolation.py
 
     return OmegaConf.to_yaml(OmegaConf.create(dict(value), flags={"allow_objects": True}))

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validat
 from nemo_gym.config.settings import AGENT_TIER, ServerType
 from nemo_gym.config.suggestions import did_you_mean, did_you_mean_or_all
 from nemo_gym.errors import ServerRefNotFoundError
+from nemo_gym.jsonl import JsonObject
 
 
 class Origin(NamedTuple):
@@ -66,9 +67,9 @@ class DatasetSource(Frozen):
         return self
 
 
-def _is_complete(source: Mapping[str, Any]) -> bool:
-    hub = source.get("type")
-    return hub in _NEEDED and all(source.get(name) is not None for name in _NEEDED[hub])
+def _is_complete(source: Mapping[str, object]) -> bool:
+    needed = _NEEDED.get(str(source.get("type")))
+    return needed is not None and all(source.get(name) is not None for name in needed)
 
 
 class DatasetConfig(Frozen):
@@ -90,7 +91,7 @@ class DatasetConfig(Frozen):
 
     @model_validator(mode="before")
     @classmethod
-    def _sync_source_and_its_old_forms(cls, data: Any) -> Any:
+    def _sync_source_and_its_old_forms(cls, data: object) -> object:
         if not isinstance(data, Mapping):
             return data
         data = dict(data)
@@ -108,7 +109,7 @@ class DatasetConfig(Frozen):
 
     @model_validator(mode="before")
     @classmethod
-    def _license_matters_for_training_data_only(cls, data: Any) -> Any:
+    def _license_matters_for_training_data_only(cls, data: object) -> object:
         if not isinstance(data, Mapping) or data.get("type") not in ("example", "benchmark"):
             return data
         return data if data.get("license") is None else {**data, "license": str(data["license"])}
@@ -151,7 +152,7 @@ class ServerConfig(Frozen):
     """0 until the launcher has bound a socket, unless the configuration sets a port."""
     port_is_fixed: bool = False
     num_workers: int | None = None
-    settings: dict[str, Any]
+    settings: JsonObject
     """The block under the implementation as plain values, interpolations resolved. Agents also get the run-wide
     `skip_verification` keys. The address is included only if the YAML sets it."""
     origins: Mapping[str, Origin] = Field(default_factory=dict, repr=False)
@@ -213,8 +214,8 @@ class RunConfig(Frozen):
     replicas: int = 1
     """The number of processes of each server that does not set its own `num_workers`."""
     port_range: PortRange = DEFAULT_PORT_RANGE
-    """Source of the ports that the configuration does not set."""
-    plain: Mapping[str, Any] = Field(default_factory=dict)
+    """The ports for servers that do not set one."""
+    plain: Mapping[str, object] = Field(default_factory=dict)
     """Top-level values that are not servers, interpolations resolved; unresolvable ones are omitted."""
     raw: Mapping[str, Any] = Field(default_factory=dict, repr=False)
     """The merged configuration as plain Python, interpolations unresolved (the published YAML form)."""
@@ -260,7 +261,6 @@ class RunConfig(Frozen):
         """Return the server with this name or alias. Raise ServerRefNotFoundError."""
         found = self.servers.get(self.aliases.get(name, name))
         if found is None:
-            known = [*self.servers, *self.aliases]
-            hint = did_you_mean_or_all(name, known, "servers")
+            hint = did_you_mean_or_all(name, [*self.servers, *self.aliases], "servers")
             raise ServerRefNotFoundError(f"There is no server '{name}' in this configuration.{hint}")
         return found

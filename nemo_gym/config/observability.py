@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from pydantic import BaseModel, ConfigDict
 
@@ -35,25 +35,25 @@ class ModelCallCaptureConfig(BaseModel):
         return self.model_call_capture_dir if self.observability_enabled else None
 
     @classmethod
-    def of(cls, config: Any) -> Self:
-        """Read the two keys; recording is off by default. Raise `ConfigError` if it is on without a folder.
-
-        `config` may be a mock, as in published tests, so only a literal `True` enables recording.
-        """
-        if not is_enabled(config):
+    def of(cls, config: Mapping[str, object] | None) -> Self:
+        """Read the two keys; recording is off by default. Raise `ConfigError` if it is on without a folder."""
+        if config is None or not is_enabled(config):
             return cls()
         folder = config.get(CAPTURE_DIR_KEY)
         if problem := _problem(True, folder):
             raise ConfigError(problem)
-        return cls(observability_enabled=True, model_call_capture_dir=Path(folder))
+        return cls(observability_enabled=True, model_call_capture_dir=Path(str(folder)))
 
 
-def is_enabled(config: Any) -> bool:
-    """Return whether a configuration enables recording; only a literal `True` counts."""
+def is_enabled(config: Mapping[str, object] | None) -> bool:
+    """Return whether a configuration enables recording.
+
+    Only a literal `True` counts, because `config` may be a mock in tests of published folders.
+    """
     return config is not None and config.get(ENABLED_KEY) is True
 
 
-def warn_of_token_capture(values: Mapping[str, Any], places: Mapping[str, Origin]) -> None:
+def warn_of_token_capture(values: Mapping[str, object], places: Mapping[str, Origin]) -> None:
     """Warn that an enabled `token_id_capture` block has no effect."""
     block = values.get(TOKEN_CAPTURE_KEY)
     if isinstance(block, Mapping) and block.get("enabled") is True:
@@ -64,14 +64,14 @@ def warn_of_token_capture(values: Mapping[str, Any], places: Mapping[str, Origin
         )
 
 
-def check_capture(values: Mapping[str, Any], places: Mapping[str, Origin]) -> None:
+def check_capture(values: Mapping[str, object], places: Mapping[str, Origin]) -> None:
     """Raise `ConfigError` if the recording settings are invalid."""
     if problem := _problem(values.get(ENABLED_KEY, False), values.get(CAPTURE_DIR_KEY)):
         key = ENABLED_KEY if problem.startswith(ENABLED_KEY) else CAPTURE_DIR_KEY
         raise ConfigError(f"{places[key]}: {problem}")
 
 
-def _problem(enabled: Any, folder: Any) -> str | None:
+def _problem(enabled: object, folder: object) -> str | None:
     if not isinstance(enabled, bool):
         return f"{ENABLED_KEY} must be true or false, but is {enabled!r}."
     if not enabled:

@@ -9,21 +9,7 @@ from typing import Literal
 from nemo_gym.config.masking import MASK, is_secret_key, mask_text
 from nemo_gym.config.models import Origin
 from nemo_gym.config.suggestions import closest
-from nemo_gym.config.tree import (
-    Node,
-    Path,
-    at,
-    dotted,
-    find,
-    locate,
-    merge,
-    node_of,
-    plain,
-    replaced,
-    split_key,
-    step,
-    walk,
-)
+from nemo_gym.config.tree import Node, Path, at, dotted, locate, merge, node_of, plain, replaced, split_key, step, walk
 from nemo_gym.config.values import read_value
 from nemo_gym.errors import OverrideError
 
@@ -32,6 +18,9 @@ _KEY = re.compile(r"[^\s.\[\]{}'\"=,+~][^\s\[\]{}'\"=,]*(?:\[\d+\][^\s\[\]{}'\"=
 
 _ENTRY = re.compile(r"([\w-]+\s*:\s*)(?!\$\{)[^,{}\[\]]+")
 """A mapping entry inside a word; the group is the key and the colon."""
+
+LONGEST_CHAIN = 20
+"""Blocks that inherit from each other in a longer chain are taken for a cycle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +139,7 @@ def _deleted(tree: Node, override: Override) -> Node:
         tree = replaced(tree, path, None)
     if inherited is None:
         return tree
-    # The block inherits the key, which would come back: the block has to drop it.
+    # The block would inherit the key again, so the deletion is added to its `_delete_key`.
     holder, rest = inherited
     block = at(tree, holder)
     dropped = plain(block.mapping["_delete_key"]) if "_delete_key" in block.mapping else []
@@ -167,12 +156,12 @@ def _source(block: Node) -> tuple[str, ...] | None:
     return None
 
 
-def _inheriting(tree: Node, parts: Path) -> tuple[Path, Path] | None:
+def _inheriting(tree: Node, parts: Path, depth: int = 0) -> tuple[Path, Path] | None:
     """Return the innermost block that inherits a key, and the key's path below that block."""
     for count in range(len(parts) - 1, 0, -1):
         holder = locate(tree, parts[:count])
         source = _source(at(tree, holder)) if holder is not None else None
-        if holder is not None and source and _is_defined(tree, (*source, *parts[count:])):
+        if holder is not None and source and _is_defined(tree, (*source, *parts[count:]), depth + 1):
             return holder, parts[count:]
     return None
 
@@ -181,16 +170,11 @@ def _is_defined(tree: Node, parts: Path, depth: int = 0) -> bool:
     """Return whether a key exists, or will exist once the blocks above it have inherited."""
     if locate(tree, parts) is not None or dotted(parts) == "config_paths":
         return True
-    for count in range(len(parts) - 1, 0, -1):
-        holder = find(tree, parts[:count])
-        source = _source(holder) if holder else None
-        if source and depth < 20 and _is_defined(tree, (*source, *parts[count:]), depth + 1):
-            return True
-    return False
+    return depth < LONGEST_CHAIN and _inheriting(tree, parts, depth) is not None
 
 
 def _suggest_key(tree: Node, parts: Path) -> str:
-    """Suggest the intended key: a neighbour, else the same word elsewhere, else a similar path."""
+    """Suggest a similar key: in the same block, else the same name elsewhere, else a similar path."""
     wanted = dotted(parts)
     paths = [path for path, _ in walk(tree) if path]
     above = locate(tree, parts[:-1])

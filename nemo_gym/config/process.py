@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from nemo_gym.config.models import Origin, RunConfig, ServerConfig
 from nemo_gym.config.secret_values import SecretValues, handed_environment
 from nemo_gym.config.settings import BaseServerConfig, ServerType
+from nemo_gym.jsonl import JsonObject
 
 
 class OtherServer(NamedTuple):
@@ -35,9 +36,9 @@ class ProcessSettings(BaseModel):
     folder: Path
     host: str
     port: int
-    settings: dict[str, Any]
+    settings: JsonObject
     origins: dict[str, Origin] = Field(default_factory=dict)
-    plain: dict[str, Any] = Field(default_factory=dict)
+    plain: JsonObject = Field(default_factory=dict)
     addresses: dict[str, OtherServer] = Field(default_factory=dict)
     """The other servers by all their names."""
     shortcuts: dict[str, str] = Field(default_factory=dict)
@@ -60,7 +61,7 @@ class ProcessSettings(BaseModel):
     dry_run: bool = False
 
     @classmethod
-    def of(cls, run: RunConfig, server: ServerConfig, *, cookie_secret: str, **extra: Any) -> Self:
+    def of(cls, run: RunConfig, server: ServerConfig, *, cookie_secret: str, **extra: object) -> Self:
         """Return the settings of one server, once all addresses are known; `extra` are fields of this class."""
         return cls(
             name=server.name,

@@ -67,7 +67,7 @@ class GlobalConfigDictParserConfig(BaseModel):
 
     @field_validator("initial_global_config_dict", mode="before")
     @classmethod
-    def _of_plain_data(cls, given: Any) -> Any:
+    def _of_plain_data(cls, given: object) -> object:
         return OmegaConf.create(dict(given)) if isinstance(given, Mapping) else given
 
     def load(self, *, require_servers: bool = False) -> RunConfig:
@@ -94,7 +94,7 @@ class GlobalConfigDictParser:
         config = global_config_dict_parser_config or GlobalConfigDictParserConfig()
         return view_of(config.load(), hide_secrets=config.hide_secrets)
 
-    def parse_no_environment(self, initial_global_config_dict: Any = None) -> DictConfig:
+    def parse_no_environment(self, initial_global_config_dict: Mapping[str, object] | None = None) -> DictConfig:
         """Parse this mapping alone."""
         return self.parse(
             GlobalConfigDictParserConfig(
@@ -132,7 +132,7 @@ def _run_of(config: DictConfig) -> RunConfig:
     return load((), (), initial=known, skip_dotenv=True)
 
 
-def published_defaults(plain: Mapping[str, Any]) -> dict[str, Any]:
+def published_defaults(plain: Mapping[str, Any]) -> dict[str, object]:
     """Return the defaults of top-level values that published folders read."""
     root = working_dir()
     return {

@@ -90,7 +90,7 @@ def _syntax_error(name: str, error: yaml.MarkedYAMLError) -> ConfigSyntaxError:
 
 
 class _Builder:
-    """A converter from PyYAML nodes, which carry marks, to our own."""
+    """A converter from PyYAML nodes to `Node`s with their file and line."""
 
     def __init__(self, name: str, loader: _Loader) -> None:
         self._name = name

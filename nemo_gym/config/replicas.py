@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
 
 from nemo_gym.config.models import Origin
 from nemo_gym.errors import ConfigError
@@ -13,7 +12,7 @@ REPLICAS_KEY = "replicas"
 AUTO = "auto"
 
 
-def replicas_of(plain: Mapping[str, Any], places: Mapping[str, Origin]) -> int:
+def replicas_of(plain: Mapping[str, object], places: Mapping[str, Origin]) -> int:
     """Return the value of `replicas`; `auto` is the number of cores. Raise `ConfigError` for an invalid one."""
     if "placement" in plain:
         raise ConfigError(

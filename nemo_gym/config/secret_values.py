@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any, Self
+from typing import Self
 from urllib.parse import quote
 
 from nemo_gym.config.access import RUN_TOKEN_KEY
@@ -40,7 +40,7 @@ class SecretValues:
         return value in self._values
 
     @classmethod
-    def of(cls, *settings: Any) -> Self:
+    def of(cls, *settings: object) -> Self:
         """Collect the values under secret keys in plain data, and values elsewhere that look like keys."""
         return cls(value for each in settings for value in _secrets_in(each))
 
@@ -65,7 +65,7 @@ def secrets_of(run: RunConfig) -> SecretValues:
     return SecretValues.of(dict(run.plain), settings, withheld_environment(), {RUN_TOKEN_KEY: run.run_token})
 
 
-def handed_environment(own: Mapping[str, Any], others: Collection[Mapping[str, Any]]) -> dict[str, str]:
+def handed_environment(own: Mapping[str, object], others: Collection[Mapping[str, object]]) -> dict[str, str]:
     """Return the variables to add to the environment of the server process with the settings `own`.
 
     Omit variables whose value is a secret of the `others` but not its own.
@@ -86,7 +86,7 @@ def _forms(value: str) -> set[str]:
     return {value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], quote(value, safe="")}
 
 
-def _secrets_in(value: Any, is_secret: bool = False) -> Iterator[str]:
+def _secrets_in(value: object, is_secret: bool = False) -> Iterator[str]:
     if isinstance(value, Mapping):
         for key, child in value.items():
             yield from _secrets_in(child, is_secret or is_secret_key(str(key)))

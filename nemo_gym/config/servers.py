@@ -7,7 +7,7 @@ import re
 import socket
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -15,22 +15,23 @@ from nemo_gym.config.explain import METADATA_KEYS, explain_validation, near_miss
 from nemo_gym.config.interpolation import Resolver, Unresolved
 from nemo_gym.config.models import DatasetConfig, Origin, ServerConfig
 from nemo_gym.config.reserved import RESERVED_KEYS
-from nemo_gym.config.settings import ENVIRONMENT_SERVERS, MODEL_TIER, SERVER_TYPES, Domain, ServerType
+from nemo_gym.config.settings import ENVIRONMENT_SERVERS, MODEL_TIER, POLICY_MODEL, SERVER_TYPES, Domain, ServerType
 from nemo_gym.config.suggestions import did_you_mean_or_all
 from nemo_gym.config.tree import Node, dotted, merge
 from nemo_gym.errors import AlmostServerError, ConfigError, DuplicateServerError, UnknownImplementationError
+from nemo_gym.jsonl import JsonObject
 from nemo_gym.paths import find, search_roots
 
 logger = logging.getLogger(__name__)
 
 DUMMY_MODEL = "dummy_model"
-"""An implementation without a folder, so that a configuration can be read and listed without a model."""
+"""An implementation without a folder, so that a configuration can be read without a model."""
 
-NO_MODEL: Mapping[str, Any] = {
+NO_MODEL: Mapping[str, object] = {
     "policy_base_url": "",
     "policy_api_key": "",
     "policy_model_name": "",
-    "policy_model": {MODEL_TIER: {DUMMY_MODEL: {"entrypoint": "app.py"}}},
+    POLICY_MODEL: {MODEL_TIER: {DUMMY_MODEL: {"entrypoint": "app.py"}}},
 }
 """The `initial` value for commands that need no model, such as listing or data preparation."""
 
@@ -42,7 +43,7 @@ class RunDefaults(NamedTuple):
     """Run-wide defaults for servers that do not set these values."""
 
     host: str
-    for_agents: Mapping[str, Any]
+    for_agents: Mapping[str, object]
     """`skip_verification` and `skip_verification_reward`, if set."""
 
 
@@ -76,11 +77,6 @@ class _Generic(BaseModel):
     datasets: list[DatasetConfig] = Field(default_factory=list)
     workers: int | None = Field(default=None, ge=1)
     isolated: bool = False
-
-    @property
-    def number_of_workers(self) -> int | None:
-        """The value of `workers`, or of its published name `num_workers`."""
-        return self.workers or self.num_workers
 
 
 def join_dummy_models(tree: Node) -> Node:
@@ -218,7 +214,7 @@ def parse_server(
         host=generic.host or defaults.host,
         port=generic.port or 0,
         port_is_fixed=bool(generic.port),
-        num_workers=generic.number_of_workers,
+        num_workers=generic.workers or generic.num_workers,
         settings=settings,
         origins=places,
         datasets=tuple(generic.datasets),
@@ -227,7 +223,7 @@ def parse_server(
     return server, [], []
 
 
-def _misspelt_dataset_keys(block: Block, settings: Mapping[str, Any], places: Mapping[str, Origin]) -> list[str]:
+def _misspelt_dataset_keys(block: Block, settings: JsonObject, places: Mapping[str, Origin]) -> list[str]:
     problems: list[str] = []
     for index, dataset in enumerate(settings.get("datasets") or ()):
         start = f"datasets.{index}"
@@ -261,16 +257,16 @@ def _folder(block: Block, entrypoint: str, places: Mapping[str, Origin]) -> Path
     )
 
 
-def default_host(plain: Mapping[str, Any], places: Mapping[str, Origin]) -> str:
+def default_host(plain: Mapping[str, object], places: Mapping[str, Origin]) -> str:
     """Return the host of servers that do not set one. Raise ConfigError if it is not text."""
     given = plain.get("default_host")
-    if given and not isinstance(given, str):
+    if isinstance(given, str) and given:
+        return given
+    if given:
         raise ConfigError(
             f"{places['default_host']}: default_host must be a host name or an address, such as 127.0.0.1, but is "
             f"{given!r}."
         )
-    if given:
-        return str(given)
     return socket.gethostbyname(socket.gethostname()) if plain.get("use_absolute_ip") is True else "127.0.0.1"
 
 

@@ -14,6 +14,8 @@ SERVER_TYPES: tuple[ServerType, ...] = ("resources_servers", "responses_api_agen
 AGENT_TIER: ServerType = "responses_api_agents"
 MODEL_TIER: ServerType = "responses_api_models"
 RESOURCES_TIER: ServerType = "resources_servers"
+POLICY_MODEL = "policy_model"
+"""The model server that shipped configs refer to."""
 ENVIRONMENT_SERVERS = "environment_servers"
 """The key, in the position of a tier, of a block that defines an alias of an agent."""
 

@@ -13,6 +13,7 @@ from nemo_gym.config.interpolation import Resolver
 from nemo_gym.config.models import Origin
 from nemo_gym.config.overrides import Override, apply_override, parse_override
 from nemo_gym.config.reading import read_yaml, shown
+from nemo_gym.config.settings import POLICY_MODEL
 from nemo_gym.config.suggestions import closest
 from nemo_gym.config.tree import Node, merge, node_of
 from nemo_gym.errors import ConfigPathNotFoundError, MalformedConfigPathsError, OverrideError
@@ -22,6 +23,7 @@ logger = logging.getLogger(__name__)
 
 CONFIG_PATHS = "config_paths"
 ENV_YAML = "env.yaml"
+STAND_IN = Origin("the stand-in model", 0)
 _MAX_CANDIDATES = 3000
 """Maximum number of files scanned to suggest a similar path."""
 
@@ -48,11 +50,12 @@ class Sources:
 def gather(
     paths: Sequence[str | Path],
     words: Sequence[str],
-    initial: Mapping[str, Any] | None,
+    initial: Mapping[str, object] | None,
     dotenv_path: Path | None,
     skip_dotenv: bool,
+    stand_in: Mapping[str, object] | None = None,
 ) -> Sources:
-    """Read all sources in ascending priority: files, `env.yaml`, `initial`, the command line."""
+    """Read all sources in ascending priority: `stand_in`, files, `env.yaml`, `initial`, the command line."""
     overrides = [parse_override(word) for word in words]
     named, settings = _config_paths_among(overrides), [one for one in overrides if one.path[0] != CONFIG_PATHS]
     env = _read_env_yaml(dotenv_path, skip_dotenv)
@@ -64,7 +67,10 @@ def gather(
         files.read(item, near=None)
 
     tree = Node({}, Origin("the configuration", 0))
-    for part in [*files.trees, env.tree, start]:
+    parts = [*files.trees, env.tree, start]
+    if stand_in and not any(POLICY_MODEL in part.mapping for part in parts):
+        parts.insert(0, node_of(stand_in, STAND_IN))
+    for part in parts:
         tree = merge(tree, part.without(CONFIG_PATHS), tree)
     for override in settings:
         tree = apply_override(tree, override)
@@ -73,7 +79,7 @@ def gather(
     return Sources(tree, tuple(files.names), env)
 
 
-def _as_mapping(initial: Mapping[str, Any]) -> Mapping[str, Any]:
+def _as_mapping(initial: Mapping[str, object]) -> Mapping[str, object]:
     """Return plain data from a dict or an OmegaConf mapping, interpolations unresolved."""
     if isinstance(initial, dict):
         return initial
@@ -132,7 +138,7 @@ def _read_env_yaml(dotenv_path: Path | None, skip: bool) -> EnvYaml:
     nothing = Node({}, Origin(ENV_YAML, 0))
     if skip:
         return EnvYaml(None, (), nothing)
-    # A file named by a framework may be missing, as at the usual places.
+    # Frameworks may pass the path of a file that does not exist.
     places = (dotenv_path,) if dotenv_path is not None else tuple(root / ENV_YAML for root in search_roots())
     found = next((place for place in places if place.is_file()), None)
     return EnvYaml(found, places, read_yaml(found) if found else nothing)

@@ -180,7 +180,7 @@ def origins(node: Node, root: Node | None = None) -> dict[str, Origin]:
 
 
 def referred(node: Node, root: Node) -> Node:
-    """Follow a value that is only `${a.b}` to its final target; return the value itself if there is none."""
+    """Return the final target of a value that is only `${a.b}`; any other value is its own target."""
     seen = [node]
     while isinstance(seen[-1].value, str) and (reference := REFERENCE.match(seen[-1].value)):
         target = None if reference[1].startswith(".") else find(root, split_key(reference[1]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from nemo_gym.config.tree import Scalar
 from nemo_gym.errors import OverrideError
@@ -15,7 +15,7 @@ _CONSTANTS: dict[str, Scalar] = {"null": None, "true": True, "false": False}
 _ESCAPE = re.compile(r"\\([\\()\[\]{}:=, \t])")
 
 
-def read_value(text: str, word: str) -> Any:
+def read_value(text: str, word: str) -> object:
     """Parse the value after '='. Raise OverrideError that shows `word`, the override with secrets hidden.
 
     The grammar is Hydra's with one extension: `a: b` and `a,b` outside brackets are plain text.
@@ -31,7 +31,7 @@ class _Reader:
         self._word = word
         self._next = 0
 
-    def value(self) -> Any:
+    def value(self) -> object:
         text = self._text.strip()
         if not text.startswith(("[", "{", "'", '"')):
             return _scalar(text)
@@ -54,18 +54,16 @@ class _Reader:
         while self._peek().isspace():
             self._next += 1
 
-    def _element(self, ends: str) -> Any:
+    def _element(self, ends: str) -> object:
         self._skip_space()
         opening = self._peek()
         if opening == "[":
             return list(self._elements("]"))
         if opening == "{":
             return self._mapping()
-        if opening in ("'", '"') and opening:
-            return self._quoted(opening)
-        return _scalar(self._bare(ends))
+        return self._scalar(ends)
 
-    def _elements(self, closing: str) -> Iterator[Any]:
+    def _elements(self, closing: str) -> Iterator[object]:
         self._next += 1
         self._skip_space()
         while self._peek() != closing:
@@ -86,16 +84,12 @@ class _Reader:
         elif self._peek() != closing:
             self._fail(f"expected ',' or '{closing}' before '{self._text[self._next :]}'")
 
-    def _mapping(self) -> dict[Any, Any]:
-        entries: dict[Any, Any] = {}
+    def _mapping(self) -> dict[Scalar, object]:
+        entries: dict[Scalar, object] = {}
         self._next += 1
         self._skip_space()
         while self._peek() != "}":
-            key = (
-                self._quoted(self._peek())
-                if self._peek() in ("'", '"') and self._peek()
-                else _scalar(self._bare(":,}"))
-            )
+            key = self._scalar(":,}")
             self._skip_space()
             if self._peek() != ":":
                 self._fail(f"the mapping has no ':' after '{key}'")
@@ -104,6 +98,10 @@ class _Reader:
             self._separator("}")
         self._next += 1
         return entries
+
+    def _scalar(self, ends: str) -> Scalar:
+        quote = self._peek()
+        return self._quoted(quote) if quote in {"'", '"'} else _scalar(self._bare(ends))
 
     def _quoted(self, quote: str) -> str:
         match = re.compile(rf"{quote}((?:\\.|[^\\{quote}])*){quote}", re.DOTALL).match(self._text, self._next)

@@ -2,26 +2,77 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from nemo_gym.config.checks import check_references, check_some_server
+from nemo_gym.config.checks import check_references, check_some_server, references_of
 from nemo_gym.config.loading import load
-from nemo_gym.config.models import RunConfig
+from nemo_gym.config.models import RunConfig, ServerConfig
 from nemo_gym.config.servers import DUMMY_MODEL, NO_MODEL
-from nemo_gym.config.settings import AGENT_TIER
+from nemo_gym.config.settings import AGENT_TIER, MODEL_TIER, POLICY_MODEL
+from nemo_gym.config.sources import STAND_IN
+from nemo_gym.paths import INSTALL_ROOT
+
+SAMPLE_MODEL = "sample_model"
+"""The model server without an endpoint, which replaces a model that is started but never asked."""
 
 
 def load_without_model(paths: Sequence[str], overrides: Sequence[str]) -> RunConfig:
     """Load without any model settings. Raise `NoServerInstancesError` if no server is configured."""
     run = load(paths, overrides, initial=NO_MODEL)
-    servers = {name: server for name, server in run.servers.items() if server.implementation != DUMMY_MODEL}
-    check_some_server(servers, run.config_paths)
-    return run.model_copy(update={"servers": servers})
+    return run.model_copy(update={"servers": _without_dummy(run)})
+
+
+def load_with_stand_in(paths: Sequence[str], overrides: Sequence[str]) -> RunConfig:
+    """Load with `sample_model` as the policy if a server refers to one that no source defines.
+
+    Raise `NoServerInstancesError` if no server is configured.
+    """
+    run = load(paths, overrides, stand_in=NO_MODEL)
+    servers = _without_dummy(run)
+    wanted = {name for server in servers.values() for name in references_of(server)}
+    stand_ins = {name: server for name, server in run.servers.items() if name in wanted and name not in servers}
+    return _sampled(run.model_copy(update={"servers": {**servers, **stand_ins}}), stand_ins)
+
+
+def stand_ins_of(run: RunConfig) -> list[str]:
+    """Return the names of the servers that `load_with_stand_in` added."""
+    return [name for name, server in run.servers.items() if server.origins[""] == STAND_IN]
+
+
+def load_for_metrics(paths: Sequence[str], overrides: Sequence[str]) -> RunConfig:
+    """Load with `sample_model` in place of every model, because metrics need none. There may be no server at all."""
+    run = load(paths, overrides, initial=NO_MODEL)
+    if all(server.implementation == DUMMY_MODEL for server in run.servers.values()):
+        return run.model_copy(update={"servers": {}})
+    return _sampled(run, [server.name for server in run.servers_of(MODEL_TIER)])
+
+
+def only_for(run: RunConfig, names: Iterable[str]) -> RunConfig:
+    """Return the run with these servers and those that they refer to, on free ports.
+
+    Raise `ServerRefNotFoundError` if one of them does not exist.
+    """
+    kept: dict[str, ServerConfig] = {}
+    owed = [run.server(name) for name in names]
+    while owed:
+        server = owed.pop()
+        if server.name not in kept:
+            kept[server.name] = server
+            owed += [run.server(name) for name in references_of(server)]
+    servers = {
+        # The configured ports may belong to a run that is up.
+        name: server.model_copy(update={"port": 0, "port_is_fixed": False})
+        for name, server in run.servers.items()
+        if name in kept
+    }
+    return run.model_copy(
+        update={"servers": servers, "aliases": {alias: name for alias, name in run.aliases.items() if name in kept}}
+    )
 
 
 def load_for_grading(paths: Sequence[str], overrides: Sequence[str]) -> RunConfig:
     """Load without a policy model. A judge still needs its own model (see `graders_of`)."""
-    return load(paths, overrides, initial={"policy_model": NO_MODEL["policy_model"]})
+    return load(paths, overrides, initial={POLICY_MODEL: NO_MODEL[POLICY_MODEL]})
 
 
 def graders_of(run: RunConfig) -> RunConfig:
@@ -34,3 +85,20 @@ def graders_of(run: RunConfig) -> RunConfig:
     check_some_server(servers, run.config_paths)
     check_references(servers, {})
     return run.model_copy(update={"servers": servers, "aliases": {}})
+
+
+def _without_dummy(run: RunConfig) -> dict[str, ServerConfig]:
+    servers = {name: server for name, server in run.servers.items() if server.implementation != DUMMY_MODEL}
+    check_some_server(servers, run.config_paths)
+    return servers
+
+
+def _sampled(run: RunConfig, names: Iterable[str]) -> RunConfig:
+    """Return the run with `sample_model` in place of these models."""
+    own = {
+        "implementation": SAMPLE_MODEL, "entrypoint": "app.py", "folder": INSTALL_ROOT / MODEL_TIER / SAMPLE_MODEL,
+        "settings": {}, "isolated": False, "num_workers": 1,
+    }  # fmt: skip
+    models = {name: run.servers[name].model_copy(update=own) for name in names}
+    raw = {name: {MODEL_TIER: {SAMPLE_MODEL: {"entrypoint": "app.py"}}} for name in models}
+    return run.model_copy(update={"servers": {**run.servers, **models}, "raw": {**run.raw, **raw}})

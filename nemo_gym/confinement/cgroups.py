@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
+import secrets
 import signal
 import time
 from pathlib import Path
@@ -20,19 +22,21 @@ CPU_QUOTA_LEAST_US = 1_000
 class ControlGroup:
     """A limit on the memory, the number and optionally the CPUs of the processes that join; cgroup version 1 or 2.
 
-    The constructor raises `OSError` if this process may not create control groups.
+    The constructor raises `OSError` if this process may not create control groups. The folders stay locked as long as
+    their owner lives, because a PID does not identify it: other containers have PIDs of their own.
     """
 
     def __init__(self, name: str, *, memory_mb: int, processes: int, cpus: float | None = None) -> None:
         self._folders: list[Path] = []
+        self._locks: list[int] = []
         limits = {"memory": str(memory_mb * MEBIBYTE), "pids": str(processes)}
         if cpus is not None:
             quota = max(int(cpus * CPU_PERIOD_US), CPU_QUOTA_LEAST_US)
             limits |= {"cpu": str(quota), "cpu v2": f"{quota} {CPU_PERIOD_US}"}
         try:
             for parent, files in _parents(has_cpus=cpus is not None).items():
-                folder = parent / f"{PREFIX}{os.getpid()}-{name}"
-                folder.mkdir(exist_ok=True)
+                folder = parent / f"{PREFIX}{os.getpid()}-{name}-{secrets.token_hex(4)}"
+                self._locks.append(_locked(folder))
                 self._folders.append(folder)
                 for controller, file in files.items():
                     (folder / file).write_text(limits[controller])
@@ -60,23 +64,38 @@ class ControlGroup:
         for folder in self._folders:
             with contextlib.suppress(OSError):
                 folder.rmdir()
+        while self._locks:
+            os.close(self._locks.pop())
 
     def _pids(self) -> list[int]:
-        found: list[int] = []
-        for folder in self._folders[:1]:
-            with contextlib.suppress(OSError):
-                found = [int(line) for line in (folder / "cgroup.procs").read_text().split()]
-        return found
+        with contextlib.suppress(OSError, IndexError):
+            return [int(line) for line in (self._folders[0] / "cgroup.procs").read_text().split()]
+        return []
 
 
-def remove_left_behind() -> None:
+def remove_leftovers() -> None:
     """Remove empty groups whose owner has ended."""
     with contextlib.suppress(OSError):
         for folder in [each for parent in _parents(has_cpus=True) for each in parent.glob(f"{PREFIX}*")]:
-            owner = folder.name.removeprefix(PREFIX).split("-")[0]
-            if owner.isdecimal() and not Path(f"/proc/{owner}").exists():
-                with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):
+                lock = os.open(folder, os.O_RDONLY)
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     folder.rmdir()
+                finally:
+                    os.close(lock)
+
+
+def _locked(folder: Path) -> int:
+    """Create a folder and lock it. Return the descriptor that holds the lock."""
+    while True:
+        folder.mkdir()
+        lock = os.open(folder, os.O_RDONLY)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        # Between the two steps, another process may have removed the folder as a leftover.
+        if folder.exists():
+            return lock
+        os.close(lock)
 
 
 def _parents(*, has_cpus: bool) -> dict[Path, dict[str, str]]:

@@ -10,7 +10,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 CHUNK = 65_536
 ERROR_TAIL = 2_000
@@ -60,12 +60,12 @@ class Dialogue:
                 env=env,
                 cwd="/",
             )
+        pipes = [pipe for pipe in (process.stdin, process.stdout, process.stderr) if pipe is not None]
         try:
-            return _talk(process, memoryview(sent), most_bytes, until)
+            return _talk(pipes, memoryview(sent), most_bytes, until)
         finally:
             self._kill()
-            for pipe in (process.stdin, process.stdout, process.stderr):
-                assert pipe is not None
+            for pipe in pipes:
                 pipe.close()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(GONE_S)
@@ -84,11 +84,8 @@ class Dialogue:
                     os.killpg(self._process.pid, signal.SIGKILL)
 
 
-def _talk(process: subprocess.Popen[bytes], sent: memoryview, most_bytes: int, until: float) -> Said:
-    assert process.stdin is not None
-    assert process.stdout is not None
-    assert process.stderr is not None
-    stdin, stdout, stderr = (pipe.fileno() for pipe in (process.stdin, process.stdout, process.stderr))
+def _talk(pipes: Sequence[IO[bytes]], sent: memoryview, most_bytes: int, until: float) -> Said:
+    stdin, stdout, stderr = (pipe.fileno() for pipe in pipes)
     out, errors = bytearray(), bytearray()
     poll = select.poll()
     poll.register(stdin, select.POLLOUT)

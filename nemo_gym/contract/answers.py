@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
-from nemo_gym.schemas.items import FunctionToolCall
+from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.responses import Response
 from nemo_gym.testing import call, reply
 
@@ -20,23 +19,21 @@ ODD_ARGUMENTS = (
 """Malformed or unexpected arguments of a tool call."""
 
 
-def _answer_of(*items: dict[str, Any]) -> Response:
+def _answer_of(*items: JsonObject) -> Response:
     return Response.model_validate({**reply().model_dump(), "output": list(items)})
 
 
-def _message_of(*parts: dict[str, Any]) -> dict[str, Any]:
+def _message_of(*parts: JsonObject) -> JsonObject:
     return {"type": "message", "id": "message", "role": "assistant", "status": "completed", "content": list(parts)}
-
-
-def _call_of(name: str, arguments: str) -> FunctionToolCall:
-    return call(name).model_copy(update={"arguments": arguments})
 
 
 def odd_answers(tool_names: Iterable[str] = ()) -> dict[str, Response]:
     """Return the answers, keyed by a description. Some of them call each of the tools."""
     names = [NO_TOOL, *tool_names]
     calls = {
-        f"calls with the arguments {arguments[:30]!r}": reply(*(_call_of(name, arguments) for name in names))
+        f"calls with the arguments {arguments[:30]!r}": reply(
+            *(call(name).model_copy(update={"arguments": arguments}) for name in names)
+        )
         for arguments in ODD_ARGUMENTS
     }
     answers = {

@@ -16,13 +16,13 @@ from pydantic import ValidationError
 
 from nemo_gym.config import explain_input, load
 from nemo_gym.contract.answers import odd_answers
-from nemo_gym.contract.environment import SAMPLE_MODEL, Environment, Oracle, Row, Solution, fault_in, own_servers
+from nemo_gym.contract.environment import SAMPLE_MODEL, Environment, Oracle, Solution, fault_in, own_servers
 from nemo_gym.contract.play import Played, act, grade, play
 from nemo_gym.errors import NemoGymError
+from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.responses import ResponseCreateParams
 from nemo_gym.servers.base import SimpleServer
 from nemo_gym.servers.name_clashes import listed_tools
-from nemo_gym.servers.resources import SimpleResourcesServer
 from nemo_gym.testing import rollout, serving
 
 EXAMPLES = 5
@@ -51,10 +51,10 @@ class Checkup:
     """The state of one run of the checks: the rows to play and the grading times so far."""
 
     environment: Environment
-    rows: Sequence[Row]
+    rows: Sequence[JsonObject]
     verify_s: list[float] = field(default_factory=list)
 
-    async def play(self, server: SimpleServer, row: Row, items: Solution) -> Played:
+    async def play(self, server: SimpleServer, row: JsonObject, items: Solution) -> Played:
         """Play an attempt and record its grading time."""
         played = await play(server, row, items)
         self.verify_s.append(played.verify_s)
@@ -107,8 +107,7 @@ async def _readme_and_tests(checkup: Checkup) -> str:
 
 
 async def _tools_are_described(checkup: Checkup) -> str:
-    server = checkup.environment.server()
-    tools = listed_tools(server) if isinstance(server, SimpleResourcesServer) else []
+    tools = listed_tools(checkup.environment.server())
     bare = [tool.name for tool in tools if not tool.description]
     if bare:
         raise Broken(f"without a docstring: {', '.join(bare)}")
@@ -139,31 +138,27 @@ async def _rows_are_valid(checkup: Checkup) -> str:
 async def _oracle_earns_all(checkup: Checkup) -> str:
     oracle = checkup.oracle
 
-    async def falls_short(number: int, row: Row) -> str | None:
+    async def falls_short(number: int, row: JsonObject) -> str | None:
         earned = (await checkup.play(server, row, oracle.solve(row))).reward
         due = oracle.full_reward(row)
         return None if math.isclose(earned, due) else f"row {number} earned {earned:g} of {due:g}"
 
     async with checkup.server() as server:
-        short = await _of_all_rows(checkup.rows, falls_short)
-    if short:
-        raise Broken(_first_of(short))
+        await _each_row(checkup.rows, falls_short)
     return f"full reward on {len(checkup.rows)} rows"
 
 
 async def _no_op_earns_less(checkup: Checkup) -> str:
     oracle = checkup.oracle
 
-    async def earns_all(number: int, row: Row) -> str | None:
+    async def earns_all(number: int, row: JsonObject) -> str | None:
         if not oracle.asks_for_something(row):
             return None
         earned = (await checkup.play(server, row, [""])).reward
         return f"row {number} earned {earned:g} for doing nothing" if earned >= oracle.full_reward(row) else None
 
     async with checkup.server(judge_agrees=False) as server:
-        earning = await _of_all_rows(checkup.rows, earns_all)
-    if earning:
-        raise Broken(_first_of(earning))
+        await _each_row(checkup.rows, earns_all)
     return f"less on {len(checkup.rows)} rows"
 
 
@@ -188,9 +183,7 @@ async def _sessions_are_apart(checkup: Checkup) -> str:
                 ended = await act(first, solution[half:])
                 whole = ended.model_copy(update={"output": [*begun.output, *ended.output]})
                 both = (await grade(first, whole)).reward, disturbed.reward
-            if not math.isclose(both[0], oracle.full_reward(row)) or not math.isclose(
-                both[1], oracle.full_reward(other)
-            ):
+            if not all(map(math.isclose, both, (oracle.full_reward(row), oracle.full_reward(other)))):
                 raise Broken(f"rows {number} and {number % len(rows) + 1}, played at the same time, earned {both}")
     return f"{len(rows)} interleaved pairs"
 
@@ -211,10 +204,9 @@ async def _odd_answers_are_graded(checkup: Checkup) -> str:
     return f"{len(answers)} kinds"
 
 
-def _tool_names(server: SimpleServer, rows: Sequence[Row]) -> list[str]:
-    offered = listed_tools(server) if isinstance(server, SimpleResourcesServer) else []
+def _tool_names(server: SimpleServer, rows: Sequence[JsonObject]) -> list[str]:
     named = [tool.get("name") for row in rows for tool in row.get("responses_create_params", {}).get("tools") or []]
-    return list(dict.fromkeys([*(tool.name for tool in offered), *filter(None, named)]))
+    return list(dict.fromkeys([*(tool.name for tool in listed_tools(server)), *filter(None, named)]))
 
 
 async def _verify_is_quick(checkup: Checkup) -> str:
@@ -240,7 +232,7 @@ CHECKS: dict[str, Check] = {
 }
 
 
-async def check_environment(environment: Environment, rows: Sequence[Row] = ()) -> list[Finding]:
+async def check_environment(environment: Environment, rows: Sequence[JsonObject] = ()) -> list[Finding]:
     """Run all checks over the examples and these further rows, even if some of them fail."""
     checkup = Checkup(environment, [*environment.rows, *rows])
     findings = []
@@ -254,21 +246,21 @@ async def check_environment(environment: Environment, rows: Sequence[Row] = ()) 
     return findings
 
 
-async def _of_all_rows(rows: Sequence[Row], problem_of: Callable[[int, Row], Awaitable[str | None]]) -> list[str]:
-    """Return the problems of all rows in order, playing a limited number of rows at once."""
+async def _each_row(
+    rows: Sequence[JsonObject], problem_of: Callable[[int, JsonObject], Awaitable[str | None]]
+) -> None:
+    """Raise `Broken` with the first problems of the rows. A limited number of rows is played at once."""
     gate = asyncio.Semaphore(PARALLEL_ROWS)
 
-    async def gated(number: int, row: Row) -> str | None:
+    async def gated(number: int, row: JsonObject) -> str | None:
         async with gate:
             return await problem_of(number, row)
 
     found = await asyncio.gather(*(gated(number, row) for number, row in enumerate(rows, start=1)))
-    return [problem for problem in found if problem]
-
-
-def _first_of(problems: list[str]) -> str:
-    more = f"; and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
-    return "; ".join(problems[:SHOWN]) + more
+    problems = [problem for problem in found if problem]
+    if problems:
+        more = f"; and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
+        raise Broken("; ".join(problems[:SHOWN]) + more)
 
 
 def _text_of(path: Path) -> str:

@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 from nemo_gym.config import RunConfig, ServerConfig, load
 from nemo_gym.config.overrides import parse_override
@@ -19,13 +17,12 @@ from nemo_gym.config.sources import CONFIG_PATHS
 from nemo_gym.data.gather import file_of
 from nemo_gym.data.prompts import apply_prompt_to_row, load_prompt_config
 from nemo_gym.errors import DataError, LaunchError, UserError
-from nemo_gym.jsonl import read_rows
+from nemo_gym.jsonl import JsonObject, read_rows
 from nemo_gym.process.serve import complete_server_class, load_module, typed_config
 from nemo_gym.schemas.items import EasyInputMessage, FunctionToolCall
 from nemo_gym.servers.base import SimpleServer
 from nemo_gym.testing import FakeModel, connected_server
 
-Row = dict[str, Any]
 Solution = list["str | FunctionToolCall | EasyInputMessage"]
 """A perfect attempt: texts, tool calls and user messages, in order."""
 
@@ -37,10 +34,10 @@ ORACLE_FILE = "oracle.py"
 class Oracle:
     """A folder's `oracle.py`."""
 
-    solve: Callable[[Row], Solution]
-    full_reward: Callable[[Row], float]
+    solve: Callable[[JsonObject], Solution]
+    full_reward: Callable[[JsonObject], float]
     """The reward of a perfect attempt: 1, unless `oracle.py` defines a function of this name."""
-    asks_for_something: Callable[[Row], bool]
+    asks_for_something: Callable[[JsonObject], bool]
     """Whether doing nothing must earn less: yes, unless `oracle.py` defines a function of this name."""
 
 
@@ -52,8 +49,8 @@ class Environment:
     name: str
     """The server's name in the config."""
     server_class: type[SimpleServer]
-    settings: Mapping[str, Any]
-    rows: tuple[Row, ...]
+    settings: Mapping[str, object]
+    rows: tuple[JsonObject, ...]
     """The example rows, as they are sent."""
     oracle: Oracle | None
 
@@ -78,9 +75,13 @@ def open_environment(folder: Path, overrides: Sequence[str] = ()) -> Iterator[En
     search_path = list(sys.path)
     try:
         settings = ProcessSettings.of(run, server, cookie_secret="unused: nothing is served")
-        with _import_errors_located(folder):
+        try:
             server_class = complete_server_class(load_module(settings), settings)
             oracle = _oracle_of(folder)
+        except UserError:
+            raise
+        except Exception as error:
+            raise LaunchError(f"{folder}: cannot be imported. {fault_in(folder, error)}") from error
         typed_config(server_class, settings)
         rows = tuple(example_rows(run, server.name))
         yield Environment(folder, server.name, server_class, server.settings, rows, oracle)
@@ -98,16 +99,6 @@ def fault_in(folder: Path, error: Exception) -> str:
         text = f"{type(error).__name__}: {error.msg}"
     own = [(path, line) for path, line in frames if folder.resolve() in path.resolve().parents]
     return f"{own[-1][0].resolve().relative_to(folder.resolve())}:{own[-1][1]}: {text}" if own else text
-
-
-@contextmanager
-def _import_errors_located(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except UserError:
-        raise
-    except Exception as error:
-        raise LaunchError(f"{folder}: cannot be imported. {fault_in(folder, error)}") from error
 
 
 def own_config(folder: Path) -> Path:
@@ -128,27 +119,24 @@ def own_servers(run: RunConfig, folder: Path) -> list[ServerConfig]:
     return found
 
 
-def example_rows(run: RunConfig, server_name: str) -> Iterator[Row]:
+def example_rows(run: RunConfig, server_name: str) -> Iterator[JsonObject]:
     """Yield the example rows of all agents that use this server, with prompts applied."""
     for agent in run.servers_of("responses_api_agents"):
         if (agent.settings.get("resources_server") or {}).get("name") != server_name:
             continue
-        for dataset in agent.datasets:
-            if dataset.type != "example":
-                continue
-            path = file_of(agent, dataset)
+        for dataset in [each for each in agent.datasets if each.type == "example"]:
             prompt = load_prompt_config(dataset.prompt_config) if dataset.prompt_config else None
-            for row in read_rows(path):
+            for row in read_rows(file_of(agent, dataset)):
                 yield apply_prompt_to_row(row, prompt) if prompt else row
 
 
-def labels_in(settings: Mapping[str, Any]) -> list[str] | None:
+def labels_in(settings: Mapping[str, object]) -> list[str] | None:
     """Return the labels in a judge's settings, at any depth, the agreeing one first."""
-    equal = [value for key, value in settings.items() if key.endswith("equal_label") and isinstance(value, str)]
+    equal = {key: value for key, value in settings.items() if key.endswith("equal_label") and isinstance(value, str)}
     if equal:
-        return equal if "not" not in next(key for key in settings if key.endswith("equal_label")) else equal[::-1]
-    if isinstance(settings.get("labels"), list):
-        return [str(label) for label in settings["labels"]]
+        return [equal[key] for key in sorted(equal, key=lambda key: "not" in key)]
+    if isinstance(labels := settings.get("labels"), list):
+        return [str(label) for label in labels]
     inner = (labels_in(value) for value in settings.values() if isinstance(value, Mapping))
     return next((labels for labels in inner if labels), None)
 
@@ -157,7 +145,11 @@ def _oracle_of(folder: Path) -> Oracle | None:
     path = folder / ORACLE_FILE
     if not path.is_file():
         return None
-    module = _import(path, f"{folder.parent.name}.{folder.name}.oracle")
+    spec = importlib.util.spec_from_file_location(f"{folder.parent.name}.{folder.name}.oracle", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
     if not callable(getattr(module, "solve", None)):
         raise DataError(f"{path}: define solve(row), which returns the texts and calls of a perfect attempt.")
     return Oracle(
@@ -165,12 +157,3 @@ def _oracle_of(folder: Path) -> Oracle | None:
         full_reward=getattr(module, "full_reward", lambda row: 1.0),
         asks_for_something=getattr(module, "asks_for_something", lambda row: True),
     )
-
-
-def _import(path: Path, name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module

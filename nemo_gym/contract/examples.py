@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nemo_gym.contract.environment import Environment, Row, Solution
+from nemo_gym.contract.environment import Environment, Solution
 from nemo_gym.contract.play import play
 from nemo_gym.data.examples import write_example_metrics
 from nemo_gym.errors import DataError
-from nemo_gym.jsonl import write_rows
-from nemo_gym.schemas.rollout import ROLLOUT_INDEX_KEY, TASK_INDEX_KEY
+from nemo_gym.jsonl import JsonObject, write_rows
+from nemo_gym.schemas.row import ROLLOUT_INDEX_KEY, TASK_INDEX_KEY
 from nemo_gym.servers.base import SimpleServer
 from nemo_gym.testing import serving
 
@@ -17,7 +17,7 @@ ROLLOUTS_FILE = "example_rollouts.jsonl"
 REQUEST_KEY = "responses_create_params"
 
 
-async def example_rollouts(environment: Environment) -> list[Row]:
+async def example_rollouts(environment: Environment) -> list[JsonObject]:
     """Return one result per example row, always the same.
 
     Raise `DataError` if there is no oracle, or if playing twice gives different results.
@@ -45,7 +45,9 @@ async def write_examples(environment: Environment) -> int:
     return count
 
 
-async def _steady(environment: Environment, servers: Sequence[SimpleServer], solution: Solution, task: int) -> Row:
+async def _steady(
+    environment: Environment, servers: Sequence[SimpleServer], solution: Solution, task: int
+) -> JsonObject:
     first, again = [await _graded(server, environment.rows[task], solution) for server in servers]
     differing = {name for name, value in first.items() if again.get(name) != value}
     unsteady = sorted(name for name in differing if not isinstance(first[name], float) or name == "reward")
@@ -58,7 +60,7 @@ async def _steady(environment: Environment, servers: Sequence[SimpleServer], sol
     return {name: value for name, value in first.items() if name not in differing}
 
 
-async def _graded(server: SimpleServer, row: Row, solution: Solution) -> Row:
+async def _graded(server: SimpleServer, row: JsonObject, solution: Solution) -> JsonObject:
     played = await play(server, row, solution)
     graded = played.graded.model_dump(mode="json", exclude_unset=True)
     # The results keep the request as it is in the row.

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from nemo_gym.errors import DataError
-from nemo_gym.jsonl import read_lines
+from nemo_gym.jsonl import JsonObject, read_lines
 
 DUE = {"full_reward": 1.0, "zero_reward": 0.0}
 
@@ -24,7 +24,7 @@ class VerifierCase(BaseModel):
 
     name: str
     kind: Literal["full_reward", "zero_reward", "malformed", "determinism"]
-    request: dict[str, Any]
+    request: JsonObject
     """The request to `verify`."""
     expected_reward: float | None = None
     """By default 1 for `full_reward`, 0 for `zero_reward`, and any for `determinism`."""
@@ -55,9 +55,9 @@ class VerifierFixture:
     """The request type of `verify`."""
     cases_path: str | Path
     """A JSON Lines file with one `VerifierCase` per line."""
-    invoke: Callable[[Any, Any], Any] | None = None
+    invoke: Callable[..., object] | None = None
     """A function from `(server, request)` to the answer, awaitable or not; by default `server.verify(request)`."""
-    reseed: Callable[[], Any] | None = None
+    reseed: Callable[[], object] | None = None
     """A function called before each verification, to reset the verifier's random numbers."""
 
 
@@ -76,8 +76,8 @@ async def exercise_verifier_fixture(fixture: VerifierFixture) -> list[ExercisedC
     """
     cases = list(_cases_of(Path(fixture.cases_path)))
     exercised = [await _exercise(fixture, case) for case in cases]
-    problems = [_problem(case, outcome) for case, outcome in zip(cases, exercised, strict=True)]
-    failed = [f"{case.name} ({case.kind}): {text}" for case, text in zip(cases, problems, strict=True) if text]
+    pairs = zip(cases, exercised, strict=True)
+    failed = [f"{case.name} ({case.kind}): {text}" for case, outcome in pairs if (text := _problem(case, outcome))]
     if failed:
         raise AssertionError(f"{fixture.cases_path}: {len(failed)} of {len(cases)} cases fail:\n" + "\n".join(failed))
     return exercised
@@ -112,8 +112,7 @@ async def _exercise(fixture: VerifierFixture, case: VerifierCase) -> ExercisedCa
 
 
 def _reward_of(answer: Any) -> float:
-    reward = answer["reward"] if isinstance(answer, Mapping) else getattr(answer, "reward", answer)
-    return float(reward)
+    return float(answer["reward"] if isinstance(answer, Mapping) else getattr(answer, "reward", answer))
 
 
 def _problem(case: VerifierCase, outcome: ExercisedCase) -> str | None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from nemo_gym.contract.environment import Row, Solution
+from nemo_gym.contract.environment import Solution
+from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.items import FunctionCallOutput, FunctionToolCall
 from nemo_gym.schemas.responses import Response
 from nemo_gym.schemas.rollout import Graded
@@ -24,7 +25,7 @@ class Played(NamedTuple):
         return self.graded.reward
 
 
-async def play(server: SimpleServer, row: Row, items: Solution) -> Played:
+async def play(server: SimpleServer, row: JsonObject, items: Solution) -> Played:
     """Seed a session, make the calls in order, and grade the whole attempt."""
     async with rollout(server, **row) as attempt:
         return await grade(attempt, await act(attempt, items))
@@ -40,7 +41,7 @@ async def grade(attempt: Attempt, response: Response) -> Played:
 async def act(attempt: Attempt, items: Solution) -> Response:
     """Make the calls among the items, and return them as a response with the tools' outputs."""
     response = reply(*_with_ids(items))
-    output: list[Any] = []
+    output: list[object] = []
     for item in response.output:
         output.append(item)
         if isinstance(item, FunctionToolCall):

@@ -5,32 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from nemo_gym.dialects.chat import new_id
 from nemo_gym.dialects.chat_requests import reasoning_texts
 from nemo_gym.errors import DataError
-from nemo_gym.jsonl import check_unicode
-from nemo_gym.schemas.anthropic import (
-    AnswerBlock,
-    AnthropicCreateParams,
-    AnthropicMessage,
-    AnthropicUsage,
-    ContentBlock,
-    DocumentBlock,
-    ImageBlock,
-    MessageParam,
-    OtherBlock,
-    RedactedThinkingBlock,
-    Source,
-    StopReason,
-    TextBlock,
-    ThinkingBlock,
-    ToolChoice,
-    ToolParam,
-    ToolResultBlock,
-    ToolUseBlock,
-)
+from nemo_gym.jsonl import JsonObject, check_unicode
+from nemo_gym.schemas import anthropic
 from nemo_gym.schemas.items import (
     EasyInputMessage,
     FunctionCallOutput,
@@ -53,18 +34,19 @@ from nemo_gym.schemas.responses import Response, ResponseCreateParams, ResponseU
 UNREADABLE_ARGUMENTS = "unreadable_arguments"
 """The only key of a tool's input if the model's arguments are not a JSON object."""
 TOOL_CHOICES = {"auto": "auto", "any": "required", "none": "none"}
+CONTENT_BLOCKS = (anthropic.TextBlock, anthropic.ImageBlock, anthropic.DocumentBlock)
 
 
 # From Messages to Responses
 
 
-def response_params_of_messages(params: AnthropicCreateParams) -> ResponseCreateParams:
+def response_params_of_messages(params: anthropic.AnthropicCreateParams) -> ResponseCreateParams:
     """Convert a request to Responses, setting only fields that were given.
 
     Fields without an equivalent (`stop_sequences`, `top_k`, a thinking budget) are left out. Raise `DataError` for
     tools that run at Anthropic and their results, because without them the task would change.
     """
-    fields: dict[str, Any] = {
+    fields: JsonObject = {
         "input": [item for message in params.messages for item in items_of_message(message)],
         "instructions": _instructions(params.system),
         "model": params.model,
@@ -79,13 +61,13 @@ def response_params_of_messages(params: AnthropicCreateParams) -> ResponseCreate
     return ResponseCreateParams(**{name: value for name, value in fields.items() if value is not None})
 
 
-def _instructions(system: str | list[TextBlock] | None) -> str | None:
-    if system is None or isinstance(system, str):
-        return system or None
-    return "\n\n".join(block.text for block in system if block.text) or None
+def _instructions(system: str | list[anthropic.TextBlock] | None) -> str | None:
+    if isinstance(system, list):
+        system = "\n\n".join(block.text for block in system if block.text)
+    return system or None
 
 
-def _function_tool(tool: ToolParam) -> dict[str, Any]:
+def _function_tool(tool: anthropic.ToolParam) -> JsonObject:
     if tool.input_schema is None:
         raise DataError(
             f"tool '{tool.name}': type '{tool.type}' without input_schema is run by Anthropic; this model server "
@@ -95,8 +77,8 @@ def _function_tool(tool: ToolParam) -> dict[str, Any]:
     return function if tool.description is None else {**function, "description": tool.description}
 
 
-def _tool_choice(choice: ToolChoice) -> dict[str, Any]:
-    fields: dict[str, Any] = {}
+def _tool_choice(choice: anthropic.ToolChoice) -> JsonObject:
+    fields: JsonObject = {}
     if choice.type != "tool":
         fields["tool_choice"] = TOOL_CHOICES[choice.type]
     elif choice.name is None:
@@ -108,19 +90,17 @@ def _tool_choice(choice: ToolChoice) -> dict[str, Any]:
     return fields
 
 
-def _text(params: AnthropicCreateParams) -> dict[str, Any] | None:
+def _text(params: anthropic.AnthropicCreateParams) -> JsonObject | None:
     form = params.output_config.format if params.output_config else None
-    if form is None:
-        return None
-    return {"format": {"name": "answer", "strict": True, **form}}
+    return None if form is None else {"format": {"name": "answer", "strict": True, **form}}
 
 
-def items_of_message(message: MessageParam) -> list[InputItem]:
+def items_of_message(message: anthropic.MessageParam) -> list[InputItem]:
     """Convert one turn to items in order; adjacent text, image and document blocks become one message."""
     if isinstance(message.content, str):
         return [EasyInputMessage(role=message.role, content=message.content)]
     items: list[InputItem] = []
-    for is_content, blocks in groupby(message.content, key=_is_content):
+    for is_content, blocks in groupby(message.content, key=lambda block: isinstance(block, CONTENT_BLOCKS)):
         if is_content:
             items += _message(message.role, blocks)
         else:
@@ -128,12 +108,9 @@ def items_of_message(message: MessageParam) -> list[InputItem]:
     return items
 
 
-def _is_content(block: ContentBlock) -> bool:
-    return isinstance(block, (TextBlock, ImageBlock, DocumentBlock))
-
-
-def _message(role: Role, blocks: Iterable[ContentBlock]) -> list[InputItem]:
-    parts: list[InputPart] = [_part(block, role) for block in blocks if not _is_empty(block)]
+def _message(role: Role, blocks: Iterable[anthropic.ContentBlock]) -> list[InputItem]:
+    filled = (block for block in blocks if not isinstance(block, anthropic.TextBlock) or block.text)
+    parts: list[InputPart] = [_part(block, role) for block in filled]
     if not parts:
         return []
     if len(parts) == 1 and isinstance(parts[0], (InputText, OutputText)):
@@ -142,28 +119,24 @@ def _message(role: Role, blocks: Iterable[ContentBlock]) -> list[InputItem]:
     return [EasyInputMessage(role=role, content=parts)]
 
 
-def _is_empty(block: ContentBlock) -> bool:
-    return isinstance(block, TextBlock) and not block.text
-
-
-def _part(block: ContentBlock, role: Role) -> InputPart:
+def _part(block: anthropic.ContentBlock, role: Role) -> InputPart:
     match block:
-        case TextBlock():
+        case anthropic.TextBlock():
             return OutputText(text=block.text) if role == "assistant" else InputText(text=block.text)
-        case ImageBlock():
+        case anthropic.ImageBlock():
             return _image(block.source)
-        case DocumentBlock():
+        case anthropic.DocumentBlock():
             return _document(block.source, block.title)
     raise DataError(f"a message has a block of type '{block.type}', which the Responses API does not support")
 
 
-def _image(source: Source) -> InputPart:
+def _image(source: anthropic.Source) -> InputPart:
     if source.file_id is not None:
         return InputImage(file_id=source.file_id)
     return InputImage(image_url=source.url if source.url is not None else _data_url(source, "image"))
 
 
-def _document(source: Source, title: str | None) -> InputPart:
+def _document(source: anthropic.Source, title: str | None) -> InputPart:
     if source.type == "text" and source.data is not None:
         return InputText(text=source.data if title is None else f"{title}\n\n{source.data}")
     name = {} if title is None else {"filename": title}
@@ -174,7 +147,7 @@ def _document(source: Source, title: str | None) -> InputPart:
     return InputFile(file_data=_data_url(source, "document"), **name)
 
 
-def _data_url(source: Source, what: str) -> str:
+def _data_url(source: anthropic.Source, what: str) -> str:
     if source.data is None or source.media_type is None:
         raise DataError(
             f"the {what} source of type '{source.type}' needs 'url', 'file_id', or 'data' and 'media_type'"
@@ -182,20 +155,20 @@ def _data_url(source: Source, what: str) -> str:
     return f"data:{source.media_type};base64,{source.data}"
 
 
-def _item(block: ContentBlock) -> InputItem:
+def _item(block: anthropic.ContentBlock) -> InputItem:
     match block:
-        case ToolUseBlock():
+        case anthropic.ToolUseBlock():
             return FunctionToolCall(call_id=block.id, name=block.name, arguments=_arguments(block.input))
-        case ToolResultBlock():
+        case anthropic.ToolResultBlock():
             return FunctionCallOutput(call_id=block.tool_use_id, output=_tool_output(block.content))
-        case ThinkingBlock():
+        case anthropic.ThinkingBlock():
             return _reasoning(block.signature, [Summary(text=block.thinking)] if block.thinking else [])
-        case RedactedThinkingBlock():
+        case anthropic.RedactedThinkingBlock():
             return _reasoning(block.data, [])
     raise DataError(f"the conversation has a block of type '{block.type}', which the Responses API does not support")
 
 
-def _arguments(tool_input: dict[str, Any]) -> str:
+def _arguments(tool_input: JsonObject) -> str:
     unreadable = tool_input.get(UNREADABLE_ARGUMENTS)
     if len(tool_input) == 1 and isinstance(unreadable, str):
         return unreadable
@@ -203,26 +176,22 @@ def _arguments(tool_input: dict[str, Any]) -> str:
     return json.dumps(tool_input, ensure_ascii=False)
 
 
-def _tool_output(content: str | list[ContentBlock] | None) -> str | list[Any]:
+def _tool_output(content: str | list[anthropic.ContentBlock] | None) -> str | list[JsonObject]:
     if content is None or isinstance(content, str):
         return content or ""
-    texts = [block.text for block in content if isinstance(block, TextBlock)]
+    texts = [block.text for block in content if isinstance(block, anthropic.TextBlock)]
     if len(texts) == len(content):
         return "\n".join(texts)
-    return [
-        block.model_dump(exclude_unset=True)
-        if isinstance(block, OtherBlock)
-        else _part(block, "user").model_dump(exclude_unset=True)
-        for block in content
-    ]
+    parts = [block if isinstance(block, anthropic.OtherBlock) else _part(block, "user") for block in content]
+    return [part.model_dump(exclude_unset=True) for part in parts]
 
 
 # From Responses to Messages
 
 
-def message_of_response(response: Response) -> AnthropicMessage:
+def message_of_response(response: Response) -> anthropic.AnthropicMessage:
     """Convert a response to Messages, without items of tools that ran at the endpoint."""
-    return AnthropicMessage(
+    return anthropic.AnthropicMessage(
         id=response.id,
         model=response.model,
         content=[block for item in response.output for block in blocks_of_item(item)],
@@ -231,15 +200,15 @@ def message_of_response(response: Response) -> AnthropicMessage:
     )
 
 
-def blocks_of_item(item: OutputItem) -> list[AnswerBlock]:
+def blocks_of_item(item: OutputItem) -> list[anthropic.AnswerBlock]:
     """Convert one item to the blocks of an answer."""
     match item:
         case ReasoningItem():
             return [_thinking(item)]
         case OutputMessage() | EasyInputMessage():
-            return [TextBlock(text=text) for text in _texts(item.content) if text]
+            return [anthropic.TextBlock(text=text) for text in _texts(item.content) if text]
         case FunctionToolCall():
-            return [ToolUseBlock(id=item.call_id, name=item.name, input=_tool_input(item.arguments))]
+            return [anthropic.ToolUseBlock(id=item.call_id, name=item.name, input=_tool_input(item.arguments))]
     return []
 
 
@@ -250,7 +219,7 @@ def _texts(content: str | Sequence[InputPart]) -> list[str]:
     return [part.text if isinstance(part, OutputText) else part.refusal for part in parts]
 
 
-def _tool_input(arguments: str) -> dict[str, Any]:
+def _tool_input(arguments: str) -> JsonObject:
     try:
         value = json.loads(arguments or "{}", parse_constant=_refuse_constant)
         check_unicode(value)
@@ -263,7 +232,7 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
-def _stop_reason(response: Response) -> StopReason:
+def _stop_reason(response: Response) -> anthropic.StopReason:
     details = response.incomplete_details
     if details is not None:
         return "refusal" if details.reason == "content_filter" else "max_tokens"
@@ -275,18 +244,18 @@ def _stop_reason(response: Response) -> StopReason:
     return "end_turn"
 
 
-def _usage(usage: ResponseUsage | None) -> AnthropicUsage:
+def _usage(usage: ResponseUsage | None) -> anthropic.AnthropicUsage:
     if usage is None:
-        return AnthropicUsage()
+        return anthropic.AnthropicUsage()
     cached = usage.input_tokens_details.cached_tokens or 0
-    return AnthropicUsage(
+    return anthropic.AnthropicUsage(
         input_tokens=max(usage.input_tokens - cached, 0),
         output_tokens=usage.output_tokens,
         cache_read_input_tokens=cached,
     )
 
 
-# Reasoning, both ways: the signature, which clients return unread, carries fields that a thinking block lacks
+# Reasoning in both directions. Clients return the signature unread, so it carries what a thinking block lacks.
 
 
 class _Seal(NamedTuple):
@@ -302,19 +271,20 @@ class _Seal(NamedTuple):
 def _opened(signature: str) -> _Seal:
     identifier, colon, encrypted_content = signature.partition(":")
     if not colon:
-        # Another server's signature, in base64, which has no meaning here.
+        # Another server wrote this signature: ours contain a colon.
         return _Seal(new_id("rs"), None)
     return _Seal(identifier, encrypted_content or None)
 
 
-def _thinking(item: ReasoningItem) -> AnswerBlock:
+def _thinking(item: ReasoningItem) -> anthropic.AnswerBlock:
     seal = str(_Seal(item.id, item.encrypted_content))
     text = "\n".join(reasoning_texts(item))
-    return ThinkingBlock(thinking=text, signature=seal) if text else RedactedThinkingBlock(data=seal)
+    return (
+        anthropic.ThinkingBlock(thinking=text, signature=seal) if text else anthropic.RedactedThinkingBlock(data=seal)
+    )
 
 
 def _reasoning(signature: str, summary: list[Summary]) -> ReasoningItem:
     seal = _opened(signature)
-    if seal.encrypted_content is None:
-        return ReasoningItem(id=seal.id, summary=summary)
-    return ReasoningItem(id=seal.id, summary=summary, encrypted_content=seal.encrypted_content)
+    encrypted = {} if seal.encrypted_content is None else {"encrypted_content": seal.encrypted_content}
+    return ReasoningItem(id=seal.id, summary=summary, **encrypted)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 from uuid import UUID, uuid4
 
 from pydantic import BaseModel
@@ -19,17 +18,11 @@ from nemo_gym.dialects.chat_answers import (
 )
 from nemo_gym.dialects.chat_history import items_of_messages, response_params
 from nemo_gym.dialects.chat_parts import text_of_parts
-from nemo_gym.dialects.chat_requests import chat_params
+from nemo_gym.dialects.chat_requests import chat_params, is_from_assistant
 from nemo_gym.dialects.thinking import split_thinking, wrapped_in_think_tags
+from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.chat import ChatCompletion, ChatCompletionCreateParams, Choice
-from nemo_gym.schemas.items import (
-    EasyInputMessage,
-    FunctionToolCall,
-    InputItem,
-    OutputItem,
-    OutputMessage,
-    ReasoningItem,
-)
+from nemo_gym.schemas.items import InputItem, OutputItem
 from nemo_gym.schemas.responses import Response, ResponseCreateParams
 
 PUBLISHED_NAME = "nemo_gym.responses_converter"
@@ -75,29 +68,29 @@ class ResponsesConverter:
         )
 
     def chat_completion_to_response(
-        self, chat_completion: ChatCompletion | Mapping[str, Any], responses_create_params: ResponseCreateParams
+        self, chat_completion: ChatCompletion | JsonObject, responses_create_params: ResponseCreateParams
     ) -> Response:
         """Convert the completion that answers a request to a response."""
         return response_of_completion(
-            _as_mapping(chat_completion),
+            _as_json(chat_completion),
             responses_create_params,
             new_id=self.new_id,
             keeps_tokens=self.return_token_id_information,
         )
 
-    def postprocess_chat_response(self, choice: Choice | Mapping[str, Any]) -> list[OutputItem]:
+    def postprocess_chat_response(self, choice: Choice | JsonObject) -> list[OutputItem]:
         """Return the items of one choice."""
-        return self.postprocess_assistant_message_dict(_as_mapping(choice)["message"])
+        return self.postprocess_assistant_message_dict(_as_json(choice)["message"])
 
-    def postprocess_assistant_message_dict(self, message_dict: Mapping[str, Any]) -> list[OutputItem]:
+    def postprocess_assistant_message_dict(self, message_dict: JsonObject) -> list[OutputItem]:
         """Return the items of an assistant's message."""
         return items_of_message(message_dict, new_id=self.new_id, keeps_tokens=self.return_token_id_information)
 
-    def chat_completions_messages_to_responses_items(self, messages: Sequence[Mapping[str, Any]]) -> list[InputItem]:
+    def chat_completions_messages_to_responses_items(self, messages: Sequence[JsonObject]) -> list[InputItem]:
         """Convert a conversation to items."""
         return items_of_messages(messages, new_id=self.new_id, keeps_tokens=self.return_token_id_information)
 
-    def with_reasoning_in_content(self, message: Mapping[str, Any]) -> dict[str, Any]:
+    def with_reasoning_in_content(self, message: JsonObject) -> JsonObject:
         """Return an assistant's message with its reasoning in the content, which any client can read."""
         rest = {name: value for name, value in message.items() if name not in REASONING_FIELDS}
         reasoning = separate_reasoning(message)
@@ -106,22 +99,18 @@ class ResponsesConverter:
         return rest
 
     def _extract_reasoning_from_content(self, content: str) -> tuple[list[str], str]:
-        thought = split_thinking(content)
-        return thought.reasoning, thought.rest
+        return split_thinking(content)
 
     @staticmethod
     def _wrap_reasoning_in_think_tags(texts: list[str]) -> str:
         return wrapped_in_think_tags(texts)
 
 
-def _as_mapping(value: BaseModel | Mapping[str, Any]) -> Mapping[str, Any]:
+def _as_json(value: BaseModel | JsonObject) -> JsonObject:
     return value.model_dump() if isinstance(value, BaseModel) else value
 
 
 def split_responses_input_output_items(items: Sequence[InputItem]) -> tuple[list[InputItem], list[InputItem]]:
     """Split items into those before the assistant's first item and the rest."""
-    for index, item in enumerate(items):
-        acted = isinstance(item, (OutputMessage, FunctionToolCall, ReasoningItem))
-        if acted or (isinstance(item, EasyInputMessage) and item.role == "assistant"):
-            return list(items[:index]), list(items[index:])
-    return list(items), []
+    split_at = next((index for index, item in enumerate(items) if is_from_assistant(item)), len(items))
+    return list(items[:split_at]), list(items[split_at:])

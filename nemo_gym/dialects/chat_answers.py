@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import orjson
-from pydantic import BaseModel
 
 from nemo_gym.dialects.chat_parts import text_of_parts
-from nemo_gym.dialects.thinking import split_thinking
+from nemo_gym.dialects.thinking import Thought, split_thinking
 from nemo_gym.errors import DataError
+from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.base import WireModel
 from nemo_gym.schemas.items import (
     REQUIRED_TOKEN_METADATA_FIELDS,
@@ -26,14 +26,7 @@ from nemo_gym.schemas.items import (
     Summary,
     training_variant_of,
 )
-from nemo_gym.schemas.responses import (
-    IncompleteDetails,
-    InputTokensDetails,
-    OutputTokensDetails,
-    Response,
-    ResponseCreateParams,
-    ResponseUsage,
-)
+from nemo_gym.schemas.responses import IncompleteDetails, Response, ResponseCreateParams, ResponseUsage
 
 NewId = Callable[[str], str]
 """A function that makes an id with the given prefix: `rs`, `msg`, `call`, `resp`."""
@@ -48,12 +41,9 @@ ECHOED = (
 
 
 def response_of_completion(
-    completion: Mapping[str, Any], params: ResponseCreateParams, *, new_id: NewId, keeps_tokens: bool
+    completion: JsonObject, params: ResponseCreateParams, *, new_id: NewId, keeps_tokens: bool
 ) -> Response:
-    """Convert the first choice of a completion to a response.
-
-    Raise `DataError` if there is no choice.
-    """
+    """Convert the first choice of a completion to a response. Raise `DataError` if there is no choice."""
     if not completion.get("choices"):
         raise DataError("the completion has no choices")
     choice = completion["choices"][0]
@@ -82,35 +72,32 @@ def response_of_completion(
     )
 
 
-def _echoed_tool(tool: Mapping[str, Any]) -> WireModel:
+def _echoed_tool(tool: JsonObject) -> WireModel:
     # Clients expect these two fields, even if they are null.
     defaults = {"parameters": None, "strict": None} if tool["type"] == "function" else {}
     return WireModel(**{**defaults, **tool})
 
 
-def usage_of_completion(usage: Mapping[str, Any] | None) -> ResponseUsage | None:
+def usage_of_completion(usage: JsonObject | None) -> ResponseUsage | None:
     """Convert token counts, or return None if the endpoint did not report any."""
     if usage is None:
         return None
     read, written = usage.get("prompt_tokens") or 0, usage.get("completion_tokens") or 0
+    reasoning = usage_detail(usage, "completion_tokens_details", "reasoning_tokens")
+    # The newest clients require `cache_write_tokens`.
+    cache = {
+        name: usage_detail(usage, "prompt_tokens_details", name) for name in ("cached_tokens", "cache_write_tokens")
+    }
     return ResponseUsage(
         input_tokens=read,
-        input_tokens_details=InputTokensDetails.model_validate(
-            {
-                # The newest clients require the second field.
-                "cached_tokens": usage_detail(usage, "prompt_tokens_details", "cached_tokens"),
-                "cache_write_tokens": usage_detail(usage, "prompt_tokens_details", "cache_write_tokens"),
-            }
-        ),
+        input_tokens_details=cache,
         output_tokens=written,
-        output_tokens_details=OutputTokensDetails(
-            reasoning_tokens=usage_detail(usage, "completion_tokens_details", "reasoning_tokens")
-        ),
+        output_tokens_details={"reasoning_tokens": reasoning},
         total_tokens=usage.get("total_tokens") or read + written,
     )
 
 
-def usage_detail(usage: Mapping[str, Any] | BaseModel | None, *names: str) -> int:
+def usage_detail(usage: object, *names: str) -> int:
     """Return the count at a path of names, or 0 if the endpoint did not report it."""
     found: Any = usage
     for name in names:
@@ -119,12 +106,12 @@ def usage_detail(usage: Mapping[str, Any] | BaseModel | None, *names: str) -> in
 
 
 def items_of_message(
-    message: Mapping[str, Any],
+    message: JsonObject,
     *,
     new_id: NewId,
     keeps_tokens: bool,
     status: Status = "completed",
-    logprobs: list[Any] | None = None,
+    logprobs: list[JsonObject] | None = None,
 ) -> list[OutputItem]:
     """Convert an assistant's chat message to items: reasoning, then text, then calls.
 
@@ -151,26 +138,22 @@ def items_of_message(
     return items
 
 
-def _reasoning_and_text(message: Mapping[str, Any]) -> tuple[list[str], str]:
+def _reasoning_and_text(message: JsonObject) -> Thought:
     text = text_of_parts(message.get("content"))
     separate = separate_reasoning(message)
     if separate is not None:
         # The endpoint has separated the two, so a tag in the text is meant as text.
-        return [separate], text
-    thought = split_thinking(text)
-    return thought.reasoning, thought.rest
+        return Thought([separate], text)
+    return split_thinking(text)
 
 
-def separate_reasoning(message: Mapping[str, Any]) -> str | None:
-    """Return the reasoning in a separate field, or None if there is none."""
-    for name in REASONING_FIELDS:
-        reasoning = message.get(name)
-        if isinstance(reasoning, str) and reasoning.strip():
-            return reasoning
-    return None
+def separate_reasoning(message: JsonObject) -> str | None:
+    """Return the reasoning from a separate field, or None if each such field is absent or blank."""
+    found = (message.get(name) for name in REASONING_FIELDS)
+    return next((reasoning for reasoning in found if isinstance(reasoning, str) and reasoning.strip()), None)
 
 
-def _call(call: Mapping[str, Any], status: Status, new_id: NewId) -> FunctionToolCall:
+def _call(call: JsonObject, status: Status, new_id: NewId) -> FunctionToolCall:
     function = call.get("function") or {}
     arguments = function.get("arguments") or ""
     if not isinstance(arguments, str):
@@ -181,20 +164,20 @@ def _call(call: Mapping[str, Any], status: Status, new_id: NewId) -> FunctionToo
     )
 
 
-def _with_tokens(item: OutputItem, message: Mapping[str, Any]) -> OutputItem:
+def _with_tokens(item: OutputItem, message: JsonObject) -> OutputItem:
     tokens = {name: message[name] for name in TOKEN_METADATA_FIELDS if message.get(name) is not None}
     fields = {name: getattr(item, name) for name in item.model_fields_set}
     with_tokens: OutputItem = training_variant_of(type(item))(**fields, **tokens)  # type: ignore[assignment]
     return with_tokens
 
 
-def _logprobs(content: list[Any] | None) -> list[Any] | None:
+def _logprobs(content: list[JsonObject] | None) -> list[JsonObject] | None:
     if content is None:
         return None
     return [{"bytes": [], "top_logprobs": [], **_without_nones(token)} for token in content]
 
 
-def _without_nones(token: Mapping[str, Any]) -> dict[str, Any]:
+def _without_nones(token: JsonObject) -> JsonObject:
     known = {name: value for name, value in token.items() if value is not None}
     if "top_logprobs" in known:
         known["top_logprobs"] = [{"bytes": [], **_without_nones(other)} for other in known["top_logprobs"]]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from nemo_gym.dialects.chat_answers import NewId, items_of_message
 from nemo_gym.dialects.chat_parts import input_parts
 from nemo_gym.errors import DataError
+from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.chat import ChatCompletionCreateParams
 from nemo_gym.schemas.items import EasyInputMessage, FunctionCallOutput, InputItem
 from nemo_gym.schemas.responses import ResponseCreateParams
@@ -17,7 +17,7 @@ SAME_NAME = ("metadata", "model", "parallel_tool_calls", "service_tier", "store"
 
 def response_params(params: ChatCompletionCreateParams, *, new_id: NewId, keeps_tokens: bool) -> ResponseCreateParams:
     """Convert a request to Responses. Fields without an equivalent (`stop`, `seed`, `n`, penalties) are left out."""
-    fields: dict[str, Any] = {name: getattr(params, name) for name in SAME_NAME}
+    fields: JsonObject = {name: getattr(params, name) for name in SAME_NAME}
     fields["input"] = items_of_messages(params.messages, new_id=new_id, keeps_tokens=keeps_tokens)
     fields["max_output_tokens"] = params.max_completion_tokens or params.max_tokens
     fields["top_logprobs"] = params.top_logprobs
@@ -31,8 +31,8 @@ def response_params(params: ChatCompletionCreateParams, *, new_id: NewId, keeps_
     return ResponseCreateParams(**{name: value for name, value in fields.items() if value is not None})
 
 
-def _text(params: ChatCompletionCreateParams) -> dict[str, Any] | None:
-    text: dict[str, Any] = {"verbosity": params.verbosity} if params.verbosity else {}
+def _text(params: ChatCompletionCreateParams) -> JsonObject | None:
+    text: JsonObject = {"verbosity": params.verbosity} if params.verbosity else {}
     form = params.response_format or {}
     if form.get("type") == "json_schema":
         text["format"] = {"type": "json_schema", **form["json_schema"]}
@@ -41,13 +41,13 @@ def _text(params: ChatCompletionCreateParams) -> dict[str, Any] | None:
     return text or None
 
 
-def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:
+def _tool(tool: JsonObject) -> JsonObject:
     if tool.get("type") != "function":
         raise DataError(f"a chat tool of type {tool.get('type')!r} is not supported by the Responses API")
     return {"type": "function", "parameters": None, "strict": None, **tool["function"]}
 
 
-def items_of_messages(messages: Iterable[Mapping[str, Any]], *, new_id: NewId, keeps_tokens: bool) -> list[InputItem]:
+def items_of_messages(messages: Iterable[JsonObject], *, new_id: NewId, keeps_tokens: bool) -> list[InputItem]:
     """Convert a conversation to items; an assistant's message may become several."""
     items: list[InputItem] = []
     for message in messages:

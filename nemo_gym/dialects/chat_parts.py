@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import orjson
 from pydantic import TypeAdapter
 
 from nemo_gym.errors import DataError
+from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.items import (
     InputAudio,
     InputFile,
@@ -20,16 +20,15 @@ from nemo_gym.schemas.items import (
     OutputText,
 )
 
-Part = dict[str, Any]
 _INPUT_PARTS: TypeAdapter[list[InputPart]] = TypeAdapter(list[InputPart])
 
 
-def chat_parts(content: str | Sequence[InputPart]) -> str | list[Part]:
+def chat_parts(content: str | Sequence[InputPart]) -> str | list[JsonObject]:
     """Return a message's content for Chat Completions."""
     return content if isinstance(content, str) else [_chat_part(part) for part in content]
 
 
-def _chat_part(part: InputPart) -> Part:
+def _chat_part(part: InputPart) -> JsonObject:
     match part:
         case InputText() | OutputText():
             return {"type": "text", "text": part.text}
@@ -54,7 +53,7 @@ def _chat_part(part: InputPart) -> Part:
             return {"type": "video_url", "video_url": {"url": video} if isinstance(video, str) else video}
 
 
-def input_parts(content: Any) -> str | list[InputPart]:
+def input_parts(content: str | list[JsonObject] | None) -> str | list[InputPart]:
     """Return a message's content from Chat Completions."""
     if content is None or isinstance(content, str):
         return content or ""
@@ -72,11 +71,10 @@ def assistant_text(content: str | Sequence[InputPart]) -> str:
 
 
 def refusals(content: str | Sequence[InputPart]) -> list[str]:
-    """Return the refusals in an assistant's message."""
     return [part.refusal for part in content if isinstance(part, OutputRefusal)]
 
 
-def _input_part(part: Mapping[str, Any]) -> Part:
+def _input_part(part: JsonObject) -> JsonObject:
     kind = part.get("type")
     if kind == "text":
         return {"type": "input_text", "text": part["text"]}
@@ -98,23 +96,22 @@ def _input_part(part: Mapping[str, Any]) -> Part:
     raise DataError(f"a message part of type {kind!r} is not supported by the Responses API")
 
 
-def tool_content(output: str | list[Any]) -> str | list[Part]:
+def tool_content(output: str | list[object]) -> str | list[JsonObject]:
     """Return a tool's output as the content of a tool message; entries that are not message parts become JSON text."""
-    if isinstance(output, str):
-        return output
-    return [_tool_part(entry) for entry in output]
+    return output if isinstance(output, str) else [_tool_part(entry) for entry in output]
 
 
-def _tool_part(entry: Any) -> Part:
-    kind = entry.get("type") if isinstance(entry, dict) else None
-    if kind in {"input_text", "output_text", "text"} and isinstance(entry.get("text"), str):
-        return {"type": "text", "text": entry["text"]}
-    if kind in {"input_image", "input_file", "input_audio", "input_video"}:
-        return _chat_part(_INPUT_PARTS.validate_python([entry])[0])
+def _tool_part(entry: object) -> JsonObject:
+    if isinstance(entry, dict):
+        kind = entry.get("type")
+        if kind in {"input_text", "output_text", "text"} and isinstance(entry.get("text"), str):
+            return {"type": "text", "text": entry["text"]}
+        if kind in {"input_image", "input_file", "input_audio", "input_video"}:
+            return _chat_part(_INPUT_PARTS.validate_python([entry])[0])
     return {"type": "text", "text": entry if isinstance(entry, str) else orjson.dumps(entry).decode()}
 
 
-def text_of_parts(content: str | Iterable[Mapping[str, Any]] | None) -> str:
+def text_of_parts(content: str | Iterable[JsonObject] | None) -> str:
     """Return the joined text of a Chat Completions message."""
     if content is None or isinstance(content, str):
         return content or ""

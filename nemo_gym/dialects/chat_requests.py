@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 from nemo_gym.dialects.chat_parts import assistant_text, chat_parts, refusals, tool_content
 from nemo_gym.dialects.thinking import wrapped_in_think_tags
 from nemo_gym.errors import DataError
+from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.chat import ChatCompletionCreateParams
 from nemo_gym.schemas.items import (
     TOKEN_METADATA_FIELDS,
@@ -16,15 +16,12 @@ from nemo_gym.schemas.items import (
     FunctionCallOutput,
     FunctionToolCall,
     InputItem,
-    InputPart,
     Message,
     OutputMessage,
     ReasoningItem,
     TokenIDLogProbMixin,
 )
 from nemo_gym.schemas.responses import ResponseCreateParams
-
-ChatMessage = dict[str, Any]
 
 SAME_NAME = ("service_tier", "store", "temperature", "top_p", "user")
 
@@ -39,7 +36,7 @@ def chat_params(
     messages = messages_of_items(params.input_items, keeps_reasoning=keeps_reasoning, keeps_tokens=keeps_tokens)
     if params.instructions:
         messages.insert(0, {"role": "system", "content": params.instructions})
-    fields: dict[str, Any] = {"messages": messages, "model": params.model, "metadata": params.metadata}
+    fields: JsonObject = {"messages": messages, "model": params.model, "metadata": params.metadata}
     fields |= {name: getattr(params, name) for name in SAME_NAME}
     # Not the newer name `max_completion_tokens`, because fewer engines know it.
     fields["max_tokens"] = params.max_output_tokens
@@ -52,8 +49,8 @@ def chat_params(
     return ChatCompletionCreateParams(**{name: value for name, value in fields.items() if value is not None})
 
 
-def _text_fields(text: dict[str, Any]) -> dict[str, Any]:
-    fields: dict[str, Any] = {"verbosity": text.get("verbosity")}
+def _text_fields(text: JsonObject) -> JsonObject:
+    fields: JsonObject = {"verbosity": text.get("verbosity")}
     form = text.get("format") or {}
     if form.get("type") == "json_schema":
         schema = {key: value for key, value in form.items() if key != "type"}
@@ -63,8 +60,8 @@ def _text_fields(text: dict[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def _tool_fields(params: ResponseCreateParams) -> dict[str, Any]:
-    fields: dict[str, Any] = {"tools": [_chat_tool(tool) for tool in params.tools]}
+def _tool_fields(params: ResponseCreateParams) -> JsonObject:
+    fields: JsonObject = {"tools": [_chat_tool(tool) for tool in params.tools]}
     # Engines reject `tool_choice` without tools, and some reject it unless they were started with support for it.
     if "tool_choice" in params.model_fields_set:
         choice = params.tool_choice
@@ -76,7 +73,7 @@ def _tool_fields(params: ResponseCreateParams) -> dict[str, Any]:
     return fields
 
 
-def _chat_tool(tool: dict[str, Any]) -> dict[str, Any]:
+def _chat_tool(tool: JsonObject) -> JsonObject:
     if tool["type"] != "function":
         raise DataError(
             f"the request has a tool of type '{tool['type']}', which Chat Completions does not support; "
@@ -95,17 +92,16 @@ class _Turn:
     reasoning: list[str] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
-    calls: list[dict[str, Any]] = field(default_factory=list)
-    tokens: dict[str, Any] = field(default_factory=dict)
+    calls: list[JsonObject] = field(default_factory=list)
+    tokens: JsonObject = field(default_factory=dict)
 
     def ends_before(self, item: InputItem) -> bool:
-        """Return whether the item starts a new turn. It does not after a call, whose output must follow it."""
+        """Return whether this turn is complete: it has tokens, or text without calls and the item is not a call."""
         if self.tokens:
             return True
         return bool(self.texts or self.refusals) and not self.calls and not isinstance(item, FunctionToolCall)
 
     def add(self, item: InputItem) -> None:
-        """Add one of the assistant's items."""
         if isinstance(item, ReasoningItem):
             self.reasoning += reasoning_texts(item)
         elif isinstance(item, FunctionToolCall):
@@ -117,11 +113,11 @@ class _Turn:
         if isinstance(item, TokenIDLogProbMixin):
             self.tokens = {name: value for name in TOKEN_METADATA_FIELDS if (value := getattr(item, name)) is not None}
 
-    def messages(self) -> list[ChatMessage]:
+    def messages(self) -> list[JsonObject]:
         """Return the chat message, or nothing if there is only reasoning that is not kept."""
         if not (self.texts or self.calls or (self.reasoning and self.keeps_reasoning)):
             return []
-        message: ChatMessage = {"role": "assistant", "content": self._content()}
+        message: JsonObject = {"role": "assistant", "content": self._content()}
         if self.refusals:
             message["refusal"] = "".join(self.refusals)
         if self.calls:
@@ -137,17 +133,16 @@ class _Turn:
 
 @dataclass
 class ConversationState:
-    """The state of converting items to chat messages; consecutive assistant items become one message."""
+    """Converter of items to chat messages. Consecutive items of the assistant become one message."""
 
     return_token_id_information: bool
     uses_reasoning_parser: bool = True
-    messages: list[ChatMessage] = field(default_factory=list)
+    messages: list[JsonObject] = field(default_factory=list)
     """The finished messages, without the assistant's current turn."""
     _turn: _Turn | None = None
 
     def add(self, item: InputItem) -> None:
-        """Add the next item."""
-        if not _is_from_assistant(item):
+        if not is_from_assistant(item):
             self.flush_assistant()
             self.messages.append(_message_of(item))
             return
@@ -170,7 +165,7 @@ def reasoning_texts(item: ReasoningItem) -> list[str]:
     return [part["text"] for part in item.content or [] if isinstance(part, dict) and part.get("text")]
 
 
-def messages_of_items(items: Iterable[InputItem], *, keeps_reasoning: bool, keeps_tokens: bool) -> list[ChatMessage]:
+def messages_of_items(items: Iterable[InputItem], *, keeps_reasoning: bool, keeps_tokens: bool) -> list[JsonObject]:
     """Convert items to chat messages; consecutive assistant items become one message."""
     conversation = ConversationState(keeps_tokens, keeps_reasoning)
     for item in items:
@@ -179,19 +174,16 @@ def messages_of_items(items: Iterable[InputItem], *, keeps_reasoning: bool, keep
     return conversation.messages
 
 
-def _is_from_assistant(item: InputItem) -> bool:
+def is_from_assistant(item: InputItem) -> bool:
+    """Return whether the assistant produced this item."""
     if isinstance(item, EasyInputMessage):
         return item.role == "assistant"
     return isinstance(item, (OutputMessage, FunctionToolCall, ReasoningItem))
 
 
-def _message_of(item: InputItem) -> ChatMessage:
+def _message_of(item: InputItem) -> JsonObject:
     if isinstance(item, FunctionCallOutput):
         return {"role": "tool", "tool_call_id": item.call_id, "content": tool_content(item.output)}
     if isinstance(item, (EasyInputMessage, Message)):
-        content: str | Sequence[InputPart] = item.content
-        return {"role": item.role, "content": chat_parts(content)}
-    raise DataError(
-        f"the conversation has an item of type '{getattr(item, 'type', type(item).__name__)}', "
-        "which Chat Completions does not support"
-    )
+        return {"role": item.role, "content": chat_parts(item.content)}
+    raise DataError(f"the conversation has an item of type '{item.type}', which Chat Completions does not support")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
 from itertools import takewhile
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeGuard
 
 from nemo_gym.dialects.chat import new_id
+from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.items import FunctionToolCall, OutputItem
 from nemo_gym.schemas.responses import Response
 
@@ -28,18 +29,18 @@ class QualifiedName(NamedTuple):
 class PlainRequest(NamedTuple):
     """A request without streaming, and the client's names of its flattened functions."""
 
-    fields: dict[str, Any]
+    fields: JsonObject
     names: dict[str, QualifiedName]
 
 
-def plain_request(body: Mapping[str, Any], known_fields: Container[str]) -> PlainRequest:
+def plain_request(body: Mapping[str, object], known_fields: Container[str]) -> PlainRequest:
     """Remove streaming and other client-specific fields from a request.
 
     Unknown fields and nulls are dropped. Tools in namespaces are flattened, and tools offered in mid-conversation are
     offered from the start. Leading system and developer messages become instructions, because chat templates accept
     them in one place only. Malformed content is kept, so that strict validation rejects it.
     """
-    fields = {
+    fields: JsonObject = {
         name: value
         for name, value in body.items()
         if name in known_fields and name not in STREAM_FIELDS and value is not None
@@ -72,35 +73,36 @@ def _with_client_name(item: OutputItem, names: Mapping[str, QualifiedName]) -> O
     return item if origin is None else item.model_copy(update=origin._asdict())
 
 
-def _offers_tools(item: Any) -> bool:
+def _offers_tools(item: object) -> TypeGuard[JsonObject]:
     return isinstance(item, dict) and item.get("type") == "additional_tools" and isinstance(item.get("tools"), list)
 
 
 class _FlatTool(NamedTuple):
-    tool: Any
+    tool: object
     origin: QualifiedName | None = None
 
 
-def _flattened(tool: Any) -> Iterable[_FlatTool]:
-    is_namespace = isinstance(tool, dict) and tool.get("type") == "namespace" and isinstance(tool.get("tools"), list)
-    if not is_namespace or not all(isinstance(each, dict) and "name" in each for each in tool["tools"]):
+def _flattened(tool: object) -> Iterable[_FlatTool]:
+    namespace = tool if isinstance(tool, dict) and tool.get("type") == "namespace" else {}
+    tools = namespace.get("tools")
+    if not isinstance(tools, list) or not all(isinstance(each, dict) and "name" in each for each in tools):
         return [_FlatTool(tool)]
-    origins = [QualifiedName(str(tool.get("name")), each["name"]) for each in tool["tools"]]
+    origins = [QualifiedName(str(namespace.get("name")), each["name"]) for each in tools]
     return [
         # `defer_loading` is dropped, because the model cannot search for deferred tools here.
         _FlatTool({**{key: each[key] for key in each if key != "defer_loading"}, "name": origin.flat}, origin)
-        for each, origin in zip(tool["tools"], origins, strict=True)
+        for each, origin in zip(tools, origins, strict=True)
     ]
 
 
 class _Conversation(NamedTuple):
     instructions: list[str]
     """The system and developer messages before any other message."""
-    tools: list[Any]
-    items: list[Any]
+    tools: list[object]
+    items: list[object]
 
 
-def _conversation(items: list[Any]) -> _Conversation:
+def _conversation(items: list[object]) -> _Conversation:
     messages = [item for item in items if not _offers_tools(item)]
     leading = list(takewhile(lambda text: text is not None, map(_instruction, messages)))
     return _Conversation(
@@ -110,7 +112,7 @@ def _conversation(items: list[Any]) -> _Conversation:
     )
 
 
-def _instruction(item: Any) -> str | None:
+def _instruction(item: object) -> str | None:
     """Return the text of a system or developer message, or None for anything else."""
     if not isinstance(item, dict) or item.get("role") not in ("system", "developer"):
         return None
@@ -122,8 +124,10 @@ def _instruction(item: Any) -> str | None:
     return "\n\n".join(texts) if len(texts) == len(parts) else None
 
 
-def _plain_item(item: Any) -> Any:
-    kind = item.get("type") if isinstance(item, dict) else None
+def _plain_item(item: object) -> object:
+    if not isinstance(item, dict):
+        return item
+    kind = item.get("type")
     if kind == "reasoning" and item.get("id") is None:
         # Clients that do not store responses at the endpoint send no ids.
         return {**item, "id": new_id("rs")}

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from pydantic_core import to_json
 
 from nemo_gym.dialects.chat import new_id
+from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.anthropic import AnswerBlock, AnthropicMessage, RedactedThinkingBlock, TextBlock, ThinkingBlock
 from nemo_gym.schemas.base import WireModel
-from nemo_gym.schemas.chat import ChatCompletion, ChatMessage, Choice
+from nemo_gym.schemas.chat import ChatCompletion, ChatMessage
 from nemo_gym.schemas.responses import Response
-
-Event = dict[str, Any]
 
 MEDIA_TYPE = "text/event-stream"
 
@@ -32,7 +30,7 @@ def events_of_response(response: Response) -> Iterator[bytes]:
         update={"status": "in_progress", "output": [], "usage": None, "error": None, "incomplete_details": None}
     )
     ended = "response.failed" if response.status == "failed" else "response.completed"
-    events: list[Event] = [
+    events: list[JsonObject] = [
         {"type": "response.created", "response": begun},
         *(
             {"type": "response.output_item.done", "output_index": index, "item": item}
@@ -65,20 +63,16 @@ def chunks_of_completion(completion: ChatCompletion, *, include_usage: bool = Fa
     # If usage is requested, every other chunk has a null `usage`.
     no_usage = {"usage": None} if include_usage else {}
     for choice in completion.choices:
-        for part in _parts_of_choice(choice):
-            yield _unnamed({**head, "choices": [part], **no_usage})
+        message = {"delta": _delta(choice.message), "logprobs": choice.logprobs, "finish_reason": None}
+        end: JsonObject = {"delta": {}, "logprobs": None, "finish_reason": choice.finish_reason}
+        for part in (message, end):
+            yield _unnamed({**head, "choices": [{"index": choice.index, **part}], **no_usage})
     if include_usage and completion.usage is not None:
         yield _unnamed({**head, "choices": [], "usage": completion.usage})
     yield b"data: [DONE]\n\n"
 
 
-def _parts_of_choice(choice: Choice) -> tuple[Event, Event]:
-    body = {"index": choice.index, "delta": _delta(choice.message), "logprobs": choice.logprobs, "finish_reason": None}
-    end = {"index": choice.index, "delta": {}, "logprobs": None, "finish_reason": choice.finish_reason}
-    return body, end
-
-
-def _delta(message: ChatMessage) -> Event:
+def _delta(message: ChatMessage) -> JsonObject:
     delta = message.model_dump(exclude={"tool_calls"}, exclude_none=True)
     if message.tool_calls:
         delta["tool_calls"] = [{"index": index, **call.model_dump()} for index, call in enumerate(message.tool_calls)]
@@ -115,7 +109,7 @@ def _start_of_block(block: AnswerBlock) -> AnswerBlock:
     return block.model_copy(update={"input": {}})
 
 
-def _deltas_of_block(block: AnswerBlock) -> list[Event]:
+def _deltas_of_block(block: AnswerBlock) -> list[JsonObject]:
     match block:
         case TextBlock():
             return [{"type": "text_delta", "text": block.text}]
@@ -127,9 +121,9 @@ def _deltas_of_block(block: AnswerBlock) -> list[Event]:
     return [{"type": "input_json_delta", "partial_json": to_json(block.input).decode()}]
 
 
-def _named(event: Mapping[str, Any]) -> bytes:
+def _named(event: JsonObject) -> bytes:
     return b"event: %b\ndata: %b\n\n" % (event["type"].encode(), to_json(event))
 
 
-def _unnamed(event: Mapping[str, Any]) -> bytes:
+def _unnamed(event: JsonObject) -> bytes:
     return b"data: %b\n\n" % to_json(event)

@@ -6,7 +6,7 @@ Names are imported on first use, so a worker process imports only what its job n
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from nemo_gym.grading.actions import actions_in as actions_in
@@ -57,9 +57,9 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = sorted(_HOME_OF)  # noqa: PLE0605 - all of them are strings
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in _HOME_OF:
         raise AttributeError(f"module 'nemo_gym.grading' has no attribute '{name}'")
-    value = getattr(importlib.import_module(f"nemo_gym.grading.{_HOME_OF[name]}"), name)
+    value: object = getattr(importlib.import_module(f"nemo_gym.grading.{_HOME_OF[name]}"), name)
     globals()[name] = value
     return value

@@ -12,6 +12,11 @@ from typing import Any, NamedTuple
 
 ERROR_TAIL = 2_000
 """Characters that are kept of a failure's text."""
+ENDED = "the program ended before it answered the check"
+
+_ENDS_A_LOOP = frozenset({"StopIteration", "StopAsyncIteration", "GeneratorExit"})
+_LARGEST_DECIMAL = 2**63
+"""Larger integers are passed in base 16, because Python limits the digits in base 10."""
 
 
 class Pipes(NamedTuple):
@@ -23,36 +28,59 @@ class Pipes(NamedTuple):
     answers_write: int
 
 
-def answer_calls(function_of: Callable[[], Callable[..., Any]], calls: int, answers: int) -> None:
+def answer_calls(function_of: Callable[[], Callable[..., object]], calls: int, answers: int) -> None:
     """Answer the check's calls until it closes the pipe."""
     function = function_of()
     with open(calls, "rb") as asked, open(answers, "wb") as replies:
         for line in asked:
             try:
                 positional, named = _decoded(json.loads(line))
-                answer: list[Any] = ["value", _tagged(function(*positional, **named))]
+                answer: list[object] = ["value", _tagged(function(*positional, **named))]
             except BaseException as error:  # noqa: BLE001 - the check may expect it
-                answer = ["raised", type(error).__name__, str(error)[:ERROR_TAIL]]
+                answer = ["raised", [kind.__name__ for kind in type(error).__mro__], _text_of(error)]
             replies.write(json.dumps(answer).encode() + b"\n")
             replies.flush()
 
 
 def verdict(check: dict[str, str], pipes: Pipes) -> dict[str, str]:
     """Run the check and return its verdict. The check calls the other process's function like a local one."""
-    asked = open(pipes.calls_write, "wb")  # noqa: SIM115 - stays open for the life of the process
-    replies = open(pipes.answers_read, "rb")  # noqa: SIM115
+    caller = _Caller(pipes)
+    found = _verdict(check, caller)
+    # A check that expects exceptions must not accept a program that ended instead of raising one.
+    return {"verdict": "error", "why": ENDED} if caller.is_ended else found
 
-    def proxy(*positional: Any, **named: Any) -> Any:
-        asked.write(json.dumps(_tagged((positional, named))).encode() + b"\n")
-        asked.flush()
-        answer = json.loads(replies.readline() or b'["raised", "RuntimeError", "the program ended"]')
+
+class _Caller:
+    """A caller of the function in the program's process."""
+
+    def __init__(self, pipes: Pipes) -> None:
+        self.is_ended = False
+        """Whether the program ended before it answered a call."""
+        self._asked = open(pipes.calls_write, "wb")  # noqa: SIM115 - stays open for the life of the process
+        self._replies = open(pipes.answers_read, "rb")  # noqa: SIM115
+
+    def call(self, *positional: object, **named: object) -> object:
+        asked = json.dumps(_tagged((positional, named))).encode() + b"\n"
+        try:
+            self._asked.write(asked)
+            self._asked.flush()
+            line = self._replies.readline()
+        except OSError:
+            line = b""
+        if not line.endswith(b"\n"):
+            self.is_ended = True
+            raise RuntimeError(ENDED)
+        answer = json.loads(line)
         if answer[0] == "value":
             return _decoded(answer[1])
-        kind: Any = getattr(builtins, answer[1], None)
-        is_error = isinstance(kind, type) and issubclass(kind, Exception)
-        raise (kind if is_error else RuntimeError)(answer[2])
+        raise _exception(answer[1], answer[2])
 
-    names: dict[str, Any] = {"__name__": "check", "__builtins__": builtins}
+
+def _verdict(check: dict[str, str], caller: _Caller) -> dict[str, str]:
+    def proxy(*positional: object, **named: object) -> object:
+        return caller.call(*positional, **named)
+
+    names: dict[str, object] = {"__name__": "check", "__builtins__": builtins}
     try:
         exec(compile(check["preamble"], "<preamble>", "exec", dont_inherit=True), names)
         names[check["function"]] = proxy
@@ -67,8 +95,35 @@ def verdict(check: dict[str, str], pipes: Pipes) -> dict[str, str]:
     return {"verdict": "passed", "why": ""}
 
 
-def _tagged(value: Any) -> Any:
-    """Return a value as JSON that keeps its type. Raises `TypeError` for anything but plain data."""
+def _text_of(error: BaseException) -> str:
+    try:
+        return str(error)[:ERROR_TAIL]
+    except Exception:  # noqa: BLE001 - the program may define `__str__`
+        return ""
+
+
+def _exception(names: list[str], text: str) -> Exception:
+    """Return an exception of the first of these classes that is built in, so that a check can expect it.
+
+    Exceptions that end a loop or the process become `RuntimeError`, because `map(candidate, …)` would swallow them.
+    """
+    kinds = [getattr(builtins, name, None) for name in names]
+    for kind in kinds if _ENDS_A_LOOP.isdisjoint(names) else ():
+        if not (isinstance(kind, type) and issubclass(kind, Exception)):
+            continue
+        try:
+            return kind(text)
+        except TypeError:
+            # `UnicodeDecodeError` and others have more parameters. A group cannot be made without its exceptions.
+            if not issubclass(kind, BaseExceptionGroup):
+                return kind.__new__(kind, text)
+    return RuntimeError(f"{names[0]}: {text}")
+
+
+def _tagged(value: object) -> object:
+    """Return a value as JSON that keeps its type. Raise `TypeError` for anything but plain data."""
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > _LARGEST_DECIMAL:
+        return {"int": hex(value)}
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, list):
@@ -83,7 +138,7 @@ def _tagged(value: Any) -> Any:
     raise TypeError(f"a value of type {type(value).__name__} cannot be passed to or from the check")
 
 
-def _decoded(value: Any) -> Any:
+def _decoded(value: object) -> Any:
     if isinstance(value, list):
         return [_decoded(each) for each in value]
     if not isinstance(value, dict):
@@ -93,7 +148,14 @@ def _decoded(value: Any) -> Any:
         return {_decoded(key): _decoded(each) for key, each in parts}
     if name == "complex":
         return complex(*parts)
+    if name == "int":
+        return int(parts, 16)
     return _SEQUENCES[name](_decoded(each) for each in parts)
 
 
-_SEQUENCES: dict[str, type[Any]] = {"tuple": tuple, "set": set, "frozenset": frozenset, "bytes": bytes}
+_SEQUENCES: dict[str, type[tuple[Any, ...] | set[Any] | frozenset[Any] | bytes]] = {
+    "tuple": tuple,
+    "set": set,
+    "frozenset": frozenset,
+    "bytes": bytes,
+}

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from nemo_gym.grading.confined import Check, CheckVerdict, ConfinedPython, Program, Trial
+from nemo_gym.grading.confined import ConfinedPython, Program, Trial
 
 SPARE_OUTPUT_BYTES = 65_536
 SHOWN_CHARACTERS = 500
@@ -93,7 +93,7 @@ async def grade_code(
     """Run a program's tests in one sandbox, with `trial_s` seconds for each and `total_s` for all.
 
     A program cannot forge its verdict: expected outputs stay outside the sandbox, and a check runs in a separate
-    process. After a test times out, the others are not run. Raises `EnvironmentFailed` if there is no sandbox.
+    process. After a test times out, the others are not run. Raise `EnvironmentFailed` if there is no sandbox.
     """
     sources = [tests.preamble, code] if tests.preamble else [code]
     program = Program(
@@ -101,7 +101,8 @@ async def grade_code(
         tests.inputs,
         [_allowed_bytes(output) for output in tests.outputs],
         tests.function,
-        Check(tests.check, tests.preamble) if tests.check is not None else None,
+        tests.check,
+        tests.preamble,
     )
     ended = await python.run(program, trial_s=trial_s, total_s=total_s)
     # Comparing long outputs would block the event loop.
@@ -117,35 +118,35 @@ def _graded(ended: list[Trial], tests: CodeTests) -> CodeGrade:
     results: list[bool | int] = []
     first: FirstFailure | None = None
     for number, trial in enumerate(ended):
-        expected = "" if tests.check is not None else tests.outputs[number]
-        result, why = _checked(trial) if tests.check is not None else _compared(trial, expected, tests.function)
+        is_check = tests.check is not None
+        given, expected = ("", "") if is_check else (tests.inputs[number], tests.outputs[number])
+        if trial.how != "finished":
+            result, why = _not_finished(trial)
+        else:
+            result, why = _checked(trial) if is_check else _compared(trial.output, expected, tests.function)
         results.append(result)
         if result is not True and first is None:
-            given = "" if tests.check is not None else tests.inputs[number]
-            shown = (_shown(text) for text in (given, "" if tests.check is not None else trial.output, expected))
+            shown = map(_shown, (given, "" if is_check else trial.output, expected))
             first = FirstFailure(number, int(result), why, *shown)
     return CodeGrade(results, sum(trial.seconds for trial in ended), first)
 
 
-def _compared(trial: Trial, expected: str, function: str | None) -> tuple[bool | int, str]:
-    if trial.how != "finished":
-        return _not_finished(trial)
-    is_same = same_values(trial.output, expected) if function else same_output(trial.output, expected)
+def _compared(output: str, expected: str, function: str | None) -> tuple[bool | int, str]:
+    is_same = same_values(output, expected) if function else same_output(output, expected)
     return (True, "") if is_same else (int(TestResult.WRONG), "wrong answer")
 
 
 def _checked(trial: Trial) -> tuple[bool | int, str]:
-    if trial.how != "finished":
-        return _not_finished(trial)
-    found = CheckVerdict.of(trial)
-    if found.verdict == "passed":
+    found = json.loads(trial.output)
+    if found["verdict"] == "passed":
         return True, ""
-    is_wrong = found.verdict == "wrong"
-    why = found.why if is_wrong or not trial.error else f"{found.why}; stderr: {trial.error[-SHOWN_CHARACTERS:]}"
+    is_wrong, why = found["verdict"] == "wrong", found["why"]
+    if trial.error and not is_wrong:
+        why += f"; stderr: {trial.error[-SHOWN_CHARACTERS:]}"
     return int(TestResult.WRONG if is_wrong else TestResult.ERROR), why
 
 
-def _not_finished(trial: Trial) -> tuple[int, str]:
+def _not_finished(trial: Trial) -> tuple[bool | int, str]:
     result = {
         "out of time": TestResult.OUT_OF_TIME,
         "not run": TestResult.NOT_RUN,
@@ -181,8 +182,7 @@ def _same_number(left: str, right: str) -> bool:
 def same_values(returned: str, expected: str) -> bool:
     """Return whether two JSON texts hold equal values."""
     try:
-        wanted: Any = json.loads(expected)
-        return bool(json.loads(returned) == wanted)
+        return bool(json.loads(returned) == json.loads(expected))
     except (ValueError, RecursionError):
         return False
 

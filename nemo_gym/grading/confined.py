@@ -12,12 +12,12 @@ import random
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 from nemo_gym.confinement.bubblewrap import Interpreter, find_bwrap, joining, sandboxed
-from nemo_gym.confinement.cgroups import ControlGroup, remove_left_behind
+from nemo_gym.confinement.cgroups import ControlGroup, remove_leftovers
 from nemo_gym.confinement.dialogue import GONE_S, Dialogue
 from nemo_gym.confinement.level import NOT_INSTALLED, OWN_PROCESSES, SPARE_UIDS, Level, cannot_start, refusal
 from nemo_gym.errors import EnvironmentFailed
@@ -47,22 +47,11 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Check:
-    """Code that calls the program's function and asserts, in a separate process that the program cannot reach.
-
-    `preamble` runs first, in the same namespace. Arguments and results must be plain data.
-    """
-
-    code: str
-    preamble: str = ""
-
-
-@dataclass(frozen=True)
 class Program:
     """An untrusted program and its inputs. The sources run one after another in one module.
 
     Without a `function`, the program reads each input from stdin. With one, each line of an input is an argument as
-    JSON, and the output is the result as JSON. With a `check` there is one trial, and its output is the verdict.
+    JSON, and the output is the result as JSON.
     """
 
     sources: Sequence[str]
@@ -70,33 +59,20 @@ class Program:
     output_bytes: Sequence[int] = ()
     """The output limit of each input, in bytes."""
     function: str | None = None
-    check: Check | None = None
-
-    @property
-    def trials(self) -> int:
-        return 1 if self.check else len(self.inputs)
+    check: str | None = None
+    """Code that calls the function and asserts, in a separate process that the program cannot reach. Arguments and
+    results must be plain data. There is one trial, and its output is the verdict."""
+    check_preamble: str = ""
+    """Code that runs before the check, in the same namespace."""
 
 
 class Trial(NamedTuple):
-    """The outcome of one run of a program; `error` is the end of its stderr."""
+    """The outcome of one run of a program. `error` is the end of its stderr."""
 
     how: How
     output: str = ""
     error: str = ""
     seconds: float = 0.0
-
-
-class CheckVerdict(NamedTuple):
-    """The verdict of a check on a program."""
-
-    verdict: Literal["passed", "wrong", "error"]
-    why: str
-
-    @classmethod
-    def of(cls, trial: Trial) -> CheckVerdict:
-        """Parse the verdict of a trial that finished."""
-        found = json.loads(trial.output)
-        return cls(found["verdict"], found["why"])
 
 
 @dataclass
@@ -143,7 +119,7 @@ class ConfinedPython:
         """Run a program with each of its inputs in one sandbox, and return one trial per input.
 
         A trial has `trial_s` seconds, and all together have `total_s`. After a timeout the remaining trials are
-        "not run". Raises `EnvironmentFailed` if programs cannot be confined or the sandbox does not start.
+        "not run". Raise `EnvironmentFailed` if programs cannot be confined or the sandbox does not start.
         """
         level = await self.level()
         if not level.is_confined and not self.allow_unconfined:
@@ -190,7 +166,7 @@ class ConfinedPython:
         bwrap = find_bwrap()
         if bwrap is None:
             return NOT_INSTALLED
-        remove_left_behind()
+        remove_leftovers()
         problem = ""
         for level in (Level(bwrap, has_groups=True), Level(bwrap)):
             # Many machines do not allow control groups, so an `OSError` is expected.
@@ -206,17 +182,16 @@ class ConfinedPython:
         return cannot_start(problem)
 
     def _try(self, dialogue: Dialogue, program: Program, level: Level, trial_s: float, total_s: float) -> list[Trial]:
-        """Run the program and block until it ends. Raises `OSError` if the sandbox cannot be set up."""
+        """Run the program and block until it ends. Raise `OSError` if the sandbox cannot be set up."""
         if dialogue.is_given_up:
             raise _NotStarted(GIVEN_UP)
         slot = self._a_slot(level)
         with contextlib.ExitStack() as stack:
             scratch = "/tmp" if level.is_confined else stack.enter_context(tempfile.TemporaryDirectory())
-            job = self._job(program, level, slot, scratch) | {"trial_s": trial_s, "total_s": total_s}
-            sent = _frame(job)
-            if program.check:
-                asked = {"check": program.check.code, "preamble": program.check.preamble}
-                sent += _frame(asked | {"function": program.function})
+            sent = _frame(self._job(program, level, slot, scratch, trial_s=trial_s, total_s=total_s))
+            if program.check is not None:
+                check, preamble = program.check, program.check_preamble
+                sent += _frame({"check": check, "preamble": preamble, "function": program.function})
             try:
                 said = dialogue.hold(
                     self._command(level, slot),
@@ -235,27 +210,14 @@ class ConfinedPython:
         if not reports:
             late = f"it did not start within {total_s + START_GRACE_S:g} s" if said.is_late else "it ended at once"
             raise _NotStarted(said.errors.strip() or late)
-        ended = reports[1:]
+        ended, wanted = reports[1:], len(program.inputs) if program.check is None else 1
         error = "" if ended and ended[-1].how == "out of time" else said.errors
-        return [*ended, *[Trial("not run", error=error)] * (program.trials - len(ended))]
+        return [*ended, *[Trial("not run", error=error)] * (wanted - len(ended))]
 
     def _a_slot(self, level: Level) -> _Slot:
         # Several threads share this list; `pop` is atomic, so each slot goes to one thread.
         with contextlib.suppress(IndexError):
             return self._slots.pop()
-        return self._new_slot(level)
-
-    def _give_back(self, slot: _Slot, *, is_sound: bool) -> None:
-        if is_sound and slot in self._made:
-            self._slots.append(slot)
-            return
-        # The slot may be the cause of the failure, so the next program gets a new one.
-        if slot.group:
-            slot.group.close()
-        with contextlib.suppress(ValueError):
-            self._made.remove(slot)
-
-    def _new_slot(self, level: Level) -> _Slot:
         number = next(self._numbers)
         is_root = level.is_confined and os.geteuid() == 0
         slot = _Slot(SPARE_UIDS[(self._first_uid + number) % len(SPARE_UIDS)] if is_root else None)
@@ -268,15 +230,31 @@ class ConfinedPython:
         self._made.append(slot)
         return slot
 
-    def _job(self, program: Program, level: Level, slot: _Slot, scratch: str) -> dict[str, Any]:
+    def _give_back(self, slot: _Slot, *, is_sound: bool) -> None:
+        if is_sound and slot in self._made:
+            self._slots.append(slot)
+            return
+        # The slot may be the cause of the failure, so the next program gets a new one.
+        if slot.group:
+            slot.group.close()
+        with contextlib.suppress(ValueError):
+            self._made.remove(slot)
+
+    def _job(
+        self, program: Program, level: Level, slot: _Slot, scratch: str, *, trial_s: float, total_s: float
+    ) -> trials.Job:
         names = ["preamble.py"] * (len(program.sources) - 1) + ["answer.py"]
         return {
-            "mode": "check" if program.check else "call" if program.function else "stdin",
+            "mode": "check" if program.check is not None else "call" if program.function else "stdin",
             "sources": list(zip(names, program.sources, strict=True)),
-            "function": program.function,
+            "function": program.function or "",
             "inputs": list(program.inputs),
             "output_bytes": list(program.output_bytes),
-            "limits": asdict(self.limits),
+            "trial_s": trial_s,
+            "total_s": total_s,
+            "memory_mb": self.limits.memory_mb,
+            "processes": self.limits.processes,
+            "scratch_mb": self.limits.scratch_mb,
             "uid": slot.uid,
             "is_alone": level.is_confined,
             "scratch": scratch,
@@ -295,7 +273,7 @@ class ConfinedPython:
 
 def _most_bytes(program: Program) -> int:
     """Return the most bytes that the sandbox can report if the program keeps its limits."""
-    printed = [trials.PIPE_CHUNK] if program.check else program.output_bytes
+    printed = program.output_bytes if program.check is None else [trials.PIPE_CHUNK]
     return REPORT_BYTES + sum(ESCAPED_BYTE * each + 2 * REPORT_BYTES for each in printed)
 
 
@@ -307,10 +285,9 @@ def _reports(said: bytes) -> Iterator[Trial]:
         frame, left = left[trials.HEADER_BYTES :][:size], left[trials.HEADER_BYTES + size :]
         if len(frame) < size:
             return
-        report = json.loads(bytes(frame))
-        yield Trial(report["how"], report["output"], report["error"], report["seconds"])
+        yield Trial(**json.loads(bytes(frame)))
 
 
-def _frame(message: Any) -> bytes:
+def _frame(message: object) -> bytes:
     encoded = json.dumps(message).encode()
     return len(encoded).to_bytes(trials.HEADER_BYTES, "big") + encoded

@@ -7,7 +7,7 @@ import importlib.util
 import logging
 import os
 import re
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from nemo_gym.errors import LaunchError
 from nemo_gym.grading.numbers import number_in, same_number
@@ -21,7 +21,6 @@ LONGEST_TEXT = 20_000
 """Characters. Of a longer text only the end is searched, because the answer is there."""
 LONGEST_ANSWER = 200
 """Characters of a text that consists only of an answer."""
-
 LONGEST_EXPRESSION = 2_000
 """Characters. A longer expression is not equal, because comparing it would block a worker."""
 
@@ -48,7 +47,7 @@ class MathEquality:
     """A comparison of answers by exact arithmetic, or else by math-verify in workers that can be killed.
 
     `deadline_s` is the time limit of one math-verify comparison in seconds. There is one worker per core, at most
-    `max_workers`. Workers start when first needed. Raises `LaunchError` if math-verify is not installed.
+    `max_workers`. Workers start when first needed. The constructor raises `LaunchError` without math-verify.
     """
 
     def __init__(self, *, max_workers: int | None = None, deadline_s: float = DEADLINE_S) -> None:
@@ -98,7 +97,7 @@ def prepare_worker() -> None:
 
 def compare_by_library(expected: str, text: str) -> Comparison:
     """Compare with math-verify. Call it in a worker, because it may never return."""
-    library: Any = importlib.import_module(LIBRARY)
+    library = importlib.import_module(LIBRARY)
     latex, plain = library.LatexExtractionConfig(), library.ExprExtractionConfig()
     gold = library.parse(boxed(expected), [latex], parsing_timeout=None)
     found = library.parse(text, [plain, latex], parsing_timeout=None)

@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from string import Formatter
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, Field, ValidationInfo, field_validator, model_validator
 
@@ -18,6 +18,7 @@ from nemo_gym.config.settings import ModelServerRef
 from nemo_gym.errors import ConfigError
 from nemo_gym.grading.judge_calls import call_judge
 from nemo_gym.grading.text import strip_reasoning
+from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.items import EasyInputMessage
 from nemo_gym.schemas.responses import RESPONSES_PATH, Response, ResponseCreateParams
 
@@ -88,7 +89,7 @@ class JudgeCall:
         """The judge's answer without its reasoning."""
         return strip_reasoning(self.response.last_text)
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> JsonObject:
         """Return the call as JSON for the rollout's record."""
         return {
             "responses_create_params": self.responses_create_params.model_dump(mode="json", exclude_unset=True),
@@ -128,7 +129,7 @@ class Judge:
         self._labels = _LabelReader(config.labels)
 
     async def ask(self, **fields: str) -> Verdict:
-        """Return the verdict on these prompt fields. Raises `JudgeFailed` if the judge does not answer."""
+        """Return the verdict on these prompt fields. Raise `JudgeFailed` if the judge does not answer."""
         verdict = await self._vote(fields)
         if self._config.swap is None or verdict.label != self._config.labels[0]:
             return verdict
@@ -155,8 +156,11 @@ class Judge:
 
     async def _call(self, fields: dict[str, str]) -> JudgeCall:
         params = self._params(fields)
+        server = self._config.model_server.name
         async with self._gate:
-            response = await self._answer(params)
+            response = await call_judge(
+                self._client, server_name=server, url_path=RESPONSES_PATH, json=params, response_model=Response
+            )
         return JudgeCall(params, response, self._labels.find(strip_reasoning(response.last_text)))
 
     def _params(self, fields: dict[str, str]) -> ResponseCreateParams:
@@ -171,12 +175,6 @@ class Judge:
         if self._config.system_message:
             messages.insert(0, EasyInputMessage(role="system", content=self._config.system_message))
         return self._config.responses_create_params.model_copy(update={"input": messages})
-
-    async def _answer(self, params: ResponseCreateParams) -> Response:
-        server = self._config.model_server.name
-        return await call_judge(
-            self._client, server_name=server, url_path=RESPONSES_PATH, json=params, response_model=Response
-        )
 
 
 class _LabelReader:
@@ -198,7 +196,7 @@ class _LabelReader:
 
 
 def read_prompt(path: Path) -> str:
-    """Read a prompt file from the search roots. Raises `ConfigError` if it is missing or not a template."""
+    """Read a prompt file from the search roots. Raise `ConfigError` if it is missing or not a template."""
     found = paths.find(path, Path.is_file)
     if found is None:
         places = ", ".join(str(root) for root in paths.search_roots())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 from inspect import isawaitable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -19,9 +19,9 @@ ResultT = TypeVar("ResultT")
 
 
 async def call_judge(
-    server_client: ServerClient, *, server_name: str, url_path: str, json: Any, response_model: type[ModelT]
+    server_client: ServerClient, *, server_name: str, url_path: str, json: object, response_model: type[ModelT]
 ) -> ModelT:
-    """Post to a judge's server and parse its reply as `response_model`. Raises `JudgeFailed` for any failure."""
+    """Post to a judge's server and parse its reply as `response_model`. Raise `JudgeFailed` for any failure."""
     left_s = time_left_s()
     try:
         # The judge's deadline is before the verifier's, so that there is time left to report its failure.

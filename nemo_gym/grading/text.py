@@ -104,10 +104,12 @@ def _composed(text: str) -> str:
     return "".join(unicodedata.normalize("NFC", part) for part in _WORD_OR_PART.findall(text))
 
 
-def normalised(text: str) -> str:
+def normalised(text: str, *, keeps_case: bool = False) -> str:
     """Return a form in which different spellings of the same short answer are equal.
 
-    The text is unwrapped and case-folded, with single spaces and no LaTeX spacing, escapes or final full stop.
+    The text is unwrapped, with single spaces and no LaTeX spacing, escapes or final full stop. It is case-folded
+    unless it `keeps_case`.
     """
     plain = _ESCAPED_SIGN.sub(r"\1", _LATEX_SPACE.sub(" ", unwrapped(text)))
-    return _SPACE.sub(" ", plain).strip(WRAPPING_MARKS).rstrip(". ").casefold()
+    tidy = _SPACE.sub(" ", plain).strip(WRAPPING_MARKS).rstrip(". ")
+    return tidy if keeps_case else tidy.casefold()

@@ -19,8 +19,8 @@ import signal
 import sys
 import time
 import types
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, NoReturn
+from collections.abc import Callable, Iterable, Iterator
+from typing import Literal, NamedTuple, NoReturn, TypedDict
 
 if __name__ == "__main__":
     # The program must not be able to import our files, so their folder is on the path only for this import.
@@ -41,18 +41,45 @@ PR_SET_PDEATHSIG, PR_SET_DUMPABLE = 1, 4
 STARTED, FINISHED, FAILED = "started", "finished", "failed"
 OUT_OF_TIME, TOO_MUCH_OUTPUT = "out of time", "too much output"
 
-FUNCTION_PRELUDE = "\n".join(
-    [
-        "from typing import *",
-        "from collections import *",
-        "from bisect import *",
-        "from functools import *",
-        "from heapq import *",
-        "from itertools import *",
-        "import bisect, collections, functools, heapq, itertools, math, random, re, string, typing",
-    ]
-)
+FUNCTION_PRELUDE = """\
+from typing import *
+from collections import *
+from bisect import *
+from functools import *
+from heapq import *
+from itertools import *
+import bisect, collections, functools, heapq, itertools, math, random, re, string, typing
+"""
 """Imports that a lone function may rely on, as on the sites that such problems come from."""
+
+
+class Job(TypedDict):
+    """A program, its inputs and its limits."""
+
+    mode: Literal["stdin", "call", "check"]
+    sources: list[tuple[str, str]]
+    """The file name and the code of each part."""
+    function: str
+    inputs: list[str]
+    output_bytes: list[int]
+    trial_s: float
+    total_s: float
+    memory_mb: int
+    processes: int
+    scratch_mb: int
+    uid: int | None
+    is_alone: bool
+    """Whether the sandbox has its own PID namespace."""
+    scratch: str
+
+
+class Report(TypedDict):
+    """The outcome of one trial."""
+
+    how: str
+    output: str
+    error: str
+    seconds: float
 
 
 class Child(NamedTuple):
@@ -87,7 +114,7 @@ def main() -> None:
             return
 
 
-def _tried(job: dict[str, Any], number: int, text: str) -> dict[str, Any]:
+def _tried(job: Job, number: int, text: str) -> Report:
     began = time.monotonic()
     as_program = job["mode"] == "stdin"
 
@@ -95,7 +122,7 @@ def _tried(job: dict[str, Any], number: int, text: str) -> dict[str, Any]:
         if as_program:
             os.dup2(output, 1)
             _fresh_streams()
-            _execute(job, "__main__")
+            _execute(job["sources"], "__main__")
         else:
             arguments = [json.loads(line) for line in text.split("\n") if line.strip()]
             value = _function(job)(*arguments)
@@ -105,7 +132,7 @@ def _tried(job: dict[str, Any], number: int, text: str) -> dict[str, Any]:
     return _watched(job, [child.pid], child, job["output_bytes"][number], began)
 
 
-def _checked(job: dict[str, Any]) -> dict[str, Any]:
+def _checked(job: Job) -> Report:
     began = time.monotonic()
     pipes = Pipes(*os.pipe(), *os.pipe())
 
@@ -131,7 +158,7 @@ def _checked(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def _start(
-    job: dict[str, Any],
+    job: Job,
     folder: str,
     act: Callable[[int], None],
     stdin: bytes = b"",
@@ -191,20 +218,18 @@ def _keep_only(*descriptors: int) -> None:
         os.closerange(before + 1, after)
 
 
-def _limit(job: dict[str, Any], folder: str) -> None:
-    limits = job["limits"]
-    seconds = int(job["trial_s"]) + 2
-    for kind, value in (
-        (resource.RLIMIT_AS, limits["memory_mb"] * MEBIBYTE),
-        (resource.RLIMIT_FSIZE, limits["scratch_mb"] * MEBIBYTE),
-        (resource.RLIMIT_CPU, seconds),
-        (resource.RLIMIT_NOFILE, OPEN_FILES),
-        (resource.RLIMIT_NPROC, limits["processes"]),
-        (resource.RLIMIT_CORE, 0),
-    ):
-        if kind == resource.RLIMIT_NPROC and not job["is_alone"]:
-            # Outside a namespace all processes of the user count, so the limit would be reached at once.
-            continue
+def _limit(job: Job, folder: str) -> None:
+    limits = {
+        resource.RLIMIT_AS: job["memory_mb"] * MEBIBYTE,
+        resource.RLIMIT_FSIZE: job["scratch_mb"] * MEBIBYTE,
+        resource.RLIMIT_CPU: int(job["trial_s"]) + 2,
+        resource.RLIMIT_NOFILE: OPEN_FILES,
+        resource.RLIMIT_CORE: 0,
+    }
+    if job["is_alone"]:
+        # Outside a namespace all processes of the user count, so the limit would be reached at once.
+        limits[resource.RLIMIT_NPROC] = job["processes"]
+    for kind, value in limits.items():
         resource.setrlimit(kind, (value, value))
     os.nice(5)
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
@@ -218,28 +243,26 @@ def _limit(job: dict[str, Any], folder: str) -> None:
     os.chdir(home)
 
 
-def _execute(job: dict[str, Any], name: str) -> dict[str, Any]:
+def _execute(sources: Iterable[tuple[str, str]], name: str) -> dict[str, object]:
     module = types.ModuleType(name)
     module.__dict__["__builtins__"] = builtins
     sys.modules[name] = module
-    for file, source in job["sources"]:
+    for file, source in sources:
         exec(compile(source, file, "exec", dont_inherit=True), module.__dict__)
     return module.__dict__
 
 
-def _function(job: dict[str, Any]) -> Callable[..., Any]:
-    job = {**job, "sources": [["<prelude>", FUNCTION_PRELUDE], *job["sources"]]}
-    names, wanted = _execute(job, "answer"), job["function"]
-    found = names.get(wanted)
-    if found is None and isinstance(names.get("Solution"), type):
-        found = getattr(names["Solution"](), wanted, None)
+def _function(job: Job) -> Callable[..., object]:
+    names, wanted = _execute([("<prelude>", FUNCTION_PRELUDE), *job["sources"]], "answer"), job["function"]
+    found, solution = names.get(wanted), names.get("Solution")
+    if found is None and isinstance(solution, type):
+        found = getattr(solution(), wanted, None)
     if not callable(found):
         raise NameError(f"the program defines no function '{wanted}'")
-    function: Callable[..., Any] = found
-    return function
+    return found
 
 
-def _watched(job: dict[str, Any], pids: list[int], child: Child, output_bytes: int, began: float) -> dict[str, Any]:
+def _watched(job: Job, pids: list[int], child: Child, output_bytes: int, began: float) -> Report:
     """Read a child's output until it ends or exceeds a limit, then kill it and its descendants."""
     how, output, errors = FINISHED, bytearray(), bytearray()
     deadline, status = began + job["trial_s"], None
@@ -273,7 +296,6 @@ def _watched(job: dict[str, Any], pids: list[int], child: Child, output_bytes: i
         os.close(end)
     return {
         "how": how,
-        "status": status,
         "output": bytes(output).decode(errors="replace"),
         "error": bytes(errors).decode(errors="replace"),
         "seconds": time.monotonic() - began,
@@ -297,7 +319,7 @@ def _drain(end: int, into: bytearray, most: int | None) -> bool:
     return True
 
 
-def _sweep(job: dict[str, Any], pids: list[int]) -> None:
+def _sweep(job: Job, pids: list[int]) -> None:
     """Kill the children and all their descendants."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
@@ -351,7 +373,7 @@ def _read_exactly(count: int) -> Iterator[bytes]:
         yield chunk
 
 
-def _write_frame(report: dict[str, Any]) -> None:
+def _write_frame(report: Report) -> None:
     message = json.dumps(report).encode()
     _write_all(1, len(message).to_bytes(HEADER_BYTES, "big") + message)
 

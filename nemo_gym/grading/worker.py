@@ -9,15 +9,14 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import faulthandler
-import importlib
 import os
 import pickle
+import pkgutil
+import resource
 import signal
 import sys
 import traceback
-from collections.abc import Callable
 from multiprocessing.connection import Connection
-from typing import Any
 
 PR_SET_PDEATHSIG = 1
 GRACE_S = 5.0
@@ -30,10 +29,11 @@ def work(connection: Connection) -> None:
     """Answer calls until the parent closes the connection."""
     settings = pickle.loads(connection.recv_bytes())
     _die_with(settings["parent"])
-    _limit_memory(settings["memory_limit_bytes"])
+    if (limit_bytes := settings["memory_limit_bytes"]) is not None:
+        resource.setrlimit(resource.RLIMIT_AS, (limit_bytes, limit_bytes))
     sys.path[:] = settings["path"]
     if settings["prepare"]:
-        _function(settings["prepare"])()
+        pkgutil.resolve_name(settings["prepare"])()
     connection.send_bytes(READY)
     while True:
         try:
@@ -47,7 +47,7 @@ def work(connection: Connection) -> None:
 
 def _answer(connection: Connection, name: str, pickled: bytes, deadline_s: float) -> tuple[bytes, bytes]:
     try:
-        function = _function(name)
+        function = pkgutil.resolve_name(name)
         arguments = pickle.loads(pickled)
         connection.send_bytes(BEGUN)
         # This timer runs in a C thread, so it ends the process even if a job holds the interpreter lock.
@@ -71,28 +71,12 @@ def _pickled(error: Exception) -> bytes:
     return pickled
 
 
-def _function(name: str) -> Callable[..., Any]:
-    module, _, path = name.partition(":")
-    found: Any = importlib.import_module(module)
-    for part in path.split("."):
-        found = getattr(found, part)
-    function: Callable[..., Any] = found
-    return function
-
-
 def _die_with(parent: int) -> None:
     """Make the kernel kill this process when the thread that started it ends (Linux)."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
-
-
-def _limit_memory(limit_bytes: int | None) -> None:
-    if limit_bytes is not None:
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_AS, (limit_bytes, limit_bytes))
 
 
 def main() -> None:

@@ -13,10 +13,10 @@ import subprocess
 import sys
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from multiprocessing.connection import Connection
-from typing import Any, TypeVar
+from typing import Any, TypeVar, TypeVarTuple
 
 from nemo_gym.grading import worker
 
@@ -25,6 +25,7 @@ START_LIMIT_S = 60.0
 MAX_WAITING = 10_000
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 
 class WorkerFailed(RuntimeError):
@@ -70,25 +71,22 @@ class WorkerPool:
     ) -> None:
         self.size = size
         self.deadline_s = deadline_s
-        self._settings = {
-            "prepare": _name_of(prepare) if prepare else None,
-            "memory_limit_bytes": memory_limit_bytes,
-        }
+        self._settings = {"prepare": prepare and _name_of(prepare), "memory_limit_bytes": memory_limit_bytes}
         self._places = threading.BoundedSemaphore(size + max_waiting)
         # A worker ends with the thread that started it, so these threads must live as long as the pool.
         self._threads = ThreadPoolExecutor(size, thread_name_prefix="worker pool")
         self._workers = _Workers()
         weakref.finalize(self, self._workers.end_all)
 
-    async def run(self, function: Callable[..., T], *args: Any, deadline_s: float | None = None) -> T:
+    async def run(self, function: Callable[[*Ts], T], *args: *Ts, deadline_s: float | None = None) -> T:
         """Return the result of `function(*args)`, or raise its exception.
 
-        Raises `WorkerFailed` if there is no result. The job is at fault for `WorkerTimedOut` and `WorkerCrashed`, but
+        Raise `WorkerFailed` if there is no result. The job is at fault for `WorkerTimedOut` and `WorkerCrashed`, but
         not for `WorkerNotStarted` and `WorkersBusy`.
         """
         return await asyncio.wrap_future(self._submit(function, args, deadline_s))
 
-    def run_blocking(self, function: Callable[..., T], *args: Any, deadline_s: float | None = None) -> T:
+    def run_blocking(self, function: Callable[[*Ts], T], *args: *Ts, deadline_s: float | None = None) -> T:
         """Do the same as `run`, but block the calling thread."""
         return self._submit(function, args, deadline_s).result()
 
@@ -100,7 +98,7 @@ class WorkerPool:
         """Return the process ids of the current workers."""
         return [each.pid for each in self._workers.all]
 
-    def _submit(self, function: Callable[..., T], args: tuple[Any, ...], deadline_s: float | None) -> Future[T]:
+    def _submit(self, function: Callable[..., T], args: tuple[object, ...], deadline_s: float | None) -> Future[T]:
         name, pickled = _name_of(function), pickle.dumps(args)
         if not self._places.acquire(blocking=False):
             raise WorkersBusy(f"{name}: too many jobs are waiting for {self.size} workers")
@@ -114,7 +112,7 @@ class WorkerPool:
 class _Worker:
     """A worker process and the connection to it."""
 
-    def __init__(self, settings: dict[str, Any]) -> None:
+    def __init__(self, settings: Mapping[str, object]) -> None:
         ours, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
@@ -194,7 +192,7 @@ class _Workers:
         self._idle: list[_Worker] = []
         self.all: list[_Worker] = []
 
-    def take(self, settings: dict[str, Any]) -> _Worker:
+    def take(self, settings: Mapping[str, object]) -> _Worker:
         with self._lock:
             if self._idle:
                 return self._idle.pop()
@@ -203,6 +201,7 @@ class _Workers:
             return started
 
     def give_back(self, used: _Worker) -> None:
+        """Make a worker available for the next job, unless it was dropped."""
         with self._lock:
             if used in self.all:
                 self._idle.append(used)
@@ -219,26 +218,23 @@ class _Workers:
             each.end()
 
 
-def _do(workers: _Workers, settings: dict[str, Any], name: str, pickled: bytes, deadline_s: float) -> Any:
+def _do(workers: _Workers, settings: Mapping[str, object], name: str, pickled: bytes, deadline_s: float) -> Any:
     taken = workers.take(settings)
     try:
-        result = taken.call(name, pickled, deadline_s)
+        return taken.call(name, pickled, deadline_s)
     except WorkerFailed:
         workers.drop(taken)
         raise
-    except BaseException:
+    finally:
         workers.give_back(taken)
-        raise
-    workers.give_back(taken)
-    return result
 
 
-def _name_of(function: Callable[..., Any]) -> str:
-    """Return `module:function`. Raises `ValueError` if a worker could not import it by that name."""
+def _name_of(function: Callable[..., object]) -> str:
+    """Return `module:function`. Raise `ValueError` if a worker could not import it by that name."""
     module, path = function.__module__, function.__qualname__
     if module == "__main__" or "<" in path:
         raise ValueError(f"{module}.{path} cannot be run in a worker: it must be importable by its name")
-    found: Any = sys.modules.get(module) or importlib.import_module(module)
+    found: object = sys.modules.get(module) or importlib.import_module(module)
     for part in path.split("."):
         found = getattr(found, part, None)
     if found != function:

@@ -15,30 +15,11 @@ from nemo_gym.sandbox.providers.base import (
     SandboxSpec,
     SandboxStatus,
 )
-from nemo_gym.sandbox.providers.registry import (
-    create_provider,
-    get_provider_class,
-    list_providers,
-    register_provider,
-)
+from nemo_gym.sandbox.providers.registry import create_provider, get_provider_class, list_providers, register_provider
 
 __all__ = [
-    "AsyncSandbox",
-    "Sandbox",
-    "SandboxCreateError",
-    "SandboxEndpoint",
-    "SandboxError",
-    "SandboxExecResult",
-    "SandboxHandle",
-    "SandboxProvider",
-    "SandboxResources",
-    "SandboxSpec",
-    "SandboxStatus",
-    "create_provider",
-    "get_provider_class",
-    "list_providers",
-    "register_provider",
-    "resolve_provider_config",
-    "resolve_provider_metadata",
-    "rewrite_image",
-]
+    "AsyncSandbox", "Sandbox", "SandboxCreateError", "SandboxEndpoint", "SandboxError", "SandboxExecResult",
+    "SandboxHandle", "SandboxProvider", "SandboxResources", "SandboxSpec", "SandboxStatus", "create_provider",
+    "get_provider_class", "list_providers", "register_provider", "resolve_provider_config",
+    "resolve_provider_metadata", "rewrite_image",
+]  # fmt: skip

@@ -22,18 +22,19 @@ from nemo_gym.sandbox.providers.registry import create_provider
 
 EXEC_TIMEOUT_S = 180.0
 
-Provider = str | Mapping[str, Any] | SandboxProvider
+Provider = str | Mapping[str, object] | SandboxProvider
+Spec = SandboxSpec | Mapping[str, Any] | None
 
 
 class AsyncSandbox:
     """A sandbox made by a provider.
 
     `provider` is the provider's name, its config block (`{name: options}`), or a provider object. As a context
-    manager, the sandbox starts and stops itself. A provider object that was passed in stays open.
+    manager, the sandbox starts and stops itself. A provider object that was passed in is not closed.
     """
 
-    def __init__(self, provider: Provider, spec: SandboxSpec | Mapping[str, Any] | None = None) -> None:
-        self._is_own = isinstance(provider, str | Mapping)
+    def __init__(self, provider: Provider, spec: Spec = None) -> None:
+        self._closes_provider = isinstance(provider, str | Mapping)
         self.provider: SandboxProvider = create_provider(provider) if isinstance(provider, str | Mapping) else provider
         self.spec = _spec(spec)
         self.handle: SandboxHandle | None = None
@@ -43,16 +44,15 @@ class AsyncSandbox:
         """The provider's id of the sandbox; None until it is started."""
         return self.handle.sandbox_id if self.handle else None
 
-    async def start(self, spec: SandboxSpec | Mapping[str, Any] | None = None) -> Self:
+    async def start(self, spec: Spec = None) -> Self:
         """Create the sandbox and wait until it is ready. Do nothing if it is already started.
 
         Raise `SandboxCreateError` if it cannot be created.
         """
         if self.handle is None:
             self.spec = self.spec if spec is None else _spec(spec)
-            whose = labels()
-            wanted = replace(self.spec, metadata={**whose, **self.spec.metadata}) if whose else self.spec
-            self.handle = await self.provider.create(wanted)
+            labelled = replace(self.spec, metadata={**labels(), **self.spec.metadata})
+            self.handle = await self.provider.create(labelled)
         return self
 
     async def exec(
@@ -96,7 +96,7 @@ class AsyncSandbox:
             if handle is not None:
                 await self.provider.close(handle)
         finally:
-            if self._is_own:
+            if self._closes_provider:
                 await self.provider.aclose()
 
     async def __aenter__(self) -> Self:
@@ -113,5 +113,5 @@ class AsyncSandbox:
         return self.handle
 
 
-def _spec(given: SandboxSpec | Mapping[str, Any] | None) -> SandboxSpec:
+def _spec(given: Spec) -> SandboxSpec:
     return given if isinstance(given, SandboxSpec) else SandboxSpec(**(given or {}))

@@ -3,33 +3,41 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import threading
-from collections.abc import Coroutine, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Coroutine
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Concatenate, ParamSpec, Self, TypeVar
 
-from nemo_gym.sandbox.api import EXEC_TIMEOUT_S, AsyncSandbox, Provider
-from nemo_gym.sandbox.providers.base import SandboxEndpoint, SandboxExecResult, SandboxSpec, SandboxStatus
+from nemo_gym.sandbox.api import AsyncSandbox, Provider, Spec
 
+P = ParamSpec("P")
 Result = TypeVar("Result")
 
 
-class Sandbox:
-    """An `AsyncSandbox` on an event loop in its own thread, so that it also works inside a running loop."""
+def _blocking(
+    method: Callable[Concatenate[AsyncSandbox, P], Coroutine[object, None, Result]],
+) -> Callable[Concatenate[Sandbox, P], Result]:
+    @functools.wraps(method)
+    def blocking(self: Sandbox, /, *args: P.args, **kwargs: P.kwargs) -> Result:
+        return self._waited(method(self._sandbox, *args, **kwargs))
 
-    def __init__(self, provider: Provider, spec: SandboxSpec | Mapping[str, Any] | None = None) -> None:
+    return blocking
+
+
+class Sandbox:
+    """An `AsyncSandbox` with blocking methods. Its event loop has its own thread, so it works inside another loop."""
+
+    def __init__(self, provider: Provider, spec: Spec = None) -> None:
         self._sandbox = AsyncSandbox(provider, spec)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 
     @property
     def sandbox_id(self) -> str | None:
-        """The provider's id of the sandbox; None until it is started."""
         return self._sandbox.sandbox_id
 
-    def start(self, spec: SandboxSpec | Mapping[str, Any] | None = None) -> Self:
-        """See `AsyncSandbox.start`."""
+    def start(self, spec: Spec = None) -> Self:
         try:
             self._waited(self._sandbox.start(spec))
         except BaseException:
@@ -37,37 +45,13 @@ class Sandbox:
             raise
         return self
 
-    def exec(
-        self,
-        command: str | Sequence[str],
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-        timeout_s: float | None = EXEC_TIMEOUT_S,
-        user: str | int | None = None,
-        *,
-        timeout: float | None = None,
-    ) -> SandboxExecResult:
-        """See `AsyncSandbox.exec`."""
-        return self._waited(self._sandbox.exec(command, cwd, env, timeout_s, user, timeout=timeout))
-
-    def upload(self, source_path: str | Path, target_path: str) -> None:
-        """See `AsyncSandbox.upload`."""
-        self._waited(self._sandbox.upload(source_path, target_path))
-
-    def download(self, source_path: str, target_path: str | Path) -> None:
-        """See `AsyncSandbox.download`."""
-        self._waited(self._sandbox.download(source_path, target_path))
-
-    def status(self) -> SandboxStatus:
-        """See `AsyncSandbox.status`."""
-        return self._waited(self._sandbox.status())
-
-    def endpoint(self, port: int) -> SandboxEndpoint:
-        """See `AsyncSandbox.endpoint`."""
-        return self._waited(self._sandbox.endpoint(port))
+    exec = _blocking(AsyncSandbox.exec)
+    upload = _blocking(AsyncSandbox.upload)
+    download = _blocking(AsyncSandbox.download)
+    status = _blocking(AsyncSandbox.status)
+    endpoint = _blocking(AsyncSandbox.endpoint)
 
     def stop(self) -> None:
-        """See `AsyncSandbox.stop`. This also ends the thread."""
         if self._loop is None or self._thread is None:
             return
         try:
@@ -86,7 +70,7 @@ class Sandbox:
     ) -> None:
         self.stop()
 
-    def _waited(self, work: Coroutine[Any, Any, Result]) -> Result:
+    def _waited(self, work: Coroutine[object, None, Result]) -> Result:
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
             # A sandbox ends with the thread that started it, so all calls share one thread.

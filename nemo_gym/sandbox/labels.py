@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 
 _LABELS = {
     "team": "NEMO_GYM_TEAM",
@@ -16,6 +15,6 @@ _LABELS = {
 }
 
 
-def labels(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+def labels() -> dict[str, str]:
     """Return the labels whose variable is set and not empty."""
-    return {label: environment[name] for label, name in _LABELS.items() if environment.get(name)}
+    return {label: value for label, name in _LABELS.items() if (value := os.environ.get(name))}

@@ -98,7 +98,7 @@ def _problem_of(name: str) -> str | None:
 
 
 def _usable(text: str) -> str | None:
-    """Return the valid name closest to `text`, or None if there is none."""
+    """Turn a text into a valid name, or return None if that is not possible."""
     plain = unicodedata.normalize("NFKD", text.lower()).encode("ascii", "ignore").decode()
     name = re.sub(r"[^a-z0-9]+", "_", plain).strip("_").lstrip("0123456789_")
     return name if name and _problem_of(name) is None else None

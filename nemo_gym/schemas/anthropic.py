@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
+from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.base import TaggedModel, WireModel
 
 StopReason = Literal["end_turn", "max_tokens", "tool_use", "refusal"]
 
 
 class TextBlock(TaggedModel):
-    """Text from either side."""
+    """Text written by the user or the model."""
 
     text: str
     type: Literal["text"] = "text"
@@ -63,7 +64,7 @@ class ToolUseBlock(TaggedModel):
 
     id: str
     name: str
-    input: dict[str, Any]
+    input: JsonObject
     type: Literal["tool_use"] = "tool_use"
 
 
@@ -82,12 +83,10 @@ class OtherBlock(WireModel):
     type: str
 
 
-_KNOWN_TYPES = frozenset(
-    {"text", "image", "document", "thinking", "redacted_thinking", "tool_use", "tool_result"}
-)  # fmt: skip
+_KNOWN_TYPES = ("text", "image", "document", "thinking", "redacted_thinking", "tool_use", "tool_result")
 
 
-def _block_tag(block: Any) -> str:
+def _block_tag(block: object) -> str:
     kind = block.get("type") if isinstance(block, dict) else getattr(block, "type", None)
     return kind if kind in _KNOWN_TYPES else "other"
 
@@ -121,7 +120,7 @@ class ToolParam(BaseModel):
     name: str
     type: str | None = None
     description: str | None = None
-    input_schema: dict[str, Any] | None = None
+    input_schema: JsonObject | None = None
     strict: bool | None = None
 
 
@@ -136,7 +135,7 @@ class ToolChoice(BaseModel):
 class OutputConfig(BaseModel):
     """The form of the response: `format` is `{type: json_schema, schema}`."""
 
-    format: dict[str, Any] | None = None
+    format: JsonObject | None = None
 
 
 class AnthropicCreateParams(BaseModel):

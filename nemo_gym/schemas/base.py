@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
@@ -22,5 +22,5 @@ class TaggedModel(WireModel):
 
     tags: ClassVar[tuple[str, ...]] = ("type",)
 
-    def model_post_init(self, context: Any, /) -> None:
+    def model_post_init(self, context: object, /) -> None:
         self.__pydantic_fields_set__.update(self.tags)

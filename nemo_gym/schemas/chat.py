@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, NotRequired, Required
+from typing import Annotated, Literal, NotRequired, Required
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Tag
 
 # Before Python 3.12 pydantic supports only this TypedDict, and published folders use these types in their own models.
 from typing_extensions import TypedDict
 
+from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.base import TaggedModel, WireModel
 from nemo_gym.schemas.items import REQUIRED_TOKEN_METADATA_FIELDS
 
@@ -40,7 +41,7 @@ class FunctionDefinition(TypedDict, total=False):
 
     name: Required[str]
     description: str
-    parameters: dict[str, Any]
+    parameters: JsonObject
     strict: bool | None
 
 
@@ -55,7 +56,7 @@ class SystemMessageParam(TypedDict):
     """A system message."""
 
     role: Literal["system"]
-    content: str | list[dict[str, Any]]
+    content: str | list[JsonObject]
     name: NotRequired[str]
 
 
@@ -63,7 +64,7 @@ class DeveloperMessageParam(TypedDict):
     """A developer message, the newer name of a system message."""
 
     role: Literal["developer"]
-    content: str | list[dict[str, Any]]
+    content: str | list[JsonObject]
     name: NotRequired[str]
 
 
@@ -71,7 +72,7 @@ class UserMessageParam(TypedDict):
     """A user message."""
 
     role: Literal["user"]
-    content: str | list[dict[str, Any]]
+    content: str | list[JsonObject]
     name: NotRequired[str]
 
 
@@ -79,7 +80,7 @@ class AssistantMessageParam(TypedDict, total=False):
     """An assistant message of a request."""
 
     role: Required[Literal["assistant"]]
-    content: str | list[dict[str, Any]] | None
+    content: str | list[JsonObject] | None
     name: str
     refusal: str | None
     tool_calls: list[ToolCallParam]
@@ -93,14 +94,14 @@ class AssistantMessageForTrainingParam(AssistantMessageParam, total=False):
     prompt_token_ids: Required[list[int]]
     generation_token_ids: Required[list[int]]
     generation_log_probs: Required[list[float]]
-    routed_experts: Any
+    routed_experts: object
 
 
 class ToolMessageParam(TypedDict):
     """The output of a tool call."""
 
     role: Literal["tool"]
-    content: str | list[dict[str, Any]]
+    content: str | list[JsonObject]
     tool_call_id: str
 
 
@@ -112,12 +113,10 @@ MessageParam = (
     | UserMessageParam
     | ToolMessageParam
 )
-
-
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 
 
-def _checked_message(message: dict[str, Any]) -> dict[str, Any]:
+def _checked_message(message: JsonObject) -> JsonObject:
     role = message.get("role")
     if role not in ROLES:
         raise ValueError(f"a message's 'role' must be one of {', '.join(ROLES)}, but is {role!r}")
@@ -134,10 +133,10 @@ class ChatCompletionCreateParams(BaseModel):
 
     model_config = ConfigDict(extra="ignore")
 
-    messages: list[Annotated[dict[str, Any], AfterValidator(_checked_message)]]
+    messages: list[Annotated[JsonObject, AfterValidator(_checked_message)]]
     """Items of type `MessageParam`, with any extra fields kept."""
     model: str | None = None
-    audio: dict[str, Any] | None = None
+    audio: JsonObject | None = None
     frequency_penalty: float | None = None
     logit_bias: dict[str, int] | None = None
     logprobs: bool | None = None
@@ -147,26 +146,26 @@ class ChatCompletionCreateParams(BaseModel):
     modalities: list[str] | None = None
     n: int | None = None
     parallel_tool_calls: bool | None = None
-    prediction: dict[str, Any] | None = None
+    prediction: JsonObject | None = None
     presence_penalty: float | None = None
     prompt_cache_key: str | None = None
     reasoning_effort: str | None = None
-    response_format: dict[str, Any] | None = None
+    response_format: JsonObject | None = None
     safety_identifier: str | None = None
     seed: int | None = None
     service_tier: str | None = None
     stop: str | list[str] | None = None
     store: bool | None = None
     stream: bool | None = None
-    stream_options: dict[str, Any] | None = None
+    stream_options: JsonObject | None = None
     temperature: float | None = None
-    tool_choice: str | dict[str, Any] | None = None
-    tools: list[dict[str, Any]] | None = None
+    tool_choice: str | JsonObject | None = None
+    tools: list[JsonObject] | None = None
     top_logprobs: int | None = None
     top_p: float | None = None
     user: str | None = None
     verbosity: str | None = None
-    web_search_options: dict[str, Any] | None = None
+    web_search_options: JsonObject | None = None
 
 
 class Function(WireModel):
@@ -191,7 +190,7 @@ class ChatMessage(WireModel):
     content: str | None = None
     refusal: str | None = None
     tool_calls: list[MessageToolCall] | None = None
-    annotations: list[Any] | None = None
+    annotations: list[object] | None = None
 
 
 class ChatMessageForTraining(ChatMessage):
@@ -200,10 +199,10 @@ class ChatMessageForTraining(ChatMessage):
     prompt_token_ids: list[int]
     generation_token_ids: list[int]
     generation_log_probs: list[float]
-    routed_experts: Any = None
+    routed_experts: object = None
 
 
-def _carries_tokens(message: Any) -> str:
+def _carries_tokens(message: object) -> str:
     if isinstance(message, dict):
         return "tokens" if any(field in message for field in REQUIRED_TOKEN_METADATA_FIELDS) else "plain"
     return "tokens" if isinstance(message, ChatMessageForTraining) else "plain"
@@ -222,7 +221,7 @@ class Choice(WireModel):
     finish_reason: str
     index: int
     message: AnyChatMessage
-    logprobs: Any = None
+    logprobs: object = None
 
 
 class CompletionUsage(WireModel):

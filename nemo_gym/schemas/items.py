@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, get_args
 
-from pydantic import Discriminator, Field, JsonValue, Tag, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
+from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.base import TaggedModel, WireModel
 
 Status = Literal["in_progress", "completed", "incomplete"]
@@ -43,15 +44,15 @@ class InputAudio(TaggedModel):
     """Audio for the model: `input_audio` holds base64 `data` and a `format`."""
 
     type: Literal["input_audio"] = "input_audio"
-    input_audio: dict[str, Any]
+    input_audio: JsonObject
 
 
 class InputVideo(TaggedModel):
     """A video for the model; exactly one of `video_url` and `video` is set."""
 
     type: Literal["input_video"] = "input_video"
-    video_url: Any = None
-    video: Any = None
+    video_url: object = None
+    video: object = None
 
     @model_validator(mode="after")
     def _one_source(self) -> InputVideo:
@@ -63,10 +64,10 @@ class InputVideo(TaggedModel):
 class OutputText(TaggedModel):
     """Text written by the model."""
 
-    annotations: list[Any] = Field(default_factory=list)
+    annotations: list[object] = Field(default_factory=list)
     text: str
     type: Literal["output_text"] = "output_text"
-    logprobs: list[Any] | None = None
+    logprobs: list[object] | None = None
 
     tags: ClassVar[tuple[str, ...]] = ("type", "annotations")
 
@@ -134,7 +135,7 @@ class FunctionCallOutput(TaggedModel):
     """The output of the tool call with the same `call_id`."""
 
     call_id: str
-    output: str | list[Any]
+    output: str | list[object]
     type: Literal["function_call_output"] = "function_call_output"
     id: str | None = None
     status: Status | None = None
@@ -154,11 +155,11 @@ class ReasoningItem(TaggedModel):
     summary: list[Summary]
     type: Literal["reasoning"] = "reasoning"
     encrypted_content: str | None = None
-    content: list[Any] | None = None
+    content: list[object] | None = None
 
     @model_validator(mode="before")
     @classmethod
-    def _ignore_status(cls, data: Any) -> Any:
+    def _ignore_status(cls, data: object) -> object:
         # Endpoints send a status, but some reject it in requests.
         if isinstance(data, dict) and "status" in data:
             return {key: value for key, value in data.items() if key != "status"}
@@ -197,7 +198,7 @@ class TokenIDLogProbMixin(WireModel):
     prompt_token_ids: list[int]
     generation_token_ids: list[int]
     generation_log_probs: list[float]
-    routed_experts: str | list[Any] | None = None
+    routed_experts: str | list[object] | None = None
 
 
 class EasyInputMessageForTraining(TokenIDLogProbMixin, EasyInputMessage):
@@ -234,26 +235,12 @@ def training_variant_of(cls: type[WireModel]) -> type[WireModel]:
     return cls if issubclass(cls, TokenIDLogProbMixin) else RESPONSES_TO_TRAIN[cls]
 
 
-_TAG_OF_CLASS: dict[type, str] = {
-    EasyInputMessage: "easy_message",
-    Message: "message",
-    OutputMessage: "output_message",
-    FunctionToolCall: "function_call",
-    FunctionCallOutput: "function_call_output",
-    ReasoningItem: "reasoning",
-    HostedItem: "hosted",
-    EasyInputMessageForTraining: "easy_message_tokens",
-    MessageForTraining: "message_tokens",
-    OutputMessageForTraining: "output_message_tokens",
-    FunctionToolCallForTraining: "function_call_tokens",
-    ReasoningItemForTraining: "reasoning_tokens",
-}
 _TOKEN_FIELDS = frozenset(REQUIRED_TOKEN_METADATA_FIELDS)
 _CALLS_AND_REASONING = frozenset({"function_call", "function_call_output", "reasoning"})
 
 
-def _tag(item: Any, *, type_is_required: bool) -> str | None:
-    """Return the tag of the union member for an item; None (an error that lists the tags) if none fits."""
+def _tag(item: object, *, type_is_required: bool) -> str | None:
+    """Return the tag of an item's class. Without one, return None; pydantic then reports the possible tags."""
     if not isinstance(item, dict):
         return next((_TAG_OF_CLASS[cls] for cls in type(item).__mro__ if cls in _TAG_OF_CLASS), None)
     kind = item.get("type", None if type_is_required else "message")
@@ -269,7 +256,7 @@ def _tag(item: Any, *, type_is_required: bool) -> str | None:
     return f"{tag}_tokens" if carries_tokens and tag != "function_call_output" else tag
 
 
-def _message_tag(item: dict[str, Any]) -> str:
+def _message_tag(item: JsonObject) -> str:
     content = item.get("content")
     if item.get("role", "assistant") == "assistant" and "id" in item and isinstance(content, list):
         return "output_message"
@@ -278,11 +265,11 @@ def _message_tag(item: dict[str, Any]) -> str:
     return "easy_message"
 
 
-def _input_tag(item: Any) -> str | None:
+def _input_tag(item: object) -> str | None:
     return _tag(item, type_is_required=False)
 
 
-def _output_tag(item: Any) -> str | None:
+def _output_tag(item: object) -> str | None:
     return _tag(item, type_is_required=True)
 
 
@@ -300,19 +287,16 @@ AnyItem = (
     | Annotated[FunctionToolCallForTraining, Tag("function_call_tokens")]
     | Annotated[ReasoningItemForTraining, Tag("reasoning_tokens")]
 )
+_TAG_OF_CLASS: dict[type, str] = {cls: tag.tag for cls, tag in map(get_args, get_args(AnyItem))}
 InputItem = Annotated[AnyItem, Discriminator(_input_tag)]
 """An item of a request; a message may omit its `type`."""
 OutputItem = Annotated[AnyItem, Discriminator(_output_tag)]
 """An item of a response; its `type` is required."""
 
 
-def last_text(items: Iterable[Any]) -> str:
+def last_text(items: Iterable[object]) -> str:
     """Return the text of the last assistant message without reasoning, or an empty string."""
     for item in reversed(list(items)):
         if isinstance(item, OutputMessage):
             return item.text
     return ""
-
-
-ToolDefinition = dict[str, JsonValue]
-"""A tool of a request: `{type: function, name, description, parameters (JSON Schema), strict}`, or a hosted one."""

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import reduce
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
+from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.base import WireModel
-from nemo_gym.schemas.items import FunctionToolCall, InputItem, OutputItem, OutputMessage, last_text
+from nemo_gym.schemas.items import EasyInputMessage, FunctionToolCall, InputItem, OutputItem, OutputMessage, last_text
 
 RESPONSES_PATH = "/v1/responses"
 """The route of model servers and agents."""
 
 
-def _checked_tool(tool: dict[str, Any]) -> dict[str, Any]:
+def _checked_tool(tool: JsonObject) -> JsonObject:
     if not isinstance(tool.get("type"), str):
         raise ValueError("a tool needs a 'type', such as \"function\"")
     if tool["type"] == "function" and not isinstance(tool.get("name"), str):
@@ -22,7 +24,7 @@ def _checked_tool(tool: dict[str, Any]) -> dict[str, Any]:
     return tool
 
 
-ToolParam = Annotated[dict[str, Any], AfterValidator(_checked_tool)]
+ToolParam = Annotated[JsonObject, AfterValidator(_checked_tool)]
 
 
 class ResponseCreateParams(BaseModel):
@@ -35,8 +37,8 @@ class ResponseCreateParams(BaseModel):
 
     input: str | list[InputItem]
     background: bool | None = None
-    context_management: list[dict[str, Any]] | None = None
-    conversation: str | dict[str, Any] | None = None
+    context_management: list[JsonObject] | None = None
+    conversation: str | JsonObject | None = None
     include: list[str] | None = None
     instructions: str | None = None
     max_output_tokens: int | None = None
@@ -45,20 +47,20 @@ class ResponseCreateParams(BaseModel):
     model: str | None = None
     parallel_tool_calls: bool | None = True
     previous_response_id: str | None = None
-    prompt: dict[str, Any] | None = None
+    prompt: JsonObject | None = None
     prompt_cache_key: str | None = None
     prompt_cache_retention: str | None = None
-    reasoning: dict[str, Any] | None = None
+    reasoning: JsonObject | None = None
     safety_identifier: str | None = None
     service_tier: str | None = None
     store: bool | None = None
     stream: Literal[False] | None = None
-    stream_options: dict[str, Any] | None = None
+    stream_options: JsonObject | None = None
     temperature: float | None = None
-    text: dict[str, Any] | None = None
+    text: JsonObject | None = None
     # Rows from other tools may contain null in unused fields.
     tool_choice: Annotated[
-        Literal["none", "auto", "required"] | dict[str, Any], BeforeValidator(lambda value: value or "auto")
+        Literal["none", "auto", "required"] | JsonObject, BeforeValidator(lambda value: value or "auto")
     ] = "auto"
     tools: Annotated[list[ToolParam], BeforeValidator(lambda value: [] if value is None else value)] = Field(
         default_factory=list
@@ -71,15 +73,7 @@ class ResponseCreateParams(BaseModel):
     @property
     def input_items(self) -> list[InputItem]:
         """The conversation as items; a bare string is one user message."""
-        if isinstance(self.input, str):
-            return _items_of_text(self.input)
-        return self.input
-
-
-def _items_of_text(text: str) -> list[InputItem]:
-    from nemo_gym.schemas.items import EasyInputMessage
-
-    return [EasyInputMessage(role="user", content=text)]
+        return [EasyInputMessage(role="user", content=self.input)] if isinstance(self.input, str) else self.input
 
 
 class InputTokensDetails(WireModel):
@@ -106,10 +100,8 @@ class ResponseUsage(WireModel):
     @classmethod
     def sum_from_list(cls, usages: Iterable[Self | None]) -> Self | None:
         """Return the sum of all usages, or None if all are None."""
-        total: Self | None = None
-        for usage in usages:
-            total = accumulate_response_usage(total, usage)
-        return total
+        nothing: Self | None = None
+        return reduce(accumulate_response_usage, usages, nothing)
 
 
 UsageT = TypeVar("UsageT", bound=ResponseUsage)
@@ -125,14 +117,13 @@ def accumulate_response_usage(total: UsageT | None, additional: UsageT | None) -
     return type(total).model_validate(sum_of_counts(total.model_dump(), additional.model_dump()))
 
 
-def sum_of_counts(left: Any, right: Any) -> Any:
+def sum_of_counts(left: object, right: object) -> object:
     """Return the sum of two usages in JSON form; None counts as zero."""
     if left is None:
         return right
     if isinstance(left, dict) and isinstance(right, dict):
         return {key: sum_of_counts(left.get(key), right.get(key)) for key in {**left, **right}}
-    is_count = isinstance(left, (int, float)) and isinstance(right, (int, float))
-    return left + right if is_count else left
+    return left + right if isinstance(left, (int, float)) and isinstance(right, (int, float)) else left
 
 
 class IncompleteDetails(WireModel):
@@ -141,11 +132,11 @@ class IncompleteDetails(WireModel):
     reason: str | None = None
 
 
-def _by_attribute(value: Any) -> Any:
+def _by_attribute(value: object) -> object:
     return WireModel.model_validate(value) if isinstance(value, dict) else value
 
 
-def _of_any_model(value: Any) -> Any:
+def _of_any_model(value: object) -> object:
     if isinstance(value, list):
         return [_of_any_model(each) for each in value]
     return value.model_dump() if isinstance(value, BaseModel) and not isinstance(value, WireModel) else value

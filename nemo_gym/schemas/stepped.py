@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pydantic import BaseModel, Field
 
+from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.rollout import BaseRunRequest, BaseVerifyRequest
 
 STEP_REQUEST_ID_KEY = "_ng_step_request_id"
@@ -21,7 +20,7 @@ class BaseResetResponse(BaseModel):
 
     observation: str | None = None
     """Sent to the model as a user message; None if the row already has everything."""
-    info: dict[str, Any] = Field(default_factory=dict)
+    info: JsonObject = Field(default_factory=dict)
 
 
 class BaseStepRequest(BaseVerifyRequest):
@@ -39,5 +38,5 @@ class BaseStepResponse(BaseModel):
     """The episode ended by its own rules."""
     truncated: bool = False
     """The episode was cut off."""
-    info: dict[str, Any] = Field(default_factory=dict)
+    info: JsonObject = Field(default_factory=dict)
     """May hold `tool_outputs`, `[{call_id, output}]`: the outputs for this turn's tool calls."""

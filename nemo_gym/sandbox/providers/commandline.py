@@ -11,8 +11,9 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, NamedTuple, cast
+from typing import IO, NamedTuple
 
+from nemo_gym.confinement.supervisor import Kept
 from nemo_gym.sandbox.providers.base import (
     LOST,
     LOST_CODE,
@@ -51,15 +52,13 @@ class Ended(NamedTuple):
         return SandboxExecResult(self.stdout, errors, code)
 
 
-def require_program(program: str, provider: str) -> str:
-    """Return the path of a provider's program. Raise `SandboxCreateError` if it is not installed."""
-    found = shutil.which(program)
-    if found is None:
+def require_program(program: str, provider: str) -> None:
+    """Raise `SandboxCreateError` if the program of a provider is not installed."""
+    if shutil.which(program) is None:
         raise SandboxCreateError(
             f"the sandbox provider '{provider}' needs the program `{program}`, which is not on the PATH. Install it, "
             "or choose another provider: 'bubblewrap' needs no daemon and no images."
         )
-    return found
 
 
 async def ran(
@@ -67,9 +66,8 @@ async def ran(
     *,
     timeout_s: float | None = None,
     env: Mapping[str, str] | None = None,
-    stdin: IO[Any] | None = None,
-    stdout: IO[Any] | None = None,
-    output_bytes: int = DEFAULT_OUTPUT_BYTES,
+    stdin: IO[bytes] | None = None,
+    stdout: IO[bytes] | None = None,
 ) -> Ended:
     """Run a program to its end or its timeout. If the awaiting task is cancelled, kill the whole process group.
 
@@ -77,7 +75,7 @@ async def ran(
     """
     loop = asyncio.get_running_loop()
     transport, watch = await loop.subprocess_exec(
-        lambda: _Watch(output_bytes),
+        _Watch,
         *words,
         stdin=stdin if stdin is not None else subprocess.DEVNULL,
         stdout=stdout if stdout is not None else subprocess.PIPE,
@@ -102,56 +100,26 @@ async def ran(
                 await watch.drained.wait()
         transport.close()
     code = transport.get_returncode()
-    return Ended(0 if code is None else code, watch.text(1), watch.text(2), is_out_of_time)
+    return Ended(code or 0, watch.outputs[1].as_text(), watch.outputs[2].as_text(), is_out_of_time)
 
 
 class _Watch(asyncio.SubprocessProtocol):
     """The output of a program, with events for its end."""
 
-    def __init__(self, output_bytes: int) -> None:
-        self._kept = {1: _Kept(output_bytes), 2: _Kept(output_bytes)}
-        self._open: set[int] = set()
+    def __init__(self) -> None:
+        self.outputs = {1: Kept(DEFAULT_OUTPUT_BYTES), 2: Kept(DEFAULT_OUTPUT_BYTES)}
         self.exited = asyncio.Event()
         self.drained = asyncio.Event()
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        process = cast(asyncio.SubprocessTransport, transport)
-        self._open = {number for number in self._kept if process.get_pipe_transport(number) is not None}
-
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        self._kept[fd].add(data)
-
-    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
-        self._open.discard(fd)
-        if not self._open:
-            self.drained.set()
+        self.outputs[fd].add(data)
 
     def process_exited(self) -> None:
         self.exited.set()
 
-    def text(self, number: int) -> str:
-        return self._kept[number].text()
-
-
-class _Kept:
-    """The beginning and the end of an output."""
-
-    def __init__(self, most: int) -> None:
-        self._half = max(most // 2, 1)
-        self._head, self._tail, self._dropped = bytearray(), bytearray(), 0
-
-    def add(self, chunk: bytes) -> None:
-        room = self._half - len(self._head)
-        self._head += chunk[:room]
-        self._tail += chunk[room:]
-        excess = max(len(self._tail) - self._half, 0)
-        if excess:
-            del self._tail[:excess]
-            self._dropped += excess
-
-    def text(self) -> str:
-        gap = f"\n[… {self._dropped} bytes left out …]\n".encode() if self._dropped else b""
-        return bytes(self._head + gap + self._tail).decode(errors="replace")
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Note that the process has ended and all its pipes are closed."""
+        self.drained.set()
 
 
 @contextlib.contextmanager

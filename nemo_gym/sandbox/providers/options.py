@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -14,12 +14,12 @@ Options = TypeVar("Options", bound=BaseModel)
 
 
 def options_of(
-    kind: type[Options], provider: str, given: Options | Mapping[str, Any] | None, more: Mapping[str, Any]
+    kind: type[Options], provider: str, given: Options | Mapping[str, object] | None, more: Mapping[str, object]
 ) -> Options:
     """Return the options, overridden by `more`. Raise `ConfigError` with the key if one is unknown or invalid."""
     plain = given.model_dump(exclude_unset=True) if isinstance(given, BaseModel) else dict(given or {})
     try:
-        return kind(**{**plain, **more})
+        return kind.model_validate({**plain, **more})
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         key = ".".join(map(str, first["loc"]))

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
-from typing import Any, cast
+from collections.abc import Callable, Mapping
 
 from omegaconf import DictConfig, OmegaConf
 
 from nemo_gym.config.suggestions import did_you_mean_or_all
 from nemo_gym.errors import ConfigError, UnknownImplementationError
+from nemo_gym.jsonl import JsonObject
 from nemo_gym.sandbox.providers.base import SandboxProvider
 
-ProviderClass = type[Any]
+ProviderClass = Callable[..., SandboxProvider]
 
 _known: dict[str, str | ProviderClass] = {
     "apptainer": "nemo_gym.sandbox.providers.apptainer:ApptainerProvider",
@@ -50,32 +50,31 @@ def get_provider_class(name: str) -> ProviderClass:
         return provider
     module, _, class_name = provider.partition(":")
     try:
-        return cast(ProviderClass, getattr(importlib.import_module(module), class_name))
+        imported: ProviderClass = getattr(importlib.import_module(module), class_name)
     except (ImportError, AttributeError) as error:
         raise UnknownImplementationError(f"the sandbox provider '{provider}' cannot be imported: {error}.") from error
+    return imported
 
 
 def create_provider(
-    config: str | Mapping[str, Any], options: Mapping[str, Any] | None = None, **more: Any
+    config: str | Mapping[str, object], options: Mapping[str, object] | None = None, **more: object
 ) -> SandboxProvider:
     """Create a provider from its config block: `{name: options}`, `{provider: name, …options}`, or a name.
 
     Raise `ConfigError` if the provider or one of its options is unknown.
     """
     name, given = named_options(config)
-    given = {**given, **(options or {}), **more}
     try:
-        return cast(SandboxProvider, get_provider_class(name)(**given))
+        return get_provider_class(name)(**{**given, **(options or {}), **more})
     except TypeError as error:
         raise ConfigError(f"the sandbox provider '{name}' does not accept these options: {error}.") from error
 
 
-def named_options(config: str | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+def named_options(config: str | Mapping[str, object]) -> tuple[str, JsonObject]:
     """Return the name and the options in a provider's config block."""
     if isinstance(config, str):
         return config, {}
-    plain: Any = OmegaConf.to_container(config, resolve=True) if isinstance(config, DictConfig) else config
-    block = dict(plain)
+    block = plain_block(config)
     if isinstance(block.get("provider"), str):
         return block.pop("provider"), block
     if len(block) != 1:
@@ -86,4 +85,11 @@ def named_options(config: str | Mapping[str, Any]) -> tuple[str, dict[str, Any]]
     ((name, given),) = block.items()
     if given is not None and not isinstance(given, Mapping):
         raise ConfigError(f"the options of the sandbox provider '{name}' must be a mapping.")
-    return str(name), dict(given or {})
+    return name, dict(given or {})
+
+
+def plain_block(config: Mapping[str, object]) -> JsonObject:
+    """Return a config block as a new dict, with its interpolations resolved."""
+    plain = OmegaConf.to_container(config, resolve=True) if isinstance(config, DictConfig) else config
+    assert isinstance(plain, Mapping)
+    return {str(key): value for key, value in plain.items()}

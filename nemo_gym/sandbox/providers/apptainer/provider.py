@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import uuid
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from nemo_gym.sandbox.images import rewrite_image
 from nemo_gym.sandbox.providers.base import (
-    SandboxCreateError,
     SandboxEndpoint,
     SandboxError,
     SandboxExecResult,
@@ -22,65 +17,37 @@ from nemo_gym.sandbox.providers.base import (
     SandboxStatus,
     words_of,
 )
-from nemo_gym.sandbox.providers.commandline import Ended, opened, ran, require_program, written_to
+from nemo_gym.sandbox.providers.commandline import Ended, ran
+from nemo_gym.sandbox.providers.containers import QUICK_S, READY_S, ContainerProvider, CreateConfig
 from nemo_gym.sandbox.providers.options import options_of
 
-QUICK_S = 60.0
-READY_S = 600.0
 FAILED_CODE = 255
 """The exit code of apptainer's own failures; a command may exit with it too."""
 
 
-class ApptainerCreateConfig(BaseModel):
-    """Options of new instances."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+class ApptainerCreateConfig(CreateConfig):
+    """Options of new instances. Their image is a file, a folder, or a URL such as `docker://busybox`."""
 
     program: str = "apptainer"
     """Or singularity, which has the same command line."""
-    image: str | None = None
-    """The default image: a file, a folder, or a URL such as docker://…"""
-    image_rewrites: Any = None
-    """In a form that `rewrite_image` accepts."""
     has_network: bool = True
     """False requires permission to create network namespaces."""
     is_writable: bool = True
     """Whether all files are writable for the instance's lifetime; otherwise only /tmp and the home folder are."""
     binds: list[str] = Field(default_factory=list)
-    extra_args: list[str] = Field(default_factory=list)
-    """More options of `apptainer instance start`."""
 
 
-class ApptainerProvider:
+class ApptainerProvider(ContainerProvider[ApptainerCreateConfig]):
     """A provider of apptainer instances. The fields of `create` may also be passed as keyword arguments."""
 
     name = "apptainer"
 
-    def __init__(self, create: ApptainerCreateConfig | Mapping[str, Any] | None = None, **options: Any) -> None:
-        self.create_config = options_of(ApptainerCreateConfig, self.name, create, options)
-        self._made: dict[str, SandboxSpec] = {}
+    def __init__(self, create: ApptainerCreateConfig | Mapping[str, object] | None = None, **options: object) -> None:
+        super().__init__(options_of(ApptainerCreateConfig, self.name, create, options))
         self._ends: dict[str, asyncio.Task[None]] = {}
 
     async def create(self, spec: SandboxSpec) -> SandboxHandle:
-        config = options_of(ApptainerCreateConfig, self.name, self.create_config, dict(spec.provider_options))
-        require_program(config.program, self.name)
-        image = spec.image or config.image
-        if image is None:
-            raise SandboxCreateError("an apptainer sandbox needs an image: set `image` in its SandboxSpec.")
-        handle = SandboxHandle(f"nemo_gym-{uuid.uuid4().hex[:16]}", self.name)
-        self._made[handle.sandbox_id] = spec
-        words = [*_start_options(spec, config), rewrite_image(image, config.image_rewrites), handle.sandbox_id]
-        try:
-            ended = await self._apptainer(
-                "instance", "start", *words, env=_variables(spec.env), timeout_s=spec.ready_timeout_s or READY_S
-            )
-        except BaseException:
-            await self.close(handle)
-            raise
-        if ended.return_code != 0:
-            await self.close(handle)
-            why = "it was not ready in time" if ended.is_out_of_time else ended.message
-            raise SandboxCreateError(f"apptainer could not start an instance of {image}: {why}")
+        handle = await super().create(spec)
         if spec.entrypoint:
             await self.exec(handle, ["sh", "-c", '"$@" >/dev/null 2>&1 &', "sh", *spec.entrypoint], timeout_s=QUICK_S)
         if spec.ttl_s is not None:
@@ -101,26 +68,13 @@ class ApptainerProvider:
         spec = self._made.get(handle.sandbox_id, SandboxSpec())
         folder = cwd or spec.workdir
         where = ["--pwd", folder] if folder else []
-        ended = await self._apptainer(
-            "exec", *where, _address(handle), *words_of(command),
-            env=_variables({**spec.env, **(env or {})}), timeout_s=timeout_s,
-        )  # fmt: skip
+        verb, address = self._inside(handle)
+        words = [verb, *where, address, *words_of(command)]
+        ended = await self._ran(words, {**spec.env, **(env or {})}, timeout_s)
         return ended.as_result(is_lost=ended.return_code == FAILED_CODE and "FATAL:" in ended.stderr)
 
-    async def upload_file(self, handle: SandboxHandle, source_path: str | Path, target_path: str) -> None:
-        """Copy a local file into the instance."""
-        script = 'mkdir -p "$(dirname "$1")" && cat > "$1"'
-        with opened(source_path) as file:
-            await self._must("exec", _address(handle), "sh", "-c", script, "sh", target_path, stdin=file)
-
-    async def download_file(self, handle: SandboxHandle, source_path: str, target_path: str | Path) -> None:
-        """Copy a file of the instance to a local path."""
-        with written_to(target_path) as file:
-            await self._must("exec", _address(handle), "cat", "--", source_path, stdout=file)
-
     async def status(self, handle: SandboxHandle) -> SandboxStatus:
-        """Return running if apptainer lists the instance."""
-        ended = await self._apptainer("instance", "list", handle.sandbox_id, timeout_s=QUICK_S)
+        ended = await self._quick("instance", "list", handle.sandbox_id)
         if ended.return_code != 0:
             return SandboxStatus.UNKNOWN
         return SandboxStatus.RUNNING if handle.sandbox_id in ended.stdout.split() else SandboxStatus.STOPPED
@@ -132,39 +86,30 @@ class ApptainerProvider:
         return SandboxEndpoint(f"http://127.0.0.1:{port}")
 
     async def close(self, handle: SandboxHandle) -> None:
-        """Stop the instance and discard its files."""
         end = self._ends.pop(handle.sandbox_id, None)
         if end is not None and end is not asyncio.current_task():
             end.cancel()
         if self._made.pop(handle.sandbox_id, None) is not None:
-            await self._apptainer("instance", "stop", "--force", handle.sandbox_id, timeout_s=QUICK_S)
+            await self._quick("instance", "stop", "--force", handle.sandbox_id)
 
-    async def aclose(self) -> None:
-        for name in sorted(self._made):
-            await self.close(SandboxHandle(name, self.name))
+    async def _started(
+        self, handle: SandboxHandle, spec: SandboxSpec, config: ApptainerCreateConfig, image: str
+    ) -> Ended:
+        words = ["instance", "start", *_start_options(spec, config), image, handle.sandbox_id]
+        return await self._ran(words, spec.env, spec.ready_timeout_s or READY_S)
+
+    def _inside(self, handle: SandboxHandle) -> list[str]:
+        return ["exec", f"instance://{handle.sandbox_id}"]
+
+    async def _ran(self, words: Sequence[str], env: Mapping[str, str], timeout_s: float | None) -> Ended:
+        # Apptainer reads the sandbox's variables from its own environment, under this prefix.
+        variables = {f"APPTAINERENV_{key}": str(value) for key, value in env.items()}
+        return await ran([self.create_config.program, *words], env=variables, timeout_s=timeout_s)
 
     async def _close_after(self, handle: SandboxHandle, seconds: float) -> None:
         await asyncio.sleep(seconds)
         with contextlib.suppress(OSError):
             await self.close(handle)
-
-    async def _apptainer(self, *words: str, **how: Any) -> Ended:
-        return await ran([self.create_config.program, *words], **how)
-
-    async def _must(self, *words: str, **how: Any) -> Ended:
-        ended = await self._apptainer(*words, timeout_s=READY_S, **how)
-        if ended.return_code != 0:
-            raise SandboxError(f"apptainer {words[0]} failed: {ended.message}")
-        return ended
-
-
-def _address(handle: SandboxHandle) -> str:
-    return f"instance://{handle.sandbox_id}"
-
-
-def _variables(env: Mapping[str, str]) -> dict[str, str]:
-    """Return the sandbox's variables with the prefix under which apptainer reads them from its own environment."""
-    return {f"APPTAINERENV_{key}": str(value) for key, value in env.items()}
 
 
 def _start_options(spec: SandboxSpec, config: ApptainerCreateConfig) -> list[str]:

@@ -1,16 +1,17 @@
-"""The command that starts a sandbox, with the files of this machine that are visible in it."""
+"""The options of new sandboxes, and the command that starts one."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import PurePosixPath
-from typing import NamedTuple
 
+from pydantic import BaseModel, ConfigDict, Field
+
+from nemo_gym.confinement import supervisor
 from nemo_gym.confinement.bubblewrap import SCRATCH, Interpreter, parents_of, sandboxed
 from nemo_gym.sandbox.providers.base import SandboxCreateError
-from nemo_gym.sandbox.providers.bubblewrap import supervisor
 from nemo_gym.sandbox.providers.bubblewrap.folders import WORKDIR, Home
+from nemo_gym.sandbox.providers.commandline import DEFAULT_OUTPUT_BYTES
 
 GIBIBYTE = 2**30
 TAKEN = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/proc", "/dev", "/sys")
@@ -18,11 +19,25 @@ TAKEN = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/proc", "
 NETWORK_FILES = ("/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/ssl", "/etc/pki")
 
 
-class Place(NamedTuple):
-    """The working directory, and the folders to and from which files may be copied."""
+class BubblewrapConfig(BaseModel):
+    """The defaults for the sandboxes of a provider."""
 
-    workdir: str
-    roots: list[str]
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    memory_mib: int = Field(default=2048, gt=0)
+    pids: int = Field(default=256, gt=0)
+    scratch_mib: int = Field(default=256, gt=0)
+    """The size of /tmp, and of /dev/shm; counts as memory."""
+    readable: list[str] = Field(default_factory=list)
+    """Additional files and folders of this machine that sandboxes may read."""
+    has_network: bool = False
+    """Whether sandboxes share this machine's network; otherwise each has its own, isolated one."""
+    workspaces: str | None = None
+    """The folder for the workspaces; the system's temporary folder by default."""
+    output_bytes: int = Field(default=DEFAULT_OUTPUT_BYTES, gt=0)
+    """The middle of longer outputs is omitted."""
+    allow_unconfined: bool = False
+    """Run commands as this user, with access to its files and network, if they cannot be confined."""
 
 
 def checked_workdir(workdir: str | None) -> str:
@@ -37,37 +52,30 @@ def checked_workdir(workdir: str | None) -> str:
 
 
 def confined_command(
-    bwrap: str,
-    home: Home,
-    workdir: str,
-    *,
-    scratch_mib: int,
-    disk_gib: float | None,
-    readable: Sequence[str],
-    has_network: bool,
+    bwrap: str, home: Home, workdir: str, config: BubblewrapConfig, disk_gib: float | None
 ) -> list[str]:
     """Return the command that starts a sandbox's first process."""
     mounts: list[str] = []
     for name in ("passwd", "group"):
         mounts += ["--ro-bind", str(home.folder / name), f"/etc/{name}"]
-    for path in ("/etc/alternatives", *(NETWORK_FILES if has_network else ())):
+    for path in ("/etc/alternatives", *(NETWORK_FILES if config.has_network else ())):
         mounts += ["--ro-bind-try", path, path]
-    for path in readable:
+    for path in config.readable:
         mounts += [*_parents(path), "--ro-bind", path, path]
     mounts += _parents(workdir)
     if disk_gib is None:
         mounts += ["--bind", str(home.workspace), workdir]
     else:
         mounts += ["--perms", "1777", "--size", str(int(disk_gib * GIBIBYTE)), "--tmpfs", workdir]
-    python = Interpreter.base()
     return sandboxed(
-        bwrap, str(supervisor.__file__), python, scratch_mb=scratch_mib, mounts=mounts, has_network=has_network
+        bwrap,
+        supervisor.__file__,
+        Interpreter.base(),
+        scratch_mb=config.scratch_mib,
+        mounts=mounts,
+        has_network=config.has_network,
     )
 
 
 def _parents(path: str) -> list[str]:
     return [] if path.startswith(tuple(f"{folder}/" for folder in SCRATCH)) else parents_of(path)
-
-
-def confined_place(workdir: str) -> Place:
-    return Place(workdir, [workdir, *SCRATCH])

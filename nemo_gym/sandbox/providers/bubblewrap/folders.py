@@ -11,7 +11,6 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 PREFIX = "nemo_gym-sandbox-"
 FRESH_S = 60.0
@@ -22,44 +21,42 @@ WORKDIR = "/workspace"
 class Home:
     """The folder of one sandbox on this machine, locked as long as its owner lives."""
 
-    def __init__(self, above: str | None, uid: int | None) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=above))
+    def __init__(self, parent: str | None, uid: int | None) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
         self._lock = open(self.folder / "lock", "w")  # noqa: SIM115 - closed by remove()
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         self.workspace = self.folder / "workspace"
         self.workspace.mkdir(mode=0o700)
-        own = os.geteuid() if uid is None else uid
-        if uid is not None:
+        if uid is None:
+            uid = os.geteuid()
+        else:
             os.chown(self.workspace, uid, uid)
-        (self.folder / "passwd").write_text(f"root:x:0:0::/:/bin/sh\nsandbox:x:{own}:{own}::{WORKDIR}:/bin/sh\n")
-        (self.folder / "group").write_text(f"root:x:0:\nsandbox:x:{own}:\n")
+        (self.folder / "passwd").write_text(f"root:x:0:0::/:/bin/sh\nsandbox:x:{uid}:{uid}::{WORKDIR}:/bin/sh\n")
+        (self.folder / "group").write_text(f"root:x:0:\nsandbox:x:{uid}:\n")
 
     def remove(self) -> None:
         _remove(self.folder)
         self._lock.close()
 
 
-def remove_left_behind(above: str | None) -> None:
+def remove_leftovers(parent: str | None) -> None:
     """Remove the folders of sandboxes whose owner has ended."""
-    for folder in Path(above or tempfile.gettempdir()).glob(f"{PREFIX}*"):
+    for folder in Path(parent or tempfile.gettempdir()).glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError):
             about = folder.lstat()
-            if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.geteuid() or _age_s(about) < FRESH_S:
+            is_fresh = time.time() - about.st_mtime < FRESH_S
+            if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.geteuid() or is_fresh:
                 continue
             with open(folder / "lock", "a") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 _remove(folder)
 
 
-def _age_s(about: os.stat_result) -> float:
-    return time.time() - about.st_mtime
-
-
 def _remove(folder: Path) -> None:
     shutil.rmtree(folder, onerror=_again_with_rights)
 
 
-def _again_with_rights(act: Callable[..., Any], path: str, _: Any) -> None:
+def _again_with_rights(act: Callable[..., object], path: str, _: object) -> None:
     """Retry with permissions, because a sandboxed command may have removed those of its folders."""
     with contextlib.suppress(OSError):
         os.chmod(os.path.dirname(path), 0o700)

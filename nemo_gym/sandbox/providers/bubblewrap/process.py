@@ -10,12 +10,11 @@ import signal
 import socket
 import subprocess
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 from nemo_gym.confinement.cgroups import ControlGroup
+from nemo_gym.confinement.supervisor import HEADER_BYTES, Request, Settings
 from nemo_gym.sandbox.providers.base import SandboxError
-from nemo_gym.sandbox.providers.bubblewrap.supervisor import HEADER_BYTES
 
 ESCAPED_BYTE = 6
 """The most bytes that one byte of output takes as JSON."""
@@ -51,7 +50,7 @@ class SandboxProcess:
 
     @classmethod
     async def start(
-        cls, command: Sequence[str], settings: Mapping[str, Any], group: ControlGroup | None, output_bytes: int
+        cls, command: Sequence[str], settings: Settings, group: ControlGroup | None, output_bytes: int
     ) -> Self:
         """Start the process, without waiting for its first reply. Raise `OSError` if the program cannot run."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -77,29 +76,28 @@ class SandboxProcess:
 
     @property
     def is_running(self) -> bool:
-        """Whether the sandbox's first process is running."""
         return self._process.returncode is None
 
     async def run(
         self, command: Sequence[str], env: Mapping[str, str], *, cwd: str | None, timeout_s: float | None
     ) -> Reply:
         """Run a command to its end or timeout; cancelling kills it. Raise `SandboxError` if the sandbox is gone."""
-        request = {"act": "run", "command": list(command), "env": dict(env), "cwd": cwd, "timeout_s": timeout_s}
-        return await self._asked(request, [], timeout_s)
+        request = Request(act="run", command=list(command), env=dict(env), cwd=cwd, timeout_s=timeout_s)
+        return await self._asked(request, [])
 
     async def put(self, file: int, path: str, *, timeout_s: float) -> None:
         """Copy an open local file into the sandbox. Raise `SandboxError` if that fails."""
         mode = 0o755 if os.fstat(file).st_mode & 0o100 else 0o644
-        request = {"act": "put", "path": path, "mode": mode, "timeout_s": timeout_s}
-        _check_copied(await self._asked(request, [file], timeout_s))
+        request = Request(act="put", path=path, mode=mode, timeout_s=timeout_s)
+        _check_copied(await self._asked(request, [file]))
 
     async def get(self, path: str, file: int, *, timeout_s: float) -> None:
         """Copy a file of the sandbox into an open local file. Raise `SandboxError` if that fails."""
-        request = {"act": "get", "path": path, "timeout_s": timeout_s}
-        _check_copied(await self._asked(request, [file], timeout_s))
+        _check_copied(await self._asked(Request(act="get", path=path, timeout_s=timeout_s), [file]))
 
-    async def _asked(self, request: dict[str, Any], files: list[int], timeout_s: float | None) -> Reply:
+    async def _asked(self, request: Request, files: list[int]) -> Reply:
         request["output_bytes"] = self._output_bytes
+        timeout_s = request["timeout_s"]
         reader, writer = await self._connected(files)
         try:
             async with asyncio.timeout(None if timeout_s is None else timeout_s + REPLY_GRACE_S):
@@ -166,13 +164,3 @@ def _check_copied(reply: Reply) -> None:
         raise SandboxError("the file could not be copied in time.")
     if reply.code != 0:
         raise SandboxError(f"the file could not be copied: {reply.stderr.strip()}")
-
-
-def base_environment(home: str, python_folder: str) -> dict[str, str]:
-    """Return the default variables of commands, without any of this process's own."""
-    path = f"/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin:{python_folder}"
-    return {"PATH": path, "HOME": home, "USER": "sandbox", "LANG": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1"}
-
-
-def folder_of(program: str) -> str:
-    return str(Path(program).parent)

@@ -9,7 +9,6 @@ import random
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from nemo_gym.confinement import cgroups
 from nemo_gym.confinement.bubblewrap import find_bwrap
@@ -27,8 +26,9 @@ from nemo_gym.sandbox.providers.base import (
     SandboxStatus,
     words_of,
 )
-from nemo_gym.sandbox.providers.bubblewrap.folders import remove_left_behind
-from nemo_gym.sandbox.providers.bubblewrap.start import BubblewrapConfig, RunningSandbox, started
+from nemo_gym.sandbox.providers.bubblewrap.command import BubblewrapConfig
+from nemo_gym.sandbox.providers.bubblewrap.folders import remove_leftovers
+from nemo_gym.sandbox.providers.bubblewrap.start import RunningSandbox, started
 from nemo_gym.sandbox.providers.commandline import opened, written_to
 from nemo_gym.sandbox.providers.options import options_of
 
@@ -47,7 +47,7 @@ class BubblewrapProvider:
 
     name = "bubblewrap"
 
-    def __init__(self, config: BubblewrapConfig | Mapping[str, Any] | None = None, **options: Any) -> None:
+    def __init__(self, config: BubblewrapConfig | Mapping[str, object] | None = None, **options: object) -> None:
         self.config = options_of(BubblewrapConfig, self.name, config, options)
         self._sandboxes: dict[str, RunningSandbox] = {}
         self._uids: set[int | None] = set()
@@ -133,7 +133,6 @@ class BubblewrapProvider:
         return SandboxEndpoint(f"http://127.0.0.1:{port}")
 
     async def close(self, handle: SandboxHandle) -> None:
-        """Kill all processes of the sandbox and remove its workspace."""
         sandbox = self._sandboxes.pop(handle.sandbox_id, None)
         if sandbox is not None:
             await self._end(sandbox)
@@ -163,8 +162,8 @@ class BubblewrapProvider:
         bwrap = await asyncio.to_thread(find_bwrap)
         if bwrap is None:
             return NOT_INSTALLED
-        await asyncio.to_thread(cgroups.remove_left_behind)
-        await asyncio.to_thread(remove_left_behind, self.config.workspaces)
+        await asyncio.to_thread(cgroups.remove_leftovers)
+        await asyncio.to_thread(remove_leftovers, self.config.workspaces)
         problem = ""
         for has_groups in (True, False):
             level = Level(bwrap, has_groups)
@@ -184,19 +183,18 @@ class BubblewrapProvider:
                 await self.upload_file(handle, content, path)
                 continue
             data = content.encode() if isinstance(content, str) else content
-            given = os.memfd_create("file")
-            try:
-                with open(given, "wb", closefd=False) as file:  # noqa: ASYNC230 - a file in memory
-                    file.write(data)
-                os.lseek(given, 0, os.SEEK_SET)
-                await sandbox.process.put(given, path, timeout_s=COPY_S)
-            finally:
-                os.close(given)
+            with open(os.memfd_create("file"), "wb") as file:  # noqa: ASYNC230 - a file in memory
+                file.write(data)
+                file.seek(0)
+                await sandbox.process.put(file.fileno(), path, timeout_s=COPY_S)
         if spec.entrypoint:
             await self.exec(handle, ["/bin/sh", "-c", '"$@" >/dev/null 2>&1 &', "sh", *spec.entrypoint])
 
     async def _start(self, spec: SandboxSpec, config: BubblewrapConfig, level: Level) -> RunningSandbox:
-        uid = self._spare_uid() if level.is_confined and os.geteuid() == 0 else None
+        uid = None
+        if level.is_confined and os.geteuid() == 0:
+            uid = random.choice([uid for uid in SPARE_UIDS if uid not in self._uids])
+            self._uids.add(uid)
         try:
             return await started(spec, config, level, uid)
         except BaseException:
@@ -208,9 +206,3 @@ class BubblewrapProvider:
             await sandbox.end()
         finally:
             self._uids.discard(sandbox.uid)
-
-    def _spare_uid(self) -> int:
-        free = [uid for uid in SPARE_UIDS if uid not in self._uids]
-        uid = random.choice(free)
-        self._uids.add(uid)
-        return uid

@@ -5,27 +5,21 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from collections.abc import Iterator, Mapping
-from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from nemo_gym.sandbox.providers.base import SandboxSpec
+from nemo_gym.sandbox.providers.containers import CreateConfig
 
 LABEL = "nemo_gym"
 FOREVER = ["sh", "-c", "trap 'exit 0' TERM INT; while :; do sleep 3600 & wait $!; done"]
 
 
-class DockerCreateConfig(BaseModel):
+class DockerCreateConfig(CreateConfig):
     """Options of new containers."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     program: str = "docker"
     """Or another program with the same command line, such as podman."""
-    image: str | None = None
-    """The default image."""
-    image_rewrites: Any = None
-    """In a form that `rewrite_image` accepts."""
     pull: str | None = None
     """missing, always or never."""
     platform: str | None = None
@@ -33,8 +27,6 @@ class DockerCreateConfig(BaseModel):
     """A docker network, or `none`; docker's default if omitted."""
     user: str | None = None
     volumes: list[str] = Field(default_factory=list)
-    extra_args: list[str] = Field(default_factory=list)
-    """More options of `docker run`."""
 
 
 def run_options(name: str, spec: SandboxSpec, config: DockerCreateConfig) -> list[str]:

@@ -7,7 +7,6 @@ socket closes or the sandbox's time is over, this process ends, and all others o
 
 from __future__ import annotations
 
-import array
 import contextlib
 import ctypes
 import json
@@ -18,7 +17,8 @@ import signal
 import socket
 import stat
 import time
-from typing import Any, NoReturn
+from collections.abc import Mapping
+from typing import Literal, NoReturn, TypedDict
 
 MEBIBYTE = 2**20
 HEADER_BYTES = 8
@@ -27,11 +27,38 @@ POLL_MS = 50
 """How often to check for the end of a command if the system has no pidfd."""
 ENDING_S = 5.0
 SETTINGS_BYTES = 65_536
-PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_SET_CHILD_SUBREAPER = 1, 4, 22, 36
+SECCOMP_MODE_FILTER = 2
 CANNOT_RUN, NOT_FOUND = 126, 127
 TIMED_OUT_CODE = 124
 
-Settings = dict[str, Any]
+
+class Settings(TypedDict):
+    """The first message: the sandbox's paths and limits."""
+
+    is_alone: bool
+    """Whether the sandbox has its own PID namespace."""
+    workdir: str
+    roots: list[str]
+    """The folders to and from which files may be copied."""
+    uid: int | None
+    processes: int
+    address_space_mib: int | None
+    file_mib: int | None
+    ttl_s: float | None
+
+
+class Request(TypedDict, total=False):
+    """A command to run, or a file to copy into the sandbox or out of it."""
+
+    act: Literal["run", "put", "get"]
+    timeout_s: float | None
+    output_bytes: int
+    command: list[str]
+    env: dict[str, str]
+    cwd: str | None
+    path: str
+    mode: int
 
 
 def main() -> NoReturn:
@@ -49,23 +76,13 @@ def main() -> NoReturn:
     if settings["ttl_s"]:
         signal.setitimer(signal.ITIMER_REAL, settings["ttl_s"])
     while True:
-        descriptors = _received(control)
+        descriptors = socket.recv_fds(control, 1, 2)[1]
         if not descriptors:
             _leave()
         if os.fork() == 0:
             _attend(settings, *descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
-
-
-def _received(control: socket.socket) -> list[int]:
-    message, extra, _, _ = control.recvmsg(1, socket.CMSG_SPACE(8), socket.MSG_CMSG_CLOEXEC)
-    if not message:
-        return []
-    found = array.array("i")
-    for _, _, data in extra:
-        found.frombytes(data)
-    return list(found)
 
 
 def _leave() -> NoReturn:
@@ -96,7 +113,7 @@ def _attend(settings: Settings, connection: int, file: int | None = None) -> NoR
 class Command:
     """One command, or one copy of a file."""
 
-    def __init__(self, settings: Settings, request: dict[str, Any], connection: int, file: int | None) -> None:
+    def __init__(self, settings: Settings, request: Request, connection: int, file: int | None) -> None:
         self._request = request
         self._connection = connection
         outputs, errors = os.pipe(), os.pipe()
@@ -109,7 +126,7 @@ class Command:
         if file is not None:
             os.close(file)
 
-    def ran(self) -> dict[str, Any]:
+    def ran(self) -> dict[str, str | int]:
         """Wait until the command ends, times out, or is cancelled by the owner. Return the reply."""
         how, status = "finished", None
         timeout_s = self._request["timeout_s"]
@@ -196,7 +213,7 @@ class Kept:
         return bytes(self._head + gap + self._tail).decode(errors="replace")
 
 
-def _become(settings: Settings, request: dict[str, Any], output: int, errors: int, file: int | None) -> NoReturn:
+def _become(settings: Settings, request: Request, output: int, errors: int, file: int | None) -> NoReturn:
     """Turn this forked process into the command, or copy the file, as the sandbox's user and under its limits."""
     code = CANNOT_RUN
     try:
@@ -257,7 +274,7 @@ def _limit(settings: Settings) -> None:
         os.setresuid(settings["uid"], settings["uid"], settings["uid"])
 
 
-def _copy(settings: Settings, request: dict[str, Any], file: int) -> None:
+def _copy(settings: Settings, request: Request, file: int) -> None:
     path = os.path.realpath(os.path.join(settings["workdir"], request["path"]))
     if not any(path.startswith(f"{root}/") for root in map(os.path.realpath, settings["roots"])):
         allowed = ", ".join(settings["roots"])
@@ -279,10 +296,9 @@ def _regular(descriptor: int, path: str) -> int:
 
 
 def _copy_all(source: int, target: int) -> None:
-    while chunk := os.read(source, MEBIBYTE):
-        left = memoryview(chunk)
-        while left:
-            left = left[os.write(target, left) :]
+    with open(target, "wb", closefd=False) as writer:
+        while chunk := os.read(source, MEBIBYTE):
+            writer.write(chunk)
 
 
 def _end_descendants() -> None:
@@ -340,24 +356,18 @@ def _read(end: int) -> bytes | None:
 
 
 def _read_frame(connection: int) -> bytes:
-    return _read_exactly(connection, int.from_bytes(_read_exactly(connection, HEADER_BYTES), "big"))
+    with open(connection, "rb", closefd=False) as reader:
+        size = int.from_bytes(reader.read(HEADER_BYTES), "big")
+        message = reader.read(size)
+    if not size or len(message) < size:
+        raise EOFError
+    return message
 
 
-def _read_exactly(connection: int, count: int) -> bytes:
-    parts = bytearray()
-    while len(parts) < count:
-        chunk = os.read(connection, min(count - len(parts), MEBIBYTE))
-        if not chunk:
-            raise EOFError
-        parts += chunk
-    return bytes(parts)
-
-
-def _write_frame(connection: int, message: dict[str, Any]) -> None:
+def _write_frame(connection: int, message: Mapping[str, object]) -> None:
     body = json.dumps(message).encode()
-    left = memoryview(len(body).to_bytes(HEADER_BYTES, "big") + body)
-    while left:
-        left = left[os.write(connection, left) :]
+    with open(connection, "wb", closefd=False) as writer:
+        writer.write(len(body).to_bytes(HEADER_BYTES, "big") + body)
 
 
 def _prctl(option: int, value: int) -> None:

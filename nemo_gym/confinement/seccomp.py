@@ -1,0 +1,84 @@
+"""Build a seccomp filter that denies what bubblewrap leaves open: user namespaces, keyrings, uncounted memory.
+
+In a namespace of its own, a program could mount file systems of any size. The key rings of this user are shared with
+the server. Without a control group, the memory of System V objects and memory files has no limit.
+"""
+
+from __future__ import annotations
+
+import errno
+import platform
+import struct
+from typing import NamedTuple
+
+CLONE_NEWUSER = 0x10000000
+X32_BIT = 0x40000000
+"""Set in the numbers of x86-64's second table of system calls."""
+
+_LOAD, _IS, _HAS_BIT, _RETURN = 0x20, 0x15, 0x45, 0x06
+_ALLOW, _DENY = 0x7FFF0000, 0x00050000
+_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
+
+
+class _Machine(NamedTuple):
+    """The kernel's constants of an architecture."""
+
+    audit: int
+    clone: int
+    unshare: int
+    keyrings: tuple[int, ...]
+    """add_key, request_key, keyctl."""
+    memory: tuple[int, ...]
+    """shmget, msgget, semget, memfd_create."""
+
+
+_CLONE3 = 435
+_MACHINES = {
+    "x86_64": _Machine(0xC000003E, 56, 272, (248, 249, 250), (29, 68, 64, 319)),
+    "aarch64": _Machine(0xC00000B7, 220, 97, (217, 218, 219), (194, 186, 190, 279)),
+}
+
+
+def filter_program(*, counts_memory: bool) -> bytes:
+    """Return the filter as an array of `struct sock_filter`. Raise `OSError` on an unknown architecture.
+
+    `counts_memory` says whether a control group counts all memory, which makes shared memory safe to allow.
+    """
+    machine = _MACHINES.get(platform.machine())
+    if machine is None:
+        known = " and ".join(_MACHINES)
+        raise OSError(f"there is no filter of system calls for {platform.machine()}, only for {known}")
+    denied = machine.keyrings if counts_memory else (*machine.keyrings, *machine.memory)
+    program = [
+        _step(_LOAD, _ARCHITECTURE),
+        # Programs of another architecture use other numbers.
+        _step(_IS, machine.audit, skip=1),
+        _deny(errno.ENOSYS),
+        _step(_LOAD, _NUMBER),
+        *_deny_if(_HAS_BIT, X32_BIT, errno.ENOSYS),
+        # Its flags are in memory, which a filter cannot read. The C library then falls back to clone.
+        *_deny_if(_IS, _CLONE3, errno.ENOSYS),
+    ]
+    for number in denied:
+        program += _deny_if(_IS, number, errno.EPERM)
+    program += [
+        _step(_IS, machine.clone, skip=1),
+        _step(_IS, machine.unshare, otherwise=3),
+        _step(_LOAD, _FIRST_ARGUMENT),
+        *_deny_if(_HAS_BIT, CLONE_NEWUSER, errno.EPERM),
+        _step(_RETURN, _ALLOW),
+    ]
+    return b"".join(program)
+
+
+def _deny_if(test: int, value: int, error: int) -> list[bytes]:
+    return [_step(test, value, otherwise=1), _deny(error)]
+
+
+def _deny(error: int) -> bytes:
+    return _step(_RETURN, _DENY | error)
+
+
+def _step(code: int, value: int, *, skip: int = 0, otherwise: int = 0) -> bytes:
+    """Return one instruction. A test skips this many instructions if it is true, or else `otherwise` many."""
+    return struct.pack("HBBI", code, skip, otherwise, value)
