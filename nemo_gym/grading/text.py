@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
+from decimal import Decimal
+from typing import Annotated
+
+from pydantic import BeforeValidator
 
 THINK_START, THINK_END = "<think>", "</think>"
+
+
+def _number_as_text(value: object) -> object:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return value
+    if isinstance(value, float) and not math.isfinite(value):
+        return value
+    return f"{Decimal(repr(value)):f}"
+
+
+AnswerText = Annotated[str, BeforeValidator(_number_as_text, json_schema_input_type=str | int | float)]
+"""The type of a row's answer: a text, or a number, which becomes its decimal digits."""
 
 WRAPPING_MARKS = "*_`$ \t\r\n"
 """Markdown and LaTeX marks around an answer that do not change it."""

@@ -16,7 +16,8 @@ from starlette.responses import Response
 from starlette.types import Message
 
 from nemo_gym.calls.caller import encode_json
-from nemo_gym.errors import InvalidTask, SignatureError
+from nemo_gym.config.wording import with_article
+from nemo_gym.errors import InvalidTask, OutOfTurn, SignatureError
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.items import FunctionToolCall, OutputItem, OutputMessage, ReasoningItem
 from nemo_gym.schemas.rollout import BaseVerifyRequest, BaseVerifyResponse
@@ -151,11 +152,13 @@ def _progress(server: SteppedResourcesServer, request: Request) -> _Progress:
 
 def _check_is_running(server: SteppedResourcesServer, progress: _Progress) -> None:
     if not progress.has_begun:
-        raise failure_in(
-            server, "no game is running in this session; POST /reset first, and send its cookie with every step"
-        )
+        raise _out_of_turn(server, "no game is running in this session; POST /reset first, and send its cookie")
     if progress.has_ended:
-        raise failure_in(server, "the game has ended; POST /reset to start another one")
+        raise _out_of_turn(server, "the game has ended; POST /reset to start another one")
+
+
+def _out_of_turn(server: SteppedResourcesServer, problem: str) -> OutOfTurn:
+    return OutOfTurn(f"{server.config.name}: {problem}", server=server.config.name)
 
 
 def _reset_answer(server: SteppedResourcesServer, result: object) -> BaseResetResponse:
@@ -183,7 +186,7 @@ def _answer(
         except ValidationError as error:
             result = f"{type(result).__name__} ({_first_problem(error)})"
     found = result if isinstance(result, str) else type(result).__name__
-    raise failure_in(server, f"{method} returned a {found}; expected {expected}")
+    raise failure_in(server, f"{method} returned {with_article(found)}; expected {expected}")
 
 
 def _arguments(server: SteppedResourcesServer, handler: Handler, fields: JsonObject) -> dict[str, object]:

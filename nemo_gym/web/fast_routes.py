@@ -8,8 +8,9 @@ rejected bodies have the same effect as without it.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +21,7 @@ from fastapi.params import Body
 from fastapi.routing import APIRoute, serialize_response
 from pydantic_core import from_json
 from starlette.middleware.exceptions import ExceptionMiddleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Match, Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -40,14 +41,16 @@ class FastRoute(APIRoute):
         super().__init__(path, endpoint, **settings)
         self._built = self.app
 
-    def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:
-        """Return FastAPI's handler, which parses the body without lone surrogates."""
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return FastAPI's handler, which then parses the body without lone surrogates."""
         handler = super().get_route_handler()
 
         async def handle(request: Request) -> Response:
-            if _is_json(request.scope):
-                # Starlette caches the body in this attribute.
-                request._body = without_lone_surrogates(await request.body())
+            if self.body_field is not None and _is_json(request.scope):
+                # FastAPI reports a caller that hung up.
+                with contextlib.suppress(ClientDisconnect):
+                    # Starlette caches the body in this attribute.
+                    request._body = without_lone_surrogates(await request.body())
             return await handler(request)
 
         return handle
@@ -174,7 +177,7 @@ class _FastCall:
             try:
                 given = from_json(body)
             except ValueError:
-                # Rejects lone surrogates, too. FastAPI's own handler replaces them.
+                # The route's handler reports what is wrong, or replaces lone surrogates.
                 return None
             values[field.name], problems = field.validate(given, {}, loc=("body",))
             if problems:

@@ -16,8 +16,8 @@ from nemo_gym import (
     BaseSeedSessionResponse,
     BaseVerifyRequest,
     BaseVerifyResponse,
-    EnvironmentFailed,
     NeMoGymResponseOutputItem,
+    OutOfTurn,
     ReverifyMode,
     SimpleResourcesServer,
     turns_of,
@@ -186,7 +186,7 @@ class AviaryServer(SimpleResourcesServer):
         play = self.sessions.get(env_id, Play)
         if not play.has_begun:
             await self.sessions.drop(env_id)
-            raise EnvironmentFailed(
+            raise OutOfTurn(
                 f"{self.config.name}: environment '{env_id}' is not open. POST /seed_session opens one",
                 server=self.config.name,
             )

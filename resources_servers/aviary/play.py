@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from nemo_gym import EnvironmentFailed, SessionState
+from nemo_gym import EnvironmentFailed, OutOfTurn, SessionState
 from resources_servers.aviary.messages import Item, Turn, action_of, answered, definition_of, observed
 
 logger = logging.getLogger(__name__)
@@ -54,10 +54,13 @@ class Play(SessionState):
         self.has_begun = True
 
     async def step(self, turn: Turn) -> Transition:
-        """Step the environment with a model turn, one at a time. Raises `EnvironmentFailed` if it fails."""
+        """Step the environment with a model turn, one at a time. Raises `EnvironmentFailed` if it fails.
+
+        Raises `OutOfTurn` if the task is over.
+        """
         async with self.turn:
             if self.is_over:
-                raise EnvironmentFailed(f"{self._name}: the task is over. POST /seed_session starts another one")
+                raise OutOfTurn(f"{self._name}: the task is over. POST /seed_session starts another one")
             with self._named("step"):
                 action = action_of(turn, self.environment)
                 messages, reward, done, truncated = await self.environment.step(action.message)

@@ -12,8 +12,8 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from nemo_gym import DataError, run_prepare
-from nemo_gym.jsonl import read_lines, write_rows
+from nemo_gym import DataError, convert_lines, run_prepare
+from nemo_gym.jsonl import Line, write_rows
 from resources_servers.aviary.gsm8k import final_answer
 
 NIGHT_ROUND = (
@@ -32,15 +32,18 @@ class Gsm8kRow(BaseModel):
     answer: str
 
 
-def prepare(output: Path, count: int = 100, seed: int = 0, gsm8k: Path | None = None) -> Path:
+def prepare(
+    output: Path, count: int = 100, seed: int = 0, gsm8k: Path | None = None, *, skip_bad: bool = False
+) -> Path:
     """Write `count` museum rounds, or one row per line of a GSM8K file, and return their path.
 
     seed: number of the first round
     gsm8k: a GSM8K file (JSON Lines) to use instead of museum rounds
 
     Raises `DataError` with file and line for a line without a question and an answer; then nothing is written.
+    `skip_bad` leaves out and reports such lines.
     """
-    write_rows(output, _night_rounds(seed, count) if gsm8k is None else _word_problems(gsm8k))
+    write_rows(output, _night_rounds(seed, count) if gsm8k is None else _word_problems(gsm8k, skip_bad))
     return output
 
 
@@ -49,21 +52,23 @@ def _night_rounds(seed: int, count: int) -> Iterator[dict[str, Any]]:
         yield {"responses_create_params": _asked(NIGHT_ROUND), "task_idx": task_idx}
 
 
-def _word_problems(path: Path) -> Iterator[dict[str, Any]]:
-    for task_idx, line in enumerate(read_lines(path)):
-        try:
-            row = Gsm8kRow.model_validate(line.row)
-            final_answer(row.answer)
-        except ValidationError as error:
-            problem = error.errors()[0]
-            field = ".".join(str(part) for part in problem["loc"])
-            raise DataError(
-                f"{path}:{line.number}: {field}: {problem['msg']}. Only GSM8K's rows can be read."
-            ) from error
-        except ValueError as error:
-            raise DataError(f"{path}:{line.number}: {error}.") from error
-        task = {"question": row.question.strip(), "answer": row.answer}
-        yield {"responses_create_params": _asked(WORD_PROBLEM), "task_idx": task_idx, "task": task}
+def _word_problems(path: Path, skip_bad: bool) -> Iterator[dict[str, Any]]:
+    rows = convert_lines(path, lambda line: {"task": _task(line, path)}, skip_bad=skip_bad)
+    for task_idx, row in enumerate(rows):
+        yield {"responses_create_params": _asked(WORD_PROBLEM), "task_idx": task_idx, **row}
+
+
+def _task(line: Line, path: Path) -> dict[str, str]:
+    try:
+        row = Gsm8kRow.model_validate(line.row)
+        final_answer(row.answer)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        field = ".".join(str(part) for part in problem["loc"])
+        raise DataError(f"{path}:{line.number}: {field}: {problem['msg']}. Only GSM8K's rows can be read.") from error
+    except ValueError as error:
+        raise DataError(f"{path}:{line.number}: {error}.") from error
+    return {"question": row.question.strip(), "answer": row.answer}
 
 
 def _asked(instruction: str) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import logging
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
@@ -41,7 +42,10 @@ class Tasks:
         self._loading = Lock()
 
     def environment_of(self, task_idx: int, task: Mapping[str, Any] | None) -> Any:
-        """Return a new environment for a row. Raises `EnvironmentFailed` with the class path if that fails."""
+        """Return a new environment for a row. Raises `EnvironmentFailed` with the class path if that fails.
+
+        Raises `InvalidTask` if the row's index or arguments are the reason.
+        """
         if self._environment is None:
             if task is not None:
                 raise InvalidTask(
@@ -52,7 +56,24 @@ class Tasks:
             make = self._class
         given = self._line(task_idx) if task is None else task
         what = f"environment: {self._environment}"
-        return _checked(_made(f"{what} (task_idx {task_idx})", make, **{**self._environment_kwargs, **given}), what)
+        where = f"{what} (task_idx {task_idx})"
+        self._check_arguments(make, given, where)
+        # A constructor raises `ValueError` for values that it cannot use, and these are the row's.
+        row_faults = (ValueError,) if given else ()
+        return _checked(_made(where, make, row_faults, **{**self._environment_kwargs, **given}), what)
+
+    def _check_arguments(self, make: Callable[..., Any], given: Mapping[str, Any], what: str) -> None:
+        """Raise `InvalidTask` if the row's arguments, and not the config's, do not fit the environment."""
+        try:
+            signature = inspect.signature(make)
+            signature.bind_partial(**self._environment_kwargs)
+        except (TypeError, ValueError):
+            # A class without a signature, or wrong arguments in the config: the call itself reports them.
+            return
+        try:
+            signature.bind(**{**self._environment_kwargs, **given})
+        except TypeError as error:
+            raise InvalidTask(f"task: {what}: {error}. Fix the row's `task`.") from error
 
     def _made_by_dataset(self, task_idx: int) -> Any:
         with self._loading:
@@ -67,7 +88,7 @@ class Tasks:
                 # The dataset has no order, so any environment is valid.
                 return dataset.get_new_env()
 
-        return _made(f"dataset: {self._dataset}: get_new_env_by_idx({task_idx})", make)
+        return _made(f"dataset: {self._dataset}: get_new_env_by_idx({task_idx})", make, (IndexError,))
 
     def _line(self, task_idx: int) -> Mapping[str, Any]:
         if self._dataset is None:
@@ -122,9 +143,11 @@ def load_by_path(path: str, key: str) -> Callable[..., Any]:
     return found
 
 
-def _made(what: str, make: Callable[..., Any], **kwargs: Any) -> Any:
+def _made(what: str, make: Callable[..., Any], row_faults: tuple[type[Exception], ...] = (), /, **kwargs: Any) -> Any:
     try:
         return make(**kwargs)
+    except row_faults as error:
+        raise InvalidTask(f"{what} raised {type(error).__name__}: {error}. Fix the row.") from error
     except Exception as error:
         # The author needs the traceback in the log; the record gets only the message.
         logger.exception("%s failed", what)

@@ -9,13 +9,12 @@ import gzip
 import hashlib
 import json
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from nemo_gym import DataError, run_prepare
+from nemo_gym import DataError, convert_each, run_prepare
 from nemo_gym.jsonl import write_rows
 
 INSTRUCTION = (
@@ -34,30 +33,28 @@ class HumanEvalProblem(BaseModel):
     test: str
 
 
-def prepare(input: Path, output: Path) -> Path:
+def prepare(input: Path, output: Path, *, skip_bad: bool = False) -> Path:
     """Write one row per problem of a HumanEval file (JSON Lines, plain or gzipped), and return the output path.
 
     Raises `DataError` with file and line if a line is not such a problem; then nothing is written.
+    `skip_bad` leaves out and reports such lines.
     """
-    write_rows(output, _rows(input))
+    lines = ((number, line) for number, line in enumerate(_lines(input), start=1) if line.strip())
+    write_rows(
+        output, convert_each(lines, lambda each: _row(_problem(each[1], f"{input}:{each[0]}")), skip_bad=skip_bad)
+    )
     return output
 
 
-def _rows(path: Path) -> Iterator[dict[str, Any]]:
-    for number, line in enumerate(_lines(path), start=1):
-        if not line.strip():
-            continue
-        try:
-            problem = HumanEvalProblem.model_validate(json.loads(line))
-        except ValidationError as error:
-            wrong = error.errors()[0]
-            field = ".".join(str(part) for part in wrong["loc"])
-            raise DataError(
-                f"{path}:{number}: {field}: {wrong['msg']}. Only HumanEval's problems can be converted."
-            ) from error
-        except ValueError as error:
-            raise DataError(f"{path}:{number}: not valid JSON ({error}). Each line must hold one problem.") from error
-        yield _row(problem)
+def _problem(line: bytes, where: str) -> HumanEvalProblem:
+    try:
+        return HumanEvalProblem.model_validate(json.loads(line))
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        field = ".".join(str(part) for part in wrong["loc"])
+        raise DataError(f"{where}: {field}: {wrong['msg']}. Only HumanEval's problems can be converted.") from error
+    except ValueError as error:
+        raise DataError(f"{where}: not valid JSON ({error}). Each line must hold one problem.") from error
 
 
 def _lines(path: Path) -> list[bytes]:

@@ -16,7 +16,7 @@ from nemo_gym import (
     compute_pass_majority_metrics,
     compute_subset_metrics,
 )
-from nemo_gym.grading import PatternFailed, PatternSearch
+from nemo_gym.grading import AnswerText, PatternFailed, PatternSearch
 from resources_servers.mcqa.grading import DEFAULT_MODE, GradingMode, Options, choice_in, letter_of_label
 
 ANSWER_KEY = "extracted_answer"
@@ -52,7 +52,7 @@ class McqaRunRequest(BaseRunRequest):
 
     options: list[dict[str, str | None]] | None = None
     """One `{letter: text}` per option. A row without options allows every letter."""
-    expected_answer: str
+    expected_answer: AnswerText
     grading_mode: GradingMode | None = None
     template_metadata: TemplateMetadata | None = None
 
@@ -95,7 +95,7 @@ class McqaServer(SimpleResourcesServer):
         self._pattern_search.close()
 
     async def verify(self, body: McqaVerifyRequest) -> McqaVerifyResponse:
-        options, patterns = Options.of_row(body.options or []), body.patterns
+        options, patterns = self._options(body), body.patterns
         expected = letter_of_label(body.expected_answer)
         if not options.can_be_chosen(expected, by_pattern=bool(patterns)):
             reason = f"one of the options {', '.join(options.texts)}" if options.texts else "a letter"
@@ -107,6 +107,12 @@ class McqaServer(SimpleResourcesServer):
         row = {name: value for name, value in body if name in body.model_fields_set}
         graded = {"reward": float(extracted == expected), "expected_answer": expected, "extracted_answer": extracted}
         return McqaVerifyResponse.model_construct(**{**row, **graded})
+
+    def _options(self, body: McqaVerifyRequest) -> Options:
+        try:
+            return Options.of_row(body.options or [])
+        except ValueError as error:
+            raise InvalidTask(f"{self.config.name}: options: {error}. Fix the row.") from error
 
     async def _choice(self, body: McqaVerifyRequest, options: Options, patterns: list[str]) -> str | None:
         text, mode = body.response.last_text, self.config.grading_mode or body.grading_mode or DEFAULT_MODE

@@ -22,29 +22,75 @@ _DASHES = "-–—"
 _ANSWER = re.compile(r"\banswer\s*[:：]", re.IGNORECASE)
 _ANSWER_IN_MARKDOWN = re.compile(r"answer[*_`]*\s*[:：]", re.IGNORECASE)
 _STRONG_MARKS = re.compile(r"\*\*|__|`")
-_CHOICE_IN_MARKDOWN = re.compile(r"(?P<opening>[(\[]?)\s*(?P<letter>\w)(?P<closing>\s*[)\]])?(?P<rest>.*)", re.DOTALL)
+_CHOICE_IN_MARKDOWN = re.compile(
+    r"[(\[]?[\s*_`]*(?P<letter>[^\W_])(?P<closing>\s*[)\]]|\*\*|__|`)?(?P<rest>.*)", re.DOTALL
+)
 _CONNECTOR = r"(?:[/&]|(?:or|and|أو|و|অথবা|বা|এবং)(?!\w))"
 _ANOTHER_CHOICE = re.compile(
-    rf"\s*{_CONNECTOR}|[\s.:)\]]*(?:{_CONNECTOR}|[,;،])\s*[(\[]?(?P<letter>\w)(?!\w)", re.IGNORECASE
+    rf"\s*{_CONNECTOR}|[\s.:)\]]*(?:{_CONNECTOR}|[,;،])\s*[(\[]?(?P<letter>\w)(?!\w)(?P<word>\s+\w)?", re.IGNORECASE
 )
 _WORD_FOLLOWS = re.compile(r"\s+\w")
-_LETTERS_THAT_ARE_WORDS = frozenset("AI")
+_WORDS_OF_ONE_LETTER = frozenset("AI")
+_REASON_FOLLOWS = re.compile(
+    r"\s+(?:because|since|as|is|given that|due to|based on|by|from|according to|per|which|that|it|this|the|therefore"
+    r"|thus|follows|matches|fits|instead|rather than)(?![\w-])"
+)
+"""Words that follow the letter A or I, but not the article or the pronoun."""
+_PART_OF_A_WORD = re.compile(r"['’]\w|[-‐‑][a-z]|\.\w(?!\w)|[+#^_]")
+"""The rest of `I'm`, `A-level`, `D.C.` or `C++`."""
+_LABEL_END = re.compile(r"[\s:).\]*_`]*+")
+_TEXT_OPENING = re.compile(rf"^[{_DASHES}(\[]\s*+")
+
+_MAYBE = r"(?:maybe|perhaps|possibly|even|also|alternatively|plus|as well as)(?!\w)"
+_BETWEEN_CHOICES = re.compile(
+    rf"[\s,;،.:?!()\[\]|*_–—-]*+(?P<connector>(?:{_CONNECTOR}|{_MAYBE}|[→⇒]|[=-]>)[\s,(\[*_]*+(?:{_MAYBE}[\s(\[*_]*+)?)?"
+)
+_LISTED_LETTER = re.compile(r"(?P<letter>[^\W_])(?P<rest>[\s,;،.:?!()\[\]|*_/&–—-].*|\Z)", re.DOTALL)
+
+_NOT = r"(?:not|never|no longer)(?!\w)|n['’]t(?!\w)"
+_WRONG = r"(?:not|wrong|incorrect|false|impossible|excluded|unlikely)(?!\w)"
+_REJECTION = re.compile(
+    rf"[\s).,:;\]*_?!]*+(?:(?:is|are|was|were|can|could|do|does|did|has|would)\s*(?:{_NOT})|cannot(?!\w)"
+    rf"|(?:is|are|was|seems|looks)\s+(?:\w+\s+)?{_WRONG}|(?:(?<=\?)|(?<=\?\s))no(?!\w))"
+)
+_NEGATION = re.compile(
+    r"(?<!\w)(?:not|never|neither|nor|none|cannot|without|except|excluding|anything but|other than|rather than"
+    r"|instead of|unless|wrong|incorrect|false|no\s*$|لا|ليس|ليست|غير|না|নয়|নয়)(?!\w)"
+    r"|n['’]t(?!\w)|\\(?:lnot|neg|not)(?![a-z])"
+)
+_LIST_BEFORE = re.compile(rf"(?:(?:(?<!\w)\w|\d),|(?<!\w){_CONNECTOR})\s*$")
+_LIST_AFTER = re.compile(rf"\s*{_CONNECTOR}")
+_WORD = re.compile(r"[^\W\d_]{3}")
+_HARMLESS = r"(?:approx|sim|simeq|equiv|therefore|implies|(?:long)?rightarrow|to|q?quad|left|displaystyle)(?![a-z])"
+_OPERATOR_BEFORE = re.compile(
+    rf"(?:[-+−*/^_÷×·<>≤≥≠]|!=|\\(?!{_HARMLESS})[a-z]+\s*[({{]?|[}}^_]\s*\{{|(?<=\w)\(|\d\s*:)\s*$", re.IGNORECASE
+)
+_OPERATOR_AFTER = re.compile(
+    r"\s*(?:[-+−–*/÷×·<>≤≥≠!]|,\s*[-\d(]|:\d|to(?!\w)|\^(?!\s*\{?\s*\\circ)"
+    r"|\\(?:cdot|times|div|pm|mp|neq?|leq?|geq?|lt|gt)(?![a-z]))"
+)
 
 
 @dataclass(frozen=True)
 class Options:
-    """The options of a question: each letter with its normalised texts."""
+    """The options of a question: each letter with its normalised texts, which keep their case."""
 
     texts: Mapping[str, tuple[str, ...]]
 
     @classmethod
     def of_row(cls, options: Iterable[Mapping[str, str | None]]) -> Options:
-        """Parse a row's list of `{letter: text}`. An option without a text can still be chosen by its letter."""
+        """Parse a row's list of `{letter: text}`. An option without a text can still be chosen by its letter.
+
+        Raises `ValueError` for two labels of the same letter, such as `G` and `g`.
+        """
         texts: dict[str, tuple[str, ...]] = {}
+        labels: dict[str, str] = {}
         for option in options:
             for label, text in option.items():
                 letter = letter_of_label(label)
-                known = normalised(text or "")
+                if labels.setdefault(letter, label.strip()) != label.strip():
+                    raise ValueError(f"the labels '{labels[letter]}' and '{label}' are the same letter")
+                known = normalised(text or "", keeps_case=True)
                 texts[letter] = (*texts.get(letter, ()), *([known] if known else []))
         return cls(texts)
 
@@ -57,16 +103,73 @@ class Options:
         return letter in self.texts or ((by_pattern or not self.texts) and option_letter(letter) == letter)
 
     def with_text(self, text: str) -> str | None:
-        """Return the letter of the only option with exactly this text."""
-        wanted = normalised(text)
-        return _only(letter for letter, texts in self.texts.items() if wanted in texts)
+        """Return the letter of the only option with exactly this text. Case decides between `G` and `g`."""
+        wanted = normalised(text, keeps_case=True)
+        return self._only_one(lambda option: option == wanted) or self._only_one(
+            lambda option: option.casefold() == wanted.casefold()
+        )
 
     def mentioned_in(self, text: str) -> str | None:
-        """Return the letter of the only option mentioned in a text, but not within a longer word or number."""
-        within = normalised(text)
-        return _only(
-            letter for letter, texts in self.texts.items() if any(_is_mentioned(option, within) for option in texts)
+        """Return the letter of the only option mentioned in a text, but not within a longer word, number or formula.
+
+        A negated mention, or one in a list, does not choose the option.
+        """
+        within = normalised(text, keeps_case=True)
+        folded = within.casefold()
+        mentioned = {
+            option for texts in self.texts.values() for option in texts if _mention(option.casefold(), folded)
+        }
+        if len({option.casefold() for option in mentioned}) != 1:
+            return None
+        option = next(iter(mentioned)).casefold()
+        if not _is_affirmed(option, folded):
+            return None
+        return self._only_one(lambda each: each in mentioned and _mention(each, within) is not None) or self._only_one(
+            lambda each: each in mentioned
         )
+
+    def goes_on(self, letter: str, rest: str) -> bool:
+        """Return whether the text after a chosen letter rejects it or chooses another option, too."""
+        after = self.after_text(letter, rest)
+        after = normalised(rest) if after is None else after
+        return _REJECTION.match(after) is not None or self._chooses_another(letter, after)
+
+    def after_text(self, letter: str, rest: str) -> str | None:
+        """Return the part of a text after the letter's own option text, or None if it does not begin with that."""
+        label = _LABEL_END.match(rest)
+        start = normalised(rest[label.end() if label else 0 :])
+        texts = sorted((text.casefold() for text in self.texts.get(letter, ())), key=len, reverse=True)
+        for begun in (start, _TEXT_OPENING.sub("", start, count=1)):
+            for text in texts:
+                after = _after(begun, text)
+                if after is not None:
+                    return after
+        return None
+
+    def _chooses_another(self, letter: str, after: str) -> bool:
+        is_joined, item = _next_item(after)
+        other, rest = self._listed_letter(item)
+        if other in (None, letter):
+            others = [each for each in self.texts if each != letter]
+            return is_joined and any(self.after_text(each, item) is not None for each in others)
+        joins_more, next_item = _next_item(rest)
+        return (
+            is_joined
+            or joins_more
+            or not next_item
+            or self._listed_letter(next_item)[0] is not None
+            or self.after_text(other or "", rest) is not None
+        )
+
+    def _listed_letter(self, text: str) -> tuple[str | None, str]:
+        """Return the option's letter at the start of a text, and the rest. `b is wrong` and `blue` have none."""
+        listed = _LISTED_LETTER.match(text)
+        letter = self.allowed(option_letter(listed["letter"])) if listed else None
+        return (letter, listed["rest"]) if listed and letter else (None, text)
+
+    def _only_one(self, is_match: Callable[[str], bool]) -> str | None:
+        found = [letter for letter, texts in self.texts.items() if any(map(is_match, texts))]
+        return found[0] if len(found) == 1 else None
 
 
 def letter_of_label(label: str) -> str:
@@ -96,13 +199,13 @@ def _captured_choice(captured: str, options: Options) -> str | None:
     return (
         option_letter(plain.strip("()[].:, "))
         or options.with_text(captured)
-        or options.allowed(_leading_letter(plain))
+        or options.allowed(_leading_letter(plain, options))
     )
 
 
 def _strict_boxed(text: str, options: Options) -> str | None:
     boxed = last_boxed(text)
-    return None if boxed is None else options.allowed(_leading_letter(unwrapped(boxed)))
+    return None if boxed is None else options.allowed(_leading_letter(unwrapped(boxed), options))
 
 
 def _lenient_boxed(text: str, options: Options) -> str | None:
@@ -110,7 +213,9 @@ def _lenient_boxed(text: str, options: Options) -> str | None:
     if boxed is None:
         return None
     return (
-        options.allowed(_leading_letter(unwrapped(boxed))) or options.with_text(boxed) or options.mentioned_in(boxed)
+        options.allowed(_leading_letter(unwrapped(boxed), options))
+        or options.with_text(boxed)
+        or options.mentioned_in(boxed)
     )
 
 
@@ -119,7 +224,11 @@ def _answer_colon(text: str, options: Options) -> str | None:
     if line is None:
         return None
     plain = unwrapped(line)
-    return options.allowed(option_letter(plain)) or options.with_text(line) or options.allowed(_leading_letter(plain))
+    return (
+        options.allowed(option_letter(plain))
+        or options.with_text(line)
+        or options.allowed(_leading_letter(plain, options))
+    )
 
 
 def _answer_colon_markdown(text: str, options: Options) -> str | None:
@@ -127,7 +236,11 @@ def _answer_colon_markdown(text: str, options: Options) -> str | None:
     if line is None:
         return None
     plain = unwrapped(_STRONG_MARKS.sub("", line))
-    return options.allowed(option_letter(plain)) or options.with_text(plain) or options.allowed(_single_choice(plain))
+    return (
+        options.allowed(option_letter(plain))
+        or options.with_text(plain)
+        or options.allowed(_single_choice(unwrapped(line), options))
+    )
 
 
 _READERS: Mapping[GradingMode, Callable[[str, Options], str | None]] = {
@@ -138,8 +251,8 @@ _READERS: Mapping[GradingMode, Callable[[str, Options], str | None]] = {
 }
 
 
-def _leading_letter(plain: str) -> str | None:
-    """Return the letter of `B`, `b`, `B: …`, `B) …`, `B. …` or `B - …`.
+def _leading_letter(plain: str, options: Options) -> str | None:
+    """Return the letter of `B`, `b`, `B: …`, `B) …`, `B. …` or `B - …`, but None for `A) B) C)`.
 
     Before a dash only a capital counts, because `a - 1` is algebra.
     """
@@ -147,24 +260,38 @@ def _leading_letter(plain: str) -> str | None:
     letter = option_letter(first)
     if letter is None or not rest:
         return letter
-    return letter if rest[0] in ":)." or (rest[0] in _DASHES and not first.islower()) else None
+    is_label = rest[0] in ":)." or (rest[0] in _DASHES and not first.islower())
+    if not is_label or options.goes_on(letter, rest):
+        return None
+    is_word = _PART_OF_A_WORD.match(plain[1:]) and options.after_text(letter, rest) is None
+    return None if is_word else letter
 
 
-def _single_choice(plain: str) -> str | None:
-    """Return the letter of `(B)`, `B) …` or `B because …`, but None for `A or B`, `A, B` or `A/B`."""
+def _single_choice(plain: str, options: Options) -> str | None:
+    """Return the letter of `(B)`, `B) …` or `B because …`, but None for `A or B`, `A, B`, `A/B` or `(Both)`."""
     choice = _CHOICE_IN_MARKDOWN.match(plain)
     letter = option_letter(choice["letter"]) if choice else None
     if choice is None or letter is None:
         return None
-    rest = choice["rest"].lstrip(_TATWEEL)
-    another = _ANOTHER_CHOICE.match(rest)
-    if another and (another["letter"] is None or option_letter(another["letter"])):
+    rest = _STRONG_MARKS.sub("", choice["rest"]).lstrip(_TATWEEL)
+    if _is_another_choice(rest) or options.goes_on(letter, rest):
         return None
-    if choice["opening"] or choice["closing"] or not rest:
+    if choice["closing"] or not rest or options.after_text(letter, rest) is not None:
         return letter
-    is_word = choice["letter"].islower() or unicodedata.category(rest[0])[0] in "LMN"
-    is_article = letter in _LETTERS_THAT_ARE_WORDS and _WORD_FOLLOWS.match(rest)
+    is_word = choice["letter"].islower() or unicodedata.category(rest[0])[0] in "LMN" or _PART_OF_A_WORD.match(rest)
+    is_article = (
+        choice["letter"] in _WORDS_OF_ONE_LETTER and _WORD_FOLLOWS.match(rest) and not _REASON_FOLLOWS.match(rest)
+    )
     return None if is_word or is_article else letter
+
+
+def _is_another_choice(rest: str) -> bool:
+    """Return whether `or …`, or a comma with a letter, directly follows a choice. `, a word` and `, I` may follow."""
+    another = _ANOTHER_CHOICE.match(rest)
+    if another is None or another["letter"] is None:
+        return another is not None
+    is_article = another["letter"] in ("a", "I") and another["word"] is not None
+    return option_letter(another["letter"]) is not None and not is_article
 
 
 def _last_labelled(text: str, label: re.Pattern[str]) -> str | None:
@@ -176,11 +303,41 @@ def _last_labelled(text: str, label: re.Pattern[str]) -> str | None:
     return after.partition("\n")[0]
 
 
-def _is_mentioned(option: str, text: str) -> bool:
+def _next_item(text: str) -> tuple[bool, str]:
+    """Return whether a text begins with `or` or the like, and the text after it and any punctuation."""
+    between = _BETWEEN_CHOICES.match(text)
+    return (between["connector"] is not None, text[between.end() :]) if between else (False, text)
+
+
+def _after(text: str, start: str) -> str | None:
+    """Return the part of a text after its start, or None if it starts otherwise. Spaces do not count."""
+    place = 0
+    for wanted in start:
+        if wanted.isspace():
+            continue
+        while text[place : place + 1].isspace():
+            place += 1
+        if text[place : place + 1] != wanted:
+            return None
+        place += 1
+    is_cut = start[-1:].isalnum() and text[place : place + 1].isalnum()
+    return None if is_cut else text[place:]
+
+
+def _mention(option: str, text: str) -> re.Match[str] | None:
     # The number 5 is not mentioned in 15, -5, 0.5 or 5,000.
-    return re.search(rf"(?<![\w.−-])(?<!\d,){re.escape(option)}(?!\w)(?![.,]\d)", text) is not None
+    return re.search(rf"(?<![\w.−-])(?<!\d,){re.escape(option)}(?!\w)(?![.,]\d)", text)
 
 
-def _only(letters: Iterable[str]) -> str | None:
-    found = list(letters)
-    return found[0] if len(found) == 1 else None
+def _is_affirmed(option: str, text: str) -> bool:
+    """Return whether a text mentions an option without a negation and not as a part of a list or formula."""
+    mention = _mention(option, text)
+    if mention is None:
+        return False
+    before, after = text[: mention.start()], text[mention.end() :]
+    is_negated = _NEGATION.search(before) or _REJECTION.match(after)
+    is_listed = _LIST_BEFORE.search(before) or _LIST_AFTER.match(after)
+    # A dash or a slash next to a word is punctuation.
+    is_symbol = not _WORD.search(option)
+    is_in_formula = is_symbol and (_OPERATOR_BEFORE.search(before) or _OPERATOR_AFTER.match(after))
+    return not (is_negated or is_listed or is_in_formula)

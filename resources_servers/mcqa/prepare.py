@@ -13,8 +13,8 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from nemo_gym import DataError, run_prepare
-from nemo_gym.jsonl import Line, read_lines, write_rows
+from nemo_gym import DataError, convert_lines, run_prepare
+from nemo_gym.jsonl import Line, write_rows
 from resources_servers.mcqa.grading import DEFAULT_MODE, GradingMode
 
 BOXED_INSTRUCTION = r"Put the letter of the right option, and nothing else, into \boxed{}."
@@ -38,34 +38,29 @@ class AgievalRow(BaseModel):
     label: str
 
 
-def prepare(input: Path, output: Path, grading_mode: GradingMode = DEFAULT_MODE) -> Path:
+def prepare(input: Path, output: Path, grading_mode: GradingMode = DEFAULT_MODE, *, skip_bad: bool = False) -> Path:
     """Write one row per question of an AGIEval file (JSON Lines) and return their path.
 
     grading_mode: how the answer letter must be written
 
     Raises `DataError` with file and line for a question without lettered options or without one correct letter; then
-    nothing is written.
+    nothing is written. `skip_bad` leaves out and reports such questions.
     """
-    write_rows(output, _rows(input, grading_mode))
+    write_rows(output, convert_lines(input, lambda line: _row(line, input, grading_mode), skip_bad=skip_bad))
     return output
 
 
-def _rows(path: Path, grading_mode: GradingMode) -> Iterator[dict[str, Any]]:
-    for line in read_lines(path):
-        try:
-            question = AgievalRow.model_validate(line.row)
-        except ValidationError as error:
-            problem = error.errors()[0]
-            field = ".".join(str(part) for part in problem["loc"])
-            raise DataError(
-                f"{path}:{line.number}: {field}: {problem['msg']}. Only AGIEval's multiple-choice questions with one "
-                "right option can be turned into rows."
-            ) from error
-        yield _row(question, line, path, grading_mode)
-
-
-def _row(question: AgievalRow, line: Line, path: Path, grading_mode: GradingMode) -> dict[str, Any]:
+def _row(line: Line, path: Path, grading_mode: GradingMode) -> dict[str, Any]:
     where = f"{path}:{line.number}"
+    try:
+        question = AgievalRow.model_validate(line.row)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        field = ".".join(str(part) for part in problem["loc"])
+        raise DataError(
+            f"{where}: {field}: {problem['msg']}. Only AGIEval's multiple-choice questions with one right option can "
+            "be turned into rows."
+        ) from error
     options = [_option(text, where) for text in question.options]
     letters = [letter for option in options for letter in option]
     if len(set(letters)) < len(letters):

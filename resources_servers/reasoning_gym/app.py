@@ -19,7 +19,15 @@ from nemo_gym import (
     compute_pass_majority_metrics,
     compute_subset_metrics,
 )
-from nemo_gym.grading import WorkerCrashed, WorkerFailed, WorkerPool, WorkerTimedOut, last_boxed, strip_reasoning
+from nemo_gym.grading import (
+    AnswerText,
+    WorkerCrashed,
+    WorkerFailed,
+    WorkerPool,
+    WorkerTimedOut,
+    last_boxed,
+    strip_reasoning,
+)
 from resources_servers.reasoning_gym.scoring import (
     DEADLINE_S,
     NOT_INSTALLED,
@@ -66,7 +74,7 @@ class VerifyRequest(BaseVerifyRequest):
     model_config = ConfigDict(extra="allow")
 
     question: str
-    answer: str | None = None
+    answer: AnswerText | None = None
     """None if several answers are correct."""
     metadata: Metadata
 

@@ -57,7 +57,7 @@ def _parsed(text: str, allowed: tuple[type[ast.AST], ...]) -> ast.Expression:
     tree = ast.parse(text.lstrip(" \t"), "<answer>", mode="eval")
     for node in ast.walk(tree):
         if not isinstance(node, allowed):
-            raise NotAllowed(f"an answer must not contain a {type(node).__name__}")
+            raise NotAllowed(f"an answer must not contain {type(node).__name__}")
     return tree
 
 

@@ -25,6 +25,8 @@ from resources_servers.structured_outputs.grading import (
     DocumentFormat,
     Problem,
     SchemaUnusable,
+    Unreadable,
+    check_keys,
     first_problem,
 )
 
@@ -141,12 +143,15 @@ def _payload(arguments: str, key: str | None) -> Answer:
         return Answer(arguments)
     try:
         given = orjson.loads(arguments)
+        check_keys(arguments)
         if not isinstance(given, dict) or key not in given:
             return Answer(problem=Problem(NO_ANSWER, f"the call has no argument '{key}'"))
         payload = given[key]
         return Answer(payload if isinstance(payload, str) else orjson.dumps(payload).decode())
     except (orjson.JSONDecodeError, orjson.JSONEncodeError) as error:
         return Answer(problem=Problem(PARSE_ERROR, f"the arguments of the call are not JSON: {error}"))
+    except Unreadable as error:
+        return Answer(problem=Problem(PARSE_ERROR, f"the arguments of the call: {error}"))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from nemo_gym import DataError, run_prepare
+from nemo_gym import DataError, convert_each, run_prepare
 from nemo_gym.jsonl import write_rows
 from resources_servers.workplace_assistant.company import made_up_company
 from resources_servers.workplace_assistant.errands import Call, Errand, errands
@@ -25,20 +25,22 @@ MOST_ERRANDS = 10_000
 """Our company is too small for many more different errands."""
 
 
-def prepare(output: Path, input: Sequence[Path] = (), *, count: int = 500, seed: int = 0) -> Path:
+def prepare(
+    output: Path, input: Sequence[Path] = (), *, count: int = 500, seed: int = 0, skip_bad: bool = False
+) -> Path:
     """Write one row per query of WorkBench's files, or `count` errands in our own company, and return their path.
 
     input: a WorkBench file of queries and answers (CSV); repeat the flag for several
     count: number of errands in our own company
 
     WorkBench's queries need its tables in the server's `database_dir`. Raises `DataError` with file and line for a
-    query without an answer; then nothing is written.
+    query without an answer; then nothing is written. `skip_bad` leaves out and reports such queries.
     """
     if not 0 < count <= MOST_ERRANDS:
         raise DataError(f"count: {count} is not between 1 and {MOST_ERRANDS}.")
     made = islice(errands(made_up_company(), seed), count)
-    rows = _rows(_queries(input), "workbench") if input else _rows(made, "workplace_assistant")
-    write_rows(output, rows)
+    asked = convert_each(_queries(input), lambda query: _errand(*query), skip_bad=skip_bad) if input else made
+    write_rows(output, _rows(asked, "workbench" if input else "workplace_assistant"))
     return output
 
 
@@ -62,7 +64,8 @@ def _rows(asked: Iterable[Errand], environment_name: str) -> Iterator[dict[str, 
         }
 
 
-def _queries(paths: Iterable[Path]) -> Iterator[Errand]:
+def _queries(paths: Iterable[Path]) -> Iterator[tuple[dict[str, str | None], str]]:
+    """Yield the queries of some files, with the lines on which they end."""
     for path in paths:
         try:
             file = path.open(encoding="utf-8", newline="")
@@ -71,11 +74,10 @@ def _queries(paths: Iterable[Path]) -> Iterator[Errand]:
         with file:
             lines = csv.DictReader(file)
             for row in lines:
-                yield _query(row, f"{path}:{lines.line_num}")
+                yield row, f"{path}:{lines.line_num}"
 
 
-def _query(row: dict[str, str | None], where: str) -> Errand:
-    """Parse one query. `where` names the line on which it ends."""
+def _errand(row: dict[str, str | None], where: str) -> Errand:
     missing = [column for column in ("query", "answer", "domains") if not row.get(column)]
     if missing:
         raise DataError(f"{where}: {', '.join(missing)} missing. A query has a query, its answer and its domains.")

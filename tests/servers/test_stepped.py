@@ -4,6 +4,7 @@ import asyncio
 from contextlib import AsyncExitStack
 from typing import Any
 
+import httpx
 import pytest
 from pydantic import Field
 
@@ -19,7 +20,7 @@ from nemo_gym import (
 )
 from nemo_gym.schemas.items import FunctionCallOutput, ReasoningItem
 from nemo_gym.servers.stepped import turns_of
-from nemo_gym.testing import call, make_server, reply, rollout, serving
+from nemo_gym.testing import call, make_server, on_a_port, reply, rollout, serving
 from tests.each_case import each_case
 
 
@@ -110,6 +111,16 @@ async def test_step_without_a_game_fails_with_advice(server, before, problem):
             await client.post(path, json=turn())
         with pytest.raises(EnvironmentFailed, match=f"{problem}.*POST /reset"):
             await client.post("/step", json=turn())
+
+
+async def test_step_without_a_game_is_a_client_error(server):
+    async with on_a_port(server) as url, httpx.AsyncClient(base_url=url, verify=False) as client:
+        before = await client.post("/step", json=turn())
+        await client.post("/reset", json=row(1))
+        end = await client.post("/step", json=turn())
+        after = await client.post("/step", json=turn())
+    assert [each.status_code for each in (before, end, after)] == [409, 200, 409]
+    assert before.json()["failure_class"] == after.json()["failure_class"] == "environment_failed"
 
 
 async def test_reset_replaces_an_unfinished_game(server):

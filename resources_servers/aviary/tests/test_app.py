@@ -246,6 +246,20 @@ async def test_step_needs_an_open_environment():
             await client.post("/say", json={"word": "hush"})
 
 
+async def test_calls_out_of_turn_are_client_errors():
+    async with (
+        on_a_port(server_of(steps=[(1.0, True, False)])) as url,
+        httpx.AsyncClient(base_url=url, verify=False) as client,
+    ):
+        action = [function_call()]
+        answers = [await client.post("/step", json={"action": action}), await client.post("/say", json={})]
+        env_id = (await client.post("/seed_session", json=ROW)).json()["env_id"]
+        for _ in range(2):
+            answers.append(await client.post("/step", json={"env_id": env_id, "action": action}))
+    assert [each.status_code for each in answers] == [409, 409, 200, 409]
+    assert answers[0].json()["failure_class"] == "environment_failed"
+
+
 async def test_step_after_the_end_is_rejected():
     async with serving(server_of(steps=[(1.0, True, False)])) as client:
         env_id = (await seeded(client))["env_id"]

@@ -130,6 +130,7 @@ def test_invalid_line_is_reported_and_nothing_is_written(tmp_path, capsys, line,
     with pytest.raises(SystemExit, match="1"):
         run_prepare(prepare, ["--gsm8k", str(source), "--output", str(output)])
     assert problem in capsys.readouterr().err
+    assert len(list(read_rows(prepare(output, gsm8k=source, skip_bad=True)))) == 1
 
 
 def test_prepare_numbers_the_night_rounds(tmp_path):

@@ -90,7 +90,6 @@ def test_failure_to_create_an_environment_is_explained():
         ({"dataset": "aviary.core:NoDataset"}, "dataset: 'aviary.core:NoDataset'"),
         ({"dataset": "aviary.core:DummyEnv"}, "is not a TaskDataset: get_new_env_by_idx is missing"),
         ({"dataset": f"{HERE}:Broken"}, "dataset: .*:Broken raised RuntimeError: the disk is gone"),
-        ({"dataset": f"{HERE}:Numbered"}, r"Numbered: get_new_env_by_idx\(5\) raised IndexError"),
     ]
     wrong = []
     for settings, problem in cases:
@@ -99,6 +98,31 @@ def test_failure_to_create_an_environment_is_explained():
         except EnvironmentFailed as error:
             if not re.search(problem, str(error)):
                 wrong.append((settings, problem, str(error)))
+    assert wrong == []
+
+
+GSM8K = "resources_servers.aviary.gsm8k_env:Gsm8kEnvironment"
+
+
+def test_unfitting_row_is_an_invalid_task():
+    cases = [
+        ({"dataset": f"{HERE}:Numbered"}, None, r"get_new_env_by_idx\(5\) raised IndexError.*Fix the row"),
+        ({"environment": GSM8K}, None, r"\(task_idx 5\): missing a required argument: 'question'. Fix the row"),
+        ({"environment": GSM8K}, {"question": "How many?"}, "missing a required argument: 'answer'"),
+        ({"environment": GSM8K}, {"question": "?", "answer": "7", "hint": "8"}, "unexpected keyword argument 'hint'"),
+        (
+            {"environment": GSM8K},
+            {"question": "How many?", "answer": "7"},
+            "must end with '####' and the final answer",
+        ),
+    ]
+    wrong = []
+    for settings, task, problem in cases:
+        try:
+            wrong.append((settings, task, tasks(**settings).environment_of(5, task)))
+        except InvalidTask as error:
+            if not re.search(problem, str(error)):
+                wrong.append((settings, task, str(error)))
     assert wrong == []
 
 

@@ -20,9 +20,8 @@ def server():
     return make_server(BlackjackServer)
 
 
-@pytest.mark.parametrize(
-    ("hand", "value", "soft", "natural"),
-    [
+def test_hand_value_and_kind():
+    cases = [
         ("2 3", 5, False, False),
         ("K Q", 20, False, False),
         ("A K", 21, True, True),
@@ -32,11 +31,13 @@ def server():
         ("A A 10 10", 22, False, False),
         ("10 J A", 21, False, False),
         ("7 7 7", 21, False, False),
-    ],
-)
-def test_hand_value_and_kind(hand, value, soft, natural):
-    cards = hand.split()
-    assert (value_of(cards), is_soft(cards), is_natural(cards)) == (value, soft, natural)
+    ]
+    wrong = []
+    for hand, value, soft, natural in cases:
+        cards = hand.split()
+        if (found := (value_of(cards), is_soft(cards), is_natural(cards))) != (value, soft, natural):
+            wrong.append((hand, value, soft, natural, found))
+    assert wrong == []
 
 
 def dealt(player, dealer, then="", **rules):
@@ -46,9 +47,8 @@ def dealt(player, dealer, then="", **rules):
     return hand
 
 
-@pytest.mark.parametrize(
-    ("player", "dealer", "then", "rules", "outcome"),
-    [
+def test_higher_hand_wins_after_the_dealer_draws():
+    cases = [
         ("K 9", "K 8", "", {}, Outcome.WON),
         ("K 8", "K 8", "", {}, Outcome.DRAWN),
         ("K 7", "K 8", "", {}, Outcome.LOST),
@@ -60,12 +60,14 @@ def dealt(player, dealer, then="", **rules):
         ("K 8", "A 6", "4", {}, Outcome.WON),
         ("K 8", "A 6", "4", {"dealer_hits_soft_17": True}, Outcome.LOST),
         ("K 8", "K 7", "4", {"dealer_hits_soft_17": True}, Outcome.WON),
-    ],
-)
-def test_higher_hand_wins_after_the_dealer_draws(player, dealer, then, rules, outcome):
-    hand = dealt(player, dealer, then, **rules)
-    hand.stand()
-    assert hand.outcome is outcome
+    ]
+    wrong = []
+    for player, dealer, then, rules, outcome in cases:
+        hand = dealt(player, dealer, then, **rules)
+        hand.stand()
+        if (found := hand.outcome) is not outcome:
+            wrong.append((player, dealer, then, rules, outcome, found))
+    assert wrong == []
 
 
 def test_more_than_21_loses_immediately():

@@ -1,6 +1,7 @@
 """Rewards of code_gen: references, wrong programs and harmful programs."""
 
 import asyncio
+import json
 import time
 from pathlib import Path
 
@@ -57,6 +58,7 @@ async def test_example_rewards_its_oracle_but_not_silence(server, number):
     assert (await graded(server, "", **example))["reward"] == 0.0
 
 
+@pytest.mark.slow
 @pytest.mark.needs_bubblewrap
 @needs_humaneval
 async def test_humaneval_references_earn_everything(tmp_path):
@@ -151,6 +153,73 @@ CHEATS = {
 @pytest.mark.parametrize("cheat", CHEATS)
 async def test_program_cannot_grade_itself(server, cheat, tests):
     assert (await graded(server, fenced(CHEATS[cheat]), **row(**tests)))["reward"] == 0.0
+
+
+OVER_A_PROTOCOL = [
+    "assert all(value == 4 for value in map(candidate, [2, 2]))",
+    "for got, wanted in zip(map(candidate, [2, 3]), [4, 6]): assert got == wanted",
+    "assert sum(1 for value in map(candidate, [2]) if value != 4) == 0",
+    "for value in iter(lambda: candidate(2), None): assert value == 4",
+    "assert not list(filter(lambda n: candidate(n) != 2 * n, [1, 2, 3]))",
+    "for value in itertools.takewhile(lambda _: True, map(candidate, [2])): assert value == 4",
+]
+ESCAPES = ["StopIteration", "StopAsyncIteration", "GeneratorExit", "SystemExit", "KeyboardInterrupt", "BaseException"]
+
+
+@on_the_shared_server
+@pytest.mark.needs_bubblewrap
+async def test_exception_does_not_end_a_checks_loop(server):
+    passed = []
+    for check in OVER_A_PROTOCOL:
+        tests = {"fn_name": "double", "preamble": "import itertools", "check": f"def check(candidate):\n    {check}"}
+        for name in ESCAPES if check is OVER_A_PROTOCOL[0] else ESCAPES[:1]:
+            answer = fenced(f"def double(n): raise {name}")
+            if (await graded(server, answer, **row(**tests)))["reward"]:
+                passed.append((check, name))
+    assert passed == []
+
+
+EXPECTS = "try:\n    double(-1)\n    raise SystemError\nexcept {kind}:\n    pass"
+RAISED = [
+    ("ValueError", "raise ValueError('negative')", 1.0),
+    ("ValueError", "raise Negative('negative')", 1.0),
+    ("ValueError", "import json; return json.loads('{')", 1.0),
+    ("ValueError", "return b'\\xff'.decode()", 1.0),
+    ("UnicodeDecodeError", "return b'\\xff'.decode()", 1.0),
+    ("KeyError", "return {}[n]", 1.0),
+    ("LookupError", "return [][n]", 1.0),
+    ("Exception", "raise ExceptionGroup('two', [ValueError(), KeyError()])", 1.0),
+    ("ValueError", "raise KeyError(n)", 0.0),
+    ("ValueError", "raise Unprintable", 1.0),
+    ("ValueError", "return n", 0.0),
+    ("Exception", "raise SystemExit", 1.0),
+    ("Exception", "import os; os._exit(0)", 0.0),
+    ("BaseException", "import os; os._exit(0)", 0.0),
+    ("BaseException", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)", 0.0),
+]
+
+
+@on_the_shared_server
+@pytest.mark.needs_bubblewrap
+async def test_check_may_expect_the_functions_own_exceptions(server):
+    classes = (
+        "class Negative(ValueError): pass\n"
+        "class Unprintable(ValueError):\n    def __str__(self): raise StopIteration\n"
+    )
+    wrong = []
+    for kind, body, reward in RAISED:
+        tests = {"fn_name": "double", "check": EXPECTS.format(kind=kind)}
+        response = await graded(server, fenced(f"{classes}def double(n): {body}"), **row(**tests))
+        if response["reward"] != reward:
+            wrong.append((kind, body, response["metadata"]))
+    assert wrong == []
+
+
+@on_the_shared_server
+@pytest.mark.needs_bubblewrap
+async def test_check_compares_integers_of_any_size(server):
+    tests = {"fn_name": "double", "check": "assert double(10**6000) == 2 * 10**6000 and double(-(10**6000)) < 0"}
+    assert (await graded(server, fenced("def double(n): return 2 * n"), **row(**tests)))["reward"] == 1.0
 
 
 READS_OUTPUT_LIMITS = """
@@ -310,6 +379,13 @@ def test_prepare_reports_the_invalid_line(tmp_path, capsys, content, where):
         run_prepare(prepare, ["--input", str(given), "--output", str(tmp_path / "rows.jsonl")])
     assert f"{given}{where}" in capsys.readouterr().err
     assert not (tmp_path / "rows.jsonl").exists()
+
+
+def test_prepare_skips_bad_lines(tmp_path):
+    problem = {"task_id": "a", "prompt": "p", "entry_point": "f", "canonical_solution": "s", "test": "t"}
+    given = tmp_path / "given.jsonl"
+    given.write_text("\n".join(['{"task_id": "b"}', "", json.dumps(problem), "{"]))
+    assert [row["source"] for row in read_rows(prepare(given, tmp_path / "rows.jsonl", skip_bad=True))] == ["a"]
 
 
 def test_prepare_reports_a_missing_file(tmp_path, capsys):

@@ -1,6 +1,7 @@
 """The server's grading of rows, and its metrics over many of them."""
 
 import asyncio
+import json
 from pathlib import Path
 from unittest.mock import MagicMock
 
@@ -88,6 +89,24 @@ def test_examples_cover_every_mode_and_a_pattern():
     assert len({question["metadata"]["subset"] for question in EXAMPLES}) == len(EXAMPLES) == 5
 
 
+def test_labels_and_answers_may_be_numbers():
+    numbered = row(options=[{"1": "O"}, {"2": "T"}], expected_answer=1, grading_mode="lenient_boxed")
+    assert [verify(numbered, rf"\boxed{{{text}}}")["reward"] for text in ("O", "T")] == [1.0, 0.0]
+
+
+def test_lone_surrogates_are_replaced_and_graded():
+    body = json.dumps(answered(row(own="\udc00", metadata={"\ud83d": 1}), "\ud83d \\boxed{A}"))
+    with TestClient(make_server().setup_webserver()) as client:
+        reply = client.post("/verify", content=body, headers={"content-type": "application/json"})
+    graded = reply.json()
+    assert (reply.status_code, graded["reward"], graded["own"], graded["metadata"]) == (
+        200,
+        1.0,
+        "\ufffd",
+        {"\ufffd": 1},
+    )
+
+
 def test_reply_contains_row_letters_and_reward():
     question = row(
         expected_answer="a", grading_mode="lenient_boxed", uuid="row-1", metadata={"dataset": "letters"}, own=[1, 2]
@@ -117,9 +136,8 @@ def test_only_the_last_message_counts():
     assert verify(row(), r"\boxed{A}", "Done.")["extracted_answer"] is None
 
 
-@pytest.mark.parametrize(
-    ("in_row", "in_config", "text", "reward"),
-    [
+def test_config_mode_overrides_the_rows_mode():
+    cases = [
         ({}, {}, r"\boxed{A}", 1.0),
         ({}, {}, "Answer: A", 0.0),
         ({"grading_mode": None}, {}, r"\boxed{A}", 1.0),
@@ -127,27 +145,31 @@ def test_only_the_last_message_counts():
         ({"grading_mode": "lenient_answer_colon"}, {}, r"\boxed{A}", 0.0),
         ({"grading_mode": "lenient_answer_colon"}, {"grading_mode": "lenient_boxed"}, r"\boxed{A}", 1.0),
         ({"grading_mode": "lenient_boxed"}, {"grading_mode": "lenient_answer_colon"}, r"\boxed{A}", 0.0),
-    ],
-)
-def test_config_mode_overrides_the_rows_mode(in_row, in_config, text, reward):
-    assert verify(row(**in_row), text, **in_config)["reward"] == reward
+    ]
+    wrong = [
+        (in_row, in_config, text, reward, found)
+        for in_row, in_config, text, reward in cases
+        if (found := verify(row(**in_row), text, **in_config)["reward"]) != reward
+    ]
+    assert wrong == []
 
 
-@pytest.mark.parametrize(
-    ("patterns", "reward"),
-    [
+def test_row_pattern_precedes_its_mode():
+    cases = [
         (r"pick (\w)", 1.0),
         ([r"take (\w)", r"pick (\w)"], 1.0),
         (None, 0.0),
         ("", 0.0),
         ([], 0.0),
-    ],
-)
-def test_row_pattern_precedes_its_mode(patterns, reward):
-    question = row(template_metadata={"output_regex": patterns, "template": 7})
-    graded = verify(question, r"I pick A. \boxed{B}")
-    assert graded["reward"] == reward
-    assert graded["template_metadata"] == question["template_metadata"]
+    ]
+    wrong = []
+    for patterns, reward in cases:
+        question = row(template_metadata={"output_regex": patterns, "template": 7})
+        graded = verify(question, r"I pick A. \boxed{B}")
+        found = (graded["reward"], graded["template_metadata"])
+        if found != (reward, question["template_metadata"]):
+            wrong.append((patterns, reward, found))
+    assert wrong == []
 
 
 def test_options_may_lack_texts_or_be_missing():
@@ -155,11 +177,15 @@ def test_options_may_lack_texts_or_be_missing():
     assert verify(row(options=None), r"\boxed{A}")["reward"] == 1.0
 
 
-@pytest.mark.parametrize("text", [r"\boxed{B}", r"\boxed{b}", r"\boxed{ب}", r"\boxed{খ}", r"\boxed{Ｂ}"])
-@pytest.mark.parametrize("expected", ["B", "b", "ب", "খ"])
-def test_letters_of_all_scripts_are_equal(expected, text):
-    graded = verify(row(expected_answer=expected), text)
-    assert (graded["reward"], graded["expected_answer"]) == (1.0, "B")
+def test_letters_of_all_scripts_are_equal():
+    texts = [r"\boxed{B}", r"\boxed{b}", r"\boxed{ب}", r"\boxed{খ}", r"\boxed{Ｂ}"]
+    wrong = []
+    for text in texts:
+        for expected in ["B", "b", "ب", "খ"]:
+            graded = verify(row(expected_answer=expected), text)
+            if (found := (graded["reward"], graded["expected_answer"])) != (1.0, "B"):
+                wrong.append((text, expected, found))
+    assert wrong == []
 
 
 @pytest.mark.parametrize(
@@ -176,6 +202,13 @@ def test_letters_of_all_scripts_are_equal(expected, text):
 async def test_impossible_expected_answer_fails_the_rollout(fields, problem, text):
     body = McqaVerifyRequest.model_validate(answered(row(**fields), text))
     with pytest.raises(InvalidTask, match=f"mcqa: expected_answer: {problem}"):
+        await make_server().verify(body)
+
+
+async def test_options_of_the_same_letter_fail_the_rollout():
+    options = [{"A": "Newton's constant"}, {"a": "an acceleration"}]
+    body = McqaVerifyRequest.model_validate(answered(row(options=options), r"\boxed{A}"))
+    with pytest.raises(InvalidTask, match=r"mcqa: options: the labels 'A' and 'a' are the same letter\. Fix"):
         await make_server().verify(body)
 
 
@@ -289,29 +322,32 @@ def test_key_metrics_are_token_counts_and_largest_k():
     )
 
 
-@pytest.mark.parametrize(
-    ("place", "subset"),
-    [
+def test_subset_is_read_from_row_or_metadata():
+    cases = [
         ({"subset": "law", "metadata": {"subset": "x"}}, "law"),
         ({"metadata": {"subset": "law", "dataset": "x"}}, "law"),
         ({"metadata": {"dataset": "law"}}, "law"),
-    ],
-)
-def test_subset_is_read_from_row_or_metadata(place, subset):
-    metrics = aggregate(
-        [{"_ng_task_index": 0, "_ng_rollout_index": 0, "reward": 1.0, "extracted_answer": "A", **place}]
-    )
-    assert metrics["agent_metrics"][f"{subset}/pass@1/accuracy"] == 100.0
+    ]
+    wrong = []
+    for place, subset in cases:
+        metrics = aggregate(
+            [{"_ng_task_index": 0, "_ng_rollout_index": 0, "reward": 1.0, "extracted_answer": "A", **place}]
+        )
+        if (found := metrics["agent_metrics"][f"{subset}/pass@1/accuracy"]) != 100.0:
+            wrong.append((place, subset, found))
+    assert wrong == []
 
 
-@pytest.mark.parametrize(
-    "place", [{}, {"metadata": None}, {"metadata": "plain words"}, {"metadata": {"topic": "law"}}]
-)
-def test_rows_without_subset_have_no_subset_metrics(place):
-    metrics = aggregate(
-        [{"_ng_task_index": 0, "_ng_rollout_index": 0, "reward": 1.0, "extracted_answer": "A", **place}]
-    )
-    assert not [key for key in metrics["agent_metrics"] if key.endswith("/pass@1/accuracy")]
+def test_rows_without_subset_have_no_subset_metrics():
+    cases = [{}, {"metadata": None}, {"metadata": "plain words"}, {"metadata": {"topic": "law"}}]
+    wrong = []
+    for place in cases:
+        metrics = aggregate(
+            [{"_ng_task_index": 0, "_ng_rollout_index": 0, "reward": 1.0, "extracted_answer": "A", **place}]
+        )
+        if [key for key in metrics["agent_metrics"] if key.endswith("/pass@1/accuracy")]:
+            wrong.append(place)
+    assert wrong == []
 
 
 def test_config_defines_the_server_and_its_agent():

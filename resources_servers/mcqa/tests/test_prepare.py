@@ -125,6 +125,21 @@ def test_script_reports_a_wrong_line_in_one_line(tmp_path):
     assert ran.stderr.count("\n") == 1
 
 
+def test_script_skips_and_reports_bad_lines(tmp_path):
+    source = write_file(tmp_path, question(), question(options=["Yes", "(B)No"]), question(label="B"))
+    output = tmp_path / "rows.jsonl"
+    refused = run_script("--input", source, "--output", output)
+    assert (refused.returncode, output.exists()) == (1, False)
+    assert refused.stderr.endswith("To leave out such lines, add --skip-bad.\n")
+    ran = run_script("--input", source, "--output", output, "--skip-bad")
+    assert ran.returncode == 0
+    assert ran.stderr.splitlines() == [
+        f"skipped {source}:2: options: 'Yes' does not begin with a letter in brackets, such as '(A)'.",
+        "skipped 1 of 3 lines",
+    ]
+    assert [row["metadata"]["line"] for row in read_rows(output)] == [1, 3]
+
+
 def test_script_reports_a_missing_file_in_one_line(tmp_path):
     ran = run_script("--input", tmp_path / "none.jsonl", "--output", tmp_path / "rows.jsonl")
     assert ran.returncode == 1

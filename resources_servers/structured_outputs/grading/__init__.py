@@ -19,6 +19,7 @@ from resources_servers.structured_outputs.grading.formats import (
     MOST_VALUES,
     DocumentFormat,
     Unreadable,
+    check_keys,
 )
 from resources_servers.structured_outputs.grading.strictness import strict_schema
 
@@ -33,6 +34,7 @@ __all__ = [
     "Problem",
     "SchemaUnusable",
     "Unreadable",
+    "check_keys",
     "first_problem",
     "strict_schema",
 ]

@@ -17,7 +17,7 @@ from resources_servers.structured_outputs.grading.formats import (
     read_yaml,
 )
 from resources_servers.structured_outputs.grading.markup import read_xml
-from resources_servers.structured_outputs.grading.strictness import strict_schema
+from resources_servers.structured_outputs.grading.strictness import names_only, strict_schema
 from resources_servers.structured_outputs.grading.table import read_csv
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 PARSE_ERROR, SCHEMA_VIOLATION, TOO_LARGE = "parse_error", "schema_violation", "too_large"
 LONGEST_MESSAGE = 500
+NO_ROW = "not CSV: the header has no row below it"
 
 _PLAIN_READERS = {"json": read_json, "yaml": read_yaml, "toml": read_toml}
 
@@ -80,14 +81,23 @@ def _readings(text: str, format_: DocumentFormat, schema: Any, coerces: bool) ->
         for value in read_xml(text, described, coerces_types=coerces):
             yield [_Instance((), value)]
     elif format_ == "csv" and "object" in described.types:
-        rows = read_csv(text, described)
+        rows = read_csv(text, described).rows
         if not rows:
-            raise Unreadable("not CSV: the header has no row below it")
+            raise Unreadable(NO_ROW)
         yield [_Instance((number,), row) for number, row in enumerate(rows)]
     elif format_ == "csv":
-        yield [_Instance((), read_csv(text, described.items))]
+        header, rows = read_csv(text, described.items)
+        # Because an empty list conforms for any single line, its columns must be those that the schema names.
+        if not rows and not (described.items.properties and _allows_names(schema, header)):
+            raise Unreadable(f"{NO_ROW}, and its columns are not those of the schema")
+        yield [_Instance((), rows)]
     else:
         yield [_Instance((), _PLAIN_READERS[format_](text))]
+
+
+def _allows_names(schema: Any, header: list[str]) -> bool:
+    """Return whether an item of a strict schema's list can have these property names."""
+    return _violation(_validator_of(names_only(schema)), [_Instance((), [dict.fromkeys(header)])]) is None
 
 
 def _schema_of(schema_text: str) -> Any:
@@ -108,7 +118,7 @@ def _validator_of(schema: Any) -> jsonschema_rs.Validator:
             "jsonschema-rs, which validates JSON Schemas, is not installed: pip install 'nemo-gym[schema]'"
         ) from error
     if not isinstance(schema, (dict, bool)):
-        raise SchemaUnusable(f"a JSON Schema is an object, not a {type(schema).__name__}")
+        raise SchemaUnusable(f"a JSON Schema is an object, not of type {type(schema).__name__}")
     try:
         return jsonschema_rs.validator_for(schema, retriever=_refuse)
     except ValueError as error:

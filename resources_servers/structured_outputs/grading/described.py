@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from resources_servers.structured_outputs.grading.formats import number_of
+from resources_servers.structured_outputs.grading.formats import number_of, read_json
 from resources_servers.structured_outputs.grading.references import referenced
 
 _MOST_REFERENCES = 50
@@ -76,12 +76,13 @@ class Described:
         return text
 
     def json_of(self, text: str) -> Any:
-        """Convert a CSV cell, in which a list or an object is written as JSON."""
+        """Convert a CSV cell, in which a list or an object is written as JSON. Raises `Unreadable`."""
         if self.types & {"array", "object"} and text[:1] in ("[", "{"):
             try:
-                return orjson.loads(text)
+                orjson.loads(text)
             except orjson.JSONDecodeError:
                 return text
+            return read_json(text)
         return self.value_of(text)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 import math
 import re
 import tomllib
@@ -30,9 +31,33 @@ class Unreadable(ValueError):
 def read_json(text: str) -> Any:
     """Parse a JSON text. Raises `Unreadable`."""
     try:
-        return bounded(orjson.loads(text))
+        value = bounded(orjson.loads(text))
     except orjson.JSONDecodeError as error:
         raise Unreadable(f"not JSON: {error.msg} (line {error.lineno}, column {error.colno})") from error
+    check_keys(text)
+    return value
+
+
+def check_keys(text: str) -> None:
+    """Raise `Unreadable` if an object of a JSON text has a key twice, because parsers keep only the last value."""
+    # Numbers stay texts, because Python rejects integers of many digits.
+    try:
+        json.loads(text, object_pairs_hook=_unique_keys, parse_int=str, parse_float=str)
+    except RecursionError as error:
+        raise Unreadable(_too_deep()) from error
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise Unreadable(_key_twice(key))
+        found[key] = value
+    return found
+
+
+def _key_twice(key: str) -> str:
+    return f"the key {key!r:.80} occurs twice in one object"
 
 
 def read_toml(text: str) -> Any:
@@ -85,7 +110,7 @@ class _Bounds:
         if depth > DEEPEST:
             raise Unreadable(_too_deep())
         if isinstance(value, dict):
-            return {_key(key): self.plain(item, depth + 1) for key, item in value.items()}
+            return _unique_keys([(_key(key), self.plain(item, depth + 1)) for key, item in value.items()])
         if isinstance(value, list):
             return [self.plain(item, depth + 1) for item in value]
         if isinstance(value, (datetime.date, datetime.time)):
@@ -94,7 +119,7 @@ class _Bounds:
             raise Unreadable(f"{value} is not a JSON number")
         if value is None or isinstance(value, (str, int, float)):
             return value
-        raise Unreadable(f"a {type(value).__name__} is not a JSON value")
+        raise Unreadable(f"a value of type {type(value).__name__} is not a JSON value")
 
 
 def _key(key: Any) -> str:
@@ -107,6 +132,14 @@ def _key(key: Any) -> str:
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
     """PyYAML's safe loader (the C version if available), without types that JSON does not have."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        mapping: dict[Any, Any] = super().construct_mapping(node, deep=deep)
+        if len(mapping) < len(node.value):
+            raise yaml.constructor.ConstructorError(
+                problem="a key occurs twice in one mapping", problem_mark=node.start_mark
+            )
+        return mapping
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
         for key, _ in node.value:

@@ -110,7 +110,10 @@ class _Reader:
         groups: dict[str, list[Element]] = {}
         for child in element.children:
             groups.setdefault(child.tag, []).append(child)
-        found |= {tag: self.property(tag, group, described) for tag, group in groups.items()}
+        for tag, group in groups.items():
+            if tag in found:
+                raise Unreadable(f"the property {tag!r:.80} is both an attribute and an element of <{element.tag}>")
+            found[tag] = self.property(tag, group, described)
         if text:
             found["#text"] = self._leaf(text, described.at("#text"))
         return found

@@ -15,6 +15,12 @@ _OF_ONE_OBJECT = ("allOf", "anyOf", "oneOf", "then", "else", "dependentSchemas")
 _OF_THE_ORIGINAL = ("$schema", "$id", "$anchor", "$defs", "definitions")
 """Keywords that are not copied with a part: identifiers, and definitions that are referenced by path."""
 
+_OF_NAMES = (
+    *("$schema", "$id", "$anchor", "$ref", "$dynamicRef", "$recursiveRef"),
+    *("type", "required", "propertyNames", "minProperties", "maxProperties"),
+)
+"""Keywords that do not depend on the values of properties."""
+
 _OLD_DRAFTS = ("draft-04", "draft-06", "draft-07")
 _FIRST_THAT_CLOSES_A_WHOLE = "https://json-schema.org/draft/2019-09/schema"
 
@@ -27,6 +33,29 @@ def strict_schema(schema: Any) -> Any:
     and `if` are unchanged, because they are conditions and not descriptions.
     """
     return _Strictness(schema).whole()
+
+
+def names_only(schema: Any) -> Any:
+    """Return a copy of a strict schema that allows any values, as long as the property names conform."""
+    if isinstance(schema, list):
+        return [names_only(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    kept = {name: schema[name] for name in _OF_NAMES if name in schema}
+    for name in ("additionalProperties", "unevaluatedProperties"):
+        if name in schema:
+            kept[name] = schema[name] is not False
+    kept |= {name: dict.fromkeys(_mapping(schema, name), True) for name in ("properties", "patternProperties")}
+    for name in ("$defs", "definitions", "dependentSchemas"):
+        kept[name] = {key: names_only(each) for key, each in _mapping(schema, name).items()}
+    if "items" in schema:
+        kept["items"] = names_only(schema["items"])
+    # Which alternative applies depends on values, so the names of any of them are allowed.
+    alternatives = [schema[name] for name in ("anyOf", "oneOf") if name in schema]
+    if "then" in schema or "else" in schema:
+        alternatives.append([schema.get("then", True), schema.get("else", True)])
+    parts = [*names_only(schema.get("allOf", [])), *({"anyOf": names_only(each)} for each in alternatives)]
+    return kept | ({"allOf": parts} if parts else {})
 
 
 class _Strictness:

@@ -1,16 +1,23 @@
-"""Parse CSV into a list of objects, one per row, with the types of the schema."""
+"""Parse CSV into objects, one per row, with the types of the schema."""
 
 from __future__ import annotations
 
 import csv
 import io
-from typing import Any
+from typing import Any, NamedTuple
 
 from resources_servers.structured_outputs.grading.described import Described
 from resources_servers.structured_outputs.grading.formats import MOST_VALUES, Unreadable
 
 
-def read_csv(text: str, row: Described) -> list[dict[str, Any]]:
+class Table(NamedTuple):
+    """The column names, and one object per row."""
+
+    header: list[str]
+    rows: list[dict[str, Any]]
+
+
+def read_csv(text: str, row: Described) -> Table:
     """Parse a CSV text with a header line. Raises `Unreadable`.
 
     Cells become numbers, booleans or nulls if the schema expects them in the column. Lists and objects are JSON.
@@ -36,7 +43,7 @@ def read_csv(text: str, row: Described) -> list[dict[str, Any]]:
         raise Unreadable(f"not CSV: line {reader.line_num}: {error}") from error
     if header is None:
         raise Unreadable("not CSV: the header line is missing")
-    return rows
+    return Table(header, rows)
 
 
 def _header(names: list[str]) -> list[str]:

@@ -48,14 +48,20 @@ def conforms(document, schema, format_="json"):
     return first_problem(text, format_, json.dumps(schema)) is None
 
 
-@pytest.mark.parametrize("draft", DRAFTS, ids=str)
-@pytest.mark.parametrize("schema", OF_PARTS.values(), ids=OF_PARTS)
-def test_object_of_parts_is_closed_as_a_whole(schema, draft):
-    schema = {**draft, **schema}
-    assert conforms(BOTH, schema)
-    assert not conforms({"a": 1}, schema)
-    assert not conforms({**BOTH, "d": 3}, schema)
-    assert not conforms({**BOTH, "a": "1"}, schema)
+def test_object_of_parts_is_closed_as_a_whole():
+    wrong = []
+    for draft in DRAFTS:
+        for parts in OF_PARTS.values():
+            schema = {**draft, **parts}
+            found = (
+                conforms(BOTH, schema),
+                conforms({"a": 1}, schema),
+                conforms({**BOTH, "d": 3}, schema),
+                conforms({**BOTH, "a": "1"}, schema),
+            )
+            if found != (True, False, False, False):
+                wrong.append((schema, found))
+    assert wrong == []
 
 
 def test_same_definition_can_be_part_or_whole():

@@ -1,5 +1,6 @@
 """Validation of documents in five formats: conforming, violating and hostile ones."""
 
+import re
 import time
 
 import orjson
@@ -43,14 +44,17 @@ def problem(text, format_, schema, **options):
     return first_problem(text, format_, orjson.dumps(schema).decode(), **options)
 
 
-@pytest.mark.parametrize("format_", CONFORMING)
-def test_conforming_document_has_no_problem(format_):
-    assert problem(CONFORMING[format_], format_, PERSON) is None
+def test_conforming_document_has_no_problem():
+    wrong = [
+        (format_, found)
+        for format_ in CONFORMING
+        if (found := problem(CONFORMING[format_], format_, PERSON)) is not None
+    ]
+    assert wrong == []
 
 
-@pytest.mark.parametrize(
-    ("format_", "old", "new", "path"),
-    [
+def test_first_violation_reports_its_path():
+    cases = [
         ("json", "36", '"36"', "$.age"),
         ("json", "36", "-1", "$.age"),
         ("json", "36", "36.5", "$.age"),
@@ -70,19 +74,18 @@ def test_conforming_document_has_no_problem(format_):
         ("xml", "<city>Oslo</city>", "", "$.address"),
         ("xml", "<person>", '<person id="3">', "$"),
         ("xml", "<person>", "<person>hello", "$"),
-    ],
-)
-def test_first_violation_reports_its_path(format_, old, new, path):
-    assert old in CONFORMING[format_]
-    found = problem(CONFORMING[format_].replace(old, new), format_, PERSON)
-    assert found.kind == "schema_violation"
-    assert found.path == path
-    assert found.message.startswith(f"{path}: ")
+    ]
+    wrong = []
+    for format_, old, new, path in cases:
+        found = problem(CONFORMING[format_].replace(old, new), format_, PERSON)
+        actual = (old in CONFORMING[format_], found.kind, found.path, found.message.startswith(f"{path}: "))
+        if actual != (True, "schema_violation", path, True):
+            wrong.append((format_, old, new, path, actual))
+    assert wrong == []
 
 
-@pytest.mark.parametrize(
-    ("format_", "text", "message"),
-    [
+def test_unreadable_text_is_a_parse_error():
+    cases = [
         ("json", "", "not JSON"),
         ("json", "{", "line 1, column 2"),
         ("json", "```json\n{}\n```", "not JSON"),
@@ -124,18 +127,23 @@ def test_first_violation_reports_its_path(format_, old, new, path):
         ("csv", 'a\n"1', "not CSV"),
         ("csv", "a\n" + "x" * 140_000, "not CSV"),
         ("csv", "a\n", "no row below"),
-    ],
-)
-def test_unreadable_text_is_a_parse_error(format_, text, message):
-    found = problem(text, format_, {"type": "object"})
-    assert found.kind == "parse_error"
-    assert message in found.message
-    assert found.path == ""
+    ]
+    wrong = []
+    for format_, text, message in cases:
+        found = problem(text, format_, {"type": "object"})
+        actual = (found.kind, message in found.message, found.path)
+        if actual != ("parse_error", True, ""):
+            wrong.append((format_, text, message, actual))
+    assert wrong == []
 
 
-@pytest.mark.parametrize("format_", ["json", "yaml", "xml", "toml", "csv"])
-def test_overlong_document_is_too_large(format_):
-    assert problem("x" * (LONGEST_DOCUMENT + 1), format_, PERSON).kind == "too_large"
+def test_overlong_document_is_too_large():
+    wrong = [
+        (format_, found)
+        for format_ in ["json", "yaml", "xml", "toml", "csv"]
+        if (found := problem("x" * (LONGEST_DOCUMENT + 1), format_, PERSON).kind) != "too_large"
+    ]
+    assert wrong == []
 
 
 def yaml_bomb():
@@ -163,14 +171,13 @@ OUTSIDE = '<!DOCTYPE a [<!ENTITY file SYSTEM "file:///etc/passwd">]><a>&file;</a
     ("format_", "text"), [("yaml", yaml_bomb()), ("yaml", merge_bomb()), ("xml", entity_bomb()), ("xml", OUTSIDE)]
 )
 def test_bombs_are_rejected_quickly(format_, text):
-    started_at = time.monotonic()
+    started_at = time.process_time()
     assert problem(text, format_, {}).kind == "parse_error"
-    assert time.monotonic() - started_at < 5
+    assert time.process_time() - started_at < 5
 
 
-@pytest.mark.parametrize(
-    ("text", "schema"),
-    [
+def test_yaml_is_parsed_into_json_values():
+    cases = [
         ("on: 2024-02-29\nat: 12:30", {"on": "string", "at": "string"}),
         (
             "a: 0x1F\nb: 1_000\nc: 1.5\nd: 1e3\ne: .5",
@@ -180,10 +187,14 @@ def test_bombs_are_rejected_quickly(format_, text):
         ("1: one", {"1": "string"}),
         ("a: yes\nb: ~", {"a": "boolean", "b": "null"}),
         ("a: 1.2.3\nb: '5'\nc: 1:2", dict.fromkeys("abc", "string")),
-    ],
-)
-def test_yaml_is_parsed_into_json_values(text, schema):
-    assert problem(text, "yaml", {"properties": {name: {"type": type_} for name, type_ in schema.items()}}) is None
+    ]
+    wrong = [
+        (text, schema, found)
+        for text, schema in cases
+        if (found := problem(text, "yaml", {"properties": {name: {"type": type_} for name, type_ in schema.items()}}))
+        is not None
+    ]
+    assert wrong == []
 
 
 def test_toml_dates_are_strings():
@@ -196,9 +207,8 @@ LIST = {"type": "array", "items": {"type": "integer"}}
 OBJECTS = {"type": "array", "items": {"type": "object", "properties": {"n": {"type": "integer"}}}}
 
 
-@pytest.mark.parametrize(
-    ("text", "schema"),
-    [
+def test_xml_is_parsed_by_its_schema():
+    cases = [
         ("<r><n>1</n><n>2</n></r>", {"properties": {"n": LIST}}),
         ("<r><n>1</n></r>", {"properties": {"n": LIST}}),
         ("<r><n><item>1</item><item>2</item></n></r>", {"properties": {"n": LIST}}),
@@ -223,10 +233,9 @@ OBJECTS = {"type": "array", "items": {"type": "object", "properties": {"n": {"ty
         ("<r><n>5</n></r>", {"properties": {"n": {"$ref": "#/$defs/n"}}, "$defs": {"n": {"type": "integer"}}}),
         ("<r><n>5</n></r>", {"allOf": [{"properties": {"n": {"type": "integer"}}}]}),
         ("<?xml version='1.0' encoding='UTF-8'?>\n<r>ä</r>", {"const": "ä"}),
-    ],
-)
-def test_xml_is_parsed_by_its_schema(text, schema):
-    assert problem(text, "xml", schema) is None
+    ]
+    wrong = [(text, schema, found) for text, schema in cases if (found := problem(text, "xml", schema)) is not None]
+    assert wrong == []
 
 
 @pytest.mark.parametrize(("coerces", "kind"), [(True, None), (False, "schema_violation")])
@@ -237,9 +246,8 @@ def test_xml_type_coercion_can_be_disabled(coerces, kind):
     assert problem("<r><n>5</n></r>", "xml", texts, xml_coerce_types=coerces) is None
 
 
-@pytest.mark.parametrize(
-    ("text", "path"),
-    [
+def test_csv_is_a_list_of_objects():
+    cases = [
         ("name,age,score\nAda,36,1.5\nBob,40,\n", None),
         ('name,age,score\r\n"A, B",36,null\r\n', None),
         ("score,name,age\n1,Ada,36", None),
@@ -248,11 +256,13 @@ def test_xml_type_coercion_can_be_disabled(coerces, kind):
         ("name,age\nAda,36", "$[0]"),
         ("name,age,score,more\nAda,36,1,2", "$[0]"),
         ("name;age;score\nAda;36;1", "$[0]"),
-    ],
-)
-def test_csv_is_a_list_of_objects(text, path):
-    found = problem(text, "csv", TABLE)
-    assert (found and found.path) == path
+    ]
+    wrong = []
+    for text, path in cases:
+        found = problem(text, "csv", TABLE)
+        if (actual := found and found.path) != path:
+            wrong.append((text, path, actual))
+    assert wrong == []
 
 
 def test_object_schema_applies_to_each_csv_row():
@@ -260,15 +270,75 @@ def test_object_schema_applies_to_each_csv_row():
     assert problem("name,age,score\nAda,36,1\nBob,x,3", "csv", TABLE["items"]).path == "$[1].age"
 
 
-@pytest.mark.parametrize(("cell", "path"), [('"[1, 2]"', None), ('"[1, ""x""]"', "$[0].list[1]"), ("[", "$[0].list")])
-def test_list_in_a_csv_cell_is_json(cell, path):
-    found = problem(f"list\n{cell}\n", "csv", {"properties": {"list": LIST}})
-    assert (found and found.path) == path
+def test_csv_without_rows_needs_the_schemas_columns():
+    by_kind = {
+        "properties": {"kind": {"enum": ["a", "b"]}},
+        "if": {"properties": {"kind": {"const": "a"}}},
+        "then": {"properties": {"size": {"type": "integer"}}},
+        "else": {"properties": {"name": {"type": "string"}}},
+    }
+    referenced = {"$defs": {"row": TABLE["items"]}, "type": "array", "items": {"$ref": "#/$defs/row"}}
+    refusal = "Sorry, I cannot do that."
+    cases = [
+        (TABLE, "name,age,score", True),
+        (TABLE, "score,age,name\n", True),
+        (TABLE, refusal, False),
+        (TABLE, "name,age", False),
+        (TABLE, "name,age,score,more", False),
+        ({**TABLE, "minItems": 1}, "name,age,score", False),
+        (referenced, "name,age,score", True),
+        (referenced, "name,age", False),
+        ({"type": "array", "items": by_kind}, "kind,size", True),
+        ({"type": "array", "items": by_kind}, "name,kind", True),
+        ({"type": "array", "items": by_kind}, "kind", False),
+        ({"type": "array", "items": {"anyOf": [TABLE["items"], by_kind]}}, "age,score,name", True),
+        ({"type": "array", "items": {"anyOf": [TABLE["items"], by_kind]}}, "age,score", False),
+        ({"type": "array", "items": {"type": "string"}}, refusal, False),
+        ({"type": "array", "items": {"type": "object"}}, refusal, False),
+        ({"type": "array"}, refusal, False),
+        ({}, refusal, False),
+        (TABLE["items"], "name,age,score", False),
+    ]
+    wrong = [case for case in cases if (problem(case[1], "csv", case[0]) is None) != case[2]]
+    assert wrong == []
 
 
-@pytest.mark.parametrize(
-    ("schema_text", "message"),
-    [
+def test_duplicate_key_is_a_parse_error():
+    lists = {"properties": {"l": {"type": ["object", "string"]}}}
+    cases = [
+        ("json", '{"a": 1, "a": 2}', {}),
+        ("json", '{"a": 1, "a": 1}', {}),
+        ("json", r'{"a": 1, "\u0061": 2}', {}),
+        ("json", '[{"b": {"a": "x", "a": 2}}]', {}),
+        ("yaml", "a: 1\na: 2", {}),
+        ("yaml", "b: [{a: 1, 'a': 2}]", {}),
+        ("yaml", "? a\n: 1\n? a\n: 2", {}),
+        ("yaml", "1: 2\n0x1: 3", {}),
+        ("yaml", "1: 2\n'1': 3", {}),
+        ("yaml", "on: 2\n'on': 3", {}),
+        ("toml", "a = 1\n'a' = 2", {}),
+        ("xml", '<r a="1"><a>2</a></r>', {}),
+        ("xml", '<r a="1" a="2"/>', {}),
+        ("csv", "a,a\n1,2", {}),
+        ("csv", 'l\n"{""a"": 1, ""a"": 2}"', lists),
+    ]
+    found = [problem(text, format_, schema) for format_, text, schema in cases]
+    assert [each and each.kind for each in found] == ["parse_error"] * len(cases)
+    assert problem('{"a": 1, "b": {"a": 12345678901234567890.5}}', "json", {}) is None
+
+
+def test_list_in_a_csv_cell_is_json():
+    cases = [('"[1, 2]"', None), ('"[1, ""x""]"', "$[0].list[1]"), ("[", "$[0].list")]
+    wrong = []
+    for cell, path in cases:
+        found = problem(f"list\n{cell}\n", "csv", {"properties": {"list": LIST}})
+        if (actual := found and found.path) != path:
+            wrong.append((cell, path, actual))
+    assert wrong == []
+
+
+def test_invalid_schema_raises_schema_unusable():
+    cases = [
         ("{", "not JSON"),
         ("[]", "is an object"),
         ('{"type": "nope"}', "not a JSON Schema"),
@@ -276,11 +346,15 @@ def test_list_in_a_csv_cell_is_json(cell, path):
         ('{"$ref": "http://127.0.0.1:9/x"}', "are not fetched"),
         ('{"$ref": "file:///etc/passwd"}', "are not fetched"),
         ('{"$ref": "#/$defs/none"}', "not a JSON Schema"),
-    ],
-)
-def test_invalid_schema_raises_schema_unusable(schema_text, message):
-    with pytest.raises(SchemaUnusable, match=message.replace("[", r"\[")):
-        first_problem("{}", "json", schema_text)
+    ]
+    wrong = []
+    for schema_text, message in cases:
+        try:
+            wrong.append((schema_text, message, first_problem("{}", "json", schema_text)))
+        except SchemaUnusable as error:
+            if not re.search(message.replace("[", r"\["), str(error)):
+                wrong.append((schema_text, message, str(error)))
+    assert wrong == []
 
 
 def test_strict_schema_requires_and_closes_all_objects():
@@ -312,12 +386,14 @@ def test_strict_schema_requires_and_closes_all_objects():
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("text", "conforms"), [('{"a": 1, "b": 2}', True), ('{"a": 1}', False), ('{"a": 1, "b": 2, "c": 3}', False)]
-)
-def test_parts_of_all_of_are_one_object(text, conforms):
-    schema = {"allOf": [{"properties": {"a": {}}, "additionalProperties": False}, {"properties": {"b": {}}}]}
-    assert (problem(text, "json", schema) is None) == conforms
+def test_parts_of_all_of_are_one_object():
+    cases = [('{"a": 1, "b": 2}', True), ('{"a": 1}', False), ('{"a": 1, "b": 2, "c": 3}', False)]
+    wrong = []
+    for text, conforms in cases:
+        schema = {"allOf": [{"properties": {"a": {}}, "additionalProperties": False}, {"properties": {"b": {}}}]}
+        if (found := problem(text, "json", schema) is None) != conforms:
+            wrong.append((text, conforms, found))
+    assert wrong == []
 
 
 def test_recursive_schema_reaches_every_level():
@@ -342,16 +418,14 @@ def test_json_path_quotes_unusual_names():
     assert json_path(["items", 2, "a name", "x"]) == "$.items[2]['a name'].x"
 
 
-@pytest.mark.parametrize(
-    ("text", "number"),
-    [
+def test_only_plain_numbers_are_parsed():
+    cases = [
         ("5", 5), ("-5", -5), ("+5", 5), ("5.", 5.0), (".5", 0.5), ("1e3", 1000.0), ("1E-3", 0.001),
         ("", None), ("x", None), ("1_000", None), ("nan", None), ("inf", None), ("1e999", None), ("5 ", None),
         ("٥", None), ("9" * 2_000, None), ("1.2.3", None), ("--1", None),
-    ],
-)  # fmt: skip
-def test_only_plain_numbers_are_parsed(text, number):
-    assert number_of(text) == number
+    ]  # fmt: skip
+    wrong = [(text, number, found) for text, number in cases if (found := number_of(text)) != number]
+    assert wrong == []
 
 
 def test_message_length_is_limited():

@@ -91,6 +91,7 @@ def test_invalid_query_is_reported_and_nothing_is_written(tmp_path, query, probl
     assert str(failure.value).startswith(f"{path}:3: ")
     assert problem in str(failure.value)
     assert not output.exists()
+    assert [row["id"] for row in read_rows(prepare(output, [path], skip_bad=True))] == [0]
 
 
 def test_rows_depend_only_on_the_seed(tmp_path):

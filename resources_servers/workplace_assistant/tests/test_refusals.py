@@ -1,7 +1,5 @@
 """Calls that each tool rejects."""
 
-import pytest
-
 from nemo_gym import ToolError
 from resources_servers.workplace_assistant.toolkits import TOOLS
 
@@ -15,9 +13,8 @@ CUSTOMER = {"customer_name": "Flo Ox", "assigned_to_email": "ann.lee@firm.com", 
 PLOT = {"time_min": "2023-11-01", "time_max": "2023-11-02", "value_to_plot": "total_visits", "plot_type": "bar"}
 
 
-@pytest.mark.parametrize(
-    ("tool", "arguments", "problem"),
-    [
+def test_rejected_call_is_explained_and_changes_nothing(database, untouched):
+    cases = [
         ("company_directory_find_email_address", {}, "name must not be empty"),
         ("company_directory_find_email_address", {"name": "Zoe"}, "no entry for 'Zoe'"),
         ("email_get_email_information_by_id", {"email_id": "9", "field": "body"}, "no email_id '9'"),
@@ -63,6 +60,20 @@ PLOT = {"time_min": "2023-11-01", "time_max": "2023-11-02", "value_to_plot": "to
         ("project_management_create_task", {**TASK, "assigned_to_email": "anna.may@firm.com"},
          "choose one of ann.lee@firm.com, bob.ray@firm.com"),
         ("project_management_create_task", {**TASK, "list_name": "Done"}, "choose one of Backlog, "),
+        ("project_management_create_task", {**TASK, "list_name": "In review"}, "choose one of Backlog, "),
+        ("project_management_create_task", {**TASK, "board": "Front End"}, "choose one of Back end, Front end, "),
+        ("project_management_create_task", {**TASK, "board": "Design "}, "choose one of Back end, Front end, "),
+        ("project_management_update_task",
+         {"task_id": "00000001", "field": "board", "new_value": "design"}, "choose one of Back end, Front end, "),
+        ("project_management_update_task",
+         {"task_id": "00000001", "field": "list_name", "new_value": "COMPLETED"}, "choose one of Backlog, "),
+        ("customer_relationship_manager_update_customer",
+         {"customer_id": "00000010", "field": "status", "new_value": "won"}, "choose one of Lead, "),
+        ("customer_relationship_manager_add_customer", {**CUSTOMER, "status": "lead"}, "choose one of Lead, "),
+        ("customer_relationship_manager_add_customer", {**CUSTOMER, "product_interest": "software"}, "of Software, "),
+        ("analytics_create_plot", {**PLOT, "plot_type": "Bar"}, "choose one of bar, "),
+        ("analytics_create_plot", {**PLOT, "value_to_plot": "Total_visits"}, "choose one of total_visits, "),
+        ("analytics_traffic_source_count", {"traffic_source": "Direct"}, "choose one of direct, "),
         ("project_management_create_task", {**TASK, "board": "Back"}, "choose one of Back end, "),
         ("project_management_delete_task", {"task_id": "9"}, "no task_id '9'"),
         ("project_management_update_task", {"task_id": "9", "field": "board", "new_value": "Design"}, "no task_id"),
@@ -90,11 +101,14 @@ PLOT = {"time_min": "2023-11-01", "time_max": "2023-11-02", "value_to_plot": "to
         ("customer_relationship_manager_add_customer", {**CUSTOMER, "status": "Rich"}, "choose one of Lead, "),
         ("customer_relationship_manager_add_customer", {**CUSTOMER, "product_interest": "Tea"}, "of Software, "),
         ("customer_relationship_manager_delete_customer", {"customer_id": "1"}, "no customer_id '1'"),
-    ],
-)  # fmt: skip
-def test_rejected_call_is_explained_and_changes_nothing(database, untouched, tool, arguments, problem):
-    with pytest.raises(ToolError) as failure:
-        TOOLS[tool](database, **arguments)
-    assert problem in str(failure.value)
-    assert len(str(failure.value)) < 500
-    assert database.is_like(untouched)
+    ]  # fmt: skip
+    wrong = []
+    for tool, arguments, problem in cases:
+        try:
+            wrong.append((tool, arguments, TOOLS[tool](database, **arguments)))
+        except ToolError as error:
+            if problem not in str(error) or len(str(error)) >= 500:
+                wrong.append((tool, arguments, problem, str(error)))
+        if not database.is_like(untouched):
+            wrong.append((tool, arguments, "it changed the database"))
+    assert wrong == []

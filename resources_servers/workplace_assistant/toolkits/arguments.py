@@ -58,10 +58,9 @@ def check_field(field: str, known: Sequence[str]) -> None:
 
 
 def one_of(name: str, value: str, known: Sequence[str]) -> str:
-    """Return the known value that matches, ignoring case. Raises `ToolError` if there is none."""
-    for each in known:
-        if each.lower() == value.strip().lower():
-            return each
+    """Return the value if it is one of these, in the same case. Raises `ToolError` otherwise."""
+    if value in known:
+        return value
     raise ToolError(f"{name} {value[:40]!r} is not valid; choose one of {', '.join(known)}.")
 
 

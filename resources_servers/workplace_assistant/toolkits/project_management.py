@@ -90,7 +90,7 @@ def _checked(database: Database, field: str, value: str) -> str:
 
 def _member(database: Database, email: str) -> str:
     """Return a team member's address. Only initial tasks count, so the order of the calls does not matter."""
-    return one_of("assigned_to_email", email, sorted(database.company.tasks.values("assigned_to_email")))
+    return one_of("assigned_to_email", email.lower(), sorted(database.company.tasks.values("assigned_to_email")))
 
 
 TOOLS = (get_task_information_by_id, search_tasks, create_task, delete_task, update_task)

@@ -41,7 +41,7 @@ class Ask:
             "type": "http", "asgi": {"version": "3.0", "spec_version": "2.3"}, "http_version": "1.1",
             "method": self.method, "scheme": "http", "path": self.root_path + self.path, "root_path": self.root_path,
             "raw_path": self.path.encode(), "query_string": self.query.encode(), "client": ("127.0.0.1", 9),
-            "headers": [*self.headers, (b"host", b"test")], "server": ("127.0.0.1", 80), "state": {},
+            "headers": [*self.headers, (b"host", b"test")], "server": ("test", 80), "state": {},
         }  # fmt: skip
         chunks = self.chunks or (self.body,)
         messages = [{"type": "http.request", "body": each, "more_body": True} for each in chunks]

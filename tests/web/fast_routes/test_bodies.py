@@ -104,8 +104,6 @@ BODIES = {
     "a float below all": b'{"x": 1e-400}',
     "accents": '{"x": "é漢\U0001f600", "text": "\u2028"}'.encode(),
     "escapes": rb'{"x": "\u00e9\ud83d\ude00\/\b\f\n\r\t\\\"", "text": "\u0000"}',
-    "half a surrogate": rb'{"x": "\ud800", "text": "\udc00x"}',
-    "surrogates the wrong way round": rb'{"text": "\ude00\ud83d"}',
     "an invalid escape": rb'{"x": "\q"}',
     "a line break in a text": b'{"x": "a\nb"}',
     "a zero in a text": b'{"x": "a\x00b"}',
@@ -164,6 +162,28 @@ async def test_content_types_are_handled_like_fastapi(kind):
     assert ours == alone
     if kind == "a dict":
         assert is_fast == [*TYPES.values(), False, True]
+
+
+LONE_SURROGATES = {
+    rb'{"x": "\ud800", "text": "\udc00x"}': {"x": "\ufffd", "text": "\ufffdx"},
+    rb'{"text": "\ude00\ud83d"}': {"text": "\ufffd\ufffd"},
+    rb'{"\uDBFF": ["\ud83d\ude00\ud83d", "\\ud800", "\\\ud800"]}': {
+        "\ufffd": ["\U0001f600\ufffd", r"\ud800", "\\\ufffd"]
+    },
+}
+
+
+@pytest.mark.parametrize("kind", ["a dict", "anything", "the request and anything"])
+async def test_lone_surrogates_are_replaced(kind):
+    def setup(app, ran):
+        app.post("/add")(ENDPOINTS[kind])
+
+    asks = tuple(Ask(body=body) for body in LONE_SURROGATES)
+    given, _, _ = await outcomes_of(ServerApp(), Case(setup, asks, ()))
+    written = tuple(Ask(body=orjson.dumps(value)) for value in LONE_SURROGATES.values())
+    expected, _, _ = await outcomes_of(FastAPI(), Case(setup, written, ()))
+    assert given == expected
+    assert [outcome.status for outcome in given] == [200] * len(given)
 
 
 @pytest.mark.parametrize("chunks", [(b'{"x"',), (b"",), (b'{"x": 1}', b"")])

@@ -1,0 +1,55 @@
+"""Convert the lines of a file, and leave out the bad ones if the user asks for it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+from nemo_gym.errors import DataError
+from nemo_gym.jsonl import JsonObject, Line, parse_row, read_raw_lines
+
+logger = logging.getLogger(__name__)
+
+Item = TypeVar("Item")
+Made = TypeVar("Made")
+
+MOST_REPORTED = 20
+"""Skipped lines that are reported one by one; further ones are only counted."""
+
+
+def convert_each(items: Iterable[Item], convert: Callable[[Item], Made], *, skip_bad: bool = False) -> Iterator[Made]:
+    """Yield the result for each item, such as the row for a line of a file.
+
+    If `convert` raises `DataError`, raise it with a note about `--skip-bad`. With `skip_bad`, leave such items out and
+    log them. Raise `DataError` if none is left.
+    """
+    made = skipped = 0
+    for item in items:
+        try:
+            result = convert(item)
+        except DataError as error:
+            if not skip_bad:
+                raise DataError(f"{error} To leave out such lines, add --skip-bad.") from error
+            skipped += 1
+            if skipped <= MOST_REPORTED:
+                logger.warning("skipped %s", error)
+        else:
+            made += 1
+            yield result
+    if skipped:
+        logger.warning("skipped %d of %d lines", skipped, made + skipped)
+        if not made:
+            raise DataError("No line could be converted. Check that the input has the expected format.")
+
+
+def convert_lines(
+    path: Path, convert: Callable[[Line], JsonObject], *, skip_bad: bool = False
+) -> Iterator[JsonObject]:
+    """Yield the row of each line of a JSON Lines file, like `convert_each`."""
+    return convert_each(
+        read_raw_lines(path),
+        lambda line: convert(Line(line.number, line.raw, parse_row(line.raw, path, line.number))),
+        skip_bad=skip_bad,
+    )
