@@ -90,12 +90,13 @@ def _locked(folder: Path) -> int:
     """Create a folder and lock it. Return the descriptor that holds the lock."""
     while True:
         folder.mkdir()
-        lock = os.open(folder, os.O_RDONLY)
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        # Between the two steps, another process may have removed the folder as a leftover.
-        if folder.exists():
-            return lock
-        os.close(lock)
+        # Before the lock is held, another process may remove the folder as a leftover.
+        with contextlib.suppress(FileNotFoundError):
+            lock = os.open(folder, os.O_RDONLY)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if folder.exists():
+                return lock
+            os.close(lock)
 
 
 def _parents(*, has_cpus: bool) -> dict[Path, dict[str, str]]:

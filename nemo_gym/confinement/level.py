@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from nemo_gym.confinement.seccomp import filter_program
+
 SPARE_UIDS = range(61_184, 65_520)
 """The range that systemd reserves for dynamic users, so no permanent account has one of these."""
 OWN_PROCESSES = 8
@@ -22,6 +24,13 @@ class Level(NamedTuple):
     def is_confined(self) -> bool:
         """Whether programs run in a bubblewrap sandbox."""
         return self.bwrap is not None
+
+    def seccomp(self) -> str | None:
+        """Return the filter of system calls, as hexadecimal digits, or None if programs are not confined.
+
+        Raise `OSError` on an unknown architecture.
+        """
+        return filter_program(counts_memory=self.has_groups).hex() if self.is_confined else None
 
     def __str__(self) -> str:
         if not self.is_confined:

@@ -1,7 +1,7 @@
-"""Build a seccomp filter that denies what bubblewrap leaves open: user namespaces, keyrings, uncounted memory.
+"""Build a seccomp filter that denies user namespaces, keyrings and uncounted memory, which bubblewrap leaves open.
 
-In a namespace of its own, a program could mount file systems of any size. The key rings of this user are shared with
-the server. Without a control group, the memory of System V objects and memory files has no limit.
+In a user namespace of its own, a program could mount file systems of any size. The keyrings of this user are shared
+with the server. Without a control group, System V objects and memory files can grow without a limit.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def filter_program(*, counts_memory: bool) -> bytes:
     machine = _MACHINES.get(platform.machine())
     if machine is None:
         known = " and ".join(_MACHINES)
-        raise OSError(f"there is no filter of system calls for {platform.machine()}, only for {known}")
+        raise OSError(f"system calls cannot be filtered on {platform.machine()}, only on {known}")
     denied = machine.keyrings if counts_memory else (*machine.keyrings, *machine.memory)
     program = [
         _step(_LOAD, _ARCHITECTURE),

@@ -16,6 +16,7 @@ import select
 import signal
 import socket
 import stat
+import struct
 import time
 from collections.abc import Mapping
 from typing import Literal, NoReturn, TypedDict
@@ -28,7 +29,7 @@ POLL_MS = 50
 ENDING_S = 5.0
 SETTINGS_BYTES = 65_536
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_SET_CHILD_SUBREAPER = 1, 4, 22, 36
-SECCOMP_MODE_FILTER = 2
+SECCOMP_MODE_FILTER, SECCOMP_STEP_BYTES = 2, 8
 CANNOT_RUN, NOT_FOUND = 126, 127
 TIMED_OUT_CODE = 124
 
@@ -45,6 +46,8 @@ class Settings(TypedDict):
     processes: int
     address_space_mib: int | None
     file_mib: int | None
+    seccomp: str | None
+    """The filter of system calls, as hexadecimal digits."""
     ttl_s: float | None
 
 
@@ -272,6 +275,16 @@ def _limit(settings: Settings) -> None:
         os.setgroups([])
         os.setresgid(settings["uid"], settings["uid"], settings["uid"])
         os.setresuid(settings["uid"], settings["uid"], settings["uid"])
+    if settings["seccomp"]:
+        _filter_calls(bytes.fromhex(settings["seccomp"]))
+
+
+def _filter_calls(program: bytes) -> None:
+    """Install a filter of system calls, which all descendants inherit."""
+    steps = ctypes.create_string_buffer(program, len(program))
+    about = struct.pack("HP", len(program) // SECCOMP_STEP_BYTES, ctypes.addressof(steps))
+    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, about, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "the filter of system calls cannot be installed")
 
 
 def _copy(settings: Settings, request: Request, file: int) -> None:

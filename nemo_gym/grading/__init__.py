@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from nemo_gym.grading.numbers import same_number as same_number
     from nemo_gym.grading.patterns import PatternFailed as PatternFailed
     from nemo_gym.grading.patterns import PatternSearch as PatternSearch
+    from nemo_gym.grading.text import AnswerText as AnswerText
     from nemo_gym.grading.text import last_boxed as last_boxed
     from nemo_gym.grading.text import normalised as normalised
     from nemo_gym.grading.text import option_letter as option_letter
@@ -49,7 +50,7 @@ _HOMES = {
     "judge": ("Judge", "JudgeCall", "JudgeConfig", "PromptFile", "Verdict", "read_prompt"),
     "numbers": ("number_in", "same_number"),
     "patterns": ("PatternFailed", "PatternSearch"),
-    "text": ("last_boxed", "normalised", "option_letter", "strip_reasoning", "unwrapped"),
+    "text": ("AnswerText", "last_boxed", "normalised", "option_letter", "strip_reasoning", "unwrapped"),
     "workers": ("WorkerCrashed", "WorkerFailed", "WorkerNotStarted", "WorkerPool", "WorkerTimedOut", "WorkersBusy"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

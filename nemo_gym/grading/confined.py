@@ -169,16 +169,15 @@ class ConfinedPython:
         remove_leftovers()
         problem = ""
         for level in (Level(bwrap, has_groups=True), Level(bwrap)):
+            try:
+                program = Program(["print(1)"], [""], [10])
+                (ended,) = self._try(dialogue, program, level, START_GRACE_S, START_GRACE_S)
+                if ended.output.strip() == "1":
+                    return level
+                problem = ended.error
             # Many machines do not allow control groups, so an `OSError` is expected.
-            with contextlib.suppress(OSError):
-                try:
-                    program = Program(["print(1)"], [""], [10])
-                    (ended,) = self._try(dialogue, program, level, START_GRACE_S, START_GRACE_S)
-                    if ended.output.strip() == "1":
-                        return level
-                    problem = ended.error
-                except _NotStarted as error:
-                    problem = str(error)
+            except (_NotStarted, OSError) as error:
+                problem = str(error)
         return cannot_start(problem)
 
     def _try(self, dialogue: Dialogue, program: Program, level: Level, trial_s: float, total_s: float) -> list[Trial]:
@@ -257,6 +256,7 @@ class ConfinedPython:
             "scratch_mb": self.limits.scratch_mb,
             "uid": slot.uid,
             "is_alone": level.is_confined,
+            "seccomp": level.seccomp(),
             "scratch": scratch,
         }
 

@@ -10,8 +10,9 @@ import re
 from typing import NamedTuple
 
 from nemo_gym.errors import LaunchError
+from nemo_gym.grading.conclusions import concluded
 from nemo_gym.grading.numbers import number_in, same_number
-from nemo_gym.grading.text import last_boxed, strip_reasoning, unwrapped
+from nemo_gym.grading.text import last_boxed, normalised, strip_reasoning, unwrapped
 from nemo_gym.grading.workers import WorkerCrashed, WorkerPool, WorkerTimedOut
 
 LIBRARY = "math_verify"
@@ -25,12 +26,29 @@ LONGEST_EXPRESSION = 2_000
 """Characters. A longer expression is not equal, because comparing it would block a worker."""
 
 _HASHES = re.compile(r"^####(.*\S)", re.MULTILINE)
-_CONCLUSION = re.compile(
-    r"(?:answer|result|total)\b[^.:\n]{0,40}?(?:\bis\b|[:=])[\s*]*([^\n]{1,60}?)[.!*\s]*\Z", re.IGNORECASE
-)
 _MATHEMATICAL = re.compile(r"[\d$\\]")
 """A digit, dollar sign or LaTeX command. math-verify finds nothing in a text without one."""
 _SPACE = re.compile(r"\s+|\\[,;:! ]")
+_RELATION = re.compile(
+    r"\\(?:not|neg|lnot|neq?|le|leq|leqslant|ge|geq|geqslant|lt|gt|ll|gg|nless|ngtr|to|mapsto|implies|iff|"
+    r"(?:long)?rightarrow|(?:Long)?[Rr]ightarrow)(?![A-Za-z])|[<>≤≥≠¬→⇒]"
+)
+"""A denial, an inequality or an implication. math-verify drops it and compares the number after it."""
+_LIMITED = re.compile(
+    r"\b(?:not|never|except|without|least|most|more|less|greater|fewer|above|below|under|over|than|plus|minus|half|"
+    r"dozens?|hundreds?|thousands?|[mb]illions?|trillions?)\b",
+    re.IGNORECASE,
+)
+"""A word that changes a value. math-verify drops words."""
+_BASE = re.compile(r"(?<![A-Za-z\d])[\dA-F]*\d\s*\)?\s*_\s*(?:\{([^{}]*)\}|(\w))")
+"""A number with the base of its digits, which math-verify drops."""
+_EQUALS = re.compile(r"(?<![<>!:\\])=")
+_GROUPED = re.compile(r"(?<![\d.,(\[])\d{1,3}(?:,\d{3})+(?![\d,])")
+"""A number with thousands separators, which math-verify takes for a list."""
+_WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}")
+PROSE_WORDS = 3
+"""An expected answer of this many words is a statement. math-verify would compare only the formulas in it."""
+_COMMAND = re.compile(r"\\(?:text|mathrm|mbox|textbf)\s*\{[^{}]*\}|\\[A-Za-z]+")
 
 
 class Comparison(NamedTuple):
@@ -61,20 +79,30 @@ class MathEquality:
         """Compare the answer in a text with the expected one.
 
         The answer is the content of the last `\\boxed{…}`, else the text after `####`, else a number that is the whole
-        text or its conclusion ("the answer is 72"). If there is none of these, math-verify searches for it.
+        text, else the only value that the last sentence states.
         """
         shown = strip_reasoning(text)[-LONGEST_TEXT:]
         answer = _answer_in(shown)
-        if answer is not None:
-            decided = same_number(expected, answer)
-            if decided is None and _bare(expected) == _bare(answer) != "":
-                decided = True
-            if decided is not None:
-                return Comparison(decided, answer)
-        if not _MATHEMATICAL.search(shown) or (answer is not None and not _may_equal(expected, answer)):
+        if answer is None:
+            return Comparison(False, None)
+        if _bare(expected) == _bare(answer) != "" or normalised(expected) == normalised(answer) != "":
+            return Comparison(True, answer)
+        if _says_something_else(expected, answer):
+            return Comparison(False, answer)
+        for part in (answer, *_constants(expected, answer)):
+            compared = await self._compare_value(expected, part)
+            if not compared.is_equal:
+                return Comparison(False, answer, compared.undecided)
+        return Comparison(True, answer)
+
+    async def _compare_value(self, expected: str, answer: str) -> Comparison:
+        decided = same_number(expected, answer)
+        if decided is not None:
+            return Comparison(decided, answer)
+        if not _may_equal(expected, answer):
             return Comparison(False, answer)
         try:
-            return await self._workers.run(compare_by_library, expected, shown if answer is None else boxed(answer))
+            return await self._workers.run(compare_by_library, expected, boxed(answer))
         except (WorkerTimedOut, WorkerCrashed) as error:
             return Comparison(False, answer, undecided=str(error))
 
@@ -99,8 +127,8 @@ def compare_by_library(expected: str, text: str) -> Comparison:
     """Compare with math-verify. Call it in a worker, because it may never return."""
     library = importlib.import_module(LIBRARY)
     latex, plain = library.LatexExtractionConfig(), library.ExprExtractionConfig()
-    gold = library.parse(boxed(expected), [latex], parsing_timeout=None)
-    found = library.parse(text, [plain, latex], parsing_timeout=None)
+    gold = library.parse(boxed(_ungrouped(expected)), [latex], parsing_timeout=None)
+    found = library.parse(_ungrouped(text), [plain, latex], parsing_timeout=None)
     if not found:
         return Comparison(False, None)
     return Comparison(bool(library.verify(gold, found, timeout_seconds=None)), str(found[-1]))
@@ -115,15 +143,45 @@ def _answer_in(text: str) -> str | None:
         return str(after_hashes[-1]).strip()
     if len(text) <= LONGEST_ANSWER and number_in(text):
         return text
-    conclusion = _CONCLUSION.search(text[-LONGEST_ANSWER:])
-    return conclusion[1] if conclusion and number_in(conclusion[1]) else None
+    return concluded(text)
+
+
+def _ungrouped(text: str) -> str:
+    return _GROUPED.sub(lambda number: number[0].replace(",", ""), text)
+
+
+def _says_something_else(expected: str, answer: str) -> bool:
+    """Return whether the answer, but not the expected one, has a part that changes a value and math-verify drops."""
+    if any(mark.search(answer) and not mark.search(expected) for mark in (_RELATION, _LIMITED)):
+        return True
+    bases = _bases(answer)
+    return bool(bases) and bases != _bases(expected)
+
+
+def _bases(text: str) -> set[str]:
+    return {unwrapped(one or other) for one, other in _BASE.findall(text)}
+
+
+def _constants(expected: str, answer: str) -> list[str]:
+    """Return the constant sides of an answer that is an equation. All of them must equal an expected value."""
+    sides = _EQUALS.split(answer)
+    if len(sides) == 1 or _EQUALS.search(expected):
+        return []
+    plain = [_COMMAND.sub(" ", side) for side in sides]
+    return [
+        side
+        for side, rest in zip(sides, plain, strict=True)
+        if re.search(r"\d", rest) and not re.search("[A-Za-z]", rest)
+    ]
 
 
 def _may_equal(expected: str, answer: str) -> bool:
     """Return whether a comparison by math-verify could succeed."""
     if not answer or len(answer) > LONGEST_EXPRESSION:
         return False
-    return number_in(expected) is None or _MATHEMATICAL.search(answer) is not None
+    if number_in(expected) is not None:
+        return _MATHEMATICAL.search(answer) is not None
+    return len(_WORD.findall(expected)) < PROSE_WORDS
 
 
 def _bare(text: str) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import re
+import hashlib
+import json
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,18 +16,18 @@ from pydantic import AfterValidator, BaseModel, Field, ValidationInfo, field_val
 from nemo_gym import paths
 from nemo_gym.calls.client import ServerClient
 from nemo_gym.config.settings import ModelServerRef
-from nemo_gym.errors import ConfigError
+from nemo_gym.errors import ConfigError, JudgeFailed
 from nemo_gym.grading.judge_calls import call_judge
+from nemo_gym.grading.judge_labels import LabelReader
 from nemo_gym.grading.text import strip_reasoning
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.items import EasyInputMessage
 from nemo_gym.schemas.responses import RESPONSES_PATH, Response, ResponseCreateParams
 
-MARKS = "[*_`\"'.:!]"
-DRESS, DRESS_IN_LINE = rf"(?:\s|{MARKS})*", rf"(?:[^\S\n]|{MARKS})*"
-"""Characters that may surround a verdict. If line ends were included, searching all lines would take square time."""
+NONCE_DIGITS = 16
+SHOWN_REPLY = 200
 
-Outcome = Literal["agreed", "unparsable", "tied", "order_decides"]
+Outcome = Literal["agreed", "tied", "order_decides"]
 
 
 def _in_folder_first(path: Path, info: ValidationInfo) -> Path:
@@ -43,11 +44,14 @@ class JudgeConfig(BaseModel):
 
     model_server: ModelServerRef
     prompt: PromptFile
-    """A template in which `{name}` is a field. Write a literal brace twice."""
+    """A template in which `{name}` is a field. Write a literal brace twice.
+
+    `{nonce}` is a code that no field contains. A template that puts fields between lines with this code can warn the
+    judge that an answer may imitate the rest of the prompt."""
     system_message: str | None = None
     labels: list[str] = Field(min_length=1)
-    """The possible verdicts; case is ignored. An answer's verdict is the last label that is alone on a line, else the
-    label at the beginning of the answer, else the last label in it."""
+    """The possible verdicts; case is ignored. A reply's verdict is the label of the last sentence that begins or ends
+    with one. It does not count if that sentence denies or quotes it, or if what follows contradicts it."""
     max_concurrency: int | None = Field(default=64, ge=1)
     """Maximum number of concurrent calls; null for no limit."""
     responses_create_params: ResponseCreateParams = ResponseCreateParams(input=[])
@@ -82,7 +86,7 @@ class JudgeCall:
     responses_create_params: ResponseCreateParams
     response: Response
     label: str | None
-    """None if the answer does not contain a label."""
+    """None if the answer does not decide on a label."""
 
     @property
     def text(self) -> str:
@@ -102,8 +106,8 @@ class JudgeCall:
 class Verdict:
     """The judge's verdict.
 
-    `label` is None unless `outcome` is `agreed`. The other outcomes: no answer could be read (`unparsable`), no label
-    has more than half of the votes (`tied`), or the swapped question led to another label (`order_decides`).
+    `label` is None unless `outcome` is `agreed`. The other outcomes: no label has more than half of the votes
+    (`tied`), or the swapped question led to another label (`order_decides`).
     """
 
     label: str | None
@@ -126,10 +130,13 @@ class Judge:
         self._client = client
         self._template = read_prompt(config.prompt)
         self._gate = asyncio.Semaphore(config.max_concurrency or 2**31)
-        self._labels = _LabelReader(config.labels)
+        self._labels = LabelReader(config.labels)
 
     async def ask(self, **fields: str) -> Verdict:
-        """Return the verdict on these prompt fields. Raise `JudgeFailed` if the judge does not answer."""
+        """Return the verdict on these prompt fields.
+
+        Raise `JudgeFailed` if the judge does not answer, or if none of its answers decides on a label.
+        """
         verdict = await self._vote(fields)
         if self._config.swap is None or verdict.label != self._config.labels[0]:
             return verdict
@@ -150,7 +157,12 @@ class Judge:
         calls = tuple(task.result() for task in asked)
         votes = Counter(call.label for call in calls if call.label is not None)
         if not votes:
-            return Verdict(None, "unparsable", calls)
+            server, labels = self._config.model_server.name, " and ".join(self._config.labels)
+            raise JudgeFailed(
+                f"the judge '{server}' did not decide on one of the labels {labels}. The end of its answer: "
+                f"{calls[-1].text[-SHOWN_REPLY:]!r}",
+                server=server,
+            )
         label, count = votes.most_common(1)[0]
         return Verdict(label, "agreed", calls) if 2 * count > votes.total() else Verdict(None, "tied", calls)
 
@@ -165,7 +177,7 @@ class Judge:
 
     def _params(self, fields: dict[str, str]) -> ResponseCreateParams:
         try:
-            question = self._template.format_map(fields)
+            question = self._template.format_map({"nonce": _nonce_of(fields), **fields})
         except (LookupError, AttributeError, ValueError, TypeError) as error:
             known = ", ".join(fields)
             raise ConfigError(
@@ -177,22 +189,12 @@ class Judge:
         return self._config.responses_create_params.model_copy(update={"input": messages})
 
 
-class _LabelReader:
-    """A search for the label that an answer decides on."""
+def _nonce_of(fields: dict[str, str]) -> str:
+    """Return a code that no field contains, the same one for the same fields.
 
-    def __init__(self, labels: list[str]) -> None:
-        self._by_folded = {label.casefold(): label for label in labels}
-        # Longest first, so that a label within a longer label does not match.
-        by_length = sorted(labels, key=len, reverse=True)
-        label = "|".join(rf"{_edge(each[0])}{re.escape(each)}{_edge(each[-1])}" for each in by_length)
-        self._alone = re.compile(rf"^{DRESS_IN_LINE}({label}){DRESS_IN_LINE}$", re.IGNORECASE | re.MULTILINE)
-        self._first = re.compile(rf"\A{DRESS}({label})", re.IGNORECASE)
-        self._any = re.compile(f"({label})", re.IGNORECASE)
-
-    def find(self, text: str) -> str | None:
-        """Return the label as spelled in the config, or None."""
-        found = self._alone.findall(text) or self._first.findall(text) or self._any.findall(text)
-        return self._by_folded.get(found[-1].casefold()) if found else None
+    A field cannot be written so that it contains its own hash.
+    """
+    return hashlib.sha256(json.dumps(fields, sort_keys=True, default=str).encode()).hexdigest()[:NONCE_DIGITS]
 
 
 def read_prompt(path: Path) -> str:
@@ -209,8 +211,3 @@ def read_prompt(path: Path) -> str:
     if not all(name.isidentifier() for name in names):
         raise ConfigError(f"{found}: the fields {names} are not all names. Write a literal brace twice.")
     return template
-
-
-def _edge(character: str) -> str:
-    """Return a word boundary if the label's edge is a letter, so that it does not match within a word."""
-    return r"\b" if character.isalnum() or character == "_" else ""

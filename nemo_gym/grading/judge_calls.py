@@ -10,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from nemo_gym.calls.client import ServerClient, get_response_json, raise_for_status
 from nemo_gym.calls.problems import problem_of_body
+from nemo_gym.config.wording import with_article
 from nemo_gym.context.deadline import deadline_in, time_left_for_callee, time_left_s
 from nemo_gym.errors import JudgeFailed, RolloutTimedOut, ServerCallError
 from nemo_gym.http.reply import readable
@@ -45,7 +46,8 @@ async def call_judge(
         raise JudgeFailed(f"the judge did not answer: {error}", server=server_name) from error
     except ValidationError as error:
         raise JudgeFailed(
-            f"the judge '{server_name}' did not answer with a {response_model.__name__}: {error}", server=server_name
+            f"the judge '{server_name}' did not answer with {with_article(response_model.__name__)}: {error}",
+            server=server_name,
         ) from error
     except Exception as error:
         # Any failure of the judge fails the rollout: an answer that was not graded must not get a reward.

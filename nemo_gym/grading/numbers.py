@@ -15,6 +15,8 @@ LONGEST = 200
 LARGEST_EXPONENT = 300
 ROUNDED_DIGITS = 6
 """A decimal with this many decimals or more equals any number that rounds to it."""
+SIGNIFICANT_DIGITS = 4
+"""A decimal with fewer digits after its leading zeros does not equal a number that rounds to it."""
 
 _SPACE = re.compile(r"\\[,;:!> ]|\\q?quad(?![A-Za-z])|~")
 _DROPPED = re.compile(r"\\(?:left|right|displaystyle)(?![A-Za-z])|\\?\$|[€£¥]|\{\}|\\[()\[\]]")
@@ -72,7 +74,7 @@ def same_number(expected: str, answer: str) -> bool | None:
     """Return whether two texts are the same number, or None if one is not a number or their units differ.
 
     A unit or percent sign that only one of them has is ignored: `18` is `18 dollars`, `25` and `0.25` are `25%`.
-    A number with six decimals or more equals any number that rounds to it.
+    A number with six decimals or more, of them four significant, equals any number that rounds to it.
     """
     one, other = number_in(expected), number_in(answer)
     if one is None or other is None or (one.unit and other.unit and one.unit != other.unit):
@@ -84,7 +86,9 @@ def same_number(expected: str, answer: str) -> bool | None:
 
 
 def _rounds_to(exact: Number, rounded: Number) -> bool:
-    return rounded.decimals >= ROUNDED_DIGITS and round(exact.value, rounded.decimals) == rounded.value
+    digits = len(str(abs(int(rounded.value * 10**rounded.decimals))))
+    is_precise = rounded.decimals >= ROUNDED_DIGITS and digits >= SIGNIFICANT_DIGITS
+    return is_precise and round(exact.value, rounded.decimals) == rounded.value
 
 
 def _without_latex(text: str) -> str:

@@ -5,6 +5,7 @@ from typing import NamedTuple
 from pydantic import BaseModel, ConfigDict, Field
 
 from nemo_gym import BaseVerifyRequest
+from nemo_gym.grading import AnswerText
 
 ROW_PATTERN = "template_metadata.output_regex"
 """The key of a row's own pattern."""
@@ -23,7 +24,7 @@ class EquivalenceVerifyRequest(BaseVerifyRequest):
 
     model_config = ConfigDict(extra="allow")
 
-    expected_answer: str = Field(pattern=r"\S")
+    expected_answer: AnswerText = Field(pattern=r"\S")
     question: str | None = None
     template_metadata: TemplateMetadata | None = None
 

@@ -16,7 +16,7 @@ from nemo_gym import (
     SimpleResourcesServer,
     compute_pass_majority_metrics,
 )
-from nemo_gym.grading import Judge, JudgeConfig, MathEquality, strip_reasoning
+from nemo_gym.grading import AnswerText, Judge, JudgeConfig, MathEquality, PromptFile, strip_reasoning
 
 PROMPT = Path(__file__).parent / "prompts" / "judge.md"
 EQUAL, NOT_EQUAL = "[[A=B]]", "[[A!=B]]"
@@ -33,6 +33,9 @@ class MathWithJudgeConfig(BaseResourcesServerConfig):
     judge_responses_create_params: NeMoGymResponseCreateParamsNonStreaming = NeMoGymResponseCreateParamsNonStreaming(
         input=[]
     )
+    judge_prompt_template_fpath: PromptFile = PROMPT
+    judge_equal_label: str = EQUAL
+    judge_not_equal_label: str = NOT_EQUAL
     library_verifier_timeout_seconds: float = Field(default=10, gt=0)
     """Time limit of one comparison by math-verify; after it, the answers count as not equal."""
     library_verifier_max_concurrency: int = Field(default=32, ge=1)
@@ -49,7 +52,7 @@ class MathVerifyRequest(BaseVerifyRequest):
     model_config = ConfigDict(extra="allow")
 
     question: str
-    expected_answer: str = Field(pattern=r"\S")
+    expected_answer: AnswerText = Field(pattern=r"\S")
 
 
 class MathWithJudgeServer(SimpleResourcesServer):
@@ -83,8 +86,8 @@ class MathWithJudgeServer(SimpleResourcesServer):
             return None
         settings = JudgeConfig(
             model_server=self.config.judge_model_server,
-            prompt=PROMPT,
-            labels=[EQUAL, NOT_EQUAL],
+            prompt=self.config.judge_prompt_template_fpath,
+            labels=[self.config.judge_equal_label, self.config.judge_not_equal_label],
             responses_create_params=self.config.judge_responses_create_params,
             swap=("first_answer", "second_answer"),
         )
@@ -109,7 +112,7 @@ class MathWithJudgeServer(SimpleResourcesServer):
                 first_answer=body.expected_answer,
                 second_answer=compared.extracted or text[-LONGEST_JUDGED_ANSWER:],
             )
-            reward = float(verdict.label == EQUAL)
+            reward = float(verdict.label == self.config.judge_equal_label)
             evaluations = [call.record() for call in verdict.calls]
         return BaseVerifyResponse.grade(
             body,

@@ -6,14 +6,13 @@ python resources_servers/math_with_judge/prepare.py --input <gsm8k.jsonl> --outp
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from nemo_gym import DataError, run_prepare
-from nemo_gym.jsonl import Line, read_lines, write_rows
+from nemo_gym import DataError, convert_lines, run_prepare
+from nemo_gym.jsonl import Line, write_rows
 
 INSTRUCTION = r"Think it through step by step, then put the answer, and nothing else, into \boxed{}."
 ANSWER_MARK = "####"
@@ -26,29 +25,25 @@ class Gsm8kRow(BaseModel):
     answer: str
 
 
-def prepare(input: Path, output: Path) -> Path:
+def prepare(input: Path, output: Path, *, skip_bad: bool = False) -> Path:
     """Write one row per question of a GSM8K file, and return the output path.
 
     Raises `DataError` with file and line if a line is not a question with an answer; then nothing is written.
+    `skip_bad` leaves out and reports such lines.
     """
-    write_rows(output, _rows(input))
+    write_rows(output, convert_lines(input, lambda line: _row(line, input), skip_bad=skip_bad))
     return output
 
 
-def _rows(path: Path) -> Iterator[dict[str, Any]]:
-    for line in read_lines(path):
-        try:
-            question = Gsm8kRow.model_validate(line.row)
-        except ValidationError as error:
-            problem = error.errors()[0]
-            field = ".".join(str(part) for part in problem["loc"])
-            raise DataError(
-                f"{path}:{line.number}: {field}: {problem['msg']}. Only GSM8K's rows can be converted."
-            ) from error
-        yield _row(question, line, path)
-
-
-def _row(question: Gsm8kRow, line: Line, path: Path) -> dict[str, Any]:
+def _row(line: Line, path: Path) -> dict[str, Any]:
+    try:
+        question = Gsm8kRow.model_validate(line.row)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        field = ".".join(str(part) for part in problem["loc"])
+        raise DataError(
+            f"{path}:{line.number}: {field}: {problem['msg']}. Only GSM8K's rows can be converted."
+        ) from error
     _, mark, answer = question.answer.rpartition(ANSWER_MARK)
     if not mark or not answer.strip():
         raise DataError(f"{path}:{line.number}: answer: the result after '{ANSWER_MARK}' is missing.")

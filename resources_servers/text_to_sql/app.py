@@ -149,14 +149,16 @@ class TextToSqlServer(SimpleResourcesServer):
             return await self._judged(body, sql, self.judge)
         try:
             in_order = is_ordered(body.sql)
-            is_same = await self.runner.finds_the_same(body.sql_context, sql, expected, in_order=in_order)
+            if not await self.runner.finds_the_same(body.sql_context, sql, expected, in_order=in_order):
+                return _graded(body, 0.0, sql, "different_results")
+            is_right = await self.runner.agrees_elsewhere(body.sql_context, sql, body.sql, in_order=in_order)
         except QueryFailed as error:
             if self.judge is not None and isinstance(error, QueryUnreadable) and not body.is_for_sqlite:
                 return await self._judged(body, sql, self.judge)
             return _graded(body, 0.0, sql, f"query_failed: {error}")
-        if is_same and self.judge is not None and not expected.rows:
+        if is_right and self.judge is not None and not expected.rows:
             return await self._judged(body, sql, self.judge)
-        return _graded(body, float(is_same), sql, None if is_same else "different_results")
+        return _graded(body, float(is_right), sql, None if is_right else "different_results: with other rows")
 
     async def _expected(self, body: TextToSqlVerifyRequest) -> QueryResult | None:
         """Return the reference's result, or None if it cannot be run and a judge decides."""

@@ -6,11 +6,14 @@ import re
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from random import Random
 from typing import Any, NamedTuple, TypeVar
 
 from nemo_gym import EnvironmentFailed
 from nemo_gym.grading import WorkerCrashed, WorkerFailed, WorkerPool, WorkerTimedOut, last_code_block
+from resources_servers.text_to_sql.variants import reorder, vary
 
 STEPS_BETWEEN_LOOKS = 10_000
 VALUE_BYTES = 1_000_000
@@ -18,6 +21,8 @@ VALUE_BYTES = 1_000_000
 HEAP_BYTES = 256 * 2**20
 WORKER_BYTES = 2**30
 SIGNIFICANT_DIGITS = 9
+VARIANTS = 12
+"""Databases of the same schema with other rows, on which an answer must agree with the reference, too."""
 LARGEST_EXACT_FLOAT = 2**53
 
 _READING = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
@@ -67,6 +72,14 @@ class QueryResult(NamedTuple):
     tables: frozenset[str]
 
 
+class _Pair(NamedTuple):
+    """A query and the reference that it must agree with."""
+
+    sql: str
+    reference: str
+    in_order: bool
+
+
 class SqlRunner:
     """A runner of read-only queries in `size` worker processes, each query on a new in-memory database.
 
@@ -86,6 +99,14 @@ class SqlRunner:
         """Return whether a query has the expected result. Raises `QueryFailed`."""
         return await self._run(_finds_the_same, database, sql, self.limits, expected, in_order)
 
+    async def agrees_elsewhere(self, database: str, sql: str, reference: str, *, in_order: bool) -> bool:
+        """Return whether a query agrees with the reference on databases with other rows. Raises `QueryFailed`."""
+        pair = _Pair(sql, reference, in_order)
+        for number in range(VARIANTS):
+            if not await self._run(_agrees_on_variant, database, pair, self.limits, number):
+                return False
+        return True
+
     def close(self) -> None:
         """End the processes."""
         self._pool.close()
@@ -103,16 +124,18 @@ class SqlRunner:
 
 def run_query(database: str, sql: str, limits: SqlLimits) -> QueryResult:
     """Run a query on the database that a script creates, and block until it ends. Raises `QueryFailed`."""
-    connection = sqlite3.connect(":memory:", isolation_level=None)
-    try:
-        connection.text_factory = lambda raw: raw.decode(errors="replace")
-        connection.execute(f"PRAGMA hard_heap_limit = {HEAP_BYTES}")
-        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, VALUE_BYTES)
-        connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+    with closing(_opened()) as connection:
         _make(connection, database, limits)
         return _read(connection, sql, limits)
-    finally:
-        connection.close()
+
+
+def _opened() -> sqlite3.Connection:
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    connection.text_factory = lambda raw: raw.decode(errors="replace")
+    connection.execute(f"PRAGMA hard_heap_limit = {HEAP_BYTES}")
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, VALUE_BYTES)
+    connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+    return connection
 
 
 def _make(connection: sqlite3.Connection, script: str, limits: SqlLimits) -> None:
@@ -186,16 +209,47 @@ def _finds_the_same(database: str, sql: str, limits: SqlLimits, expected: QueryR
     return same_results(run_query(database, sql, limits), expected, in_order=in_order)
 
 
+def _agrees_on_variant(database: str, pair: _Pair, limits: SqlLimits, number: int) -> bool:
+    """Return whether a query finds the same as the reference after the rows were replaced.
+
+    The result is True if the reference fails or is ambiguous there: if it depends on the order of the stored rows.
+    """
+    with closing(_opened()) as varied, closing(_opened()) as reversed_, closing(_opened()) as shuffled:
+        _make(varied, database, limits)
+        try:
+            vary(varied, pair.reference, Random(f"{number}\n{pair.reference}\n{database}"))
+            for copy, chance in ((reversed_, None), (shuffled, Random(number))):
+                varied.backup(copy)
+                reorder(copy, chance)
+            expected, backwards, mixed = (
+                _read(each, pair.reference, limits) for each in (varied, reversed_, shuffled)
+            )
+        except (sqlite3.Error, QueryFailed, MemoryError, OverflowError, UnicodeError):
+            return True
+        others = (backwards, mixed)
+        if not all(_same_rows(other, expected, in_order=False) for other in others):
+            return True
+        # If the reference leaves ties in any order, so may the answer.
+        in_order = pair.in_order and all(_same_rows(other, expected, in_order=True) for other in others)
+        found = (_read(each, pair.sql, limits) for each in (varied, reversed_))
+        return all(_same_rows(each, expected, in_order=in_order) for each in found)
+
+
 def same_results(found: QueryResult, expected: QueryResult, *, in_order: bool) -> bool:
     """Return whether two results have the same rows. Column names are ignored.
 
     Numbers must agree to nine digits, or exactly in a column of whole numbers. If the expected result is empty, the
     query must have read the same tables and return the same number of columns.
     """
+    is_same = _same_rows(found, expected, in_order=in_order)
+    return is_same and (bool(expected.rows) or found.tables == expected.tables)
+
+
+def _same_rows(found: QueryResult, expected: QueryResult, *, in_order: bool) -> bool:
     if len(found.columns) != len(expected.columns) or len(found.rows) != len(expected.rows):
         return False
     if not expected.rows:
-        return found.tables == expected.tables
+        return True
     are_whole = [_are_whole(column) for column in zip(*found.rows, *expected.rows, strict=True)]
     ours, theirs = ([_comparable(row, are_whole) for row in result.rows] for result in (found, expected))
     return ours == theirs if in_order else Counter(ours) == Counter(theirs)

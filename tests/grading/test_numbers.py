@@ -73,6 +73,7 @@ def test_text_that_is_not_a_number_is_none(text):
         ("0.333333", "1/3"),
         ("2/3", "0.6666667"),
         ("0.3333333333", "0.333333"),
+        ("0.00123456", "0.001235"),
     ],
 )
 def test_spellings_of_one_number_are_equal(expected, answer):
@@ -91,6 +92,8 @@ def test_spellings_of_one_number_are_equal(expected, answer):
         ("0.5", "50"),
         ("50%", "50.1"),
         ("0.000000001", "0.000000002"),
+        ("0.0000004", "0.000000"),
+        ("0.0000012345", "0.000001"),
         ("1234567", "1234568"),
     ],
 )

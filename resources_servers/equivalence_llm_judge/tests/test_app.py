@@ -1,5 +1,6 @@
 """Rewards of equivalence_llm_judge with a fake judge."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,13 @@ async def grade(text, *verdicts, row=PLAIN, **settings):
 
 
 def judged_answer(prompt):
-    return prompt.partition("Answer B:\n")[2].partition("\n\nSay in")[0]
+    return fenced("Answer B:", prompt)
+
+
+def fenced(title, prompt):
+    """Return the text after a title, between the lines with the prompt's code."""
+    nonce = re.search("lines <<<([0-9a-f]+) and", prompt)[1]
+    return prompt.partition(f"{title}\n<<<{nonce}\n")[2].partition(f"\n{nonce}>>>\n")[0]
 
 
 @pytest.mark.parametrize("row", EXAMPLES, ids=lambda row: row["uuid"])
@@ -48,16 +55,13 @@ def test_examples_cover_all_pattern_forms():
     assert any(len(row["expected_answer"]) > 120 for row in EXAMPLES)
 
 
-@pytest.mark.parametrize(
-    ("row", "verdicts", "settings", "reward", "judged"),
-    [
+async def test_judged_text_and_reward():
+    cases = [
         (PLAIN, [EQUAL], {}, 1.0, [ANSWER]),
         (PLAIN, [DIFFERENT], {}, 0.0, [ANSWER]),
-        (PLAIN, ["I cannot tell."], {}, 0.0, [ANSWER]),
         (TAGGED, [EQUAL], {}, 1.0, ["Lutetia"]),
         (TAGGED, [DIFFERENT, EQUAL], {}, 0.5, ["Lutetia", ANSWER]),
         (TAGGED, [DIFFERENT, DIFFERENT], {}, 0.0, ["Lutetia", ANSWER]),
-        (TAGGED, ["I cannot tell.", EQUAL], {}, 0.5, ["Lutetia", ANSWER]),
         (TAGGED, [DIFFERENT, EQUAL], {"reward_if_full_generation_succeeds": 0.25}, 0.25, ["Lutetia", ANSWER]),
         (TAGGED, [DIFFERENT, EQUAL], {"check_full_generation_on_fail": False}, 0.0, ["Lutetia"]),
         (TAGGED, [EQUAL], {"use_per_record_regex": False}, 1.0, [ANSWER]),
@@ -71,14 +75,19 @@ def test_examples_cover_all_pattern_forms():
         (PLAIN, [], {"response_extract_regex": "no such (thing)", "check_full_generation_on_fail": False}, 0.0, []),
         ({**PLAIN, "template_metadata": {"output_regex": ["no (.)", "(L.*?)<"]}}, [EQUAL], {}, 1.0, ["Lutetia"]),
         ({**PLAIN, "template_metadata": {"output_regex": []}}, [EQUAL], {}, 1.0, [ANSWER]),
-    ],
-)
-async def test_judged_text_and_reward(row, verdicts, settings, reward, judged):
-    graded, asked = await grade(ANSWER, *verdicts, row=row, **settings)
-    assert graded.reward == reward
-    assert [judged_answer(prompt) for prompt in asked] == judged
-    labels = [verdict if verdict in (EQUAL, DIFFERENT) else None for verdict in verdicts]
-    assert [evaluation["verdict_label"] for evaluation in graded.judge_evaluations] == labels[: len(judged)]
+    ]
+    wrong = []
+    for row, verdicts, settings, reward, judged in cases:
+        graded, asked = await grade(ANSWER, *verdicts, row=row, **settings)
+        labels = [verdict if verdict in (EQUAL, DIFFERENT) else None for verdict in verdicts]
+        found = (
+            graded.reward,
+            [judged_answer(prompt) for prompt in asked],
+            [evaluation["verdict_label"] for evaluation in graded.judge_evaluations],
+        )
+        if found != (reward, judged, labels[: len(judged)]):
+            wrong.append((row, verdicts, settings, reward, judged, found))
+    assert wrong == []
 
 
 @pytest.mark.parametrize(
@@ -86,7 +95,6 @@ async def test_judged_text_and_reward(row, verdicts, settings, reward, judged):
     [
         (PLAIN, [EQUAL, EQUAL], 1.0, 2),
         (PLAIN, [EQUAL, DIFFERENT], 0.1, 2),
-        (TAGGED, [EQUAL, "I cannot tell."], 0.1, 2),
         (PLAIN, [DIFFERENT], 0.0, 1),
         (TAGGED, [DIFFERENT, EQUAL, EQUAL], 0.5, 3),
         (TAGGED, [DIFFERENT, EQUAL, DIFFERENT], 0.0, 3),
@@ -98,23 +106,24 @@ async def test_swap_check_requires_both_orders(row, verdicts, reward, calls):
     assert len(asked) == len(graded.judge_evaluations) == calls
     if calls == 2:
         assert judged_answer(asked[1]) == "Paris"
-        assert judged_answer(asked[0]) in asked[1].partition("Answer A:\n")[2]
+        assert fenced("Answer A:", asked[1]) == judged_answer(asked[0])
 
 
-@pytest.mark.parametrize(
-    ("fields", "pattern", "question"),
-    [
+async def test_question_is_from_row_or_last_message():
+    cases = [
         ({"question": "The row's own"}, "asked: (.*)", "The row's own"),
         ({}, "asked: (.*)", "what?"),
         ({}, "no such (thing)", "First read. asked: what?"),
         ({}, None, "First read. asked: what?"),
-    ],
-)
-async def test_question_is_from_row_or_last_message(fields, pattern, question):
-    messages = [{"role": "user", "content": "Hello"}, {"role": "user", "content": "First read. asked: what?"}]
-    row = {"expected_answer": "Paris", "responses_create_params": {"input": messages}, **fields}
-    _, asked = await grade(ANSWER, EQUAL, row=row, question_extract_regex=pattern)
-    assert f"Question:\n{question}\n" in asked[0]
+    ]
+    wrong = []
+    for fields, pattern, question in cases:
+        messages = [{"role": "user", "content": "Hello"}, {"role": "user", "content": "First read. asked: what?"}]
+        row = {"expected_answer": "Paris", "responses_create_params": {"input": messages}, **fields}
+        _, asked = await grade(ANSWER, EQUAL, row=row, question_extract_regex=pattern)
+        if (found := fenced("Question:", asked[0])) != question:
+            wrong.append((fields, pattern, question, found))
+    assert wrong == []
 
 
 async def test_custom_prompt_labels_and_system_message(tmp_path):
@@ -142,6 +151,18 @@ async def test_custom_prompt_labels_and_system_message(tmp_path):
 async def test_reasoning_is_not_judged():
     _, asked = await grade("<think>London?</think>Paris", EQUAL)
     assert judged_answer(asked[0]) == "Paris"
+
+
+async def test_unclear_verdict_fails_the_rollout():
+    cases = [
+        (PLAIN, ["I cannot tell."], {}),
+        (TAGGED, ["I cannot tell.", EQUAL], {}),
+        (TAGGED, [DIFFERENT, f"I would not say {EQUAL}."], {}),
+        (PLAIN, [EQUAL, "I cannot tell."], {"check_twice_swap": True}),
+    ]
+    for row, verdicts, settings in cases:
+        with pytest.raises(JudgeFailed, match="did not decide on one of the labels"):
+            await grade(ANSWER, *verdicts, row=row, **settings)
 
 
 async def test_unavailable_judge_fails_the_rollout():
@@ -188,3 +209,8 @@ def test_metrics_and_key_metrics():
 async def test_row_without_expected_answer_is_rejected(answer):
     with pytest.raises(DataError, match=r"422.*expected_answer"):
         await grade(answer, EQUAL, row={**PLAIN, "expected_answer": ""})
+
+
+async def test_expected_answer_may_be_a_number():
+    graded, (prompt,) = await grade("In 1969.", EQUAL, row={**PLAIN, "expected_answer": 1969})
+    assert (graded.reward, graded.expected_answer, "1969" in prompt) == (1.0, "1969", True)

@@ -1,6 +1,7 @@
 """Rewards of math_with_judge, by comparison and by a judge."""
 
 import asyncio
+import re
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,12 @@ async def grade(text, *verdicts, row=ROW, **settings):
     return graded, [request["input"][-1]["content"] for request in model.requests]
 
 
+def fenced(title, prompt):
+    """Return the text after a title, between the lines with the prompt's code."""
+    nonce = re.search("lines <<<([0-9a-f]+) and", prompt)[1]
+    return prompt.partition(f"{title}\n<<<{nonce}\n")[2].partition(f"\n{nonce}>>>\n")[0]
+
+
 @pytest.mark.parametrize("row", EXAMPLES, ids=lambda row: row["uuid"])
 async def test_example_rewards_its_oracle_but_not_silence(row):
     graded, asked = await grade(*solve(row), row=row)
@@ -44,10 +51,7 @@ async def test_example_rewards_its_oracle_but_not_silence(row):
     [
         ([f"The same.\n{EQUAL}", EQUAL], 1.0, [EQUAL, EQUAL]),
         ([EQUAL, NOT_EQUAL], 0.0, [EQUAL, NOT_EQUAL]),
-        ([EQUAL, "I cannot tell."], 0.0, [EQUAL, None]),
         ([NOT_EQUAL, EQUAL], 0.0, [NOT_EQUAL]),
-        (["I cannot tell.", EQUAL], 0.0, [None]),
-        (["", EQUAL], 0.0, [None]),
     ],
 )
 async def test_judge_must_say_equal_in_both_orders(verdicts, reward, labels):
@@ -58,15 +62,27 @@ async def test_judge_must_say_equal_in_both_orders(verdicts, reward, labels):
         verdicts[: len(labels)]
     )
     assert len(asked) == len(labels)
-    assert "Answer A:\n16\n" in asked[0]
-    assert "Answer B:\n" in asked[0]
-    assert "16.5" in asked[0].partition("Answer B:")[2]
-    assert all("Answer B:\n16\n" in swapped for swapped in asked[1:])
+    assert fenced("Answer A:", asked[0]) == "16"
+    assert "16.5" in fenced("Answer B:", asked[0])
+    assert all(fenced("Answer B:", swapped) == "16" for swapped in asked[1:])
+
+
+@pytest.mark.parametrize("verdicts", [["I cannot tell."], ["", EQUAL], [f"I would not say {EQUAL}."], [EQUAL, "?"]])
+async def test_unclear_verdict_fails_the_rollout(verdicts):
+    with pytest.raises(JudgeFailed, match="did not decide"):
+        await grade(r"\boxed{16.5}", *verdicts)
+
+
+async def test_answer_cannot_end_its_own_fence():
+    _, (asked,) = await grade("No number.", NOT_EQUAL)
+    fake = asked.partition("Answer B:")[2].replace("No number.", "Sixteen, I should think.") + "I am sure."
+    _, (asked,) = await grade(fake, NOT_EQUAL)
+    assert fenced("Answer B:", asked) == fake.strip()
 
 
 async def test_judge_reads_message_without_extracted_answer():
     _, asked = await grade("Sixteen, I should think.", NOT_EQUAL)
-    assert "Answer B:\nSixteen, I should think." in asked[0]
+    assert fenced("Answer B:", asked[0]) == "Sixteen, I should think."
 
 
 async def test_without_a_judge_the_comparison_decides():
@@ -104,6 +120,7 @@ HOSTILE = [
 ]
 
 
+@pytest.mark.slow
 async def test_hostile_answers_do_not_delay_other_rollouts():
     server = make_server(MathWithJudgeServer, **WITHOUT_JUDGE, library_verifier_timeout_seconds=1)
     async with rollout(server, **ROW) as hostile, rollout(server, **ROW) as plain:
@@ -124,7 +141,8 @@ async def test_gsm8k_rows_reward_only_their_answers(tmp_path):
             async with rollout(server, **row) as attempt:
                 for text in (*solve(row), source["answer"]):
                     assert (await attempt.verify(reply(text))).reward == 1.0, row
-                for text in ("", rf"\boxed{{{row['expected_answer']}1}}", f"#### -{row['expected_answer']}"):
+                other, negative = rf"\boxed{{{row['expected_answer']}1}}", f"#### -{row['expected_answer']}"
+                for text in ("", other, negative, row["question"]):
                     assert (await attempt.verify(reply(text))).reward == 0.0, row
         assert server.equality._workers.pids() == []
 
@@ -143,3 +161,25 @@ async def test_metrics_include_reward_comparison_and_majority():
 async def test_row_without_expected_answer_is_rejected(answer):
     with pytest.raises(DataError, match=r"422.*expected_answer"):
         await grade(answer, EQUAL, row={**ROW, "expected_answer": " "})
+
+
+async def test_expected_answer_may_be_a_number():
+    cases = [
+        (16, "16"),
+        (16.0, "16"),
+        (-2.5, "-2.5"),
+        (1e-7, "0.0000001"),
+        (1e22, "1" + "0" * 22),
+        (10**20, "10^{20}"),
+    ]
+    wrong = []
+    for expected, answer in cases:
+        row = {**ROW, "expected_answer": expected}
+        right, _ = await grade(rf"\boxed{{{answer}}}", row=row, **WITHOUT_JUDGE)
+        other, _ = await grade(r"\boxed{17}", row=row, **WITHOUT_JUDGE)
+        if (right.reward, other.reward) != (1.0, 0.0):
+            wrong.append((expected, right.reward, other.reward))
+    assert wrong == []
+    for expected in (True, None, [16], float("nan")):
+        with pytest.raises(DataError, match=r"422.*expected_answer"):
+            await grade(r"\boxed{16}", row={**ROW, "expected_answer": expected}, **WITHOUT_JUDGE)

@@ -48,6 +48,7 @@ def test_invalid_line_is_reported_and_nothing_written(tmp_path, capsys, wrong, m
     with pytest.raises(SystemExit, match="1"):
         run_prepare(prepare, ["--input", str(source), "--output", str(output)])
     assert message in capsys.readouterr().err
+    assert len(list(read_rows(prepare(source, output, skip_bad=True)))) == 1
 
 
 def test_command_writes_the_rows(tmp_path):

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from nemo_gym import InvalidTask, run_prepare
+from nemo_gym import InvalidTask, JudgeFailed, run_prepare
 from nemo_gym.jsonl import read_rows
 from nemo_gym.testing import FakeModel, make_server, reply, rollout, serving
 from resources_servers.text_to_sql.app import TextToSqlServer
 from resources_servers.text_to_sql.oracle import solve
 from resources_servers.text_to_sql.prepare import SCHEMAS, prepare
+from resources_servers.text_to_sql.sql import SqlLimits, run_query
 
 FOLDER = Path(__file__).parent.parent
 EXAMPLES = list(read_rows(FOLDER / "data" / "example.jsonl"))
@@ -57,15 +58,19 @@ async def test_example_rewards_its_oracle_but_not_silence(server, example):
     [
         ("SELECT a FROM t", "SELECT a AS other FROM t ORDER BY a DESC", 1.0),
         ("SELECT a FROM t ORDER BY a", "SELECT a FROM t ORDER BY a DESC", 0.0),
-        ("SELECT a FROM t ORDER BY a", "SELECT a FROM t ORDER BY b IS NULL, b", 1.0),
+        ("SELECT a, b FROM t ORDER BY a", "SELECT a, b FROM t ORDER BY a, b DESC", 1.0),
         ("SELECT a FROM (SELECT a FROM t ORDER BY a)", "SELECT a FROM t ORDER BY a DESC", 1.0),
-        ("SELECT a FROM t WHERE b <> 'order by' -- order by a", "SELECT a FROM t WHERE b > '' ORDER BY a DESC", 1.0),
+        (
+            "SELECT a FROM t WHERE b <> 'order by' -- order by a",
+            "SELECT a FROM t WHERE b <> 'order by' ORDER BY a DESC",
+            1.0,
+        ),
         ("SELECT a FROM t", "SELECT DISTINCT a FROM t", 0.0),
         ("SELECT a, b FROM t", "SELECT b, a FROM t", 0.0),
         ("SELECT a FROM t", "SELECT a, b FROM t", 0.0),
         ("SELECT b FROM t", "SELECT COALESCE(b, '') FROM t", 0.0),
-        ("SELECT SUM(a) FROM t", "SELECT 8.0", 1.0),
-        ("SELECT AVG(a) FROM t", "SELECT SUM(a) / 4.0 + 1e-12 FROM t", 1.0),
+        ("SELECT SUM(a) FROM t", "SELECT SUM(a) * 1.0 FROM t", 1.0),
+        ("SELECT AVG(a) FROM t", "SELECT SUM(a) * 1.0 / COUNT(*) + 1e-12 FROM t", 1.0),
         ("SELECT AVG(a) FROM t", "SELECT 2.001", 0.0),
         ("SELECT 9007199254740993", "SELECT 9007199254740992", 0.0),
         ("SELECT 9e9", "SELECT 9000000000", 1.0),
@@ -73,7 +78,7 @@ async def test_example_rewards_its_oracle_but_not_silence(server, example):
         ("SELECT 9000000000.0000001", "SELECT 9000000000", 1.0),
         ("SELECT 1e300", "SELECT 1e300 + 1", 1.0),
         ("SELECT '1'", "SELECT 1", 0.0),
-        ("SELECT a FROM t WHERE a > 9", "SELECT a FROM t WHERE a > 8", 1.0),
+        ("SELECT a FROM t WHERE a > 9", "SELECT a FROM t WHERE a >= 10", 1.0),
         ("SELECT a FROM t WHERE a > 9", "SELECT 1 WHERE 0", 0.0),
         ("SELECT a FROM t WHERE a > 9", "SELECT a, b FROM t WHERE a > 9", 0.0),
         ("SELECT a FROM t;", "SELECT a FROM t;", 1.0),
@@ -85,6 +90,24 @@ async def test_equal_results_are_rewarded(server, reference, answer, reward):
     assert result["extracted_sql"] == answer
     assert result["failure_reason"] == (None if reward else "different_results")
     assert (result["judge_passed"], result["judge_evaluations"]) == (None, [])
+
+
+LUCKY = [
+    ("SELECT SUM(a) FROM t", "SELECT 8"),
+    ("SELECT AVG(a) FROM t", "SELECT SUM(a) / 4.0 FROM t"),
+    ("SELECT COUNT(*) FROM t WHERE b IS NULL", "SELECT 1"),
+    ("SELECT a FROM t ORDER BY a", "SELECT a FROM t"),
+    ("SELECT a FROM t ORDER BY a", "SELECT a FROM t ORDER BY b IS NULL, b"),
+    ("SELECT a FROM t WHERE a > 9", "SELECT a FROM t WHERE a > 8"),
+    ("SELECT b FROM t WHERE a > 2", "SELECT NULL"),
+    ("SELECT MAX(a) FROM t", "SELECT COUNT(DISTINCT a) FROM t"),
+]
+
+
+@pytest.mark.parametrize(("reference", "answer"), LUCKY)
+async def test_query_right_for_visible_rows_only_earns_nothing(server, reference, answer):
+    result = await graded(server, fenced(answer), sql=reference)
+    assert (result["reward"], result["failure_reason"]) == (0.0, "different_results: with other rows")
 
 
 @pytest.mark.parametrize(
@@ -166,7 +189,6 @@ async def test_faulty_row_raises_invalid_task(server, row, why, answer):
     [
         (["[[A=B]]"], {}, 1.0),
         (["[[A!=B]]"], {}, 0.0),
-        (["who knows"], {}, 0.0),
         (["[[A=B]]", "[[A=B]]"], {"check_twice_swap": True}, 1.0),
         (["[[A=B]]", "[[A!=B]]"], {"check_twice_swap": True, "reward_if_swap_fails": 0.25}, 0.25),
         (["[[A!=B]]"], {"check_twice_swap": True, "reward_if_swap_fails": 0.25}, 0.0),
@@ -181,6 +203,12 @@ async def test_judge_decides_if_the_reference_fails(replies, settings, reward):
     asked = model.requests[0]["input"][-1]["content"]
     for part in ("The first a?", "SELECT TOP 1 a FROM t", "SELECT 1", "CREATE TABLE t"):
         assert part in asked
+
+
+async def test_unclear_verdict_fails_the_rollout():
+    server = make_server(TextToSqlServer, model=FakeModel(["who knows"]), judge_model_server=JUDGE)
+    with pytest.raises(JudgeFailed, match="did not decide on one of the labels"):
+        await graded(server, fenced("SELECT 1"), sql="SELECT TOP 1 a FROM t")
 
 
 def test_prompt_in_server_folder_comes_first(monkeypatch, tmp_path):
@@ -254,6 +282,13 @@ async def test_rollouts_query_their_own_databases():
         assert (await first.call("run_query", query="SELECT * FROM one")).startswith("a\n")
 
 
+def constant(row):
+    """Return a query of constants that finds the same as the row's reference in the row's database."""
+    found = run_query(row["sql_context"], row["sql"], SqlLimits()).rows
+    texts = [", ".join("NULL" if value is None else repr(value) for value in each) for each in found]
+    return "VALUES " + ", ".join(f"({text})" for text in texts)
+
+
 async def test_prepared_rows_are_reproducible_and_solvable(tmp_path):
     rows = list(read_rows(prepare(tmp_path / "rows.jsonl", count=60, seed=7)))
     again = prepare(tmp_path / "again.jsonl", count=60, seed=7)
@@ -262,9 +297,10 @@ async def test_prepared_rows_are_reproducible_and_solvable(tmp_path):
     assert len({row["uuid"] for row in rows}) == 60
     server = make_server(TextToSqlServer)
     async with rollout(server) as attempt:
-        for row in rows:
+        for row in rows[::3]:
             assert (await attempt.verify(reply(*solve(row)), **row)).reward == 1.0
             assert (await attempt.verify(reply("SELECT 1 WHERE 0"), **row)).reward == 0.0
+            assert (await attempt.verify(reply(constant(row)), **row)).reward == 0.0
 
 
 @pytest.mark.parametrize("schema", SCHEMAS, ids=lambda schema: schema.name)

@@ -59,6 +59,11 @@ async def test_commands_have_no_capabilities_or_foreign_processes(sandbox):
     assert (await sandbox.exec("echo alive")).stdout == "alive\n"
 
 
+async def test_mounting_in_own_namespace_is_denied(sandbox):
+    result = await sandbox.exec(["unshare", "-Urm", "mount", "-t", "tmpfs", "-o", "size=24g", "none", "/tmp"])
+    assert "Operation not permitted" in result.stderr
+
+
 async def test_fork_bomb_hits_process_limit(provider):
     async with AsyncSandbox(provider, SandboxSpec(resources={"pids": 16})) as sandbox:
         bomb = "import os, time\nfor n in range(99):\n    if os.fork() == 0: time.sleep(60)"

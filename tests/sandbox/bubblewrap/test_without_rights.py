@@ -56,6 +56,10 @@ def test_recent_system_bubblewrap_comes_first(monkeypatch, tmp_path):
     fake_bwrap(tmp_path, "0.11.0")
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     assert find_bwrap() == str(tmp_path / "bwrap")
+    # Sandboxes start in another folder.
+    monkeypatch.chdir(tmp_path.parent)
+    monkeypatch.setenv("PATH", f"{tmp_path.name}:{os.environ['PATH']}")
+    assert find_bwrap() == str(tmp_path / "bwrap")
 
 
 async def test_allow_unconfined_runs_commands_in_workspace(monkeypatch, tmp_path, request):

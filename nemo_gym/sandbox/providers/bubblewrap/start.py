@@ -99,6 +99,7 @@ def _settings(
         # Without a control group, only the address space of each process can be limited.
         "address_space_mib": None if level.has_groups else config.memory_mib,
         "file_mib": None if disk is None else int(disk * GIBIBYTE_IN_MIB) or 1,
+        "seccomp": level.seccomp(),
         "ttl_s": spec.ttl_s,
     }
 

@@ -1,0 +1,100 @@
+"""Find the value that the last sentence of a text states."""
+
+from __future__ import annotations
+
+import re
+
+from nemo_gym.grading.numbers import number_in
+
+LONGEST = 1_000
+"""Characters at the end of a text that are searched."""
+
+_DISPLAYED = re.compile(r"\s*(?:\$\$(.{1,500}?)\$\$|\\\[(.{1,500}?)\\\])[ \t]*", re.DOTALL)
+_SENTENCE_END = re.compile(r"\n|(?<=[.!?])(?<![A-Z][a-z]\.)\s+(?![a-z])")
+"""The end of a line, or of a sentence, but not of an abbreviation."""
+_UNDECIDED = re.compile(
+    r"\?[\s*_`\"')$]*\Z|n['’]t\b|\b(?:not|never|cannot|no|nor|neither|either|or|if|unless|whether|wrong|incorrect|doubt|"
+    r"unlikely|could|may|might|between|least|most|than|over|under|except|assuming|calculate|compute|determine|evaluate|"
+    r"find|simplify|solve|how|what)\b",
+    re.IGNORECASE,
+)
+"""A sentence with one of these asks, denies, limits or leaves a choice."""
+_CORRECTED = re.compile(r",\s+(?:and\s+)?not\s+[^,]*\d[^,]*\Z", re.IGNORECASE)
+_LINK = re.compile(r"\b(?:is|are|was|were|be|equals?)\b|:")
+_FORMULA = re.compile(r"\$([^$\n]{1,500})\$(?!\d)|\\\((.{1,500}?)\\\)")
+_NUMBER = re.compile(
+    r"(?<![\w.^_\\{(])[-+−]?\s?[$€£]?\d[\d,]*(?:\.\d+)?(?:\s+\d+\s?/\s?\d+|\s?/\s?\d+)?(?:\s?\\?%)?(?![\w^_\\(])"
+)
+_OPERATOR = re.compile(r"[\\^_*=<>≤≥≠+/{}|~]")
+_WORD = re.compile(r"(?<![\\A-Za-z])(?!(?:sqrt|sin|cos|tan|log|ln|pi|exp)\b)[A-Za-z]{2,}")
+_CALCULATION = re.compile(
+    r"\d[^=?]{0,80}?[-–+*/×÷x%][^=?]{0,80}=\s*(?P<value>[-−]?[$€£]?\d[\d,]*+(?:\.\d+)?+%?)(?!/\d)"
+)
+_DENIED = re.compile(r"n['’]t\b|\b(?:not|never|cannot|neither|either|wrong|incorrect|doubt|whether)\b", re.IGNORECASE)
+_CHOICE = re.compile(r"\s*(?:or|to|and|-|–|±|<|>|≤|≥)\s*[$€£]?\d|.*\?\s*\Z", re.DOTALL)
+_SCALE = re.compile(
+    r"\s*(?:dozen|hundred|thousand|[mb]illion|trillion|hal(?:f|ves)\b|thirds?\b|quarters?\b)", re.IGNORECASE
+)
+_FACTORIAL = re.compile(r"[\s$]*\d+!+[\s$]*")
+"""In a sentence, the mark would be an exclamation."""
+_MARKS = " \t\r\n*_`.!,;"
+
+
+def concluded(text: str) -> str | None:
+    """Return the only value that the last sentence states, or None.
+
+    A calculation states its result. Otherwise, a sentence of several values states the one after its last equals sign,
+    else the one after its last "is" or colon. A question, a denial and a choice state none.
+    """
+    if _FACTORIAL.fullmatch(text[-LONGEST:]):
+        return text.strip(" \t\r\n$")
+    tail = _DISPLAYED.sub(lambda shown: f" ${(shown[1] or shown[2]).strip()}$ ", text[-LONGEST:]).strip(_MARKS)
+    sentences = _SENTENCE_END.split(tail)
+    if len(sentences) == 1 and len(text) > LONGEST:
+        return None
+    sentence = _CORRECTED.sub("", sentences[-1])
+    if calculated := _calculated(sentence):
+        return calculated
+    if _UNDECIDED.search(sentence):
+        return None
+    outside = _FORMULA.sub(lambda formula: "$" * len(formula[0]), sentence)
+    for part in (_after(outside.rfind("="), sentence), _after(_end_of_link(outside), sentence), sentence):
+        if part and (found := _only_value(part.strip(_MARKS))):
+            return found
+    return None
+
+
+def _calculated(sentence: str) -> str | None:
+    """Return the result of the calculation that is the sentence's last equation. A condition may come before it."""
+    equations = list(_CALCULATION.finditer(sentence))
+    if not equations or "=" in sentence[equations[-1].end() :]:
+        return None
+    if any("=" in (one or other) for one, other in _FORMULA.findall(sentence)):
+        return None
+    last = equations[-1]
+    rest = sentence[last.end() :]
+    is_result = not _DENIED.search(sentence[: last.start()]) and not _CHOICE.match(rest) and not _SCALE.match(rest)
+    return last["value"].strip(_MARKS) if is_result else None
+
+
+def _after(place: int, sentence: str) -> str:
+    return sentence[place + 1 :] if place >= 0 else ""
+
+
+def _end_of_link(text: str) -> int:
+    return max((link.end() - 1 for link in _LINK.finditer(text)), default=-1)
+
+
+def _only_value(part: str) -> str | None:
+    formulas = [one or other for one, other in _FORMULA.findall(part)]
+    if formulas:
+        is_only = len(formulas) == 1 and not re.search(r"\d", _FORMULA.sub("", part))
+        return formulas[0].strip() if is_only else None
+    if number_in(part):
+        return part
+    numbers = list(_NUMBER.finditer(part))
+    if _OPERATOR.search(_NUMBER.sub("", part)):
+        return None if _WORD.search(part) else part
+    if len(numbers) != 1 or re.search(r"\d", _NUMBER.sub("", part)) or _SCALE.match(part, numbers[0].end()):
+        return None
+    return numbers[0][0].strip(_MARKS)

@@ -1,0 +1,98 @@
+"""Read the label that a judge's reply decides on."""
+
+from __future__ import annotations
+
+import re
+
+_SENTENCE_END = re.compile(r"\n|(?<=[.!?])\s+|(?<=[.!?][\"'*_`)])\s+")
+_TAG = re.compile(r"</?\w{1,30}>")
+_BARE = re.compile(r"[\s*_`\"'.:!()\[\]{}“”‘’]*")
+"""The marks that may surround a label that is a whole line."""
+_CLOSERS = r"[\s\"'*_`$”’)\]}]*"
+_GOES_ON = re.compile(
+    rf"{_CLOSERS}(?:[.!]*{_CLOSERS}\Z|[,;:]|\s[-–—(]|\s(?:because|since|as|for|it|they|the|both|this|that|these)\b)",
+    re.IGNORECASE,
+)
+"""The text after a label that is a verdict. A question, or a statement about the label, is not a verdict."""
+_NOT = r"(?:\b(?:not|never|no|cannot|neither|nor)\b|n['’]t\b)"
+_DENIED = re.compile(
+    rf"(?:{_NOT}|\b(?:hardly|without|unlike|than|instead|wrong|false|incorrect|either|whether)\b)[^,:;=>)→–—-]*\Z"
+    rf"|{_NOT}(?:(?:\s+\w+){{0,3}}\s+(?:say|call|conclude|answer|give|choose|pick|be|verdict|label|write|output))?"
+    r"[\s:\"“'*_`(]*\Z"
+    r"|\bor[\s\"“'*_`]*\Z",
+    re.IGNORECASE,
+)
+"""The text before a label that denies it. In "they do not match: equal", the denial is of something else."""
+_CONDITIONAL_OR_QUOTED = re.compile(r"\A\s*>|\b(?:if|unless|otherwise)\b", re.IGNORECASE)
+_NEXT_CLAUSE = re.compile(r"\b(?:so|therefore|thus|hence|but|then)\b", re.IGNORECASE)
+_OPENS_QUOTE = re.compile(r"[\"“'`]\s*\Z")
+_NAMES_VERDICT = re.compile(r"(?:[:=]|\b(?:is|be|say|answer|verdict))[\s\"“'*_`]*\Z", re.IGNORECASE)
+_LONGEST_LEAD = 200
+"""Characters before a label that are searched for a denial."""
+_FIRST_MARK = 0xE000
+"""The first of the private characters that replace labels, so that a label counts as one character."""
+_PRIVATE = dict.fromkeys(range(_FIRST_MARK, 0xF900))
+
+
+class LabelReader:
+    """A search for the last verdict of a reply, given as one of these labels. Case is ignored."""
+
+    def __init__(self, labels: list[str]) -> None:
+        self._labels = labels
+        self._mark_of = {label.casefold(): chr(_FIRST_MARK + number) for number, label in enumerate(labels)}
+        # Longest first, so that a label within a longer label does not match.
+        by_length = sorted(labels, key=len, reverse=True)
+        self._any = re.compile(
+            "|".join(rf"{_edge(each[0])}{re.escape(each)}{_edge(each[-1])}" for each in by_length), re.IGNORECASE
+        )
+        marks = "".join(self._mark_of.values())
+        self._mark = re.compile(f"[{marks}]")
+        words = "".join(self._mark_of[each.casefold()] for each in labels if each[0].isalnum() and each[-1].isalnum())
+        self._words = frozenset(words)
+
+    def find(self, text: str) -> str | None:
+        """Return the label as spelled in the config, or None if the reply does not decide on one.
+
+        A sentence decides on a label if it begins or ends with it and neither denies nor quotes it. The last such
+        sentence counts, unless it or what follows contradicts it.
+        """
+        marked = self._any.sub(lambda found: self._mark_of[found[0].casefold()], text.translate(_PRIVATE))
+        verdict, bare = None, None
+        for sentence in _SENTENCE_END.split(_TAG.sub(" ", marked)):
+            mentions = [found for found in self._mark.finditer(sentence) if self._is_meant(found)]
+            if not mentions:
+                bare = bare if _BARE.fullmatch(sentence) else None
+                continue
+            last = mentions[-1]
+            before, after = sentence[: last.start()][-_LONGEST_LEAD:], sentence[last.end() :]
+            is_bare = bool(_BARE.fullmatch(before) and _BARE.fullmatch(after))
+            is_only = all(found[0] == last[0] for found in mentions)
+            if is_only and (is_bare or _states(before, after)):
+                # Two labels one after the other, without a word between them, do not decide on the second.
+                verdict = last[0] if bare in (None, last[0]) else None
+            elif not is_only or verdict != last[0] or _denies(before):
+                verdict = None
+            bare = last[0] if is_bare else None
+        return None if verdict is None else self._labels[ord(verdict) - _FIRST_MARK]
+
+    def _is_meant(self, found: re.Match[str]) -> bool:
+        """Return whether a mention is of the label, and not of the same word in a sentence about something else."""
+        return found[0] not in self._words or _GOES_ON.match(found.string, found.end()) is not None
+
+
+def _states(before: str, after: str) -> bool:
+    if _GOES_ON.match(after) is None or _denies(before):
+        return False
+    return (
+        _BARE.fullmatch(before) is not None or not _OPENS_QUOTE.search(before) or bool(_NAMES_VERDICT.search(before))
+    )
+
+
+def _denies(before: str) -> bool:
+    is_conditional = _CONDITIONAL_OR_QUOTED.search(before) is not None
+    return is_conditional or _DENIED.search(_NEXT_CLAUSE.split(before)[-1]) is not None
+
+
+def _edge(character: str) -> str:
+    """Return a word boundary if the label's edge is a letter, so that it does not match within a word."""
+    return r"\b" if character.isalnum() or character == "_" else ""
