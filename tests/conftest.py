@@ -24,8 +24,10 @@ import pytest
 
 from nemo_gym.config.access import is_loopback
 
-PATIENCE_S = 30.0
+PATIENCE_S = 100.0
 """The timeout for operations that take about a second on an idle machine."""
+PROGRESS = re.compile(r"^waiting for .* \(\d+ of \d+ s\).*\n", re.MULTILINE)
+"""Progress lines of a start, which only a busy machine prints."""
 SCRIPTS = Path(sysconfig.get_path("scripts"))
 GC_THRESHOLDS = 10_000, 10, 5
 """Thresholds for `gc.set_threshold` that collect garbage less often than the default."""
@@ -114,7 +116,7 @@ class Command:
         return self.wait(timeout_s)
 
     def wait(self, timeout_s: float = PATIENCE_S) -> Finished:
-        return Finished(self.process.wait(timeout_s), self.out, self.err)
+        return Finished(self.process.wait(timeout_s), self.out, PROGRESS.sub("", self.err))
 
 
 class WarmCommands:
@@ -186,14 +188,14 @@ class Workplace:
         code = self._warm.run(
             timeout_s, argv=argv, cwd=str(self.folder), env=self.env | env, out=str(out), err=str(err)
         )
-        return Finished(code, out.read_text(), err.read_text())
+        return Finished(code, out.read_text(), PROGRESS.sub("", err.read_text()))
 
-    def start(self, program: str, *words: str, **env: str) -> Command:
-        """Start a command in the background."""
+    def start(self, program: str, *words: str, within: str = "", **env: str) -> Command:
+        """Start a command in the background, in the folder or in a folder within it."""
         outputs = self._outputs(program)
         with outputs[0].open("wb") as out, outputs[1].open("wb") as err:
             process = subprocess.Popen(
-                [SCRIPTS / program, *words], cwd=self.folder, env=self.env | env, stdout=out, stderr=err
+                [SCRIPTS / program, *words], cwd=self.folder / within, env=self.env | env, stdout=out, stderr=err
             )
         return Command(process, *outputs)
 
@@ -218,7 +220,7 @@ class Workplace:
                     mine.append(process)
         return mine
 
-    def left_over(self, within_s: float) -> list[psutil.Process]:
+    def left_over(self, within_s: float = PATIENCE_S) -> list[psutil.Process]:
         """Wait until all processes have ended, and return those still alive after this time."""
         deadline = time.monotonic() + within_s
         while (left := self.processes()) and time.monotonic() < deadline:

@@ -86,7 +86,7 @@ def test_killed_server_restarts_on_its_port(workplace, get_json):
     status = workplace.run("ng_status").out
     assert re.search(rf"(?m)✓ counted .* pid {after['pid']}  up \d+ s  restarted 1 time  \d+ in flight", status)
     assert command.end().code == 0
-    assert workplace.left_over(within_s=1) == []
+    assert workplace.left_over() == []
 
 
 @pytest.mark.slow
@@ -98,7 +98,7 @@ def test_spawned_server_restarts(workplace, get_json):
     assert "server 'counted' was ended by SIGTERM; its rollouts" in said
     assert get_json(f"{before['url']}/pid") == command.servers["counted"]["pid"] != before["pid"]
     assert command.end().code == 0
-    assert workplace.left_over(within_s=1) == []
+    assert workplace.left_over() == []
 
 
 def test_restarted_head_server_knows_all_instances(workplace, get_json):
@@ -157,7 +157,7 @@ def test_server_that_keeps_dying_ends_the_run(workplace, method):
     )
     assert (heading, last) == (f"The last lines of {process}'s log:", "    this is life 3")
     assert "(restart 2 of 2)" in finished.err
-    assert workplace.left_over(within_s=1) == []
+    assert workplace.left_over() == []
 
 
 @pytest.mark.slow
@@ -197,7 +197,7 @@ def test_ctrl_c_before_a_restart_stops_all(workplace):
     killed(command, "counted")
     command.wait_for("(restart 2 of 5)")
     assert command.end().code == 0
-    assert workplace.left_over(within_s=1) == []
+    assert workplace.left_over() == []
 
 
 @pytest.mark.slow
@@ -212,7 +212,7 @@ def test_end_of_the_fork_server_ends_the_run(workplace):
         1,
         "Error: the process that starts the servers was ended by SIGKILL, so all servers ended. Start them again.\n",
     )
-    assert workplace.left_over(within_s=1) == []
+    assert workplace.left_over() == []
 
 
 PROGRAM = """
@@ -263,4 +263,4 @@ def test_program_sees_only_the_final_failure(workplace):
     assert finished.returncode == 0, finished.stderr.decode()
     failure = finished.stdout.decode().partition("failure: ")[2]
     assert failure.startswith("server 'counted' was ended by SIGKILL, and the restart_limit of 1 within 10 minutes")
-    assert workplace.left_over(within_s=1) == []
+    assert workplace.left_over() == []

@@ -168,7 +168,7 @@ def limited(**settings):
 
 async def test_excess_calls_queue_and_further_ones_are_rejected():
     server = limited(max_requests_in_flight=2, max_requests_queued=3)
-    async with on_a_port(server) as url, httpx.AsyncClient(base_url=url, timeout=30.0, verify=False) as client:
+    async with on_a_port(server) as url, httpx.AsyncClient(base_url=url, timeout=100, verify=False) as client:
         calls = [
             asyncio.create_task(client.post("/wait", json={"name": str(number), "seconds": 0.5}))
             for number in range(7)
@@ -179,7 +179,7 @@ async def test_excess_calls_queue_and_further_ones_are_rejected():
     assert len(rejected) == 2
     assert {answer.headers["retry-after"] for answer in rejected} == {"1"}
     assert all(NOT_BEGUN_HEADER in answer.headers for answer in rejected)
-    assert rejected[0].json()["failure_class"] == "overloaded"
+    assert (rejected[0].json()["failure_class"], rejected[0].json()["tier"]) == ("overloaded", "environment")
     assert len(server.begun) == 5
     assert 'nemo_gym_requests_refused_total{server="slow"} 2' in counts
     assert context_of(server).telemetry.in_flight == context_of(server).telemetry.queued == 0
@@ -198,7 +198,7 @@ async def test_own_client_retries_until_a_slot_is_free():
 
 async def test_call_that_times_out_in_queue_never_begins():
     server = limited(max_requests_in_flight=1)
-    async with on_a_port(server) as url, httpx.AsyncClient(base_url=url, timeout=30.0, verify=False) as client:
+    async with on_a_port(server) as url, httpx.AsyncClient(base_url=url, timeout=100, verify=False) as client:
         first = asyncio.create_task(client.post("/wait", json={"name": "first", "seconds": 1.0}))
         await eventually(lambda: server.begun == ["first"])
         second = await client.post("/wait", json={"name": "second"}, headers={TIME_LEFT_HEADER: "0.2"})
@@ -213,7 +213,7 @@ async def test_call_that_times_out_in_queue_never_begins():
 
 async def test_full_server_still_answers_metrics():
     server = limited(max_requests_in_flight=1, max_requests_queued=0)
-    async with on_a_port(server) as url, httpx.AsyncClient(base_url=url, timeout=30.0, verify=False) as client:
+    async with on_a_port(server) as url, httpx.AsyncClient(base_url=url, timeout=100, verify=False) as client:
         first = asyncio.create_task(client.post("/wait", json={"seconds": 0.5}))
         await eventually(lambda: server.begun == ["x"])
         assert (await client.get("/metrics")).status_code == 200
@@ -271,7 +271,7 @@ async def test_calls_without_the_run_token_are_rejected(slow, path, headers, sta
 
 async def test_plain_functions_run_concurrently_without_blocking_others():
     server = limited(blocking_threads=2)
-    async with on_a_port(server) as url, httpx.AsyncClient(base_url=url, timeout=30.0, verify=False) as client:
+    async with on_a_port(server) as url, httpx.AsyncClient(base_url=url, timeout=100, verify=False) as client:
         began = time.monotonic()
         blocked = [asyncio.create_task(client.post("/block", json={"seconds": 0.5})) for _ in range(4)]
         await asyncio.sleep(0.1)
@@ -314,7 +314,7 @@ def test_large_counts_and_times_keep_their_precision():
 
 async def test_load_can_be_parsed_from_metrics():
     server = limited(max_requests_in_flight=1)
-    async with on_a_port(server) as url, httpx.AsyncClient(base_url=url, timeout=30.0, verify=False) as client:
+    async with on_a_port(server) as url, httpx.AsyncClient(base_url=url, timeout=100, verify=False) as client:
         calls = [asyncio.create_task(client.post("/wait", json={"seconds": 0.4})) for _ in range(3)]
         await eventually(lambda: context_of(server).telemetry.queued == 2)
         load = load_of((await client.get("/metrics")).text)
@@ -326,13 +326,13 @@ async def test_load_can_be_parsed_from_metrics():
 @pytest.mark.parametrize(("run_id", "status"), [("mine", 200), ("another", 503), (None, 200)])
 async def test_call_for_another_run_is_rejected(slow, run_id, status):
     app = slow.setup_webserver()
-    layer = CallMiddleware(app, admission=Admission(server="slow", telemetry=Telemetry("slow"), run_id="mine"))
+    slow.setup_call_layer(app, run_id="mine")
     headers = {RUN_ID_HEADER: run_id} if run_id else {}
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=layer), base_url="http://slow") as client:
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://slow") as client:
         answer = await client.post("/wait", json={"seconds": 0}, headers=headers)
     assert answer.status_code == status
     if status == 503:
-        assert (answer.json()["failure_class"], slow.begun) == ("lost", [])
+        assert (answer.json()["failure_class"], answer.json()["tier"], slow.begun) == ("lost", "environment", [])
         assert answer.json()["detail"] == (
             "slow belongs to another run; the one that this call is meant for has ended"
         )

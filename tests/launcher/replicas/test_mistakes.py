@@ -68,7 +68,7 @@ def test_tools_over_mcp_reject_several_processes(workplace, command, settings, w
         "reach their session among 2 processes."
     )
     assert finished.err.count("\n") == 1
-    assert workplace.left_over(within_s=1) == []
+    assert workplace.left_over() == []
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
@@ -79,4 +79,4 @@ def test_server_failing_at_startup_reports_the_reason(workplace, method):
     assert finished.err.startswith("Error: server 'failing' ended with exit code 3 before it was ready")
     assert "OSError: the moon is not in its place" in finished.err
     assert str(Path("resources_servers/failing/app.py")) in finished.err
-    assert workplace.left_over(within_s=1) == []
+    assert workplace.left_over() == []

@@ -132,7 +132,7 @@ def test_only_sessions_of_the_dead_process_are_lost(workplace, kind):
         again.add(pid_of(url, cookies))
     assert again == set(after["pids"])
     assert command.end().code == 0
-    assert workplace.left_over(within_s=1) == []
+    assert workplace.left_over() == []
 
 
 def test_run_token_is_forwarded_between_processes(workplace):
@@ -162,7 +162,7 @@ def test_ended_run_leaves_nothing(workplace, number):
     (folder,) = {path.parent for path in sockets}
     assert folder.stat().st_mode & 0o777 == 0o700
     assert command.end(number).code == 0
-    assert workplace.left_over(within_s=1) == []
+    assert workplace.left_over() == []
     assert not folder.exists()
     assert list(temporary.iterdir()) == []
 

@@ -103,7 +103,7 @@ def session(servers):
     """Return a function that creates a client of a resources server with a new session."""
     with ExitStack() as opened:
         yield lambda name: opened.enter_context(
-            httpx.Client(base_url=servers.servers[name]["url"], trust_env=False, timeout=20, verify=False)
+            httpx.Client(base_url=servers.servers[name]["url"], trust_env=False, timeout=100, verify=False)
         )
 
 
