@@ -111,7 +111,7 @@ class RolloutError(NemoGymError):
     """
 
     failure_class: ClassVar[str] = "rollout_failed"
-    status: ClassVar[int] = 500
+    status: int = 500
     """The HTTP status of servers that report it."""
     may_retry: ClassVar[bool] = False
     default_tier: ClassVar[str] = "agent"
@@ -122,6 +122,10 @@ class RolloutError(NemoGymError):
         self.tier = tier or self.default_tier
         self.retry_after_s: float | None = None
         """Seconds to wait before a retry, if the failed server asks for it."""
+        self.conversation: dict[str, Any] | None = None
+        """The last `items` of the rollout's conversation, and how many are `omitted` before them, if known."""
+        self.log_file: str | None = None
+        """The path of the log of the server that failed, if known."""
         self.row: dict[str, Any] | None = None
         """The failed row, if `run_examples` raises this."""
 
@@ -145,6 +149,12 @@ class EnvironmentFailed(RolloutError):
 
     failure_class = "environment_failed"
     default_tier = "environment"
+
+
+class OutOfTurn(EnvironmentFailed):
+    """A call that its session does not allow now, such as a step without a game. Recorded as `EnvironmentFailed`."""
+
+    status = 409
 
 
 class JudgeFailed(RolloutError):

@@ -39,13 +39,14 @@ from nemo_gym.http.internal import InternalClient
 from nemo_gym.http.reply import RawHeaders, Reply
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.items import EasyInputMessage, FunctionToolCall, OutputMessage, OutputText
-from nemo_gym.schemas.responses import RESPONSES_PATH, Response
+from nemo_gym.schemas.responses import PLAYED_WITHOUT_MODEL, RESPONSES_PATH, Response
 from nemo_gym.schemas.rollout import Graded
 from nemo_gym.schemas.row import Row
 from nemo_gym.servers.agent import SimpleResponsesAPIAgent
 from nemo_gym.servers.base import SimpleServer
 from nemo_gym.servers.mcp.endpoint import expose_if_asked
 from nemo_gym.servers.model import SimpleResponsesAPIModel
+from nemo_gym.servers.tools.handlers import check_bodies
 from nemo_gym.web.failures import Failures
 from nemo_gym.web.middleware import CallMiddleware
 from nemo_gym.web.shutdown import QuickShutdownServer
@@ -64,7 +65,7 @@ def reply(*items: str | FunctionToolCall | EasyInputMessage) -> Response:
         OutputMessage(id=f"msg_{number}", content=[OutputText(text=item)]) if isinstance(item, str) else item
         for number, item in enumerate(items)
     ]
-    return Response(id="resp_test", created_at=0, model="test", output=list(output))
+    return Response(id=PLAYED_WITHOUT_MODEL, created_at=0, model="test", output=list(output))
 
 
 def call(name: str, /, **arguments: object) -> FunctionToolCall:
@@ -325,6 +326,7 @@ async def _started(server: SimpleServer) -> AsyncIterator[FastAPI]:
 def _app_of(server: SimpleServer) -> FastAPI:
     app = server.setup_webserver()
     expose_if_asked(server, app)
+    check_bodies(server, app)
     app.add_middleware(_FailureReplies, failures=Failures(_name_of(server), _failure_of(server)))
     server.setup_call_layer(app)
     return app

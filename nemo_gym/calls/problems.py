@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Container
-from typing import Any
+from operator import not_
+from typing import Any, cast
 
 import orjson
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError
+from pydantic_core import ErrorDetails
 
+from nemo_gym.config.explain import problems_of
+from nemo_gym.config.suggestions import closest
 from nemo_gym.errors import (
     FAILURES,
     EndpointError,
     EnvironmentFailed,
     InvalidTask,
+    ModelFailed,
     Overloaded,
     RolloutError,
     ServerCallError,
     ServerLost,
 )
-from nemo_gym.http.reply import BrokenReply, HungUp, NotConnected, readable
+from nemo_gym.http.reply import BrokenReply, HungUp, NoFreeConnection, NotConnected, readable
+from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.row import Row
 
 OVERLOADED_STATUSES = (429, 503)
+REFUSED_REQUEST = (400, 413, 422)
+"""Statuses of a server that understood a request and will never accept it."""
 MEDIA_TYPE = "application/problem+json"
+PROBABLY_MEANT = 0.75
+"""The similarity at which a row's field may be a typo for a missing one."""
 
 
 class Problem(BaseModel):
@@ -35,6 +45,10 @@ class Problem(BaseModel):
     failure_class: str
     server: str | None = None
     tier: str | None = None
+    log_file: str | None = Field(default=None, exclude_if=not_)
+    """The path of the failed server's log."""
+    conversation: JsonObject | None = Field(default=None, exclude_if=not_)
+    """The last `items` of a failed rollout's conversation, and how many are `omitted` before them."""
 
     @classmethod
     def of_error(cls, error: RolloutError) -> Problem:
@@ -46,11 +60,16 @@ class Problem(BaseModel):
             failure_class=error.failure_class,
             server=error.server,
             tier=error.tier,
+            log_file=error.log_file,
         )
 
     def to_error(self) -> RolloutError:
         """Return the error that the sender raised."""
-        return FAILURES.get(self.failure_class, RolloutError)(self.detail, server=self.server, tier=self.tier)
+        error = FAILURES.get(self.failure_class, RolloutError)(self.detail, server=self.server, tier=self.tier)
+        error.log_file, error.conversation = self.log_file, self.conversation
+        if isinstance(error, InvalidTask):
+            error.status = self.status
+        return error
 
 
 def problem_of_body(body: bytes) -> Problem | None:
@@ -66,16 +85,22 @@ def failure_of_reply(
 ) -> RolloutError:
     """Return the failure for an error status: that of its problem body, else `otherwise` with the body's beginning.
 
-    If an environment rejects the row itself, that is `InvalidTask` and not a failure of the environment.
+    If an environment rejects the row itself, or a model server the request, that is `InvalidTask` and not a failure of
+    that server.
     """
     problem = problem_of_body(body)
     if problem is not None:
         return problem.to_error()
-    if status == InvalidTask.status and otherwise is EnvironmentFailed and _is_about_the_row(body):
-        return InvalidTask(
-            f"{server}: {during} answered {status}: {readable(body)}", server=server, tier=otherwise.default_tier
-        )
-    return otherwise(f"{server}: {during} answered {status}: {readable(body)}", server=server)
+    is_of_a_row = status == InvalidTask.status and otherwise in (EnvironmentFailed, InvalidTask)
+    if is_of_a_row and (faults := _faults_of_the_row(body, f"{during.removeprefix('/')} of {server}")):
+        return InvalidTask("; ".join(faults), server=server, tier=otherwise.default_tier)
+    answered = f"{server}: {during} answered {status}: {readable(body)}"
+    if status in REFUSED_REQUEST and otherwise is ModelFailed:
+        # Errors of the model's endpoint arrive as problems. So the model server itself refuses this request.
+        refused = InvalidTask(answered, server=server, tier=otherwise.default_tier)
+        refused.status = status
+        return refused
+    return otherwise(answered, server=server)
 
 
 def failure_of_call(
@@ -83,7 +108,9 @@ def failure_of_call(
 ) -> RolloutError:
     """Return the failure for a call without a reply: the server is lost or overloaded, else `otherwise`."""
     kind = otherwise
-    if isinstance(error, NotConnected | HungUp | BrokenReply):
+    if isinstance(error, NoFreeConnection):
+        kind = Overloaded
+    elif isinstance(error, NotConnected | HungUp | BrokenReply):
         kind = ServerLost
     elif isinstance(error, EndpointError) and error.status in OVERLOADED_STATUSES:
         kind = Overloaded
@@ -120,10 +147,22 @@ def failure_of_row(row: Row) -> RolloutError | None:
     return FAILURES.get(cause, RolloutError)(message, server=row.failure_server, tier=row.failure_tier)
 
 
-def _is_about_the_row(body: bytes) -> bool:
-    """Return whether the validation errors concern only the row, and not the response that the agent added."""
+def _faults_of_the_row(body: bytes, needed_by: str) -> list[str]:
+    """Describe the validation errors of a row. Return nothing if they also concern the response in it."""
     try:
-        problems = orjson.loads(body)["detail"]
-        return bool(problems) and all(each["loc"][0] == "body" and "response" not in each["loc"] for each in problems)
+        details: list[dict[str, Any]] = orjson.loads(body)["detail"]
+        if not all(each["loc"][0] == "body" and "response" not in each["loc"] for each in details):
+            return []
+        missing = {".".join(map(str, each["loc"][1:])): each for each in details if each["type"] == "missing"}
+        problems = problems_of(cast(ErrorDetails, {**each, "loc": each["loc"][1:]}) for each in details)
     except (orjson.JSONDecodeError, LookupError, TypeError):
-        return False
+        return []
+    faults = []
+    for name, each in missing.items():
+        keys = each["input"] if isinstance(each.get("input"), dict) else ()
+        meant = closest(each["loc"][-1], keys, PROBABLY_MEANT)
+        faults.append(
+            f"the row lacks '{name}', which {needed_by} needs" + (f"; is '{meant}' a typo?" if meant else "")
+        )
+    others = {name: problem for name, problem in problems.items() if name not in missing}
+    return faults + [f"the row's '{name}' is invalid for {needed_by}: {problem}" for name, problem in others.items()]

@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from nemo_gym.errors import InvalidTask
 from nemo_gym.rollouts.outcome import Record
+from nemo_gym.schemas.row import Row
 
 MOST_KINDS = 20
 """The maximum number of kinds to print; failures of further kinds are only counted."""
@@ -32,10 +34,17 @@ class _Occurrences:
 class FailureReporter:
     """A reporter of a run's failures; `say` receives the first of each kind as it happens."""
 
-    def __init__(self, say: Callable[[str], None], *, mask: Callable[[str], str] = str) -> None:
-        """Initialise without failures; `mask` hides secrets in messages."""
+    def __init__(
+        self,
+        say: Callable[[str], None],
+        *,
+        mask: Callable[[str], str] = str,
+        place_of: Callable[[Row], str | None] = lambda row: None,
+    ) -> None:
+        """Initialise without failures; `mask` hides secrets in messages, `place_of` finds the line of a faulty row."""
         self._say = say
         self._mask = mask
+        self._place_of = place_of
         self._kinds: dict[_Kind, _Occurrences] = {}
         self._others = 0
 
@@ -49,6 +58,10 @@ class FailureReporter:
             if len(self._kinds) >= MOST_KINDS:
                 self._others += 1
                 return
+            if record.cause == InvalidTask.failure_class and (place := self._place_of(record.row)):
+                message = f"{place}: {message}"
+            if log := record.row.failure_log:
+                message = f"{message} (log: {log})"
             self._kinds[kind] = _Occurrences(message)
             which = f"repeat {record.row.repeat_index} of task {record.row.task_index}"
             self._say(f"{record.cause}, {which}: {message}")

@@ -15,6 +15,8 @@ from nemo_gym.cli.options import Options, settings_from
 from nemo_gym.cli.settings import StartSettings
 from nemo_gym.config import RunConfig
 from nemo_gym.config.without_model import load_for_metrics, only_for
+from nemo_gym.config.wording import counted
+from nemo_gym.errors import ConfigError
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.metrics import Completion, write_profile
 from nemo_gym.metrics.profile import RewardProfileConfig, with_pass_rates
@@ -57,7 +59,9 @@ def aggregate(words: list[str]) -> int:
     with _serving(run, found.agents, settings) as client:
         files = RunFiles(results=job.output_jsonl_fpath)
         files.results.parent.mkdir(parents=True, exist_ok=True)
-        running.say(f"{found.rollouts} rollouts in {len(shards)} files: {', '.join(map(str, shards))}")
+        running.say(
+            f"{counted(found.rollouts, 'rollout')} in {counted(len(shards), 'file')}: {', '.join(map(str, shards))}"
+        )
         if job.merge_shards:
             merge_shards(shards, files.results)
             running.say(f"rollouts: {files.results}")
@@ -72,6 +76,11 @@ def _serving(run: RunConfig, agents: list[str], settings: StartSettings) -> Iter
     """Yield a client for the servers that compute these agents' metrics, or None if there are no servers."""
     names_a_run = run.head.port_is_fixed
     if run.servers and not names_a_run:
+        if unknown := sorted({*agents} - {*run.agent_names}):
+            raise ConfigError(
+                f"no file of this config defines {', '.join(unknown)}, the agent of the rollouts. Its agents: "
+                f"{', '.join(run.agent_names)}. Pass the config of the original collection."
+            )
         with running.launch_for(only_for(run, agents), settings, None, on_line=None) as servers:
             yield ServerClient.of_run(servers.run)
     elif names_a_run or live_runs():
@@ -107,6 +116,10 @@ def profile(words: list[str]) -> int:
     if settings.pass_threshold is not None:
         found = with_pass_rates(found, settings.pass_threshold)
     files = write_profile(found, settings.rollouts_jsonl_fpath, reward_profiling=settings.output_jsonl_fpath)
+    for agent, rewards in found.rewards.items():
+        if rewards:
+            tables.show(tables.histogram(rewards, title=f"Rewards of {agent}" if agent else "Rewards"))
+            running.say("")
     running.say(_completion_line(found.completion))
     running.say(f"tasks:  {files.reward_profiling}")
     running.say(f"agents: {files.agent_metrics}")
@@ -116,6 +129,6 @@ def profile(words: list[str]) -> int:
 def _completion_line(done: Completion) -> str:
     inputs = done.complete_inputs + done.partial_inputs + done.missing_inputs
     return (
-        f"{done.completed_rows} of {done.expected_rows} rollouts done; {inputs} inputs = {done.complete_inputs} "
-        f"complete + {done.partial_inputs} partial + {done.missing_inputs} missing"
+        f"{done.completed_rows} of {done.expected_rows} rollouts done; {counted(inputs, 'input')} = "
+        f"{done.complete_inputs} complete + {done.partial_inputs} partial + {done.missing_inputs} missing"
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -11,6 +13,8 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from nemo_gym.jsonl import JsonObject
+from nemo_gym.metrics.binary import INTERVAL
+from nemo_gym.metrics.pass_at_k import highest_k_metrics
 
 if TYPE_CHECKING:
     # Types only, because these modules bring imports that the other tables do not need.
@@ -20,10 +24,15 @@ if TYPE_CHECKING:
 
 PIPED_WIDTH = 200
 REWARD = "mean/reward"
-PESSIMISTIC_REWARD = "pessimistic/mean/reward"
+PESSIMISTIC = "pessimistic/"
+PESSIMISTIC_REWARD = PESSIMISTIC + REWARD
 OVER = "scored of planned"
 MOST_COLUMNS = 4
 SHOWN_IN_ROW = 3
+BINS = 10
+BAR_WIDTH = 40
+_IN_PERCENT = re.compile(r"(.*/)?(pass|majority)@")
+"""Metrics whose values are in percent. All others are as the verifier returned them."""
 
 
 def show(table: Table) -> None:
@@ -66,6 +75,7 @@ def components(found: Sequence[Component]) -> Table:
         "configs": [", ".join(each.configs) for each in found],
         "agents": [", ".join(each.agents) for each in found],
         "datasets": [", ".join(each.datasets) for each in found],
+        "repeats": [str(each.num_repeats or "") for each in found],
         "description": [each.description or "" for each in found],
     }
     shown = {heading: texts for heading, texts in columns.items() if any(texts)}
@@ -89,6 +99,23 @@ def key_metrics(metrics: Sequence[JsonObject]) -> Table:
     return _agents_in_columns(metrics) if len(metrics) <= MOST_COLUMNS else _agents_in_rows(metrics)
 
 
+def histogram(rewards: Sequence[float], *, title: str) -> Table:
+    """Return a table of how often each reward occurs; more than a few different ones are put into ten bins."""
+    counts = Counter(rewards)
+    if len(counts) > BINS:
+        low, high = min(rewards), max(rewards)
+        width = (high - low) / BINS
+        places = Counter(min(int((reward - low) / width), BINS - 1) for reward in rewards)
+        bars = {f"{_digits(low + at * width)} … {_digits(low + (at + 1) * width)}": places[at] for at in range(BINS)}
+    else:
+        bars = {_digits(reward): counts[reward] for reward in sorted(counts)}
+    table = _table(Column("reward", justify="right"), Column("rollouts", justify="right"), "", title=title)
+    most = max(bars.values(), default=0)
+    for name, count in bars.items():
+        table.add_row(name, str(count), "█" * -(-count * BAR_WIDTH // most))
+    return table
+
+
 def _agents_in_rows(metrics: Sequence[JsonObject]) -> Table:
     reward = Column(REWARD, justify="right", style="bold")
     table = _table(Column("agent", overflow="fold"), reward, Column("others", overflow="fold"), title="Key metrics")
@@ -97,14 +124,14 @@ def _agents_in_rows(metrics: Sequence[JsonObject]) -> Table:
         table.add_column(OVER, justify="right", overflow="fold")
         table.add_column(PESSIMISTIC_REWARD, justify="right")
     for agent in metrics:
-        chosen = {name: value for name, value in agent["key_metrics"].items() if name != REWARD}
-        others = ", ".join(f"{name} {_digits(value)}" for name, value in sorted(chosen.items())[:SHOWN_IN_ROW])
+        chosen = _chosen(agent)
+        others = ", ".join(f"{name} {_shown(agent, name)}" for name in chosen[:SHOWN_IN_ROW])
         more = len(chosen) - SHOWN_IN_ROW
         table.add_row(
             Text(str(agent["agent_ref"]["name"])),
-            _number(agent["agent_metrics"].get(REWARD)),
+            Text(_shown(agent, REWARD)),
             Text(others + (f", … {more} more" if more > 0 else "")),
-            *((_over(agent), _number(agent["agent_metrics"].get(PESSIMISTIC_REWARD))) if has_ledgers else ()),
+            *((_over(agent), Text(_shown(agent, PESSIMISTIC_REWARD))) if has_ledgers else ()),
         )
     return table
 
@@ -113,16 +140,53 @@ def _agents_in_columns(metrics: Sequence[JsonObject]) -> Table:
     table = _table(Column("metric", overflow="fold"), title="Key metrics")
     for agent in metrics:
         table.add_column(Text(str(agent["agent_ref"]["name"])), justify="right", overflow="fold")
-    table.add_row(REWARD, *(_number(agent["agent_metrics"].get(REWARD)) for agent in metrics), style="bold")
+
+    def add(name: str, style: str | None = None) -> None:
+        table.add_row(Text(name), *(Text(_shown(agent, name)) for agent in metrics), style=style)
+
+    add(REWARD, "bold")
+    if any(INTERVAL[0] in agent["agent_metrics"] for agent in metrics):
+        table.add_row(Text("95% interval"), *map(_interval, metrics))
     if any("ledger" in agent for agent in metrics):
         table.add_row(OVER, *map(_over, metrics))
     if any("ledger" in agent and agent["ledger"]["failed"] for agent in metrics):
-        table.add_row(
-            PESSIMISTIC_REWARD, *(_number(agent["agent_metrics"].get(PESSIMISTIC_REWARD)) for agent in metrics)
-        )
-    for name in sorted({name for agent in metrics for name in agent["key_metrics"]} - {REWARD}):
-        table.add_row(Text(name), *(_number(agent["key_metrics"].get(name)) for agent in metrics))
+        add(PESSIMISTIC_REWARD)
+    for name in sorted({name for agent in metrics for name in _chosen(agent)}):
+        add(name)
     return table
+
+
+def _chosen(agent: JsonObject) -> list[str]:
+    """Return the metrics to show: the key metrics without the rows' own numbers, and pass@k if they lack it."""
+    echoed = {f"mean/{field}" for field in agent.get("row_fields", ())}
+    chosen = {*agent["key_metrics"]} - {REWARD} - echoed
+    if not any(_IN_PERCENT.match(name) for name in chosen):
+        for pattern in ("pass@{k}", "majority@{k}"):
+            chosen |= highest_k_metrics(agent["agent_metrics"], pattern, ["accuracy"]).keys()
+    return sorted(chosen)
+
+
+def _shown(agent: JsonObject, name: str) -> str:
+    """Return a metric's value, in percent if it is a share."""
+    metrics = agent["agent_metrics"]
+    value = agent["key_metrics"].get(name, metrics.get(name))
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return _digits(value)
+    if _IN_PERCENT.match(name):
+        return _percent(value)
+    field = name.removeprefix(PESSIMISTIC).removeprefix("mean/")
+    low, high = metrics.get(f"min/{field}"), metrics.get(f"max/{field}")
+    is_share = low in (0, 1) and high in (0, 1)
+    if field == "reward" and low is not None and high is not None:
+        is_share = low >= 0 and high <= 1
+    if "mean/" in name and is_share:
+        return _percent(100 * value)
+    return _digits(value)
+
+
+def _interval(agent: JsonObject) -> Text:
+    low, high = (agent["agent_metrics"].get(name) for name in INTERVAL)
+    return Text("–" if low is None or high is None else f"{_percent(100 * low, 1)[:-1]}–{_percent(100 * high, 1)}")
 
 
 def _over(agent: JsonObject) -> Text:
@@ -135,8 +199,9 @@ def _over(agent: JsonObject) -> Text:
     return Text(f"{ledger['scored']} of {ledger['planned']}" + (f" ({', '.join(rest)})" if rest else ""))
 
 
-def _number(value: object) -> Text:
-    return Text(_digits(value))
+def _percent(value: float, decimals: int = 2) -> str:
+    text = f"{value:.{decimals}f}"
+    return f"{text.rstrip('0').rstrip('.')}%"
 
 
 def _digits(value: object) -> str:

@@ -9,14 +9,14 @@ import statistics
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import NamedTuple
 
 from pydantic import ValidationError
 
 from nemo_gym.config import explain_input, load
+from nemo_gym.config.wording import counted
 from nemo_gym.contract.answers import odd_answers
-from nemo_gym.contract.environment import SAMPLE_MODEL, Environment, Oracle, Solution, fault_in, own_servers
+from nemo_gym.contract.environment import SAMPLE_MODEL, Environment, Oracle, Solution, own_servers
 from nemo_gym.contract.play import Played, act, grade, play
 from nemo_gym.errors import NemoGymError
 from nemo_gym.jsonl import JsonObject
@@ -24,6 +24,7 @@ from nemo_gym.schemas.responses import ResponseCreateParams
 from nemo_gym.servers.base import SimpleServer
 from nemo_gym.servers.name_clashes import listed_tools
 from nemo_gym.testing import rollout, serving
+from nemo_gym.web.failures import fault_in
 
 EXAMPLES = 5
 VERIFY_LIMIT_S = 10.0
@@ -90,48 +91,57 @@ async def _configs_load(checkup: Checkup) -> str:
         alone = [server.name for server in own_servers(run, folder) if server.name not in agents]
         if alone:
             raise Broken(f"{path}: no agent uses {', '.join(alone)}")
-    return f"{len(configs)} configs"
+    return counted(len(configs), "config")
 
 
-async def _readme_and_tests(checkup: Checkup) -> str:
+async def _ready_to_publish(checkup: Checkup) -> str:
     folder = checkup.environment.folder
-    readme = _text_of(folder / "README.md")
+    problems = []
+    readme, tests = folder / "README.md", folder / "tests"
+    text = readme.read_text("utf-8") if readme.is_file() else ""
     required = {"the data's licence": "licen", "how it is graded": "reward|earn", "a command": folder.name}
-    for meaning, pattern in required.items():
-        if not re.search(pattern, readme, re.IGNORECASE):
-            raise Broken(f"{folder / 'README.md'}: {meaning} is missing")
-    tests = [path for path in (folder / "tests").glob("test_*.py") if "def test_" in _text_of(path)]
-    if not tests:
-        raise Broken(f"{folder / 'tests'}: no test found")
-    return f"{len(tests)} test files"
+    missing = [meaning for meaning, pattern in required.items() if not re.search(pattern, text, re.IGNORECASE)]
+    if missing:
+        problems.append(f"{readme}: missing {', '.join(missing)}")
+    found = [path for path in tests.glob("test_*.py") if "def test_" in path.read_text("utf-8")]
+    if not found:
+        problems.append(f"{tests}: no test found")
+    if (count := len(checkup.environment.rows)) != EXAMPLES:
+        problems.append(f"expected {EXAMPLES} example rows, found {count}")
+    _raise_for(problems)
+    return f"{counted(len(found), 'test file')}, {EXAMPLES} example rows"
 
 
 async def _tools_are_described(checkup: Checkup) -> str:
     tools = listed_tools(checkup.environment.server())
     bare = [tool.name for tool in tools if not tool.description]
-    if bare:
-        raise Broken(f"without a docstring: {', '.join(bare)}")
+    problems = [f"without a docstring: {', '.join(bare)}"] if bare else []
     for tool in tools:
         for name, schema in tool.parameters["properties"].items():
             if not schema.keys() & {"type", "enum", "const", "anyOf", "oneOf", "allOf", "$ref"}:
-                raise Broken(f"{tool.name}: the argument '{name}' has no type")
-    return f"{len(tools)} tools"
+                problems.append(f"{tool.name}: the argument '{name}' has no type")
+    _raise_for(problems)
+    return counted(len(tools), "tool")
 
 
 async def _rows_are_valid(checkup: Checkup) -> str:
-    environment = checkup.environment
-    if len(environment.rows) != EXAMPLES:
-        raise Broken(f"expected {EXAMPLES} example rows, found {len(environment.rows)}")
-    paths = {getattr(route, "path", "") for route in environment.server().setup_webserver().routes}
+    if not checkup.environment.rows:
+        raise Broken("no example rows. Add a dataset of the type example to the agent's block in the config")
+    paths = {getattr(route, "path", "") for route in checkup.environment.server().setup_webserver().routes}
+    problems = []
     for number, row in enumerate(checkup.rows, start=1):
         given = row.get("responses_create_params", {})
         try:
             params = ResponseCreateParams.model_validate(given)
         except ValidationError as error:
-            raise Broken(f"row {number}: {explain_input(error, given, block='responses_create_params')}") from error
+            known = ResponseCreateParams.model_fields
+            problem = explain_input(error, given, block="responses_create_params", known=known)
+            problems.append(f"row {number}: {problem.removesuffix('.')}")
+            continue
         missing = [tool["name"] for tool in params.tools if f"/{tool.get('name')}" not in paths]
         if missing:
-            raise Broken(f"row {number} names tools that the server lacks: {', '.join(missing)}")
+            problems.append(f"row {number} names tools that the server lacks: {', '.join(missing)}")
+    _raise_for(problems)
     return f"{len(checkup.rows)} rows"
 
 
@@ -159,7 +169,8 @@ async def _no_op_earns_less(checkup: Checkup) -> str:
 
     async with checkup.server(judge_agrees=False) as server:
         await _each_row(checkup.rows, earns_all)
-    return f"less on {len(checkup.rows)} rows"
+    idle = sum(not oracle.asks_for_something(row) for row in checkup.rows)
+    return f"less on {len(checkup.rows) - idle} rows" + (f"; {idle} ask for nothing" if idle else "")
 
 
 async def _same_reward_twice(checkup: Checkup) -> str:
@@ -175,7 +186,7 @@ async def _same_reward_twice(checkup: Checkup) -> str:
 async def _sessions_are_apart(checkup: Checkup) -> str:
     rows, oracle = checkup.environment.rows, checkup.oracle
     async with checkup.server() as server:
-        for number, (row, other) in enumerate(zip(rows, (*rows[1:], rows[0]), strict=True), start=1):
+        for number, (row, other) in enumerate(zip(rows, (*rows[1:], *rows[:1]), strict=True), start=1):
             async with rollout(server, **row) as first, rollout(server, **other) as second:
                 solution, half = oracle.solve(row), len(oracle.solve(row)) // 2
                 begun = await act(first, solution[:half])
@@ -218,9 +229,11 @@ async def _verify_is_quick(checkup: Checkup) -> str:
     return f"{middle * 1000:.1f} ms, {worst * 1000:.0f} ms at worst"
 
 
+PUBLISHING = "README, tests and examples are there"
+"""The promise that only a published folder makes."""
 CHECKS: dict[str, Check] = {
     "configs load, each with an agent": _configs_load,
-    "README and tests are there": _readme_and_tests,
+    PUBLISHING: _ready_to_publish,
     "tools are described and typed": _tools_are_described,
     "rows are valid and name existing tools": _rows_are_valid,
     "the oracle earns the full reward": _oracle_earns_all,
@@ -232,11 +245,18 @@ CHECKS: dict[str, Check] = {
 }
 
 
-async def check_environment(environment: Environment, rows: Sequence[JsonObject] = ()) -> list[Finding]:
-    """Run all checks over the examples and these further rows, even if some of them fail."""
+async def check_environment(
+    environment: Environment, rows: Sequence[JsonObject] = (), *, for_publishing: bool = True
+) -> list[Finding]:
+    """Run the checks over the examples and these further rows, even if some of them fail.
+
+    Without `for_publishing`, leave out what only a published folder needs.
+    """
     checkup = Checkup(environment, [*environment.rows, *rows])
     findings = []
     for promise, check in CHECKS.items():
+        if promise == PUBLISHING and not for_publishing:
+            continue
         try:
             findings.append(Finding(promise, True, await check(checkup)))
         except NemoGymError as error:
@@ -257,14 +277,10 @@ async def _each_row(
             return await problem_of(number, row)
 
     found = await asyncio.gather(*(gated(number, row) for number, row in enumerate(rows, start=1)))
-    problems = [problem for problem in found if problem]
+    _raise_for([problem for problem in found if problem])
+
+
+def _raise_for(problems: Sequence[str]) -> None:
     if problems:
         more = f"; and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
         raise Broken("; ".join(problems[:SHOWN]) + more)
-
-
-def _text_of(path: Path) -> str:
-    try:
-        return path.read_text("utf-8")
-    except OSError as error:
-        raise Broken(f"{path}: {error.strerror}") from error

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from nemo_gym.process.serve import complete_server_class, load_module, typed_con
 from nemo_gym.schemas.items import EasyInputMessage, FunctionToolCall
 from nemo_gym.servers.base import SimpleServer
 from nemo_gym.testing import FakeModel, connected_server
+from nemo_gym.web.failures import fault_in
 
 Solution = list["str | FunctionToolCall | EasyInputMessage"]
 """A perfect attempt: texts, tool calls and user messages, in order."""
@@ -88,17 +88,6 @@ def open_environment(folder: Path, overrides: Sequence[str] = ()) -> Iterator[En
     finally:
         # A server's process searches its own folder first; this process may open many folders.
         sys.path[:] = search_path
-
-
-def fault_in(folder: Path, error: Exception) -> str:
-    """Return the error after the last line of this folder in its traceback: `app.py:12: KeyError: 'count'`."""
-    frames = [(Path(frame.filename), frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
-    text = f"{type(error).__name__}: {error}"
-    if isinstance(error, SyntaxError) and error.filename:
-        frames.append((Path(error.filename), error.lineno))
-        text = f"{type(error).__name__}: {error.msg}"
-    own = [(path, line) for path, line in frames if folder.resolve() in path.resolve().parents]
-    return f"{own[-1][0].resolve().relative_to(folder.resolve())}:{own[-1][1]}: {text}" if own else text
 
 
 def own_config(folder: Path) -> Path:

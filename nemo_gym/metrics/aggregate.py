@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from nemo_gym.jsonl import JsonObject
+from nemo_gym.metrics.binary import binary_metrics
 from nemo_gym.schemas.rollout import AggregateMetrics, AggregateMetricsRequest
 from nemo_gym.schemas.row import PRIVATE_PREFIX, ROLLOUT_INDEX_KEY, TASK_INDEX_KEY, Row
 
@@ -31,9 +32,9 @@ class AggregateMetricsMixin:
         """Return further agent metrics, computed from the verify responses grouped by task.
 
         A list `per_task_metrics` in the result is merged into the task groups. Each entry belongs to the task of its
-        `_ng_task_index`, or else to the task at the same position in `tasks`.
+        `_ng_task_index`, or else to the task at the same position in `tasks`. Default: `binary_metrics`.
         """
-        return {}
+        return binary_metrics(tasks)
 
     def get_key_metrics(self, agent_metrics: JsonObject) -> JsonObject:
         """Return the headline metrics. Default: every mean."""
@@ -98,6 +99,10 @@ class Baseline:
             if column is None:
                 column = self._columns[field] = array("d")
             column.append(value)
+
+    def values_of(self, field: str) -> Sequence[float]:
+        """Return the values of a field in the order in which they were added."""
+        return self._columns.get(field, array("d"))
 
     def metrics(self) -> dict[str, float]:
         """Return `mean/<field>` and the other statistics, each over the rollouts that have the field."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -37,6 +37,8 @@ class RewardProfile:
     group_level_metrics: list[jsonl.JsonObject]
     agent_metrics: list[jsonl.JsonObject]
     completion: Completion
+    rewards: Mapping[str | None, Sequence[float]]
+    """The rewards of each agent."""
 
 
 class RewardProfileConfig(BaseModel):
@@ -142,7 +144,8 @@ class RewardProfiler:
         """Return the metrics of all rollouts. Raise `DataError` if inputs and rollouts do not match."""
         self._check(allow_partial_rollouts)
         groups = self._groups()
-        return RewardProfile(groups, self._agent_metrics(), _completion(groups))
+        rewards = {agent: baseline.values_of("reward") for agent, baseline in self._baselines.items()}
+        return RewardProfile(groups, self._agent_metrics(), _completion(groups), rewards)
 
     def _check(self, allow_partial_rollouts: bool) -> None:
         missing = [] if allow_partial_rollouts else [key for key in self._agents if key not in self._attempts]

@@ -14,6 +14,8 @@ from nemo_gym.schemas.items import EasyInputMessage, FunctionToolCall, InputItem
 
 RESPONSES_PATH = "/v1/responses"
 """The route of model servers and agents."""
+PLAYED_WITHOUT_MODEL = "resp_test"
+"""The id of responses that `nemo_gym.testing` makes, as in example rollouts played by an oracle."""
 
 
 def _checked_tool(tool: JsonObject) -> JsonObject:

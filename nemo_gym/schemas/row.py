@@ -24,6 +24,8 @@ FAILURE_MESSAGE_KEY = "_ng_failure_message"
 FAILURE_SERVER_KEY = "_ng_failure_server"
 FAILURE_TIER_KEY = "_ng_failure_tier"
 FAILURE_RETRYABLE_KEY = "_ng_failure_retryable"
+FAILURE_CONVERSATION_KEY = "_ng_failure_conversation"
+FAILURE_LOG_KEY = "_ng_failure_log"
 JUDGE_ERROR_KEY = "_ng_failure_judge_error"
 TERMINAL_KEY = "_ng_failure_terminal"
 NO_PERSIST_KEY = "_ng_no_persist"
@@ -34,7 +36,17 @@ _NUMBERS = frozenset({TASK_INDEX_KEY, ROLLOUT_INDEX_KEY, ATTEMPT_INDEX_KEY})
 _FAILURE = (FAILURE_CLASS_KEY, FAILURE_MESSAGE_KEY, FAILURE_SERVER_KEY, FAILURE_TIER_KEY, JUDGE_ERROR_KEY)
 KIND_KEY, REASON_KEY = "failure_kind", "failure_reason"
 """The failure class and message in release 0.7. A dataset may use these names with another meaning."""
-_OUTCOME = frozenset({*_FAILURE, ATTEMPT_INDEX_KEY, FAILURE_RETRYABLE_KEY, TERMINAL_KEY, NO_PERSIST_KEY})
+_OUTCOME = frozenset(
+    {
+        *_FAILURE,
+        ATTEMPT_INDEX_KEY,
+        FAILURE_CONVERSATION_KEY,
+        FAILURE_LOG_KEY,
+        FAILURE_RETRYABLE_KEY,
+        TERMINAL_KEY,
+        NO_PERSIST_KEY,
+    }
+)
 
 ROLLOUT_ID_PATTERN = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
 
@@ -154,6 +166,11 @@ class Row:
     def failure_server(self) -> str | None:
         """The server that failed."""
         return self.fields.get(FAILURE_SERVER_KEY)
+
+    @property
+    def failure_log(self) -> str | None:
+        """The path of the log of the server that failed."""
+        return self.fields.get(FAILURE_LOG_KEY)
 
     @property
     def failure_tier(self) -> str | None:

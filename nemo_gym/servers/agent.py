@@ -38,10 +38,11 @@ from nemo_gym.schemas.rollout import (
 )
 from nemo_gym.schemas.row import Row
 from nemo_gym.servers.base import SimpleServer
+from nemo_gym.servers.conversation import Unfinished
 from nemo_gym.servers.judging import JudgeFailures
 from nemo_gym.servers.name_clashes import hook_of
 from nemo_gym.servers.tools.handlers import Endpoint, Handler, Method, endpoint_of
-from nemo_gym.web.failures import ROLLOUT_ID_SCOPE_KEY
+from nemo_gym.web.failures import CONVERSATION_SCOPE_KEY, ROLLOUT_ID_SCOPE_KEY
 from nemo_gym.web.fast_routes import ListedRoute
 
 __all__ = ["BaseResponsesAPIAgent", "Body", "SimpleResponsesAPIAgent"]
@@ -161,11 +162,15 @@ def _for_its_rollout(run: Method) -> Endpoint:
                 rollout_id = Row(await request.json()).rollout_id
             except (TypeError, ValueError) as error:
                 raise InvalidTask(f"the row's rollout id: {error}") from error
-        with rollout_context(rollout_id), JudgeFailures() as failures:
+        with rollout_context(rollout_id), JudgeFailures() as failures, Unfinished() as unfinished:
             running = run(**arguments)
             # Free memory, because thousands of rollouts may run at once.
             arguments.clear()
-            result = await running
+            try:
+                result = await running
+            except BaseException:
+                request.scope[CONVERSATION_SCOPE_KEY] = unfinished.so_far()
+                raise
         return failures.written_into(result)
 
     return endpoint_of(handler, respond)

@@ -6,9 +6,11 @@ import asyncio
 import inspect
 import logging
 import os
+import sys
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable, Container, Coroutine, Iterable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import ClassVar
 
 from fastapi import FastAPI
@@ -21,14 +23,16 @@ from nemo_gym.config.published import CONFIG_PATH_ENV_VAR, get_first_server_conf
 from nemo_gym.config.settings import BaseServerConfig
 from nemo_gym.errors import RolloutError
 from nemo_gym.http.external import external_session
+from nemo_gym.http.open_files import OPEN_FILES, raise_open_files_limit
 from nemo_gym.servers.context import ServerContext
 from nemo_gym.servers.name_clashes import hook_of
 from nemo_gym.web.admission import Admission
 from nemo_gym.web.app import ServerApp, add_part
+from nemo_gym.web.browsers import BrowserCheck
+from nemo_gym.web.call import LIVENESS_PATHS, READS
 from nemo_gym.web.failures import Failures
 from nemo_gym.web.invalid_bodies import invalid_body_response
 from nemo_gym.web.limits import CallLimits
-from nemo_gym.web.open_files import OPEN_FILES, raise_open_files_limit
 from nemo_gym.web.profiling import ProfilingMiddlewareConfig, add_profiling
 from nemo_gym.web.session_cookies import Sessions
 from nemo_gym.web.telemetry import Telemetry
@@ -65,8 +69,8 @@ class BaseServer(BaseModel):
         async def is_alive() -> dict[str, str]:
             return {"status": "ok"}
 
-        for path in ("/", "/livez", "/readyz", "/healthz", "/health"):
-            app.get(path, include_in_schema=False)(is_alive)
+        for path in LIVENESS_PATHS:
+            app.api_route(path, methods=list(READS), include_in_schema=False)(is_alive)
 
 
 class SimpleServer(BaseServer):
@@ -123,7 +127,10 @@ class SimpleServer(BaseServer):
 
     def setup_exception_middleware(self, app: FastAPI) -> None:
         """Turn every failure of a handler into a response. Middleware that is added later is outside of this layer."""
-        add_part(app, failures=Failures(_name_of(self), self.FAILURE))
+        failures = Failures(
+            _name_of(self), self.FAILURE, folder=folder_of(type(self)), log_file=context_of(self).log_file
+        )
+        add_part(app, failures=failures)
 
     def setup_call_layer(self, app: FastAPI, run_token: str | None = None, run_id: str = "") -> None:
         """Add the outermost layer: run token, limits on calls, deadlines and metrics."""
@@ -138,6 +145,8 @@ class SimpleServer(BaseServer):
             run_id=run_id,
             admits=getattr(app.state, "admits", None),
             secrets=context.secret_values,
+            browsers=BrowserCheck(context.telemetry.server, self.config.host, context.allowed_hosts),
+            tier=self.FAILURE.default_tier,
         )
         add_part(app, admission=admission)
 
@@ -208,6 +217,12 @@ def context_of(server: SimpleServer) -> ServerContext:
     if server._nemo_gym_context is None:
         server._nemo_gym_context = ServerContext(Telemetry(_name_of(server)))
     return server._nemo_gym_context
+
+
+def folder_of(cls: type) -> Path | None:
+    """Return the folder with the source code of a server class; None for a class that was not imported."""
+    file = getattr(sys.modules.get(cls.__module__), "__file__", None)
+    return Path(file).parent if file else None
 
 
 def _name_of(server: BaseServer) -> str:

@@ -20,6 +20,10 @@ class ServerContext:
     """Signs the session cookie. All processes of an instance get the same secret from the launcher."""
     secret_values: SecretValues = field(default_factory=SecretValues)
     """Values that are masked in this server's failure messages."""
+    allowed_hosts: frozenset[str] = frozenset()
+    """Other names by which browsers and proxies may call this server."""
+    log_file: str = ""
+    """The path of this process's log, if the launcher writes one."""
     processes: int = 1
     """The number of processes that serve this server."""
     siblings: SessionRouting | None = None

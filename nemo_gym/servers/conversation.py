@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from http.cookies import Morsel
+from typing import Any, Self
 
 import orjson
 from pydantic import ValidationError
 
 from nemo_gym.calls.caller import WrittenRequest
 from nemo_gym.calls.client import ServerClient
-from nemo_gym.calls.problems import failure_of_call, failure_of_reply, reply_to
+from nemo_gym.calls.problems import failure_of_call, failure_of_reply, problem_of_body, reply_to
 from nemo_gym.errors import EnvironmentFailed, ModelFailed, Overloaded, RolloutTimedOut, ServerCallError, ServerLost
+from nemo_gym.http.json_depth import DEEPEST_ANSWER, is_deeper_than
 from nemo_gym.http.reply import Reply
 from nemo_gym.jsonl import JsonObject, dump_json, dump_up_to
-from nemo_gym.opaque import loads_opaque, plain
+from nemo_gym.opaque import TOKEN_KEYS, loads_opaque, plain
 from nemo_gym.schemas.responses import RESPONSES_PATH, Response, sum_of_counts
 from nemo_gym.servers.tools.tool import is_callable_name
 
@@ -33,6 +36,10 @@ UNSAID = {
 }
 """Defaults for fields that an endpoint left out of its response."""
 CALL_FIELDS = ("name", "arguments", "call_id")
+MOST_KEPT_BYTES = 128 * 1024
+"""Of a failed rollout's conversation. Earlier items are left out."""
+LONGEST_KEPT_TEXT = 16 * 1024
+"""In characters, of one text in it."""
 
 
 def cookies_of(reply: Reply) -> Cookies:
@@ -70,6 +77,59 @@ class _WrittenItems:
         return request
 
 
+ItemsSoFar = Callable[[], Sequence[Item]]
+
+_unfinished: ContextVar[Unfinished | None] = ContextVar("nemo_gym_unfinished", default=None)
+
+
+class Unfinished:
+    """The conversation of the rollout that runs inside the `with` block, for the record of its failure."""
+
+    def __init__(self) -> None:
+        self._items: ItemsSoFar | None = None
+
+    def __enter__(self) -> Self:
+        self._token = _unfinished.set(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _unfinished.reset(self._token)
+
+    def is_about(self, items: ItemsSoFar) -> None:
+        self._items = items
+
+    def so_far(self) -> JsonObject | None:
+        """Return the last `items` and how many are `omitted` before them, or None without any."""
+        given = list(self._items()) if self._items is not None else []
+        kept: list[Item] = []
+        left = MOST_KEPT_BYTES
+        for item in reversed(given):
+            written = dump_json(_shortened(item))
+            left -= len(written)
+            if left < 0:
+                break
+            kept.append(orjson.loads(written))
+        return {"items": kept[::-1], "omitted": len(given) - len(kept)} if given else None
+
+
+def keep_if_failed(items: ItemsSoFar) -> None:
+    """Record a conversation if its rollout fails. `items` returns all items after the row's own input."""
+    if (unfinished := _unfinished.get()) is not None:
+        unfinished.is_about(items)
+
+
+def _shortened(value: object) -> Any:
+    """Copy a JSON value without token ids, and with long texts cut."""
+    if isinstance(value, dict):
+        return {name: _shortened(each) for name, each in value.items() if name not in TOKEN_KEYS}
+    if isinstance(value, list):
+        return [_shortened(each) for each in value]
+    if isinstance(value, str) and len(value) > LONGEST_KEPT_TEXT:
+        return f"{value[:LONGEST_KEPT_TEXT]}… ({len(value)} characters)"
+    # An agent of a folder may have put other objects into the conversation.
+    return value if value is None or isinstance(value, str | int | float) else str(value)
+
+
 @dataclass
 class Conversation:
     """A conversation that grows with each turn. Model and resources server never see each other's cookies."""
@@ -91,6 +151,9 @@ class Conversation:
     _written: _WrittenItems = field(default_factory=_WrittenItems)
     was_cut_off: bool = False
     """Whether the model's last turn is incomplete."""
+
+    def __post_init__(self) -> None:
+        keep_if_failed(lambda: self.said)
 
     @property
     def said(self) -> list[Item]:
@@ -175,7 +238,8 @@ class Conversation:
             ) from error
         body = await reply.read()
         self.session |= cookies_of(reply)
-        if reply.ok or reply.status < 500:
+        # A failure of the rollout may have any status, such as 409 for a session that has not begun.
+        if reply.ok or (reply.status < 500 and problem_of_body(body) is None):
             return body.decode("utf-8", "replace")
         failure = failure_of_reply(
             reply.status, body, server=resources_server, during=f"tool '{name}'", otherwise=EnvironmentFailed
@@ -221,6 +285,8 @@ def _items(given: str | list[Item]) -> list[Item]:
 
 def _read_turn(body: bytes, model: str) -> Item:
     """Parse a reply of the model. Check only what a conversation depends on; the verifier checks the rest."""
+    if is_deeper_than(body, DEEPEST_ANSWER):
+        raise ModelFailed(f"{model}: the answer nests brackets more than {DEEPEST_ANSWER} deep", server=model)
     try:
         # Token ids and log-probabilities stay unparsed, because most conversations do not use them.
         turn: Item = loads_opaque(body)

@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from nemo_gym.config.settings import BaseResourcesServerConfig
+from nemo_gym.config.wording import with_article
 from nemo_gym.errors import EnvironmentFailed, JudgeFailed, SignatureError
 from nemo_gym.jsonl import JsonObject, dump_json
 from nemo_gym.metrics import AggregateMetricsMixin, highest_k_metrics
@@ -245,7 +246,7 @@ async def _graded(server: SimpleResourcesServer, request: Request, result: objec
     elif isinstance(result, (int, float, SupportsFloat)):
         return await _echo(request, {"reward": finite_reward(server, result)})
     elif result is None or isinstance(result, (str, bytes)):
-        found = "nothing" if result is None else f"a {type(result).__name__}"
+        found = "nothing" if result is None else with_article(type(result).__name__)
         raise failure_in(server, f"verify returned {found}. Return a number or a BaseVerifyResponse")
     return result
 

@@ -3,26 +3,45 @@
 from __future__ import annotations
 
 import logging
+import traceback
+from pathlib import Path
 
+from starlette.requests import ClientDisconnect
 from starlette.types import Scope
 
 from nemo_gym.calls.problems import failure_of_call, problem_of_body
-from nemo_gym.errors import EndpointError, InvalidTask, RolloutError, ServerCallError
+from nemo_gym.errors import (
+    EndpointError,
+    InvalidTask,
+    Overloaded,
+    RolloutCancelled,
+    RolloutError,
+    ServerCallError,
+    ServerLost,
+)
 from nemo_gym.http.reply import readable
 
 logger = logging.getLogger(__name__)
 
+OF_ANY_TIER = (InvalidTask, Overloaded, ServerLost)
+"""Failures that a server of any tier may raise. Without another tier, they are of the server that raised them."""
 ROLLOUT_ID_SCOPE_KEY = "nemo_gym_rollout_id"
 """Scope key under which an inner layer passes the rollout's id to an outer one, which runs outside its context."""
+CONVERSATION_SCOPE_KEY = "nemo_gym_conversation"
+"""Scope key of a failed rollout's conversation, which the response with the failure contains."""
 
 
 class Failures:
     """Conversion of errors in one server's handlers to failures of rollouts."""
 
-    def __init__(self, server: str, otherwise: type[RolloutError]) -> None:
-        """`otherwise` is the failure for errors that are not a `RolloutError`."""
+    def __init__(
+        self, server: str, otherwise: type[RolloutError], *, folder: Path | None = None, log_file: str = ""
+    ) -> None:
+        """`otherwise` is the failure for errors that are not a `RolloutError`; `folder` has the server's own code."""
         self.server = server
         self.otherwise = otherwise
+        self.folder = folder
+        self.log_file = log_file
 
     def failure(self, error: Exception, scope: Scope) -> RolloutError:
         """Log an error of a request's handler and return the failure that it causes for the rollout."""
@@ -30,10 +49,14 @@ class Failures:
         if isinstance(error, RolloutError):
             if error.server is None:
                 error.server = self.server
-                if isinstance(error, InvalidTask):
+                error.log_file = self.log_file or None
+                if error.tier == error.default_tier and isinstance(error, OF_ANY_TIER):
                     error.tier = self.otherwise.default_tier
             logger.warning("%s failed (rollout %s): %s", path, rollout_id, error)
             return error
+        if isinstance(error, ClientDisconnect):
+            logger.debug("%s ended (rollout %s): its caller hung up within the body", path, rollout_id)
+            return RolloutCancelled(f"the caller of {path} hung up within the body", server=self.server)
         content = _response_in(error)
         problem = problem_of_body(content)
         if problem is not None:
@@ -43,10 +66,31 @@ class Failures:
             logger.warning("%s failed (rollout %s): %s", path, rollout_id, error)
             return failure_of_call(error, server=self.server, otherwise=self.otherwise, during=self.server)
         logger.exception("%s failed (rollout %s)", path, rollout_id, exc_info=error)
-        raised = readable(f"{type(error).__name__}: {error}".encode("utf-8", "replace"))
+        fault = f"{type(error).__name__}: {error}" if self.folder is None else fault_in(self.folder, error)
+        raised = readable(fault.encode("utf-8", "replace"))
         if content:
             raised = f"{raised} ({readable(content)})"
-        return self.otherwise(f"{self.server}: {path} raised {raised}; its log has the traceback", server=self.server)
+        message = f"{self.server}: {path} raised {raised}; its log has the traceback"
+        failure = self.otherwise(message, server=self.server)
+        failure.log_file = self.log_file or None
+        return failure
+
+
+def fault_in(folder: Path, error: Exception) -> str:
+    """Return the error after the last line of this folder in its traceback: `app.py:12: KeyError: 'count'`."""
+    folder = folder.resolve()
+    frames = [(Path(frame.filename), frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
+    text = f"{type(error).__name__}: {error}"
+    if isinstance(error, SyntaxError) and error.filename:
+        frames.append((Path(error.filename), error.lineno))
+        text = f"{type(error).__name__}: {error.msg}"
+    # A folder may contain its own virtual environment.
+    own = [
+        (path.resolve(), line)
+        for path, line in frames
+        if folder in path.resolve().parents and "site-packages" not in path.parts
+    ]
+    return f"{own[-1][0].relative_to(folder)}:{own[-1][1]}: {text}" if own else text
 
 
 def _response_in(error: Exception) -> bytes:

@@ -25,8 +25,13 @@ async def invalid_body_response(request: Request, error: Exception) -> Response:
 
 def _as_json(problem: Mapping[str, object]) -> dict[str, object]:
     fields = {key: _writable(value) for key, value in problem.items()}
-    found = json.dumps(fields.get("input"))
-    return fields if len(found) <= LONGEST_INPUT else {**fields, "input": f"{found[:LONGEST_INPUT]}…"}
+    given = fields.get("input")
+    if len(found := json.dumps(given)) <= LONGEST_INPUT:
+        return fields
+    if fields.get("type") == "missing" and isinstance(given, dict) and len(json.dumps([*given])) <= LONGEST_INPUT:
+        # The keys may show a typo; their values are not the problem.
+        return {**fields, "input": dict.fromkeys(given, "…")}
+    return {**fields, "input": f"{found[:LONGEST_INPUT]}…"}
 
 
 def _writable(value: object) -> object:

@@ -6,7 +6,15 @@ from typing import Any
 import orjson
 from pydantic import ValidationError
 
-from nemo_gym import BaseStepResponse, ModelFailed, NeMoGymResponse, ServerClient, accumulate_response_usage, reply_to
+from nemo_gym import (
+    BaseStepResponse,
+    ModelFailed,
+    NeMoGymResponse,
+    ServerClient,
+    accumulate_response_usage,
+    keep_if_failed,
+    reply_to,
+)
 from nemo_gym.jsonl import JsonObject
 
 UNANSWERED = "The environment has not answered this call."
@@ -25,6 +33,9 @@ class Transcript:
     _cookies: dict[str, str] = field(default_factory=dict)
     _last: JsonObject = field(default_factory=dict)
     _usage: Any = None
+
+    def __post_init__(self) -> None:
+        keep_if_failed(lambda: self.output)
 
     @classmethod
     def of(cls, params: JsonObject, observation: str | None) -> "Transcript":

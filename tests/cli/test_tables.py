@@ -44,7 +44,7 @@ def test_mean_reward_comes_first_with_agents_as_columns() -> None:
         ["metric", "a", "b"],
         ["mean/reward", "0.25", "1"],
         ["mean/tokens", "–", "12,345"],
-        ["pass@1[avg-of-4]/x", "50", "–"],
+        ["pass@1[avg-of-4]/x", "50%", "–"],
     ]
 
 
@@ -88,3 +88,51 @@ def test_many_agents_have_one_row_each() -> None:
         ["agent_0", "0", "a", "1,", "b[x]", "2"],
         ["agent_1", "1", "a", "1,", "b[x]", "2"],
     ]
+
+
+def agent_with(agent_metrics: dict[str, object], **fields: object) -> dict[str, object]:
+    key_metrics = {name: value for name, value in agent_metrics.items() if name.startswith("mean/")}
+    return {"agent_ref": {"name": "a"}, "agent_metrics": agent_metrics, "key_metrics": key_metrics, **fields}
+
+
+def test_shares_of_one_table_are_in_percent() -> None:
+    found = {
+        "mean/reward": 1 / 3, "min/reward": 0.0, "max/reward": 1.0, "ci95_low/reward": 0.2, "ci95_high/reward": 0.5,
+        "mean/solved": 0.25, "min/solved": 0, "max/solved": 1,
+        "mean/seconds": 0.25, "min/seconds": 0.1, "max/seconds": 0.5,
+        "pass@1/accuracy": 33.3333, "pass@2/accuracy": 50.0, "majority@2/accuracy": 12.5,
+    }  # fmt: skip
+    assert shown([agent_with(found)]) == [
+        "metric a",
+        "mean/reward 33.33%",
+        "95% interval 20–50%",
+        "majority@2/accuracy 12.5%",
+        "mean/seconds 0.25",
+        "mean/solved 25%",
+        "pass@2/accuracy 50%",
+    ]
+    lost = {"mean/reward": -1.0, "min/reward": -1.0, "max/reward": 1.0}
+    assert shown([agent_with(lost)])[1] == "mean/reward -1"
+
+
+def test_numbers_of_the_rows_are_not_shown() -> None:
+    assert shown([agent_with({"mean/reward": 1.0, "mean/level": 3.0}, row_fields=["level"])]) == [
+        "metric a",
+        "mean/reward 1",
+    ]
+
+
+def test_histogram_counts_each_reward_or_bins_them() -> None:
+    page = io.StringIO()
+    Console(file=page, width=100).print(tables.histogram([0.0, 1.0, 1.0, 1.0, 1.0], title="Rewards of a"))
+    lines = [line.split() for line in page.getvalue().splitlines()]
+    assert lines == [
+        ["Rewards", "of", "a"],
+        ["reward", "rollouts"],
+        ["0", "1", "█" * 10],
+        ["1", "4", "█" * 40],
+    ]
+    page = io.StringIO()
+    Console(file=page, width=100).print(tables.histogram([n / 100 for n in range(101)], title="Rewards"))
+    lines = [line.split() for line in page.getvalue().splitlines()[2:]]
+    assert (len(lines), lines[0][:4], lines[-1][:4]) == (10, ["0", "…", "0.1", "10"], ["0.9", "…", "1", "11"])

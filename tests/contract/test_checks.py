@@ -1,12 +1,14 @@
 """Tests that each broken promise of an environment's folder is reported by its check."""
 
 import asyncio
+import re
 from pathlib import Path
 
 import orjson
 import pytest
 
 from nemo_gym.contract import check_environment, open_environment, write_examples
+from nemo_gym.contract.checks import PUBLISHING
 from nemo_gym.errors import ConfigError, DataError, LaunchError
 from nemo_gym.jsonl import read_rows
 
@@ -162,8 +164,8 @@ def test_sound_environment_keeps_all_promises(folder):
             "row 2 names tools that the server lacks: subtract",
         ),
         ("configs/sums.yaml", "name: sums}", "name: sums2}", "configs load, each with an agent", "sums"),
-        ("README.md", "Licence", "Origin", "README and tests are there", "the data's licence is missing"),
-        ("tests/test_app.py", "def test_", "def ", "README and tests are there", "no test found"),
+        ("README.md", "Licence", "Origin", PUBLISHING, "missing the data's licence"),
+        ("tests/test_app.py", "def test_", "def ", PUBLISHING, "no test found"),
     ],
 )
 def test_each_broken_promise_is_found(folder, file, old, new, promise, detail):
@@ -175,6 +177,52 @@ def test_each_broken_promise_is_found(folder, file, old, new, promise, detail):
     else:
         change(folder / file, old, new)
     assert detail in broken_promises(folder)[promise]
+
+
+def test_all_publishing_rules_are_reported_at_once(folder):
+    (folder / "README.md").unlink()
+    (folder / "tests/test_app.py").unlink()
+    rows = (folder / "data/example.jsonl").read_text("utf-8").splitlines()
+    (folder / "data/example.jsonl").write_text("\n".join(rows[:2]), "utf-8")
+    found = broken_promises(folder)
+    assert list(found) == [PUBLISHING]
+    assert found[PUBLISHING] == (
+        f"{folder / 'README.md'}: missing the data's licence, how it is graded, a command; "
+        f"{folder / 'tests'}: no test found; expected 5 example rows, found 2"
+    )
+    with open_environment(folder) as environment:
+        findings = asyncio.run(check_environment(environment, for_publishing=False))
+    assert len(findings) == 9
+    assert all(finding.is_kept for finding in findings)
+
+
+def test_all_wrong_rows_and_tools_are_reported(folder):
+    change(folder / "data/example.jsonl", '{"input":"Bring the sum to 3."}', "{}")
+    change(folder / "data/example.jsonl", '{"input":"Bring the sum to 5."}', '{"input":"","tmperature":1}')
+    change(folder / "app.py", '        """Add to the sum."""\n', "")
+    change(folder / "app.py", "number: int,", "number: Any,")
+    change(folder / "app.py", "import random", "import random\nfrom typing import Any")
+    found = broken_promises(folder)
+    assert re.search(
+        r"row 2: .*; row 4: .*Did you mean 'temperature'", found["rows are valid and name existing tools"]
+    )
+    assert found["tools are described and typed"] == "without a docstring: add; add: the argument 'number' has no type"
+
+
+def test_missing_examples_are_a_broken_promise(folder):
+    (folder / "data/example.jsonl").write_text("", "utf-8")
+    assert "no example rows. Add a dataset" in broken_promises(folder)["rows are valid and name existing tools"]
+
+
+def test_rows_that_ask_for_nothing_are_not_counted(folder):
+    oracle = folder / "oracle.py"
+    text = oracle.read_text("utf-8") + "\n\ndef asks_for_something(row):\n    return row['wanted'] > 3\n"
+    oracle.write_text(text, "utf-8")
+    with open_environment(folder) as environment:
+        findings = asyncio.run(check_environment(environment))
+    assert {finding.promise: finding.detail for finding in findings}["doing nothing earns less"] == (
+        "less on 3 rows; 2 ask for nothing"
+    )
 
 
 def test_grading_time_is_unknown_if_nothing_is_graded(folder):

@@ -7,26 +7,20 @@ from pathlib import Path
 import orjson
 import pytest
 
+from nemo_gym.config import load
 from nemo_gym.contract import check_environment, open_environment
+from nemo_gym.contract.environment import SAMPLE_MODEL
+from nemo_gym.errors import ServerRefNotFoundError
+from nemo_gym.jsonl import read_rows
 
 MANUAL = Path(__file__).parents[2] / "docs" / "environments.md"
-AGENT = """
-short_answer_simple_agent:
-  responses_api_agents:
-    simple_agent:
-      entrypoint: app.py
-      resources_server: {type: resources_servers, name: short_answer}
-      model_server: {type: responses_api_models, name: policy_model}
-      datasets:
-        - {name: example, type: example, jsonl_fpath: resources_servers/short_answer/data/example.jsonl}
-"""
 CAPITALS = {"France": "Paris", "Italy": "Rome", "Spain": "Madrid", "Chad": "N'Djamena", "Peru": "Lima"}
 
 
-def shown(language: str) -> str:
-    """Return the page's only code block in this language."""
-    (found,) = re.findall(rf"^```{language}\n(.*?)^```$", MANUAL.read_text("utf-8"), re.DOTALL | re.MULTILINE)
-    return found
+def shown(language: str, number: int = 0) -> str:
+    """Return one of the page's code blocks in this language."""
+    blocks: list[str] = re.findall(rf"^```{language}\n(.*?)^```$", MANUAL.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    return blocks[number]
 
 
 @pytest.fixture
@@ -40,7 +34,7 @@ def folder(tmp_path, monkeypatch):
     made = tmp_path / "resources_servers" / "short_answer"
     files = {
         "app.py": shown("python"),
-        "configs/short_answer.yaml": shown("yaml") + AGENT,
+        "configs/short_answer.yaml": shown("yaml"),
         "prompts/judge.md": shown("markdown"),
         "oracle.py": "def solve(row):\n    return [row['expected_answer']]\n",
         "README.md": "The reward is what the judge says. Licence: our own.\n\n    ng_test +entrypoint=short_answer\n",
@@ -57,3 +51,20 @@ def test_judged_environment_of_manual_keeps_promises(folder):
     with open_environment(folder) as environment:
         findings = asyncio.run(check_environment(environment))
     assert [finding for finding in findings if not finding.is_kept] == []
+
+
+def test_row_of_manual_has_the_declared_fields(folder):
+    (row, *_) = read_rows(folder / "data/example.jsonl")
+    assert orjson.loads(shown("json")).keys() == row.keys()
+
+
+def test_second_model_of_manual_can_judge(folder):
+    judge = "++short_answer.resources_servers.short_answer.judge.model_server.name=judge_model"
+    values = [f"+judge_{name}=http://localhost:1" for name in ("base_url", "api_key", "model_name")]
+    model = folder.parents[1] / "judge_model.yaml"
+    model.write_text(shown("yaml", 1), "utf-8")
+    configs = [folder / "configs/short_answer.yaml", model, SAMPLE_MODEL]
+    run = load(configs, [judge, *values], skip_dotenv=True, require_servers=True)
+    assert {server.name for server in run.servers_of("responses_api_models")} == {"policy_model", "judge_model"}
+    with pytest.raises(ServerRefNotFoundError, match="judge_model"):
+        load([configs[0], configs[2]], [judge], skip_dotenv=True, require_servers=True)

@@ -166,7 +166,7 @@ async def test_server_adds_its_own_metrics():
 
 
 async def test_server_without_metrics_gets_the_baseline():
-    body = AggregateMetricsRequest(verify_responses=[graded(0, 0, 1.0), graded(1, 0, 0.0)])
+    body = AggregateMetricsRequest(verify_responses=[graded(0, 0, 0.75), graded(1, 0, 0.0)])
     assert await AggregateMetricsMixin().aggregate_metrics(body) == compute_aggregate_metrics(body.verify_responses)
 
 

@@ -156,6 +156,14 @@ def test_invalid_tool_is_reported_with_its_file(made, source, message):
         client_of(settings)
 
 
+@pytest.mark.parametrize("kind", ["", ": object", ": str"])
+def test_verify_without_a_body_class_is_rejected(made, kind):
+    settings = made(PLAIN.replace(": BaseVerifyRequest", kind))
+    message = r"arena/app\.py: Plain\.verify: the parameter 'body' would not receive the row\. .*BaseVerifyRequest"
+    with pytest.raises(LaunchError, match=message):
+        client_of(settings)
+
+
 def test_authors_own_type_error_keeps_its_traceback(made):
     source = PLAIN + "\n    def setup_webserver(self):\n        return len(5)\n"
     with pytest.raises(TypeError, match="has no len"):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
+import httpx
+import orjson
 import pytest
 
 from nemo_gym import (
@@ -15,7 +18,9 @@ from nemo_gym import (
     tool,
 )
 from nemo_gym.errors import ServerLost
-from nemo_gym.testing import FakeModel, call, heard, make_server, reply, run, serving
+from nemo_gym.schemas.rollout import TIME_LEFT_HEADER
+from nemo_gym.servers.conversation import LONGEST_KEPT_TEXT, MOST_KEPT_BYTES
+from nemo_gym.testing import FakeModel, call, heard, make_server, on_a_port, reply, run, serving
 
 
 class Shop(SimpleResourcesServer):
@@ -28,6 +33,19 @@ class Shop(SimpleResourcesServer):
 
     async def verify(self, body: BaseVerifyRequest) -> float:
         return float(len(body.response.tool_calls))
+
+
+class Broken(Shop):
+    async def verify(self, body: BaseVerifyRequest) -> float:
+        raise ZeroDivisionError("of nothing")
+
+
+class Slow(Shop):
+    @tool
+    async def wait(self) -> str:
+        """Wait for ever."""
+        await asyncio.Event().wait()
+        return ""
 
 
 class Insisting(ConversingAgent):
@@ -121,6 +139,45 @@ async def test_failing_tool_closes_the_session(shop):
         with pytest.raises(EnvironmentFailed, match="of nothing"):
             await run(agent)
         assert len(shop.sessions) == 0
+
+
+async def failure_of(agent: Any, headers: dict[str, str] | None = None) -> dict[str, Any]:
+    row = {"responses_create_params": {"input": "Tea?"}}
+    async with on_a_port(agent) as url, httpx.AsyncClient() as client:
+        answer = await client.post(f"{url}/run", json=row, headers=headers, timeout=60)
+        assert answer.status_code >= 500
+        return answer.json()
+
+
+async def test_failure_keeps_the_conversation_so_far(shop):
+    failure = await failure_of(agent_on(shop, call("price", item="tea"), "Three.", call("price", item="moon")))
+    kept = failure["conversation"]
+    assert kept["omitted"] == 0
+    said = [item.get("output") or item.get("arguments") or _text_of(item) for item in kept["items"]]
+    assert said == ['{"item":"tea"}', "tea: 3", "Three.", "Are you sure?", '{"item":"moon"}']
+
+
+async def test_failed_verifier_and_timeout_keep_the_conversation(shop):
+    failure = await failure_of(agent_on(make_server(Broken, name="shop"), "Yes?"))
+    assert [_text_of(item) for item in failure["conversation"]["items"]] == ["Yes?", "Are you sure?"] * 2 + ["Yes?"]
+    timed_out = await failure_of(agent_on(make_server(Slow, name="shop"), call("wait")), {TIME_LEFT_HEADER: "1"})
+    assert timed_out["failure_class"] == "timeout"
+    assert [item["name"] for item in timed_out["conversation"]["items"]] == ["wait"]
+
+
+async def test_long_conversation_of_a_failure_is_shortened(shop):
+    agent = agent_on(shop, *["x" * 100_000] * 2, *[call("price", item="tea")] * 20, call("price", item="moon"))
+    kept = (await failure_of(agent))["conversation"]
+    assert kept["omitted"] == 0
+    assert _text_of(kept["items"][0]) == "x" * LONGEST_KEPT_TEXT + "… (100000 characters)"
+    kept = (
+        await failure_of(
+            agent_on(shop, *["x" * 100_000] * 2, *[call("price", item="y" * 15_000)] * 6, call("price", item="moon"))
+        )
+    )["conversation"]
+    assert kept["omitted"] > 0
+    assert kept["items"][-1]["arguments"] == '{"item":"moon"}'
+    assert len(orjson.dumps(kept)) < MOST_KEPT_BYTES + 1000
 
 
 def test_reply_may_contain_user_messages():

@@ -11,7 +11,7 @@ from fastapi import FastAPI
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from nemo_gym.calls.problems import Problem, failure_of_reply
 from nemo_gym.errors import ConfigError, EnvironmentFailed, RolloutError, SignatureError
@@ -108,10 +108,16 @@ class _McpEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
+        # Read here, because the SDK would log a caller that hangs up as an error.
+        messages = [{"type": "http.request", "body": await Request(scope, receive).body(), "more_body": False}]
+
+        async def receive_again() -> Message:
+            return messages.pop() if messages else await receive()
+
         # One per request, because it must end in the task that began it.
         manager = StreamableHTTPSessionManager(self._sdk_server, json_response=True, stateless=True)
         async with manager.run():
-            await manager.handle_request(scope, receive, send)
+            await manager.handle_request(scope, receive_again, send)
 
     async def _list_tools(self, context: Context, _: PaginatedRequestParams | None) -> ListToolsResult:
         from mcp.types import ListToolsResult, Tool

@@ -13,6 +13,7 @@ import orjson
 from pydantic import BaseModel, ValidationError
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from nemo_gym.config.wording import with_article
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.mcp import MCP_METADATA_KEY, SESSION_TOKEN_HEADER, MCPServerMetadata
 from nemo_gym.servers.resources import SimpleResourcesServer, failure_in, store_of
@@ -150,7 +151,9 @@ def _typed_row(server: SimpleResourcesServer, row: JsonObject) -> object:
                     return kind.model_validate(row)
                 except ValidationError as error:
                     problems = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()]
-                    raise failure_in(server, f"the row is not a {kind.__name__}: {'; '.join(problems)}") from error
+                    raise failure_in(
+                        server, f"the row is not {with_article(kind.__name__)}: {'; '.join(problems)}"
+                    ) from error
     return row
 
 

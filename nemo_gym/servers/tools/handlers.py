@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeGuard, TypeVar, get_args, get_origin
 
-from fastapi import Body
+from fastapi import Body, FastAPI
+from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from starlette.requests import Request
 
@@ -21,6 +22,15 @@ Method = Callable[..., Any]
 Endpoint = Callable[..., Awaitable[object]]
 Respond = Callable[[Request, dict[str, object]], Awaitable[object]]
 """Handles a request with the parsed arguments of an author's method."""
+
+OF_EVERY_ROLLOUT = {
+    "/seed_session": "BaseSeedSessionRequest",
+    "/verify": "BaseVerifyRequest",
+    "/reset": "BaseResetRequest",
+    "/step": "BaseStepRequest",
+    "/run": "BaseRunRequest",
+}
+"""Paths that a rollout calls with its row as the body and without a query, and our class for each body."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +124,26 @@ def with_signature(
     endpoint.__signature__ = inspect.Signature(by_name, return_annotation=returns)  # type: ignore[attr-defined]
     endpoint.__name__, endpoint.__doc__ = name, doc
     return endpoint
+
+
+def check_bodies(server: object, app: FastAPI) -> None:
+    """Raise `SignatureError` if a method that every rollout calls takes its row from the query, so that all fail.
+
+    FastAPI does so for a parameter without an annotation, and for one whose type is not a JSON object.
+    """
+    checked: set[str] = set()
+    for route in app.routes:
+        path = getattr(route, "path", "")
+        if path not in OF_EVERY_ROLLOUT or path in checked or not isinstance(route, APIRoute):
+            continue
+        # Only the first route for a path is ever called.
+        checked.add(path)
+        wrong = [field.name for field in route.dependant.query_params if field.field_info.is_required()]
+        if wrong:
+            raise SignatureError(
+                f"{type(server).__name__}.{route.name}: the parameter '{wrong[0]}' would not receive the row. "
+                f"Annotate it with {OF_EVERY_ROLLOUT[path]}, or with your subclass of it that adds the row's fields"
+            )
 
 
 def bare(annotation: Any) -> Any:

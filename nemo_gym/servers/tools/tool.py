@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
+from nemo_gym.config.wording import with_article
 from nemo_gym.errors import SignatureError, ToolError
 from nemo_gym.jsonl import PLAIN_VALUES, JsonObject
 from nemo_gym.servers.sessions import SessionStore
@@ -232,4 +233,4 @@ def _answer(result: object) -> Response:
 def _json_default(value: object) -> object:
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")
-    raise TypeError(f"a tool returned a {type(value).__name__}, which is not JSON-serializable")
+    raise TypeError(f"a tool returned {with_article(type(value).__name__)}, which is not JSON-serializable")

@@ -1,5 +1,6 @@
 """Games from reset to end: the model's input, the graded row and failures."""
 
+import httpx
 import pytest
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
@@ -18,7 +19,7 @@ from nemo_gym import (
     current_rollout_id,
 )
 from nemo_gym.jsonl import JsonObject
-from nemo_gym.testing import FakeModel, call, make_server, reply, run, serving
+from nemo_gym.testing import FakeModel, call, make_server, on_a_port, reply, run, serving
 from responses_api_agents.gymnasium_agent.app import GymnasiumAgent, GymnasiumAgentConfig
 
 ARENA = {"type": "resources_servers", "name": "arena"}
@@ -183,6 +184,18 @@ async def test_failing_environment_fails_rollout_and_closes_game(arena, stage):
             await run(agent, responses_create_params={"input": [], **params})
         assert failed.value.server == "arena"
         assert len(arena.sessions) == 0
+
+
+async def test_failed_game_keeps_its_transcript(arena):
+    async with on_a_port(agent_on(arena, "go", "explode")) as url, httpx.AsyncClient() as client:
+        answer = await client.post(f"{url}/run", json={"responses_create_params": {"input": "Play."}}, timeout=60)
+    kept = answer.json()["conversation"]
+    said = [item["content"] for item in kept["items"]]
+    assert [text if isinstance(text, str) else text[0]["text"] for text in said] == [
+        "go",
+        "Turn 1 is over.",
+        "explode",
+    ]
 
 
 async def test_missing_model_server_is_a_model_failure(arena):

@@ -1,7 +1,8 @@
 """Failures of the plain agent's rollouts, and the servers that they are attributed to."""
 
+import httpx
 import pytest
-from fastapi import FastAPI
+from fastapi import FastAPI, HTTPException
 
 from nemo_gym import (
     EnvironmentFailed,
@@ -9,16 +10,17 @@ from nemo_gym import (
     ModelFailed,
     NeMoGymResponse,
     NeMoGymResponseCreateParamsNonStreaming,
+    tool,
 )
-from nemo_gym.testing import call, make_server, reply, run, serving
+from nemo_gym.testing import call, make_server, on_a_port, reply, run, serving
 from responses_api_agents.simple_agent.app import SimpleAgent
-from responses_api_agents.simple_agent.tests.arena import ARENA, Policy, agent_on
+from responses_api_agents.simple_agent.tests.arena import ARENA, Arena, Policy, agent_on
 
 FAILURES = {
     "tool": ([call("explode"), "Done."], {}, "arena: /explode raised ZeroDivisionError: of nothing"),
     "seed": ([], {"fails_to_begin": True}, "arena: /seed_session raised RuntimeError: no board left"),
     "verify": ([], {"fails_to_grade": True}, "arena: /verify raised RuntimeError: no ruler"),
-    "row": ([], {"fails_to_grade": "perhaps"}, "arena: /verify answered 422: .*fails_to_grade"),
+    "row": ([], {"fails_to_grade": "perhaps"}, "the row's 'fails_to_grade' is invalid for verify of arena"),
 }
 
 
@@ -39,6 +41,20 @@ async def test_session_closes_after_all_calls_have_ended(arena):
         with pytest.raises(EnvironmentFailed, match="explode"):
             await run(agent)
         assert (arena.lingered, len(arena.sessions)) == (1, 0)
+
+
+class FaultyRow(Arena):
+    @tool
+    async def look(self) -> str:
+        """Look at a board that the row does not define."""
+        raise InvalidTask("arena: board: missing", server="arena")
+
+
+async def test_invalid_row_found_by_a_tool_fails():
+    agent = agent_on(make_server(FaultyRow, name="arena"), call("look"), "Done.")
+    async with serving(agent):
+        with pytest.raises(InvalidTask, match="arena: board: missing"):
+            await run(agent)
 
 
 async def test_failed_call_skips_calls_that_share_state(arena):
@@ -65,6 +81,30 @@ async def test_failing_model_fails_rollout_and_closes_session(arena):
             await run(agent, responses_create_params={"input": [], "user": "nobody"})
         assert failed.value.server == "policy_model"
         assert len(arena.sessions) == 0
+
+
+class Refusing(Policy):
+    """A model that refuses requests with the status that the user names."""
+
+    async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming) -> NeMoGymResponse:
+        raise HTTPException(int(body.user), "tool_choice names no tool")
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [(400, (400, "invalid_task")), (413, (413, "invalid_task")), (422, (422, "invalid_task")),
+     (404, (502, "model_failed")), (500, (502, "model_failed"))],
+)  # fmt: skip
+async def test_request_that_the_model_refuses_is_an_invalid_task(arena, status, expected):
+    policy = make_server(Refusing, name="policy_model")
+    agent = make_server(SimpleAgent, servers=[arena, policy], resources_server=ARENA)
+    row = {"responses_create_params": {"input": "Play.", "user": str(status)}}
+    async with on_a_port(agent) as url, httpx.AsyncClient(base_url=url, verify=False) as client:
+        for path, body in (("/run", row), ("/v1/responses", row["responses_create_params"])):
+            answer = await client.post(path, json=body)
+            assert (answer.status_code, answer.json()["failure_class"]) == expected, path
+            assert (answer.json()["tier"], answer.json()["server"]) == ("model", "policy_model")
+            assert "tool_choice names no tool" in answer.json()["detail"]
 
 
 class Unread(Policy):
