@@ -20,9 +20,13 @@ OLD_INTERVAL, OLDEST_INTERVAL = 5, 10
 """Interpreter thresholds for the two older generations, as a number of collections of the next younger one."""
 
 
-def settle_memory() -> None:
-    """Freeze existing objects and leave collections to `tend_memory`; call it once a process is ready."""
-    gc.collect()
+def settle_memory(*, collects: bool = True) -> None:
+    """Freeze existing objects and leave collections to `tend_memory`; call it once a process is ready.
+
+    Without `collects`, freeze garbage too: a process that has only imported modules has little of it.
+    """
+    if collects:
+        gc.collect()
     with suppress(OSError, AttributeError):
         # Returns memory that only the start needed, if the C library supports it.
         ctypes.CDLL(None).malloc_trim(0)

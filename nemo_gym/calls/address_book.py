@@ -14,6 +14,7 @@ from nemo_gym.config.models import RunConfig
 from nemo_gym.config.observability import CAPTURE_DIR_KEY, ModelCallCaptureConfig, is_enabled
 from nemo_gym.config.process import OtherServer, ProcessSettings
 from nemo_gym.config.settings import AGENT_TIER, ENVIRONMENT_SERVERS, SERVER_TYPES
+from nemo_gym.config.suggestions import ADD_A_FILE
 from nemo_gym.errors import ServerCallError
 
 
@@ -81,7 +82,8 @@ class AddressBook:
         server = self.servers.get(name)
         if server is None:
             known = ", ".join(sorted(self.servers))
-            raise ServerCallError(f"no server is named '{name}'; there are: {known}", was_sent=False)
+            listed = f"; there are: {known}" if known else f". {ADD_A_FILE}"
+            raise ServerCallError(f"no server is named '{name}'{listed}", was_sent=False)
         if not server.host:
             raise ServerCallError(f"the configuration does not set host and port of '{name}'", was_sent=False)
         return Address(server.host, server.port)

@@ -22,7 +22,7 @@ from nemo_gym.http.aiohttp_errors import also_aiohttps
 from nemo_gym.http.backoff import Backoff
 from nemo_gym.http.external import seconds_of_retry_after
 from nemo_gym.http.internal import InternalClient
-from nemo_gym.http.reply import Reply, ReplyTimedOut, Timeouts
+from nemo_gym.http.reply import NoFreeConnection, Reply, ReplyTimedOut, Timeouts
 from nemo_gym.jsonl import JsonObject, dump_json
 from nemo_gym.schemas.rollout import INPUT_AT_HEADER, NOT_BEGUN_HEADER, ROLLOUT_HEADER, TIME_LEFT_HEADER
 
@@ -133,6 +133,13 @@ class Caller:
             except ReplyTimedOut as error:
                 call.time_left_s()
                 raise also_aiohttps(error.of_server(call.server)) from error.__cause__
+            except NoFreeConnection as error:
+                # It has waited as long as its timeouts allow.
+                if left_s is None or (within or DEFAULTS).total_s < left_s:
+                    raise also_aiohttps(error.of_server(call.server)) from error.__cause__
+                call.trouble = str(error)
+                await call.pause()
+                continue
             except ServerCallError as error:
                 if shortcut is not None and not error.was_sent:
                     # The socket is on another machine, or its folder was deleted.

@@ -10,6 +10,7 @@ import orjson
 from pydantic import BaseModel, Field, ValidationError
 from pydantic_core import ErrorDetails
 
+from nemo_gym.calls.caller import MODEL_CALLS
 from nemo_gym.config.explain import problems_of
 from nemo_gym.config.suggestions import closest
 from nemo_gym.errors import (
@@ -23,7 +24,7 @@ from nemo_gym.errors import (
     ServerCallError,
     ServerLost,
 )
-from nemo_gym.http.reply import BrokenReply, HungUp, NoFreeConnection, NotConnected, readable
+from nemo_gym.http.reply import BrokenReply, HungUp, NoFreeConnection, NotConnected, ServerReplied, readable
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.row import Row
 
@@ -96,18 +97,20 @@ def failure_of_reply(
         return InvalidTask("; ".join(faults), server=server, tier=otherwise.default_tier)
     answered = f"{server}: {during} answered {status}: {readable(body)}"
     if status in REFUSED_REQUEST and otherwise is ModelFailed:
-        # Errors of the model's endpoint arrive as problems. So the model server itself refuses this request.
-        refused = InvalidTask(answered, server=server, tier=otherwise.default_tier)
-        refused.status = status
-        return refused
+        return _refused_by_model(answered, server, status)
     return otherwise(answered, server=server)
 
 
 def failure_of_call(
     error: ServerCallError, *, server: str, otherwise: type[RolloutError], during: str = ""
 ) -> RolloutError:
-    """Return the failure for a call without a reply: the server is lost or overloaded, else `otherwise`."""
+    """Return the failure for a call without a reply: the server is lost or overloaded, else `otherwise`.
+
+    The error may also be that of a rejected reply. If a model server rejected the request, that is `InvalidTask`.
+    """
     kind = otherwise
+    if isinstance(error, ServerReplied) and error.status in REFUSED_REQUEST and error.url.endswith(MODEL_CALLS):
+        return _refused_by_model(f"{during}: {error}" if during else str(error), server, error.status)
     if isinstance(error, NoFreeConnection):
         kind = Overloaded
     elif isinstance(error, NotConnected | HungUp | BrokenReply):
@@ -115,6 +118,13 @@ def failure_of_call(
     elif isinstance(error, EndpointError) and error.status in OVERLOADED_STATUSES:
         kind = Overloaded
     return kind(f"{during}: {error}" if during else str(error), server=server, tier=otherwise.default_tier)
+
+
+def _refused_by_model(message: str, server: str, status: int) -> InvalidTask:
+    # Errors of the model's endpoint arrive as problems. So the model server itself refused this request.
+    refused = InvalidTask(message, server=server, tier=ModelFailed.default_tier)
+    refused.status = status
+    return refused
 
 
 async def reply_to(

@@ -99,11 +99,14 @@ def run_token_for(host: str, port: int) -> str | None:
 
     The token of a run on this machine is in its record. The token of a run elsewhere is in the environment.
     """
-    for run in live_runs():
-        # Another machine's server may use the same port. It must not receive this run's token.
-        if run.port == port and leads_to(host, run.host):
-            return run.run_token
-    return os.environ.get(RUN_TOKEN_ENV_VAR) or None
+    run = run_at(host, port)
+    return run.run_token if run else os.environ.get(RUN_TOKEN_ENV_VAR) or None
+
+
+def run_at(host: str, port: int) -> RunRecord | None:
+    """Return the run on this machine whose head server is at this address."""
+    # Another machine's server may use the same port. It must not receive this run's token.
+    return next((run for run in live_runs() if run.port == port and leads_to(host, run.host)), None)
 
 
 def is_alive(pid: int) -> bool:

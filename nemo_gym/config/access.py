@@ -1,4 +1,4 @@
-"""Access control for a run's servers: open on loopback addresses, otherwise protected by the run token."""
+"""Access control for a run's servers: the run token, if required, and the names by which browsers may call them."""
 
 from __future__ import annotations
 
@@ -6,16 +6,22 @@ import ipaddress
 import re
 import secrets
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
-from nemo_gym.config.models import RunConfig
 from nemo_gym.errors import ConfigError
+
+if TYPE_CHECKING:
+    from nemo_gym.config.models import Origin, RunConfig
 
 RUN_TOKEN_KEY = "run_token"
 RUN_TOKEN_ENV_VAR = "NEMO_GYM_RUN_TOKEN"
 """Environment variable with the token of a run on another machine."""
+LOOPBACK_TOKEN_KEY = "loopback_requires_token"
+ALLOWED_HOSTS_KEY = "allowed_hosts"
 
 _TOKEN = re.compile(r"[!-~]{16,}")
+_HOST = re.compile(r"[0-9a-z._-]+|[0-9a-f.]*:[0-9a-f:.]+")
 
 
 def is_loopback(host: str) -> bool:
@@ -84,11 +90,52 @@ def reachable_hosts(run: RunConfig) -> list[str]:
     return [host for host in hosts if not is_loopback(host)]
 
 
+def needs_token(plain: Mapping[str, object], hosts: Iterable[str]) -> bool:
+    """Return whether calls to these hosts must carry a token: other machines can reach one, or loopback is closed."""
+    return not is_open(plain) and (closes_loopback(plain) or not all(map(is_loopback, hosts)))
+
+
+def closes_loopback(plain: Mapping[str, object]) -> bool:
+    """Return whether loopback addresses require the token too, because other users share the machine."""
+    return plain.get(LOOPBACK_TOKEN_KEY) is True
+
+
+def allowed_hosts(plain: Mapping[str, object]) -> frozenset[str]:
+    """Return the other names by which browsers and proxies may call this machine's servers, in lower case."""
+    given = plain.get(ALLOWED_HOSTS_KEY)
+    return frozenset(_as_host(each) for each in given) if isinstance(given, list) else frozenset()
+
+
+def check_access(plain: Mapping[str, object], places: Mapping[str, Origin]) -> None:
+    """Raise ConfigError if the settings of access control are invalid or contradict each other."""
+    closes, hosts = plain.get(LOOPBACK_TOKEN_KEY), plain.get(ALLOWED_HOSTS_KEY)
+    if not isinstance(closes, bool | None):
+        raise ConfigError(f"{_place(LOOPBACK_TOKEN_KEY, places)} must be true or false, but is {closes!r}.")
+    if closes and is_open(plain):
+        raise ConfigError(
+            f"{_place(LOOPBACK_TOKEN_KEY, places)} true contradicts {RUN_TOKEN_KEY}: false, which opens the run to "
+            "everyone. Remove one of them."
+        )
+    if hosts is not None and not (isinstance(hosts, list) and all(_HOST.fullmatch(_as_host(each)) for each in hosts)):
+        raise ConfigError(
+            f"{_place(ALLOWED_HOSTS_KEY, places)} must be a list of host names without scheme, port and wildcards, "
+            f"such as [gym.internal], but is {hosts!r}."
+        )
+
+
+def _as_host(name: object) -> str:
+    return str(name).lower().strip("[]").rstrip(".")
+
+
+def _place(key: str, places: Mapping[str, Origin]) -> str:
+    return f"{places[key]}: {key}:" if key in places else f"{key}:"
+
+
 def token_of_run(run: RunConfig) -> str | None:
     """Return the token that calls to a run's servers must carry: the configured one, or a new one.
 
     Return None if the run is open on purpose, or if no token is configured and only this machine can reach it.
     """
-    if given := configured_token(run.plain):
-        return given
-    return secrets.token_urlsafe(32) if reachable_hosts(run) and not is_open(run.plain) else None
+    hosts = [run.head.host, *(server.host for server in run.servers.values())]
+    is_needed = needs_token(run.plain, hosts)
+    return configured_token(run.plain) or (secrets.token_urlsafe(32) if is_needed else None)

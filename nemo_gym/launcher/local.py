@@ -8,13 +8,13 @@ import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Self
 
-from nemo_gym.calls.client import PLAIN_HTTP
 from nemo_gym.calls.running import RunRecord, add_run, remove_run
 from nemo_gym.config import RunConfig, ServerConfig, masked_yaml, raw_yaml
-from nemo_gym.config.access import is_loopback, is_open, reachable_hosts, token_of_run
+from nemo_gym.config.access import allowed_hosts, is_loopback, is_open, reachable_hosts, token_of_run
 from nemo_gym.config.endpoints import READINESS_KEY, model_endpoints
 from nemo_gym.config.models import RUN_ID_KEY, SHORTCUTS_KEY
 from nemo_gym.config.process import HeadSettings, ProcessSettings, ServerInstance
@@ -28,12 +28,13 @@ from nemo_gym.launcher.restarts import DEFAULT_LIMIT, Keeper, RestartPolicy
 from nemo_gym.launcher.sockets import HEAD, Doors, PrivateSockets, bind_head, listen, listen_too
 from nemo_gym.launcher.spawn import SpawnStarter
 from nemo_gym.launcher.warm import WarmStarter, is_supported
-from nemo_gym.launcher.watch import LineSink, Watcher
+from nemo_gym.launcher.watch import LineSink, Watcher, log_name
 
 READY_TIMEOUT_S = 120.0
 ANSWER_TIMEOUT_S = 10.0
 REMINDER_S = 5.0
 STOP_PATIENCE_S = 1.2
+DRY_RUN_PATIENCE_S = 10.0
 
 Notice = Callable[[str], None]
 
@@ -62,7 +63,7 @@ def launch(
     pythons = interpreters(run, auto_install=auto_install, notice=note)
     running = RunningServers(run, starter or default_starter(run), on_line, note, log_dir)
     try:
-        running.start(pythons, dry_run=dry_run)
+        running.start(pythons, ready_timeout_s=ready_timeout_s, dry_run=dry_run)
         running.wait_until_ready(ready_timeout_s, dry_run=dry_run)
         if not dry_run:
             running.keep_up(RestartPolicy(restart_limit, ready_timeout_s))
@@ -91,6 +92,7 @@ class RunningServers:
         self._starters = [starter]
         self.notice = notice
         self._record: RunRecord | None = None
+        self._log_dir = log_dir
         self._watcher = Watcher(on_line, log_dir)
         self._doors: dict[str, Doors] = {}
         self._private = PrivateSockets()
@@ -110,7 +112,13 @@ class RunningServers:
         """One entry per server, as in the head server's list."""
         return list(self._instances.values())
 
-    def start(self, pythons: Mapping[str, Path] | None = None, *, dry_run: bool = False) -> None:
+    def start(
+        self,
+        pythons: Mapping[str, Path] | None = None,
+        *,
+        ready_timeout_s: float = READY_TIMEOUT_S,
+        dry_run: bool = False,
+    ) -> None:
         """Bind every socket first, so that each server knows the addresses of all others, then start the servers.
 
         `pythons` has the interpreters of the servers with their own environments.
@@ -131,7 +139,9 @@ class RunningServers:
             starter = own.get(name, self.starter)
             # One process is enough to check that a server can be built.
             for number in range(1 if dry_run else self._processes_of(name)):
-                self._start_one(name, number, starter, cookie_secret=secret, dry_run=dry_run)
+                self._start_one(
+                    name, number, starter, cookie_secret=secret, dry_run=dry_run, ready_timeout_s=ready_timeout_s
+                )
         for server in self.run.servers.values():
             self._instances[server.name] = self._instance_of(server)
         if not dry_run:
@@ -140,7 +150,9 @@ class RunningServers:
     def wait_until_ready(self, timeout_s: float, *, dry_run: bool = False) -> None:
         """Wait until every process reports that it is ready and every server answers a request."""
         now = started_at = time.monotonic()
-        deadline, remind_at = started_at + timeout_s, started_at + REMINDER_S
+        # A dry run's processes end themselves after this time, and report where they are.
+        deadline = started_at + timeout_s + (DRY_RUN_PATIENCE_S if dry_run else 0)
+        remind_at = started_at + REMINDER_S
         failed: list[ServerProcess] = []
         while waiting := [each for each in self._processes if not each.is_ready and each not in failed]:
             names = ", ".join(each.name for each in waiting)
@@ -183,6 +195,9 @@ class RunningServers:
         if self._is_stopped:
             return
         self._is_stopped = True
+        if self._record is not None:
+            # Before the servers end, so that a collection knows why its rollouts are lost.
+            remove_run(self._record)
         try:
             if self._keeper is not None:
                 self._keeper.close()
@@ -205,8 +220,6 @@ class RunningServers:
                 place.close()
             self._watcher.close()
             self._private.close()
-            if self._record is not None:
-                remove_run(self._record)
 
     @property
     def _processes(self) -> list[ServerProcess]:
@@ -233,8 +246,18 @@ class RunningServers:
             return self._private.listen()
         return None
 
-    def _start_one(self, name: str, number: int, starter: Starter, *, cookie_secret: str, dry_run: bool) -> None:
+    def _start_one(
+        self,
+        name: str,
+        number: int,
+        starter: Starter,
+        *,
+        cookie_secret: str,
+        dry_run: bool,
+        ready_timeout_s: float,
+    ) -> None:
         doors = self._doors[name]
+        process_name = f"{name}#{number + 1}" if number else name
         settings = ProcessSettings.of(
             self.run,
             self.run.servers[name],
@@ -242,9 +265,10 @@ class RunningServers:
             num_workers=self._processes_of(name),
             number=number,
             sockets=doors.private_paths,
+            log_file=str(self._log_dir / log_name(process_name)) if self._log_dir else "",
             dry_run=dry_run,
+            ready_timeout_s=ready_timeout_s,
         )
-        process_name = f"{name}#{number + 1}" if number else name
         self._fill(Place(process_name, name, starter, doors.of_process(number), settings))
 
     def _fill(self, place: Place) -> None:
@@ -281,8 +305,9 @@ class RunningServers:
             port=head.port,
             instances=list(self._instances.values()),
             config_yaml=raw_yaml(self.run) if exposes else masked_yaml(self.run),
-            endpoints=model_endpoints(self.run) if awaits else [],
+            endpoints=list(model_endpoints(self.run)) if awaits else [],
             run_token=self.run.run_token,
+            allowed_hosts=allowed_hosts(self.run.plain),
         )
 
     def _note_addresses(self) -> None:
@@ -327,14 +352,14 @@ def _failure_at_start(process: ServerProcess) -> LaunchError:
 
 
 def _expect_answers(servers: Sequence[ServerConfig]) -> None:
-    # Imported here because it takes 0.1 s.
-    import httpx
-
-    with httpx.Client(timeout=ANSWER_TIMEOUT_S, **PLAIN_HTTP) as client:
-        for server in servers:
-            try:
-                client.get(httpx.URL(scheme="http", host=server.host, port=server.port, path="/"))
-            except httpx.HTTPError as error:
-                raise LaunchError(
-                    f"server '{server.name}' reports that it is ready, but {server.url}/ does not answer ({error})"
-                ) from error
+    for server in servers:
+        connection = HTTPConnection(server.host, server.port, timeout=ANSWER_TIMEOUT_S)
+        try:
+            connection.request("GET", "/")
+            connection.getresponse()
+        except (OSError, HTTPException) as error:
+            raise LaunchError(
+                f"server '{server.name}' reports that it is ready, but {server.url}/ does not answer ({error})"
+            ) from error
+        finally:
+            connection.close()

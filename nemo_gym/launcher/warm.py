@@ -9,12 +9,16 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from nemo_gym.config.environment import shown_environment
 from nemo_gym.errors import LaunchError
-from nemo_gym.jsonl import JsonObject
 from nemo_gym.launcher.base import ProcessOrder
 from nemo_gym.launcher.endings import ended
+
+if TYPE_CHECKING:
+    # Not imported otherwise, because the imports of this process delay those of the warm one.
+    from nemo_gym.jsonl import JsonObject
 
 WARM_MODULE = "nemo_gym.process.fork_server"
 ANSWER_TIMEOUT_S = 60.0

@@ -25,6 +25,12 @@ READ_SIZE = 65536
 LONGEST_LINE = 1 << 20
 
 
+def log_name(process_name: str) -> str:
+    """Return the name of a process's log file."""
+    # Quoted, so that a name with slashes cannot lead to another folder.
+    return f"{quote(process_name, safe=' #')}.log"
+
+
 class Watcher:
     """Reader of the pipes of all processes. It puts each process whose state changed on `changes`.
 
@@ -50,9 +56,7 @@ class Watcher:
         """Start reading a process's pipes, which are closed when the process ends."""
         if self._log_dir is not None and process.name not in self._files:
             self._log_dir.mkdir(parents=True, exist_ok=True)
-            # Quoted, so that a name with slashes cannot lead to another folder.
-            path = self._log_dir / f"{quote(process.name, safe=' #')}.log"
-            self._files[process.name] = path.open("ab", buffering=0)
+            self._files[process.name] = (self._log_dir / log_name(process.name)).open("ab", buffering=0)
         with self._lock:
             self._open_logs += 1
         self._selector.register(process.log_fd, selectors.EVENT_READ, _LogReader(process, self))

@@ -22,17 +22,13 @@ import pydantic
 from pydantic import TypeAdapter
 
 from nemo_gym.config.process import ChildSettings, HeadSettings
+from nemo_gym.http.open_files import raise_open_files_limit
 from nemo_gym.paths import PACKAGE_DIR
 from nemo_gym.process.head import head_app, update_instances
 from nemo_gym.process.serve import Report, serve, serve_app
-from nemo_gym.web.admission import Admission
-from nemo_gym.web.middleware import CallMiddleware
-from nemo_gym.web.open_files import raise_open_files_limit
-from nemo_gym.web.telemetry import Telemetry
 
 PR_SET_PDEATHSIG = 1
 PARENT_POLL_S = 0.5
-HEAD = "head_server"
 MACHINERY = (PACKAGE_DIR, Path(importlib.__file__).parent, Path(pydantic.__file__).parent)
 """Folders whose frames come before the author's own file in a traceback."""
 
@@ -47,6 +43,7 @@ class Descriptors(NamedTuple):
 
 def run_child(descriptors: Descriptors) -> int:
     """Run the server that the settings describe. Return the process's exit code."""
+    raise_open_files_limit()
     for descriptor in (descriptors.settings, descriptors.report, *descriptors.listeners):
         os.set_inheritable(descriptor, False)
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -104,13 +101,8 @@ def _is_machinery(filename: str) -> bool:
 def _serve_head(
     settings: HeadSettings, updates: Iterable[bytes], listeners: list[socket.socket], report: Report
 ) -> int:
-    raise_open_files_limit()
     threading.Thread(target=update_instances, args=(settings, updates), name="server updates", daemon=True).start()
-    app = head_app(settings)
-    app.add_middleware(
-        CallMiddleware, admission=Admission(server=HEAD, telemetry=Telemetry(HEAD), run_token=settings.run_token)
-    )
-    return serve_app(app, listeners, report)
+    return serve_app(head_app(settings), listeners, report)
 
 
 def die_with_forker(parent: int) -> None:

@@ -22,8 +22,12 @@ from nemo_gym.http.reply import Timeouts
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.rollout import RUN_TOKEN_HEADER
 from nemo_gym.servers.base import BaseServer
-from nemo_gym.web.telemetry import METRICS_PATH, Load, load_of
+from nemo_gym.web.admission import Admission
+from nemo_gym.web.browsers import BrowserCheck
+from nemo_gym.web.middleware import CallMiddleware
+from nemo_gym.web.telemetry import METRICS_PATH, Load, Telemetry, load_of
 
+HEAD = "head_server"
 ENDPOINT_TIMEOUT_S = 2.0
 PROBE_TIMEOUTS = Timeouts(connect_s=2.0, read_s=2.0, total_s=2.0)
 
@@ -58,12 +62,17 @@ def head_app(settings: HeadSettings) -> FastAPI:
     async def statuses() -> list[ServerStatus]:
         return await asyncio.gather(*(_probe(client, instance) for instance in settings.instances))
 
+    @app.head("/", include_in_schema=False)
+    @app.head("/livez", include_in_schema=False)
     @app.get("/")
     @app.get("/livez")
     async def is_alive() -> dict[str, str]:
         """Report that this process is alive."""
         return {"status": "ok"}
 
+    @app.head("/readyz", include_in_schema=False)
+    @app.head("/healthz", include_in_schema=False)
+    @app.head("/health", include_in_schema=False)
     @app.get("/readyz")
     @app.get("/healthz")
     @app.get("/health")
@@ -96,6 +105,13 @@ def head_app(settings: HeadSettings) -> FastAPI:
             for instance, status, load in zip(settings.instances, await statuses(), loads, strict=True)
         ]
 
+    admission = Admission(
+        server=HEAD,
+        telemetry=Telemetry(HEAD),
+        run_token=settings.run_token,
+        browsers=BrowserCheck(HEAD, settings.host, settings.allowed_hosts),
+    )
+    app.add_middleware(CallMiddleware, admission=admission)
     return app
 
 

@@ -14,7 +14,7 @@ def initialize_ray() -> None:
     try:
         import ray
     except ImportError as error:
-        raise LaunchError("Ray is not installed here. Install it: pip install 'ray[default]'") from error
+        raise LaunchError("Ray is not installed here. Install it: pip install 'nemo-gym[ray]'") from error
     if not ray.is_initialized():
         config = maybe_get_global_config_dict()
         address = config.get("ray_head_node_address") if config is not None else None

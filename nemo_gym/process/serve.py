@@ -13,8 +13,10 @@ import os
 import secrets
 import socket
 import sys
+import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
@@ -25,7 +27,7 @@ from starlette.types import ASGIApp
 from nemo_gym.calls.address_book import AddressBook
 from nemo_gym.calls.client import ServerClient
 from nemo_gym.config import parse_settings
-from nemo_gym.config.access import RUN_TOKEN_KEY
+from nemo_gym.config.access import RUN_TOKEN_KEY, allowed_hosts
 from nemo_gym.config.process import ProcessSettings
 from nemo_gym.config.published import CONFIG_PATH_ENV_VAR, published_defaults, set_process_config
 from nemo_gym.config.settings import BaseServerConfig
@@ -36,6 +38,7 @@ from nemo_gym.paths import roots_from_here
 from nemo_gym.servers.base import SimpleServer, context_of
 from nemo_gym.servers.mcp.endpoint import expose_if_asked
 from nemo_gym.servers.name_clashes import hook_of
+from nemo_gym.servers.tools.handlers import check_bodies
 from nemo_gym.web.profiling import ProfilingMiddlewareConfig
 from nemo_gym.web.session_routing import SessionRouting
 from nemo_gym.web.shutdown import QuickShutdownServer
@@ -81,8 +84,9 @@ def serve(settings: ProcessSettings, listeners: Sequence[socket.socket], report:
     """Serve until a signal asks to stop. Return the process's exit code."""
     prepare_process(settings)
     try:
-        server = build_server(settings)
-        app = build_app(server, settings)
+        with _bounded_if_dry(settings, report):
+            server = build_server(settings)
+            app = build_app(server, settings)
     except UserError as error:
         report.failed(str(error))
         return 1
@@ -92,6 +96,40 @@ def serve(settings: ProcessSettings, listeners: Sequence[socket.socket], report:
     server.set_ulimit()
     logs_requests = settings.plain.get("uvicorn_logging_show_200_ok") is True
     return serve_app(app, listeners, report, logs_requests=logs_requests)
+
+
+@contextmanager
+def _bounded_if_dry(settings: ProcessSettings, report: Report) -> Iterator[None]:
+    """In a dry run, end the process if building the server takes too long, and report the line that it is at."""
+    if not settings.dry_run or settings.ready_timeout_s is None:
+        yield
+        return
+    builder = threading.get_ident()
+
+    def give_up() -> None:
+        report.failed(
+            f"{settings.name} is not built after {settings.ready_timeout_s:g} s: "
+            f"{_place_in(settings.folder, builder)}. In a dry run no other server answers, so do not wait for one "
+            "before the first request. +ready_timeout_s=… gives it longer."
+        )
+        os._exit(1)
+
+    timer = threading.Timer(settings.ready_timeout_s, give_up)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _place_in(folder: Path, thread: int) -> str:
+    """Return the line of this folder that a thread is at: `app.py:12 in setup_webserver: time.sleep(1)`."""
+    frames = traceback.extract_stack(sys._current_frames()[thread])
+    own = [frame for frame in frames if folder.resolve() in Path(frame.filename).resolve().parents]
+    if not own:
+        return f"it is in {frames[-1].filename}:{frames[-1].lineno}"
+    return f"{own[-1].filename}:{own[-1].lineno} in {own[-1].name}: {own[-1].line}"
 
 
 def prepare_process(settings: ProcessSettings) -> None:
@@ -127,6 +165,8 @@ def build_server(settings: ProcessSettings) -> SimpleServer:
     context = context_of(server)
     context.cookie_secret = settings.cookie_secret
     context.secret_values = settings.secrets()
+    context.allowed_hosts = allowed_hosts(settings.plain)
+    context.log_file = settings.log_file
     context.processes = settings.num_workers
     if settings.num_workers == 1:
         context.life = secrets.token_hex(8)
@@ -153,6 +193,7 @@ def build_app(server: SimpleServer, settings: ProcessSettings) -> ASGIApp:
     try:
         app = server.setup_webserver()
         expose_if_asked(server, app)
+        check_bodies(server, app)
     except SignatureError as error:
         raise LaunchError(f"{settings.folder / settings.entrypoint}: {error}") from error
     server.setup_liveness(app)
@@ -170,8 +211,8 @@ def load_module(settings: ProcessSettings) -> ModuleType:
         advice = "Install the package that provides it, or correct the import."
         if (settings.folder / "requirements.txt").exists():
             advice += (
-                " Packages that published folders import without listing come with pip install 'nemo-gym[full]'. "
-                "+auto_install=true gives the folder its own environment."
+                " Packages that published folders import without listing come with pip install 'nemo-gym[full]', Ray "
+                "with 'nemo-gym[ray]'. +auto_install=true gives the folder its own environment."
             )
         frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
         raise LaunchError(f"{frames[-1].filename}:{frames[-1].lineno}: {error}. {advice}") from error
@@ -280,7 +321,6 @@ def uvicorn_config(app: ASGIApp, *, logs_requests: bool = False) -> uvicorn.Conf
     config = uvicorn.Config(
         app,
         loop="uvloop" if sys.platform != "win32" else "asyncio",
-        http="httptools",
         ws="none",
         lifespan="on",
         access_log=logs_requests,

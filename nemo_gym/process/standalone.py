@@ -12,7 +12,7 @@ from pathlib import Path
 import yaml
 
 from nemo_gym.config import RunConfig, ServerConfig, bind, load
-from nemo_gym.config.access import RUN_TOKEN_KEY, configured_token, is_loopback, is_open
+from nemo_gym.config.access import LOOPBACK_TOKEN_KEY, RUN_TOKEN_KEY, configured_token, is_loopback, needs_token
 from nemo_gym.config.environment import CONFIG_DICT_ENV_VAR
 from nemo_gym.config.process import ProcessSettings
 from nemo_gym.config.published import CONFIG_PATH_ENV_VAR
@@ -78,13 +78,25 @@ def _read(handed: str) -> JsonObject:
 
 def _with_token(run: RunConfig, server: ServerConfig) -> RunConfig:
     token = configured_token(run.plain)
-    if token is None and not is_loopback(server.host) and not is_open(run.plain):
+    if token is None and needs_token(run.plain, [server.host]):
         raise ConfigError(
-            f"{server.name}: other machines can reach its host {server.host}, but no run token protects it. "
+            f"{server.name}: {_callers(server.host)}, but no run token protects it. "
             f"Set {RUN_TOKEN_KEY} (+{RUN_TOKEN_KEY}=… or env.yaml), which callers send as the header "
-            f"{RUN_TOKEN_HEADER}; or set {RUN_TOKEN_KEY}: false to open it to everyone; or use host 127.0.0.1."
+            f"{RUN_TOKEN_HEADER}; or {_way_to_open(server.host)}."
         )
     return run.model_copy(update={"run_token": token})
+
+
+def _callers(host: str) -> str:
+    if is_loopback(host):
+        return f"{LOOPBACK_TOKEN_KEY} closes its host {host} to other users"
+    return f"other machines can reach its host {host}"
+
+
+def _way_to_open(host: str) -> str:
+    if is_loopback(host):
+        return f"remove {LOOPBACK_TOKEN_KEY}"
+    return f"set {RUN_TOKEN_KEY}: false to open it to everyone; or use host 127.0.0.1"
 
 
 def _config_with_block_for(folder: Path) -> Path:

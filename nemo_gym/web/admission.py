@@ -17,7 +17,8 @@ from nemo_gym.context.current import Wait
 from nemo_gym.errors import Overloaded, RolloutTimedOut, ServerLost
 from nemo_gym.schemas.rollout import NOT_BEGUN_HEADER, RUN_ID_HEADER, RUN_TOKEN_HEADER
 from nemo_gym.web.answer import Answer
-from nemo_gym.web.call import Call
+from nemo_gym.web.browsers import BrowserCheck
+from nemo_gym.web.call import READS, Call, is_health_check
 from nemo_gym.web.in_process import OWN_CALL_SCOPE_KEY
 from nemo_gym.web.limits import CallLimits, too_large
 from nemo_gym.web.telemetry import MEDIA_TYPE as METRICS_MEDIA_TYPE
@@ -27,8 +28,6 @@ from nemo_gym.web.watchdog import Watchdog
 
 logger = logging.getLogger(__name__)
 
-READS = frozenset({"GET", "HEAD"})
-LIVENESS_PATHS = frozenset({"/", "/livez", "/readyz", "/healthz", "/health"})
 RETRY_AFTER_S = 1
 _RUN_ID = RUN_ID_HEADER.encode()
 _RUN_TOKEN = RUN_TOKEN_HEADER.encode()
@@ -47,21 +46,34 @@ class Admission:
         run_id: str = "",
         admits: Callable[[Scope], bool] | None = None,
         secrets: SecretValues | None = None,
+        browsers: BrowserCheck | None = None,
+        tier: str | None = None,
     ) -> None:
-        """`admits` may accept a call without the run's token. `secrets` are masked in error responses."""
+        """`admits` may accept a call without the run's token. `secrets` are masked in error responses.
+
+        `tier` is recorded with failures for which this server is to blame.
+        """
         self.server = server
+        self.tier = tier
         self.telemetry = telemetry
         self.limits = limits or CallLimits()
         self.run_token = run_token
         self.run_id = run_id.encode()
         self.admits = admits
         self.secrets = secrets or SecretValues()
+        self._browsers = browsers
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._timers: Timers | None = None
 
+    def objection(self, call: Call) -> str | None:
+        """Return why the page from which a browser sends this call may not call the server; None if it may."""
+        if self._browsers is None or OWN_CALL_SCOPE_KEY in call.scope:
+            return None
+        return self._browsers.objection(call.scope, call.headers)
+
     def is_open_to(self, scope: Scope) -> bool:
         """Return whether a call needs no slot: a liveness probe, or part of a call that has one."""
-        return (scope["method"] in READS and scope["path"] in LIVENESS_PATHS) or OWN_CALL_SCOPE_KEY in scope
+        return is_health_check(scope) or OWN_CALL_SCOPE_KEY in scope
 
     async def lets_in(self, call: Call, answer: Answer) -> bool:
         """Wait for a free slot. Return False if the call was rejected and the answer already sent."""
@@ -71,7 +83,7 @@ class Admission:
         if self.run_id and call.headers.get(_RUN_ID, self.run_id) != self.run_id:
             # An earlier run used this port. The state that this caller needs ended with it.
             reason = f"{self.server} belongs to another run; the one that this call is meant for has ended"
-            await answer.fail(ServerLost(reason, server=self.server))
+            await answer.fail(ServerLost(reason, server=self.server, tier=self.tier))
             return False
         if call.path == METRICS_PATH and call.scope["method"] in READS:
             await answer.write(200, METRICS_MEDIA_TYPE, self.telemetry.text().encode())
@@ -130,7 +142,7 @@ class Admission:
             telemetry.refused += 1
             reason = f"{self.server} handles {telemetry.in_flight} calls, and {telemetry.queued} are waiting"
             retry = {NOT_BEGUN_HEADER: "1", "retry-after": str(RETRY_AFTER_S)}
-            await answer.fail(Overloaded(reason, server=self.server), retry)
+            await answer.fail(Overloaded(reason, server=self.server, tier=self.tier), retry)
             return False
         slot: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(slot)

@@ -16,6 +16,8 @@ from nemo_gym.web.failures import ROLLOUT_ID_SCOPE_KEY
 
 NEVER_JSON = (b"multipart/", b"application/octet-stream", b"image/", b"audio/", b"video/")
 """Content types whose bodies may hold any bytes, brackets too."""
+READS = ("GET", "HEAD")
+LIVENESS_PATHS = ("/", "/livez", "/readyz", "/healthz", "/health")
 _ROLLOUT = ROLLOUT_HEADER.encode()
 _TIME_LEFT = TIME_LEFT_HEADER.encode()
 _INPUT_AT = INPUT_AT_HEADER.encode()
@@ -72,6 +74,11 @@ class Call:
         found = strip_rollout_prefix(self.scope) or named or self.scope.get(ROLLOUT_ID_SCOPE_KEY)
         self.scope[ROLLOUT_ID_SCOPE_KEY] = found
         return found
+
+
+def is_health_check(scope: Scope) -> bool:
+    """Return whether a call asks whether the server is alive."""
+    return scope["method"] in READS and scope["path"] in LIVENESS_PATHS
 
 
 @lru_cache(maxsize=1024)

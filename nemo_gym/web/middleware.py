@@ -43,10 +43,13 @@ class CallMiddleware:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        call, admission = Call(scope), self.admission
+        if admission is not None and (objection := admission.objection(call)) is not None:
+            await Answer(scope, send).reject(403, "foreign page", objection)
+            return
         if scope.get("client") is None:
             # Authors read `request.client.host`, but callers on a unix socket do not have an address.
             scope["client"] = THIS_MACHINE
-        call, admission = Call(scope), self.admission
         if admission is None or admission.is_open_to(scope):
             known = current_work()
             work = Work(self._rollout_id(call), known.ends_at, known.waits, known.on_reply)

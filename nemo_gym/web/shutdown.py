@@ -1,4 +1,4 @@
-"""A uvicorn server that shuts down immediately, without waiting for its next tick."""
+"""A uvicorn server that limits its connections and shuts down immediately, without waiting for its next tick."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from types import FrameType
 
 import uvicorn
 
+from nemo_gym.web.connections import Connection, Connections
+
 TICK_S = 1.0
-"""Interval between updates of the date in response headers."""
+"""Interval between updates of the date in response headers, and between checks of the connections."""
 POLL_S = 0.005
 """Interval between checks whether the running calls have ended, because uvicorn does not signal it."""
 
@@ -19,7 +21,9 @@ class QuickShutdownServer(uvicorn.Server):
     """A server that stops at once if no call is running. Plain uvicorn first waits for up to two ticks of 0.1 s."""
 
     def __init__(self, config: uvicorn.Config) -> None:
+        config.http = Connection
         super().__init__(config)
+        self.server_state: Connections = Connections()
         self._stop_requested = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -38,6 +42,7 @@ class QuickShutdownServer(uvicorn.Server):
         self._loop = asyncio.get_running_loop()
         # uvicorn ticks ten times per second and updates the date at ticks that are divisible by ten.
         while not await self.on_tick(0):
+            self.server_state.check()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._stop_requested.wait(), TICK_S)
 

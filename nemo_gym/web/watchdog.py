@@ -11,9 +11,9 @@ from starlette.exceptions import HTTPException
 from starlette.types import Message, Receive
 
 from nemo_gym.context.deadline import CLOCK_SLACK_S
+from nemo_gym.http.json_depth import is_deeper_than
 from nemo_gym.web.answer import Answer, Rejection
 from nemo_gym.web.call import Call
-from nemo_gym.web.json_depth import is_deeper_than
 from nemo_gym.web.limits import CallLimits, too_deep, too_large
 from nemo_gym.web.timers import Timers
 

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from nemo_gym import config
 from nemo_gym.calls.client import ServerClient
 from nemo_gym.calls.running import RunRecord
 from nemo_gym.config.access import configured_token, is_loopback, leads_to
@@ -108,7 +109,8 @@ def test_call_without_token_explains_what_to_send(open_run, headers):
 def test_liveness_needs_no_token(open_run):
     for url in addresses(open_run):
         for path in ("/", "/livez", "/readyz", "/healthz", "/health"):
-            assert answer(url, path)[0] == 200
+            for method in ("GET", "HEAD"):
+                assert answer(url, path, method)[0] == 200
 
 
 @pytest.mark.parametrize("header", [RUN_TOKEN_HEADER, "Authorization"])
@@ -199,6 +201,39 @@ def test_configured_token_is_required_on_loopback_too(workplace):
     assert command.end().code == 0
 
 
+def test_loopback_can_require_the_token(workplace):
+    command = workplace.start_servers(
+        written(workplace), "+loopback_requires_token=true", "+allowed_hosts=[gym.internal]"
+    )
+    record = record_of(workplace)[1]
+    token = {RUN_TOKEN_HEADER: record.run_token}
+    plain = json.loads(answer(command.head, "/server_instances", headers=token)[2])[0]
+    for url, path in ((command.head, "/server_instances"), (plain["url"], "/tools")):
+        assert answer(url, path)[0] == 401
+        for host, status in (("evil.example", 403), ("gym.internal", 200), ("localhost", 200)):
+            assert answer(url, path, headers={**token, "Host": host})[0] == status, (url, host)
+    assert workplace.run("ng_status").code == 0
+    finished = workplace.run("ng_collect_rollouts", "+input_jsonl_fpath=rows.jsonl", "+output_jsonl_fpath=out.jsonl")
+    assert finished.code == 0, finished.err
+    assert command.end().code == 0
+
+
+@each_case(
+    ("words", "problem"),
+    [
+        (["+loopback_requires_token=maybe"], "loopback_requires_token: must be true or false"),
+        (["+loopback_requires_token=true", "+run_token=false"], "contradicts run_token: false"),
+        (["+allowed_hosts=gym.internal"], "must be a list of host names"),
+        (["+allowed_hosts=[http://gym.internal]"], "without scheme"),
+        (["+allowed_hosts=['*.internal']"], "without scheme"),
+    ],
+)
+def test_invalid_access_settings_are_rejected(words, problem):
+    with pytest.raises(ConfigError, match=re.escape(problem)) as refused:
+        config.load([], words, skip_dotenv=True)
+    assert str(refused.value).startswith("command line: ")
+
+
 def test_end_to_end_run_uses_its_own_token(workplace, tmp_path):
     words = written(workplace)
     block = """asker:
@@ -228,7 +263,7 @@ def test_program_finds_the_token_or_explains_it(open_run, shared_workplace, monk
     assert ServerClient.load_from_global_config(head, record.run_token).agent_names() == ["asker"]
 
 
-def test_reachable_standalone_server_requires_a_configured_token(workplace):
+def test_closed_standalone_server_requires_a_configured_token(workplace):
     source = "from nemo_gym import SimpleResourcesServer, BaseVerifyRequest\n\n\nclass Alone(SimpleResourcesServer):\n"
     source += "    async def verify(self, body: BaseVerifyRequest) -> float:\n        return 1.0\n\n\n"
     workplace.environment("alone", source + "if __name__ == '__main__':\n    Alone.run_webserver()\n")
@@ -236,6 +271,9 @@ def test_reachable_standalone_server_requires_a_configured_token(workplace):
     assert refused.code == 1
     assert "run_token" in refused.err
     assert "127.0.0.1" in refused.err
+    closed = workplace.run("python", "resources_servers/alone/app.py", "+loopback_requires_token=true")
+    assert closed.code == 1
+    assert "loopback_requires_token closes its host 127.0.0.1" in closed.err
 
 
 def test_run_token_false_opens_the_run_with_a_warning(workplace):

@@ -17,10 +17,10 @@ from nemo_gym import BaseSeedSessionRequest, BaseVerifyRequest, SessionState, Si
 from nemo_gym.calls.client import ServerClient
 from nemo_gym.capture.store import CaptureStore
 from nemo_gym.config.settings import BaseServerConfig
+from nemo_gym.http.json_depth import is_deeper_than
 from nemo_gym.launcher.base import ServerProcess
 from nemo_gym.launcher.watch import Watcher
 from nemo_gym.testing import make_server, on_a_port
-from nemo_gym.web.json_depth import is_deeper_than
 from tests.each_case import each_case
 
 ROLLOUTS = 64

@@ -267,7 +267,7 @@ async def test_step_may_return_gymnasiums_five_values():
 @each_case("reset", [1, ("Hello",), ("Hello", None), ("a", {}, 1)])
 async def test_invalid_reset_result_fails_the_rollout(reset):
     async with serving(answering(reset, None)) as client:
-        with pytest.raises(EnvironmentFailed, match=r"reset returned a .*expected a text"):
+        with pytest.raises(EnvironmentFailed, match=r"reset returned an? .*expected a text"):
             await client.post("/reset", json=row())
 
 

@@ -1,5 +1,6 @@
 """Failures cross servers with their cause: kind, server and message."""
 
+import asyncio
 import logging
 from types import SimpleNamespace
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 from fastapi import FastAPI, HTTPException
 from fastapi.testclient import TestClient
 from pydantic import BaseModel
+from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
 from nemo_gym import (
@@ -17,19 +19,24 @@ from nemo_gym import (
     BaseVerifyRequest,
     BaseVerifyResponse,
     EnvironmentFailed,
+    InvalidTask,
     JudgeFailed,
     ModelFailed,
     NeMoGymResponse,
     NeMoGymResponseCreateParamsNonStreaming,
+    Overloaded,
+    ServerLost,
     SimpleResourcesServer,
     SimpleResponsesAPIAgent,
+    SimpleResponsesAPIModel,
     failure_of_reply,
     get_response_json,
     raise_for_status,
     tool,
 )
 from nemo_gym.calls.problems import Problem
-from nemo_gym.testing import make_server, serving
+from nemo_gym.servers.base import context_of
+from nemo_gym.testing import make_server, on_a_port, serving
 from nemo_gym.web.failures import Failures
 from nemo_gym.web.middleware import CallMiddleware
 from tests.each_case import each_case
@@ -56,6 +63,9 @@ class Arena(SimpleResourcesServer):
     async def mistyped(self) -> Number:
         return {"number": "many"}
 
+    async def raw(self, request: Request) -> str:
+        return str(len(await request.body()))
+
     async def breaks_off(self) -> StreamingResponse:
         async def parts():
             yield b"first"
@@ -69,6 +79,7 @@ class Arena(SimpleResourcesServer):
     def setup_webserver(self) -> FastAPI:
         app = super().setup_webserver()
         app.post("/mistyped")(self.mistyped)
+        app.post("/raw")(self.raw)
         app.post("/breaks_off")(self.breaks_off)
         return app
 
@@ -81,6 +92,8 @@ class Agent(SimpleResponsesAPIAgent):
 
     async def run(self, body: BaseRunRequest) -> BaseVerifyResponse:
         how, way = body.responses_create_params.input.split()
+        if how == "model":
+            await raise_for_status(await self.server_client.post("policy", "/v1/responses", json={"input": way}))
         if how == "nowhere":
             await self.server_client.post("nowhere", "/fail")
         reply = await self.server_client.post("arena", "/fail", json={"how": how})
@@ -92,9 +105,18 @@ class Agent(SimpleResponsesAPIAgent):
         return await get_response_json(reply)
 
 
+class Refusing(SimpleResponsesAPIModel):
+    async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming) -> NeMoGymResponse:
+        raise HTTPException(int(body.input), "tool_choice names no tool")
+
+    async def chat_completions(self, body: NeMoGymResponseCreateParamsNonStreaming) -> None:
+        raise NotImplementedError
+
+
 @pytest.fixture
 def agent():
-    return make_server(Agent, name="agent", servers=[make_server(Arena, name="arena")])
+    servers = [make_server(Arena, name="arena"), make_server(Refusing, name="policy")]
+    return make_server(Agent, name="agent", servers=servers)
 
 
 @pytest.fixture
@@ -132,6 +154,15 @@ async def test_tool_failure_reaches_the_agents_caller_with_cause(
 ):
     reply = await caller.post("agent", "/run", json={"responses_create_params": {"input": f"{how} {way}"}})
     assert await problem_of(reply) == (status, failure_class, server, detail)
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"), [(422, (422, "invalid_task")), (413, (413, "invalid_task")), (404, (500, "agent_failed"))]
+)
+async def test_unhandled_rejection_by_the_model_keeps_its_status(caller, status, expected):
+    reply = await caller.post("agent", "/run", json={"responses_create_params": {"input": f"model {status}"}})
+    found = await problem_of(reply)
+    assert (found[:2], "tool_choice names no tool" in found[3]) == (expected, True)
 
 
 async def test_unhandled_rejection_is_the_agents_failure(caller):
@@ -193,6 +224,36 @@ def test_traceback_of_a_bug_is_logged(client, caplog):
     assert "/fail failed (rollout r-1)" in caplog.text
     assert "Traceback" in caplog.text
     assert "in fail" in caplog.text
+
+
+@each_case("path", ["/raw", "/fail", "/verify", "/mcp"])
+async def test_caller_that_hangs_up_is_not_an_error(path, caplog):
+    caplog.clear()
+    server = make_server(Arena, name="arena", expose_tools_over_mcp=True)
+    async with on_a_port(server) as url:
+        _, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
+        sent = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\nContent-Length: 9\r\n\r\nabc"
+        with caplog.at_level(logging.DEBUG, "nemo_gym.web.failures"):
+            writer.write(sent.encode())
+            await _until(lambda: context_of(server).telemetry.in_flight == 1)
+            writer.transport.abort()
+            await _until(lambda: context_of(server).telemetry.in_flight == 0)
+    assert [record for record in caplog.records if record.levelno > logging.INFO] == []
+
+
+async def _until(condition):
+    async with asyncio.timeout(30.0):
+        while not condition():  # noqa: ASYNC110 - the condition has no event
+            await asyncio.sleep(0.005)
+
+
+@each_case(
+    ("failure", "tier"),
+    [(Overloaded("busy"), "environment"), (ServerLost("gone", tier="model"), "model"),
+     (ServerLost("gone", server="policy"), "agent"), (InvalidTask("no"), "environment")],
+)  # fmt: skip
+def test_failure_is_of_the_server_that_raised_it(failure, tier):
+    assert Failures("arena", EnvironmentFailed).failure(failure, {"path": "/verify"}).tier == tier
 
 
 def test_long_cause_is_shortened(client):

@@ -85,7 +85,7 @@ def test_rows_of_a_file_get_their_prompts(tmp_path):
     ("rows", "expected"),
     [
         ([{"q": "a"}, {"other": "b"}], r"rows\.jsonl:2: the prompt uses 'q'"),
-        ([{"q": "a", "responses_create_params": {"input": []}}], "already have"),
+        ([{"q": "a", "responses_create_params": {"input": []}}], "already contained"),
     ],
 )
 def test_file_is_written_atomically(tmp_path, rows, expected):

@@ -1,0 +1,79 @@
+"""Protection from web pages that call a server through their visitor's browser.
+
+A page cannot read the run's token, but a server on a loopback address usually requires none. A page cannot set the
+headers `Host`, `Origin` and `Sec-Fetch-Site` either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from functools import lru_cache
+from urllib.parse import urlsplit
+
+from starlette.types import Scope
+
+from nemo_gym.config.access import ALLOWED_HOSTS_KEY, is_loopback
+
+
+class BrowserCheck:
+    """Rejects calls that a browser sends for a page of another site."""
+
+    def __init__(self, server: str, host: str, allowed_hosts: Collection[str] = ()) -> None:
+        """`host` is the address that the server listens on. `allowed_hosts` are its other names."""
+        self.server = server
+        self._is_local = is_loopback(host)
+        self._allowed = frozenset(allowed_hosts)
+
+    def objection(self, scope: Scope, headers: Mapping[bytes, bytes]) -> str | None:
+        """Return why a call must be rejected; None if it may pass."""
+        host = headers.get(b"host", b"")
+        origin = headers.get(b"origin")
+        if origin is not None and not self._is_own_site(_name_in_url(origin), _name_in(host)):
+            return f"{self.server} does not accept calls from web pages of {_shown(origin)}. {_ADVICE}"
+        if origin is None and headers.get(b"sec-fetch-site") == b"cross-site":
+            return f"{self.server} does not accept calls from web pages of other sites. {_ADVICE}"
+        if self._is_local and host and _is_over_loopback(scope) and not self._is_own_name(_name_in(host)):
+            # By DNS rebinding, a page's own name leads to this machine, so the browser takes the server for its site.
+            return f"{self.server} listens on a loopback address and is not called {_shown(host)}. {_ADVICE}"
+        return None
+
+    def _is_own_name(self, name: str) -> bool:
+        return _is_of_this_machine(name) or name in self._allowed
+
+    def _is_own_site(self, name: str, called: str) -> bool:
+        if name in self._allowed:
+            return True
+        return name == called != "" or (_is_of_this_machine(name) and _is_of_this_machine(called))
+
+
+_ADVICE = f"Add the host to {ALLOWED_HOSTS_KEY} if this is intended."
+
+
+def _is_over_loopback(scope: Scope) -> bool:
+    """Return whether a call arrived at a loopback address, and not on a unix socket or in this process."""
+    server = scope.get("server")
+    return server is not None and scope.get("client") is not None and _is_of_this_machine(server[0])
+
+
+@lru_cache(maxsize=1024)
+def _is_of_this_machine(name: str) -> bool:
+    # Browsers resolve all names below localhost to this machine.
+    return is_loopback(name) or name.endswith(".localhost")
+
+
+@lru_cache(maxsize=1024)
+def _name_in(host: bytes) -> str:
+    """Return the name in a `Host` header, without the port; empty if it is invalid."""
+    return _name_in_url(b"//" + host)
+
+
+@lru_cache(maxsize=1024)
+def _name_in_url(url: bytes) -> str:
+    try:
+        return (urlsplit(url.decode("latin-1")).hostname or "").rstrip(".")
+    except ValueError:
+        return ""
+
+
+def _shown(header: bytes) -> str:
+    return repr(header[:200].decode("latin-1"))

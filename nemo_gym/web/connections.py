@@ -1,0 +1,241 @@
+"""A server's connections: limits on slow, silent and oversized requests, and a reserve for health checks.
+
+The limits are checked once per second for all connections together, because a timer per request would cost more. A
+check counts seconds instead of reading the clock. So a server whose event loop was blocked does not blame its callers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from http import HTTPStatus
+from typing import Any, Literal, NamedTuple
+
+import uvicorn
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from nemo_gym.errors import Overloaded
+from nemo_gym.http.open_files import ADVICE, most_incoming_calls, open_files_limit
+from nemo_gym.schemas.rollout import NOT_BEGUN_HEADER
+from nemo_gym.web.answer import Answer
+from nemo_gym.web.call import is_health_check
+
+HEAD_BYTES = 64 * 1024
+"""The size of a request line with all headers. The framing of a chunked body has the same limit."""
+HEAD_S = 20
+"""Seconds from the first byte of a request to the end of its headers."""
+SILENCE_S = 60
+"""Seconds without a byte of a body that has not ended, or of a last response that the caller does not read."""
+EXTRA_S = 2
+"""Seconds for the headers of a connection beyond the limit. A silent one within it has as long at such times."""
+RESERVED_FILES = 64
+"""Descriptors for health checks if other connections have taken the rest; at most an eighth of all."""
+RETRY_AFTER_S = 1
+
+Phase = Literal["idle", "head", "body", "response"]
+
+
+# Each call of `super()` would cost a hundredth of a request.
+_data_received = HttpToolsProtocol.data_received
+
+
+class Refusal(NamedTuple):
+    """The response to a request that is not passed to the app."""
+
+    status: HTTPStatus
+    detail: str
+
+
+class _Refused(Exception):
+    """Makes the parser stop, which makes uvicorn call `send_400_response`."""
+
+
+class Connections(ServerState):
+    """The connections of one server."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.in_reserve: deque[Connection] = deque()
+        """Connections that use the reserve, the oldest first."""
+        self._was_scarce = False
+
+    def add_extra(self, connection: Connection, *, uses_reserve: bool) -> None:
+        """Note a connection beyond the limit. Close the oldest ones in the reserve if they would use it up."""
+        self._was_scarce = True
+        if uses_reserve:
+            self.in_reserve.append(connection)
+        while len(self.in_reserve) > reserved_files() // 2:
+            self.in_reserve.popleft().transport.abort()
+
+    def check(self) -> None:
+        """Close connections that exceed a limit. Must be called once per second."""
+        for each in list(self.connections):
+            if isinstance(each, Connection):
+                each.grow_older(is_scarce=self._was_scarce)
+        self._was_scarce = False
+
+
+class Connection(HttpToolsProtocol):
+    """One connection of a caller, with limits on the size and the duration of its requests."""
+
+    # With more attributes in its dictionary, each of thousands of connections would take another kilobyte.
+    __slots__ = ("_age_s", "_framing_bytes", "_is_extra", "_last", "_parsed_scope", "_refusal", "_was_heard")
+
+    server_state: Connections
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self._framing_bytes = 0
+        """The bytes received of a request's head, or since the last byte of its body; at most one read too few."""
+        self._parsed_scope: object = None
+        """The scope of the last request whose headers are complete."""
+        self._refusal: Refusal | None = None
+        self._is_extra = False
+        self._was_heard = False
+        """Whether data arrived since the last check."""
+        self._last: tuple[Phase, object] = "idle", None
+        """The phase and the request at the last check."""
+        self._age_s = 0
+        """Seconds since this phase of this request began, or since the last byte of its body."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        descriptor = self.transport.get_extra_info("socket").fileno()
+        # The system assigns the lowest free number, so all lower ones are in use.
+        uses_reserve = descriptor >= open_files_limit() - reserved_files()
+        # A server that accepted more would have no descriptors left for its own calls.
+        if uses_reserve or len(self.server_state.connections) > most_incoming_calls():
+            self._is_extra = True
+            self.app = only_health_checks(self.app)
+            self.server_state.add_extra(self, uses_reserve=uses_reserve)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._is_extra and self in self.server_state.in_reserve:
+            self.server_state.in_reserve.remove(self)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        self._was_heard = True
+        self._framing_bytes += len(data)
+        cycle = self.cycle
+        if cycle is None or not cycle.more_body:
+            _data_received(self, data)
+        else:
+            known = len(cycle.body)
+            _data_received(self, data)
+            # After the response, the rest of a body is not kept.
+            if len(cycle.body) != known or cycle.response_complete:
+                self._framing_bytes = 0
+        if self._framing_bytes > HEAD_BYTES and not self.transport.is_closing():
+            self._refuse(_TOO_LARGE)
+
+    def on_headers_complete(self) -> None:
+        if refusal := self._problem_of_head():
+            self._refusal = refusal
+            raise _Refused
+        super().on_headers_complete()
+        self._parsed_scope = self.scope
+        self._framing_bytes = 0
+        # The parser reports trailers as headers. They go to this new list, which is never read.
+        self.headers = []
+        if self._is_extra:
+            self.cycle.keep_alive = False
+
+    @property
+    def phase(self) -> Phase:
+        """The part of a request that this connection waits for."""
+        if self.scope is not self._parsed_scope:
+            return "head"
+        if self.cycle is None or self.cycle.response_complete:
+            return "idle"
+        return "body" if self.cycle.more_body else "response"
+
+    def grow_older(self, *, is_scarce: bool) -> None:
+        """Count a second, and close the connection if its caller has been too slow."""
+        now = self.phase, self.scope
+        is_active = self._was_heard and now[0] == "body"
+        self._age_s = 0 if is_active or now != self._last else self._age_s + 1
+        self._last, self._was_heard = now, False
+        if self.transport.is_closing():
+            if self._age_s > SILENCE_S:
+                self.transport.abort()
+        elif now[0] == "head":
+            if self._age_s > (EXTRA_S if self._is_extra else HEAD_S):
+                self._refuse(_SLOW_HEAD)
+        elif now[0] == "body":
+            if self.flow.read_paused or self.cycle.waiting_for_100_continue:
+                # The caller waits for this server.
+                self._age_s = 0
+            elif self._age_s > SILENCE_S:
+                self._refuse(_SILENT_BODY)
+        elif now[0] == "idle" and self._age_s > self._idle_limit_s(is_scarce=is_scarce):
+            self.transport.close()
+
+    def _idle_limit_s(self, *, is_scarce: bool) -> int:
+        if self._is_extra or (is_scarce and self.cycle is None):
+            return EXTRA_S
+        return self.timeout_keep_alive
+
+    def _problem_of_head(self) -> Refusal | None:
+        names = [name for name, _ in self.headers]
+        if names.count(b"host") != 1 and (b"host" in names or self.parser.get_http_version() == "1.1"):
+            return _HOST
+        if b"transfer-encoding" in names:
+            codings = [value.lower() for name, value in self.headers if name == b"transfer-encoding"]
+            if codings != [b"chunked"]:
+                return _CODING
+        if self._framing_bytes > HEAD_BYTES:
+            # Part of these bytes may belong to the body or to the next request.
+            size = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
+            return _TOO_LARGE if size > HEAD_BYTES else None
+        return None
+
+    def _refuse(self, refusal: Refusal) -> None:
+        self._refusal = refusal
+        self.send_400_response(refusal.detail)
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer a request that is not passed on, and close the connection."""
+        status, detail = self._refusal or Refusal(HTTPStatus.BAD_REQUEST, msg)
+        cycle = self.cycle
+        # A caller would take a second response for that to another request.
+        is_next = not cycle.response_started if self.phase == "body" else cycle is None or cycle.response_complete
+        if is_next and not self.transport.is_closing():
+            head = b"content-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
+            self.transport.write(STATUS_LINE[status] + head % len(detail) + detail.encode())
+        self.transport.close()
+
+
+_HOST = Refusal(HTTPStatus.BAD_REQUEST, "A request must have exactly one Host header.")
+_CODING = Refusal(HTTPStatus.NOT_IMPLEMENTED, "The only supported Transfer-Encoding is 'chunked'.")
+_TOO_LARGE = Refusal(
+    HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"The request's headers are larger than {HEAD_BYTES} bytes."
+)
+_SLOW_HEAD = Refusal(HTTPStatus.REQUEST_TIMEOUT, f"The request's headers did not arrive within {HEAD_S} s.")
+_SILENT_BODY = Refusal(HTTPStatus.REQUEST_TIMEOUT, f"No byte of the request's body arrived for {SILENCE_S} s.")
+
+
+def reserved_files() -> int:
+    """Return the number of descriptors that are kept free for health checks."""
+    return min(RESERVED_FILES, open_files_limit() // 8)
+
+
+def only_health_checks(app: ASGIApp) -> ASGIApp:
+    """Return an app that answers health checks and asks all other callers to try again later."""
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        if is_health_check(scope):
+            await app(scope, receive, send)
+            return
+        error = Overloaded(f"this server has as many connections as its limit on open files allows; {ADVICE}")
+        await Answer(scope, send).fail(error, {NOT_BEGUN_HEADER: "1", "retry-after": str(RETRY_AFTER_S)})
+
+    return answer
