@@ -18,6 +18,8 @@ class Command(NamedTuple):
     function: str
     """`module:function` under `nemo_gym.cli`; imported only when the command is run."""
     summary: str
+    starts_servers: bool = False
+    """Whether the function takes a `WarmStarter`, which starts before the function's module is imported."""
 
     @property
     def spelled(self) -> str:
@@ -29,7 +31,7 @@ TAKE_A_VALUE = {"--search-dir", "--num-shards", "--shard-index"}
 """Flags of `ng_test_all` that take a value: the next word is not a folder name."""
 
 COMMANDS = (
-    Command("env", "start", "ng_run", "env:start", "Start the servers of a config and keep them up"),
+    Command("env", "start", "ng_run", "env:start", "Start the servers of a config and keep them up", True),
     Command("env", "status", "ng_status", "env:status", "Show the running servers and whether they answer"),
     Command("env", "init", "ng_init_resources_server", "folders:init", "Create the folder of a new environment"),
     Command("env", "test", "ng_test", "folders:test", "Run the tests of one environment (+entrypoint=…)"),
@@ -39,7 +41,9 @@ COMMANDS = (
     Command("env", "prefetch", "", "env:prefetch", "Build the separate environments that folders need"),
     Command("env", "resolve", "ng_dump_config", "env:resolve", "Print the merged config as YAML, secrets masked"),
     Command("env", "validate", "ng_validate", "env:validate", "Check a config, including each server's settings"),
-    Command("eval", "run", "ng_e2e_collect_rollouts", "rollouts:run", "Start servers, collect rollouts, stop them"),
+    Command(
+        "eval", "run", "ng_e2e_collect_rollouts", "rollouts:run", "Start servers, collect rollouts, stop them", True
+    ),
     Command(
         "eval",
         "run --no-serve",

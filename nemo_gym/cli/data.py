@@ -8,6 +8,7 @@ from nemo_gym.cli.options import Options, settings_from
 from nemo_gym.cli.settings import PrepareBenchmarkSettings
 from nemo_gym.config.published import set_process_config, view_of
 from nemo_gym.config.without_model import load_without_model
+from nemo_gym.config.wording import counted
 from nemo_gym.data.benchmarks import benchmarks_of, prepare_all
 from nemo_gym.data.hubs import fetcher
 from nemo_gym.data.prepare import PreparationSettings, prepare
@@ -22,7 +23,9 @@ def collate(words: list[str]) -> int:
     settings = settings_from(PreparationSettings, run.plain)
     for made in prepare(run, settings, fetcher(settings.data_source, run.plain, notice=running.note)):
         sources = ", ".join(map(str, made.datasets))
-        running.say(f"{made.type}: {made.rows} rows in {made.path} (metrics: {made.metrics.name}), from {sources}")
+        running.say(
+            f"{made.type}: {counted(made.rows, 'row')} in {made.path} (metrics: {made.metrics.name}), from {sources}"
+        )
     return 0
 
 
@@ -33,7 +36,7 @@ def render(words: list[str]) -> int:
     settings = options.settings(words)
     prompt = load_prompt_config(settings.prompt_config)
     count = materialize_prompts(settings.input_jsonl_fpath, prompt, settings.output_jsonl_fpath)
-    running.say(f"{count} rows: {settings.output_jsonl_fpath}")
+    running.say(f"{counted(count, 'row')}: {settings.output_jsonl_fpath}")
     return 0
 
 

@@ -15,12 +15,13 @@ import orjson
 from nemo_gym import cli, config
 from nemo_gym.cli import running
 from nemo_gym.cli.options import Options, settings_from
-from nemo_gym.cli.settings import JsonSettings, NoSettings, StartSettings
+from nemo_gym.cli.settings import JsonSettings, NoSettings, StartSettings, ValidateSettings
 from nemo_gym.config.access import configured_token
-from nemo_gym.config.without_model import load_with_stand_in, load_without_model, stand_ins_of
+from nemo_gym.config.without_model import load_as_written, load_with_stand_in, load_without_model, stand_ins_of
+from nemo_gym.config.wording import counted
 from nemo_gym.launcher import launch
 from nemo_gym.launcher.environments import interpreters
-from nemo_gym.launcher.warm import WarmStarter, is_supported
+from nemo_gym.launcher.warm import WarmStarter
 from nemo_gym.memory import settle_memory
 
 LOOK_AGAIN_S = 1.0
@@ -29,7 +30,7 @@ ECHO_S = 0.5
 
 
 class _Stopped(BaseException):
-    """The exception that a stop signal raises."""
+    """The exception that a stop signal raises. Its notes say what it has stopped."""
 
 
 class _Ending:
@@ -37,6 +38,9 @@ class _Ending:
 
     def __init__(self) -> None:
         self.is_due = False
+        self.is_normal = False
+        """Whether the servers are up, so that a signal is the normal end."""
+        self.exit_code = 0
         self._noted_at = -ECHO_S
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             # Signals that nohup ignores stay ignored.
@@ -45,25 +49,23 @@ class _Ending:
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.is_due = True
+        self.exit_code = 0 if self.is_normal else 128 + number
         is_echo = time.monotonic() - self._noted_at < ECHO_S
         self._noted_at = time.monotonic()
         if not is_echo:
             raise _Stopped
 
 
-def start(words: list[str]) -> int:
+def start(words: list[str], starter: WarmStarter | None = None) -> int:
     """Start the servers of a config and keep them up until Ctrl-C, SIGTERM, or until one fails for good."""
     line = Options("ng_run", StartSettings, takes_model=True).read(words)
     ending = _Ending()
-    # Started before the YAML is read, because its imports take longer than everything else together.
-    starter = WarmStarter() if is_supported() else None
     try:
         return _keep_up(line.paths, line.overrides, starter, ending)
-    except _Stopped:
-        return 0
-    finally:
-        if starter is not None:
-            starter.close()
+    except _Stopped as stopped:
+        if ending.exit_code:
+            running.note(running.interruption(stopped))
+        return ending.exit_code
 
 
 def _keep_up(files: list[str], overrides: list[str], starter: WarmStarter | None, ending: _Ending) -> int:
@@ -71,13 +73,14 @@ def _keep_up(files: list[str], overrides: list[str], starter: WarmStarter | None
     settings = settings_from(StartSettings, run.plain)
     with running.launch_for(run, settings, starter, on_line=running.print_line) as servers:
         if settings.dry_run:
-            running.say(f"{running.servers_counted(len(run.servers))} can be started")
+            running.say(f"{counted(len(run.servers), 'server')} can be started")
             return 0
-        running.await_model_endpoints(servers, settings.model_endpoint_readiness_timeout_seconds)
+        running.await_model_endpoints(servers, settings)
         running.say(f"{len(run.servers)} / {len(run.servers)} servers ready")
         running.show_instances(servers.instances)
         # Only this process waits from now on; a program that calls RunHelper manages its own memory.
         settle_memory()
+        ending.is_normal = True
         running.say(f"head server: http://{servers.run.head.host}:{servers.run.head.port}   (Ctrl-C stops all)")
         while not ending.is_due:
             servers.watch(timeout_s=LOOK_AGAIN_S)
@@ -100,20 +103,21 @@ def status(words: list[str]) -> int:
 def resolve(words: list[str]) -> int:
     """Print the merged configuration as YAML, secrets masked."""
     line = Options("ng_dump_config", NoSettings, takes_model=True).read(words)
-    running.say(config.masked_yaml(config.load(line.paths, line.overrides)).rstrip())
+    running.say(config.masked_yaml(load_as_written(line.paths, line.overrides)).rstrip())
     return 0
 
 
 def validate(words: list[str]) -> int:
     """Check a configuration, including the settings that each server's class defines."""
-    line = Options("ng_validate", NoSettings, takes_model=True).read(words)
+    line = Options("ng_validate", ValidateSettings, takes_model=True).read(words)
     run = load_with_stand_in(line.paths, line.overrides)
-    with launch(run, dry_run=True):
+    settings = settings_from(ValidateSettings, run.plain)
+    with launch(run, dry_run=True, notice=running.note, ready_timeout_s=settings.ready_timeout_s):
         pass
     absent = stand_ins_of(run)
     checked = [name for name in run.servers if name not in absent]
     note = f" (without {', '.join(absent)}, which no file defines; --model-type adds it)" if absent else ""
-    running.say(f"✓ {running.servers_counted(len(checked))}: {', '.join(checked)}{note}")
+    running.say(f"✓ {counted(len(checked), 'server')}: {', '.join(checked)}{note}")
     return 0
 
 
@@ -124,7 +128,7 @@ def prefetch(words: list[str]) -> int:
     built = interpreters(run, auto_install=True, notice=running.note)
     for name, python in built.items():
         running.say(f"{name}: {python}")
-    running.say(f"{len(built)} of {running.servers_counted(len(run.servers))} with a separate environment")
+    running.say(f"{len(built)} of {counted(len(run.servers), 'server')} with a separate environment")
     return 0
 
 

@@ -13,7 +13,8 @@ from nemo_gym.cli.options import Options, settings_from
 from nemo_gym.cli.settings import CheckSettings, EntrypointSettings, PipListSettings, TestAllSettings, TestSettings
 from nemo_gym.config.overrides import parse_override
 from nemo_gym.config.sources import CONFIG_PATHS
-from nemo_gym.config.suggestions import closest
+from nemo_gym.config.suggestions import closest, search_dir_for
+from nemo_gym.config.wording import counted
 from nemo_gym.errors import ConfigError, DataError
 from nemo_gym.jsonl import read_rows
 from nemo_gym.launcher.environments import package_listing
@@ -71,7 +72,7 @@ def _counted(tested: Sequence[Tested]) -> str:
     failed = [each.name for each in tested if not each.is_good]
     without = [each.name for each in tested if not each.has_tests]
     passed = len(tested) - len(failed) - len(without)
-    text = f"{len(tested)} folders = {passed} passed + {len(failed)} failed + {len(without)} without tests"
+    text = f"{counted(len(tested), 'folder')} = {passed} passed + {len(failed)} failed + {len(without)} without tests"
     kinds = (("failed", failed), ("without tests", without))
     named = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in kinds if names)
     return f"{text} ({named})" if named else text
@@ -86,7 +87,7 @@ def check(words: list[str]) -> int:
         "Check an environment by playing in it: oracle, no-op, odd answers. The config is the one named after "
         "the folder; +config_paths=[…] selects another. ++<server>.resources_servers.<folder>.<key>=… sets a value."
     )
-    line = Options("ng_check", CheckSettings, summary, takes_config=False).read(words)
+    line = Options("ng_check", CheckSettings, summary, takes_config=False, takes_other_keys=True).read(words)
     # The environment's config loads only with the model that the check adds. So only the settings are read here.
     own = [word for word in line.overrides if len(path := parse_override(word).path) == 1 and path[0] != CONFIG_PATHS]
     settings = settings_from(CheckSettings, config.load(line.paths, own, skip_dotenv=True).plain)
@@ -97,11 +98,11 @@ def check(words: list[str]) -> int:
         )
     with open_environment(_folder_of(settings.entrypoint), line.overrides) as environment:
         further = list(read_rows(settings.rows_jsonl_fpath)) if settings.rows_jsonl_fpath else []
-        findings = asyncio.run(check_environment(environment, further))
+        findings = asyncio.run(check_environment(environment, further, for_publishing=not settings.unpublished))
         tables.show(tables.findings(findings))
         broken = sum(not finding.is_kept for finding in findings)
         if settings.write_examples and not broken:
-            running.say(f"{asyncio.run(write_examples(environment))} example rollouts written")
+            running.say(f"{counted(asyncio.run(write_examples(environment)), 'example rollout')} written")
     running.say(f"{settings.entrypoint}: {len(findings) - broken} of {len(findings)} promises kept")
     return 1 if broken else 0
 
@@ -128,6 +129,7 @@ def _folder_of(entrypoint: str) -> Path:
             path.name for root in paths.search_roots() for path in (root / tier).glob("*/") if is_server_folder(path)
         }
         guess = closest(name, known)
-        hint = f"Did you mean '{tier}/{guess}'?" if guess else f"Folders in {tier}: {', '.join(sorted(known))}."
+        listed = f"Folders in {tier}: {', '.join(sorted(known))}." if known else search_dir_for(tier)
+        hint = f"Did you mean '{tier}/{guess}'?" if guess else listed
         raise DataError(f"entrypoint={entrypoint}: no folder with an app.py or a requirements.txt in {places}. {hint}")
     return folder

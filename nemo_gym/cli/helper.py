@@ -31,7 +31,7 @@ class RunHelper:
         servers = running.launch_for(run, settings, None, on_line=running.print_line)
         try:
             if not settings.dry_run:
-                running.await_model_endpoints(servers, settings.model_endpoint_readiness_timeout_seconds)
+                running.await_model_endpoints(servers, settings)
         except BaseException:
             servers.stop()
             raise

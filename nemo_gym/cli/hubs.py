@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from nemo_gym import config
 from nemo_gym.cli import running
 from nemo_gym.cli.options import Options, SettingsT, settings_from
+from nemo_gym.config.wording import counted
 from nemo_gym.data import huggingface
 from nemo_gym.data.gitlab import Project
 from nemo_gym.data.hub_settings import (
@@ -39,13 +40,18 @@ def _upload(settings: MigrateToHuggingFace, deleted_from: Project | None) -> int
         raise ConfigError("dataset_name is missing: it names the package to delete from GitLab.")
     running.say(f"{settings.input_jsonl_fpath} uploaded as {huggingface.upload(settings)}, split {settings.split}")
     if deleted_from and settings.dataset_name:
-        running.say(f"{deleted_from.delete(settings.dataset_name)} versions deleted from GitLab")
+        running.say(f"{counted(deleted_from.delete(settings.dataset_name), 'version')} deleted from GitLab")
     return 0
 
 
 def download_from_hf(words: list[str]) -> int:
-    """Download a file of a dataset from the Hugging Face Hub."""
+    """Download a file of a dataset, or the files of all its splits, from the Hugging Face Hub."""
     settings, _ = _read(words, "ng_download_dataset_from_hf", DownloadFromHuggingFace)
+    if settings.artifact_fpath is None and settings.split is None:
+        assert settings.output_dirpath is not None
+        for path in huggingface.download_splits(settings.repo_id, settings.output_dirpath, token=settings.hf_token):
+            running.say(str(path))
+        return 0
     name = (settings.artifact_fpath or f"{settings.split}.jsonl").rpartition("/")[2]
     output = settings.output_fpath or (settings.output_dirpath / name if settings.output_dirpath else None)
     assert output is not None
@@ -79,7 +85,7 @@ def delete_from_gitlab(words: list[str]) -> int:
     """Delete all versions of a package from a GitLab project."""
     settings, plain = _read(words, "ng_delete_dataset_from_gitlab", DeleteFromGitLab)
     deleted = Project.of_config(plain).delete(settings.dataset_name)
-    running.say(f"{settings.dataset_name}: {deleted} versions deleted")
+    running.say(f"{settings.dataset_name}: {counted(deleted, 'version')} deleted")
     return 0
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from nemo_gym.cli.commands import COMMANDS, Command, by_script, by_words
 from nemo_gym.errors import UsageError, UserError
+from nemo_gym.http.open_files import raise_open_files_limit
 from nemo_gym.version import __version__
 
 JSON_WORDS = {"--json", "+json=true", "++json=true", "json=true"}
@@ -25,6 +26,7 @@ def main(argv: Sequence[str] | None = None, program: str | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             # A character that the terminal cannot encode must not end a run.
             stream.reconfigure(errors="replace")
+    raise_open_files_limit()
     words = list(sys.argv[1:] if argv is None else argv)
     name = Path(sys.argv[0]).name if program is None else program
     try:
@@ -32,7 +34,9 @@ def main(argv: Sequence[str] | None = None, program: str | None = None) -> int:
     except UserError as error:
         print(f"Error: {error}", file=sys.stderr)  # noqa: T201 - the CLI prints
         return 2 if isinstance(error, UsageError) else 1
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
+        for line in getattr(interrupt, "__notes__", ()):
+            print(line, file=sys.stderr)  # noqa: T201 - the CLI prints
         return 130
     except BrokenPipeError:
         # The reader of our output has closed the pipe: exit quietly, as other tools do.
@@ -47,7 +51,7 @@ def main(argv: Sequence[str] | None = None, program: str | None = None) -> int:
 
 def _run(name: str, words: list[str]) -> int:
     if command := by_script(name):
-        return _function(command)(words)
+        return _execute(command, words)
     is_verbose = bool(VERBOSE_WORDS & set(words))
     words = [word for word in words if word not in VERBOSE_WORDS]
     if "--version" in words[:2]:
@@ -58,12 +62,31 @@ def _run(name: str, words: list[str]) -> int:
     found = by_words(words)
     if found is None:
         return _unknown(words)
-    return _function(found.command)([*found.rest, "--verbose"] if is_verbose and found.command.noun else found.rest)
+    return _execute(found.command, [*found.rest, "--verbose"] if is_verbose and found.command.noun else found.rest)
 
 
-def _function(command: Command) -> Callable[[list[str]], int]:
+def _execute(command: Command, words: list[str]) -> int:
+    if not command.starts_servers or HELP_WORDS & set(words):
+        return _function(command)(words)
+    # Imported here, because no other command needs it.
+    from nemo_gym.launcher.warm import WarmStarter, is_supported
+
+    # Its imports take longer than everything else together, so it starts before the imports of the command.
+    starter = WarmStarter() if is_supported() else None
+    try:
+        return _function(command)(words, starter)
+    except KeyboardInterrupt as interrupt:
+        if not hasattr(interrupt, "__notes__"):
+            interrupt.add_note("Interrupted before any server was started.")
+        raise
+    finally:
+        if starter is not None:
+            starter.close()
+
+
+def _function(command: Command) -> Callable[..., int]:
     module, function = command.function.split(":")
-    found: Callable[[list[str]], int] = getattr(importlib.import_module(f"nemo_gym.cli.{module}"), function)
+    found: Callable[..., int] = getattr(importlib.import_module(f"nemo_gym.cli.{module}"), function)
     return found
 
 

@@ -6,9 +6,8 @@ import argparse
 import logging
 import os
 import re
-import sys
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Generic, NamedTuple, NoReturn, TypeVar
@@ -21,7 +20,7 @@ from nemo_gym.cli.commands import by_program
 from nemo_gym.cli.flags import add_flag, encoded, flag_names, key_of, text_keys
 from nemo_gym.cli.main import HELP_WORDS, VERBOSE_WORDS
 from nemo_gym.cli.selectors import SELECTORS, add_selectors, take_selected
-from nemo_gym.config.reserved import RESERVED_KEYS
+from nemo_gym.cli.unknown_keys import unknown_keys
 from nemo_gym.config.settings import SERVER_TYPES
 from nemo_gym.errors import UsageError
 
@@ -53,8 +52,6 @@ NAME = re.compile(r"[\w./-]*\w[\w./-]*")
 """A bare word that may be a name or a path, not an override or part of one that the shell has split."""
 TEXT = re.compile(r"[^+~=][^=]*")
 """A bare word that may be a search query."""
-NEAR = 0.85
-"""The minimum similarity that counts as a typo, as `limt` for `limit`."""
 
 
 class ModelSettings(BaseModel):
@@ -88,6 +85,8 @@ class Options(Generic[SettingsT]):
     takes_config: bool = True
     takes_model: bool = False
     takes_sampling: bool = False
+    takes_other_keys: bool = False
+    """Whether keys may belong to a config that the command finds itself."""
     named_by: str | None = None
     """The setting that a bare word sets, such as `mcqa` in `ng list agents mcqa`."""
 
@@ -107,7 +106,9 @@ class Options(Generic[SettingsT]):
             os.environ[paths.EXTRA_ROOTS_ENV_VAR] = os.pathsep.join(filter(None, [earlier, folder]))
         files = [*(given.pop("config", None) or []), *take_selected(given)]
         overrides = self._named(parser, given.pop("overrides"))
-        self._warn_of_near_misses(overrides)
+        required = {key_of(name, info) for name, info in self.model.model_fields.items() if info.is_required()}
+        missing = {key for key in required if given.get(key) is None}
+        self._check_keys(parser, files, overrides, missing)
         texts = text_keys(self.model) | text_keys(ModelSettings)
         flags = [
             f"++{key}={encoded(value, is_text=key in texts)}" for key, value in given.items() if value is not None
@@ -149,17 +150,22 @@ class Options(Generic[SettingsT]):
         known = (selector.flag for selector in reversed(SELECTORS) if name in selector.known())
         return f"{next(known, '--resources-server')} {word}"
 
-    def _warn_of_near_misses(self, overrides: Sequence[str]) -> None:
-        """Print a note for keys that resemble a setting. They are not errors, as any key may belong to the config."""
-        keys = [key_of(name, info) for name, info in self.model.model_fields.items()]
-        keys += sorted({*RESERVED_KEYS, *ModelSettings.model_fields} - {*keys})
-        for word in overrides:
-            given = word.partition("=")[0].lstrip("+~").partition(".")[0]
-            if given not in keys and (close := get_close_matches(given, keys, n=1, cutoff=NEAR)):
-                print(  # noqa: T201
-                    f"note: {word} sets a configuration value; {self.program} has no such setting. Did you mean "
-                    f"'{close[0]}'?",
-                    file=sys.stderr,
+    def _check_keys(
+        self, parser: argparse.ArgumentParser, files: Sequence[str], overrides: Sequence[str], missing: Collection[str]
+    ) -> None:
+        """Reject keys that nothing reads. With a config, reject only likely typos, as folders may read other keys."""
+        names: dict[str, str] = {}
+        for model in (self.model, *((ModelSettings,) if self.takes_model else ())):
+            for name, info in model.model_fields.items():
+                key = key_of(name, info)
+                names |= dict.fromkeys([key, *(flag.lstrip("-").replace("-", "_") for flag in flag_names(key))], key)
+        if self.takes_sampling:
+            names |= {each.field: f"responses_create_params.{each.field}" for each in SAMPLING_FLAGS.values()}
+        for word, meant in unknown_keys(files, overrides, names, missing).items():
+            if meant or not (self.takes_config or self.takes_other_keys):
+                # Without the value, because it may be a secret.
+                parser.error(
+                    f"{word.partition('=')[0]}: nothing reads this key{f'. Did you mean {meant!r}?' if meant else ''}"
                 )
 
     def _parser(self) -> argparse.ArgumentParser:

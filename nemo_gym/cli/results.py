@@ -79,7 +79,7 @@ def _serving(run: RunConfig, agents: list[str], settings: StartSettings) -> Iter
         if unknown := sorted({*agents} - {*run.agent_names}):
             raise ConfigError(
                 f"no file of this config defines {', '.join(unknown)}, the agent of the rollouts. Its agents: "
-                f"{', '.join(run.agent_names)}. Pass the config of the original collection."
+                f"{', '.join(run.agent_names) or 'none'}. Pass the config of the original collection."
             )
         with running.launch_for(only_for(run, agents), settings, None, on_line=None) as servers:
             yield ServerClient.of_run(servers.run)

@@ -6,7 +6,7 @@ from nemo_gym.calls.client import ServerClient
 from nemo_gym.cli import running
 from nemo_gym.cli.failure_reporter import FailureReporter
 from nemo_gym.cli.options import Options, settings_from
-from nemo_gym.cli.rollouts import report, run_interruptibly, while_up
+from nemo_gym.cli.rollouts import exit_code, report, run_interruptibly, while_up
 from nemo_gym.cli.settings import StartSettings
 from nemo_gym.config import RunConfig
 from nemo_gym.config.masking import masked
@@ -37,7 +37,7 @@ def reverify(words: list[str]) -> int:
         "agents and the policy; without one, the running servers are used."
     )
     line = Options("ng eval reverify", ReverificationSettings, summary, takes_model=True).read(words)
-    running.interrupt_on_sigterm()
+    running.interrupt_on_signals()
     run = load_for_grading(line.paths, line.overrides)
     job = settings_from(ReverificationJob, run.plain)
     if not run.config_paths:
@@ -48,7 +48,7 @@ def reverify(words: list[str]) -> int:
     settings = settings_from(StartSettings, run.plain)
     own = graders_of(run)
     with running.launch_for(own, settings, None, on_line=None) as servers:
-        running.await_model_endpoints(servers, settings.model_endpoint_readiness_timeout_seconds)
+        running.await_model_endpoints(servers, settings)
         return _graded(own, ServerClient.of_run(servers.run), planned, servers)
 
 
@@ -84,7 +84,7 @@ def _graded(run: RunConfig, client: ServerClient, planned: Reverification, serve
     assert begun is not None
     report(begun.files, begun.summary, metrics, reporter)
     export(run.plain, masked(run.raw), begun.files.metrics, begun.files.results, running.note)
-    return 0 if begun.summary.scored or not begun.summary.planned else 1
+    return exit_code(begun.files, begun.summary, planned.job.max_failed_share)
 
 
 async def _metrics(client: ServerClient, planned: Reverification, files: RunFiles) -> list[JsonObject] | None:

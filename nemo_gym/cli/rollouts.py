@@ -6,6 +6,7 @@ import asyncio
 import signal
 import sys
 from collections.abc import Coroutine
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,17 +21,20 @@ from nemo_gym.cli.settings import StartSettings
 from nemo_gym.config import RunConfig
 from nemo_gym.config.masking import masked
 from nemo_gym.config.secret_values import secrets_of
+from nemo_gym.config.without_model import load_as_written
+from nemo_gym.config.wording import counted
 from nemo_gym.data.gather import datasets_of_split, rows_of
 from nemo_gym.errors import DataError, LaunchError
 from nemo_gym.export import export
 from nemo_gym.jsonl import JsonObject, write_rows
 from nemo_gym.launcher import RunningServers
-from nemo_gym.launcher.warm import WarmStarter, is_supported
+from nemo_gym.launcher.warm import WarmStarter
 from nemo_gym.memory import settle_memory, tend_memory
 from nemo_gym.rollouts.aggregate import aggregate
 from nemo_gym.rollouts.collector import collect as collect_rollouts
 from nemo_gym.rollouts.job import CollectJob, EndToEndJob, RunFiles
 from nemo_gym.rollouts.lock import locked
+from nemo_gym.rollouts.matching import place_of
 from nemo_gym.rollouts.opening import OpenRun, open_run
 from nemo_gym.rollouts.outcome import Record, Summary
 from nemo_gym.rollouts.progress import Progress
@@ -52,8 +56,8 @@ class EndToEndSettings(EndToEndJob, StartSettings):
 def collect(words: list[str]) -> int:
     """Collect rollouts from running servers."""
     line = Options("ng_collect_rollouts", CollectJob, takes_sampling=True).read(words)
-    running.interrupt_on_sigterm()
-    run = config.load(line.paths, line.overrides)
+    running.interrupt_on_signals()
+    run = load_as_written(line.paths, line.overrides)
     job = settings_from(CollectJob, run.plain)
     client = running.client_for(run)
     plan = TaskPlan(find_input(job.input_jsonl_fpath), job, client.agent_names())
@@ -67,18 +71,13 @@ def collect(words: list[str]) -> int:
         return code
 
 
-def run(words: list[str]) -> int:
+def run(words: list[str], starter: WarmStarter | None = None) -> int:
     """Start the servers of a config, collect the datasets of a split, stop the servers."""
     summary = "Start the servers of a config, collect rollouts over a split of its datasets, stop the servers."
     options = Options("ng_e2e_collect_rollouts", EndToEndSettings, summary, takes_model=True, takes_sampling=True)
     line = options.read(words)
-    running.interrupt_on_sigterm()
-    starter = WarmStarter() if is_supported() else None
-    try:
-        return _run(line.paths, line.overrides, starter)
-    finally:
-        if starter is not None:
-            starter.close()
+    running.interrupt_on_signals()
+    return _run(line.paths, line.overrides, starter)
 
 
 def _run(config_paths: list[str], overrides: list[str], starter: WarmStarter | None) -> int:
@@ -88,7 +87,7 @@ def _run(config_paths: list[str], overrides: list[str], starter: WarmStarter | N
     agents = run_config.agent_names
     if settings.dry_run:
         with running.launch_for(run_config, settings, starter, on_line=None):
-            running.say(f"{running.servers_counted(len(run_config.servers))} can be started")
+            running.say(f"{counted(len(run_config.servers), 'server')} can be started")
         return 0
     files = RunFiles(results=job.output_jsonl_fpath)
     # Opened before any server starts, so that an existing or locked output is rejected at once.
@@ -103,9 +102,9 @@ def _serve_and_collect(
 ) -> int:
     files = opened.files
     with running.launch_for(run_config, settings, starter, on_line=None, log_dir=files.logs) as servers:
-        running.await_model_endpoints(servers, settings.model_endpoint_readiness_timeout_seconds)
+        running.await_model_endpoints(servers, settings)
         log_dir = settings.nemo_gym_log_dir or files.logs
-        running.note(f"{running.servers_counted(len(run_config.servers))} ready; logs in {log_dir}")
+        running.note(f"{counted(len(run_config.servers), 'server')} ready; logs in {log_dir}")
         code = _collect_and_report(ServerClient.of_run(servers.run), opened, servers)
     if code != INTERRUPTED:
         export(run_config.plain, masked(run_config.raw), files.metrics, files.results, running.note)
@@ -132,7 +131,7 @@ def _collect_and_report(client: ServerClient, run: OpenRun, servers: RunningServ
     for note in run.notes:
         running.note(f"{run.files.results}: {note}")
     advice = f"Resume {run.files.results} with {RESUME_OVERRIDE}"
-    reporter = FailureReporter(running.note, mask=run.secrets.mask)
+    reporter = FailureReporter(running.note, mask=run.secrets.mask, place_of=partial(place_of, run.plan))
     try:
         metrics = run_interruptibly(_collect(client, run, servers, reporter))
     except KeyboardInterrupt:
@@ -148,7 +147,7 @@ def _collect_and_report(client: ServerClient, run: OpenRun, servers: RunningServ
         owed = run.summary.planned - run.summary.scored
         running.note(f"Error: require_complete: {owed} of {run.summary.planned} rollouts were not scored. {advice}.")
         return 1
-    return 0 if run.summary.scored or not run.summary.planned else 1
+    return exit_code(run.files, run.summary, run.settings.max_failed_share)
 
 
 async def _collect(
@@ -212,6 +211,26 @@ def report(files: RunFiles, summary: Summary, metrics: list[JsonObject] | None, 
         running.say(f"failures: {files.failures}{again}")
     if metrics:
         running.say(f"metrics:  {files.metrics}")
+    running.say(f"failed: {_failed_of(summary)} ({_percent(summary.failed_share)})")
+
+
+def exit_code(files: RunFiles, summary: Summary, max_failed_share: float | None) -> int:
+    """Return 1 if nothing was scored or too many rollouts failed, and report the latter."""
+    if max_failed_share is not None and summary.failed_share > max_failed_share:
+        running.note(
+            f"Error: max_failed_share: {_failed_of(summary)} failed ({_percent(summary.failed_share)}), but only "
+            f"{_percent(max_failed_share)} may. The causes are in {files.failures}."
+        )
+        return 1
+    return 0 if summary.scored or not summary.planned else 1
+
+
+def _failed_of(summary: Summary) -> str:
+    return f"{summary.failed} of {summary.scored + summary.failed} rollouts"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
 
 
 def summary_line(summary: Summary) -> str:
@@ -225,25 +244,26 @@ def summary_line(summary: Summary) -> str:
 
 
 def run_interruptibly(work: Coroutine[object, None, ResultT]) -> ResultT:
-    """Run the work in an event loop. Each interrupt cancels it, and then `KeyboardInterrupt` is raised."""
+    """Run the work in an event loop. Each signal to stop cancels it, and then `KeyboardInterrupt` is raised."""
     if sys.platform == "win32":
         return asyncio.run(work)
     import uvloop
 
-    interrupts: list[int] = []
+    interrupts: list[signal.Signals] = []
+    handlers = {number: signal.getsignal(number) for number in running.stop_signals()}
 
     async def interruptible() -> ResultT:
         task = asyncio.current_task()
         assert task is not None
 
-        def interrupt() -> None:
-            interrupts.append(signal.SIGINT)
+        def interrupt(number: signal.Signals) -> None:
+            interrupts.append(number)
             task.cancel()
 
         # By default, a second interrupt is raised in the event loop's own code, which may drop a callback that
-        # something waits for. Signals that nohup ignores stay ignored.
-        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-            asyncio.get_running_loop().add_signal_handler(signal.SIGINT, interrupt)
+        # something waits for.
+        for number in handlers:
+            asyncio.get_running_loop().add_signal_handler(number, interrupt, number)
         return await work
 
     try:
@@ -252,3 +272,7 @@ def run_interruptibly(work: Coroutine[object, None, ResultT]) -> ResultT:
         if interrupts:
             raise KeyboardInterrupt from None
         raise
+    finally:
+        # A closed loop leaves the default actions.
+        for number, handler in handlers.items():
+            signal.signal(number, handler)

@@ -7,7 +7,8 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import orjson
@@ -17,11 +18,13 @@ from nemo_gym.calls.running import live_runs, run_token_for
 from nemo_gym.cli.settings import StartSettings
 from nemo_gym.config import HeadConfig, RunConfig
 from nemo_gym.config.access import configured_token
-from nemo_gym.config.endpoints import model_endpoints
+from nemo_gym.config.endpoints import READINESS_KEY, model_endpoints
+from nemo_gym.config.masking import mask_text
 from nemo_gym.config.process import ServerInstance
+from nemo_gym.config.wording import counted
 from nemo_gym.errors import LaunchError, ServerCallError
 from nemo_gym.http.internal import InternalClient
-from nemo_gym.http.probe import endpoint_answers
+from nemo_gym.http.probe import Trouble, trouble_of
 from nemo_gym.http.reply import Reply, Timeouts
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.launcher import RunningServers, WarmStarter, launch
@@ -32,13 +35,21 @@ PROBE_TIMEOUT_S = 5.0
 SHORTEST_PROBE_S = 0.5
 ENDPOINT_POLL_S = 1.0
 REMINDER_S = 5.0
+UNKNOWN_NAME_S = 8.0
+REFUSED_S = 60.0
+"""By default, the longest wait for a port that refuses connections, as that of a wrong address does."""
 
 
-def interrupt_on_sigterm() -> None:
-    """Handle SIGTERM like Ctrl-C, so that a collection ends in order."""
-    # If the shell makes us ignore Ctrl-C, SIGTERM keeps its default action.
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGTERM, lambda number, frame: signal.raise_signal(signal.SIGINT))
+def stop_signals() -> list[signal.Signals]:
+    """Return the signals that end a command in order. Those that nohup or a shell made us ignore stay ignored."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    return [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
+
+
+def interrupt_on_signals() -> None:
+    """Handle SIGTERM and SIGHUP like Ctrl-C, so that a collection ends in order."""
+    for number in stop_signals():
+        signal.signal(number, signal.default_int_handler)
 
 
 def say(text: str) -> None:
@@ -49,11 +60,6 @@ def say(text: str) -> None:
 def note(text: str) -> None:
     """Print to standard error."""
     print(text, file=sys.stderr, flush=True)  # noqa: T201 - the CLI prints
-
-
-def servers_counted(number: int) -> str:
-    """Return `1 server`, `2 servers` and so on."""
-    return f"{number} server{'' if number == 1 else 's'}"
 
 
 def print_line(server: str, line: str) -> None:
@@ -75,36 +81,81 @@ def launch_for(
 ) -> RunningServers:
     """Start the servers of a run with these settings."""
     wants_fork = run.plain.get("process_start_method", "fork") == "fork"
-    return launch(
-        run,
-        starter=starter if wants_fork else None,
-        on_line=on_line,
-        notice=note,
-        log_dir=settings.nemo_gym_log_dir or log_dir,
-        ready_timeout_s=settings.ready_timeout_s,
-        restart_limit=settings.restart_limit,
-        auto_install=settings.auto_install,
-        dry_run=settings.dry_run,
-    )
+    with _noting_interruption(run):
+        return launch(
+            run,
+            starter=starter if wants_fork else None,
+            on_line=on_line,
+            notice=note,
+            log_dir=settings.nemo_gym_log_dir or log_dir,
+            ready_timeout_s=settings.ready_timeout_s,
+            restart_limit=settings.restart_limit,
+            auto_install=settings.auto_install,
+            dry_run=settings.dry_run,
+        )
 
 
-def await_model_endpoints(servers: RunningServers, timeout_s: float) -> None:
-    """Wait until every model endpoint answers, with any status; watch the servers meanwhile."""
+@contextmanager
+def _noting_interruption(run: RunConfig) -> Iterator[None]:
+    """Add a note about the servers that a signal in this block stops."""
+    try:
+        yield
+    except Exception:
+        raise
+    except BaseException as signalled:
+        signalled.add_note(f"Interrupted during the start. Stopped: {', '.join(run.servers)}.")
+        raise
+
+
+def interruption(signalled: BaseException | None) -> str:
+    """Return a message about the signal that has ended the start of a command's servers."""
+    while signalled is not None:
+        if notes := getattr(signalled, "__notes__", None):
+            return "\n".join(notes)
+        # A second signal may interrupt the handling of the first one.
+        signalled = signalled.__context__
+    return "Interrupted before any server was started."
+
+
+def await_model_endpoints(servers: RunningServers, settings: StartSettings) -> None:
+    """Wait until every model endpoint answers, with any status; watch the servers meanwhile.
+
+    Raise `LaunchError` if one of them has the same trouble for too long.
+    """
+    with _noting_interruption(servers.run):
+        _await_model_endpoints(servers, settings)
+
+
+def _await_model_endpoints(servers: RunningServers, settings: StartSettings) -> None:
+    timeout_s = settings.model_endpoint_readiness_timeout_seconds
     if timeout_s == 0:
         return
-    started_at = time.monotonic()
-    reminded_at = started_at
-    waiting = model_endpoints(servers.run)
-    while waiting := [url for url in waiting if not endpoint_answers(url, _probe_s(started_at + timeout_s))]:
+    limits = dict.fromkeys(Trouble, timeout_s) | {Trouble.UNKNOWN_NAME: min(UNKNOWN_NAME_S, timeout_s)}
+    if READINESS_KEY not in settings.model_fields_set:
+        limits[Trouble.REFUSED] = REFUSED_S
+    endpoints = model_endpoints(servers.run)
+    remind_at = started_at = time.monotonic()
+    began = {(url, trouble): started_at for url in endpoints for trouble in Trouble}
+    while troubles := {
+        url: found for url in endpoints if (found := trouble_of(url, _probe_s(started_at + timeout_s)))
+    }:
         now = time.monotonic()
-        if now - started_at > timeout_s:
-            raise LaunchError(
-                f"model endpoint {', '.join(waiting)}: no answer within {timeout_s:g} s. Start it, correct "
-                "policy_base_url, or set +model_endpoint_readiness_timeout_seconds=0 to continue without it."
-            )
-        if now - reminded_at > REMINDER_S or reminded_at == started_at:
-            reminded_at = now
-            note(f"waiting for the model endpoint {', '.join(waiting)} ({now - started_at:.0f} of {timeout_s:g} s)")
+        endpoints = {url: endpoints[url] for url in troubles}
+        # A new kind of trouble, as while an endpoint starts, has its whole time.
+        began |= {(url, other): now for url, found in troubles.items() for other in Trouble if other is not found}
+        for url, trouble in troubles.items():
+            waited_s, limit_s = now - began[url, trouble], limits[trouble]
+            if waited_s > limit_s or now - started_at > timeout_s:
+                raise LaunchError(
+                    f"model endpoint {mask_text(url)}: {trouble}, for {waited_s:.0f} s. Start it, correct its address "
+                    f"({endpoints[url]}), or set +{READINESS_KEY}=SECONDS to wait longer, 0 to continue without it."
+                )
+            if now >= remind_at:
+                note(
+                    f"waiting for the model endpoint {mask_text(url)}: {trouble} ({waited_s:.0f} of {limit_s:g} s). "
+                    f"{endpoints[url]} sets the address."
+                )
+        remind_at = now + REMINDER_S if now >= remind_at else remind_at
         servers.watch(ENDPOINT_POLL_S)
 
 
@@ -181,7 +232,7 @@ def show_instances(instances: Iterable[ServerInstance]) -> None:
 
 
 def _restarted(times: int) -> str:
-    return f"  restarted {times} time{'' if times == 1 else 's'}" if times else ""
+    return f"  restarted {counted(times, 'time')}" if times else ""
 
 
 def _busy(load: JsonObject | None) -> str:
@@ -202,4 +253,4 @@ def show_status(servers: list[JsonObject]) -> None:
             + (_busy(server.get("load")) if server["status"] == "success" else f"  {server['status']}")
         )
     healthy = sum(server["status"] == "success" for server in servers)
-    say(f"{healthy} of {servers_counted(len(servers))} answer")
+    say(f"{healthy} of {counted(len(servers), 'server')} answer")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nemo_gym import paths
-from nemo_gym.config.suggestions import did_you_mean_or_all
+from nemo_gym.config.suggestions import did_you_mean_or_all, search_dir_for
 from nemo_gym.errors import ConfigPathNotFoundError
 
 
@@ -21,6 +21,8 @@ class Selector(NamedTuple):
     meaning: str
     is_server: bool
     """Whether a config is `configs/<name>.yaml`, as for servers, instead of `config.yaml`."""
+    others: tuple[str, ...] = ()
+    """The flags of further selectors whose names it takes, too."""
 
     @property
     def key(self) -> str:
@@ -49,7 +51,13 @@ class Selector(NamedTuple):
 
 SELECTORS = (
     Selector("--benchmark", "benchmarks", "A benchmark's config.", is_server=False),
-    Selector("--environment", "environments", "An environment's config.", is_server=False),
+    Selector(
+        "--environment",
+        "environments",
+        "The config of an environment: any name of `ng list environments`.",
+        is_server=False,
+        others=("--resources-server", "--benchmark"),
+    ),
     Selector("--resources-server", "resources_servers", "A resources server's config.", is_server=True),
     Selector("--model-type", "responses_api_models", "A model server's config.", is_server=True),
 )
@@ -73,7 +81,9 @@ def take_selected(given: dict[str, list[str] | None]) -> Iterator[str]:
 
 
 def _found(selector: Selector, name: str) -> str:
-    relative = selector.path_of(name)
+    all_taken = [selector, *(each for each in SELECTORS if each.flag in selector.others)]
+    candidates = [each.path_of(name) for each in all_taken]
+    relative = next((path for path in candidates if paths.find(path, Path.is_file)), candidates[0])
     places = [root for root in paths.search_roots() if (root / relative).is_file()]
     if len(places) > 1:
         others = ", ".join(map(str, places[1:]))
@@ -84,5 +94,6 @@ def _found(selector: Selector, name: str) -> str:
     if flavor and selector.is_server and (flavors := selector.flavors(folder)):
         hint = did_you_mean_or_all(flavor, flavors, f"configs of {folder}")
     else:
-        hint = did_you_mean_or_all(folder, selector.known(), selector.folder)
+        known = {known_name for each in all_taken for known_name in each.known()}
+        hint = did_you_mean_or_all(folder, known, selector.folder, if_none=search_dir_for(selector.folder))
     raise ConfigPathNotFoundError(f"{selector.flag} {name}: {relative} not found.{hint}")

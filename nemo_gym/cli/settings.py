@@ -34,11 +34,19 @@ class StartSettings(CommandSettings):
     restart_limit: int = Field(default=5, ge=0)
     """Restart a crashed server at most this often within ten minutes; 0 ends the run at the first crash."""
     model_endpoint_readiness_timeout_seconds: float = Field(default=600.0, ge=0)
-    """Seconds to wait for the endpoints of model servers; 0 does not wait."""
+    """Seconds to wait for the endpoints of model servers; 0 does not wait. If it is not set, a port that refuses
+    connections is given 60 s. A host name must resolve within 10 s."""
     auto_install: bool = False
     """Build a separate environment for each folder whose requirements are not met."""
     dry_run: bool = False
     """Build every server from its settings, then exit."""
+
+
+class ValidateSettings(CommandSettings):
+    """Parameters of `ng_validate`."""
+
+    ready_timeout_s: float = Field(default=30.0, gt=0)
+    """Give up if a server cannot be built within this many seconds."""
 
 
 class EntrypointSettings(CommandSettings):
@@ -139,6 +147,8 @@ class CheckSettings(EntrypointSettings):
     """Further rows that the oracle must solve, in addition to the examples."""
     write_examples: bool = False
     """Also write example_rollouts.jsonl, played by the oracle, and example_metrics.json."""
+    unpublished: bool = False
+    """Leave out what only a published folder needs: a README, tests and exactly five example rows."""
 
 
 class NoSettings(CommandSettings):

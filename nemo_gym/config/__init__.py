@@ -1,14 +1,49 @@
-"""Configuration from YAML and the command line as one frozen `RunConfig`."""
+"""Configuration from YAML and the command line as one frozen `RunConfig`.
 
-from nemo_gym.config.explain import explain_input, explain_validation, parse_settings, problems_by_key
-from nemo_gym.config.loading import load
-from nemo_gym.config.masking import is_secret_key, mask_text, masked, masked_yaml, raw_yaml
-from nemo_gym.config.models import DatasetConfig, HeadConfig, Origin, PortRange, RunConfig, ServerConfig
-from nemo_gym.config.ports import bind, share
-from nemo_gym.config.servers import NO_MODEL
+The names below are loaded on first access, so that a command can start the servers' process before it reads YAML.
+"""
 
-__all__ = [
-    "NO_MODEL", "DatasetConfig", "HeadConfig", "Origin", "PortRange", "RunConfig", "ServerConfig", "bind",
-    "explain_input", "explain_validation", "is_secret_key", "load", "mask_text", "masked", "masked_yaml",
-    "parse_settings", "problems_by_key", "raw_yaml", "share",
-]  # fmt: skip
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from nemo_gym.config.explain import explain_input as explain_input
+    from nemo_gym.config.explain import explain_validation as explain_validation
+    from nemo_gym.config.explain import parse_settings as parse_settings
+    from nemo_gym.config.explain import problems_by_key as problems_by_key
+    from nemo_gym.config.loading import load as load
+    from nemo_gym.config.masking import is_secret_key as is_secret_key
+    from nemo_gym.config.masking import mask_text as mask_text
+    from nemo_gym.config.masking import masked as masked
+    from nemo_gym.config.masking import masked_yaml as masked_yaml
+    from nemo_gym.config.masking import raw_yaml as raw_yaml
+    from nemo_gym.config.models import DatasetConfig as DatasetConfig
+    from nemo_gym.config.models import HeadConfig as HeadConfig
+    from nemo_gym.config.models import Origin as Origin
+    from nemo_gym.config.models import PortRange as PortRange
+    from nemo_gym.config.models import RunConfig as RunConfig
+    from nemo_gym.config.models import ServerConfig as ServerConfig
+    from nemo_gym.config.ports import bind as bind
+    from nemo_gym.config.ports import share as share
+    from nemo_gym.config.servers import NO_MODEL as NO_MODEL
+
+_HOMES = {
+    "explain": ("explain_input", "explain_validation", "parse_settings", "problems_by_key"),
+    "loading": ("load",),
+    "masking": ("is_secret_key", "mask_text", "masked", "masked_yaml", "raw_yaml"),
+    "models": ("DatasetConfig", "HeadConfig", "Origin", "PortRange", "RunConfig", "ServerConfig"),
+    "ports": ("bind", "share"),
+    "servers": ("NO_MODEL",),
+}
+_PLACES = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = sorted(_PLACES)  # noqa: PLE0605 - all of them are strings
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module 'nemo_gym.config' has no attribute '{name}'")
+    found = globals()[name] = getattr(importlib.import_module(f"nemo_gym.config.{_PLACES[name]}"), name)
+    return found

@@ -9,7 +9,7 @@ from nemo_gym.config.interpolation import Unresolved
 from nemo_gym.config.models import Origin, ServerConfig
 from nemo_gym.config.settings import AGENT_TIER, POLICY_MODEL, SERVER_TYPES
 from nemo_gym.config.sources import EnvYaml
-from nemo_gym.config.suggestions import closest, did_you_mean, did_you_mean_or_all
+from nemo_gym.config.suggestions import ADD_A_FILE, closest, did_you_mean, did_you_mean_or_all
 from nemo_gym.config.tree import Node, dotted, walk
 from nemo_gym.errors import (
     ConfigError,
@@ -119,7 +119,7 @@ def aliases_of(blocks: Mapping[str, Node], servers: Mapping[str, ServerConfig]) 
             raise ServerRefNotFoundError(
                 f"{target.origin}: {name}.environment_servers refers to the agent '{target.value}', which is not "
                 "defined in any file."
-                f"{did_you_mean_or_all(str(target.value), agents, 'agents')}"
+                f"{did_you_mean_or_all(str(target.value), agents, 'agents', if_none=ADD_A_FILE)}"
             )
         found[name] = agent
     return found
@@ -166,4 +166,4 @@ def _dangling(tier: str, name: str, known: Mapping[str, Sequence[str]]) -> str:
             f"{text} Add a configuration file that defines a model, such as "
             "responses_api_models/openai_model/configs/openai_model.yaml."
         )
-    return text + did_you_mean_or_all(name, known[tier], tier)
+    return text + did_you_mean_or_all(name, known[tier], tier, if_none=ADD_A_FILE)

@@ -7,11 +7,17 @@ from nemo_gym.errors import ConfigError
 
 READINESS_KEY = "model_endpoint_readiness_timeout_seconds"
 """Seconds that a run waits for the endpoints; 0 disables the wait."""
+POLICY_URL_KEY = "policy_base_url"
 
 
-def model_endpoints(run: RunConfig) -> list[str]:
-    """Return each `*base_url` of the model servers once. Raise ConfigError for an invalid URL."""
-    found: dict[str, None] = {}
+def model_endpoints(run: RunConfig) -> dict[str, str]:
+    """Return each `*base_url` of the model servers once, with the setting that it comes from.
+
+    Raise ConfigError for an invalid URL.
+    """
+    found: dict[str, str] = {}
+    policy = run.plain.get(POLICY_URL_KEY)
+    policy_urls = policy if isinstance(policy, list) else [policy]
     for server in run.servers_of("responses_api_models"):
         for key, value in server.settings.items():
             if not key.endswith("base_url") or not value:
@@ -23,5 +29,6 @@ def model_endpoints(run: RunConfig) -> list[str]:
                         f"{f'{place}: ' if place else ''}{server.name}: {key} is '{url}', which is not a URL. Write "
                         "it like http://127.0.0.1:8000/v1."
                     )
-                found[url] = None
-    return list(found)
+                setting = f"--model-url or +{POLICY_URL_KEY}" if url in policy_urls else f"{server.name}.{key}"
+                found.setdefault(url, setting)
+    return found

@@ -12,7 +12,7 @@ from pydantic_core import ErrorDetails
 from nemo_gym.config.masking import MASK, is_secret_key, mask_text
 from nemo_gym.config.models import Origin
 from nemo_gym.config.settings import AgentServerRef, ModelServerRef, ResourcesServerRef
-from nemo_gym.config.suggestions import closest, did_you_mean
+from nemo_gym.config.suggestions import CERTAINLY_MEANT, closest, did_you_mean
 from nemo_gym.errors import ConfigError
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
@@ -28,9 +28,6 @@ _REFERENCES: Mapping[str, str] = {
     for reference in (ModelServerRef, ResourcesServerRef, AgentServerRef)
 }
 """The tier that each reference class points to."""
-
-_NEAR = 0.85
-"""Similarity cutoff: accepts `temprature` for `temperature`, but not `top_k` for `top_p`."""
 
 
 def explain_validation(
@@ -90,9 +87,15 @@ def parse_settings(
 
 def problems_by_key(error: ValidationError) -> dict[str, str]:
     """Return the problems of a command's parameters by dotted key."""
+    return problems_of(error.errors(include_url=False))
+
+
+def problems_of(details: Iterable[ErrorDetails]) -> dict[str, str]:
+    """Return the problems that pydantic lists, by dotted key."""
     problems: dict[str, list[str]] = {}
-    for detail in error.errors(include_url=False):
-        path = _written_part(tuple(map(str, detail["loc"])), {})
+    for detail in details:
+        first, *inner = map(str, detail["loc"] or ("",))
+        path = (first, *_written_part(tuple(inner), {}))
         problems.setdefault(".".join(path), []).append(_problem(detail, path, ()))
     return {key: _sentence(found).removesuffix(".") for key, found in problems.items()}
 
@@ -146,7 +149,7 @@ def _problem(detail: ErrorDetails, path: tuple[str, ...], known: tuple[str, ...]
     kind, message, given = detail["type"], str(detail["msg"]).rstrip("."), detail.get("input")
     if kind == "missing":
         keys = [str(key) for key in given] if isinstance(given, Mapping) else []
-        like = closest(path[-1], keys, _NEAR)
+        like = closest(path[-1], keys, CERTAINLY_MEANT)
         return f"it is missing; is '{like}' a typo for it?" if like else f"it is missing; add `{path[-1]}: …`"
     if kind == "extra_forbidden":
         hint = did_you_mean(path[-1], known)
@@ -199,7 +202,7 @@ def _near_misses(
             where = (*path, str(key))
             origin = origins.get(".".join(where))
             is_override = origin is not None and origin.line == 0
-            meant = closest(str(key), fields if is_override else unset, _NEAR)
+            meant = closest(str(key), fields if is_override else unset, CERTAINLY_MEANT)
             if meant and str(key) not in model_class.model_fields:
                 problem = f"unknown setting. Did you mean '{meant}'?"
                 yield f"{place_of(where, origins)}: {'.'.join((block, *where))}: {problem}", str(key)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from pydantic import ValidationError
 
 from nemo_gym.config import checks, ports
+from nemo_gym.config.access import check_access
 from nemo_gym.config.directives import follow_directives
 from nemo_gym.config.explain import explain_validation, near_misses
 from nemo_gym.config.interpolation import Resolver, Unresolved
@@ -49,7 +50,7 @@ def load(
     the lowest priority, and is ignored if another source defines `policy_model`. Raise a subclass of ConfigError that
     names the file, the line and the key, and says how to fix them.
     """
-    sources = gather(paths, overrides, initial, dotenv_path, skip_dotenv, stand_in)
+    sources = gather(paths, overrides, initial, dotenv_path, skip_dotenv, stand_in=stand_in)
     tree = follow_directives(sources.tree)
     checks.check_nothing_unset(tree)
     tree = join_dummy_models(tree)
@@ -58,6 +59,7 @@ def load(
     values = _plain_values(tree, resolver, {block.name for block in blocks})
     places = origins(tree)
     checks.check_start_method(values, places)
+    check_access(values, places)
     replicas = replicas_of(values, places)
     check_capture(values, places)
     warn_of_token_capture(values, places)

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from nemo_gym.config.settings import AGENT_TIER, ServerType
-from nemo_gym.config.suggestions import did_you_mean, did_you_mean_or_all
+from nemo_gym.config.suggestions import ADD_A_FILE, did_you_mean, did_you_mean_or_all
 from nemo_gym.errors import ServerRefNotFoundError
 from nemo_gym.jsonl import JsonObject
 
@@ -261,6 +261,6 @@ class RunConfig(Frozen):
         """Return the server with this name or alias. Raise ServerRefNotFoundError."""
         found = self.servers.get(self.aliases.get(name, name))
         if found is None:
-            hint = did_you_mean_or_all(name, [*self.servers, *self.aliases], "servers")
+            hint = did_you_mean_or_all(name, [*self.servers, *self.aliases], "servers", if_none=ADD_A_FILE)
             raise ServerRefNotFoundError(f"There is no server '{name}' in this configuration.{hint}")
         return found

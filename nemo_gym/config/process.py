@@ -58,7 +58,11 @@ class ProcessSettings(BaseModel):
     """Index of this process among them."""
     sockets: list[str] = Field(default_factory=list)
     """Path of each worker's own unix socket, by worker number; empty for a single worker."""
+    log_file: str = ""
+    """The path of its log, for failure messages; empty if the launcher does not write one."""
     dry_run: bool = False
+    ready_timeout_s: float | None = None
+    """Seconds after which the launcher gives up; None if nothing waits for the process."""
 
     @classmethod
     def of(cls, run: RunConfig, server: ServerConfig, *, cookie_secret: str, **extra: object) -> Self:
@@ -162,6 +166,8 @@ class HeadSettings(BaseModel):
     """Endpoints of the model servers; the run is ready once each of them has answered."""
     run_token: str | None = Field(default=None, repr=False)
     """Required with every call to the head server; None if the run is open."""
+    allowed_hosts: frozenset[str] = frozenset()
+    """Other names by which browsers and proxies may call it."""
 
 
 ChildSettings = Annotated[ProcessSettings | HeadSettings, Field(discriminator="kind")]

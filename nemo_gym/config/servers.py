@@ -16,7 +16,7 @@ from nemo_gym.config.interpolation import Resolver, Unresolved
 from nemo_gym.config.models import DatasetConfig, Origin, ServerConfig
 from nemo_gym.config.reserved import RESERVED_KEYS
 from nemo_gym.config.settings import ENVIRONMENT_SERVERS, MODEL_TIER, POLICY_MODEL, SERVER_TYPES, Domain, ServerType
-from nemo_gym.config.suggestions import did_you_mean_or_all
+from nemo_gym.config.suggestions import did_you_mean_or_all, search_dir_for
 from nemo_gym.config.tree import Node, dotted, merge
 from nemo_gym.errors import AlmostServerError, ConfigError, DuplicateServerError, UnknownImplementationError
 from nemo_gym.jsonl import JsonObject
@@ -245,15 +245,16 @@ def _folder(block: Block, entrypoint: str, places: Mapping[str, Origin]) -> Path
         place = places.get("entrypoint", block.node.origin)
         raise UnknownImplementationError(
             f"{place}: {block.key}.entrypoint: {folder} does not contain {entrypoint}."
-            f"{did_you_mean_or_all(entrypoint, scripts, 'files there')}"
+            f"{did_you_mean_or_all(entrypoint, scripts, 'files there', if_none='Create it.')}"
         )
     known = {
         path.parent.name for root in search_roots() for path in (root / block.tier).glob("*/*.py") if path.is_file()
     }
     roots = ", ".join(str(root) for root in search_roots())
+    noun, advice = f"implementations in {block.tier}", search_dir_for(block.tier)
     raise UnknownImplementationError(
         f"{block.node.origin}: {block.name}: there is no folder {relative} with {entrypoint} in it (looked in "
-        f"{roots}).{did_you_mean_or_all(block.implementation, known, f'implementations in {block.tier}')}"
+        f"{roots}).{did_you_mean_or_all(block.implementation, known, noun, if_none=advice)}"
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from nemo_gym.config.overrides import Override, apply_override, parse_override
 from nemo_gym.config.reading import read_yaml, shown
 from nemo_gym.config.settings import POLICY_MODEL
 from nemo_gym.config.suggestions import closest
-from nemo_gym.config.tree import Node, merge, node_of
+from nemo_gym.config.tree import Node, merge, node_of, walk
 from nemo_gym.errors import ConfigPathNotFoundError, MalformedConfigPathsError, OverrideError
 from nemo_gym.paths import search_roots
 
@@ -23,6 +24,7 @@ logger = logging.getLogger(__name__)
 
 CONFIG_PATHS = "config_paths"
 ENV_YAML = "env.yaml"
+_NAME_IN_REFERENCE = re.compile(r"(?<=[{:,\s])[A-Za-z_]\w*")
 STAND_IN = Origin("the stand-in model", 0)
 _MAX_CANDIDATES = 3000
 """Maximum number of files scanned to suggest a similar path."""
@@ -45,6 +47,8 @@ class Sources:
     tree: Node
     files: tuple[str, ...]
     env: EnvYaml
+    defined: frozenset[str]
+    """The top-level keys that are defined elsewhere than on the command line."""
 
 
 def gather(
@@ -53,6 +57,7 @@ def gather(
     initial: Mapping[str, object] | None,
     dotenv_path: Path | None,
     skip_dotenv: bool,
+    *,
     stand_in: Mapping[str, object] | None = None,
 ) -> Sources:
     """Read all sources in ascending priority: `stand_in`, files, `env.yaml`, `initial`, the command line."""
@@ -61,9 +66,10 @@ def gather(
     env = _read_env_yaml(dotenv_path, skip_dotenv)
     start = node_of(_as_mapping(initial or {}), Origin("the initial configuration", 0))
 
-    given = [Node(str(path), Origin(CONFIG_PATHS, 0)) for path in paths] + named
+    given = [Node(str(path), Origin(CONFIG_PATHS, 0)) for path in paths]
     files = _Files(_hints(env.tree, start, settings))
-    for item in given or _config_paths_of(start) or _config_paths_of(env.tree):
+    given += [item for node in named for item in files.items(node)]
+    for item in given or files.config_paths_of(start) or files.config_paths_of(env.tree):
         files.read(item, near=None)
 
     tree = Node({}, Origin("the configuration", 0))
@@ -72,11 +78,19 @@ def gather(
         parts.insert(0, node_of(stand_in, STAND_IN))
     for part in parts:
         tree = merge(tree, part.without(CONFIG_PATHS), tree)
+    defined = frozenset(map(str, tree.mapping))
     for override in settings:
         tree = apply_override(tree, override)
     if files.names:
         tree = tree.updated(config_paths=node_of(files.names, Origin("the configuration", 0)))
-    return Sources(tree, tuple(files.names), env)
+    return Sources(tree, tuple(files.names), env, defined)
+
+
+def known_keys(paths: Sequence[str], words: Sequence[str]) -> set[str]:
+    """Return the top-level keys that the files define, and those that any value refers to."""
+    sources = gather(paths, words, None, None, skip_dotenv=False)
+    texts = (node.value for _, node in walk(sources.tree) if isinstance(node.value, str) and "${" in node.value)
+    return {*sources.defined, *(name for text in texts for name in _NAME_IN_REFERENCE.findall(text))}
 
 
 def _as_mapping(initial: Mapping[str, object]) -> Mapping[str, object]:
@@ -90,7 +104,7 @@ def _as_mapping(initial: Mapping[str, object]) -> Mapping[str, object]:
 
 
 def _config_paths_among(overrides: Sequence[Override]) -> list[Node]:
-    """Return the files of all `+config_paths=[…]` words, in order."""
+    """Return the values of all `+config_paths=[…]` words, in order."""
     found: list[Node] = []
     for override in overrides:
         if override.path[0] != CONFIG_PATHS:
@@ -99,12 +113,8 @@ def _config_paths_among(overrides: Sequence[Override]) -> list[Node]:
             raise OverrideError(
                 f"'{override.word}': config_paths must be set as a whole: '+config_paths=[a.yaml,b.yaml]'."
             )
-        found += _items(override.value)
+        found.append(override.value)
     return found
-
-
-def _config_paths_of(tree: Node) -> list[Node]:
-    return _items(tree.mapping[CONFIG_PATHS]) if CONFIG_PATHS in tree.mapping else []
 
 
 def _items(node: Node) -> list[Node]:
@@ -156,7 +166,7 @@ class _Files:
 
     def read(self, item: Node, near: Path | None) -> None:
         """Read a file and its includes, unless it was already read."""
-        path = _find_config(item, self._path_text(item), near)
+        path = _find_config(item, str(item.value), near)
         if path in self._open:
             cycle = " -> ".join(shown(one) for one in [*self._open[self._open.index(path) :], path])
             logger.warning("%s: files include each other (%s); each is loaded once", item.origin, cycle)
@@ -167,17 +177,29 @@ class _Files:
         self._seen.add(path)
         self._open.append(path)
         tree = read_yaml(path)
-        for included in _config_paths_of(tree):
+        for included in self.config_paths_of(tree):
             self.read(included, near=path.parent)
         self._open.pop()
         self.trees.append(tree)
         self.names.append(shown(path))
 
-    def _path_text(self, item: Node) -> str:
-        if "${" not in str(item.value):
-            return str(item.value)
+    def config_paths_of(self, tree: Node) -> list[Node]:
+        """Return the paths that a tree lists in `config_paths`."""
+        return self.items(tree.mapping[CONFIG_PATHS]) if CONFIG_PATHS in tree.mapping else []
+
+    def items(self, node: Node) -> list[Node]:
+        """Return the paths in a `config_paths` value, each with its origin. A `${…}` may refer to a whole list."""
+        found: list[Node] = []
+        for item in _items(self._resolved(node)):
+            resolved = self._resolved(item)
+            found += [resolved] if isinstance(resolved.value, str) else _items(resolved)
+        return found
+
+    def _resolved(self, node: Node) -> Node:
+        if not isinstance(node.value, str) or "${" not in node.value:
+            return node
         key = "config path"
-        return str(Resolver(self._known.updated(**{key: item})).value((key,)))
+        return node_of(Resolver(self._known.updated(**{key: node})).value((key,)), node.origin)
 
 
 def _find_config(item: Node, text: str, near: Path | None) -> Path:

@@ -10,6 +10,7 @@ from nemo_gym.config.models import RunConfig, ServerConfig
 from nemo_gym.config.servers import DUMMY_MODEL, NO_MODEL
 from nemo_gym.config.settings import AGENT_TIER, MODEL_TIER, POLICY_MODEL
 from nemo_gym.config.sources import STAND_IN
+from nemo_gym.config.tree import UNSET
 from nemo_gym.paths import INSTALL_ROOT
 
 SAMPLE_MODEL = "sample_model"
@@ -32,6 +33,17 @@ def load_with_stand_in(paths: Sequence[str], overrides: Sequence[str]) -> RunCon
     wanted = {name for server in servers.values() for name in references_of(server)}
     stand_ins = {name: server for name, server in run.servers.items() if name in wanted and name not in servers}
     return _sampled(run.model_copy(update={"servers": {**servers, **stand_ins}}), stand_ins)
+
+
+def load_as_written(paths: Sequence[str], overrides: Sequence[str]) -> RunConfig:
+    """Load for a command that starts no server. The policy may be missing, and `raw` then lacks it, too."""
+    run = load(paths, overrides, stand_in=NO_MODEL)
+    return run.model_copy(
+        update={
+            "servers": {name: server for name, server in run.servers.items() if server.origins[""] != STAND_IN},
+            "raw": {key: value for key, value in run.raw.items() if value != NO_MODEL.get(key, UNSET)},
+        }
+    )
 
 
 def stand_ins_of(run: RunConfig) -> list[str]:

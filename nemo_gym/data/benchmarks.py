@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import os
+import re
+import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -21,10 +24,17 @@ from nemo_gym import paths
 from nemo_gym.config import DatasetConfig, RunConfig, ServerConfig, load
 from nemo_gym.config.published import maybe_get_global_config_dict, set_process_config
 from nemo_gym.config.servers import NO_MODEL
-from nemo_gym.errors import DataError
+from nemo_gym.config.settings import SERVER_TYPES
+from nemo_gym.config.suggestions import search_dir_for
+from nemo_gym.data import huggingface
+from nemo_gym.errors import DataError, UserError
 
 BENCHMARKS = "benchmarks"
 DEFAULT_FLAVOR = "config"
+NETWORK_LIBRARIES = ("httpx", "httpx2", "requests", "urllib3", "urllib", "aiohttp", "huggingface_hub")
+USES_HUB = re.compile(r"^\s*(?:from|import) +(?:datasets|huggingface_hub)\b", re.MULTILINE)
+EXTRA_OF = {"datasets": "full", "huggingface_hub": "hub", "ray": "ray", "reasoning_gym": "reasoning-gym"}
+"""The extra that brings a package, for scripts that need more than the core."""
 
 
 class BenchmarkConfig(BaseModel):
@@ -64,7 +74,8 @@ class BenchmarkConfig(BaseModel):
         Raise `DataError` if the script is missing or its file is not the one named in the YAML.
         """
         program = self._program()
-        with _importing_from([*self._roots(), *paths.search_roots()]):
+        hub_problem = _hub_problem(program)
+        with _importing_from([*self._roots(), *paths.search_roots()]), _failing_as(program, hub_problem):
             function = _prepare_of(program)
             try:
                 inspect.signature(function).bind(**arguments)
@@ -122,10 +133,11 @@ def benchmarks_of(run: RunConfig) -> list[BenchmarkConfig]:
         if dataset.type == "benchmark"
     ]
     if not found:
-        known = ", ".join(benchmark_files()) or "none"
+        known = ", ".join(benchmark_files())
+        listed = f"Available: {known}." if known else f"There are no benchmarks. {search_dir_for(BENCHMARKS)}"
         raise DataError(
             "no agent of this configuration has a dataset with type: benchmark. Choose a benchmark with --benchmark "
-            f"or +config_paths=[…]. Available: {known}."
+            f"or +config_paths=[…]. {listed}"
         )
     return found
 
@@ -178,6 +190,48 @@ def _importing_from(roots: Sequence[Path]) -> Iterator[None]:
         yield
     finally:
         sys.path[:] = search_path
+
+
+def _hub_problem(program: Path) -> str | None:
+    """Return why the hub that a script uses cannot be reached.
+
+    Its libraries then use only their caches, because they would try each file for half a minute.
+    """
+    if not USES_HUB.search(program.read_text("utf-8")) or (problem := huggingface.unreachable()) is None:
+        return None
+    os.environ[huggingface.OFFLINE] = "1"
+    return problem
+
+
+@contextmanager
+def _failing_as(program: Path, hub_problem: str | None) -> Iterator[None]:
+    """Turn an error of the script into a `DataError` that names the line, and the package or the host."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        # Imported here because it takes long, and only a failing script needs it.
+        from nemo_gym.web.failures import fault_in
+
+        text = " ".join(fault_in(program.parent, error).split())
+        if isinstance(error, ModuleNotFoundError):
+            package = str(error.name).partition(".")[0]
+            named = f"nemo-gym[{EXTRA_OF[package]}]" if package in EXTRA_OF else package
+            is_ours = package in (BENCHMARKS, *SERVER_TYPES, "nemo_gym")
+            advice = "Correct the import." if is_ours else f"Install the package: pip install '{named}'"
+        elif hub_problem:
+            advice = f"Check the network: {hub_problem}."
+        elif _is_of_network(error):
+            advice = "Check the network, or run the command where the data can be downloaded."
+        else:
+            advice = "Correct the script."
+        raise DataError(f"{program}: prepare() failed: {text}. {advice}") from error
+
+
+def _is_of_network(error: BaseException) -> bool:
+    own = isinstance(error, (ConnectionError, TimeoutError, socket.gaierror))
+    return own or type(error).__module__.partition(".")[0] in NETWORK_LIBRARIES
 
 
 def _imported(program: Path) -> ModuleType:

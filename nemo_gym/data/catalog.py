@@ -9,9 +9,11 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from nemo_gym import paths
+from nemo_gym.config.directives import follow_directives
 from nemo_gym.config.reading import read_yaml
 from nemo_gym.config.settings import AGENT_TIER, SERVER_TYPES, ServerType
-from nemo_gym.config.suggestions import did_you_mean_or_all
+from nemo_gym.config.sources import gather
+from nemo_gym.config.suggestions import did_you_mean_or_all, search_dir_for
 from nemo_gym.config.tree import plain
 from nemo_gym.data.benchmarks import benchmark_files
 from nemo_gym.errors import ConfigError, DataError
@@ -43,6 +45,8 @@ class Component:
     """The agents that the config defines."""
     datasets: tuple[str, ...] = ()
     """The agents' datasets, each as `name (type)`."""
+    num_repeats: int | None = None
+    """How often each row of a benchmark is run."""
 
 
 KINDS: dict[ServerType, str] = {
@@ -81,7 +85,9 @@ def named(components: Sequence[Component], name: str, what: str) -> Component:
     """Return the component with this name. Raise `DataError`, with a suggestion, if it is missing."""
     found = next((each for each in components if each.name == name), None)
     if found is None:
-        hint = did_you_mean_or_all(name, [each.name for each in components], what)
+        hint = did_you_mean_or_all(
+            name, [each.name for each in components], what, if_none=search_dir_for(what.replace(" ", "_"))
+        )
         raise DataError(f"'{name}' not found among the {what}.{hint}")
     return found
 
@@ -123,13 +129,16 @@ def _environment_configs() -> Iterator[tuple[str, Path]]:
 
 
 def _described(name: str, kind: str, path: Path, notice: Notice) -> Component | None:
-    blocks = _blocks(path, notice)
-    if not blocks:
+    own = _blocks(path, notice)
+    if not own:
         return None
+    blocks = _with_included(path) or own
     component = Component(name, kind, path)
-    for tier in reversed(SERVER_TYPES):
-        for _, settings in _implementations(blocks, tier):
-            component = _with_metadata(component, settings)
+    # The config's own domain and description come before those of the files that it includes.
+    for found in (blocks, own):
+        for tier in reversed(SERVER_TYPES):
+            for _, settings in _implementations(found, tier):
+                component = _with_metadata(component, settings)
     agents = tuple(key for key, block in blocks.items() if isinstance(block, dict) and AGENT_TIER in block)
     datasets = [
         dataset
@@ -138,7 +147,9 @@ def _described(name: str, kind: str, path: Path, notice: Notice) -> Component | 
         if isinstance(dataset, dict)
     ]
     labels = tuple(f"{dataset.get('name')} ({dataset.get('type')})" for dataset in datasets)
-    return replace(component, agents=agents, datasets=labels)
+    repeats = [dataset.get("num_repeats", 1) for dataset in datasets if dataset.get("type") == "benchmark"]
+    repeated = repeats[0] if repeats and isinstance(repeats[0], int) else None
+    return replace(component, agents=agents, datasets=labels, num_repeats=repeated)
 
 
 def _with_metadata(component: Component, settings: JsonObject) -> Component:
@@ -151,6 +162,15 @@ def _implementations(blocks: JsonObject, tier: str) -> Iterator[tuple[str, JsonO
         held = block.get(tier) if isinstance(block, dict) else None
         if isinstance(held, dict):
             yield from ((str(name), settings) for name, settings in held.items() if isinstance(settings, dict))
+
+
+def _with_included(path: Path) -> JsonObject:
+    """Return a config's top level with the files that it includes; empty if one of them cannot be read."""
+    try:
+        top: JsonObject = plain(follow_directives(gather([path], (), None, None, skip_dotenv=True).tree))
+    except ConfigError:
+        return {}
+    return top
 
 
 def _blocks(path: Path, notice: Notice) -> JsonObject:

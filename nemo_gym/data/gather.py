@@ -40,7 +40,7 @@ def no_dataset(run: RunConfig, setting: str, *types: str) -> DataError:
     have = sorted({dataset.type for agent in run.servers.values() for dataset in agent.datasets})
     return DataError(
         f"{setting}: no agent of this configuration has a dataset of type {' or '.join(types)}. "
-        f"Available types: {', '.join(have) or 'none'}."
+        + (f"Available types: {', '.join(have)}." if have else "Add one to the datasets of an agent.")
     )
 
 

@@ -88,9 +88,9 @@ class DownloadFromHuggingFace(_Settings):
     repo_id: str
     """The dataset, as organization/name."""
     artifact_fpath: str | None = None
-    """The file in the dataset. Give either this or split."""
+    """The file in the dataset, instead of a split."""
     split: Literal["train", "validation", "test"] | None = None
-    """The split to download. Give either this or artifact_fpath."""
+    """The split to download. Without it and without artifact_fpath, every split is downloaded to output_dirpath."""
     output_fpath: Path | None = None
     """The file to write. Give either this or output_dirpath."""
     output_dirpath: Path | None = None
@@ -102,7 +102,10 @@ class DownloadFromHuggingFace(_Settings):
 
     @model_validator(mode="after")
     def _one_of_each(self) -> Self:
-        for pair in (("artifact_fpath", "split"), ("output_fpath", "output_dirpath")):
-            if sum(getattr(self, name) is not None for name in pair) != 1:
-                raise ValueError(f"give exactly one of {pair[0]} and {pair[1]}")
+        if self.artifact_fpath is not None and self.split is not None:
+            raise ValueError("give at most one of artifact_fpath and split")
+        if (self.output_fpath is None) == (self.output_dirpath is None):
+            raise ValueError("give exactly one of output_fpath and output_dirpath")
+        if self.output_fpath is not None and self.artifact_fpath is None and self.split is None:
+            raise ValueError("every split is downloaded, so give output_dirpath instead of output_fpath, or add split")
         return self

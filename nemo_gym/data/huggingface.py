@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -14,8 +15,14 @@ from nemo_gym.config import load
 from nemo_gym.config.servers import NO_MODEL
 from nemo_gym.data.hub_settings import MigrateToHuggingFace
 from nemo_gym.errors import DataError
+from nemo_gym.http.probe import Trouble, trouble_of
 
+REACHABLE_S = 10.0
+OFFLINE, ENDPOINT = "HF_HUB_OFFLINE", "HF_ENDPOINT"
+"""Environment variables that the library reads."""
 LIBRARY = "huggingface_hub"
+SPLITS = ("train", "validation", "test", "benchmark", "example")
+"""The splits whose files are known by their names."""
 
 
 def upload(settings: MigrateToHuggingFace) -> str:
@@ -23,8 +30,9 @@ def upload(settings: MigrateToHuggingFace) -> str:
     if not settings.input_jsonl_fpath.is_file():
         raise DataError(f"input_jsonl_fpath: file '{settings.input_jsonl_fpath}' not found. Check the path.")
     repo = repo_id_of(settings)
-    api = _library().HfApi(token=settings.hf_token)
-    with _failing_as(f"{settings.input_jsonl_fpath}: upload as {repo}"):
+    what = f"{settings.input_jsonl_fpath}: upload as {repo}"
+    api = _reachable_hub(what).HfApi(token=settings.hf_token)
+    with _failing_as(what):
         api.create_repo(repo, repo_type="dataset", exist_ok=True)
         api.upload_file(
             path_or_fileobj=settings.input_jsonl_fpath,
@@ -45,12 +53,35 @@ def download(
     repo_id: str, output: Path, *, artifact: str | None = None, split: str | None = None, token: str | None = None
 ) -> None:
     """Download a dataset's file to `output`: `artifact`, or else the file of the split."""
-    hub = _library()
     what = f"dataset '{repo_id}': download of {artifact or split}"
+    hub = _reachable_hub(what)
+    with _failing_as(what):
+        name = artifact or _files_of_splits(hub, repo_id, token).get(str(split))
+    if name is None:
+        raise DataError(f"{what}: the dataset does not contain {split}.jsonl. Name the file: +artifact_fpath=…")
+    _fetch(hub, repo_id, name, output, token)
+
+
+def download_splits(repo_id: str, folder: Path, *, token: str | None = None) -> list[Path]:
+    """Download the file of every split of a dataset to `folder` and return their paths."""
+    what = f"dataset '{repo_id}': download of every split"
+    hub = _reachable_hub(what)
+    with _failing_as(what):
+        files = _files_of_splits(hub, repo_id, token)
+    if not files:
+        raise DataError(
+            f"dataset '{repo_id}' contains none of {', '.join(f'{split}.jsonl' for split in SPLITS)}. Name the file: "
+            "+artifact_fpath=…"
+        )
+    outputs = {split: folder / f"{split}.jsonl" for split in files}
+    for split, name in files.items():
+        _fetch(hub, repo_id, name, outputs[split], token)
+    return list(outputs.values())
+
+
+def _fetch(hub: ModuleType, repo_id: str, name: str, output: Path, token: str | None) -> None:
+    what = f"dataset '{repo_id}': download of {name}"
     with tempfile.TemporaryDirectory(prefix="nemo_gym_download_") as work, _failing_as(what):
-        name = artifact or _file_of_split(hub.HfApi(token=token).list_repo_files(repo_id, repo_type="dataset"), split)
-        if name is None:
-            raise DataError(f"{what}: the dataset does not contain {split}.jsonl. Name the file: +artifact_fpath=…")
         fetched = hub.hf_hub_download(repo_id, name, repo_type="dataset", token=token, local_dir=work)
         output.parent.mkdir(parents=True, exist_ok=True)
         partial = output.with_name(f".{output.name}.partial")
@@ -77,15 +108,38 @@ def _collection_of(settings: MigrateToHuggingFace) -> str:
     return slug if "/" in slug else f"{settings.hf_organization}/{name}-{slug}"
 
 
-def _file_of_split(files: list[str], split: str | None) -> str | None:
-    return next((name for name in (f"{split}.jsonl", f"data/{split}.jsonl") if name in files), None)
+def _files_of_splits(hub: ModuleType, repo_id: str, token: str | None) -> dict[str, str]:
+    """Return the file of each split that a dataset has."""
+    files = hub.HfApi(token=token).list_repo_files(repo_id, repo_type="dataset")
+    named = {split: (f"{split}.jsonl", f"data/{split}.jsonl") for split in SPLITS}
+    return {
+        split: next(name for name in names if name in files) for split, names in named.items() if {*names} & {*files}
+    }
 
 
 def _library() -> ModuleType:
     try:
         return importlib.import_module(LIBRARY)
     except ImportError as error:
-        raise DataError(f"{LIBRARY} is required but not installed. Run: pip install {LIBRARY}") from error
+        raise DataError(f"{LIBRARY} is required but not installed. Run: pip install 'nemo-gym[hub]'") from error
+
+
+def _reachable_hub(what: str) -> ModuleType:
+    """Return the library. Raise `DataError` if the hub cannot be reached, which the library would try for long."""
+    if os.environ.get(OFFLINE, "").upper() in ("1", "ON", "YES", "TRUE"):
+        raise DataError(f"{what}: the environment variable {OFFLINE} forbids it. Unset it: unset {OFFLINE}")
+    hub = _library()
+    if problem := unreachable():
+        raise DataError(f"{what}: {problem}. Check the network, or name a mirror: export {ENDPOINT}=https://…")
+    return hub
+
+
+def unreachable() -> str | None:
+    """Return a description of the problem if the hub cannot be reached."""
+    address = os.environ.get(ENDPOINT) or "https://huggingface.co"
+    trouble = trouble_of(address, REACHABLE_S, path="")
+    reached = trouble in (None, Trouble.UNTRUSTED)
+    return None if reached else f"the hub at {address} cannot be reached ({trouble})"
 
 
 @contextmanager

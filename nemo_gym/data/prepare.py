@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from nemo_gym import paths
 from nemo_gym.config import DatasetConfig, RunConfig, explain_input
+from nemo_gym.config.wording import counted
 from nemo_gym.data.gather import AgentDataset, missing_file, no_dataset, rows_of
 from nemo_gym.data.measures import contradictions
 from nemo_gym.data.statistics import PARAMS_KEY, dataset_statistics, write_metrics
@@ -122,7 +123,7 @@ def _check_rows(path: Path, datasets: Sequence[AgentDataset]) -> None:
     if bad:
         hidden = len(bad) - len(shown)
         more = f"\n… and {hidden} more, in lines {', '.join(map(str, bad[PROBLEMS_SHOWN:]))}." if hidden else ""
-        raise DataError(f"{path}: {len(bad)} of {count} rows are invalid:\n" + "\n".join(shown) + more)
+        raise DataError(f"{path}: {len(bad)} of {counted(count, 'row')} invalid:\n" + "\n".join(shown) + more)
 
 
 def _problem(row: JsonObject, *, has_prompt: bool) -> str | None:

@@ -11,6 +11,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from nemo_gym import paths
+from nemo_gym.config.wording import counted
 from nemo_gym.data.statistics import PARAMS_KEY
 from nemo_gym.errors import ConfigPathNotFoundError, DataError
 from nemo_gym.jsonl import JsonObject, read_lines, read_rows, write_rows
@@ -94,7 +95,7 @@ def validate_prompt_compatibility(rows: Iterable[JsonObject], prompt: PromptConf
     if taken:
         shown = ", ".join(map(str, taken[:10])) + (" …" if len(taken) > 10 else "")
         raise DataError(
-            f"prompt_config is set, but {len(taken)} rows already have responses_create_params.input "
+            f"prompt_config is set, but {counted(len(taken), 'row')} already contained responses_create_params.input "
             f"(rows {shown}). Remove prompt_config or the rows' input."
         )
 

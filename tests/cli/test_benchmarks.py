@@ -59,10 +59,10 @@ def test_benchmarks_are_listed(benchmarks):
     finished = benchmarks.run("ng_list_benchmarks")
     assert (finished.code, finished.err) == (0, "")
     head, *lines = finished.out.splitlines()
-    assert head.split() == ["name", "domain", "agents", "datasets", "description"]
+    assert head.split() == ["name", "domain", "agents", "datasets", "repeats", "description"]
     assert [line.split()[0] for line in lines] == ["products", "sums", "sums/hard"]
     assert re.split(" {2,}", lines[0].rstrip()) == [
-        "products", "math", "products_agent", "products (benchmark)", "Sums of two numbers",
+        "products", "math", "products_agent", "products (benchmark)", "4", "Sums of two numbers",
     ]  # fmt: skip
 
 
@@ -78,7 +78,27 @@ def test_benchmarks_are_listed_for_programs(benchmarks):
         "configs": [],
         "agents": ["products_agent"],
         "datasets": ["products (benchmark)"],
+        "num_repeats": 4,
     }
+
+
+DERIVED = """
+config_paths: [resources_servers/adding/configs/adding.yaml]
+derived_agent:
+  _inherit_from: adding_agent
+  responses_api_agents:
+    simple_agent:
+      datasets:
+        - {name: derived, type: benchmark, jsonl_fpath: benchmarks/derived/data.jsonl, prepare_script: p.py}
+"""
+
+
+def test_benchmark_inherits_domain_of_its_server(workplace):
+    workplace.write("resources_servers/adding/configs/adding.yaml", CONFIG.format(name="adding"))
+    workplace.write("benchmarks/derived/config.yaml", DERIVED)
+    (found,) = orjson.loads(workplace.run("ng", "search", "benchmarks", "math", "--json").out)
+    assert (found["name"], found["domain"], found["description"]) == ("derived", "math", "Sums of two numbers")
+    assert (found["agents"], found["num_repeats"]) == (["derived_agent"], 1)
 
 
 @pytest.mark.parametrize(
@@ -215,3 +235,59 @@ def test_usage_error_is_reported(benchmarks, words, message):
     finished = benchmarks.run("ng_prepare_benchmark", *words)
     assert (finished.code, finished.out) == (1, "")
     assert message in finished.err, finished.err
+
+
+FAILING = """
+import socket
+{imports}
+
+def prepare():
+    {statement}
+"""
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize(
+    ("imports", "statement", "message"),
+    [
+        (
+            "import no_such_package",
+            "",
+            "3: ModuleNotFoundError: No module named 'no_such_package'. Install the package: pip install 'no_such",
+        ),
+        (
+            "import ray",
+            "",
+            "3: ModuleNotFoundError: No module named 'ray'. Install the package: pip install 'nemo-gym[ray]'",
+        ),
+        (
+            "",
+            "socket.create_connection(('127.0.0.1', 1))",
+            "ConnectionRefusedError: [Errno 111] Connection refused. Check the network, or run",
+        ),
+        ("import benchmarks.sums.nothing", "", "No module named 'benchmarks.sums.nothing'. Correct the import."),
+        ("", "{}['count']", "prepare.py:6: KeyError: 'count'. Correct the script."),
+        (
+            "from huggingface_hub import hf_hub_download",
+            "hf_hub_download('us/sums', 'a.jsonl', repo_type='dataset')",
+            "Check the network: the hub at http://127.0.0.1:1 cannot be reached (connection refused).",
+        ),
+    ],
+)
+def test_failing_prepare_script_is_one_line(benchmarks, processes, imports, statement, message):
+    script = FAILING.format(imports=imports, statement=statement or "pass")
+    benchmarks.write("benchmarks/sums/prepare.py", script)
+    words = ("--benchmark", "sums", "--benchmark", "products", f"+num_prepare_benchmark_processes={processes}")
+    finished = benchmarks.run("ng_prepare_benchmark", *words, HF_ENDPOINT="http://127.0.0.1:1")
+    program = benchmarks.folder / "benchmarks/sums/prepare.py"
+    assert finished.code == 1
+    assert finished.err.startswith(f"Error: {program}: prepare() failed: prepare.py:")
+    assert message in finished.err
+    assert finished.err.count("\n") == 1
+
+
+def test_missing_benchmarks_are_reported_with_advice(shared_workplace):
+    advice = "There are no benchmarks. Name the folder that contains benchmarks/ with --search-dir.\n"
+    for words in (("--benchmark", "sums"), ("--resources-server", "mcqa")):
+        finished = shared_workplace.run("ng_prepare_benchmark", *words)
+        assert (finished.code, finished.err.endswith(advice)) == (1, True), finished.err

@@ -53,6 +53,7 @@ def test_resources_servers_are_listed_with_their_details(mine):
         "configs": ["bare", "broken", "mine"],
         "agents": [],
         "datasets": [],
+        "num_repeats": None,
     }
 
 
@@ -73,6 +74,12 @@ def test_config_with_agent_is_an_environment(mine):
         "garden/night": ("environment", "safety"),
     }
     assert found["mine"]["datasets"] == ["shown (example)"]
+
+
+def test_every_listed_environment_is_selectable(mine):
+    for name in listed(mine, "environments"):
+        finished = mine.run("ng", "env", "resolve", "--environment", name)
+        assert finished.code == 0, (name, finished.err)
 
 
 def test_environments_are_filtered_by_domain_and_kind(mine):

@@ -21,11 +21,14 @@ def test_shipped_environment_keeps_all_promises() -> None:
     assert "✓  the oracle earns the full reward" in done.stdout
 
 
-def test_unsolvable_rows_are_a_broken_promise(tmp_path: Path) -> None:
+def test_unpublished_folder_is_checked_with_further_rows(tmp_path: Path) -> None:
     rows = tmp_path / "rows.jsonl"
     rows.write_text('{"responses_create_params": {"input": "x"}, "initial_count": 1}\n')
-    done = check("+entrypoint=resources_servers/example_session_state_mgmt", f"+rows_jsonl_fpath={rows}")
+    done = check(
+        "+entrypoint=resources_servers/example_session_state_mgmt", f"+rows_jsonl_fpath={rows}", "--unpublished"
+    )
     assert done.returncode == 1
+    assert done.stdout.endswith(" of 9 promises kept\n")
     assert "✗  the oracle earns the full reward" in done.stdout
     assert "KeyError: 'expected_count'" in done.stdout
 
@@ -35,7 +38,7 @@ def test_other_config_is_checked_with_its_own_rows() -> None:
     folder = "resources_servers/text_to_sql"
     done = check(f"+entrypoint={folder}", f"+config_paths=[{folder}/configs/text_to_sql_multi_step.yaml]")
     assert (done.returncode, done.stderr) == (0, "")
-    assert "✓  tools are described and typed           1 tools" in done.stdout
+    assert "✓  tools are described and typed           1 tool" in done.stdout
 
 
 def test_server_setting_can_be_overridden(tmp_path: Path) -> None:

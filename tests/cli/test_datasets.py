@@ -148,7 +148,7 @@ def test_invalid_rows_are_reported_with_lines(workplace, with_datasets):
     finished = prepared(workplace, with_datasets(dataset()))
     assert finished.code == 1
     summary, first, second = finished.err.splitlines()
-    assert summary == f"Error: {file}: 2 of 4 rows are invalid:"
+    assert summary == f"Error: {file}: 2 of 4 rows invalid:"
     assert first.startswith(f"{file}:2: responses_create_params.input")
     problem = "responses_create_params is missing, and the dataset does not set prompt_config. Add one of them."
     assert second == f"{file}:4: {problem}"

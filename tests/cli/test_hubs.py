@@ -311,11 +311,50 @@ def test_hub_errors_are_reported(workplace, hub, words, message):
     assert list(workplace.folder.glob("out/*")) == []
 
 
-@pytest.mark.parametrize("words", [(), ("+artifact_fpath=b", "+split=train")])
-def test_artifact_and_split_are_mutually_exclusive(workplace, words):
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (("+artifact_fpath=b", "+split=train"), "give at most one of artifact_fpath and split."),
+        ((), "every split is downloaded, so give output_dirpath instead of output_fpath, or add split."),
+    ],
+)
+def test_contradicting_download_settings_are_rejected(workplace, words, problem):
     finished = workplace.run("ng_download_dataset_from_hf", "+repo_id=us/sums", "+output_fpath=out/x.jsonl", *words)
     assert (finished.code, finished.out) == (2, "")
-    assert "give exactly one of artifact_fpath and split." in finished.err
+    assert problem in finished.err
+
+
+@has_library
+def test_without_split_all_splits_are_downloaded(workplace, hub):
+    hub.files = {
+        ("us/sums", "train.jsonl"): ROWS,
+        ("us/sums", "data/test.jsonl"): ROWS * 2,
+        ("us/sums", "README.md"): b"",
+    }
+    words = ("--repo-id", "us/sums", "--output-dir", "got", "+hf_token=hf_right")
+    assert workplace.run("ng", "dataset", "download", *words) == (0, "got/train.jsonl\ngot/test.jsonl\n", "")
+    found = {path.name: path.read_bytes() for path in (workplace.folder / "got").iterdir()}
+    assert found == {"train.jsonl": ROWS, "test.jsonl": ROWS * 2}
+    hub.files = {("us/sums", "README.md"): b""}
+    finished = workplace.run("ng", "dataset", "download", *words)
+    assert finished.code == 1
+    assert finished.err.startswith("Error: dataset 'us/sums' contains none of train.jsonl, validation.jsonl, ")
+
+
+@has_library
+@pytest.mark.parametrize("words", [("--split", "test"), ("--artifact", "a.jsonl"), ()])
+def test_unreachable_hub_is_reported_at_once(workplace, words):
+    words = ("dataset", "download", "--repo-id", "us/sums", "--output-dir", "got", *words)
+    finished = workplace.run("ng", *words, HF_ENDPOINT="http://127.0.0.1:1")
+    assert finished.code == 1
+    assert finished.err.endswith(
+        ": the hub at http://127.0.0.1:1 cannot be reached (connection refused). Check the network, or name a mirror: "
+        "export HF_ENDPOINT=https://…\n"
+    )
+    # The library prints a line for each retry.
+    assert finished.err.count("\n") == 1
+    offline = workplace.run("ng", *words, HF_HUB_OFFLINE="1")
+    assert "the environment variable HF_HUB_OFFLINE forbids it." in offline.err
 
 
 @has_library
@@ -350,7 +389,7 @@ def test_missing_huggingface_hub_is_reported(workplace):
     workplace.write("sums.jsonl", ROWS.decode())
     finished = workplace.run("ng_upload_dataset_to_hf", *UPLOAD)
     assert (finished.code, finished.out) == (1, "")
-    assert finished.err == "Error: huggingface_hub is required but not installed. Run: pip install huggingface_hub\n"
+    assert finished.err == "Error: huggingface_hub is required but not installed. Run: pip install 'nemo-gym[hub]'\n"
 
 
 def test_migrate_rejects_redundant_delete_setting(workplace, gitlab):

@@ -85,7 +85,7 @@ def test_output_is_replaced_only_if_asked(serving, shards):
     refused = serving.run("ng_aggregate_rollouts", *words)
     assert (refused.code, read(serving, "there.jsonl")) == (1, [done(5, 0, 1.0)])
     assert refused.err == (
-        "Error: there.jsonl already contains rollouts. Add +overwrite=true to replace it, or choose another.\n"
+        "Error: there.jsonl already contains rollouts. Add --overwrite to replace it, or choose another.\n"
     )
     assert serving.run("ng_aggregate_rollouts", *words, "+overwrite=true").code == 0
     assert len(read(serving, "there.jsonl")) == 4
@@ -102,6 +102,55 @@ def test_agent_that_is_not_running_is_reported(serving):
     assert finished.err.count("\n") == 1
 
 
+SERVER = """
+from nemo_gym import BaseVerifyRequest, SimpleResourcesServer
+
+
+class Counted(SimpleResourcesServer):
+    async def verify(self, body: BaseVerifyRequest) -> float:
+        return 1.0
+
+    def compute_metrics(self, tasks):
+        return {"tasks_seen": len(tasks)}
+"""
+AGENT_BLOCK = """
+counted_agent:
+  responses_api_agents:
+    simple_agent:
+      entrypoint: app.py
+      resources_server: {type: resources_servers, name: counted}
+      model_server: {type: responses_api_models, name: policy_model}
+"""
+
+
+def test_config_starts_servers_that_compute_metrics(workplace):
+    config = workplace.environment("counted", SERVER)
+    workplace.write("agent.yaml", AGENT_BLOCK)
+    write(workplace, "run.jsonl", {**done(0, 0, 1.0), "agent_ref": {"name": "counted_agent"}})
+    words = ("+input_glob=run.jsonl", "+overwrite=true")
+    finished = aggregated(workplace, *words, config, "+config_paths=[agent.yaml]")
+    assert (finished.code, finished.err) == (0, "")
+    (metrics,) = orjson.loads((workplace.folder / "out_aggregate_metrics.json").read_bytes())
+    assert metrics["agent_metrics"]["tasks_seen"] == 1
+    without = aggregated(workplace, *words)
+    assert (without.code, without.err[:32]) == (0, "note: no servers are running, so")
+    (metrics,) = orjson.loads((workplace.folder / "out_aggregate_metrics.json").read_bytes())
+    assert metrics["agent_metrics"]["mean/reward"] == 1.0
+    assert "tasks_seen" not in metrics["agent_metrics"]
+
+
+def test_agent_missing_from_config_is_reported(workplace):
+    config = workplace.environment("counted", SERVER)
+    workplace.write("agent.yaml", AGENT_BLOCK)
+    write(workplace, "run.jsonl", done(0, 0, 1.0))
+    assert aggregated(workplace, "+input_glob=run.jsonl", config, "+config_paths=[agent.yaml]") == (
+        1,
+        "",
+        f"Error: no file of this config defines {AGENT['name']}, the agent of the rollouts. Its agents: "
+        "counted_agent. Pass the config of the original collection.\n",
+    )
+
+
 def aggregated(workplace, *words):
     return workplace.run("ng_aggregate_rollouts", "+output_jsonl_fpath=out.jsonl", *words)
 
@@ -112,7 +161,7 @@ def test_duplicate_rollouts_are_reported_with_their_locations(workplace):
     finished = aggregated(workplace, "+input_glob='[ab].jsonl'")
     assert finished.code == 1
     assert finished.err.startswith(
-        "Error: 1 rollouts (task:rollout) of one agent occur twice: 0:1 (a.jsonl:2 and b.jsonl:1). "
+        "Error: 1 rollout (task:rollout) of one agent found twice: 0:1 (a.jsonl:2 and b.jsonl:1). "
     )
     assert not (workplace.folder / "out.jsonl").exists()
 
@@ -151,7 +200,13 @@ def run_files(workplace):
 def test_profile_reports_tasks_and_completion(workplace, run_files):
     finished = workplace.run("ng_reward_profile", *run_files, "+allow_partial_rollouts=true")
     assert (finished.code, finished.err) == (0, "")
-    assert finished.out == (
+    shown, _, completion = finished.out.partition("\n\n")
+    assert [line.split() for line in shown.splitlines()] == [
+        ["Rewards", "of", "example_multi_step_simple_agent"],
+        ["reward", "rollouts"],
+        *([reward, "1", "█" * 40] for reward in ("0", "0.25", "1")),
+    ]
+    assert completion == (
         "3 of 4 rollouts done; 2 inputs = 1 complete + 1 partial + 0 missing\n"
         "tasks:  x_reward_profiling.jsonl\n"
         "agents: x_agent_metrics.json\n"

@@ -128,10 +128,16 @@ def test_judge_failures_are_graded_and_others_kept(stored):
         "judge_failed", "unclear",
     )  # fmt: skip
     assert "2 planned = 1 scored + 1 failed" in finished.out
+    assert finished.out.endswith("failed: 1 of 2 rollouts (50.0 %)\n")
     stored.write("resources_servers/answers/judge", "")
-    finished = graded(stored, CONFIG, "--judge-failed-only", "--resume")
+    finished = graded(stored, CONFIG, "--judge-failed-only", "--resume", "--max-failed-share", "0")
     assert "2 planned = 2 scored (1 of them earlier)" in finished.out
     assert read(stored, "new.jsonl")[3, 0]["reward"] == 2.0
+
+
+def test_too_large_failed_share_sets_exit_code(stored):
+    finished = graded(stored, CONFIG, "--judge-failed-only", "+max_failed_share=0.4", code=1)
+    assert "Error: max_failed_share: 1 of 2 rollouts failed (50.0 %), but only 40.0 % may." in finished.err
 
 
 def test_graded_rollouts_can_be_appended_to_input(stored):
@@ -147,8 +153,8 @@ def test_output_is_replaced_or_resumed_only_if_asked(stored):
     assert list(read(stored, "new.jsonl")) == [(0, 0)]
     refused = graded(stored, CONFIG, code=1)
     assert refused.err == (
-        "Error: new.jsonl already contains rollouts. Add +overwrite=true to replace it, +resume_from_cache=true to "
-        "grade only the missing ones, or choose another output.\n"
+        "Error: new.jsonl already contains rollouts. Add --resume (+resume_from_cache=true) to grade only "
+        "the missing ones, --overwrite (+overwrite=true) to replace it, or choose another output.\n"
     )
     assert "3 planned = 3 scored (1 of them earlier)" in graded(stored, CONFIG, "--resume").out
     graded(stored, CONFIG, "--limit", "2", "--overwrite")

@@ -126,27 +126,46 @@ def test_unknown_environment_is_reported_with_suggestion(shared_workplace):
     )
 
 
-def test_override_resembling_setting_is_noted(shared_workplace):
-    finished = shared_workplace.run("ng_run", shared_workplace.environment(), "+dry_runn=true", "+dry_run=true")
-    assert finished.code == 0
-    assert finished.err == (
-        "note: +dry_runn=true sets a configuration value; ng_run has no such setting. Did you mean 'dry_run'?\n"
-    )
-
-
 @pytest.mark.parametrize(
-    ("word", "meant"),
+    ("program", "word", "meant"),
     [
-        ("+port_range_lo=20000", "port_range_low"),
-        ("+head_servr.port=0", "head_server"),
-        ("+policy_modl_name=m", "policy_model_name"),
+        ("ng_run", "+dry_runn=true", "dry_run"),
+        ("ng_dump_config", "+port_range_lo=20000", "port_range_low"),
+        ("ng_dump_config", "++head_servr.port=0", "head_server"),
+        ("ng_run", "+policy_modl_name=m", "policy_model_name"),
+        ("ng_dump_config", "+wandb_projet=p", "wandb_project"),
+        ("ng_e2e_collect_rollouts", "+num_repeat=3", "num_repeats"),
+        ("ng_e2e_collect_rollouts", "+concurrency=3", "num_samples_in_parallel"),
+        ("ng_reward_profile", "+rollout_jsonl_fpath=x.jsonl", "rollouts_jsonl_fpath"),
     ],
 )
-def test_override_resembling_reserved_key_is_noted(shared_workplace, word, meant):
-    finished = shared_workplace.run("ng_dump_config", shared_workplace.environment(), word)
-    assert finished.code == 0
-    assert finished.err.startswith(f"note: {word} sets a configuration value; ")
-    assert finished.err.endswith(f"Did you mean '{meant}'?\n")
+def test_misspelled_key_is_rejected_with_suggestion(shared_workplace, program, word, meant):
+    config = [] if program == "ng_reward_profile" else [shared_workplace.environment()]
+    finished = shared_workplace.run(program, *config, word)
+    assert (finished.code, finished.out, finished.err.count("\n")) == (2, "", 1)
+    key = word.partition("=")[0]
+    if program == "ng_reward_profile":
+        assert f"{meant} is missing (is '{key.lstrip('+')}' a misspelling of it?)" in finished.err
+    else:
+        assert finished.err.startswith(f"Error: {key}: nothing reads this key. Did you mean '{meant}'? '{program} --")
+
+
+def test_unknown_key_of_command_without_config_is_rejected(shared_workplace):
+    finished = shared_workplace.run("ng_reward_profile", "+colour=red")
+    assert (finished.code, finished.err[:43]) == (2, "Error: +colour: nothing reads this key. 'ng")
+
+
+def test_keys_that_the_config_knows_are_accepted(shared_workplace):
+    """A key may resemble a setting if the config defines it or refers to it, or if it is a new server."""
+    config = shared_workplace.environment(settings="colour: ${num_repeat}")
+    shared_workplace.write("more.yaml", "limits: 3\n")
+    words = (
+        "+num_repeat=3", "+limits=4", "++plain.resources_servers.plain.size=1", "+config_paths=[more.yaml]",
+        "++plain2.resources_servers.plain.entrypoint=app.py", "+wandb_project=p", "+error_on_almost_servers=false",
+        "+colour=red",
+    )  # fmt: skip
+    finished = shared_workplace.run("ng_dump_config", config, *words)
+    assert (finished.code, finished.err) == (0, "")
 
 
 @pytest.mark.parametrize(
@@ -159,6 +178,10 @@ def test_override_resembling_reserved_key_is_noted(shared_workplace, word, meant
             "than 0, but is 0.",
         ),
         ("+limit=few", "limit: it must be a valid integer, but is 'few'."),
+        (
+            "++responses_create_params.temprature=1",
+            "responses_create_params: 'temprature' is not a field of a request. Did you mean 'temperature'?",
+        ),
     ],
 )
 def test_invalid_setting_is_explained(shared_workplace, word, message):
@@ -297,3 +320,21 @@ def test_problem_with_several_settings_names_none(shared_workplace):
     assert shared_workplace.run(*words) == (
         2, "", "Error: give exactly one of output_fpath and output_dirpath. --help lists all settings.\n",
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("eval", "run", "--split", "example"),
+        ("eval", "run", "--no-serve", "-i", "x.jsonl"),
+        ("eval", "reverify", "--inputs", "a.jsonl", "--rollouts", "b.jsonl"),
+    ],
+)
+def test_resume_and_overwrite_exclude_each_other(shared_workplace, words):
+    config = [] if "--no-serve" in words else [shared_workplace.environment()]
+    assert shared_workplace.run("ng", *words, *config, "-o", "out.jsonl", "--resume", "--overwrite") == (
+        2,
+        "",
+        "Error: --resume (resume_from_cache) continues an earlier run, --overwrite (overwrite) replaces it; leave one "
+        "out. --help lists all settings.\n",
+    )

@@ -48,6 +48,32 @@ def test_status_is_printed_as_json(running, shared_workplace, words):
     }  # fmt: skip
 
 
+def test_runs_of_other_folders_are_offered(workplace):
+    """A command in a folder without a run must not pick one of several other folders' runs."""
+    runs = {}
+    for name in ("one", "two"):
+        config = workplace.environment().removeprefix("+config_paths=[").removesuffix("]")
+        (workplace.folder / name).mkdir()
+        words = ("+head_server.port=0", f"+config_paths=[{workplace.folder / config}]")
+        runs[name] = workplace.start("ng_run", *words, within=name, NEMO_GYM_EXTRA_ROOTS=str(workplace.folder))
+        runs[name].wait_for("head server: ")
+        if name == "one":
+            only = workplace.run("ng_status")
+            assert (only.code, only.err) == (0, "")
+    ports = {name: run.head.rpartition(":")[2] for name, run in runs.items()}
+    choices = [f"+head_server.port={ports[name]} (started in {workplace.folder / name})" for name in runs]
+    refused = workplace.run("ng_status")
+    assert refused == (
+        1,
+        "",
+        f"Error: 2 runs are up, and none of them was started in this folder ({workplace.folder}). Choose one: "
+        f"{', '.join(choices)}.\n",
+    )
+    chosen = workplace.run("ng_status", f"+head_server.port={ports['two']}")
+    assert chosen.code == 0
+    assert runs["two"].servers["plain"]["url"] in chosen.out
+
+
 def test_unresponsive_server_is_marked_with_exit_code_1(workplace):
     command = workplace.start_servers(workplace.environment("awake"), workplace.environment("asleep"))
     os.kill(command.servers["asleep"]["pid"], signal.SIGSTOP)

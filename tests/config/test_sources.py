@@ -87,6 +87,23 @@ def test_config_paths_may_come_from_anywhere(project, where):
     assert run.config_paths == ("main.yaml",)
 
 
+@pytest.mark.parametrize(
+    "word", ["+config_paths=${mine}", "+config_paths=[${mine}]", "+config_paths=[${mine},c.yaml]"]
+)
+def test_config_paths_may_refer_to_a_list(project, word):
+    project.write(a="x: 1", b="y: 2", c="z: 3", env="mine: [a.yaml, b.yaml]")
+    read = ("a.yaml", "b.yaml", *(["c.yaml"] if "c.yaml" in word else []))
+    assert project.load(word).config_paths == read
+    assert project.load(word, "+mine=[b.yaml]").config_paths == ("b.yaml", *read[2:])
+
+
+def test_config_paths_may_refer_to_one_file(project):
+    project.write(a="x: 1")
+    assert project.load("+config_paths=[${mine}]", "+mine=a.yaml").config_paths == ("a.yaml",)
+    with pytest.raises(MalformedConfigPathsError, match=r"but is 'a\.yaml'; write \[a\.yaml\]"):
+        project.load("+config_paths=${mine}", "+mine=a.yaml")
+
+
 def test_config_paths_add_up_in_order(project):
     project.write(a="x: a", b="x: b", c="x: c")
     run = config.load(["a.yaml"], ["+config_paths=[b.yaml]", "+config_paths=[c.yaml]"], skip_dotenv=True)

@@ -115,7 +115,7 @@ def test_rows_with_input_are_reported_by_number():
     rows = [{"q": 1}, {"responses_create_params": {"input": "x"}}, {"responses_create_params": None}]
     prompt = PromptConfig(user="{q}")
     validate_prompt_compatibility([rows[0], rows[2]], prompt)
-    with pytest.raises(DataError, match=r"but 1 rows already have responses_create_params\.input \(rows 2\)"):
+    with pytest.raises(DataError, match=r"but 1 row already contained responses_create_params\.input \(rows 2\)"):
         validate_prompt_compatibility(rows, prompt)
     with pytest.raises(DataError, match=r"but 30 rows .* \(rows 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 …\)"):
         validate_prompt_compatibility(rows[1:2] * 30, prompt)

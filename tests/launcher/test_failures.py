@@ -32,7 +32,7 @@ def launched(workplace, source, settings="difficulty: 1"):
     broken = workplace.environment("broken", source, settings)
     finished = workplace.run("ng_run", workplace.environment(), broken, HEAD)
     assert finished.code == 1
-    assert workplace.left_over(within_s=1) == []
+    assert workplace.left_over() == []
     assert "nemo_gym/cli" not in finished.err
     return finished
 
@@ -149,7 +149,7 @@ def test_start_timeout_shows_the_servers_log(workplace):
         f"The last lines of {process}'s log:\n"
         "    loading\n"
     )
-    assert workplace.left_over(within_s=1) == []
+    assert workplace.left_over() == []
 
 
 @pytest.mark.slow

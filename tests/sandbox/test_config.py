@@ -3,6 +3,7 @@
 import pytest
 from omegaconf import OmegaConf
 
+from nemo_gym.config import load
 from nemo_gym.errors import ConfigError
 from nemo_gym.sandbox import config as published_config
 from nemo_gym.sandbox import (
@@ -138,3 +139,10 @@ def test_first_matching_image_prefix_is_rewritten(rewrites, image, rewritten):
 def test_rewrite_needs_from_and_to():
     with pytest.raises(ValueError, match="'from' and 'to'"):
         rewrite_image("a", [{"from": "a"}])
+
+
+@each_case("name", ["docker", "apptainer", "bubblewrap"])
+def test_shipped_config_selects_its_provider(name):
+    run = load([f"nemo_gym/sandbox/providers/{name}/configs/{name}.yaml"], skip_dotenv=True)
+    assert resolve_provider_config("sandbox", run.plain) == {name: {}}
+    assert resolve_provider_metadata(None, run.plain) == {"sandbox-api": name}

@@ -131,6 +131,37 @@ def test_fifth_printed_command_reproduces_the_examples(project):
     assert [path.read_bytes() for path in examples] == before
 
 
+REPLACED_APP = """
+from nemo_gym import BaseVerifyRequest, SimpleResourcesServer
+
+
+class Replaced(SimpleResourcesServer):
+    async def verify(self, body: BaseVerifyRequest) -> float:
+        return 1.0
+"""
+
+
+def test_replaced_class_keeps_remaining_tests_passing(workplace):
+    folder = scaffold("resources_servers/mine", workplace.folder).folder
+    (folder / "app.py").write_text(REPLACED_APP)
+    (folder / "tests/test_app.py").write_text("def test_nothing():\n    pass\n")
+    tested = workplace.run("ng_test", "+entrypoint=resources_servers/mine")
+    assert (tested.code, "3 passed" in tested.out) == (0, True), tested.out
+
+
+def test_example_rollouts_do_not_block_a_run(workplace):
+    folder = scaffold("resources_servers/mine", workplace.folder).folder
+    rollouts = folder / "data/example_rollouts.jsonl"
+    words = ("--resources-server", "mine", "--model-type", "sample_model", "--split", "example", "-o", str(rollouts))
+    first = workplace.run("ng", "eval", "run", *words)
+    assert first.code == 0, first.err
+    played = rollouts.read_bytes()
+    second = workplace.run("ng", "eval", "run", *words)
+    assert (second.code, rollouts.read_bytes()) == (1, played)
+    assert "Add --resume (+resume_from_cache=true) to continue it, --overwrite " in second.err
+    assert workplace.run("ng", "eval", "run", *words, "--overwrite").code == 0
+
+
 def test_readme_has_the_printed_commands(project):
     workplace, printed = project
     readme = (workplace.folder / "resources_servers" / "my_env" / "README.md").read_text("utf-8")

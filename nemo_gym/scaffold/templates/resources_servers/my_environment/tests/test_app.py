@@ -7,6 +7,8 @@ import pytest
 from nemo_gym.jsonl import read_rows
 from nemo_gym.testing import make_server, reply, rollout
 from resources_servers.my_environment.app import MyEnvironmentServer
+from resources_servers.my_environment.oracle import solve
+from resources_servers.my_environment.prepare import prepare
 
 EXAMPLES = Path(__file__).parents[1] / "data" / "example.jsonl"
 
@@ -61,3 +63,12 @@ async def test_every_example_is_solvable(server, row):
     async with rollout(server, **row) as attempt:
         await attempt.call("guess_number", number=row["hidden_number"])
         assert (await attempt.verify()).reward == 1.0
+
+
+async def test_oracle_earns_reward_and_empty_answer_does_not(server, tmp_path):
+    for row in read_rows(prepare(tmp_path / "rows.jsonl", count=30)):
+        async with rollout(server, **row) as attempt:
+            await attempt.send(solve(row)[0])
+            assert (await attempt.verify()).reward == 1.0
+        async with rollout(server, **row) as attempt:
+            assert (await attempt.verify()).reward == 0.0

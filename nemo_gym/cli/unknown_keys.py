@@ -1,0 +1,41 @@
+"""Find the keys on a command line that nothing reads."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from nemo_gym.config.overrides import parse_override
+from nemo_gym.config.reserved import RESERVED_KEYS, SHARED_KEYS
+from nemo_gym.config.settings import ENVIRONMENT_SERVERS, SERVER_TYPES
+from nemo_gym.config.sources import known_keys
+from nemo_gym.config.suggestions import closest
+
+NEAR = 0.75
+"""The minimum similarity that counts as a typo, as `num_repeat` for `num_repeats`."""
+
+
+def unknown_keys(
+    files: Sequence[str], words: Sequence[str], settings: Mapping[str, str], missing: Collection[str]
+) -> dict[str, str | None]:
+    """Return the words whose key is neither a setting nor known to the config, each with the key that was meant.
+
+    `settings` has the command's keys by all their names. A key meant as one of the `missing` settings is left out,
+    because the error about that setting names it, too. The config is read only if needed.
+    """
+    keys = {*settings.values(), *RESERVED_KEYS, *SHARED_KEYS}
+    unknown = {word: key for word in words if (key := _added_key(word)) and key not in keys}
+    if not unknown:
+        return {}
+    of_config = known_keys(files, words)
+    reported = {*missing} - of_config - {_added_key(word) for word in words}
+    meant = {word: settings.get(key) or closest(key, sorted(keys), NEAR) for word, key in unknown.items()}
+    return {word: meant[word] for word, key in unknown.items() if key not in of_config and meant[word] not in reported}
+
+
+def _added_key(word: str) -> str | None:
+    """Return the top-level key that a word adds; None if it adds a server or changes an existing key."""
+    override = parse_override(word)
+    value = override.value
+    below = [*override.path[1:2], *(map(str, value.mapping) if value is not None and len(override.path) == 1 else ())]
+    is_server = any(key in (*SERVER_TYPES, ENVIRONMENT_SERVERS) for key in below)
+    return None if is_server or override.action != "set" else override.path[0]

@@ -1,0 +1,68 @@
+"""Tests of `ng_validate` and `ng_dump_config`: configs without a model, and servers that never get ready."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+STAND_IN_NOTE = " (without policy_model, which no file defines; --model-type adds it)"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--resources-server", "mcqa"),
+        ("--config", "resources_servers/mcqa/configs/mcqa.yaml"),
+        ("--environment", "garden"),
+        ("--benchmark", "plants"),
+    ],
+)
+def test_config_without_model_is_validated(shared_workplace, words):
+    included = "config_paths: [resources_servers/mcqa/configs/mcqa.yaml]\n"
+    shared_workplace.write("environments/garden/config.yaml", included)
+    shared_workplace.write("benchmarks/plants/config.yaml", included)
+    finished = shared_workplace.run("ng", "env", "validate", *words)
+    assert finished == (0, f"✓ 2 servers: mcqa, mcqa_simple_agent{STAND_IN_NOTE}\n", "")
+
+
+def test_configured_model_is_still_validated(shared_workplace):
+    words = ("--resources-server", "mcqa", "--model-type")
+    finished = shared_workplace.run("ng_validate", *words, "openai_model")
+    assert finished.code == 1
+    assert "refers to ${policy_base_url}, which is not defined." in finished.err
+    assert shared_workplace.run("ng_validate", *words, "sample_model") == (
+        0, "✓ 3 servers: mcqa, mcqa_simple_agent, policy_model\n", "",
+    )  # fmt: skip
+
+
+def test_dump_of_config_without_model_adds_none(shared_workplace):
+    finished = shared_workplace.run("ng_dump_config", "--resources-server", "mcqa")
+    assert (finished.code, finished.err) == (0, "")
+    assert sorted(yaml.safe_load(finished.out)) == ["config_paths", "mcqa", "mcqa_simple_agent"]
+
+
+WAITING = """
+import time
+
+from nemo_gym import BaseVerifyRequest, SimpleResourcesServer
+
+
+class Waiting(SimpleResourcesServer):
+    def setup_webserver(self):
+        while self.server_client.poll_for_status("plain") != "success":
+            time.sleep(0.01)
+        return super().setup_webserver()
+
+    async def verify(self, body: BaseVerifyRequest) -> float:
+        return 1.0
+"""
+
+
+def test_server_that_waits_for_another_is_reported(workplace):
+    configs = (workplace.environment("waiting", WAITING), workplace.environment())
+    finished = workplace.run("ng_validate", *configs, "+ready_timeout_s=1")
+    app = workplace.folder / "resources_servers/waiting/app.py"
+    assert (finished.code, finished.out) == (1, "")
+    assert finished.err.startswith(f"Error: waiting is not built after 1 s: {app}:9 in setup_webserver: while self.")
+    assert "In a dry run no other server answers, so do not wait for one before the first request." in finished.err
+    assert workplace.left_over(within_s=1) == []
