@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from nemo_gym.config.settings import ResourcesServerRef as ResourcesServerRef
     from nemo_gym.context.deadline import grace_period as grace_period
     from nemo_gym.context.rollout_id import current_rollout_id as current_rollout_id
+    from nemo_gym.data.converting import convert_each as convert_each
+    from nemo_gym.data.converting import convert_lines as convert_lines
     from nemo_gym.data.preparing import run_prepare as run_prepare
     from nemo_gym.data.preparing import shared_rows as shared_rows
     from nemo_gym.errors import AgentFailed as AgentFailed
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from nemo_gym.errors import InvalidTask as InvalidTask
     from nemo_gym.errors import JudgeFailed as JudgeFailed
     from nemo_gym.errors import ModelFailed as ModelFailed
+    from nemo_gym.errors import OutOfTurn as OutOfTurn
     from nemo_gym.errors import Overloaded as Overloaded
     from nemo_gym.errors import RolloutCancelled as RolloutCancelled
     from nemo_gym.errors import RolloutError as RolloutError
@@ -74,6 +77,7 @@ if TYPE_CHECKING:
     from nemo_gym.servers.agent import Body as Body
     from nemo_gym.servers.agent import SimpleResponsesAPIAgent as SimpleResponsesAPIAgent
     from nemo_gym.servers.conversation import Conversation as Conversation
+    from nemo_gym.servers.conversation import keep_if_failed as keep_if_failed
     from nemo_gym.servers.conversing import ConversingAgent as ConversingAgent
     from nemo_gym.servers.conversing import ConversingAgentConfig as ConversingAgentConfig
     from nemo_gym.servers.model import SimpleResponsesAPIModel as SimpleResponsesAPIModel
@@ -99,11 +103,12 @@ _HOMES = {
         "AgentServerRef", "BaseResourcesServerConfig", "BaseResponsesAPIAgentConfig", "BaseResponsesAPIModelConfig",
         "BaseRunServerInstanceConfig", "BaseServerConfig", "Domain", "ModelServerRef", "ResourcesServerRef",
     ),
+    "data.converting": ("convert_each", "convert_lines"),
     "data.preparing": ("run_prepare", "shared_rows"),
     "errors": (
         "AgentFailed", "DataError", "EndpointError", "EnvironmentFailed", "InvalidTask", "JudgeFailed", "ModelFailed",
-        "Overloaded", "RolloutCancelled", "RolloutError", "RolloutTimedOut", "ServerCallError", "ServerLost",
-        "ToolError", "UsageError",
+        "OutOfTurn", "Overloaded", "RolloutCancelled", "RolloutError", "RolloutTimedOut", "ServerCallError",
+        "ServerLost", "ToolError", "UsageError",
     ),
     "schemas.rollout": (
         "AggregateMetrics", "AggregateMetricsRequest", "BaseMultiRewardVerifyResponse", "BaseRunRequest",
@@ -120,7 +125,7 @@ _HOMES = {
     "servers.resources": ("SimpleResourcesServer",),
     "servers.stepped": ("SteppedResourcesServer", "turns_of"),
     "servers.agent": ("Body", "SimpleResponsesAPIAgent"),
-    "servers.conversation": ("Conversation",),
+    "servers.conversation": ("Conversation", "keep_if_failed"),
     "servers.conversing": ("ConversingAgent", "ConversingAgentConfig"),
     "servers.overridable": ("OverridableAgent",),
     "servers.model": ("SimpleResponsesAPIModel",),

@@ -152,10 +152,18 @@ class Appender:
     Raise `WriteFailed` if the system rejects a line, such as on a full disk, and remove any part already written.
     """
 
-    def __init__(self, path: Path, *, truncate: bool = False, hide: Callable[[bytes], bytes] | None = None) -> None:
-        """Open the file. `hide` masks secrets in each line before it is written."""
+    def __init__(
+        self,
+        path: Path,
+        *,
+        truncate: bool = False,
+        hide: Callable[[bytes], bytes] | None = None,
+        announce: Callable[[bytes], None] | None = None,
+    ) -> None:
+        """Open the file. `hide` masks secrets in each line. `announce` receives each line before it is written."""
         self._path = path
         self._hide = hide
+        self._announce = announce
         path.parent.mkdir(parents=True, exist_ok=True)
         # Unbuffered: one write call a line, so a killed process leaves at most one torn line.
         self._file: BinaryIO = path.open("wb" if truncate else "ab", buffering=0)
@@ -167,6 +175,8 @@ class Appender:
         line = dump_line(row)
         if self._hide is not None:
             line = self._hide(line)
+        if self._announce is not None:
+            self._announce(line)
         left = memoryview(line)
         self._is_safe = False
         try:

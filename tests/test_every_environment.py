@@ -1,5 +1,6 @@
 """The contract of all folders under resources_servers; new folders are covered automatically."""
 
+import json
 import math
 import random
 import sys
@@ -103,6 +104,15 @@ def environment(request):
 def arguments_for(tool, seed):
     """Return valid arguments of a tool, which depend on the seed."""
     return Sampler(tool.parameters).sample(random.Random(f"{tool.name} {seed}"))
+
+
+async def test_lone_surrogates_in_a_row_are_graded(environment):
+    row = {**environment.rows[0], "response": reply("HALF").model_dump(mode="json"), "more": ["HALF"]}
+    body = json.dumps(row).replace("HALF", r"\ud83d")
+    async with serving(environment.server()) as client:
+        graded = await client.post("/verify", content=body)
+    assert (graded.status_code, graded.json()["more"]) == (200, ["\ufffd"])
+    assert math.isfinite(graded.json()["reward"])
 
 
 NO_TOOLS = ["no_such_tool", "", "../verify"]

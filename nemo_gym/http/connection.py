@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol, cast
 import httptools
 
 from nemo_gym.errors import ServerCallError
-from nemo_gym.http.reply import BrokenReply, HungUp, RawHeaders, Reply, ReplyTimedOut, Timeouts, excerpt
+from nemo_gym.http.reply import BrokenReply, HungUp, RawHeaders, Reply, ReplyTimedOut, Timeouts, excerpt, too_large
 
 # Up to this size, one write of headers and body is cheaper than two.
 ONE_WRITE_BYTES = 128 * 1024
@@ -263,7 +263,7 @@ class Connection(asyncio.Protocol):
 
     def _check_size(self) -> None:
         if self._body_bytes > self._limits.max_body_bytes:
-            self.fail(BrokenReply, f"the body is larger than the {self._limits.max_body_bytes} bytes allowed")
+            self.fail(BrokenReply, too_large(self._limits.max_body_bytes))
             return
         head_bytes = self._received_bytes - self._body_bytes - CHUNK_FRAMING_BYTES * self._chunks
         if head_bytes > self._limits.max_head_bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -18,12 +19,16 @@ from urllib.request import getproxies, proxy_bypass
 import orjson
 
 from nemo_gym.config.published import maybe_get_global_config_dict
+from nemo_gym.context.current import Wait
 from nemo_gym.context.deadline import CLOCK_SLACK_S, time_left_s
 from nemo_gym.errors import EndpointError, RolloutTimedOut, ServerCallError
 from nemo_gym.http.aiohttp_errors import also_aiohttps
 from nemo_gym.http.backoff import Backoff
 from nemo_gym.http.internal import InternalClient
-from nemo_gym.http.reply import NotConnected, ReplyTimedOut, Timeouts, readable
+from nemo_gym.http.json_depth import DEEPEST_ANSWER, is_deeper_than
+from nemo_gym.http.open_files import TOO_MANY_FILES, is_out_of_files, no_free_connection
+from nemo_gym.http.pool import wait_for_room
+from nemo_gym.http.reply import NoFreeConnection, NotConnected, ReplyTimedOut, Timeouts, readable
 from nemo_gym.jsonl import JsonObject
 
 if TYPE_CHECKING:
@@ -111,8 +116,10 @@ def seconds_of_retry_after(value: str | None) -> float | None:
     if value is None:
         return None
     with suppress(ValueError):
-        return max(0.0, float(value))
-    with suppress(ValueError):
+        seconds = float(value)
+        return None if math.isnan(seconds) else max(0.0, seconds)
+    # A date may have a time zone that is too large for a number.
+    with suppress(ValueError, OverflowError):
         then = parsedate_to_datetime(value)
         return max(0.0, (then.replace(tzinfo=then.tzinfo or UTC) - datetime.now(UTC)).total_seconds())
     return None
@@ -167,24 +174,38 @@ class ExternalSession:
         """
         asked_headers = {"Content-Type": "application/json", **headers}
         asked = _Request(method, url, body, asked_headers, proxy=None if is_ours else self.proxy_for(url))
+        with Wait(f"{method} {_without_login(url)}") as wait:
+            wait.trouble = "no answer yet"
+            return await self._call(asked, wait, limits, retry, lambda answer: _object_of(answer, headers, read))
+
+    async def _call(
+        self, asked: _Request, wait: Wait, limits: Limits, retry: RetryPolicy, read: Callable[[_Answer], AnswerT]
+    ) -> AnswerT:
         tries = 0
         while True:
             tries += 1
             retry_after = None
             left_s, began_at = time_left_s(), time.monotonic()
             if left_s is not None and left_s <= CLOCK_SLACK_S:
-                raise RolloutTimedOut(f"the rollout's time was over at {method} {_without_login(url)}", tier="model")
+                raise RolloutTimedOut(f"the rollout's time was over, waiting for {wait}", tier="model")
             try:
                 answer = await self._try(asked, limits.within(left_s))
                 retry_after = answer.retry_after
-                return _object_of(answer, headers, read)
+                return read(answer)
             except EndpointError as error:
                 is_over = left_s is not None and left_s - CLOCK_SLACK_S < time.monotonic() - began_at
                 if not is_over and (tries >= retry.tries or not retry.allows(error)):
-                    raise _with_context(error, method, url, tries) from error.__cause__
-                pause_s = 0.0 if is_over else retry.backoff.pause_s(tries, seconds_of_retry_after(retry_after))
-                logger.info("%s %s; trying again in %.1f s", _without_login(url), error, pause_s)
-            await asyncio.sleep(pause_s)
+                    raise _with_context(error, asked.method, asked.url, tries) from error.__cause__
+                failure = str(error)
+            if is_over:
+                continue
+            pause_s = retry.backoff.pause_s(tries, seconds_of_retry_after(retry_after))
+            wait.trouble = f"{failure}; next try after a pause of {pause_s:.1f} s"
+            logger.info("%s", wait)
+            left_s = time_left_s()
+            await asyncio.sleep(pause_s if left_s is None else max(0.0, min(pause_s, left_s)))
+            if left_s is None or pause_s < left_s:
+                wait.trouble = f"no answer to try {tries + 1} yet; before: {failure}"
 
     async def _try(self, asked: _Request, limits: Limits) -> _Answer:
         if asked.proxy is None and PLAIN_URL.match(asked.url):
@@ -202,6 +223,8 @@ class ExternalSession:
             timeouts = Timeouts(limits.connect_s, limits.silence_s, limits.total_s)
             method, url, body = asked.method, asked.url, asked.body or b""
             reply = await self._plain.request_url(method, url, body=body, headers=raw, timeouts=timeouts)
+        except NoFreeConnection as error:
+            raise EndpointError(_reason(error), was_sent=False) from error
         except NotConnected as error:
             raise EndpointError(f"could not connect: {_reason(error)}", was_sent=False) from error
         except ReplyTimedOut as error:
@@ -216,10 +239,27 @@ class ExternalSession:
         return _Answer(reply.status, reply.body, retry_after)
 
     async def _try_anyhow(self, asked: _Request, limits: Limits) -> _Answer:
+        """Send the request with aiohttp. While the process has too many open files, wait for one to be closed."""
+        began_at = time.monotonic()
+        while True:
+            left_s = limits.total_s - (time.monotonic() - began_at)
+            try:
+                with Wait(f"a free connection to {_without_login(asked.url)}") as wait:
+                    wait.trouble = TOO_MANY_FILES
+                    async with asyncio.timeout(left_s):
+                        await wait_for_room()
+            except TimeoutError as error:
+                raise EndpointError(no_free_connection(limits.total_s), was_sent=False) from error
+            answer = await self._try_with_aiohttp(asked, limits, left_s)
+            if answer is not None:
+                return answer
+
+    async def _try_with_aiohttp(self, asked: _Request, limits: Limits, left_s: float) -> _Answer | None:
+        """Send the request. Return None without sending it if the process may not open another file."""
         import aiohttp
 
         method, url, body, headers, proxy = asked
-        timeout = aiohttp.ClientTimeout(limits.total_s, sock_connect=limits.connect_s, sock_read=limits.silence_s)
+        timeout = aiohttp.ClientTimeout(left_s, sock_connect=limits.connect_s, sock_read=limits.silence_s)
         request = self.opened().request(method, url, data=body, headers=headers, timeout=timeout, proxy=proxy)
         try:
             async with request as response:
@@ -231,6 +271,8 @@ class ExternalSession:
         except TimeoutError as error:
             raise EndpointError(f"did not answer within {limits.total_s:g} s") from error
         except aiohttp.ClientConnectorError as error:
+            if is_out_of_files(error.os_error):
+                return None
             raise EndpointError(f"could not connect: {error}", was_sent=False) from error
         except ValueError:
             # Drop the original text: it may quote a header, or the address with its login.
@@ -244,7 +286,10 @@ class ExternalSession:
             # Imported here because it takes a third of a second, and most processes make no external calls.
             import aiohttp
 
+            from nemo_gym.http.limited_response import LimitedResponse
+
             self._session = aiohttp.ClientSession(
+                response_class=LimitedResponse,
                 connector=aiohttp.TCPConnector(
                     limit=self.limits.total, limit_per_host=self.limits.per_host, keepalive_timeout=IDLE_CONNECTION_S
                 ),
@@ -336,6 +381,10 @@ def as_written(text: bytes) -> bytes | None:
 
 def _object_of(answer: _Answer, headers: Mapping[str, str], read: Callable[[bytes], AnswerT | None]) -> AnswerT:
     if answer.status < 300:
+        if is_deeper_than(answer.body, DEEPEST_ANSWER):
+            raise EndpointError(
+                f"answered {answer.status} with JSON that nests brackets more than {DEEPEST_ANSWER} deep"
+            )
         value = read(answer.body)
         if value is not None:
             return value

@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 from nemo_gym.http.connection import Limits, Request
 from nemo_gym.http.pool import Pool
-from nemo_gym.http.reply import NotConnected, RawHeaders, Reply, Timeouts
+from nemo_gym.http.reply import MAX_BODY_BYTES, NotConnected, RawHeaders, Reply, Timeouts
 
 MEBIBYTE = 1024 * 1024
 
@@ -35,7 +35,7 @@ class InternalClient:
         timeouts: Timeouts | None = None,
         max_connections: int | None = None,
         idle_s: float = 30.0,
-        max_body_bytes: int = 256 * MEBIBYTE,
+        max_body_bytes: int = MAX_BODY_BYTES,
         max_head_bytes: int = MEBIBYTE // 4,
     ) -> None:
         """Set the limits. `max_connections` applies per origin (host and port, or socket path) and event loop.

@@ -1,4 +1,7 @@
-"""The pool of connections to our own servers, with a stack of idle connections per address."""
+"""The pool of connections to our own servers, with a stack of idle connections per address.
+
+If the process may not open another file, requests wait until a connection closes.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,60 @@ import os
 import socket
 from collections import deque
 from contextlib import suppress
+from weakref import WeakSet, WeakValueDictionary
 
+from nemo_gym.context.current import Wait
 from nemo_gym.http.connection import LONGEST_ALARM_S, NEAR_S, Connection, Limits, Request
-from nemo_gym.http.reply import BrokenReply, NotConnected
+from nemo_gym.http.open_files import TOO_MANY_FILES, has_room, is_out_of_files, no_free_connection
+from nemo_gym.http.reply import BrokenReply, NoFreeConnection, NotConnected
 
 BACKLOG_PAUSE_S = 0.005
+SHORTAGE_CHECK_S = 0.1
+"""Interval between checks for room, because other code of the process may have closed a file."""
+
+
+class Shortage:
+    """The addresses of one event loop to which requests wait, because the process may not open another file."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.pools: WeakSet[Pool] = WeakSet()
+        self._loop = loop
+        self._origins: deque[Origin] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self._origins)
+
+    def add(self, origin: Origin) -> None:
+        """Give this address its turn when there is room again. Close an idle connection to another one."""
+        if origin not in self._origins:
+            self._origins.append(origin)
+        any(pool.close_one_idle() for pool in list(self.pools))
+        self._check_later()
+
+    def ease(self) -> None:
+        """Let one request open a connection, if there is room."""
+        for _ in range(len(self._origins)):
+            if not has_room():
+                break
+            origin = self._origins.popleft()
+            # The others have their turn first.
+            if origin.has_waiting:
+                self._origins.append(origin)
+                if origin.hand_on_place():
+                    break
+        self._check_later()
+
+    def _check_later(self) -> None:
+        if self._timer is None and self._origins:
+            self._timer = self._loop.call_later(SHORTAGE_CHECK_S, self._check)
+
+    def _check(self) -> None:
+        self._timer = None
+        self.ease()
+
+
+_shortages: WeakValueDictionary[asyncio.AbstractEventLoop, Shortage] = WeakValueDictionary()
 
 
 class Pool:
@@ -26,6 +78,8 @@ class Pool:
         self._origins: dict[tuple[str, int, str | None], Origin] = {}
         self._sweep: asyncio.TimerHandle | None = None
         self._watch: asyncio.TimerHandle | None = None
+        self.shortage = _shortages.setdefault(loop, Shortage(loop))
+        self.shortage.pools.add(self)
 
     def origin(self, host: str, port: int, uds: str | None) -> Origin:
         key = (host, port, uds)
@@ -52,6 +106,10 @@ class Pool:
         # A list, because `any` of a generator would skip the remaining origins.
         if any([origin.close_idle() for origin in self._origins.values()]):
             self.expect_idle()
+
+    def close_one_idle(self) -> bool:
+        """Close the connection that was idle for longest at one address. Return whether there is one."""
+        return any(origin.close_one_idle() for origin in self._origins.values())
 
     def close(self) -> None:
         self.is_closed = True
@@ -85,6 +143,7 @@ class Origin:
         self._opening = 0
         # A waiter receives a connection, or None for the right to open one (already counted in `_opening`).
         self._queue: deque[asyncio.Future[Connection | None]] = deque()
+        self._is_short = False
 
     def take_idle(self) -> Connection | None:
         """Return the connection that was used last and is still open, or None."""
@@ -101,17 +160,28 @@ class Origin:
 
     async def take_other(self, request: Request) -> Connection:
         """Return a new connection, or wait for a free one at the limit."""
-        limit = self.pool.limits.max_connections
-        if limit is None or self._open + self._opening < limit:
+        is_first = False
+        if self._has_place() and not self.has_waiting:
             self._opening += 1
-            return await self._connect(request)
+            if (connection := await self._connect(request)) is not None:
+                return connection
         while True:
-            handed = await self._wait_in_queue(request)
+            handed = await self._wait_in_queue(request, is_first=is_first)
             if handed is None:
-                return await self._connect(request)
-            if handed.is_usable():
+                if (connection := await self._connect(request)) is not None:
+                    return connection
+                # It keeps its place in the queue.
+                is_first = True
+            elif handed.is_usable():
                 return handed
-            handed.drop()
+            else:
+                handed.drop()
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether requests wait because of a shortage of files."""
+        self._is_short = self._is_short and any(not waiter.done() for waiter in self._queue)
+        return self._is_short
 
     def put_back(self, connection: Connection) -> None:
         while self._queue:
@@ -119,6 +189,10 @@ class Origin:
             if not waiter.done():
                 waiter.set_result(connection)
                 return
+        if self.pool.shortage:
+            # Requests to another address need its place.
+            connection.drop()
+            return
         connection.idle_since = self.pool.loop.time()
         self._idle.append(connection)
         self.pool.expect_idle()
@@ -133,6 +207,18 @@ class Origin:
         self.pool.connections.discard(connection)
         self.pool.note_if_emptied()
         self._hand_on_places()
+        if self.pool.shortage:
+            # The event loop closes the descriptor after this call.
+            self.pool.loop.call_soon(self.pool.shortage.ease)
+
+    def close_one_idle(self) -> bool:
+        """Close the connection that was idle for longest. Return whether there is one."""
+        while self._idle:
+            connection = self._idle.popleft()
+            if not connection.is_lost:
+                connection.drop()
+                return True
+        return False
 
     def close_idle(self) -> bool:
         """Close connections that were idle for too long. Return whether any idle ones are left."""
@@ -147,15 +233,19 @@ class Origin:
             if not waiter.done():
                 waiter.set_exception(NotConnected(why))
 
-    async def _wait_in_queue(self, request: Request) -> Connection | None:
+    async def _wait_in_queue(self, request: Request, *, is_first: bool) -> Connection | None:
         if self.pool.is_closed:
             raise NotConnected(request.message("the client was closed while this waited for a free connection"))
         limit_s = min(request.timeouts.queue_s, request.left_s, LONGEST_ALARM_S)
         waiter: asyncio.Future[Connection | None] = self.pool.loop.create_future()
-        self._queue.append(waiter)
+        (self._queue.appendleft if is_first else self._queue.append)(waiter)
+        if self._is_short:
+            self.pool.shortage.add(self)
         try:
-            async with asyncio.timeout(limit_s):
-                return await waiter
+            with Wait(f"a free connection to {self.url}") as wait:
+                wait.trouble = TOO_MANY_FILES if self._is_short else "max_connections are in use"
+                async with asyncio.timeout(limit_s):
+                    return await waiter
         except NotConnected as error:
             raise NotConnected(request.message(str(error))) from None
         except BaseException as error:
@@ -165,11 +255,10 @@ class Origin:
                 self._return_to_queue(waiter.result())
             if not isinstance(error, TimeoutError):
                 raise
-            raise NotConnected(
-                request.message(
-                    f"none of the {self.pool.limits.max_connections} connections (max_connections) became free "
-                    f"within {limit_s:.3g} s"
-                )
+            most = self.pool.limits.max_connections
+            why = f"none of the {most} connections (max_connections) became free within {limit_s:.3g} s"
+            raise NoFreeConnection(
+                request.message(no_free_connection(request.took_s) if self._is_short else why)
             ) from None
 
     def _return_to_queue(self, handed: Connection | None) -> None:
@@ -179,25 +268,43 @@ class Origin:
         self._opening -= 1
         self._hand_on_places()
 
-    def _hand_on_places(self) -> None:
+    def _has_place(self) -> bool:
         limit = self.pool.limits.max_connections
-        while self._queue and limit is not None and self._open + self._opening < limit:
+        return limit is None or self._open + self._opening < limit
+
+    def _hand_on_places(self) -> None:
+        if self._is_short:
+            return
+        while self._queue and self._has_place():
+            self.hand_on_place()
+
+    def hand_on_place(self) -> bool:
+        """Let one waiting request open a connection. Return False if none may."""
+        while self._queue and self._has_place():
             waiter = self._queue.popleft()
             if not waiter.done():
                 self._opening += 1
                 waiter.set_result(None)
+                return True
+        return False
 
-    async def _connect(self, request: Request) -> Connection:
-        """Open a connection that the caller has counted in `_opening`."""
+    async def _connect(self, request: Request) -> Connection | None:
+        """Open a connection that the caller has counted in `_opening`. Return None if no file may be opened."""
         limit_s = min(request.timeouts.connect_s, request.left_s, LONGEST_ALARM_S)
         connection = Connection(self, self.pool.loop, self.pool.limits)
         try:
+            if not has_room():
+                self._is_short = True
+                return None
             async with asyncio.timeout(limit_s):
                 await self._open_stream(connection)
         except TimeoutError:
             why = f"no connection within {limit_s:.3g} s: the server does not accept connections"
             raise NotConnected(request.message(why)) from None
         except (OSError, UnicodeError) as error:
+            if is_out_of_files(error):
+                self._is_short = True
+                return None
             number = error.errno if isinstance(error, OSError) else None
             reason = os.strerror(number) if number and number > 0 else str(error)
             why = f"no connection: {reason} (after {request.took_s:.2f} s). Is the server running there?"
@@ -210,6 +317,9 @@ class Origin:
             raise NotConnected(request.message("the client was closed while this was connecting"))
         if connection.transport.is_closing():
             raise NotConnected(request.message("the server accepted the connection but closed it immediately"))
+        if self.pool.shortage:
+            # There may be room for more.
+            self.pool.shortage.ease()
         return connection
 
     async def _open_stream(self, connection: Connection) -> None:
@@ -223,6 +333,15 @@ class Origin:
             # The connection may exist even if opening was cancelled; uvloop closes it without calling us.
             connection.connection_lost(None)
             raise
+
+
+async def wait_for_room() -> None:
+    """Wait until this process may open another connection, for calls that do not use a `Pool`."""
+    shortage = _shortages.get(asyncio.get_running_loop())
+    while not has_room():
+        if shortage is not None:
+            any(pool.close_one_idle() for pool in list(shortage.pools))
+        await asyncio.sleep(SHORTAGE_CHECK_S)
 
 
 async def connected_unix_socket(path: str) -> socket.socket:

@@ -2,17 +2,65 @@
 
 from __future__ import annotations
 
+import socket
+import ssl
+import threading
 import urllib.error
 import urllib.request
+from enum import StrEnum
 from http.client import HTTPException
+from urllib.parse import urlsplit
+
+
+class Trouble(StrEnum):
+    """Why an endpoint does not answer."""
+
+    UNKNOWN_NAME = "the name does not resolve"
+    REFUSED = "connection refused"
+    UNTRUSTED = "its TLS certificate is not trusted"
+    SILENT = "no answer"
+
+
+def trouble_of(url: str, timeout_s: float, path: str = "/models") -> Trouble | None:
+    """Return why a GET request below a base URL is not answered; None if it is, with any status.
+
+    Block for about the timeout at most.
+    """
+    if not _resolves(url, timeout_s):
+        return Trouble.UNKNOWN_NAME
+    try:
+        with urllib.request.urlopen(f"{url.rstrip('/')}{path}", timeout=timeout_s):
+            return None
+    except urllib.error.HTTPError:
+        return None
+    except (OSError, ValueError, HTTPException) as error:
+        cause = error.reason if isinstance(error, urllib.error.URLError) else error
+        if isinstance(cause, ConnectionRefusedError):
+            return Trouble.REFUSED
+        return Trouble.UNTRUSTED if isinstance(cause, ssl.SSLError) else Trouble.SILENT
 
 
 def endpoint_answers(url: str, timeout_s: float) -> bool:
     """Return whether `GET /models` of a base URL is answered, with any status. Block until the timeout at most."""
-    try:
-        with urllib.request.urlopen(f"{url.rstrip('/')}/models", timeout=timeout_s):
-            return True
-    except urllib.error.HTTPError:
+    return trouble_of(url, timeout_s) is None
+
+
+def _resolves(url: str, timeout_s: float) -> bool:
+    """Return whether the host's name has an address. A proxy resolves the name itself."""
+    host = urlsplit(url).hostname
+    if not host or urllib.request.getproxies().get(urlsplit(url).scheme):
         return True
-    except (OSError, ValueError, HTTPException):
-        return False
+    resolved = threading.Event()
+
+    def resolve() -> None:
+        try:
+            socket.getaddrinfo(host, None)
+        except (OSError, UnicodeError):
+            return
+        resolved.set()
+
+    # In a thread, because a name server that does not answer would block for longer than the timeout.
+    resolving = threading.Thread(target=resolve, name=f"resolve {host}", daemon=True)
+    resolving.start()
+    resolving.join(timeout_s)
+    return resolved.is_set()

@@ -1,7 +1,8 @@
 """The reply of one of our own servers, and the errors of a call without one.
 
 ServerCallError         defined in `nemo_gym.errors`; the client raises only its subclasses:
-├─ NotConnected         nothing was sent (`was_sent` is False): refused, unreachable, no free connection
+├─ NotConnected         nothing was sent (`was_sent` is False): refused or unreachable
+│  └─ NoFreeConnection  all connections, or all open files of this process, stayed in use
 ├─ HungUp               the server closed the connection before the first byte of a reply
 ├─ BrokenReply          the reply is incomplete, is not valid HTTP/1.1, or is too large
 ├─ ReplyTimedOut        no byte for `read_s`, or no complete reply within `total_s`
@@ -26,7 +27,10 @@ if TYPE_CHECKING:
 
 RawHeaders = Sequence[tuple[bytes, bytes]]
 
-RESPONSE_CONTENT_BYTES = 64 * 1024
+RESPONSE_CONTENT_BYTES = 256 * 1024
+"""Enough for a failure with the conversation of its rollout."""
+MAX_BODY_BYTES = 256 * 1024 * 1024
+"""The most bytes of a reply's body, decompressed."""
 
 
 class NotConnected(ServerCallError):
@@ -36,6 +40,10 @@ class NotConnected(ServerCallError):
 
     def __init__(self, message: str) -> None:
         super().__init__(message, was_sent=False)
+
+
+class NoFreeConnection(NotConnected):
+    """All connections that this process may open stayed in use."""
 
 
 class HungUp(ServerCallError):
@@ -64,7 +72,7 @@ class ReplyTimedOut(ServerCallError, TimeoutError):
 
 
 class ServerReplied(ServerCallError):
-    """A reply with a status of 400 or more; `response_content` has the first 64 KiB of its body."""
+    """A reply with a status of 400 or more; `response_content` has the first 256 KiB of its body."""
 
     aiohttps = "ClientResponseError"
 
@@ -213,6 +221,10 @@ class Reply:
 
     def __repr__(self) -> str:
         return f"<Reply {self.status} to {self.method} {self.url}, {len(self.body)} bytes>"
+
+
+def too_large(most_bytes: int) -> str:
+    return f"the body is larger than the {most_bytes} bytes allowed"
 
 
 def excerpt(content: bytes, length: int) -> str:

@@ -9,7 +9,17 @@ import orjson
 from pydantic import BaseModel
 
 from nemo_gym.config.published import maybe_get_global_config_dict
-from nemo_gym.http.external import MAX_NUM_TRIES, ConnectionLimits, RetryPolicy, external_session, open_sessions
+from nemo_gym.context.deadline import time_left_s
+from nemo_gym.http.external import (
+    MAX_NUM_TRIES,
+    ConnectionLimits,
+    Limits,
+    RetryPolicy,
+    external_session,
+    open_sessions,
+)
+from nemo_gym.http.open_files import is_out_of_files
+from nemo_gym.http.pool import wait_for_room
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
@@ -71,6 +81,11 @@ async def request(method: str, url: str, _internal: bool = False, **kwargs: Any)
     for tries in range(1, MAX_NUM_TRIES):
         try:
             return await session.opened().request(method, url, **kwargs)
-        except aiohttp.ClientConnectorError:
-            await asyncio.sleep(RetryPolicy().backoff.pause_s(tries))
+        except aiohttp.ClientConnectorError as error:
+            if is_out_of_files(error.os_error):
+                left_s = time_left_s()
+                async with asyncio.timeout(Limits().total_s if left_s is None else left_s):
+                    await wait_for_room()
+            else:
+                await asyncio.sleep(RetryPolicy().backoff.pause_s(tries))
     return await session.opened().request(method, url, **kwargs)

@@ -18,6 +18,7 @@ from nemo_gym.errors import DataError, RolloutError, ServerCallError
 from nemo_gym.http.reply import Timeouts, readable
 from nemo_gym.jsonl import JsonObject, read_lines
 from nemo_gym.metrics.aggregate import completeness, compute_aggregate_metrics
+from nemo_gym.metrics.binary import INTERVAL, interval_of
 from nemo_gym.rollouts.job import RunFiles
 from nemo_gym.rollouts.ledger import Ledger, ledgers_of
 from nemo_gym.schemas.rollout import AggregateMetrics
@@ -36,14 +37,18 @@ MEAN_REWARD = "mean/reward"
 PESSIMISTIC = "pessimistic/"
 
 AgentMetrics = JsonObject
-"""`{agent_ref: {name}, agent_metrics, key_metrics, group_level_metrics}`, plus `ledger, failed_tasks` for a run."""
+"""`{agent_ref: {name}, agent_metrics, key_metrics, group_level_metrics}`.
+
+A run adds `ledger`, `failed_tasks` and `row_fields`.
+"""
 
 
 async def aggregate(client: ServerClient, files: RunFiles) -> list[AgentMetrics]:
     """Request the metrics of every agent and write them, with its ledger, next to the results.
 
     `ledger` counts the agent's planned, scored, failed (by cause) and unresolved rollouts. Means cover the scored
-    rollouts; `pessimistic/mean/reward` also counts each failed one as 0. `failed_tasks` lists tasks without a score.
+    rollouts; `pessimistic/mean/reward` also counts each failed one as 0. `failed_tasks` lists tasks without a score,
+    `row_fields` the numeric fields that only repeat the rows.
     An agent without scored rollouts has only these entries. If an agent does not return its metrics, write those of
     the others and raise `DataError`.
     """
@@ -75,13 +80,27 @@ async def aggregate_all(
                 for agent in sorted({*bodies, *ledgers})
             )
         )
-    metrics = [_with_ledger(answer, ledgers) for answer in answers if not isinstance(answer, str)]
+    metrics = [_with_ledger(_with_interval(answer), ledgers) for answer in answers if not isinstance(answer, str)]
     if metrics:
         _write(written, metrics)
     if problems := [answer for answer in answers if isinstance(answer, str)]:
         others = f" {written} has the metrics of the other agents." if metrics else ""
         kept = ", ".join(map(str, results))
         raise DataError(f"the rollouts are saved in {kept}, but {'; '.join(problems)}.{others}")
+    return metrics
+
+
+def _with_interval(metrics: AgentMetrics) -> AgentMetrics:
+    infos = [group.get("rollout_infos") for group in metrics["group_level_metrics"]]
+    interval = interval_of(
+        [
+            [reward for info in each if isinstance(info, dict) and (reward := Row(info).reward) is not None]
+            for each in infos
+            if isinstance(each, list)
+        ]
+    )
+    if interval is not None:
+        metrics["agent_metrics"] |= dict(zip(INTERVAL, interval, strict=True))
     return metrics
 
 
@@ -98,7 +117,13 @@ def _with_ledger(metrics: AgentMetrics, ledgers: Mapping[str, Ledger]) -> AgentM
         # The agent received only the scored rollouts.
         if task is not None and isinstance(rollouts, int) and (expected := ledger.planned_of[task]):
             group.update(completeness(rollouts, expected))
-    return {**metrics, "ledger": ledger.as_dict(), "failed_tasks": [task.as_dict() for task in ledger.failed_tasks]}
+    echoed = ledger.echoed(agent_metrics)
+    return {
+        **metrics,
+        "ledger": ledger.as_dict(),
+        "failed_tasks": [task.as_dict() for task in ledger.failed_tasks],
+        **({"row_fields": echoed} if echoed else {}),
+    }
 
 
 def _bodies(results: Sequence[Path], folder: Path, stack: ExitStack) -> dict[str, IO[bytes]]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from nemo_gym.context.deadline import deadline_in, time_left_s
+from nemo_gym.errors import ServerLost
 from nemo_gym.http.backoff import Backoff
 from nemo_gym.rollouts.job import AttemptSettings
 from nemo_gym.rollouts.outcome import Record
@@ -33,14 +34,24 @@ class AttemptLimits(NamedTuple):
 
 
 async def run_to_its_end(
-    runner: Runner, row: Row, limits: AttemptLimits, *, on_repeat: Callable[[Record], None]
+    runner: Runner,
+    row: Row,
+    limits: AttemptLimits,
+    *,
+    on_repeat: Callable[[Record], None],
+    on_lost: Callable[[], Awaitable[None]] | None = None,
 ) -> Record:
-    """Run a task with retries. `on_repeat` receives each failed attempt that is followed by a retry."""
+    """Run a task with retries. `on_repeat` receives each failed attempt that is followed by a retry.
+
+    `on_lost` is awaited after an attempt that lost a server, before the attempt counts.
+    """
     attempt = row.attempt
     number = 0
     with deadline_in(limits.timeout_s):
         while True:
             record = await runner.run(row)
+            if on_lost is not None and record.cause == ServerLost.failure_class:
+                await on_lost()
             attempt, number = attempt + 1, number + 1
             if not record.may_retry or attempt >= limits.most:
                 return record

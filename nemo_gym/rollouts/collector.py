@@ -5,18 +5,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import resource
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from nemo_gym.calls.client import ServerClient
 from nemo_gym.errors import Overloaded
+from nemo_gym.http.open_files import most_incoming_calls, open_files_limit, raise_open_files_limit
 from nemo_gym.jsonl import Appender, WriteFailed
 from nemo_gym.rollouts.attempts import AttemptLimits, run_to_its_end
 from nemo_gym.rollouts.concurrency import AdaptiveLimit
+from nemo_gym.rollouts.line_digests import LineDigests
 from nemo_gym.rollouts.opening import OpenRun
 from nemo_gym.rollouts.outcome import Outcome, Record, Summary
+from nemo_gym.rollouts.run_watch import RunWatch
 from nemo_gym.rollouts.runner import Runner
 from nemo_gym.schemas.row import Row, rows_in
 
@@ -26,8 +28,6 @@ OnRecord = Callable[[Record, Summary], None]
 
 MOST_AT_ONCE = 16_384
 """The upper limit of `auto`."""
-OTHER_FILES = 256
-"""The number of files, logs and pipes that this process may open in addition to its rollouts' connections."""
 SYNC_EVERY_S = 1.0
 
 
@@ -48,18 +48,25 @@ async def collect(
     owed = _within(run.earlier.owed(rows), settings.dispatch_budget_s)
     try:
         hide = run.secrets.mask_bytes if run.secrets else None
-        with Appender(run.files.results, hide=hide) as results, Appender(run.files.failures, hide=hide) as failures:
+        with (
+            LineDigests(run.files) as digests,
+            Appender(run.files.results, hide=hide, announce=digests.add) as results,
+            Appender(run.files.failures, hide=hide) as failures,
+        ):
             at_once = min(most, max(1, summary.planned - summary.finished))
             runner = Runner(client, rollout_timeout_s=settings.rollout_timeout_s)
+            watch = RunWatch(client)
             async with asyncio.TaskGroup() as group:
-                work = _Work(runner, run, results, failures, on_record, limit=limit)
+                work = _Work(runner, run, results, failures, on_record, digests=digests, limit=limit, watch=watch)
                 keeping = group.create_task(work.keep())
+                watching = group.create_task(watch.watch())
                 async with asyncio.TaskGroup() as workers:
                     work.begin(workers, owed, at_once)
                 keeping.cancel()
+                watching.cancel()
     except BaseExceptionGroup as errors:
-        # Only fatal errors such as a full disk arrive here, possibly from several workers at once.
-        raise _with_advice(_first(errors), run) from None
+        # Only fatal errors such as a full disk or the end of the run arrive here, possibly from several workers.
+        raise _with_advice(first_of(errors), run) from None
     except WriteFailed as error:
         raise _with_advice(error, run) from error
     finally:
@@ -78,14 +85,18 @@ class _Work:
         failures: Appender,
         on_record: OnRecord,
         *,
+        digests: LineDigests,
         limit: AdaptiveLimit | None,
+        watch: RunWatch,
     ) -> None:
         settings = run.settings
         self._run = run
+        self._digests = digests
         self._results = results
         self._failures = failures
         self._on_record = on_record
         self._limit = limit
+        self._watch = watch
         self._workers = 0
         self._runner = runner
         self._limits = AttemptLimits.of(settings, run.earlier.limit)
@@ -121,7 +132,7 @@ class _Work:
             summary.repeat(record, failed_before=failed_before)
             failed_before = record.cause
 
-        record = await run_to_its_end(self._runner, row, self._limits, on_repeat=repeat)
+        record = await run_to_its_end(self._runner, row, self._limits, on_repeat=repeat, on_lost=self._watch.confirm)
         if record.outcome is Outcome.SCORED:
             self._results.write(record.row.fields)
         elif record.outcome is Outcome.FAILED:
@@ -137,6 +148,7 @@ class _Work:
             await asyncio.to_thread(self._sync)
 
     def _sync(self) -> None:
+        self._digests.sync()
         self._results.sync()
         self._failures.sync()
         if self._run.record.is_due():
@@ -163,7 +175,8 @@ def _within(rows: Iterator[Row], budget_s: float | None) -> Iterator[Row]:
         yield row
 
 
-def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+def first_of(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return the first error of nested groups."""
     first: BaseException = errors
     while isinstance(first, BaseExceptionGroup):
         first = first.exceptions[0]
@@ -180,13 +193,13 @@ def _with_advice(error: BaseException, run: OpenRun) -> BaseException:
 
 
 def allowed_connections(wanted: int) -> int:
-    """Return how many connections this process may open, after raising its limit of open files if needed."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = wanted + OTHER_FILES
-    if soft == resource.RLIM_INFINITY or soft >= needed:
-        return wanted
-    most = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-    if most < needed:
-        logger.warning("fewer rollouts run at once, because open files are limited to %d (ulimit -Hn)", most)
-    return max(1, min(wanted, most - OTHER_FILES))
+    """Return how many rollouts may run at once, after raising this process's limit on open files."""
+    raise_open_files_limit()
+    # The agent's server accepts as many, because it usually has the same limit.
+    most = most_incoming_calls()
+    if most < wanted:
+        logger.warning(
+            "%d rollouts run at once instead of %d, because open files are limited to %d; raise ulimit -n",
+            most, wanted, open_files_limit(),
+        )  # fmt: skip
+    return min(wanted, most)

@@ -15,7 +15,7 @@ from nemo_gym.calls.problems import failure_of_row
 from nemo_gym.config.explain import problems_by_key
 from nemo_gym.config.published import module_config
 from nemo_gym.config.settings import BaseServerConfig
-from nemo_gym.config.suggestions import did_you_mean_or_all
+from nemo_gym.config.suggestions import ADD_A_FILE, did_you_mean_or_all
 from nemo_gym.errors import ConfigError, InvalidTask, RolloutCancelled, RolloutError
 from nemo_gym.jsonl import JsonObject, read_rows
 from nemo_gym.rollouts.aggregate import aggregate
@@ -108,7 +108,7 @@ def _check_agents(rows: Sequence[Row], known: Sequence[str]) -> None:
             listed = ", ".join(known)
             raise InvalidTask(f"examples[{number}] does not name an agent. Set agent_ref.name to one of: {listed}.")
         if name not in known:
-            hint = did_you_mean_or_all(name, known, "agents")
+            hint = did_you_mean_or_all(name, known, "agents", if_none=ADD_A_FILE)
             raise InvalidTask(f"examples[{number}].agent_ref: agent '{name}' is not part of this run.{hint}")
 
 

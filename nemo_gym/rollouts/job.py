@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, field_validator
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, field_validator, model_validator
 
+from nemo_gym.config.suggestions import did_you_mean
 from nemo_gym.data.skills import SkillsConfig
 from nemo_gym.jsonl import JsonObject
+from nemo_gym.schemas.responses import ResponseCreateParams
+
+FailedShare = Annotated[float | None, Field(ge=0, le=1)]
+
+
+def check_resume(*, resumes: bool | str, overwrites: bool) -> None:
+    """Raise `ValueError` if an earlier run is to be both resumed and replaced."""
+    if resumes and overwrites:
+        raise ValueError(
+            "--resume (resume_from_cache) continues an earlier run, --overwrite (overwrite) replaces it; leave one out"
+        )
 
 
 class AttemptSettings(BaseModel):
@@ -57,12 +69,28 @@ class CollectionSettings(AttemptSettings):
     """Seconds after which no further rollout starts. Running ones finish, the rest stays unresolved."""
     require_complete: bool = False
     """Exit with code 1 unless every rollout was scored."""
+    max_failed_share: FailedShare = None
+    """Exit with code 1 if a larger share of the scored and failed rollouts has failed, such as 0.05. Default: off."""
 
     @field_validator("num_samples_in_parallel", mode="before")
     @classmethod
     def _default_for_none(cls, given: object) -> object:
         # Published programs pass None, which once meant unlimited.
         return cls.model_fields["num_samples_in_parallel"].default if given is None else given
+
+    @field_validator("responses_create_params")
+    @classmethod
+    def _fits_a_request(cls, given: JsonObject) -> JsonObject:
+        known = ResponseCreateParams.model_fields
+        for key in given:
+            if key not in known:
+                raise ValueError(f"'{key}' is not a field of a request.{did_you_mean(key, known)}")
+        return given
+
+    @model_validator(mode="after")
+    def _either_resumes_or_overwrites(self) -> Self:
+        check_resume(resumes=self.resume_from_cache, overwrites=self.overwrite)
+        return self
 
 
 class CollectJob(CollectionSettings):
@@ -110,6 +138,11 @@ class RunFiles(BaseModel):
     def record(self) -> Path:
         """The settings and outcomes of the run."""
         return self._beside("_run.json")
+
+    @property
+    def digests(self) -> Path:
+        """A digest of each line of the results."""
+        return self._beside("_line_digests.bin")
 
     @property
     def lock(self) -> Path:

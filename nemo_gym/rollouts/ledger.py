@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from math import isclose
 
 from nemo_gym.jsonl import JsonObject
+from nemo_gym.metrics import numbers_of
 from nemo_gym.rollouts.job import RunFiles
 from nemo_gym.rollouts.resume import KeySet, failures_in, keyed_rows
 from nemo_gym.schemas.row import TASK_INDEX_KEY, TaskKey
@@ -44,6 +46,10 @@ class Ledger:
     failed: Counter[str] = field(default_factory=Counter)
     """Failed rollouts per cause of their last attempt."""
     failed_tasks: list[FailedTask] = field(default_factory=list)
+    row_numbers: Counter[str] = field(default_factory=Counter)
+    """The sum of each numeric field of the scored rollouts' rows."""
+    rows_with: Counter[str] = field(default_factory=Counter)
+    """The number of these rows that have the field."""
 
     @property
     def planned(self) -> int:
@@ -64,6 +70,16 @@ class Ledger:
             "unresolved": self.unresolved,
         }
 
+    def echoed(self, agent_metrics: JsonObject) -> list[str]:
+        """Return the numeric fields whose values the verifier returned as they were in the rows."""
+        return sorted(
+            name
+            for name, count in self.rows_with.items()
+            if count == self.scored
+            and isinstance(mean := agent_metrics.get(f"mean/{name}"), int | float)
+            and isclose(mean, self.row_numbers[name] / count, rel_tol=1e-6)
+        )
+
     def pessimistic(self, mean: float) -> float:
         """Return the mean over scored and failed rollouts, with 0 for each failed one."""
         return mean * self.scored / (self.scored + self.failed.total())
@@ -82,6 +98,9 @@ def ledgers_of(files: RunFiles) -> dict[str, Ledger]:
         failure = failures.get(key)
         if key in scored:
             ledger.scored += 1
+            numbers = numbers_of(row)
+            ledger.row_numbers.update(numbers)
+            ledger.rows_with.update(numbers.keys())
         elif failure:
             ledger.failed[failure.cause] += 1
         if key.task not in without_score:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Container, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 import orjson
 
+from nemo_gym.errors import DataError
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.rollouts.numbering import TaskNumbers, digest_of
-from nemo_gym.rollouts.tasks import PlannedRow
-from nemo_gym.schemas.row import Row, TaskKey, rows_in
+from nemo_gym.rollouts.tasks import PlannedRow, TaskPlan
+from nemo_gym.schemas.row import SKILLS_REF_KEY, Row, TaskKey, rows_in
 
 SEED_KEY = "seed"
+LINES_SEARCHED = 5_000
+"""A limit, because the rollouts wait for this search."""
 
 
 def content_of(row: Row) -> JsonObject:
@@ -45,6 +49,21 @@ class KnownTask(NamedTuple):
     """The digest of its first repeat's content."""
     repeats: int
     agent: str
+
+
+def place_of(plan: TaskPlan, row: Row) -> str | None:
+    """Return the file and line of a task's row, or None if it is not among the first thousands of lines."""
+    wanted = _sent(row)
+    with suppress(OSError, DataError):
+        for line, planned in plan.prepared(LINES_SEARCHED):
+            if _sent(planned) == wanted:
+                return f"{plan.input}:{line}"
+    return None
+
+
+def _sent(row: Row) -> JsonObject:
+    content = content_of(row.without_outcome())
+    return {key: value for key, value in content.items() if key != SKILLS_REF_KEY}
 
 
 @dataclass

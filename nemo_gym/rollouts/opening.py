@@ -9,15 +9,17 @@ from pathlib import Path
 
 from nemo_gym.config.secret_values import SecretValues
 from nemo_gym.errors import DataError
-from nemo_gym.jsonl import write_rows
+from nemo_gym.jsonl import read_rows, write_rows
 from nemo_gym.rollouts.amending import Amending
 from nemo_gym.rollouts.job import CollectionSettings, RunFiles
+from nemo_gym.rollouts.line_digests import accept_lines, check_lines
 from nemo_gym.rollouts.outcome import Summary
 from nemo_gym.rollouts.resume import EarlierRun, max_attempts
 from nemo_gym.rollouts.run_record import Fingerprint, RecordKeeper, RunRecord, read_record
 from nemo_gym.rollouts.subject import RunSubject
 from nemo_gym.rollouts.tasks import TaskPlan
-from nemo_gym.schemas.row import rows_in
+from nemo_gym.schemas.responses import PLAYED_WITHOUT_MODEL
+from nemo_gym.schemas.row import Row, rows_in
 
 
 @dataclass
@@ -25,6 +27,7 @@ class OpenRun:
     """A run whose tasks are written and ready to be collected."""
 
     files: RunFiles
+    plan: TaskPlan
     settings: CollectionSettings
     summary: Summary
     earlier: EarlierRun
@@ -66,6 +69,7 @@ def _opened(plan: TaskPlan, files: RunFiles, subject: RunSubject, secrets: Secre
     if settings.resume_from_cache and files.materialized.exists() and files.results.exists():
         before = read_record(files.record)
         earlier = EarlierRun.read(files, limit)
+        (accept_lines if settings.resume_from_cache == "force" else check_lines)(files)
         amending = Amending(plan, files, subject, fingerprint, earlier, before)
         notes = list(amending.amend(force=settings.resume_from_cache == "force").notes())
         summary = earlier.count(rows_in(files.materialized))
@@ -80,7 +84,7 @@ def _opened(plan: TaskPlan, files: RunFiles, subject: RunSubject, secrets: Secre
         subject, settings, summary, input_file=Fingerprint.of(plan.input), prompt=fingerprint, earlier=before
     )
     keeper = RecordKeeper(files.record, record, summary, secrets)
-    return OpenRun(files, settings, summary, earlier, keeper, secrets, notes)
+    return OpenRun(files, plan, settings, summary, earlier, keeper, secrets, notes)
 
 
 def _begin(plan: TaskPlan, files: RunFiles) -> int:
@@ -92,7 +96,7 @@ def _begin(plan: TaskPlan, files: RunFiles) -> int:
     staged = files.materialized.with_name(f".{files.materialized.name}.staged")
     try:
         planned = write_rows(staged, (row.fields for row in plan.rows()))
-        for path in (*leftovers, files.metrics, files.record):
+        for path in (*leftovers, files.metrics, files.record, files.digests):
             path.unlink(missing_ok=True)
         staged.replace(files.materialized)
     finally:
@@ -103,15 +107,25 @@ def _begin(plan: TaskPlan, files: RunFiles) -> int:
 def _check_replaceable(path: Path, plan: TaskPlan, files: RunFiles) -> None:
     if plan.input.exists() and plan.input.samefile(path):
         raise DataError(f"{path} is both the input and a file that this run would replace. Choose another output.")
-    if plan.settings.overwrite:
+    if plan.settings.overwrite or (path == files.results and _are_examples(files)):
         return
     if plan.settings.resume_from_cache:
         missing = files.results if files.materialized.exists() else files.materialized
         raise DataError(
             f"{path} contains rollouts of an earlier run, which cannot be resumed without {missing}. Restore that "
-            "file, add +overwrite=true to start over, or choose another output."
+            "file, add --overwrite (+overwrite=true) to start over, or choose another output."
         )
     raise DataError(
-        f"{path} contains rollouts of an earlier run. Add +resume_from_cache=true to resume it, "
-        "+overwrite=true to replace it, or choose another output."
+        f"{path} contains rollouts of an earlier run. Add --resume (+resume_from_cache=true) to continue it, "
+        "--overwrite (+overwrite=true) to replace it, or choose another output."
     )
+
+
+def _are_examples(files: RunFiles) -> bool:
+    """Return whether the results are example rollouts that an oracle has played, which `ng_check` can make again."""
+    if files.record.exists() or files.materialized.exists():
+        return False
+    try:
+        return all((Row(row).response or {}).get("id") == PLAYED_WITHOUT_MODEL for row in read_rows(files.results))
+    except DataError:
+        return False

@@ -43,6 +43,9 @@ class Summary:
     failed_by_cause: Counter[str] = field(default_factory=Counter)
     """Failed tasks by the cause of their last failure."""
     reward_sum: float = 0.0
+    """The sum of all rewards, including those of earlier runs into the same file."""
+    rewards: int = 0
+    """The number of rewards in `reward_sum`."""
     kept: int = 0
     """Tasks that were already scored when the run started."""
     given_up: int = 0
@@ -66,9 +69,13 @@ class Summary:
 
     @property
     def mean_reward(self) -> float | None:
-        """The mean reward of the tasks scored in this run."""
-        fresh = self.scored - self.kept
-        return self.reward_sum / fresh if fresh else None
+        """The mean of all rewards so far, as in the table at the end."""
+        return self.reward_sum / self.rewards if self.rewards else None
+
+    @property
+    def failed_share(self) -> float:
+        """The share of the scored and failed tasks that failed."""
+        return self.failed / (self.scored + self.failed) if self.failed else 0.0
 
     def repeat(self, record: Record, *, failed_before: str | None = None) -> None:
         """Count a failed attempt that is followed by a retry."""
@@ -82,6 +89,7 @@ class Summary:
         if record.outcome is Outcome.SCORED:
             self.scored += 1
             self.reward_sum += record.reward or 0.0
+            self.rewards += 1
         elif record.outcome is Outcome.FAILED:
             self.failed_by_cause[_cause_of(record)] += 1
         elif failed_before is not None:

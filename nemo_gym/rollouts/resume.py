@@ -75,18 +75,31 @@ class EarlierRun:
     """The failures of all tasks with a failed attempt, scored or not."""
     limit: int = 1
     """How often a task may fail."""
+    reward_sum: float = 0.0
+    rewards: int = 0
+    """The number of rewards in `reward_sum`."""
 
     @classmethod
     def read(cls, files: RunFiles, limit: int) -> EarlierRun:
         """Read the outcomes from the run's files. Truncate an incomplete last line, so that its task runs again."""
         for path in (files.results, files.failures, files.materialized):
             cut_torn_line(path)
-        scored = KeySet(key for key, _ in keyed_rows(files.results))
-        return cls(scored=scored, failures=failures_in(files.failures), limit=limit)
+        earlier = cls(limit=limit)
+        earlier.scored = KeySet(earlier._rewarded(files.results))
+        earlier.failures = failures_in(files.failures)
+        return earlier
+
+    def _rewarded(self, results: Path) -> Iterator[TaskKey]:
+        """Yield the keys of the scored rollouts, and add up their rewards."""
+        for key, row in keyed_rows(results):
+            if (reward := row.reward) is not None:
+                self.reward_sum += reward
+                self.rewards += 1
+            yield key
 
     def count(self, rows: Iterable[Row]) -> Summary:
         """Return the initial summary of a run that resumes with these tasks."""
-        summary = Summary()
+        summary = Summary(reward_sum=self.reward_sum, rewards=self.rewards)
         for row in rows:
             key = row.key
             summary.planned += 1

@@ -6,20 +6,30 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, Self
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
 
 from nemo_gym.calls.client import ServerClient
 from nemo_gym.config.settings import AGENT_TIER, RESOURCES_TIER
+from nemo_gym.config.wording import counted
 from nemo_gym.errors import ConfigError, DataError, EnvironmentFailed, JudgeFailed, RolloutError, ServerCallError
 from nemo_gym.jsonl import Appender, parse_row, read_lines, read_raw_lines, read_rows, write_rows
 from nemo_gym.rollouts.attempts import AttemptLimits, run_to_its_end
-from nemo_gym.rollouts.collector import allowed_connections
-from nemo_gym.rollouts.job import AttemptSettings, CollectionSettings, RunFiles, failures_path_for
+from nemo_gym.rollouts.collector import allowed_connections, first_of
+from nemo_gym.rollouts.job import (
+    AttemptSettings,
+    CollectionSettings,
+    FailedShare,
+    RunFiles,
+    check_resume,
+    failures_path_for,
+)
+from nemo_gym.rollouts.line_digests import LineDigests, accept_lines
 from nemo_gym.rollouts.outcome import Outcome, Record, Summary
 from nemo_gym.rollouts.resume import KeySet, cut_torn_line, keyed_rows, max_attempts
+from nemo_gym.rollouts.run_watch import RunWatch
 from nemo_gym.rollouts.runner import Runner
 from nemo_gym.rollouts.subject import ServerBlock
 from nemo_gym.schemas.rollout import ReverifyMode
@@ -60,6 +70,13 @@ class ReverificationJob(BaseModel):
     """Add missing rollouts to the output, which may be the rollouts file itself."""
     rollout_timeout_s: float = Field(default=CollectionSettings.model_fields["rollout_timeout_s"].default, gt=0)
     """Seconds after which the grading of a rollout fails."""
+    max_failed_share: FailedShare = None
+    """Exit with code 1 if a larger share of the scored and failed rollouts has failed, such as 0.05. Default: off."""
+
+    @model_validator(mode="after")
+    def _either_resumes_or_overwrites(self) -> Self:
+        check_resume(resumes=self.resume_from_cache, overwrites=self.overwrite)
+        return self
 
 
 @dataclass(frozen=True)
@@ -143,10 +160,11 @@ class Reverification:
         inputs, agents = _inputs_of(job.materialized_inputs_jsonl_fpath, lines)
         found = {agent: graders.find(agent) for agent in agents}
         if unknown := sorted(str(agent) for agent, server in found.items() if server is None):
-            known = ", ".join(sorted(graders.of_agent)) or "none"
+            known = ", ".join(sorted(graders.of_agent))
+            listed = f"Agents with a resources_server: {known}. " if known else ""
             raise ConfigError(
                 f"the configuration does not define a resources server for the rollouts of {', '.join(unknown)}. "
-                f"Agents with a resources_server: {known}. Pass the config of the original collection."
+                f"{listed}Pass the config of the original collection."
             )
         return cls(job, graders, lines, inputs, frozenset(filter(None, found.values())))
 
@@ -181,17 +199,20 @@ class Reverification:
             raise DataError(f"{results} is one of the inputs. Choose another output, or add to it: +append=true.")
         if is_there and not (keeps or job.overwrite):
             raise DataError(
-                f"{results} already contains rollouts. Add +overwrite=true to replace it, +resume_from_cache=true to "
-                "grade only the missing ones, or choose another output."
+                f"{results} already contains rollouts. Add --resume (+resume_from_cache=true) to grade only the "
+                "missing ones, --overwrite (+overwrite=true) to replace it, or choose another output."
             )
         results.parent.mkdir(parents=True, exist_ok=True)
         files.metrics.unlink(missing_ok=True)
         if keeps and is_there:
             cut_torn_line(results)
+            if not files.digests.exists():
+                accept_lines(files)
         else:
             files.failures.unlink(missing_ok=True)
             good = read_rows(job.rollouts_jsonl_fpath) if job.judge_failed_only and not job.append else ()
             write_rows(results, good)
+            accept_lines(files)
         done = KeySet(key for key, _ in keyed_rows(results))
         kept = sum(key in done for key in self.lines)
         return Begun(files, done, Summary(planned=len(self.lines), scored=kept, kept=kept))
@@ -213,10 +234,15 @@ async def reverify(
     regrader = Regrader(client, planned.graders, rollout_timeout_s=job.rollout_timeout_s)
     limits = AttemptLimits.of(AttemptSettings(rollout_timeout_s=job.rollout_timeout_s), max_attempts())
     rows = planned.rows(begun.done)
+    watch = RunWatch(client)
     at_once = allowed_connections(
         job.num_samples_in_parallel or CollectionSettings.model_fields["num_samples_in_parallel"].default
     )
-    with Appender(files.results, hide=hide) as results, Appender(files.failures, hide=hide) as failures:
+    with (
+        LineDigests(files) as digests,
+        Appender(files.results, hide=hide, announce=digests.add) as results,
+        Appender(files.failures, hide=hide) as failures,
+    ):
 
         async def end(row: Row) -> None:
             failed_before: str | None = None
@@ -227,7 +253,7 @@ async def reverify(
                 summary.repeat(record, failed_before=failed_before)
                 failed_before = record.cause
 
-            record = await run_to_its_end(regrader, row, limits, on_repeat=repeat)
+            record = await run_to_its_end(regrader, row, limits, on_repeat=repeat, on_lost=watch.confirm)
             if record.outcome is not Outcome.UNRESOLVED:
                 (results if record.outcome is Outcome.SCORED else failures).write(record.row.fields)
             summary.count(record, failed_before=failed_before)
@@ -239,11 +265,14 @@ async def reverify(
 
         try:
             async with asyncio.TaskGroup() as group:
-                for _ in range(min(at_once, summary.planned - summary.finished)):
-                    group.create_task(work())
+                watching = group.create_task(watch.watch())
+                async with asyncio.TaskGroup() as workers:
+                    for _ in range(min(at_once, summary.planned - summary.finished)):
+                        workers.create_task(work())
+                watching.cancel()
         except BaseExceptionGroup as errors:
-            # Only fatal errors such as a full disk arrive here.
-            raise errors.exceptions[0] from None
+            # Only fatal errors such as a full disk or the end of the run arrive here.
+            raise first_of(errors) from None
         finally:
             summary.close()
 
@@ -273,8 +302,8 @@ def _inputs_of(path: Path, wanted: Mapping[TaskKey, int]) -> tuple[dict[TaskKey,
         shown = ", ".join(missing[:KEYS_SHOWN])
         more = f" and {len(missing) - KEYS_SHOWN} more" if len(missing) > KEYS_SHOWN else ""
         raise DataError(
-            f"{path}: the rows of {len(missing)} rollouts (task:rollout) are missing: {shown}{more}. Pass the "
-            "materialized inputs of the same collection."
+            f"{path}: the rows of {counted(len(missing), 'rollout')} (task:rollout) are missing: {shown}{more}. Pass "
+            "the materialized inputs of the same collection."
         )
     return inputs, agents
 

@@ -12,6 +12,7 @@ import orjson
 
 from nemo_gym.calls.client import ServerClient
 from nemo_gym.calls.problems import failure_of_call, failure_of_reply
+from nemo_gym.config.wording import with_article
 from nemo_gym.context.deadline import deadline_in
 from nemo_gym.context.rollout_id import rollout_context
 from nemo_gym.errors import (
@@ -25,11 +26,19 @@ from nemo_gym.errors import (
     ServerCallError,
 )
 from nemo_gym.http.external import seconds_of_retry_after
+from nemo_gym.http.json_depth import is_deeper_than
 from nemo_gym.http.reply import Reply, ReplyTimedOut, Timeouts, readable
 from nemo_gym.jsonl import JsonObject, dump_json
 from nemo_gym.opaque import loads_opaque
 from nemo_gym.rollouts.outcome import Outcome, Record
-from nemo_gym.schemas.row import FAILURE_RETRYABLE_KEY, KIND_KEY, REASON_KEY, Row
+from nemo_gym.schemas.row import (
+    FAILURE_CONVERSATION_KEY,
+    FAILURE_LOG_KEY,
+    FAILURE_RETRYABLE_KEY,
+    KIND_KEY,
+    REASON_KEY,
+    Row,
+)
 
 if TYPE_CHECKING:
     from nemo_gym.capture.attachment import RolloutCapture
@@ -40,6 +49,8 @@ Loads = Callable[[bytes], Any]
 """A JSON parser. `loads_opaque` is enough if the result is only written again."""
 
 JSON = {"content-type": "application/json"}
+DEEPEST_ROW = 200
+"""The nesting depth of a row. orjson cannot write more than 254 levels, so one row would end the run."""
 MASK_KEY = "mask_sample"
 INSTANCE_CONFIG_KEY = "instance_config"
 FAILURE_OF_STATUS: dict[int, type[RolloutError]] = {422: InvalidTask, 429: Overloaded, 503: Overloaded}
@@ -92,6 +103,10 @@ class Runner:
             failure = failure_of_reply(reply.status, body, server=server, during=self.PATH, otherwise=otherwise)
             failure.retry_after_s = seconds_of_retry_after(reply.headers.get("retry-after"))
             raise failure
+        if is_deeper_than(body, DEEPEST_ROW):
+            raise self.FAILURE(
+                f"{server}: the reply of {self.PATH} nests brackets more than {DEEPEST_ROW} deep", server=server
+            )
         try:
             result = self._loads(body)
         except orjson.JSONDecodeError as error:
@@ -101,7 +116,7 @@ class Runner:
             ) from error
         if not isinstance(result, dict):
             raise self.FAILURE(
-                f"{server}: {self.PATH} returned a {type(result).__name__}, not an object", server=server
+                f"{server}: {self.PATH} returned {with_article(type(result).__name__)}, not an object", server=server
             )
         return Row({**_with_mirrored_mask(result), **row.identity})
 
@@ -117,7 +132,7 @@ class Runner:
                 return await self._client.post(server, self.PATH, data=data, headers=JSON, timeouts=timeouts)
         except (ReplyTimedOut, RolloutTimedOut) as error:
             limit = f"the rollout took longer than rollout_timeout_s={self._timeout_s:g}"
-            raise RolloutTimedOut(f"{server}: {limit}", server=server) from error
+            raise RolloutTimedOut(f"{server}: {limit} ({error})", server=server) from error
         except ServerCallError as error:
             raise failure_of_call(error, server=server, otherwise=self.FAILURE) from error
 
@@ -170,6 +185,8 @@ def failed(row: Row, error: RolloutError) -> Record:
     """Return the record of a failure: the task with its cause, without a reward."""
     cause = error.failure_class
     failed_row = _with_failure(row, error, cause)
+    known = {FAILURE_LOG_KEY: error.log_file, FAILURE_CONVERSATION_KEY: error.conversation}
+    failed_row = failed_row.with_fields({key: value for key, value in known.items() if value is not None})
     return Record(
         Outcome.FAILED, failed_row, cause=cause, may_retry=error.may_retry, retry_after_s=error.retry_after_s
     )

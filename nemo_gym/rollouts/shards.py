@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
+from nemo_gym.config.wording import counted
 from nemo_gym.errors import DataError
 from nemo_gym.jsonl import read_lines, read_rows, write_rows
 from nemo_gym.schemas.row import Row, TaskKey
@@ -89,9 +90,9 @@ def check_shards(shards: Sequence[Path]) -> Contents:
     if twice:
         more = f" and {len(twice) - SHOWN} more" if len(twice) > SHOWN else ""
         raise DataError(
-            f"{len(twice)} rollouts (task:rollout) of one agent occur twice: {', '.join(twice[:SHOWN])}{more}. "
-            "Leave out one of the files. If they belong to different tasks, give the rows of each run different "
-            "_ng_task_index numbers."
+            f"{counted(len(twice), 'rollout')} (task:rollout) of one agent found twice: "
+            f"{', '.join(twice[:SHOWN])}{more}. Leave out one of the files. If they belong to different "
+            "tasks, give the rows of each run different _ng_task_index numbers."
         )
     if not count:
         raise DataError(f"{', '.join(map(str, shards))}: no rollouts found.")
@@ -103,7 +104,7 @@ def check_output(shards: Sequence[Path], output: Path, *, overwrite: bool) -> No
     if output.resolve() in {path.resolve() for path in shards}:
         raise DataError(f"{output} is both the output and one of the files to merge. Choose another output.")
     if output.exists() and output.stat().st_size and not overwrite:
-        raise DataError(f"{output} already contains rollouts. Add +overwrite=true to replace it, or choose another.")
+        raise DataError(f"{output} already contains rollouts. Add --overwrite to replace it, or choose another.")
 
 
 def merge_shards(shards: Sequence[Path], output: Path) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -15,6 +16,7 @@ from pydantic import ValidationError
 
 from nemo_gym import paths
 from nemo_gym.config import explain_input
+from nemo_gym.config.suggestions import CERTAINLY_MEANT, closest
 from nemo_gym.data.prompts import PromptConfig, apply_prompt_to_row, load_prompt_config
 from nemo_gym.data.skills import load_skill_directory
 from nemo_gym.errors import ConfigError, DataError
@@ -25,7 +27,9 @@ from nemo_gym.schemas.responses import ResponseCreateParams
 from nemo_gym.schemas.row import AGENT_REF_KEY, SKILLS_REF_KEY, TASK_INDEX_KEY, Row
 
 PROBLEMS_SHOWN = 10
+NO_AGENT = "The run has no agent. Start its servers with a config that defines one."
 DEFAULT_AGENT_KEY = "_default"
+PARAMS_KEY = "responses_create_params"
 
 
 def find_input(path: Path) -> Path:
@@ -85,6 +89,12 @@ class TaskPlan:
             row = row.of_task(task)
             yield PlannedRow(row, task, first, repeats, has_own_number)
 
+    def prepared(self, most: int) -> Iterator[tuple[int, Row]]:
+        """Yield the first rows as they are sent, with their line numbers."""
+        prompt = self._prompt()
+        for line in islice(self._lines(), most):
+            yield line.number, self._prepared(Row(line.row), prompt)
+
     def repeated(self, row: Row, repeat: int) -> Row:
         """Return one repeat of a row."""
         task = row.of_repeat(repeat)
@@ -109,8 +119,7 @@ class TaskPlan:
         if self.input.exists() and not self.input.is_file():
             raise DataError(f"{self.input} is not a regular file. Rows are read more than once; write them to a file.")
         digests, given = array("Q"), array("Q")
-        problems: list[str] = []
-        count = 0
+        problems = _Problems(self.input)
         prompt = self._prompt()
         # Report this once instead of per row, because the setting is wrong.
         no_such_agent = self._unknown_agent(self.settings.agent_name) if self.settings.agent_name else None
@@ -127,17 +136,13 @@ class TaskPlan:
                         f"{self.input}:{number}: a JSON document of several lines starts here. Each line must contain "
                         "one JSON object. Put each row on its own line, for a list with: jq -c '.[]'"
                     ) from error
-                count += 1
-                if count <= PROBLEMS_SHOWN:
-                    problems.append(str(error))
+                problems.add(str(error), number)
             else:
                 if row.task_index is None:
                     digests.append(digest_of(raw))
                 else:
                     given.append(row.task_index)
-        if problems:
-            hidden = count - PROBLEMS_SHOWN
-            raise DataError("\n".join(problems) + (f"\n… and {hidden} more rows." if hidden > 0 else ""))
+        problems.raise_if_any()
         if not digests and not given:
             raise DataError(f"{self.input}: no rows. Each line must contain one JSON object.")
         return TaskNumbers(digests, given)
@@ -159,6 +164,8 @@ class TaskPlan:
         except KeyError as error:
             return str(error.args[0])
         except ValidationError as error:
+            if params is None and (misspelt := closest(PARAMS_KEY, row.fields, CERTAINLY_MEANT)):
+                return f"{PARAMS_KEY} is missing. Is '{misspelt}' a typo for it?"
             return explain_input(
                 error, prepared.params, block="responses_create_params", known=ResponseCreateParams.model_fields
             )
@@ -169,7 +176,8 @@ class TaskPlan:
     def _agent_problem(self, row: Row) -> str | None:
         name = row.agent
         if name is None:
-            return f"the row does not name an agent. Add +agent_name=… (one of: {', '.join(sorted(self.agents))})."
+            known = ", ".join(sorted(self.agents))
+            return f"the row does not name an agent. {f'Add +agent_name=… (one of: {known}).' if known else NO_AGENT}"
         if unknown := self._unknown_agent(name):
             return unknown
         repeats = self.settings.num_repeats
@@ -181,8 +189,8 @@ class TaskPlan:
         if name in self.agents:
             return None
         close = get_close_matches(name, self.agents, n=1)
-        hint = f" Did you mean '{close[0]}'?" if close else f" Running agents: {', '.join(sorted(self.agents))}."
-        return f"agent '{name}' is not running.{hint}"
+        known = f"Running agents: {', '.join(sorted(self.agents))}." if self.agents else NO_AGENT
+        return f"agent '{name}' is not running. {f'Did you mean {close[0]!r}?' if close else known}"
 
     def _prepared(self, row: Row, prompt: PromptConfig | None) -> Row:
         prepared = (Row(apply_prompt_to_row(row.fields, prompt)) if prompt else row).without_outcome()
@@ -197,6 +205,41 @@ class TaskPlan:
         if isinstance(repeats, dict):
             return repeats.get(str(row.agent)) or repeats[DEFAULT_AGENT_KEY]
         return repeats or 1
+
+
+class _Problems:
+    """The problems of a file's rows, each once with its first row."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._first: dict[str, str] = {}
+        self._count: Counter[str] = Counter()
+        self._hidden = 0
+
+    def add(self, message: str, line: int) -> None:
+        """Add the problem of a row. The message begins with the file and line."""
+        problem = message.removeprefix(f"{self._file}:{line}")
+        if problem not in self._first:
+            if len(self._first) == PROBLEMS_SHOWN:
+                self._hidden += 1
+                return
+            self._first[problem] = message
+        self._count[problem] += 1
+
+    def raise_if_any(self) -> None:
+        """Raise `DataError` with all problems, if there are any."""
+        lines = [
+            message + (f" (and {_more_rows(others)})" if (others := self._count[problem] - 1) else "")
+            for problem, message in self._first.items()
+        ]
+        if self._hidden:
+            lines.append(f"… and {_more_rows(self._hidden)}.")
+        if lines:
+            raise DataError("\n".join(lines))
+
+
+def _more_rows(number: int) -> str:
+    return f"{number} more row{'s' if number > 1 else ''}"
 
 
 def _index_problem(row: Row) -> str | None:

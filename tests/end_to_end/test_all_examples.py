@@ -96,4 +96,4 @@ def test_no_server_logged_a_failure(finished, shared_workplace, agents):
     # Any failure in a server's handler is logged by a line like these, with its rollout.
     complaint = re.compile(r"WARNING nemo_gym\.web\.failures|ERROR|Traceback")
     assert [line for log in logs.values() for line in log.splitlines() if complaint.match(line)] == []
-    assert shared_workplace.left_over(within_s=5) == []
+    assert shared_workplace.left_over() == []

@@ -1,9 +1,12 @@
 """A collector whose servers have ended never uses another run's servers on the same ports."""
 
+import re
 import socket
 
 import orjson
 import pytest
+
+from tests.rows import line_count
 
 SERVER = """
 from nemo_gym import BaseVerifyRequest, SimpleResourcesServer
@@ -48,7 +51,7 @@ def test_rollouts_of_an_ended_run_are_lost(workplace, port):
     first.end()
     second = workplace.start_servers(*words)
     workplace.write("go", "")
-    finished = collector.wait(30.0)
+    finished = collector.wait()
     assert "shared_agent belongs to another run" in finished.out, finished.err
     assert second.end().code == 0
 
@@ -68,3 +71,41 @@ while not pathlib.Path("go").exists():
 row = {"responses_create_params": {"input": "hi"}, "agent_ref": {"name": "shared_agent"}}
 print(asyncio.run(Runner(client, rollout_timeout_s=10.0).run(Row(row))).row.failure_message)
 """
+
+
+SLOW = SERVER.replace("        return 1.0", "        await asyncio.sleep(0.3)\n        return 1.0").replace(
+    "from nemo_gym", "import asyncio\n\nfrom nemo_gym", 1
+)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("is_recorded", [True, False])
+def test_collection_stops_when_its_run_has_ended(workplace, port, is_recorded):
+    constant = workplace.environment("constant", SLOW)[len("+config_paths=[") : -1]
+    workplace.write("agent.yaml", AGENT.format(port=port))
+    row = {"responses_create_params": {"input": "hi"}, "agent_ref": {"name": "shared_agent"}}
+    workplace.write("rows.jsonl", orjson.dumps(row).decode() + "\n")
+    words = [f"+config_paths=[{constant},agent.yaml,{MODEL}]"]
+    first = workplace.start_servers(*words)
+    # A run on another machine has no record on this one.
+    elsewhere = {} if is_recorded else {"XDG_RUNTIME_DIR": str(workplace.folder / "elsewhere")}
+    (workplace.folder / "elsewhere").mkdir()
+    collection = ("+input_jsonl_fpath=rows.jsonl", "+output_jsonl_fpath=out.jsonl", "+num_repeats=100")
+    parallel = "+num_samples_in_parallel=10"
+    head = f"+head_server.port={first.head.rpartition(':')[2]}"
+    command = workplace.start("ng_collect_rollouts", *collection, parallel, head, **elsewhere)
+    command.wait_for("20/100 rollouts")
+    first.end()
+    finished = command.wait(90)
+    assert finished.code == 1
+    assert "Traceback" not in finished.err
+    assert re.search(r"Error: the run at http://127.0.0.1:\d+ has ended.* then --resume", finished.err)
+    kept = line_count(workplace.folder / "out.jsonl")
+    assert f"stopped: 100 planned = {kept} scored + 0 failed + {100 - kept} unresolved" in finished.err
+    assert (workplace.folder / "out_failures.jsonl").read_bytes() == b""
+    assert orjson.loads((workplace.folder / "out_run.json").read_bytes())["state"] == "stopped"
+    second = workplace.start_servers(*words)
+    resumed = workplace.run("ng_collect_rollouts", *collection, "--resume")
+    assert f"100 planned = 100 scored ({kept} of them earlier)" in resumed.out, resumed.err
+    assert second.end().code == 0

@@ -181,7 +181,7 @@ def run(shared_workplace):
             has_visitor = False
     ended = servers.end()
     assert ended.code == 0
-    assert shared_workplace.left_over(within_s=5) == []
+    assert shared_workplace.left_over() == []
     printed = ended.out + ended.err
     return Run(cases, alone, outcomes, summary, printed, file.read_text() == "untouched", has_visitor)
 

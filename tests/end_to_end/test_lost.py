@@ -132,7 +132,7 @@ def test_collection_survives_the_death_of_each_server(workplace, words, get_json
         process = name
         assert f"server '{process}' was ended by SIGKILL; its rollouts under way are lost." in finished.err
         assert f"server '{process}' is up again" in finished.err
-    assert workplace.left_over(within_s=1) == []
+    assert workplace.left_over() == []
 
 
 @pytest.mark.slow
@@ -148,4 +148,4 @@ def test_collection_ends_when_restarts_are_not_allowed(workplace, words, get_jso
     process = "policy_model"
     assert f"Error: server '{process}' was ended by SIGKILL, so the others are stopped too." in finished.err
     assert "Resume out.jsonl with +resume_from_cache=true" in finished.err
-    assert workplace.left_over(within_s=1) == []
+    assert workplace.left_over() == []

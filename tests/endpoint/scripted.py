@@ -1,12 +1,14 @@
 """An OpenAI-compatible endpoint in its own process that answers with a script from the request's metadata.
 
 `metadata.script` is JSON: a list of turns, each a list of items. `{"text": …}` is a message, `{"call": name,
-"arguments": text}` a tool call. The conversation determines the current turn; after the last turn, answers are empty.
+"arguments": text}` a tool call. With `"nested": n` a message also contains n nested lists. The conversation determines
+the current turn; after the last turn, answers are empty.
 `python tests/endpoint/scripted.py` prints its port, then serves until its input ends.
 """
 
 import json
 import os
+import re
 import socket
 import sys
 import threading
@@ -14,8 +16,10 @@ import threading
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+
+NEST = "nested lists: "
 
 
 def turns_taken(items: list[dict]) -> int:
@@ -28,15 +32,21 @@ def item_of(scripted: dict, item_id: str) -> dict:
         call = {"name": scripted["call"], "arguments": scripted["arguments"], "call_id": f"call-{item_id}"}
         return {"type": "function_call", "id": item_id, "status": "completed", **call}
     text = {"type": "output_text", "text": scripted["text"], "annotations": [], "logprobs": []}
-    return {"type": "message", "id": item_id, "role": "assistant", "status": "completed", "content": [text]}
+    further = {"thoughts": f"{NEST}{scripted['nested']}"} if "nested" in scripted else {}
+    return {"type": "message", "id": item_id, "role": "assistant", "status": "completed", "content": [text], **further}
 
 
-async def responses(request: Request) -> JSONResponse:
+def nested(text: bytes) -> bytes:
+    """Replace each mark by lists, because `json` rejects deep ones."""
+    return re.sub(rb'"%s(\d+)"' % NEST.encode(), lambda mark: b"[" * int(mark[1]) + b"]" * int(mark[1]), text)
+
+
+async def responses(request: Request) -> Response:
     body = await request.json()
     script = json.loads(body["metadata"]["script"])
     turn = turns_taken(body["input"])
     items = script[turn] if turn < len(script) else []
-    return JSONResponse(
+    answer = JSONResponse(
         {
             "id": f"resp-{turn}",
             "object": "response",
@@ -49,6 +59,7 @@ async def responses(request: Request) -> JSONResponse:
             "tools": [],
         }
     )
+    return Response(nested(bytes(answer.body)), media_type="application/json")
 
 
 async def models(request: Request) -> JSONResponse:

@@ -14,7 +14,7 @@ import threading
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 seen: list[dict] = []
@@ -219,6 +219,10 @@ async def seen_requests(request: Request) -> Response:
     return JSONResponse(seen)
 
 
+async def moved(request: Request) -> Response:
+    return RedirectResponse(f"/{request.path_params['path']}")
+
+
 class NoteRequests:
     """Middleware that records each request before it is handled."""
 
@@ -250,6 +254,7 @@ app = Starlette(
         Route("/v1/responses", responses, methods=["POST"]),
         Route("/v1/chat/completions", chat_completions, methods=["POST"]),
         Route("/tokenize", tokenize, methods=["POST"]),
+        Route("/moved/{path:path}", moved, methods=["POST"]),
         Route("/seen", seen_requests, methods=["GET", "DELETE"]),
     ]
 )

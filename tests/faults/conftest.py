@@ -289,16 +289,19 @@ def collect_rows(tiers: Tiers, tmp_path_factory: pytest.TempPathFactory) -> Call
 def row_of() -> Callable[..., Row]:
     """Return a function that makes a row in which the model makes these calls, one per turn, and then answers.
 
-    A call is `(tool, arguments)`. `fault` is an instruction for the proxies: place, path, kind, times.
+    A call is `(tool, arguments)`. `fault` is an instruction for the proxies: place, path, kind, times. The last answer
+    contains `nested` nested lists.
     """
 
-    def row(case: str, calls: Iterable[tuple[str, Row]] = (("note", {}),), fault: str = "", **fields: Any) -> Row:
+    def row(
+        case: str, calls: Iterable[tuple[str, Row]] = (("note", {}),), fault: str = "", nested: int = 0, **fields: Any
+    ) -> Row:
         text = f"fault={fault} case={case};" if fault else f"case={case};"
         turns: list[list[Row]] = [
             [{"call": tool, "arguments": orjson.dumps({"text": text, **arguments}).decode()}]
             for tool, arguments in calls
         ]
-        script = orjson.dumps([*turns, [{"text": "done"}]]).decode()
+        script = orjson.dumps([*turns, [{"text": "done", **({"nested": nested} if nested else {})}]]).decode()
         params = {"input": [{"role": "user", "content": text}], "metadata": {"script": script}}
         notes = sum(tool == "note" for tool, _ in calls)
         return {"responses_create_params": params, "case": case, "notes": notes, "question": text, **fields}

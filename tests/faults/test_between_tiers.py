@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, NamedTuple
 
 import pytest
@@ -71,7 +72,8 @@ CASES = [
     at_endpoint("status-400", **MODEL_FAILED),
     at_endpoint("status-200", **MODEL_FAILED),
     *(at_endpoint(kind, **MODEL_FAILED) for kind in LOST),
-    *(at_endpoint(kind, **TIMED_OUT) for kind in ("hang", "trickle")),
+    *(at_endpoint(kind, **TIMED_OUT) for kind in ("hang", "trickle", "status-429-20")),
+    *(Case(f"nested-{depth}", fields={"nested": depth}, **MODEL_FAILED) for depth in (150, 900, 5000)),
     # A judge failure yields no reward and is not retried immediately.
     Case("judge", fields={"grade": "judge"}),
     *(Case(f"judge-{kind}", f"to-judge /v1/responses {kind} 9", **JUDGE_FAILED) for kind in (*LOST, "status-500")),
@@ -149,9 +151,27 @@ def test_no_request_stays_in_flight(collected, tiers):
     assert not any(tiers.at_work().values())
 
 
+@each_case(
+    ("fault", "words"),
+    [
+        ("hang", "(no answer yet)"),
+        ("trickle", "(no answer yet)"),
+        ("status-429-20", 'answered 429: {"error": {"message": "not now"}}; next try after a pause of 20.0 s'),
+    ],
+)
+def test_timeout_names_the_endpoints_behaviour(collected, fault, words):
+    (line,) = collected.failures[f"endpoint-{fault}-99"]
+    assert line["_ng_failure_server"] == "policy_model"
+    assert words in line["_ng_failure_message"]
+    assert "waiting for POST http://127.0.0.1:" in line["_ng_failure_message"]
+
+
 def test_bug_is_logged_and_recorded_in_one_line(collected, tiers):
     log = tiers.log_of("faulty")
     assert 'raise ZeroDivisionError("of nothing")' in log
     (line,) = collected.failures["tool-raises"]
-    expected = "faulty: /act raised ZeroDivisionError: of nothing; its log has the traceback"
-    assert (line["_ng_failure_message"], line["_ng_failure_server"]) == (expected, "faulty")
+    expected = r"faulty: /act raised app\.py:\d+: ZeroDivisionError: of nothing; its log has the traceback"
+    assert re.fullmatch(expected, line["_ng_failure_message"])
+    assert line["_ng_failure_server"] == "faulty"
+    kept = line["_ng_failure_conversation"]
+    assert [item["type"] for item in kept["items"]] == ["function_call"]

@@ -86,4 +86,4 @@ def test_each_crash_is_reported_and_cleaned_up(finished, shared_workplace):
     process = "faulty"
     assert 1 <= finished.err.count(f"server '{process}' ended with exit code 3; its rollouts under way are lost") <= 3
     assert f"server '{process}' is up again" in finished.err
-    assert shared_workplace.left_over(within_s=2) == []
+    assert shared_workplace.left_over() == []

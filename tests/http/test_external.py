@@ -1,12 +1,14 @@
 """Calls to an external model endpoint, which runs in another process."""
 
 import asyncio
+import math
 import re
 import socket
 import subprocess
 import sys
 import threading
 import time
+import zlib
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
@@ -17,6 +19,7 @@ from nemo_gym.errors import EndpointError
 from nemo_gym.http.backoff import Backoff
 from nemo_gym.http.endpoint import NeMoGymAsyncOpenAI
 from nemo_gym.http.external import external_session, seconds_of_retry_after
+from nemo_gym.http.reply import MAX_BODY_BYTES
 from tests.each_case import each_case
 
 ENDPOINT = Path(__file__).parents[1] / "endpoint" / "server.py"
@@ -247,7 +250,11 @@ def test_pauses_grow_and_retry_after_is_bounded():
     assert backoff.pause_s(1, 3600) == 10.0
 
 
-@each_case(("value", "seconds"), [("2", 2.0), ("-1", 0.0), ("soon", None), (None, None), ("", None)])
+@each_case(
+    ("value", "seconds"),
+    [("2", 2.0), ("-1", 0.0), ("soon", None), (None, None), ("", None),
+     ("Sun, 22 Nov 2026 10:00:00 +99999999999999999999", None), ("9" * 400, math.inf), ("nan", None)],
+)  # fmt: skip
 def test_retry_after_seconds_are_parsed(value, seconds):
     assert seconds_of_retry_after(value) == seconds
 
@@ -260,3 +267,38 @@ def test_retry_after_may_be_a_date():
 def test_importing_the_client_does_not_import_aiohttp():
     code = "import sys, nemo_gym.http.endpoint; sys.exit('aiohttp' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def bomb(size: int) -> bytes:
+    """Return an HTTP response of a few kilobytes whose body has `size` bytes after decompression."""
+    packer = zlib.compressobj(wbits=31)
+    piece = b" " * 2**20
+    body = b"".join([*(packer.compress(piece) for _ in range(size // len(piece))), packer.flush()])
+    return b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
+
+
+@pytest.mark.slow
+async def test_body_is_limited_after_decompression_and_redirect():
+    answer = bomb(MAX_BODY_BYTES + 2**20)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
+
+        def redirect_then_explode():
+            headers = b"location: %b/models\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+            redirect = b"HTTP/1.1 307 Elsewhere\r\n" + headers
+            for sent in (redirect % address.encode(), redirect % address.encode(), answer):
+                connection, _ = listener.accept()
+                connection.settimeout(10)
+                with connection:
+                    connection.recv(65536)
+                    connection.sendall(sent)
+                    connection.recv(1)
+
+        listener.settimeout(10)
+        thread = threading.Thread(target=redirect_then_explode, daemon=True)
+        thread.start()
+        client = NeMoGymAsyncOpenAI(base_url=address, api_key=KEY)
+        with pytest.raises(EndpointError, match=f"the body is larger than the {MAX_BODY_BYTES} bytes allowed"):
+            await client.create_models()
+        await asyncio.to_thread(thread.join)
+        await client.aclose()

@@ -36,14 +36,14 @@ class RowAgent:
         self.process = subprocess.Popen([sys.executable, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert self.process.stdout is not None
         self.port = int(self.process.stdout.readline())
-        self._http = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=10.0, verify=False)
+        self._http = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=100, verify=False)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._http.close()
-        self.process.communicate(timeout=10)
+        self.process.communicate(timeout=100)
 
     def state(self) -> Any:
         return self._http.get("/state").json()

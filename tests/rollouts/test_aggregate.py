@@ -49,6 +49,14 @@ async def test_groups_include_their_completeness(run_tasks, make_task, client):
     assert others == groups[1:]
 
 
+async def test_binary_rewards_have_an_interval(run_tasks, make_task, client):
+    groups = [{"_ng_task_index": n, "num_rollouts": 1, "rollout_infos": [{"reward": n % 2}]} for n in range(10)]
+    run = await run_tasks([make_task(0, groups=groups)])
+    (metrics,) = await aggregate(client, run.files)
+    found = metrics["agent_metrics"]
+    assert (found["ci95_low/reward"], found["ci95_high/reward"]) == pytest.approx((0.2366, 0.7634), abs=0.02)
+
+
 async def test_agents_receive_their_rollouts_without_texts(run_tasks, make_task, client, agent):
     attached = {"ng_model_call_capture": {}, "ng_agent_observations": {}, "ng_trajectory": {}, "_ng_token_capture": {}}
     run = await run_tasks([make_task(0, **attached)])
@@ -156,6 +164,7 @@ async def test_bodies_larger_than_the_memory_limit_arrive(run_tasks, make_task, 
         "out.jsonl",
         "out_aggregate_metrics.json",
         "out_failures.jsonl",
+        "out_line_digests.bin",
         "out_materialized_inputs.jsonl",
         "out_run.json",
     ]

@@ -150,7 +150,7 @@ async def test_cancelled_run_keeps_results_and_counts_unresolved(run_tasks, make
 async def test_existing_results_are_rejected_and_kept(run_tasks, make_task):
     first = await run_tasks([make_task(0)])
     before = first.files.results.read_bytes()
-    with pytest.raises(DataError, match=r"out\.jsonl contains rollouts .* \+resume_from_cache.* \+overwrite=true"):
+    with pytest.raises(DataError, match=r"out\.jsonl contains rollouts .* --resume \(.* --overwrite \("):
         await run_tasks([make_task(1)])
     assert first.files.results.read_bytes() == before
 
@@ -218,7 +218,7 @@ def test_few_open_files_only_reduce_concurrency(agent, make_task, write_tasks, t
     finished = collect_in_a_process(agent, tasks, tmp_path, limit=resource.RLIMIT_NOFILE, value=300)
     assert finished.stdout.strip() == "200 scored"
     assert "open files are limited to 300" in finished.stderr
-    assert 1 < agent.state()["most_at_once"] <= 44
+    assert 1 < agent.state()["most_at_once"] <= 187
 
 
 def test_full_disk_ends_the_run_with_one_message(agent, make_task, write_tasks, tmp_path):

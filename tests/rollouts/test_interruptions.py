@@ -107,7 +107,7 @@ def test_repeatedly_killed_run_has_each_repeat_once(tmp_path, start, make_task, 
             time.sleep(0.001)
         time.sleep(chance.random() * 0.02)
         process.send_signal(signal.SIGKILL)
-        killed += process.wait(timeout=10) == -signal.SIGKILL
+        killed += process.wait(timeout=100) == -signal.SIGKILL
         if chance.random() < 0.3 and files.results.exists():
             # Simulate a crash of the machine, which loses the end of the file.
             os.truncate(files.results, max(0, files.results.stat().st_size - chance.randrange(3000)))
@@ -150,22 +150,22 @@ def test_concurrent_run_into_same_output_is_rejected(tmp_path, start, agent, mak
     first = start()
     wait_for_lines(out, 1)
     second = start("+resume_from_cache=true")
-    _, errors = second.communicate(timeout=20)
+    _, errors = second.communicate(timeout=100)
     assert second.returncode == 1
     assert errors.startswith(f"Error: {out}: another run is writing this file (process {first.pid}, since ")
     agent.release()
-    assert first.wait(timeout=30) == 0
+    assert first.wait(timeout=100) == 0
     expect_each_repeat_once(out)
 
 
 def test_resume_rejects_differences_unless_forced(tmp_path, start):
-    start("+limit=2").wait(timeout=20)
+    start("+limit=2").wait(timeout=100)
     process = start("+limit=2", "--temperature", "0.5", "--resume")
-    _, errors = process.communicate(timeout=20)
+    _, errors = process.communicate(timeout=100)
     assert process.returncode == 1
     assert "another responses_create_params.temperature (task 0: absent, now 0.5; 1 more tasks)" in errors
     process = start("+limit=2", "--temperature", "0.5", "--resume=force")
-    output, errors = process.communicate(timeout=20)
+    output, errors = process.communicate(timeout=100)
     assert process.returncode == 0, errors
     assert "8 planned = 8 scored (8 of them earlier)" in output
 
@@ -178,9 +178,9 @@ def test_run_killed_before_first_result_starts_over(tmp_path, start):
         assert time.monotonic() < give_up_at
         time.sleep(0.0005)
     process.send_signal(signal.SIGKILL)
-    process.wait(timeout=10)
+    process.wait(timeout=100)
     process = start("+resume_from_cache=true")
-    assert process.wait(timeout=30) == 0
+    assert process.wait(timeout=100) == 0
     expect_each_repeat_once(tmp_path / "out.jsonl")
 
 
@@ -189,7 +189,7 @@ def test_interrupt_keeps_results_and_reports_how_to_resume(tmp_path, start, agen
     process = start()
     wait_for_lines(out, 40)
     process.send_signal(signal.SIGINT)
-    output, errors = process.communicate(timeout=10)
+    output, errors = process.communicate(timeout=100)
     assert process.returncode == 130
     lines = line_count(out)
     assert 40 <= lines < TASKS * REPEATS
@@ -203,16 +203,51 @@ def test_interrupt_keeps_results_and_reports_how_to_resume(tmp_path, start, agen
         f"Resume {out} with +resume_from_cache=true"
     ) in errors
     process = start("+resume_from_cache=true")
-    output, errors = process.communicate(timeout=30)
+    output, errors = process.communicate(timeout=100)
     assert process.returncode == 0, errors
     assert f"240 planned = 240 scored ({lines} of them earlier) + 0 failed + 0 unresolved" in output
     assert "mean/reward" in output
     expect_each_repeat_once(out)
 
 
+@pytest.mark.parametrize("is_background", [False, True])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_each_stop_signal_ends_run_in_order(tmp_path, start, number, is_background):
+    out = tmp_path / "out.jsonl"
+    # A shell makes the commands that a script starts with `&` ignore Ctrl-C.
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN) if is_background else None
+    process = start()
+    if before is not None:
+        signal.signal(signal.SIGINT, before)
+    wait_for_lines(out, 10)
+    if is_background:
+        process.send_signal(signal.SIGINT)
+        wait_for_lines(out, line_count(out) + 10)
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=100)
+    assert process.returncode == 130, errors
+    record = orjson.loads((tmp_path / "out_run.json").read_bytes())
+    assert (record["state"], record["outcomes"]["scored"]) == ("interrupted", line_count(out))
+    assert "interrupted: 240 planned" in errors
+    assert "Traceback" not in errors
+
+
+def test_run_ignores_signals_that_nohup_ignores(tmp_path, start, agent, make_task, write_tasks):
+    write_tasks([make_task(0, act="held")])
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    process = start("+num_repeats=1")
+    signal.signal(signal.SIGHUP, before)
+    wait_for(lambda: agent.state()["begun"])
+    process.send_signal(signal.SIGHUP)
+    agent.release()
+    output, errors = process.communicate(timeout=100)
+    assert process.returncode == 0, errors
+    assert "1 planned = 1 scored" in output
+
+
 def test_run_reports_its_progress_and_files(tmp_path, start):
     process = start()
-    output, errors = process.communicate(timeout=30)
+    output, errors = process.communicate(timeout=100)
     assert process.returncode == 0, errors
     progress = [line for line in errors.splitlines() if "rollouts (" in line]
     assert 1 <= len(progress) <= 11
@@ -221,12 +256,26 @@ def test_run_reports_its_progress_and_files(tmp_path, start):
     assert f"metrics:  {tmp_path / 'out_aggregate_metrics.json'}" in output
 
 
+@pytest.mark.parametrize(("share", "code"), [("0.4", 1), ("0.5", 0), ("null", 0)])
+def test_too_large_failed_share_sets_exit_code(tmp_path, start, make_task, write_tasks, share, code):
+    write_tasks(make_task(n, act="crash" if n % 2 else "ok") for n in range(4))
+    process = start(f"+max_failed_share={share}", "+num_repeats=1")
+    output, errors = process.communicate(timeout=100)
+    assert process.returncode == code, errors
+    assert output.splitlines()[-1] == "failed: 2 of 4 rollouts (50.0 %)"
+    message = (
+        f"Error: max_failed_share: 2 of 4 rollouts failed (50.0 %), but only 40.0 % may. The causes are in "
+        f"{tmp_path / 'out_failures.jsonl'}."
+    )
+    assert (message in errors) == (code == 1)
+
+
 @pytest.mark.parametrize("again", [[], ["+overwrite=true"]])
 def test_results_are_replaced_only_on_request(tmp_path, start, again):
     out = tmp_path / "out.jsonl"
     out.write_text('{"precious": true}\n')
     process = start("+limit=1", "+disable_aggregation=true", *again)
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=100)
     if again:
         assert process.returncode == 0, errors
         assert line_count(out) == REPEATS

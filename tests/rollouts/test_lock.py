@@ -60,14 +60,14 @@ def test_link_to_the_output_has_the_same_lock(files, holder, tmp_path):
 
 def test_lock_of_a_killed_process_is_free(files, holder):
     os.kill(holder.pid, signal.SIGKILL)
-    holder.wait(timeout=10)
+    holder.wait(timeout=100)
     assert files.lock.exists()
     with locked(files):
         assert files.lock.read_text().startswith(f"{os.getpid()} ")
 
 
 def test_lock_file_is_removed_at_the_end(files, holder):
-    holder.communicate("", timeout=10)
+    holder.communicate("", timeout=100)
     with locked(files):
         pass
     assert list(files.results.parent.iterdir()) == []

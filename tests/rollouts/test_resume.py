@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+
 import pytest
 
 from nemo_gym import jsonl
@@ -28,7 +31,16 @@ async def test_complete_run_sends_no_requests(run_tasks, run_again, make_task, a
     again = await run_again()
     assert agent.state()["begun"] == []
     assert again.files.results.read_bytes() == before
-    assert again.summary.mean_reward is None
+
+
+async def test_mean_reward_includes_the_kept_results(run_tasks, run_again, make_task):
+    first = await run_tasks([make_task(n, earns=earns) for n, earns in enumerate((0.25, 0.5, 1.0))])
+    *kept, _ = first.results
+    jsonl.write_rows(first.files.results, kept)
+    again = await run_again()
+    assert again.summary.kept == 2
+    earned = [row["reward"] for row in again.results]
+    assert again.summary.mean_reward == sum(earned) / 3
 
 
 async def test_failed_task_is_retried_with_attempt_number(run_tasks, run_again, make_task):
@@ -154,3 +166,49 @@ async def test_invalid_attempt_limit_is_reported(run_tasks, run_again, make_task
     monkeypatch.setenv(MAX_ATTEMPTS_ENV_VAR, limit)
     with pytest.raises(ConfigError, match=f"{MAX_ATTEMPTS_ENV_VAR}={limit}: expected an integer of at least 1"):
         await run_again()
+
+
+async def test_edited_line_is_rejected_unless_forced(run_tasks, run_again, make_task, agent):
+    first = await run_tasks([make_task(n) for n in range(5)])
+    results = first.files.results
+    lines = results.read_bytes().splitlines(keepends=True)
+    edited = [*lines[:2], lines[2].replace(b'"reward":1.0', b'"reward":0.5'), *lines[3:]]
+    results.write_bytes(b"".join(edited))
+    with pytest.raises(DataError, match=rf"^{re.escape(str(results))}:3: not as the run wrote it\. .*--resume=force"):
+        await run_again()
+    assert results.read_bytes() == b"".join(edited)
+    forced = await run_again(resume_from_cache="force")
+    assert forced.summary.kept == 5
+    assert (await run_again()).summary.kept == 5
+
+
+@pytest.mark.parametrize("kept", [[0, 2, 3], [4, 3, 2, 1, 0]])
+async def test_removed_and_moved_lines_are_accepted(run_tasks, run_again, make_task, kept):
+    first = await run_tasks([make_task(n) for n in range(5)])
+    lines = first.files.results.read_bytes().splitlines(keepends=True)
+    first.files.results.write_bytes(b"".join(lines[at] for at in kept))
+    again = await run_again()
+    assert (again.summary.scored, again.summary.kept) == (5, len(kept))
+
+
+@pytest.mark.parametrize("size", [None, 0, 20])
+async def test_lost_digests_do_not_prevent_a_resume(run_tasks, run_again, make_task, size):
+    first = await run_tasks([make_task(n) for n in range(5)])
+    digests = first.files.digests
+    assert digests.stat().st_size == 40
+    if size is None:
+        # A run of an older version has none.
+        digests.unlink()
+    else:
+        os.truncate(digests, size)
+    assert (await run_again()).summary.kept == 5
+    first.files.results.write_bytes(first.files.results.read_bytes().replace(b'"reward":1.0', b'"reward":2.0'))
+    with pytest.raises(DataError, match=r"out\.jsonl:5: not as"):
+        await run_again()
+
+
+async def test_truncated_results_are_resumed(run_tasks, run_again, make_task):
+    first = await run_tasks([make_task(n) for n in range(5)])
+    os.truncate(first.files.results, first.files.results.stat().st_size - 20)
+    again = await run_again()
+    assert (again.summary.scored, again.summary.kept) == (5, 4)

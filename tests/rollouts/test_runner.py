@@ -30,6 +30,7 @@ FAILURES = {
     "not JSON": ({"act": "answer", "bytes": "<html>oops"}, "agent_failed", "sound", "not valid JSON (unexpected"),
     "nothing": ({"act": "answer", "bytes": ""}, "agent_failed", "sound", "not valid JSON"),
     "a list": ({"act": "answer", "bytes": "[]"}, "agent_failed", "sound", "returned a list, not an object"),
+    "too deep": (reward(f'1.0, "deep": {"[" * 300}{"]" * 300}'), "agent_failed", "sound", "nests brackets more than"),
     "no reward": ({"act": "answer", "bytes": "{}"}, "environment_failed", "sound", "the reward None"),
     "null": (reward("null"), "environment_failed", "sound", "the reward None"),
     "a text": (reward('"1"'), "environment_failed", "sound", "the reward '1'"),
@@ -95,8 +96,10 @@ async def test_unkept_result_is_unresolved(run_tasks, make_task):
     assert run.failures == []
 
 
-async def test_dead_agent_fails_current_and_later_rollouts(run_tasks, make_task, mortal_agent):
+async def test_dead_agent_fails_current_and_later_rollouts(run_tasks, make_task, mortal_agent, agent):
     client = mortal_agent.client()
+    # The run itself is up.
+    client.head_server_config = agent.client().head_server_config
     rows = [make_task(0), make_task(1, act="slow", lasts_s=30), make_task(2, act="die"), make_task(3)]
     run = await run_tasks(rows, client=client, num_samples_in_parallel=2, max_attempts=1, rollout_timeout_s=2)
     await client.aclose()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from nemo_gym import jsonl
 from nemo_gym.errors import ConfigError, DataError
 from nemo_gym.rollouts.job import CollectionSettings
+from nemo_gym.rollouts.matching import place_of
 from nemo_gym.rollouts.tasks import TaskPlan
 from tests.each_case import each_case
 
@@ -185,6 +187,17 @@ def test_each_repeat_gets_a_seed_in_its_metadata(tasks_of):
     assert [each.get("a") for each in metadata] == ["1", "1", None, None]
 
 
+def test_place_of_a_task_is_its_first_line(plan_of, prompt, tmp_path):
+    raw = [{"question": text, "language": "German", "agent_ref": MATH} for text in ("a", "b", "b")]
+    plan = plan_of(*raw, prompt_config=prompt, num_repeats=2, num_repeats_add_seed=True)
+    places = [str(place_of(plan, task)).removeprefix(f"{tmp_path}/") for task in plan.rows()]
+    assert places == ["in.jsonl:1"] * 2 + ["in.jsonl:2"] * 4
+    failed = next(plan.rows()).with_failure("invalid_task", "no", server=None, tier=None, may_retry=False)
+    assert place_of(plan, failed) == f"{tmp_path}/in.jsonl:1"
+    plan.input.unlink()
+    assert place_of(plan, failed) is None
+
+
 # Invalid rows
 
 
@@ -201,6 +214,7 @@ def test_all_problems_are_reported_with_file_and_line(refusal_of):
         row(_ng_task_index="7"),
         row(_ng_rollout_id="no spaces"),
         row(agent_ref="math_agent"),
+        {"response_create_params": {"input": "x"}, "agent_ref": MATH},
     )
     expected = {
         "3": "+agent_name=",
@@ -212,6 +226,7 @@ def test_all_problems_are_reported_with_file_and_line(refusal_of):
         "9": "_ng_task_index must be an integer of at least 0, found '7'",
         "10": "'no spaces' is not a rollout id",
         "11": "agent_ref must be {name: AGENT}, found 'math_agent'",
+        "12": "responses_create_params is missing. Is 'response_create_params' a typo for it?",
     }
     for line, (place, words) in zip(message.splitlines(), expected.items(), strict=True):
         assert line.startswith(f"in.jsonl:{place}: ")
@@ -225,16 +240,25 @@ def test_index_must_be_a_nonnegative_integer(refusal_of, index):
 
 
 def test_first_problems_are_listed_and_others_counted(refusal_of):
-    lines = refusal_of(*(b"x" for _ in range(5000))).splitlines()
+    lines = refusal_of(*(row(_ng_task_index=str(number)) for number in range(5000))).splitlines()
     assert len(lines) == 11
     assert lines[-1] == "… and 4990 more rows."
+
+
+def test_problem_of_many_rows_is_reported_once(refusal_of):
+    wrong = row(agent_ref={"name": "math_agnet"})
+    message = refusal_of(row(), wrong, wrong, b"x", wrong, b"x")
+    first, second = message.splitlines()
+    assert first == "in.jsonl:2: agent 'math_agnet' is not running. Did you mean 'math_agent'? (and 2 more rows)"
+    assert second.startswith("in.jsonl:4:1: not valid JSON")
+    assert second.endswith(" (and 1 more row)")
 
 
 def test_input_in_addition_to_prompt_is_rejected(refusal_of, prompt):
     raw = {"question": "q", "language": "German", "agent_ref": MATH}
     message = refusal_of(raw, row(), raw, row(), prompt_config=prompt)
-    assert [line.split(": ")[0] for line in message.splitlines()] == ["in.jsonl:2", "in.jsonl:4"]
-    assert "prompt_config is set, but the row has responses_create_params.input" in message
+    assert message.startswith("in.jsonl:2: prompt_config is set, but the row has responses_create_params.input")
+    assert message.endswith(" (and 1 more row)")
 
 
 def test_missing_prompt_field_reports_available_ones(refusal_of, prompt):
@@ -250,6 +274,13 @@ def test_agent_missing_in_num_repeats_is_reported(refusal_of):
 def test_agent_not_running_is_reported_with_running_ones(refusal_of):
     message = refusal_of(row(agent_ref={"name": "zzz"}))
     assert message == "in.jsonl:1: agent 'zzz' is not running. Running agents: code_agent, math_agent."
+
+
+@pytest.mark.parametrize("agent", [{"name": "zzz"}, None])
+def test_run_without_agents_is_reported_with_advice(plan_of, agent):
+    plan = replace(plan_of(row(agent_ref=agent)), agents=())
+    with pytest.raises(DataError, match=r"The run has no agent\. Start its servers with a config that defines one\."):
+        plan.check()
 
 
 def test_unknown_default_agent_is_reported_once(plan_of):

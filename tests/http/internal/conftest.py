@@ -14,3 +14,9 @@ from tests.http.faulty_server import FaultyServer
 def server() -> Iterator[Any]:
     with FaultyServer() as faulty:
         yield faulty
+
+
+@pytest.fixture
+def another_server() -> Iterator[Any]:
+    with FaultyServer() as faulty:
+        yield faulty

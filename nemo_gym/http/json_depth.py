@@ -1,0 +1,42 @@
+"""JSON nesting depth, measured without parsing, because parsers recurse and overflow."""
+
+from __future__ import annotations
+
+import re
+
+DEEPEST_ANSWER = 90
+"""The limit for a model's answer. The requests that contain it are a few levels deeper, and may be 100 levels deep."""
+
+_QUOTES_AND_BRACKETS = b'"[]{}'
+_ALL_ELSE = bytes(set(range(256)) - set(_QUOTES_AND_BRACKETS))
+_AS_ROUND = bytes.maketrans(b"[]{}", b"()()")
+_ESCAPED = re.compile(rb"\\.", re.DOTALL)
+_STRING = re.compile(rb'"[^"]*"?')
+_OPENING = ord("(")
+_FOLDS = 3
+
+
+def is_deeper_than(text: bytes, most: int) -> bool:
+    """Return whether a JSON text nests brackets more than `most` deep. Brackets in strings do not count."""
+    # All steps but the last run at the speed of C. Most texts have at most `most` brackets in total.
+    brackets = text.translate(_AS_ROUND, _ALL_ELSE)
+    if brackets.count(b"(") <= most:
+        return False
+    if b"\\" in text:
+        brackets = _ESCAPED.sub(b"", text).translate(_AS_ROUND, _ALL_ELSE)
+    # Remove the strings without brackets.
+    brackets = brackets.replace(b'""', b"")
+    if b'"' in brackets:
+        brackets = _STRING.sub(b"", brackets)
+    for _ in range(min(_FOLDS, most)):
+        # Remove the innermost pairs. Large bodies consist mostly of flat lists and objects.
+        brackets = brackets.replace(b"()", b"")
+        most -= 1
+        if not brackets:
+            return False
+    depth = 0
+    for bracket in brackets:
+        depth += 1 if bracket == _OPENING else -1
+        if depth > most:
+            return True
+    return False

@@ -1,0 +1,94 @@
+"""`<output>_line_digests.bin`: eight bytes for each line that a run wrote, so that a later edit is noticed on resume.
+
+A digest is written before its line, and their order does not matter. So lines may be lost or removed, but each line
+that is there must have its digest.
+"""
+
+from __future__ import annotations
+
+import os
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Self
+
+from nemo_gym.errors import DataError
+from nemo_gym.jsonl import WriteFailed, read_raw_lines
+from nemo_gym.rollouts.job import RunFiles
+from nemo_gym.rollouts.numbering import digest_of, in_order
+
+DIGEST_BYTES = 8
+LINES_NAMED = 5
+
+
+class LineDigests:
+    """The digests of a run's results, open for further ones."""
+
+    def __init__(self, files: RunFiles) -> None:
+        self._path = files.digests
+        self._file = files.digests.open("ab", buffering=0)
+        # A crash may have left an incomplete digest.
+        self._file.truncate(self._path.stat().st_size // DIGEST_BYTES * DIGEST_BYTES)
+
+    def add(self, line: bytes) -> None:
+        """Append the digest of a line that is about to be written."""
+        try:
+            self._file.write(digest_of(line.strip()).to_bytes(DIGEST_BYTES, "little"))
+        except OSError as error:
+            raise WriteFailed(f"{self._path}: cannot be written to ({error.strerror}).") from error
+
+    def sync(self) -> None:
+        """Flush the digests to the disk."""
+        if not self._file.closed:
+            os.fsync(self._file.fileno())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+
+def accept_lines(files: RunFiles) -> None:
+    """Write the digests of all lines that the results have now."""
+    files.digests.unlink(missing_ok=True)
+    _add(files, (line.raw for line in read_raw_lines(files.results)))
+
+
+def check_lines(files: RunFiles) -> None:
+    """Raise `DataError`, which names the lines, if the results contain lines that the run did not write.
+
+    The results of an older version have no digests yet; accept them.
+    """
+    if not files.digests.exists():
+        accept_lines(files)
+        return
+    written = files.digests.read_bytes()
+    known = array("Q", (int.from_bytes(written[at : at + 8], "little") for at in range(0, len(written) - 7, 8)))
+    known = in_order(known)
+    count, unknown = 0, []
+    for line in read_raw_lines(files.results):
+        count += 1
+        digest = digest_of(line.raw)
+        place = bisect_left(known, digest)
+        if place == len(known) or known[place] != digest:
+            unknown.append((count, line))
+    # The end of the digests may be lost if the machine crashes.
+    lost_from = count - max(0, count - len(known))
+    if changed := [line.number for at, line in unknown if at <= lost_from]:
+        others = f" and {len(changed) - LINES_NAMED} more lines" if len(changed) > LINES_NAMED else ""
+        raise DataError(
+            f"{', '.join(f'{files.results}:{number}' for number in changed[:LINES_NAMED])}{others}: not as the run "
+            "wrote it. Restore the file, add --resume=force (+resume_from_cache=force) to accept all its lines, add "
+            "--overwrite (+overwrite=true) to start over, or choose another output."
+        )
+    _add(files, (line.raw for _, line in unknown))
+
+
+def _add(files: RunFiles, lines: Iterable[bytes]) -> None:
+    with LineDigests(files) as digests:
+        for line in lines:
+            digests.add(line)

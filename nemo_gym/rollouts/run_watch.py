@@ -1,0 +1,87 @@
+"""The end of the run whose servers a collection uses: it ends the collection, too."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NoReturn
+
+from nemo_gym.calls.client import ServerClient
+from nemo_gym.calls.running import live_runs, run_at
+from nemo_gym.errors import LaunchError, ServerCallError
+from nemo_gym.http.internal import InternalClient
+from nemo_gym.http.reply import NoFreeConnection, NotConnected, Timeouts
+
+CHECK_S = 2.0
+GONE_S = 30.0
+"""Seconds without any server after which a run that is not recorded on this machine counts as ended."""
+SETTLE_S = 1.0
+"""The servers of a run do not all stop at the same moment."""
+PROBE = Timeouts(connect_s=5.0, read_s=5.0, total_s=5.0, queue_s=5.0)
+
+
+class RunWatch:
+    """Checks whether a run is up: by its record on this machine, otherwise by calling its servers."""
+
+    def __init__(self, client: ServerClient) -> None:
+        head, book = client.head_server_config, client.address_book
+        self._head = head
+        self._record = run_at(head.host, head.port)
+        servers = dict.fromkeys(book.address_of(name) for name in book.servers)
+        self._addresses = [(head.host, head.port), *((each.host, each.port) for each in servers)]
+        self._loop = asyncio.get_running_loop()
+        self._seen_at = self._loop.time()
+        self._checking = asyncio.Lock()
+
+    async def watch(self) -> NoReturn:
+        """Check the run regularly. Raise `LaunchError` if it has ended."""
+        while True:
+            await asyncio.sleep(CHECK_S)
+            await self._check()
+
+    async def confirm(self) -> None:
+        """Return once the run is known to be up, and raise `LaunchError` if it has ended, after a server was lost."""
+        asked_at = self._loop.time()
+        if self._record is None:
+            await asyncio.sleep(SETTLE_S)
+            asked_at += SETTLE_S
+        while self._seen_at < asked_at:
+            await self._check()
+            if self._seen_at < asked_at:
+                await asyncio.sleep(CHECK_S)
+
+    async def _check(self) -> None:
+        asked_at = self._loop.time()
+        async with self._checking:
+            # Many rollouts may be lost together.
+            if self._seen_at >= asked_at:
+                return
+            began_at = self._loop.time()
+            if self._record is not None:
+                if self._record not in await asyncio.to_thread(live_runs):
+                    raise self._ended("")
+                self._seen_at = began_at
+            elif await self._any_answers():
+                self._seen_at = began_at
+            elif began_at - self._seen_at > GONE_S:
+                raise self._ended(f": none of its servers has answered for {began_at - self._seen_at:.0f} s")
+
+    async def _any_answers(self) -> bool:
+        async with InternalClient() as client:
+            for host, port in self._addresses:
+                try:
+                    await client.request("GET", host, port, "/livez", timeouts=PROBE)
+                except NoFreeConnection:
+                    return True
+                except NotConnected:
+                    continue
+                except ServerCallError:
+                    # It accepts connections.
+                    return True
+                return True
+        return False
+
+    def _ended(self, how: str) -> LaunchError:
+        return LaunchError(
+            f"the run at http://{self._head.host}:{self._head.port} has ended{how}. Start it again; then --resume "
+            "(+resume_from_cache=true) continues."
+        )
