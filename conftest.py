@@ -47,6 +47,12 @@ ONLY_IN_TEST_ALL = (
     "tests/scaffold/test_scaffold.py",
     "tests/launcher/test_requirements.py",
     "tests/faults/test_outages.py",
+    "tests/frameworks/test_training_loop.py",
+    "tests/launcher/replicas/test_several.py",
+    "tests/launcher/test_restarts.py",
+    "tests/published/style/test_agents_and_models.py",
+    "tests/published/style/test_resources_servers.py",
+    "tests/security/test_run_token.py",
 )
 """Test files that take long: they get the marker `slow`, and `make test` leaves them out."""
 

@@ -77,7 +77,7 @@ def _execute(command: Command, words: list[str]) -> int:
         return _function(command)(words, starter)
     except KeyboardInterrupt as interrupt:
         if not hasattr(interrupt, "__notes__"):
-            interrupt.add_note("Interrupted before any server was started.")
+            interrupt.add_note("Interrupted.")
         raise
     finally:
         if starter is not None:

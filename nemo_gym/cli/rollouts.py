@@ -244,7 +244,10 @@ def summary_line(summary: Summary) -> str:
 
 
 def run_interruptibly(work: Coroutine[object, None, ResultT]) -> ResultT:
-    """Run the work in an event loop. Each signal to stop cancels it, and then `KeyboardInterrupt` is raised."""
+    """Run the work in an event loop. A signal to stop cancels it, and then `KeyboardInterrupt` is raised.
+
+    Further signals are ignored, because the command then reports and stops its servers within seconds.
+    """
     if sys.platform == "win32":
         return asyncio.run(work)
     import uvloop
@@ -275,4 +278,4 @@ def run_interruptibly(work: Coroutine[object, None, ResultT]) -> ResultT:
     finally:
         # A closed loop leaves the default actions.
         for number, handler in handlers.items():
-            signal.signal(number, handler)
+            signal.signal(number, signal.SIG_IGN if interrupts else handler)
