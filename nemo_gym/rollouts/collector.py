@@ -6,25 +6,24 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from nemo_gym.calls.client import ServerClient
 from nemo_gym.errors import Overloaded
 from nemo_gym.http.open_files import most_incoming_calls, open_files_limit, raise_open_files_limit
 from nemo_gym.jsonl import Appender, WriteFailed
-from nemo_gym.rollouts.attempts import AttemptLimits, run_to_its_end
+from nemo_gym.rollouts.attempts import AttemptLimits
 from nemo_gym.rollouts.concurrency import AdaptiveLimit
 from nemo_gym.rollouts.line_digests import LineDigests
 from nemo_gym.rollouts.opening import OpenRun
-from nemo_gym.rollouts.outcome import Outcome, Record, Summary
+from nemo_gym.rollouts.outcome import Summary
+from nemo_gym.rollouts.recording import OnRecord, Recorder
 from nemo_gym.rollouts.run_watch import RunWatch
 from nemo_gym.rollouts.runner import Runner
 from nemo_gym.schemas.row import Row, rows_in
 
 logger = logging.getLogger(__name__)
-
-OnRecord = Callable[[Record, Summary], None]
 
 MOST_AT_ONCE = 16_384
 """The upper limit of `auto`."""
@@ -57,7 +56,9 @@ async def collect(
             runner = Runner(client, rollout_timeout_s=settings.rollout_timeout_s)
             watch = RunWatch(client)
             async with asyncio.TaskGroup() as group:
-                work = _Work(runner, run, results, failures, on_record, digests=digests, limit=limit, watch=watch)
+                limits = AttemptLimits.of(settings, run.earlier.limit)
+                recorder = Recorder(runner, limits, watch, results, failures, summary, on_record)
+                work = _Work(run, recorder, digests=digests, limit=limit)
                 keeping = group.create_task(work.keep())
                 watching = group.create_task(watch.watch())
                 async with asyncio.TaskGroup() as workers:
@@ -77,29 +78,12 @@ async def collect(
 class _Work:
     """The state that the workers of one run share."""
 
-    def __init__(
-        self,
-        runner: Runner,
-        run: OpenRun,
-        results: Appender,
-        failures: Appender,
-        on_record: OnRecord,
-        *,
-        digests: LineDigests,
-        limit: AdaptiveLimit | None,
-        watch: RunWatch,
-    ) -> None:
-        settings = run.settings
+    def __init__(self, run: OpenRun, recorder: Recorder, *, digests: LineDigests, limit: AdaptiveLimit | None) -> None:
         self._run = run
+        self._recorder = recorder
         self._digests = digests
-        self._results = results
-        self._failures = failures
-        self._on_record = on_record
         self._limit = limit
-        self._watch = watch
         self._workers = 0
-        self._runner = runner
-        self._limits = AttemptLimits.of(settings, run.earlier.limit)
 
     def begin(self, group: asyncio.TaskGroup, tasks: Iterator[Row], most: int) -> None:
         """Start workers up to the current limit. They all take their tasks from the iterator."""
@@ -112,7 +96,7 @@ class _Work:
         # All workers share one iterator, so a task is created only when a slot is free.
         for row in tasks:
             began_at = time.monotonic()
-            cause = await self._end(row)
+            cause = await self._recorder.run(row, failed_before=self._run.earlier.cause_of(row))
             if self._limit is None:
                 continue
             if self._limit.ended(time.monotonic() - began_at, was_overloaded=cause == Overloaded.failure_class):
@@ -120,26 +104,6 @@ class _Work:
             if self._workers > self._limit.limit:
                 break
         self._workers -= 1
-
-    async def _end(self, row: Row) -> str | None:
-        """Run one task. Return why it, or its last failed attempt, failed."""
-        summary = self._run.summary
-        failed_before = self._run.earlier.cause_of(row)
-
-        def repeat(record: Record) -> None:
-            nonlocal failed_before
-            self._failures.write(record.row.fields)
-            summary.repeat(record, failed_before=failed_before)
-            failed_before = record.cause
-
-        record = await run_to_its_end(self._runner, row, self._limits, on_repeat=repeat, on_lost=self._watch.confirm)
-        if record.outcome is Outcome.SCORED:
-            self._results.write(record.row.fields)
-        elif record.outcome is Outcome.FAILED:
-            self._failures.write(record.row.fields)
-        summary.count(record, failed_before=failed_before)
-        self._on_record(record, summary)
-        return record.cause or failed_before
 
     async def keep(self) -> None:
         """Sync the written records to disk periodically."""
@@ -149,8 +113,8 @@ class _Work:
 
     def _sync(self) -> None:
         self._digests.sync()
-        self._results.sync()
-        self._failures.sync()
+        self._recorder.results.sync()
+        self._recorder.failures.sync()
         if self._run.record.is_due():
             self._run.record.write()
 

@@ -7,8 +7,6 @@ that is there must have its digest.
 from __future__ import annotations
 
 import os
-from array import array
-from bisect import bisect_left
 from collections.abc import Iterable
 from types import TracebackType
 from typing import Self
@@ -16,7 +14,7 @@ from typing import Self
 from nemo_gym.errors import DataError
 from nemo_gym.jsonl import WriteFailed, read_raw_lines
 from nemo_gym.rollouts.job import RunFiles
-from nemo_gym.rollouts.numbering import digest_of, in_order
+from nemo_gym.rollouts.numbering import DigestSet, digest_of
 
 DIGEST_BYTES = 8
 LINES_NAMED = 5
@@ -67,14 +65,12 @@ def check_lines(files: RunFiles) -> None:
         accept_lines(files)
         return
     written = files.digests.read_bytes()
-    known = array("Q", (int.from_bytes(written[at : at + 8], "little") for at in range(0, len(written) - 7, 8)))
-    known = in_order(known)
+    ends = range(DIGEST_BYTES, len(written) + 1, DIGEST_BYTES)
+    known = DigestSet(int.from_bytes(written[end - DIGEST_BYTES : end], "little") for end in ends)
     count, unknown = 0, []
     for line in read_raw_lines(files.results):
         count += 1
-        digest = digest_of(line.raw)
-        place = bisect_left(known, digest)
-        if place == len(known) or known[place] != digest:
+        if digest_of(line.raw) not in known:
             unknown.append((count, line))
     # The end of the digests may be lost if the machine crashes.
     lost_from = count - max(0, count - len(known))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from array import array
+from bisect import bisect_left
 from collections.abc import Iterable
 from itertools import islice
 
@@ -68,6 +69,20 @@ def in_order(values: Iterable[int]) -> array[int]:
 def _duplicates(values: array[int]) -> set[int]:
     ordered = in_order(values)
     return {left for left, right in zip(ordered, islice(ordered, 1, None), strict=False) if left == right}
+
+
+class DigestSet:
+    """A set of 64-bit digests that takes eight bytes for each."""
+
+    def __init__(self, digests: Iterable[int]) -> None:
+        self._digests = in_order(digests)
+
+    def __contains__(self, digest: int) -> bool:
+        place = bisect_left(self._digests, digest)
+        return place < len(self._digests) and self._digests[place] == digest
+
+    def __len__(self) -> int:
+        return len(self._digests)
 
 
 def digest_of(raw: bytes) -> int:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-from array import array
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +14,7 @@ import orjson
 from nemo_gym.errors import ConfigError, DataError, InvalidTask
 from nemo_gym.jsonl import read_lines
 from nemo_gym.rollouts.job import AttemptSettings, RunFiles
-from nemo_gym.rollouts.numbering import digest_of, in_order
+from nemo_gym.rollouts.numbering import DigestSet, digest_of
 from nemo_gym.rollouts.outcome import Summary
 from nemo_gym.schemas.row import Row, TaskKey
 
@@ -30,12 +28,10 @@ class KeySet:
     """A set of task keys that takes eight bytes per key."""
 
     def __init__(self, keys: Iterable[TaskKey] = ()) -> None:
-        self._digests = in_order(array("Q", map(self._digest, keys)))
+        self._digests = DigestSet(map(self._digest, keys))
 
     def __contains__(self, key: TaskKey) -> bool:
-        digest = self._digest(key)
-        place = bisect_left(self._digests, digest)
-        return place < len(self._digests) and self._digests[place] == digest
+        return self._digest(key) in self._digests
 
     def __len__(self) -> int:
         return len(self._digests)

@@ -16,7 +16,7 @@ from nemo_gym.config.settings import AGENT_TIER, RESOURCES_TIER
 from nemo_gym.config.wording import counted
 from nemo_gym.errors import ConfigError, DataError, EnvironmentFailed, JudgeFailed, RolloutError, ServerCallError
 from nemo_gym.jsonl import Appender, parse_row, read_lines, read_raw_lines, read_rows, write_rows
-from nemo_gym.rollouts.attempts import AttemptLimits, run_to_its_end
+from nemo_gym.rollouts.attempts import AttemptLimits
 from nemo_gym.rollouts.collector import allowed_connections, first_of
 from nemo_gym.rollouts.job import (
     AttemptSettings,
@@ -27,15 +27,14 @@ from nemo_gym.rollouts.job import (
     failures_path_for,
 )
 from nemo_gym.rollouts.line_digests import LineDigests, accept_lines
-from nemo_gym.rollouts.outcome import Outcome, Record, Summary
+from nemo_gym.rollouts.outcome import Summary
+from nemo_gym.rollouts.recording import OnRecord, Recorder
 from nemo_gym.rollouts.resume import KeySet, cut_torn_line, keyed_rows, max_attempts
 from nemo_gym.rollouts.run_watch import RunWatch
 from nemo_gym.rollouts.runner import Runner
 from nemo_gym.rollouts.subject import ServerBlock
 from nemo_gym.schemas.rollout import ReverifyMode
 from nemo_gym.schemas.row import Row, TaskKey
-
-OnRecord = Callable[[Record, Summary], None]
 
 UNSAFE = "unsafe_"
 KEYS_SHOWN = 20
@@ -243,25 +242,11 @@ async def reverify(
         Appender(files.results, hide=hide, announce=digests.add) as results,
         Appender(files.failures, hide=hide) as failures,
     ):
-
-        async def end(row: Row) -> None:
-            failed_before: str | None = None
-
-            def repeat(record: Record) -> None:
-                nonlocal failed_before
-                failures.write(record.row.fields)
-                summary.repeat(record, failed_before=failed_before)
-                failed_before = record.cause
-
-            record = await run_to_its_end(regrader, row, limits, on_repeat=repeat, on_lost=watch.confirm)
-            if record.outcome is not Outcome.UNRESOLVED:
-                (results if record.outcome is Outcome.SCORED else failures).write(record.row.fields)
-            summary.count(record, failed_before=failed_before)
-            on_record(record, summary)
+        recorder = Recorder(regrader, limits, watch, results, failures, summary, on_record)
 
         async def work() -> None:
             for row in rows:
-                await end(row)
+                await recorder.run(row)
 
         try:
             async with asyncio.TaskGroup() as group:

@@ -1,0 +1,48 @@
+"""Run a task, write its records as they are ready, and count them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from nemo_gym.jsonl import Appender
+from nemo_gym.rollouts.attempts import AttemptLimits, run_to_its_end
+from nemo_gym.rollouts.outcome import Outcome, Record, Summary
+from nemo_gym.rollouts.run_watch import RunWatch
+from nemo_gym.rollouts.runner import Runner
+from nemo_gym.schemas.row import Row
+
+OnRecord = Callable[[Record, Summary], None]
+
+
+@dataclass(frozen=True)
+class Recorder:
+    """The runner of a run's tasks, the files for their records, and the run's summary."""
+
+    runner: Runner
+    limits: AttemptLimits
+    watch: RunWatch
+    results: Appender
+    failures: Appender
+    summary: Summary
+    on_record: OnRecord
+    """Called for each ended task after its record is written."""
+
+    async def run(self, row: Row, *, failed_before: str | None = None) -> str | None:
+        """Run one task. Return why it, or its last failed attempt, failed.
+
+        `failed_before` is the cause of its last failed attempt in an earlier run.
+        """
+
+        def repeat(record: Record) -> None:
+            nonlocal failed_before
+            self.failures.write(record.row.fields)
+            self.summary.repeat(record, failed_before=failed_before)
+            failed_before = record.cause
+
+        record = await run_to_its_end(self.runner, row, self.limits, on_repeat=repeat, on_lost=self.watch.confirm)
+        if record.outcome is not Outcome.UNRESOLVED:
+            (self.results if record.outcome is Outcome.SCORED else self.failures).write(record.row.fields)
+        self.summary.count(record, failed_before=failed_before)
+        self.on_record(record, self.summary)
+        return record.cause or failed_before
