@@ -124,8 +124,7 @@ class Caller:
             left_s = call.time_left_s()
             if left_s is not None:
                 headers = [*head, (_TIME_LEFT, b"%.3f" % time_left_for_callee(left_s))]
-                own = timeouts or DEFAULTS
-                within = own._replace(total_s=min(own.total_s, left_s))
+                within = (timeouts or DEFAULTS).within(left_s)
             try:
                 reply = await self.connections.request(
                     method, host, port, path, body=body, headers=headers, timeouts=within, uds=shortcut

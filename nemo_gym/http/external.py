@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 from urllib.parse import SplitResult, urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -72,7 +73,7 @@ class Limits(NamedTuple):
 
     def within(self, left_s: float | None) -> Limits:
         """Return these limits, with `total_s` reduced to the time that the rollout has left."""
-        return self if left_s is None else self._replace(total_s=min(self.total_s, left_s))
+        return self if left_s is None else Limits(self.connect_s, self.silence_s, min(self.total_s, left_s))
 
 
 class ConnectionLimits(NamedTuple):
@@ -414,6 +415,7 @@ def _with_context(error: EndpointError, method: str, url: str, tries: int) -> En
     return also_aiohttps(complete, method=method, url=address)
 
 
+@lru_cache(maxsize=64)
 def _without_login(url: str) -> str:
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()

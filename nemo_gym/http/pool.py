@@ -38,8 +38,12 @@ class Shortage:
         """Give this address its turn when there is room again. Close an idle connection to another one."""
         if origin not in self._origins:
             self._origins.append(origin)
-        any(pool.close_one_idle() for pool in list(self.pools))
+        self.close_one_idle()
         self._check_later()
+
+    def close_one_idle(self) -> None:
+        """Close a connection that no request uses, if there is one."""
+        any(pool.close_one_idle() for pool in list(self.pools))
 
     def ease(self) -> None:
         """Let one request open a connection, if there is room."""
@@ -340,7 +344,7 @@ async def wait_for_room() -> None:
     shortage = _shortages.get(asyncio.get_running_loop())
     while not has_room():
         if shortage is not None:
-            any(pool.close_one_idle() for pool in list(shortage.pools))
+            shortage.close_one_idle()
         await asyncio.sleep(SHORTAGE_CHECK_S)
 
 

@@ -95,6 +95,10 @@ class Timeouts(NamedTuple):
     queue_s: float = 3600.0
     """For a free connection, if `max_connections` is set."""
 
+    def within(self, left_s: float) -> Timeouts:
+        """Return these timeouts, with `total_s` reduced to the time that the rollout has left."""
+        return Timeouts(self.connect_s, self.read_s, min(self.total_s, left_s), self.queue_s)
+
     @classmethod
     def of(cls, timeout: float | ClientTimeout) -> Timeouts:
         """Convert aiohttp's `timeout`: total seconds, or a `ClientTimeout`. Fields that are None keep our defaults."""

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 import re
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Coroutine, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from functools import cached_property
 from types import MethodType
-from typing import Any, ClassVar, SupportsFloat
+from typing import Any, ClassVar, SupportsFloat, TypeVar
 
 from fastapi import FastAPI
 from pydantic import PrivateAttr
@@ -37,6 +36,8 @@ from nemo_gym.servers.name_clashes import YieldingRoutes, can_end_a_session, hoo
 from nemo_gym.servers.sessions import SessionStore, session_id_of
 from nemo_gym.servers.tools.handlers import Endpoint, Handler, Method, endpoint_of
 from nemo_gym.servers.tools.tool import RESERVED_NAMES, Tool, add_tool_routes, tools_of
+
+ResultT = TypeVar("ResultT")
 
 NOT_EMPTY = re.compile(rb'\{\s*"')
 BEGINNINGS = frozenset({"/seed_session", "/reset"})
@@ -172,8 +173,7 @@ class SimpleResourcesServer(AggregateMetricsMixin, BaseResourcesServer):
         handler, sessions = Handler.of(self.seed_session), store_of(self)
 
         async def seed(request: Request, arguments: dict[str, object]) -> object:
-            async with new_session(sessions, request):
-                result = await handler.call(request, sessions, arguments)
+            result = await in_new_session(sessions, request, lambda: handler.call(request, sessions, arguments))
             says_nothing = result is None or (type(result) is BaseSeedSessionResponse and not result.model_extra)
             return Response(b"{}", media_type="application/json") if says_nothing else result
 
@@ -208,14 +208,13 @@ def store_of(server: SimpleResourcesServer) -> SessionStore:
     return server._nemo_gym_sessions
 
 
-@asynccontextmanager
-async def new_session(sessions: SessionStore, request: Request) -> AsyncIterator[None]:
+async def in_new_session(sessions: SessionStore, request: Request, begin: Callable[[], Awaitable[ResultT]]) -> ResultT:
     """Begin a rollout in a request's session. If that fails, drop its state."""
     session_id = session_id_of(request)
     # A new rollout must not see the state of an earlier one in the same session.
     await sessions.drop(session_id)
     try:
-        yield
+        return await begin()
     except BaseException:
         # The agent never receives the cookie of a session that failed to begin, so it cannot close it.
         await sessions.drop(session_id)

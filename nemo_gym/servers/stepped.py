@@ -23,7 +23,14 @@ from nemo_gym.schemas.items import FunctionToolCall, OutputItem, OutputMessage, 
 from nemo_gym.schemas.rollout import BaseVerifyRequest, BaseVerifyResponse
 from nemo_gym.schemas.stepped import STEP_REQUEST_ID_KEY, BaseResetResponse, BaseStepResponse
 from nemo_gym.servers.name_clashes import YieldingRoutes
-from nemo_gym.servers.resources import NEWER, SimpleResourcesServer, failure_in, finite_reward, new_session, store_of
+from nemo_gym.servers.resources import (
+    NEWER,
+    SimpleResourcesServer,
+    failure_in,
+    finite_reward,
+    in_new_session,
+    store_of,
+)
 from nemo_gym.servers.sessions import SessionState, session_id_of
 from nemo_gym.servers.tools.handlers import Endpoint, Handler, Method, endpoint_of, is_class_of
 from nemo_gym.web.session_cookies import SESSION_ID_KEY
@@ -118,11 +125,13 @@ class SteppedResourcesServer(SimpleResourcesServer):
         sessions = store_of(self)
 
         async def reset(request: Request, arguments: dict[str, object]) -> Response:
-            async with new_session(sessions, request):
+            async def begin() -> Response:
                 answer = _reset_answer(self, await handler.call(request, sessions, arguments))
                 answer.info = {**OFFERS, **answer.info}
                 _progress(self, request).has_begun = True
                 return _json(answer)
+
+            return await in_new_session(sessions, request, begin)
 
         return endpoint_of(handler, reset, returns=BaseResetResponse)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
@@ -110,5 +109,8 @@ class Answer:
 
 
 def _is_event_stream(start: Message) -> bool:
-    kinds: Iterator[bytes] = (value for name, value in start.get("headers", ()) if name.lower() == b"content-type")
-    return next(kinds, b"").startswith(b"text/event-stream")
+    # A loop, because a generator expression takes twice as long, for each response.
+    for name, value in start.get("headers", ()):
+        if name.lower() == b"content-type":
+            return bool(value.startswith(b"text/event-stream"))
+    return False

@@ -30,7 +30,7 @@ SILENCE_S = 60
 """Seconds without a byte of a body that has not ended, or of a last response that the caller does not read."""
 EXTRA_S = 2
 """Seconds for the headers of a connection beyond the limit. A silent one within it has as long at such times."""
-RESERVED_FILES = 64
+HEALTH_CHECK_FILES = 64
 """Descriptors for health checks if other connections have taken the rest; at most an eighth of all."""
 RETRY_AFTER_S = 1
 
@@ -39,6 +39,7 @@ Phase = Literal["idle", "head", "body", "response"]
 
 # Each call of `super()` would cost a hundredth of a request.
 _data_received = HttpToolsProtocol.data_received
+_on_headers_complete = HttpToolsProtocol.on_headers_complete
 
 
 class Refusal(NamedTuple):
@@ -66,7 +67,7 @@ class Connections(ServerState):
         self._was_scarce = True
         if uses_reserve:
             self.in_reserve.append(connection)
-        while len(self.in_reserve) > reserved_files() // 2:
+        while len(self.in_reserve) > files_for_health_checks() // 2:
             self.in_reserve.popleft().transport.abort()
 
     def check(self) -> None:
@@ -110,7 +111,7 @@ class Connection(HttpToolsProtocol):
         super().connection_made(transport)
         descriptor = self.transport.get_extra_info("socket").fileno()
         # The system assigns the lowest free number, so all lower ones are in use.
-        uses_reserve = descriptor >= open_files_limit() - reserved_files()
+        uses_reserve = descriptor >= open_files_limit() - files_for_health_checks()
         # A server that accepted more would have no descriptors left for its own calls.
         if uses_reserve or len(self.server_state.connections) > most_incoming_calls():
             self._is_extra = True
@@ -141,7 +142,7 @@ class Connection(HttpToolsProtocol):
         if refusal := self._problem_of_head():
             self._refusal = refusal
             raise _Refused
-        super().on_headers_complete()
+        _on_headers_complete(self)
         self._parsed_scope = self.scope
         self._framing_bytes = 0
         # The parser reports trailers as headers. They go to this new list, which is never read.
@@ -223,9 +224,9 @@ _SLOW_HEAD = Refusal(HTTPStatus.REQUEST_TIMEOUT, f"The request's headers did not
 _SILENT_BODY = Refusal(HTTPStatus.REQUEST_TIMEOUT, f"No byte of the request's body arrived for {SILENCE_S} s.")
 
 
-def reserved_files() -> int:
+def files_for_health_checks() -> int:
     """Return the number of descriptors that are kept free for health checks."""
-    return min(RESERVED_FILES, open_files_limit() // 8)
+    return min(HEALTH_CHECK_FILES, open_files_limit() // 8)
 
 
 def only_health_checks(app: ASGIApp) -> ASGIApp:

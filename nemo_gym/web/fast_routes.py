@@ -256,8 +256,10 @@ def _again(received: list[Message], receive: Receive) -> Receive:
 
 
 def _is_json(scope: Scope) -> bool:
-    kind: bytes = next((value for name, value in scope["headers"] if name == b"content-type"), b"")
-    return kind == b"application/json" or kind.startswith(b"application/json;")
+    for name, value in scope["headers"]:
+        if name == b"content-type":
+            return bool(value == b"application/json" or value.startswith(b"application/json;"))
+    return False
 
 
 async def _raise_again(scope: Scope, receive: Receive, send: Send) -> None:
