@@ -324,6 +324,7 @@ def uvicorn_config(app: ASGIApp, *, logs_requests: bool = False) -> uvicorn.Conf
         ws="none",
         lifespan="on",
         access_log=logs_requests,
+        server_header=False,
         # Our servers are not behind a proxy, so such headers must not be trusted.
         proxy_headers=False,
         log_config=None,

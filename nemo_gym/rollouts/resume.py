@@ -114,18 +114,18 @@ class EarlierRun:
     def owed(self, rows: Iterable[Row]) -> Iterator[Row]:
         """Yield the tasks that still have to run, with their attempt number."""
         for row in rows:
-            if row.key in self.scored:
+            key = row.key
+            if key in self.scored:
                 continue
-            if failures := self.failures.get(row.key):
-                if self._is_given_up(failures):
-                    continue
-                yield row.of_attempt(failures.attempts)
-            else:
+            failures = self.failures.get(key)
+            if failures is None:
                 yield row
+            elif not self._is_given_up(failures):
+                yield row.of_attempt(failures.attempts)
 
     def cause_of(self, row: Row) -> str | None:
         """Return why a task's last attempt failed, None if it has not failed."""
-        failures = self.failures.get(row.key)
+        failures = self.failures.get(row.key) if self.failures else None
         return failures.cause if failures else None
 
     def _is_given_up(self, failures: Failures) -> bool:

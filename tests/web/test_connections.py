@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import NamedTuple
 
 import uvicorn
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from nemo_gym.web.connections import HEAD_BYTES, HEAD_S, SILENCE_S
 from nemo_gym.web.shutdown import QuickShutdownServer
@@ -79,7 +79,8 @@ class Caller(NamedTuple):
 
 
 @asynccontextmanager
-async def served() -> AsyncIterator[Served]:
+async def served(asgi: ASGIApp | None = None) -> AsyncIterator[Served]:
+    """Serve an app; by default, one that answers with the size of the body and the names of the headers."""
     bodies: list[bytes] = []
     may_answer = asyncio.Event()
     may_answer.set()
@@ -101,7 +102,7 @@ async def served() -> AsyncIterator[Served]:
 
     listener = socket.create_server(("127.0.0.1", 0))
     config = uvicorn.Config(
-        app, lifespan="off", log_config=None, timeout_keep_alive=IDLE_S, timeout_graceful_shutdown=0
+        asgi or app, lifespan="off", log_config=None, timeout_keep_alive=IDLE_S, timeout_graceful_shutdown=0
     )
     server = QuickShutdownServer(config)
     task = asyncio.create_task(server.serve(sockets=[listener]))
@@ -248,3 +249,15 @@ async def test_trailers_are_not_headers_of_the_request():
         caller = await serving.connect()
         await caller.send(CHUNKED + b"1\r\na\r\n0\r\nX-Trailer: b\r\n\r\n")
         assert b"names: host transfer-encoding\r\n" in await caller.answer()
+
+
+async def test_head_is_sent_although_the_app_fails_before_the_body():
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+        raise RuntimeError("the body cannot be written")
+
+    async with served(app) as serving:
+        caller = await serving.connect()
+        await caller.send(GET)
+        # Without these bytes, the caller would send its request again.
+        assert (await caller.rest()).startswith(OK)
