@@ -39,22 +39,41 @@ SLOW = (
 )  # fmt: skip
 """Test folders that start many processes and wait for them."""
 ONLY_IN_TEST_ALL = (
-    "tests/published/style/test_own_tests_of_resources_servers.py",
-    "tests/published/style/test_own_tests_of_agents_and_models.py",
-    "tests/security/test_every_schema.py",
+    "tests/calls/test_running.py",
+    "tests/cli/test_benchmarks.py",
+    "tests/cli/test_check.py",
+    "tests/cli/test_folders.py",
+    "tests/cli/test_hubs.py",
+    "tests/cli/test_reverify.py",
+    "tests/cli/test_status.py",
     "tests/end_to_end/test_all_examples.py",
+    "tests/end_to_end/test_collection.py",
     "tests/end_to_end/test_hostile_answers.py",
-    "tests/scaffold/test_scaffold.py",
-    "tests/launcher/test_requirements.py",
-    "tests/faults/test_outages.py",
+    "tests/end_to_end/test_user_simulation.py",
+    "tests/export/test_export.py",
+    "tests/faults",
     "tests/frameworks/test_training_loop.py",
-    "tests/launcher/replicas/test_several.py",
+    "tests/http/internal/test_open_files.py",
+    "tests/launcher/replicas",
+    "tests/launcher/test_endpoints.py",
+    "tests/launcher/test_failures.py",
+    "tests/launcher/test_requirements.py",
     "tests/launcher/test_restarts.py",
-    "tests/published/style/test_agents_and_models.py",
-    "tests/published/style/test_resources_servers.py",
+    "tests/launcher/test_shortcuts.py",
+    "tests/launcher/test_stop.py",
+    "tests/published/style",
+    "tests/rollouts/test_interruptions.py",
+    "tests/sandbox/bubblewrap/test_lives.py",
+    "tests/sandbox/test_command_lines.py",
+    "tests/scaffold/test_scaffold.py",
+    "tests/security/test_every_schema.py",
+    "tests/security/test_many_connections.py",
     "tests/security/test_run_token.py",
+    "tests/security/test_secrets.py",
+    "tests/servers/mcp/test_tools.py",
+    "tests/test_rewards_over_http.py",
 )
-"""Test files that take long: they get the marker `slow`, and `make test` leaves them out."""
+"""Test files and folders that take long: they get the marker `slow`, and `make test` leaves them out."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -81,8 +100,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Run slow files first, so that parallel workers finish at about the same time."""
     _skip_without_bubblewrap(items)
     _skip_without_reasoning_gym(items)
+    only_in_test_all = [REPOSITORY / path for path in ONLY_IN_TEST_ALL]
     for item in items:
-        if item.path.relative_to(REPOSITORY).as_posix() in ONLY_IN_TEST_ALL:
+        if any(item.path.is_relative_to(path) for path in only_in_test_all):
             item.add_marker("slow")
     tests = Counter(item.path for item in items)
     is_slow = {path: any(path.is_relative_to(REPOSITORY / folder) for folder in SLOW) for path in tests}

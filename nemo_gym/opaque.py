@@ -14,7 +14,6 @@ WORTH_BYTES = 512
 
 # Inside a string, the quotes of such a key would be escaped.
 _BEGINNING = re.compile(rb'"(?:' + "|".join(TOKEN_KEYS).encode() + rb')"\s*:\s*(?=\[)')
-_KEYS = tuple(key.encode() for key in TOKEN_KEYS)
 _OF_NUMBERS = b"[0123456789.,-+eE \n\r\t]"
 _MARK = f"array {secrets.token_hex(8)} "
 
@@ -25,7 +24,7 @@ def loads_opaque(text: bytes) -> Any:
     `orjson.dumps` writes such a fragment back unchanged. Raise `orjson.JSONDecodeError` for invalid JSON, but leave
     invalid numbers inside a fragment to the code that parses it.
     """
-    if len(text) < WORTH_BYTES or not any(key in text for key in _KEYS):
+    if len(text) < WORTH_BYTES or not (b"_token_ids" in text or b"_log_probs" in text):
         return orjson.loads(text)
     parts: list[bytes] = []
     arrays: list[bytes] = []

@@ -29,8 +29,6 @@ CONFIGS = [path for folder in FOLDERS for path in sorted((folder / "configs").gl
 
 PLAIN_REPLY = "I am sure that the answer is 42."
 
-pytestmark = pytest.mark.timeout(60)
-
 
 class Environment(NamedTuple):
     """A folder's server with the settings of its own config, and its example rows."""

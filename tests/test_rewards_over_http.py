@@ -42,8 +42,6 @@ SERVERS = {
 
 Turn = list[dict[str, str]]
 
-pytestmark = pytest.mark.timeout(90)
-
 
 class Case(NamedTuple):
     """A row, the model's turns, and the expected reward."""

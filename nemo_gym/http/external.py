@@ -7,7 +7,7 @@ import logging
 import math
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -154,7 +154,7 @@ class ExternalSession:
         self._proxies: dict[str, str | None] = {}
         self._users: set[int] = set()
 
-    async def call(
+    def call(
         self,
         method: str,
         url: str,
@@ -165,7 +165,7 @@ class ExternalSession:
         retry: RetryPolicy,
         read: Callable[[bytes], AnswerT | None],
         is_ours: bool = False,
-    ) -> AnswerT:
+    ) -> Awaitable[AnswerT]:
         """Call the endpoint and return the JSON object of its reply. Our own servers (`is_ours`) need no proxy.
 
         `read` (`parsed` or `as_written`) converts the body, and returns None if it is not a JSON object.
@@ -175,38 +175,38 @@ class ExternalSession:
         """
         asked_headers = {"Content-Type": "application/json", **headers}
         asked = _Request(method, url, body, asked_headers, proxy=None if is_ours else self.proxy_for(url))
-        with Wait(f"{method} {_without_login(url)}") as wait:
-            wait.trouble = "no answer yet"
-            return await self._call(asked, wait, limits, retry, lambda answer: _object_of(answer, headers, read))
+        return self._call(asked, limits, retry, lambda answer: _object_of(answer, headers, read))
 
     async def _call(
-        self, asked: _Request, wait: Wait, limits: Limits, retry: RetryPolicy, read: Callable[[_Answer], AnswerT]
+        self, asked: _Request, limits: Limits, retry: RetryPolicy, read: Callable[[_Answer], AnswerT]
     ) -> AnswerT:
         tries = 0
-        while True:
-            tries += 1
-            retry_after = None
-            left_s, began_at = time_left_s(), time.monotonic()
-            if left_s is not None and left_s <= CLOCK_SLACK_S:
-                raise RolloutTimedOut(f"the rollout's time was over, waiting for {wait}", tier="model")
-            try:
-                answer = await self._try(asked, limits.within(left_s))
-                retry_after = answer.retry_after
-                return read(answer)
-            except EndpointError as error:
-                is_over = left_s is not None and left_s - CLOCK_SLACK_S < time.monotonic() - began_at
-                if not is_over and (tries >= retry.tries or not retry.allows(error)):
-                    raise _with_context(error, asked.method, asked.url, tries) from error.__cause__
-                failure = str(error)
-            if is_over:
-                continue
-            pause_s = retry.backoff.pause_s(tries, seconds_of_retry_after(retry_after))
-            wait.trouble = f"{failure}; next try after a pause of {pause_s:.1f} s"
-            logger.info("%s", wait)
-            left_s = time_left_s()
-            await asyncio.sleep(pause_s if left_s is None else max(0.0, min(pause_s, left_s)))
-            if left_s is None or pause_s < left_s:
-                wait.trouble = f"no answer to try {tries + 1} yet; before: {failure}"
+        with Wait(f"{asked.method} {_without_login(asked.url)}") as wait:
+            wait.trouble = "no answer yet"
+            while True:
+                tries += 1
+                retry_after = None
+                left_s, began_at = time_left_s(), time.monotonic()
+                if left_s is not None and left_s <= CLOCK_SLACK_S:
+                    raise RolloutTimedOut(f"the rollout's time was over, waiting for {wait}", tier="model")
+                try:
+                    answer = await self._try(asked, limits.within(left_s))
+                    retry_after = answer.retry_after
+                    return read(answer)
+                except EndpointError as error:
+                    is_over = left_s is not None and left_s - CLOCK_SLACK_S < time.monotonic() - began_at
+                    if not is_over and (tries >= retry.tries or not retry.allows(error)):
+                        raise _with_context(error, asked.method, asked.url, tries) from error.__cause__
+                    failure = str(error)
+                if is_over:
+                    continue
+                pause_s = retry.backoff.pause_s(tries, seconds_of_retry_after(retry_after))
+                wait.trouble = f"{failure}; next try after a pause of {pause_s:.1f} s"
+                logger.info("%s", wait)
+                left_s = time_left_s()
+                await asyncio.sleep(pause_s if left_s is None else max(0.0, min(pause_s, left_s)))
+                if left_s is None or pause_s < left_s:
+                    wait.trouble = f"no answer to try {tries + 1} yet; before: {failure}"
 
     async def _try(self, asked: _Request, limits: Limits) -> _Answer:
         if asked.proxy is None and PLAIN_URL.match(asked.url):

@@ -102,9 +102,10 @@ class Row:
         """
         rollout_id = self.fields.get(ROLLOUT_ID_KEY)
         if rollout_id is None:
-            if self.task_index is None or self.repeat_index is None:
+            task, repeat = self.task_index, self.repeat_index
+            if task is None or repeat is None:
                 return None
-            rollout_id = f"{self.task_index}-{self.repeat_index}"
+            rollout_id = f"{task}-{repeat}"
         elif not isinstance(rollout_id, str) or not ROLLOUT_ID_PATTERN.fullmatch(rollout_id):
             raise ValueError(
                 f"{ROLLOUT_ID_KEY} {rollout_id!r} is not a rollout id: letters, digits, '.', '_' and '-' only"

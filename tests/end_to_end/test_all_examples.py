@@ -17,8 +17,6 @@ SAMPLE_MODEL = REPOSITORY / "responses_api_models" / "sample_model" / "configs" 
 FOLDERS = {path.parent.name for path in (REPOSITORY / "resources_servers").glob("*/app.py")}
 EXAMPLES, REPEATS = 5, 2
 
-pytestmark = pytest.mark.timeout(120)
-
 
 @pytest.fixture(scope="module")
 def agents():

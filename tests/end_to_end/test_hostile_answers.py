@@ -9,10 +9,7 @@ from typing import Any, NamedTuple
 import orjson
 import pytest
 
-pytestmark = [
-    pytest.mark.timeout(120),
-    pytest.mark.needs_bubblewrap,
-]
+pytestmark = pytest.mark.needs_bubblewrap
 
 REPOSITORY = Path(__file__).parents[2]
 TRIAL_S = 2.0

@@ -12,10 +12,6 @@ CONFIG = WEATHER / "configs" / "example_mcp_weather.yaml"
 SAMPLE_MODEL = REPOSITORY / "responses_api_models" / "sample_model" / "configs" / "sample_model.yaml"
 PREFIX = "mcp__example_mcp_weather__"
 
-pytestmark = [
-    pytest.mark.timeout(120),
-]
-
 DILIGENT = '''
 """A model that calls the only tool for the requested city and repeats its result."""
 

@@ -70,22 +70,24 @@ class Handler:
         filled_in = {*self.states, self.request_parameter}
         return [parameter for name, parameter in self.signature.parameters.items() if name not in filled_in]
 
-    async def call(self, request: Request, store: SessionStore, arguments: dict[str, object]) -> object:
+    def call(self, request: Request, store: SessionStore, arguments: dict[str, object]) -> Awaitable[object]:
         """Call the method with these arguments. A plain `def` runs in a thread."""
         given = dict(arguments)
         if self.request_parameter is not None:
             given[self.request_parameter] = request
-        if not self.states:
-            return await self._result(given)
-        session_id = session_id_of(request)
+        return self._call_with_states(session_id_of(request), store, given) if self.states else self._result(given)
+
+    async def _call_with_states(self, session_id: str, store: SessionStore, given: dict[str, object]) -> object:
         for name, kind in self.states.items():
             given[name] = store.get(session_id, kind)
         with store.in_use(session_id):
             return await self._result(given)
 
-    async def _result(self, given: dict[str, object]) -> object:
-        if self.is_coroutine:
-            return await self.method(**given)
+    def _result(self, given: dict[str, object]) -> Awaitable[object]:
+        result: Awaitable[object] = self.method(**given) if self.is_coroutine else self._in_thread(given)
+        return result
+
+    async def _in_thread(self, given: dict[str, object]) -> object:
         result = await blocking_pool().run(self.method, **given)
         return await result if inspect.isawaitable(result) else result
 

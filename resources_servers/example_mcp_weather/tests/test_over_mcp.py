@@ -21,8 +21,6 @@ from resources_servers.example_mcp_weather.app import weather_in
 FOLDER = Path(__file__).parents[1]
 EXAMPLES = list(read_rows(FOLDER / "data" / "example.jsonl"))
 
-pytestmark = pytest.mark.timeout(60)
-
 
 @pytest.fixture(scope="module")
 def url():

@@ -159,6 +159,7 @@ async def test_unearned_full_marks_are_corrected(name, known, rewards):
     assert earned == pytest.approx(rewards)
 
 
+@pytest.mark.slow
 def test_impossible_orders_are_explained(made):
     problems = dict(zip(WRONG_ORDERS, made["problems"], strict=True))
     assert problems["unknown key"].startswith('maze: rejected {"no_such": 1} (TypeError: ')
@@ -184,6 +185,7 @@ PROGRAMS = [
 ]
 
 
+@pytest.mark.slow
 async def test_no_scorer_executes_an_answer(server, one_of_each, tmp_path):
     marks = [str(tmp_path / f"mark{number}") for number in range(len(PROGRAMS))]
     texts = [f"<answer>{program.format(path=mark)}</answer>" for program, mark in zip(PROGRAMS, marks, strict=True)]

@@ -152,7 +152,6 @@ async def test_long_document_is_graded_in_a_worker(schema_type):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(60)
 async def test_slow_document_earns_nothing():
     started_at = time.monotonic()
     hostile = await graded(row(schema_type="toml"), "a." * 99_000 + "a = 1")
@@ -160,7 +159,6 @@ async def test_slow_document_earns_nothing():
     assert time.monotonic() - started_at < 30
 
 
-@pytest.mark.timeout(60)
 async def test_slow_short_document_does_not_delay_others():
     node = {"$ref": "#/$defs/node"}
     kinds = [{"type": "object", "properties": {"in": node, **more}} for more in ({}, {"kind": {}})]

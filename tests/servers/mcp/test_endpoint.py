@@ -21,9 +21,6 @@ from tests.servers.mcp.mcp_servers import COUNTING, LEDGER
 ROW: dict[str, Any] = {"responses_create_params": {"input": []}}
 GENERATIONS = ("auto", "legacy")
 """The protocol without a handshake, and the older one with it."""
-pytestmark = [
-    pytest.mark.timeout(60),
-]
 
 
 class Under(NamedTuple):
