@@ -15,7 +15,15 @@ from nemo_gym.config.explain import METADATA_KEYS, explain_validation, near_miss
 from nemo_gym.config.interpolation import Resolver, Unresolved
 from nemo_gym.config.models import DatasetConfig, Origin, ServerConfig
 from nemo_gym.config.reserved import RESERVED_KEYS
-from nemo_gym.config.settings import ENVIRONMENT_SERVERS, MODEL_TIER, POLICY_MODEL, SERVER_TYPES, Domain, ServerType
+from nemo_gym.config.settings import (
+    DUMMY_MODEL,
+    ENVIRONMENT_SERVERS,
+    MODEL_TIER,
+    POLICY_MODEL,
+    SERVER_TYPES,
+    Domain,
+    ServerType,
+)
 from nemo_gym.config.suggestions import did_you_mean_or_all, search_dir_for
 from nemo_gym.config.tree import Node, dotted, merge
 from nemo_gym.errors import AlmostServerError, ConfigError, DuplicateServerError, UnknownImplementationError
@@ -23,9 +31,6 @@ from nemo_gym.jsonl import JsonObject
 from nemo_gym.paths import find, search_roots
 
 logger = logging.getLogger(__name__)
-
-DUMMY_MODEL = "dummy_model"
-"""An implementation without a folder, so that a configuration can be read without a model."""
 
 NO_MODEL: Mapping[str, object] = {
     "policy_base_url": "",

@@ -16,6 +16,8 @@ MODEL_TIER: ServerType = "responses_api_models"
 RESOURCES_TIER: ServerType = "resources_servers"
 POLICY_MODEL = "policy_model"
 """The model server that shipped configs refer to."""
+DUMMY_MODEL = "dummy_model"
+"""An implementation without a folder, so that a configuration can be read without a model."""
 ENVIRONMENT_SERVERS = "environment_servers"
 """The key, in the position of a tier, of a block that defines an alias of an agent."""
 

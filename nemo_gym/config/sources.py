@@ -14,9 +14,9 @@ from nemo_gym.config.interpolation import Resolver
 from nemo_gym.config.models import Origin
 from nemo_gym.config.overrides import Override, apply_override, parse_override
 from nemo_gym.config.reading import read_yaml, shown
-from nemo_gym.config.settings import POLICY_MODEL
+from nemo_gym.config.settings import DUMMY_MODEL, POLICY_MODEL, SERVER_TYPES
 from nemo_gym.config.suggestions import closest
-from nemo_gym.config.tree import Node, merge, node_of, walk
+from nemo_gym.config.tree import Key, Node, merge, node_of, walk
 from nemo_gym.errors import ConfigPathNotFoundError, MalformedConfigPathsError, OverrideError
 from nemo_gym.paths import search_roots
 
@@ -73,7 +73,7 @@ def gather(
         files.read(item, near=None)
 
     tree = Node({}, Origin("the configuration", 0))
-    parts = [*files.trees, env.tree, start]
+    parts = [*files.trees(), env.tree, start]
     if stand_in and not any(POLICY_MODEL in part.mapping for part in parts):
         parts.insert(0, node_of(stand_in, STAND_IN))
     for part in parts:
@@ -158,11 +158,26 @@ class _Files:
     """The files of an include tree in order: includes come before the file that includes them."""
 
     def __init__(self, known: Node) -> None:
-        self.trees: list[Node] = []
         self.names: list[str] = []
         self._known = known
-        self._seen: set[Path] = set()
+        self._read: dict[Path, Node] = {}
+        self._depths: dict[Path, int] = {}
+        """How many files must be opened to find a file: 0 for those of the command line."""
         self._open: list[Path] = []
+
+    def trees(self) -> list[Node]:
+        """Return the files' content. A server replaces those of the same name but another folder in deeper files.
+
+        So a file can include a default model, for which another file is a substitute.
+        """
+        trees: list[Node] = []
+        for path, tree in self._read.items():
+            outer = [other for at, other in self._read.items() if self._depths[at] < self._depths[path]]
+            replaced = [
+                name for name, block in tree.mapping.items() if any(_replaces(each, name, block) for each in outer)
+            ]
+            trees.append(tree.without(*replaced) if replaced else tree)
+        return trees
 
     def read(self, item: Node, near: Path | None) -> None:
         """Read a file and its includes, unless it was already read."""
@@ -171,16 +186,16 @@ class _Files:
             cycle = " -> ".join(shown(one) for one in [*self._open[self._open.index(path) :], path])
             logger.warning("%s: files include each other (%s); each is loaded once", item.origin, cycle)
             return
-        if path in self._seen:
+        self._depths[path] = min(len(self._open), self._depths.get(path, len(self._open)))
+        if path in self._read:
             logger.info("%s: %s is listed twice; it is loaded once", item.origin, shown(path))
             return
-        self._seen.add(path)
         self._open.append(path)
         tree = read_yaml(path)
         for included in self.config_paths_of(tree):
             self.read(included, near=path.parent)
         self._open.pop()
-        self.trees.append(tree)
+        self._read[path] = tree
         self.names.append(shown(path))
 
     def config_paths_of(self, tree: Node) -> list[Node]:
@@ -200,6 +215,18 @@ class _Files:
             return node
         key = "config path"
         return node_of(Resolver(self._known.updated(**{key: node})).value((key,)), node.origin)
+
+
+def _replaces(outer: Node, name: Key, block: Node) -> bool:
+    """Return whether a tree defines the server of a deeper file's block, with another implementation."""
+    defined = _implementations(outer.mapping[name]) if name in outer.mapping else set()
+    known = _implementations(block)
+    return bool(defined and known) and defined.isdisjoint(known) and DUMMY_MODEL not in {*dict(known).values()}
+
+
+def _implementations(block: Node) -> set[tuple[Key, Key]]:
+    tiers = {tier: node for tier, node in block.mapping.items() if tier in SERVER_TYPES}
+    return {(tier, implementation) for tier, node in tiers.items() for implementation in node.mapping}
 
 
 def _find_config(item: Node, text: str, near: Path | None) -> Path:

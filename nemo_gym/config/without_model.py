@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from nemo_gym.config.checks import check_references, check_some_server, references_of
 from nemo_gym.config.loading import load
 from nemo_gym.config.models import RunConfig, ServerConfig
-from nemo_gym.config.servers import DUMMY_MODEL, NO_MODEL
-from nemo_gym.config.settings import AGENT_TIER, MODEL_TIER, POLICY_MODEL
+from nemo_gym.config.servers import NO_MODEL
+from nemo_gym.config.settings import AGENT_TIER, DUMMY_MODEL, MODEL_TIER, POLICY_MODEL
 from nemo_gym.config.sources import STAND_IN
 from nemo_gym.config.tree import UNSET
 from nemo_gym.paths import INSTALL_ROOT

@@ -9,7 +9,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from nemo_gym import config
-from nemo_gym.errors import ConfigPathNotFoundError, MalformedConfigPathsError
+from nemo_gym.errors import ConfigPathNotFoundError, DuplicateServerError, MalformedConfigPathsError
 from tests.each_case import each_case
 
 
@@ -29,6 +29,32 @@ def test_later_file_and_its_includes_win(project):
     project.write(first="a: first", second="config_paths: [third.yaml]", third="a: third\nb: 1")
     assert project.load("+config_paths=[first.yaml,second.yaml]").plain["a"] == "third"
     assert project.load("+config_paths=[second.yaml,first.yaml]").plain["a"] == "first"
+
+
+MODEL = "policy_model: {{responses_api_models: {{{}: {{entrypoint: app.py}}}}}}\n"
+
+
+def test_server_replaces_another_one_of_an_included_file(project):
+    project.write(
+        weather="config_paths: [sample.yaml]\nunit: celsius",
+        all="config_paths: [weather.yaml]",
+        sample=f"{MODEL.format('sample_model')}seed: 1",
+        openai=MODEL.format("openai_model"),
+    )
+    assert project.load("+config_paths=[weather.yaml]").servers["policy_model"].implementation == "sample_model"
+    for paths in ("openai.yaml,weather.yaml", "weather.yaml,openai.yaml", "all.yaml,openai.yaml"):
+        run = project.load(f"+config_paths=[{paths}]")
+        assert run.servers["policy_model"].implementation == "openai_model"
+        assert (run.plain["unit"], run.plain["seed"]) == ("celsius", 1)
+
+
+def test_equally_deep_files_cannot_define_two_servers_of_one_name(project):
+    project.write(
+        weather="config_paths: [sample.yaml]", sample=MODEL.format("sample_model"), openai=MODEL.format("openai_model")
+    )
+    for paths in ("sample.yaml,openai.yaml", "weather.yaml,sample.yaml,openai.yaml"):
+        with pytest.raises(DuplicateServerError, match="two implementations"):
+            project.load(f"+config_paths=[{paths}]")
 
 
 def test_file_listed_twice_is_loaded_once(project, caplog):
