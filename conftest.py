@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import compileall
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -91,6 +92,10 @@ def pytest_configure(config: pytest.Config) -> None:
         for folder in [*(REPOSITORY / name for name in OURS), *packages]:
             compileall.compile_dir(folder, quiet=2)
     sys.dont_write_bytecode = False
+    # Background jobs ignore these signals, and so would the commands that tests start and interrupt.
+    for number in (signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler if number is signal.SIGINT else signal.SIG_DFL)
     # Keep the order of `pytest_collection_modifyitems` instead of sorting by the number of tests per file.
     config.option.loadscopereorder = False
 
