@@ -12,7 +12,7 @@ TIERS = ("resources_servers", "responses_api_agents", "responses_api_models")
 # Top row first. A part imports parts of any row below its own.
 ROWS = [
     {"cli", "scaffold"},
-    {"launcher", "rollouts", "data", "contract", "export", "process"},
+    {"launcher", "rollouts", "data", "contract", "export", "training", "process"},
     {"servers", "testing"},
     {"web"},
     {"capture", "grading", "dialects", "metrics", "sandbox"},

@@ -1,0 +1,8 @@
+"""From rollouts to training data. Nothing here needs torch."""
+
+from nemo_gym.training.trajectory import InvalidTokens as InvalidTokens
+from nemo_gym.training.trajectory import NonContiguousTokens as NonContiguousTokens
+from nemo_gym.training.trajectory import Trajectory as Trajectory
+from nemo_gym.training.trajectory import Turn as Turn
+from nemo_gym.training.trajectory import sequences_of as sequences_of
+from nemo_gym.training.trajectory import trajectory_of as trajectory_of

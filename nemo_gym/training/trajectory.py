@@ -1,0 +1,266 @@
+"""Training sequences of a rollout: its token ids, which of them the policy sampled, and their log-probabilities.
+
+A model server that returns token ids adds three fields to an item of each model turn: the ids of the whole prompt,
+those that the policy sampled, and a log-probability for each sampled one. The prompt of a later turn normally begins
+with all tokens so far, and the rest of it is text of the environment, such as the results of tools.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from nemo_gym.errors import DataError
+from nemo_gym.jsonl import JsonObject
+from nemo_gym.schemas.items import REQUIRED_TOKEN_METADATA_FIELDS
+from nemo_gym.schemas.row import REASON_KEY, Row
+
+TOKENS = PROMPT_IDS, SAMPLED_IDS, LOG_PROBS = REQUIRED_TOKEN_METADATA_FIELDS
+ROUTED_EXPERTS_KEY = "routed_experts"
+
+
+class InvalidTokens(DataError):
+    """A model turn without token ids, or with token fields that contradict each other."""
+
+
+class NonContiguousTokens(DataError):
+    """A turn whose prompt does not begin with the tokens of the turns before it."""
+
+    def __init__(self, message: str, *, turn: int, position: int) -> None:
+        super().__init__(message)
+        self.turn = turn
+        """The number of the turn, from 1."""
+        self.position = position
+        """The index in its prompt of the first token that differs, or the prompt's length if it is too short."""
+
+
+class Turn(NamedTuple):
+    """One call of the policy within a sequence."""
+
+    context_ids: list[int]
+    """The tokens between the previous turn and this one. For the first turn, the whole prompt."""
+    sampled_ids: list[int]
+    log_probs: list[float]
+    """The natural logarithm of the policy's probability for each sampled token."""
+    routed_experts: object = None
+    """The choices of a mixture-of-experts router, as sent by the engine; None if it sent none."""
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """One training sequence. Token ids, mask and log-probabilities are plain lists."""
+
+    turns: tuple[Turn, ...]
+    """The model turns in order; none for a failed rollout."""
+    reward: float | None
+    """The rollout's reward. None if the rollout failed; a failure is never a zero."""
+    reward_components: JsonObject
+    """The parts of the reward, if the verifier names them."""
+    mask_reason: str | None = None
+    """Why the sequence must not be trained on; None if it may be."""
+
+    @property
+    def is_masked(self) -> bool:
+        """Whether the sequence must not be trained on."""
+        return self.mask_reason is not None
+
+    @property
+    def prompt_ids(self) -> list[int]:
+        """The tokens before the first sampled one."""
+        return self.turns[0].context_ids if self.turns else []
+
+    @property
+    def completion_ids(self) -> list[int]:
+        """All tokens after the prompt: those that the policy sampled, and the environment's between them."""
+        return [token for part in self._parts() for token in (*part.context_ids, *part.sampled_ids)]
+
+    @property
+    def mask(self) -> list[int]:
+        """1 for each token of `completion_ids` that the policy sampled, else 0."""
+        return [bit for part in self._parts() for bit in [0] * len(part.context_ids) + [1] * len(part.sampled_ids)]
+
+    @property
+    def logprobs(self) -> list[float]:
+        """The log-probability of each token of `completion_ids`; 0.0 for those of the environment."""
+        return [number for part in self._parts() for number in [0.0] * len(part.context_ids) + part.log_probs]
+
+    def as_nemo_rl(self) -> JsonObject:
+        """Return the sequence as NeMo RL's message log: for each turn, the context and what the policy sampled.
+
+        NeMo RL expects a tensor for each list in it.
+        """
+        log: list[JsonObject] = []
+        for turn in self.turns:
+            sampled: JsonObject = {"role": "assistant", "content": "", "token_ids": turn.sampled_ids}
+            sampled["generation_logprobs"] = turn.log_probs
+            if turn.routed_experts is not None:
+                sampled[ROUTED_EXPERTS_KEY] = turn.routed_experts
+            log += [{"role": "user", "content": "", "token_ids": turn.context_ids}, sampled]
+        return {
+            "message_log": log,
+            "input_message_log": log[:1],
+            "reward": self.reward,
+            "instance_config": {"mask_sample": self.is_masked},
+        }
+
+    def as_trl(self) -> JsonObject:
+        """Return the fields of one rollout that TRL's `rollout_func` returns. A masked rollout has no reward."""
+        return {
+            "prompt_ids": self.prompt_ids,
+            "completion_ids": self.completion_ids,
+            "logprobs": self.logprobs,
+            "env_mask": self._trained_mask(),
+            "env_reward": None if self.is_masked else self.reward,
+        }
+
+    def as_verl(self) -> JsonObject:
+        """Return the fields of verl's `AgentLoopOutput`. A masked rollout has no reward and an empty mask."""
+        return {
+            "prompt_ids": self.prompt_ids,
+            "response_ids": self.completion_ids,
+            "response_mask": self._trained_mask(),
+            "response_logprobs": self.logprobs,
+            "reward_score": None if self.is_masked else self.reward,
+            "num_turns": len(self.turns),
+        }
+
+    def _trained_mask(self) -> list[int]:
+        mask = self.mask
+        return [0] * len(mask) if self.is_masked else mask
+
+    def _parts(self) -> tuple[Turn, ...]:
+        """Return the turns without the prompt."""
+        return (self.turns[0]._replace(context_ids=[]), *self.turns[1:]) if self.turns else ()
+
+
+def trajectory_of(result: JsonObject) -> Trajectory:
+    """Return the only training sequence of a rollout, from the row that a run writes for it.
+
+    Raise `NonContiguousTokens` if the rollout has several sequences, and `InvalidTokens` if tokens are missing or
+    inconsistent. Nothing is tokenized again, repaired or cut off. A failed rollout has a masked sequence without
+    turns.
+    """
+    sequences = sequences_of(result)
+    if len(sequences) > 1:
+        _check_continuity(_calls_in(Row(result)))
+    return sequences[0]
+
+
+def sequences_of(result: JsonObject) -> list[Trajectory]:
+    """Return the training sequences of a rollout. There are several if its conversation forks.
+
+    It forks if an agent shortens the history, if a sub-agent has one of its own, or if the text so far is tokenized in
+    another way. Each turn continues the longest sequence with which its prompt begins, or else begins a new one. So
+    each sampled token is trained once; in the prompt of another sequence it is context.
+    """
+    row = Row(result)
+    outcome = Trajectory((), row.reward, _components(result), _mask_reason(row))
+    if row.failure_class is not None:
+        return [replace(outcome, reward=None)]
+    sequences: list[_Sequence] = []
+    for call in _calls_in(row):
+        continued = [each for each in sequences if call.context_ids[: len(each.ids)] == each.ids]
+        if not continued:
+            sequences.append(_Sequence())
+            continued = sequences[-1:]
+        max(continued, key=lambda each: len(each.ids)).add(call)
+    return [replace(outcome, turns=tuple(each.turns)) for each in sequences]
+
+
+class _Sequence:
+    """A sequence while its turns are added."""
+
+    def __init__(self) -> None:
+        self.ids: list[int] = []
+        """All tokens so far."""
+        self.turns: list[Turn] = []
+
+    def add(self, call: Turn) -> None:
+        """Add a call, whose context is its whole prompt."""
+        self.turns.append(call._replace(context_ids=call.context_ids[len(self.ids) :]))
+        self.ids = call.context_ids + call.sampled_ids
+
+
+def _calls_in(row: Row) -> Iterator[Turn]:
+    """Yield each model turn with its whole prompt as the context. Raise `InvalidTokens` for one without tokens."""
+    output = (row.response or {}).get("output")
+    number = 0
+    for is_of_model, items in groupby(output if isinstance(output, list) else (), _is_of_model):
+        if not is_of_model:
+            continue
+        with_tokens = [item for item in items if any(item.get(name) is not None for name in TOKENS)]
+        if not with_tokens:
+            raise _without_tokens(number + 1)
+        for item in with_tokens:
+            number += 1
+            yield _call_of(item, number)
+    if not number:
+        raise _without_tokens(1)
+
+
+def _without_tokens(turn: int) -> InvalidTokens:
+    return InvalidTokens(
+        f"turn {turn} has no token ids. Use a model server that returns them, such as vllm_model with "
+        "return_token_id_information: true, and an agent that keeps them."
+    )
+
+
+def _is_of_model(item: JsonObject) -> bool:
+    kind = str(item.get("type") or "message")
+    return item.get("role", "assistant") == "assistant" if kind == "message" else not kind.endswith("_output")
+
+
+def _call_of(item: JsonObject, turn: int) -> Turn:
+    prompt_ids, sampled_ids = (_numbers(item, name, turn, {int}) for name in (PROMPT_IDS, SAMPLED_IDS))
+    log_probs = _numbers(item, LOG_PROBS, turn, {int, float})
+    if not all(map(math.isfinite, log_probs)):
+        raise InvalidTokens(f"turn {turn}: {LOG_PROBS} contains a number that is not finite.")
+    if len(sampled_ids) != len(log_probs):
+        raise InvalidTokens(f"turn {turn}: {len(sampled_ids)} sampled tokens, but {len(log_probs)} log-probabilities.")
+    return Turn(prompt_ids, sampled_ids, log_probs, item.get(ROUTED_EXPERTS_KEY))
+
+
+def _numbers(item: JsonObject, name: str, turn: int, types: set[type]) -> list[Any]:
+    numbers = item.get(name)
+    if not isinstance(numbers, list) or not types.issuperset(map(type, numbers)):
+        raise InvalidTokens(f"turn {turn}: {name} is not a list of {'integers' if types == {int} else 'numbers'}.")
+    return numbers
+
+
+def _check_continuity(calls: Iterable[Turn]) -> None:
+    """Raise `NonContiguousTokens` for the first turn that does not continue the one before it."""
+    before: list[int] = []
+    for turn, call in enumerate(calls, start=1):
+        prompt = call.context_ids
+        if prompt[: len(before)] != before:
+            raise _broken(turn, prompt, before)
+        before = prompt + call.sampled_ids
+
+
+def _broken(turn: int, prompt: list[int], before: list[int]) -> NonContiguousTokens:
+    pairs = enumerate(zip(prompt, before, strict=False))
+    position = next((at for at, (here, there) in pairs if here != there), len(prompt))
+    found = f"it has token {prompt[position]}" if position < len(prompt) else "it ends"
+    return NonContiguousTokens(
+        f"turn {turn}: its prompt does not continue the turns before it. At position {position} {found}, but they "
+        f"have token {before[position]}. Use sequences_of, which returns each part.",
+        turn=turn,
+        position=position,
+    )
+
+
+def _components(result: JsonObject) -> JsonObject:
+    components = result.get("reward_components")
+    return components if isinstance(components, dict) else {}
+
+
+def _mask_reason(row: Row) -> str | None:
+    if row.failure_class is not None:
+        return f"{row.failure_class}: {row.failure_message or 'no message'}"
+    config = row.fields.get("instance_config")
+    if row.fields.get("mask_sample") is True or (isinstance(config, dict) and config.get("mask_sample") is True):
+        return str(row.fields.get(REASON_KEY) or "mask_sample")
+    return None if row.reward is not None else "the rollout has no reward"
