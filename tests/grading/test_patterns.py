@@ -1,6 +1,5 @@
 """Searching with regular expressions from a dataset."""
 
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -46,10 +45,8 @@ def test_invalid_pattern_is_reported(search, pattern):
 
 
 def test_search_works_after_a_timeout(search):
-    began = time.monotonic()
     with pytest.raises(PatternFailed, match="did not finish within 1 s"):
         search.last_match(CATASTROPHIC, ENDLESS_FOR_IT)
-    assert time.monotonic() - began < 10
     assert search.last_match(r"(b)", "ab") == "b"
 
 

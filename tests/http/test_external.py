@@ -180,11 +180,11 @@ async def test_login_in_the_address_is_not_quoted():
 async def test_a_thousand_calls_run_concurrently(client):
     started = time.monotonic()
     answers = await asyncio.gather(
-        *(client.create_chat_completion(model="slow:2", messages=HELLO) for _ in range(1000))
+        *(client.create_chat_completion(model="slow:10", messages=HELLO) for _ in range(1000))
     )
     assert len(answers) == 1000
-    # A pool of 100 connections, a common limit, would take at least 20 s.
-    assert time.monotonic() - started < 20
+    # A pool of 100 connections, a common limit, would take at least 100 s.
+    assert time.monotonic() - started < 100
 
 
 async def test_connection_is_reused_only_while_surely_open(client, seen):

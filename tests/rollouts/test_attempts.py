@@ -71,12 +71,10 @@ async def test_no_attempt_starts_past_the_rollout_timeout(run_tasks, make_task, 
     assert len(agent.state()["begun"]) == 1
 
 
-async def test_attempts_share_the_rollout_timeout(run_tasks, make_task):
-    started_at = time.monotonic()
+async def test_attempts_share_the_rollout_timeout(run_tasks, make_task, agent):
     run = await run_tasks([make_task(0, **failing("lost", 1000))], rollout_timeout_s=0.5, max_attempts=1000)
     assert run.summary.failed == 1
-    # A thousand attempts would take at least 10 s.
-    assert time.monotonic() - started_at < 10
+    assert len(agent.state()["begun"]) < 1000
 
 
 async def test_attempts_of_earlier_runs_count(run_tasks, make_task, agent):

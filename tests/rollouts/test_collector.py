@@ -9,7 +9,6 @@ import resource
 import subprocess
 import sys
 import textwrap
-import time
 from collections import Counter
 
 import orjson
@@ -20,10 +19,11 @@ from nemo_gym.errors import DataError
 from nemo_gym.rollouts.job import CollectionSettings, RunFiles
 from nemo_gym.rollouts.opening import open_run
 from nemo_gym.rollouts.tasks import TaskPlan
+from tests.conftest import PATIENCE_S
 
 
 async def wait_until(condition):
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while not condition():  # noqa: ASYNC110 - polls another process
             await asyncio.sleep(0.01)
 
@@ -32,10 +32,8 @@ def live_rows() -> int:
     return sum(1 for thing in gc.get_objects() if type(thing) is dict and "drawn" in thing)
 
 
-async def test_thousands_of_tasks_take_seconds(run_tasks, make_task, agent):
-    started_at = time.monotonic()
+async def test_thousands_of_tasks_are_scored(run_tasks, make_task, agent):
     run = await run_tasks([make_task(n, earns=n % 2) for n in range(5_000)])
-    assert time.monotonic() - started_at < 15  # seconds; 2 on an idle machine
     assert run.keys == [(n, 0) for n in range(5_000)]
     assert run.summary.mean_reward == 0.5
     assert len(agent.state()["begun"]) == 5_000
