@@ -24,7 +24,9 @@ ROWS = [
 NEIGHBOURS = {
     ("cli", "scaffold"),
     ("rollouts", "data"),
+    ("training", "rollouts"),
     ("contract", "data"),
+    ("training", "rollouts"),
     ("contract", "process"),
     ("testing", "servers"),
     ("jsonl", "errors"),

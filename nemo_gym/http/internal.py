@@ -97,7 +97,7 @@ class InternalClient:
         timeouts: Timeouts | None = None,
     ) -> Reply:
         """Call `request` with a URL: `http://host:port/path` or `http+unix://%2Fquoted%2Fsocket/path`."""
-        host, port, path, uds = _split_url(url)
+        host, port, path, uds = split_url(url)
         return await self.request(method, host, port, path, body=body, headers=headers, timeouts=timeouts, uds=uds)
 
     async def close(self) -> None:
@@ -159,7 +159,8 @@ class _SplitUrl(NamedTuple):
 
 
 @lru_cache(maxsize=1024)
-def _split_url(url: str) -> _SplitUrl:
+def split_url(url: str) -> _SplitUrl:
+    """Split a URL as `InternalClient.request_url` accepts it. Raise `ValueError` for any other."""
     parts = urlsplit(url)
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     if parts.scheme == "http+unix" and parts.netloc:

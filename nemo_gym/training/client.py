@@ -1,0 +1,302 @@
+"""Rollouts for a trainer: whole groups of one task each, in the order in which they are completed."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, Coroutine, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, Self, TypeVar
+
+import orjson
+
+from nemo_gym.calls.client import ServerClient
+from nemo_gym.calls.problems import failure_of_row
+from nemo_gym.config.settings import BaseServerConfig
+from nemo_gym.config.suggestions import did_you_mean_or_all
+from nemo_gym.errors import InvalidTask, RolloutCancelled, RolloutError, UsageError
+from nemo_gym.http.internal import split_url
+from nemo_gym.jsonl import JsonObject
+from nemo_gym.rollouts.attempts import AttemptLimits, run_to_its_end
+from nemo_gym.rollouts.collector import allowed_connections, first_of
+from nemo_gym.rollouts.job import AttemptSettings
+from nemo_gym.rollouts.resume import max_attempts
+from nemo_gym.rollouts.run_watch import RunWatch
+from nemo_gym.rollouts.runner import Runner
+from nemo_gym.schemas.row import AGENT_REF_KEY, ROLLOUT_ID_KEY, TASK_INDEX_KEY, Row
+from nemo_gym.training.trajectory import Trajectory, sequences_of, trajectory_of
+
+ResultT = TypeVar("ResultT")
+
+FailedRollouts = Literal["mask", "drop", "raise"]
+"""`mask` keeps failed rollouts in their group, without a reward. `drop` leaves them out. `raise` ends the batch."""
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """One rollout of a group."""
+
+    result: JsonObject
+    """The graded row, or the row with its failure."""
+    reward: float | None
+    """None if it failed; a failure is never a zero."""
+    failure: RolloutError | None
+
+    def trajectory(self) -> Trajectory:
+        """Return its training sequence; see `trajectory_of`."""
+        return trajectory_of(self.result)
+
+    def sequences(self) -> list[Trajectory]:
+        """Return its training sequences; see `sequences_of`."""
+        return sequences_of(self.result)
+
+
+@dataclass(frozen=True)
+class Group:
+    """All rollouts of one task, for algorithms such as GRPO that compare them with each other."""
+
+    row: JsonObject
+    """The task, as the trainer passed it."""
+    rollouts: tuple[Rollout, ...]
+    """In the order of their repeats."""
+    failed: int
+    """How many rollouts of the task failed, including those that were dropped."""
+
+    @property
+    def rewards(self) -> list[float]:
+        """The rewards of the rollouts that did not fail."""
+        return [each.reward for each in self.rollouts if each.reward is not None]
+
+
+class TrainingClient:
+    """Runs rollouts on the servers of a run. Use it as an async context manager, within one event loop."""
+
+    def __init__(
+        self,
+        head: str = "http://127.0.0.1:11000",
+        *,
+        in_flight: int = 1024,
+        failed_rollouts: FailedRollouts = "mask",
+        rollout_timeout_s: float = 1800.0,
+        attempts: int | None = None,
+        run_token: str | None = None,
+    ) -> None:
+        """Set the run and the limits.
+
+        `head` is the address that `ng_run` prints. `in_flight` limits how many rollouts run at once. `attempts` is how
+        often a rollout is tried that met a lost or overloaded server; by default as in a collection. The run's token
+        is found by itself on the machine of the run.
+        """
+        host, port, _, _ = split_url(head)
+        self._head = BaseServerConfig(host=host, port=port)
+        self._in_flight = in_flight
+        self._failed_rollouts = failed_rollouts
+        self._settings = AttemptSettings(rollout_timeout_s=rollout_timeout_s, max_attempts=attempts)
+        self._run_token = run_token
+        self._client: ServerClient | None = None
+        self._tasks = 0
+        """The number of tasks so far. Their index is part of the rollout's id, so it must be unique."""
+
+    async def __aenter__(self) -> Self:
+        self._client = await asyncio.to_thread(ServerClient.load_from_global_config, self._head, self._run_token)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
+
+    @property
+    def agents(self) -> list[str]:
+        """The names of the run's agents."""
+        return list(self._opened().agent_names())
+
+    async def rollouts(
+        self, rows: Iterable[JsonObject], repeats: int = 1, sampling: Mapping[str, object] | None = None
+    ) -> AsyncGenerator[Group, None]:
+        """Yield the group of each row as soon as all of its `repeats` rollouts have ended.
+
+        `sampling` overrides fields of every row's `responses_create_params`, such as `temperature`. A row without an
+        `agent_ref` is run by the only agent of the run. Rows are read as their rollouts begin, so there may be any
+        number of them. Rollouts wait to begin while the trainer has `in_flight` finished ones still to take. If the
+        iterator is closed early, running rollouts are cancelled.
+
+        Raises `InvalidTask` for a row without a valid agent, `LaunchError` if the run has ended, and the failure of a
+        rollout with `failed_rollouts="raise"`.
+        """
+        if repeats < 1:
+            raise UsageError(f"repeats={repeats}: each task needs at least one rollout.")
+        client = self._opened()
+        batch = _Batch(client, self._settings, allowed_connections(self._in_flight), self._failed_rollouts)
+        running = asyncio.create_task(batch.run(self._prepared(rows, sampling or {}), repeats))
+        try:
+            while (group := await batch.next_group()) is not None:
+                yield group
+            await running
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+    def _opened(self) -> ServerClient:
+        if self._client is None:
+            raise UsageError("the client is not open: use 'async with TrainingClient(…) as client'.")
+        return self._client
+
+    def _prepared(self, rows: Iterable[JsonObject], sampling: Mapping[str, object]) -> Iterator[_Task]:
+        agents = self.agents
+        for number, given in enumerate(rows):
+            row = Row(given)
+            name = row.agent or (agents[0] if len(agents) == 1 and AGENT_REF_KEY not in given else None)
+            if name not in agents:
+                problem = f"agent '{name}' is not part of this run" if name else "agent_ref does not name an agent"
+                raise InvalidTask(f"rows[{number}]: {problem}.{did_you_mean_or_all(str(name), agents, 'agents')}")
+            fields = {AGENT_REF_KEY: {"type": "responses_api_agents", "name": name}, **given}
+            fields["responses_create_params"] = {**(row.params or {}), **sampling}
+            # The rollout's id is made from these numbers, because repeats must not share one.
+            fields.pop(ROLLOUT_ID_KEY, None)
+            fields[TASK_INDEX_KEY] = self._tasks
+            self._tasks += 1
+            yield _Task(given, Row(fields).without_outcome())
+
+
+class _Task(NamedTuple):
+    given: JsonObject
+    """The row as the trainer passed it."""
+    row: Row
+    """The row as it is sent."""
+
+
+class _Open:
+    """A group whose rollouts have not all ended."""
+
+    def __init__(self, row: JsonObject, repeats: int) -> None:
+        self.row = row
+        self.rollouts: list[Rollout | None] = [None] * repeats
+        self.left = repeats
+
+
+class _Batch:
+    """The rollouts of one call of `TrainingClient.rollouts`."""
+
+    def __init__(
+        self, client: ServerClient, settings: AttemptSettings, in_flight: int, failed_rollouts: FailedRollouts
+    ) -> None:
+        # Trainers read the token ids, so results are parsed in full.
+        self._runner = Runner(client, rollout_timeout_s=settings.rollout_timeout_s, loads=orjson.loads)
+        self._limits = AttemptLimits.of(settings, max_attempts(settings))
+        self._watch = RunWatch(client)
+        self._failed_rollouts = failed_rollouts
+        # A rollout's place is free when it has ended and the trainer has room for its group.
+        self._places = asyncio.Semaphore(in_flight)
+        self._in_flight = in_flight
+        self._not_taken = 0
+        """The number of finished rollouts whose group the trainer has not taken."""
+        self._was_taken = asyncio.Event()
+        self._ended: asyncio.Queue[Group | None] = asyncio.Queue()
+
+    async def next_group(self) -> Group | None:
+        """Return the next complete group, None after the last one or a failure."""
+        group = await self._ended.get()
+        if group is not None:
+            self._not_taken -= len(group.rollouts)
+            self._was_taken.set()
+        return group
+
+    async def run(self, tasks: Iterator[_Task], repeats: int) -> None:
+        """Run all rollouts. Raise the first error that ends the batch."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                watching = group.create_task(self._watch.watch())
+                async with asyncio.TaskGroup() as members:
+                    for given, row in tasks:
+                        opened = _Open(given, repeats)
+                        for repeat in range(repeats):
+                            await self._place()
+                            members.create_task(self._member(opened, row.of_repeat(repeat), repeat))
+                watching.cancel()
+        except BaseExceptionGroup as errors:
+            raise first_of(errors) from None
+        finally:
+            self._ended.put_nowait(None)
+
+    async def _place(self) -> None:
+        """Wait until another rollout may begin."""
+        await self._places.acquire()
+        while self._not_taken >= self._in_flight:
+            self._was_taken.clear()
+            await self._was_taken.wait()
+
+    async def _member(self, group: _Open, row: Row, repeat: int) -> None:
+        try:
+            record = await run_to_its_end(
+                self._runner, row, self._limits, on_repeat=lambda record: None, on_lost=self._watch.confirm
+            )
+        finally:
+            self._places.release()
+        failure = failure_of_row(record.row)
+        if failure is None and record.reward is None:
+            failure = RolloutCancelled("the server asked not to keep this rollout")
+        if failure is not None:
+            failure.row = row.fields
+            if self._failed_rollouts == "raise":
+                raise failure
+        group.rollouts[repeat] = Rollout(record.row.fields, None if failure else record.reward, failure)
+        group.left -= 1
+        if not group.left:
+            self._complete(group)
+
+    def _complete(self, opened: _Open) -> None:
+        rollouts = [each for each in opened.rollouts if each is not None]
+        failed = sum(each.failure is not None for each in rollouts)
+        if self._failed_rollouts == "drop":
+            rollouts = [each for each in rollouts if each.failure is None]
+        self._not_taken += len(rollouts)
+        self._ended.put_nowait(Group(opened.row, tuple(rollouts), failed))
+
+
+class SyncTrainingClient:
+    """`TrainingClient` for trainers without an event loop. Rollouts go on in a thread while the trainer trains."""
+
+    def __init__(self, head: str = "http://127.0.0.1:11000", **settings: Any) -> None:
+        """See `TrainingClient`."""
+        self._client = TrainingClient(head, **settings)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="nemo_gym training", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        try:
+            self._call(self._client.__aenter__())
+        except BaseException:
+            self._stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self._call(self._client.__aexit__())
+        finally:
+            self._stop()
+
+    def rollouts(
+        self, rows: Iterable[JsonObject], repeats: int = 1, sampling: Mapping[str, object] | None = None
+    ) -> Iterator[Group]:
+        """Yield groups; see `TrainingClient.rollouts`."""
+        groups = self._client.rollouts(rows, repeats, sampling)
+        try:
+            while (group := self._call(_next_of(groups))) is not None:
+                yield group
+        finally:
+            self._call(groups.aclose())
+
+    def _call(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def _stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+async def _next_of(groups: AsyncGenerator[Group, None]) -> Group | None:
+    return await anext(groups, None)

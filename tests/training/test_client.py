@@ -1,0 +1,217 @@
+"""The training client with real servers: groups, limits, failures and tokens."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter
+from contextlib import aclosing
+
+import pytest
+
+from nemo_gym.errors import (
+    EnvironmentFailed,
+    HeadServerNotFoundError,
+    InvalidTask,
+    UsageError,
+)
+from nemo_gym.training import SyncTrainingClient, TrainingClient
+
+COUNTING = """
+import asyncio
+
+from pydantic import ConfigDict
+
+from nemo_gym import BaseVerifyRequest, BaseVerifyResponse, SimpleResourcesServer
+
+
+class VerifyRequest(BaseVerifyRequest):
+    model_config = ConfigDict(extra="allow")
+
+    pause_s: float = 0.0
+    fails_at: int = -1
+
+
+class VerifyResponse(BaseVerifyResponse):
+    most: int
+
+
+class Counting(SimpleResourcesServer):
+    _running: int = 0
+    _most: int = 0
+
+    async def verify(self, body: VerifyRequest) -> VerifyResponse:
+        self._running += 1
+        self._most = max(self._most, self._running)
+        await asyncio.sleep(body.pause_s)
+        self._running -= 1
+        if body.model_extra["_ng_rollout_index"] == body.fails_at:
+            raise RuntimeError("the grading broke")
+        reward = float("!" in body.response.output_text)
+        return VerifyResponse(**body.model_dump(), reward=reward, most=self._most)
+"""
+AGENT = """
+{name}_agent:
+  responses_api_agents:
+    simple_agent:
+      entrypoint: app.py
+      resources_server: {{type: resources_servers, name: counting}}
+      model_server: {{type: responses_api_models, name: policy_model}}
+"""
+VLLM = "responses_api_models/vllm_model/configs/vllm_model_for_training.yaml"
+
+
+@pytest.fixture(scope="module")
+def run(shared_workplace, endpoint):
+    shared_workplace.environment("counting", COUNTING)
+    config = shared_workplace.folder / "resources_servers/counting/configs/counting.yaml"
+    config.write_text(config.read_text() + AGENT.format(name="counting") + AGENT.format(name="other"))
+    command = shared_workplace.start_servers(
+        f"+config_paths=[{config},{VLLM}]", f"+policy_base_url={endpoint}/v1", "+policy_api_key=none",
+        "+policy_model_name=echo",
+    )  # fmt: skip
+    yield command.head
+    command.end()
+
+
+def row(text, agent="counting_agent", **fields):
+    params = {"input": [{"role": "user", "content": text}]}
+    return {"responses_create_params": params, "agent_ref": {"name": agent}} | fields
+
+
+async def groups_of(client, *arguments, **settings):
+    return [group async for group in client.rollouts(*arguments, **settings)]
+
+
+async def test_each_task_is_a_group_of_repeats(run):
+    rows = [row("hm"), row("ho!")]
+    async with TrainingClient(run) as client:
+        groups = {group.row["responses_create_params"]["input"][0]["content"]: group
+                  for group in await groups_of(client, rows, 3)}  # fmt: skip
+    assert {text: group.rewards for text, group in groups.items()} == {"hm": [0.0] * 3, "ho!": [1.0] * 3}
+    assert groups["ho!"].row is rows[1]
+    assert [each.result["_ng_rollout_index"] for each in groups["ho!"].rollouts] == [0, 1, 2]
+    trajectory = groups["ho!"].rollouts[0].trajectory()
+    assert "".join(map(chr, trajectory.prompt_ids)) == "ho!"
+    assert "".join(map(chr, trajectory.completion_ids)) == "echo: ho!"
+    assert (set(trajectory.mask), trajectory.reward) == ({1}, 1.0)
+
+
+async def test_groups_arrive_as_they_are_completed(run):
+    rows = [row("slow", pause_s=1.0), row("quick"), row("quick")]
+    async with TrainingClient(run) as client:
+        groups = await groups_of(client, rows, 2)
+    assert [group.row["responses_create_params"]["input"][0]["content"] for group in groups][-1] == "slow"
+
+
+async def test_ids_stay_unique_over_batches(run):
+    async with TrainingClient(run) as client:
+        batches = [await groups_of(client, [row("a", _ng_rollout_id="same")] * 2, 2) for _ in range(2)]
+    numbers = Counter(
+        (each.result["_ng_task_index"], each.result["_ng_rollout_index"])
+        for groups in batches for group in groups for each in group.rollouts
+    )  # fmt: skip
+    assert (len(numbers), max(numbers.values())) == (8, 1)
+
+
+async def test_sampling_overrides_every_row(run, seen):
+    given = row("hm")
+    given["responses_create_params"]["temperature"] = 0.1
+    async with TrainingClient(run) as client:
+        await groups_of(client, [given], 2, {"temperature": 0.9, "max_output_tokens": 5})
+    asked = [each["body"] for each in seen() if "messages" in each["body"]]
+    assert [(each["temperature"], each["max_tokens"]) for each in asked] == [(0.9, 5)] * 2
+    assert given["responses_create_params"]["temperature"] == 0.1
+
+
+async def test_rollouts_at_once_are_limited(run):
+    async with TrainingClient(run, in_flight=3) as client:
+        groups = await groups_of(client, [row("hm", pause_s=0.05) for _ in range(5)], 2)
+    assert max(each.result["most"] for group in groups[1:] for each in group.rollouts) >= 2
+
+
+async def test_rows_are_read_as_the_trainer_takes_groups(run):
+    read: list[int] = []
+    begins_another = asyncio.Event()
+
+    def endless():
+        while True:
+            read.append(1)
+            begins_another.set()
+            yield row("hm")
+
+    async with TrainingClient(run, in_flight=3) as client, aclosing(client.rollouts(endless(), 1)) as groups:
+        for taken in range(1, 8):
+            await anext(groups)
+            # Three rollouts have ended and wait for the trainer; the next row is read and waits for a place.
+            while len(read) < taken + 4:
+                begins_another.clear()
+                await begins_another.wait()
+            assert len(read) <= taken + 2 * 3 + 1
+
+
+@pytest.mark.parametrize(("failed_rollouts", "kept"), [("mask", [1.0, None, 1.0]), ("drop", [1.0, 1.0])])
+async def test_failure_is_no_zero_and_is_counted(run, failed_rollouts, kept):
+    async with TrainingClient(run, failed_rollouts=failed_rollouts) as client:
+        (group,) = await groups_of(client, [row("ho!", fails_at=1)], 3)
+    assert [each.reward for each in group.rollouts] == kept
+    assert (group.failed, group.rewards) == (1, [1.0, 1.0])
+    failures = [each for each in group.rollouts if each.failure]
+    assert [type(each.failure) for each in failures] == [EnvironmentFailed] * kept.count(None)
+    assert all(each.trajectory().is_masked and each.trajectory().reward is None for each in failures)
+
+
+async def test_failure_ends_the_batch_if_asked(run):
+    async with TrainingClient(run, failed_rollouts="raise") as client:
+        with pytest.raises(EnvironmentFailed, match="the grading broke") as failed:
+            await groups_of(client, [row("slow", pause_s=30.0), row("ho!", fails_at=0)], 1)
+        assert failed.value.row["responses_create_params"]["input"][0]["content"] == "ho!"
+        # The client stays usable.
+        assert len(await groups_of(client, [row("hm")])) == 1
+
+
+async def test_closing_the_iterator_cancels_running_rollouts(run):
+    async with TrainingClient(run) as client:
+        async with aclosing(client.rollouts([row("hm"), row("slow", pause_s=3600.0)])) as groups:
+            await anext(groups)
+        assert not [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (row("a", "countng_agent"), "rows[1]: agent 'countng_agent' is not part of this run. Did you mean "),
+        ({"responses_create_params": {"input": "a"}}, "rows[1]: agent_ref does not name an agent. The agents are: "),
+    ],
+)
+async def test_row_without_valid_agent_is_named(run, given, message):
+    async with TrainingClient(run) as client:
+        with pytest.raises(InvalidTask) as invalid:
+            await groups_of(client, [row("a"), given])
+    assert str(invalid.value).startswith(message)
+
+
+async def test_misuse_is_explained(run):
+    with pytest.raises(UsageError, match="async with"):
+        await groups_of(TrainingClient(run), [row("a")])
+    with pytest.raises(HeadServerNotFoundError, match=r"127\.0\.0\.1:1"):
+        async with TrainingClient("http://127.0.0.1:1"):
+            pass
+    with pytest.raises(ValueError, match="http://host:port"):
+        TrainingClient("localhost:11000")
+    async with TrainingClient(run) as client:
+        with pytest.raises(UsageError, match="repeats=0"):
+            await groups_of(client, [row("a")], 0)
+
+
+def test_trainer_without_event_loop_iterates_groups(run):
+    with SyncTrainingClient(run, in_flight=4) as client:
+        groups = list(client.rollouts([row("ho!") for _ in range(4)], 2))
+        assert [group.rewards for group in groups] == [[1.0, 1.0]] * 4
+        for group in client.rollouts([row("hm"), row("slow", pause_s=3600.0)]):
+            assert group.rewards == [0.0]
+            break
+    assert "nemo_gym training" not in [thread.name for thread in threading.enumerate()]
+    with pytest.raises(HeadServerNotFoundError):
+        SyncTrainingClient("http://127.0.0.1:1").__enter__()
+    assert "nemo_gym training" not in [thread.name for thread in threading.enumerate()]
