@@ -26,7 +26,6 @@ NEIGHBOURS = {
     ("rollouts", "data"),
     ("training", "rollouts"),
     ("contract", "data"),
-    ("training", "rollouts"),
     ("contract", "process"),
     ("testing", "servers"),
     ("jsonl", "errors"),

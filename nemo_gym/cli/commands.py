@@ -63,6 +63,7 @@ COMMANDS = (
     Command("", "search", "", "catalog:search", "Search environments, agents, models, … for a word"),
     Command("dataset", "collate", "ng_prepare_data", "data:collate", "Check and collate the datasets of a config"),
     Command("dataset", "render", "ng_materialize_prompts", "data:render", "Add the prompt to every row"),
+    Command("dataset", "export", "ng_export", "export:dataset", "Turn scored rollouts into training data"),
     Command("dataset", "upload", "ng_upload_dataset_to_hf", "hubs:upload_to_hf", "Publish a file as a dataset"),
     Command(
         "dataset",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -63,6 +63,15 @@ def tested(folders: Iterable[Tested]) -> Table:
         mark = "✗" if not each.is_good else "✓" if each.has_tests else "–"
         counts = (each.passed, each.failed, each.skipped)
         table.add_row(mark, Text(each.name), *map(str, counts), f"{each.took_s:.1f}")
+    return table
+
+
+def kept_and_dropped(kept: int, dropped: Mapping[str, int]) -> Table:
+    """Return a table of how many rollouts were kept, and how many dropped for each reason, the most frequent first."""
+    table = _table("", Column("rollouts", justify="right"), Column("reason", overflow="fold"))
+    table.add_row("kept", str(kept), "")
+    for reason, count in sorted(dropped.items(), key=lambda each: -each[1]):
+        table.add_row("dropped", str(count), Text(reason))
     return table
 
 

@@ -1,0 +1,124 @@
+"""The conversation of a rollout as chat messages, split into prompt and completion."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import NoReturn
+
+from pydantic import TypeAdapter, ValidationError
+
+from nemo_gym import config
+from nemo_gym.dialects.chat_requests import chat_params, messages_of_items
+from nemo_gym.errors import DataError
+from nemo_gym.jsonl import JsonObject
+from nemo_gym.schemas.items import EasyInputMessage, FunctionCallOutput, InputItem, Message, OutputItem
+from nemo_gym.schemas.responses import ResponseCreateParams
+from nemo_gym.schemas.row import Row
+
+_OUTPUT: TypeAdapter[list[OutputItem]] = TypeAdapter(list[OutputItem])
+_PROMPT_FIELDS = ("input", "instructions", "tools", "parallel_tool_calls")
+_ANSWERS = ("content", "refusal", "tool_calls")
+
+
+class Unusable(DataError):
+    """A rollout without a conversation to learn from. The message is the reason, equal for all such rollouts."""
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """A rollout's chat messages, split before the policy's first message."""
+
+    prompt: list[JsonObject]
+    completion: list[JsonObject]
+    """From the policy's first message to its last, with the results of tool calls and a user's messages."""
+    tools: list[JsonObject]
+    parallel_tool_calls: bool | None = None
+    """None if the row does not set it."""
+
+
+def conversation_of(row: Row, *, keeps_reasoning: bool, arguments_as_text: bool) -> Conversation:
+    """Return the conversation of a scored rollout, without token ids.
+
+    Arguments of tool calls are JSON objects or, with `arguments_as_text`, the text that the policy wrote.
+    Raise `Unusable` if it has no complete answer or cannot be expressed as chat messages. Raise `DataError` if the
+    row is not a rollout.
+    """
+    params, response = row.params, row.response
+    if params is None or response is None:
+        missing = "responses_create_params" if params is None else "response"
+        raise DataError(f"not a rollout: '{missing}' is missing. Pass the output of a collection.")
+    if response.get("incomplete_details") or response.get("status") not in (None, "completed"):
+        raise Unusable("incomplete answer")
+    request, output = _parsed(params, response)
+    said_at = [at for at, item in enumerate(output) if not _is_heard(item)]
+    if not said_at:
+        raise Unusable("no answer")
+    first, last = said_at[0], said_at[-1]
+    # An agent may begin with a message that is not in the row, such as a game's first observation.
+    request.input = [*request.input_items, *output[:first]]
+    try:
+        asked = chat_params(request, keeps_reasoning=keeps_reasoning, keeps_tokens=False)
+        said = messages_of_items(output[first : last + 1], keeps_reasoning=keeps_reasoning, keeps_tokens=False)
+    except DataError as error:
+        raise Unusable(f"unsupported: {error}") from error
+    if not said or not any(said[-1].get(name) for name in _ANSWERS):
+        raise Unusable("no answer")
+    return Conversation(
+        prompt=[_plain(message, arguments_as_text) for message in asked.messages],
+        completion=[_plain(message, arguments_as_text) for message in said],
+        tools=asked.tools or [],
+        parallel_tool_calls=params.get("parallel_tool_calls"),
+    )
+
+
+def _is_heard(item: InputItem) -> bool:
+    """Return whether a user or a tool produced this item. Hosted tools belong to the policy's turn."""
+    if isinstance(item, EasyInputMessage):
+        return item.role != "assistant"
+    return isinstance(item, (FunctionCallOutput, Message))
+
+
+def _parsed(params: JsonObject, response: JsonObject) -> tuple[ResponseCreateParams, list[InputItem]]:
+    fields = {name: params[name] for name in _PROMPT_FIELDS if params.get(name) is not None}
+    # If a row lists no tools, the agent requests those of the resources server, which the response repeats.
+    fields["tools"] = fields.get("tools") or response.get("tools")
+    place = "responses_create_params"
+    try:
+        request = ResponseCreateParams.model_validate(fields)
+        place = "response.output"
+        return request, _OUTPUT.validate_python(response.get("output"))
+    except ValidationError as error:
+        key, problem = next(iter(config.problems_by_key(error).items()))
+        raise DataError(f"{place}{f'.{key}' if key else ''}: {problem}") from error
+
+
+def _plain(message: JsonObject, arguments_as_text: bool) -> JsonObject:
+    """Return a message with a text of several parts as one text, because most chat templates expect that."""
+    content = message.get("content")
+    if isinstance(content, list) and all(part["type"] == "text" for part in content):
+        message = {**message, "content": "\n".join(part["text"] for part in content)}
+    if arguments_as_text:
+        return message
+    if "refusal" in message:
+        # Chat templates know only the content.
+        message = {**message, "content": message["content"] or message["refusal"]}
+        del message["refusal"]
+    if "tool_calls" in message:
+        message = {**message, "tool_calls": [_with_object(call) for call in message["tool_calls"]]}
+    return message
+
+
+def _with_object(call: JsonObject) -> JsonObject:
+    function = call["function"]
+    try:
+        arguments = json.loads(function["arguments"] or "{}", parse_constant=_reject)
+    except ValueError:
+        arguments = None
+    if not isinstance(arguments, dict):
+        raise Unusable("tool call with invalid arguments")
+    return {**call, "function": {**function, "arguments": arguments}}
+
+
+def _reject(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not JSON")

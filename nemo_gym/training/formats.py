@@ -1,0 +1,87 @@
+"""Training examples as TRL, NeMo RL and OpenAI read them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from nemo_gym.jsonl import JsonObject
+from nemo_gym.training.conversations import Conversation
+
+
+@dataclass(frozen=True)
+class Format:
+    """A file format with one of three kinds of examples: single rollouts, rated ones, or pairs."""
+
+    of_rollout: Callable[[Conversation], JsonObject] | None = None
+    of_rated: Callable[[Conversation, bool], JsonObject] | None = None
+    """Takes whether the rollout is a good example."""
+    of_pair: Callable[[Conversation, Conversation], JsonObject] | None = None
+    """Takes the chosen and the rejected rollout."""
+    arguments_as_text: bool = False
+    keeps_reasoning: bool = True
+    """Whether reasoning stays unless the user decides."""
+    takes_one_answer: bool = False
+    """Whether the completion must be a single message."""
+
+
+def _with_tools(example: JsonObject, conversation: Conversation) -> JsonObject:
+    # Some chat templates introduce tools even if the list is empty.
+    return {**example, "tools": conversation.tools} if conversation.tools else example
+
+
+def _messages(rollout: Conversation) -> JsonObject:
+    return _with_tools({"messages": rollout.prompt + rollout.completion}, rollout)
+
+
+def _prompt_completion(rollout: Conversation) -> JsonObject:
+    return _with_tools({"prompt": rollout.prompt, "completion": rollout.completion}, rollout)
+
+
+def _preference(chosen: Conversation, rejected: Conversation) -> JsonObject:
+    example = {"prompt": chosen.prompt, "chosen": chosen.completion, "rejected": rejected.completion}
+    return _with_tools(example, chosen)
+
+
+def _unpaired(rollout: Conversation, is_good: bool) -> JsonObject:
+    example = {"prompt": rollout.prompt, "completion": rollout.completion, "label": is_good}
+    return _with_tools(example, rollout)
+
+
+def _nemo_rl_preference(chosen: Conversation, rejected: Conversation) -> JsonObject:
+    ranked = [{"rank": rank, "completion": each.completion} for rank, each in enumerate((chosen, rejected))]
+    return _with_tools({"context": chosen.prompt, "completions": ranked}, chosen)
+
+
+def _openai_tools(rollout: Conversation) -> JsonObject:
+    fields: JsonObject = _with_tools({}, rollout)
+    if rollout.tools and rollout.parallel_tool_calls is not None:
+        fields["parallel_tool_calls"] = rollout.parallel_tool_calls
+    return fields
+
+
+def _openai(rollout: Conversation) -> JsonObject:
+    return {"messages": rollout.prompt + rollout.completion, **_openai_tools(rollout)}
+
+
+def _openai_preference(chosen: Conversation, rejected: Conversation) -> JsonObject:
+    return {
+        "input": {"messages": chosen.prompt, **_openai_tools(chosen)},
+        "preferred_output": chosen.completion,
+        "non_preferred_output": rejected.completion,
+    }
+
+
+FORMATS: Mapping[str, Format] = {
+    "messages": Format(of_rollout=_messages),
+    "prompt_completion": Format(of_rollout=_prompt_completion),
+    "preference": Format(of_pair=_preference),
+    "unpaired": Format(of_rated=_unpaired),
+    "nemo_rl_sft": Format(of_rollout=_messages),
+    "nemo_rl_preference": Format(of_pair=_nemo_rl_preference),
+    "openai": Format(of_rollout=_openai, arguments_as_text=True, keeps_reasoning=False),
+    "openai_preference": Format(
+        of_pair=_openai_preference, arguments_as_text=True, keeps_reasoning=False, takes_one_answer=True
+    ),
+}
+"""All formats by name. Chat templates take arguments of tool calls as objects, OpenAI takes them as text."""

@@ -1,0 +1,68 @@
+"""Preference pairs of one prompt: which rollout is preferred to which, and why a rollout is not in a pair."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+PairLimit = int | Literal["best_worst", "all"]
+ROUNDING = 1e-9
+"""The tolerance for differences of rewards, because 0.3 - 0.1 is less than 0.2 in binary."""
+
+
+class Pair(NamedTuple):
+    """The places of two rollouts in the sequence of rewards."""
+
+    chosen: int
+    rejected: int
+
+
+class Pairing(NamedTuple):
+    """The pairs, and the reason for each rollout that is not in any."""
+
+    pairs: list[Pair]
+    unused: dict[int, str]
+
+
+def paired(
+    rewards: Sequence[float], limit: PairLimit, *, min_reward: float | None = None, min_difference: float = 0.0
+) -> Pairing:
+    """Pair rollouts of one prompt, the largest difference first; equal differences use each rollout in turn.
+
+    The chosen one has at least `min_reward`. The rewards differ, and at least by `min_difference`.
+    """
+    best_first = sorted(range(len(rewards)), key=lambda place: (-rewards[place], place))
+    most = len(rewards) if limit == "all" else 1 if limit == "best_worst" else limit
+
+    def is_apart(chosen: int, rejected: int) -> bool:
+        difference = rewards[chosen] - rewards[rejected]
+        return difference > 0 and difference >= min_difference - ROUNDING
+
+    def is_allowed(chosen: int, rejected: int) -> bool:
+        return is_apart(chosen, rejected) and (min_reward is None or rewards[chosen] >= min_reward)
+
+    def order(ranks: tuple[int, int]) -> tuple[float, int, int]:
+        best, worst = ranks
+        difference = rewards[best_first[best]] - rewards[best_first[~worst]]
+        return -difference, (worst - best) % len(rewards), best
+
+    # The `most` largest differences are between the `most` best and the `most` worst rollouts.
+    ranks = range(min(most, len(rewards)))
+    allowed = [(best, worst) for best in ranks for worst in ranks if is_allowed(best_first[best], best_first[~worst])]
+    ordered = sorted(allowed, key=order)[: None if limit == "all" else most]
+    pairs = [Pair(best_first[best], best_first[~worst]) for best, worst in ordered]
+    used = {place for pair in pairs for place in pair}
+    best, worst = best_first[0], best_first[-1]
+
+    def reason(place: int) -> str:
+        if len(rewards) == 1:
+            return "only rollout of its prompt"
+        if rewards[best] == rewards[worst]:
+            return "tie"
+        if is_allowed(best, place) or is_allowed(place, worst):
+            return "more than pairs"
+        if is_apart(best, place) or is_apart(place, worst):
+            return "chosen side below min_reward"
+        return "below min_difference"
+
+    return Pairing(pairs, {place: reason(place) for place in range(len(rewards)) if place not in used})
