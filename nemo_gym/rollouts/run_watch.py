@@ -16,13 +16,16 @@ GONE_S = 30.0
 """Seconds without any server after which a run that is not recorded on this machine counts as ended."""
 SETTLE_S = 1.0
 """The servers of a run do not all stop at the same moment."""
+RESUME = "Start it again; then --resume (+resume_from_cache=true) continues."
 PROBE = Timeouts(connect_s=5.0, read_s=5.0, total_s=5.0, queue_s=5.0)
 
 
 class RunWatch:
     """Checks whether a run is up: by its record on this machine, otherwise by calling its servers."""
 
-    def __init__(self, client: ServerClient) -> None:
+    def __init__(self, client: ServerClient, *, advice: str = RESUME) -> None:
+        """`advice` ends the message about a run that has ended."""
+        self._advice = advice
         head, book = client.head_server_config, client.address_book
         self._head = head
         self._record = run_at(head.host, head.port)
@@ -81,7 +84,4 @@ class RunWatch:
         return False
 
     def _ended(self, how: str) -> LaunchError:
-        return LaunchError(
-            f"the run at http://{self._head.host}:{self._head.port} has ended{how}. Start it again; then --resume "
-            "(+resume_from_cache=true) continues."
-        )
+        return LaunchError(f"the run at http://{self._head.host}:{self._head.port} has ended{how}. {self._advice}")

@@ -184,7 +184,7 @@ class _Batch:
         # Trainers read the token ids, so results are parsed in full.
         self._runner = Runner(client, rollout_timeout_s=settings.rollout_timeout_s, loads=orjson.loads)
         self._limits = AttemptLimits.of(settings, max_attempts(settings))
-        self._watch = RunWatch(client)
+        self._watch = RunWatch(client, advice="Start it again, and open a new client.")
         self._failed_rollouts = failed_rollouts
         # A rollout's place is free when it has ended and the trainer has room for its group.
         self._places = asyncio.Semaphore(in_flight)

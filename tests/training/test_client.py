@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from collections import Counter
 from contextlib import aclosing
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from nemo_gym.errors import (
-    EnvironmentFailed,
-    HeadServerNotFoundError,
-    InvalidTask,
-    UsageError,
-)
+from nemo_gym.errors import EnvironmentFailed, HeadServerNotFoundError, InvalidTask, LaunchError, UsageError
+from nemo_gym.jsonl import dump_line
 from nemo_gym.training import SyncTrainingClient, TrainingClient
 
 COUNTING = """
@@ -191,6 +190,23 @@ async def test_row_without_valid_agent_is_named(run, given, message):
     assert str(invalid.value).startswith(message)
 
 
+@pytest.mark.slow
+async def test_end_of_the_run_ends_the_batch(workplace, endpoint):
+    workplace.environment("counting", COUNTING)
+    config = workplace.folder / "resources_servers/counting/configs/counting.yaml"
+    config.write_text(config.read_text() + AGENT.format(name="counting"))
+    command = workplace.start_servers(
+        f"+config_paths=[{config},{VLLM}]", f"+policy_base_url={endpoint}/v1", "+policy_api_key=none",
+        "+policy_model_name=echo",
+    )  # fmt: skip
+    async with TrainingClient(command.head) as client:
+        groups = client.rollouts([row("hm"), *[row("slow", pause_s=3600.0)] * 3])
+        assert (await anext(groups)).rewards == [0.0]
+        await asyncio.to_thread(command.end)
+        with pytest.raises(LaunchError, match=r"has ended.* Start it again, and open a new client"):
+            await anext(groups)
+
+
 async def test_misuse_is_explained(run):
     with pytest.raises(UsageError, match="async with"):
         await groups_of(TrainingClient(run), [row("a")])
@@ -215,3 +231,15 @@ def test_trainer_without_event_loop_iterates_groups(run):
     with pytest.raises(HeadServerNotFoundError):
         SyncTrainingClient("http://127.0.0.1:1").__enter__()
     assert "nemo_gym training" not in [thread.name for thread in threading.enumerate()]
+
+
+async def test_documented_loop_runs(run, tmp_path):
+    rows = tmp_path / "rows.jsonl"
+    rows.write_bytes(b"".join(map(dump_line, [row("ho!"), row("hm")])))
+    page = Path(__file__).parents[2].joinpath("docs/training.md").read_text()
+    code = re.search(r"```python\n(.*?)```", page, re.DOTALL).group(1)
+    names: dict[str, Any] = {}
+    exec(code.replace("http://127.0.0.1:11000", run), names)
+    steps = [step async for step in names["train"](rows)]
+    assert [advantage for _, advantage in steps] == [0.0] * 16
+    assert {"".join(map(chr, sequence.completion_ids)) for sequence, _ in steps} == {"echo: ho!", "echo: hm"}
