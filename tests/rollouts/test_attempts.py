@@ -66,7 +66,7 @@ async def test_retry_after_header_is_respected(run_tasks, make_task):
 
 async def test_no_attempt_starts_past_the_rollout_timeout(run_tasks, make_task, agent):
     rows = [make_task(0, **failing("lost", 9))]
-    run = await run_tasks(rows, rollout_timeout_s=0.5, retry_pause_s=5, max_attempts=50)
+    run = await run_tasks(rows, rollout_timeout_s=10, retry_pause_s=60, max_attempts=50)
     assert run.summary.failed_by_cause == {"lost": 1}
     assert len(agent.state()["begun"]) == 1
 

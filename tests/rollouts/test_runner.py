@@ -7,6 +7,7 @@ import pytest
 from nemo_gym.rollouts.outcome import Outcome
 from nemo_gym.rollouts.runner import Runner
 from nemo_gym.schemas.row import Row
+from tests.conftest import PATIENCE_S
 
 SOUND = {"type": "responses_api_agents", "name": "sound"}
 
@@ -26,7 +27,7 @@ FAILURES = {
     "a problem body": ({"act": "model_failed"}, "model_failed", "policy_model", "the endpoint is out of memory"),
     "a plain 500": ({"act": "crash"}, "agent_failed", "sound", "/run answered 500: no such luck"),
     "an answer cut off": ({"act": "cut"}, "lost", "sound", "closed the connection within the body"),
-    "too late": ({"act": "slow", "lasts_s": 5}, "timeout", "sound", "took longer than rollout_timeout_s=0.4"),
+    "too late": ({"act": "slow", "lasts_s": 600}, "timeout", "sound", "took longer than rollout_timeout_s=4"),
     "not JSON": ({"act": "answer", "bytes": "<html>oops"}, "agent_failed", "sound", "not valid JSON (unexpected"),
     "nothing": ({"act": "answer", "bytes": ""}, "agent_failed", "sound", "not valid JSON"),
     "a list": ({"act": "answer", "bytes": "[]"}, "agent_failed", "sound", "returned a list, not an object"),
@@ -49,7 +50,7 @@ FAILURES = {
 
 @pytest.mark.parametrize(("fields", "cause", "server", "words"), FAILURES.values(), ids=FAILURES)
 async def test_failure_records_cause_server_and_task(run_tasks, make_task, fields, cause, server, words):
-    limits = {"rollout_timeout_s": 0.4, "max_attempts": 1}
+    limits = {"rollout_timeout_s": 4 if cause == "timeout" else PATIENCE_S, "max_attempts": 1}
     run = await run_tasks([make_task(0, **fields), make_task(1)], num_repeats=2, **limits)
     assert run.keys == [(1, 0), (1, 1)]
     assert (run.summary.scored, run.summary.failed_by_cause, run.summary.unresolved) == (2, {cause: 2}, 0)
