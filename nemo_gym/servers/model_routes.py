@@ -42,6 +42,7 @@ MESSAGES = "/v1/messages"
 OR_EVENTS: dict[int | str, JsonObject] = {200: {"content": {streaming.MEDIA_TYPE: {}}}}
 """OpenAPI documentation: the response may also be a stream."""
 INPUT_KEY = b'"input":'
+MOST_DIGITS = 18
 _INPUT_AT = INPUT_AT_HEADER.encode()
 REMEMBERED_PARAMS, REMEMBERED_BYTES = 64, 16_384
 """Cache size in entries, and bytes per entry. All turns of a rollout, often all rollouts, have the same params."""
@@ -135,11 +136,19 @@ def _passed_on(kind: type[BaseModel], pass_on: PassOn, scope: Scope, body: bytes
 
     Callers that send it have already checked the items: the row's input, the model's output and tool results.
     """
-    begin = next((int(value) for name, value in scope["headers"] if name == _INPUT_AT and value.isdigit()), 0)
+    begin = _announced_input(scope)
     if body[begin - len(INPUT_KEY) : begin] != INPUT_KEY or body[begin : begin + 1] != b"[" or body[-2:] != b"]}":
         return None
     params = (_remembered_params if begin <= REMEMBERED_BYTES else _params)(kind, body[:begin])
     return None if params is None else pass_on(params, memoryview(body)[begin:-1])
+
+
+def _announced_input(scope: Scope) -> int:
+    for name, value in scope["headers"]:
+        # Python does not convert numbers of thousands of digits.
+        if name == _INPUT_AT and value.isdigit() and len(value) <= MOST_DIGITS:
+            return int(value)
+    return 0
 
 
 def _params(kind: type[BaseModel], text: bytes) -> JsonObject | None:

@@ -103,6 +103,13 @@ def test_nested_body_with_input_header_does_no_damage(server, address_of):
     assert httpx.get(f"{url}/openapi.json", verify=False).status_code == 200
 
 
+def test_huge_input_header_is_ignored(address_of):
+    body = b'{"input":[{"role":"user","content":"hi"}]}'
+    headers = {**JSON, "x-nemo-gym-input-at": "9" * 5000}
+    status, text = send(address_of("responses_api_models/vllm_model"), "/v1/responses", body, headers)
+    assert status == 200, text[:300]
+
+
 @pytest.mark.parametrize("server", EACH_SERVER)
 def test_malformed_body_is_not_a_server_failure(server, address_of):
     url = address_of(server)
