@@ -106,7 +106,7 @@ def test_nested_body_with_input_header_does_no_damage(server, address_of):
 def test_huge_input_header_is_ignored(address_of):
     body = b'{"input":[{"role":"user","content":"hi"}]}'
     headers = {**JSON, "x-nemo-gym-input-at": "9" * 5000}
-    status, text = send(address_of("responses_api_models/vllm_model"), "/v1/responses", body, headers)
+    status, text = send(address_of("responses_api_models/openai_model"), "/v1/responses", body, headers)
     assert status == 200, text[:300]
 
 
