@@ -26,8 +26,10 @@ from nemo_gym.config.access import is_loopback
 
 PATIENCE_S = 100.0
 """The timeout for operations that take about a second on an idle machine."""
-PROGRESS = re.compile(r"^waiting for .* \(\d+ of \d+ s\).*\n", re.MULTILINE)
-"""Progress lines of a start, which only a busy machine prints."""
+PROGRESS = re.compile(
+    r"^(waiting for .* \(\d+ of \d+ s\)|port 11000 is taken, perhaps by another run).*\n", re.MULTILINE
+)
+"""Lines that only a busy machine prints, or one on which another run is up."""
 SCRIPTS = Path(sysconfig.get_path("scripts"))
 GC_THRESHOLDS = 10_000, 10, 5
 """Thresholds for `gc.set_threshold` that collect garbage less often than the default."""

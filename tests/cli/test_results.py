@@ -128,7 +128,7 @@ def test_config_starts_servers_that_compute_metrics(workplace):
     workplace.write("agent.yaml", AGENT_BLOCK)
     write(workplace, "run.jsonl", {**done(0, 0, 1.0), "agent_ref": {"name": "counted_agent"}})
     words = ("+input_glob=run.jsonl", "+overwrite=true")
-    finished = aggregated(workplace, *words, config, "+config_paths=[agent.yaml]", "+head_server.port=0")
+    finished = aggregated(workplace, *words, config, "+config_paths=[agent.yaml]")
     assert (finished.code, finished.err) == (0, "")
     (metrics,) = orjson.loads((workplace.folder / "out_aggregate_metrics.json").read_bytes())
     assert metrics["agent_metrics"]["tasks_seen"] == 1
