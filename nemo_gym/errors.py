@@ -93,6 +93,9 @@ class LaunchError(UserError):
 class SignatureError(LaunchError, TypeError):
     """A method whose signature its server does not support, as a tool or with session state."""
 
+    place: str | None = None
+    """The file and line of the method, if it is known."""
+
 
 class HeadServerNotFoundError(LaunchError, ValueError):
     """A head server that does not respond at its address."""

@@ -32,7 +32,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from nemo_gym.calls.address_book import Address
 from nemo_gym.calls.caller import encode_json
 from nemo_gym.calls.client import ServerClient
-from nemo_gym.calls.problems import failure_of_row
+from nemo_gym.calls.problems import failure_of_row, faults_in_reply
 from nemo_gym.config.settings import SERVER_TYPES, BaseServerConfig
 from nemo_gym.errors import AgentFailed, DataError, EnvironmentFailed, ModelFailed, RolloutError, ServerCallError
 from nemo_gym.http.internal import InternalClient
@@ -194,9 +194,10 @@ def _block_of(folder: Path) -> tuple[str, JsonObject]:
 class Attempt:
     """A rollout in progress, with its session cookie: calls tools and verifies."""
 
-    def __init__(self, client: httpx.AsyncClient, row: JsonObject) -> None:
+    def __init__(self, client: httpx.AsyncClient, row: JsonObject, server: str = "the server") -> None:
         self._client = client
         self._row = row
+        self._server = server
         self.calls: list[FunctionToolCall] = []
         """The tool calls made so far; `verify` grades them by default."""
 
@@ -217,9 +218,14 @@ class Attempt:
         graded = response if response is not None else reply(*self.calls, "Done.")
         body = {**self._row, **fields, "response": graded.model_dump(mode="json")}
         answer = await self._client.post("/verify", content=encode_json(body))
-        if answer.is_error:
-            raise DataError(f"/verify answered {answer.status_code}: {answer.text}")
+        _check(answer, "/verify", self._server)
         return _graded(answer.content)
+
+
+def _check(answer: httpx.Response, path: str, server: str) -> None:
+    if answer.is_error:
+        faults = faults_in_reply(answer.content, f"{path.removeprefix('/')} of {server}")
+        raise DataError("; ".join(faults) or f"{path} answered {answer.status_code}: {answer.text}")
 
 
 class _FailureReplies(CallMiddleware):
@@ -347,9 +353,8 @@ async def rollout(server: SimpleServer, /, **row: object) -> AsyncIterator[Attem
     full_row = _full(row)
     async with serving(server) as client:
         seeded = await client.post("/seed_session", content=encode_json(full_row))
-        if seeded.is_error:
-            raise DataError(f"/seed_session answered {seeded.status_code}: {seeded.text}")
-        yield Attempt(client, full_row)
+        _check(seeded, "/seed_session", _name_of(server))
+        yield Attempt(client, full_row, _name_of(server))
         await client.post("/close_session")
 
 
@@ -360,8 +365,7 @@ async def run(agent: SimpleServer, /, **row: object) -> Graded:
     """
     async with serving(agent) as client:
         answer = await client.post("/run", content=encode_json(_full(row)))
-    if answer.is_error:
-        raise DataError(f"/run answered {answer.status_code}: {answer.text}")
+    _check(answer, "/run", _name_of(agent))
     return _graded(answer.content)
 
 

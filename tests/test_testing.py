@@ -227,5 +227,5 @@ async def test_failed_agent_rollout_raises_its_cause():
 
 async def test_row_rejected_by_the_agent_is_reported():
     agent = make_server(SimpleAgent, resources_server=COUNTER)
-    with pytest.raises(DataError, match=r"/run answered 422: .*temperature"):
+    with pytest.raises(DataError, match=r"the row's 'responses_create_params\.temperature' is invalid for run of "):
         await run(agent, responses_create_params={"input": [], "temperature": "hot"})

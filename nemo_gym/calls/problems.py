@@ -93,7 +93,7 @@ def failure_of_reply(
     if problem is not None:
         return problem.to_error()
     is_of_a_row = status == InvalidTask.status and otherwise in (EnvironmentFailed, InvalidTask)
-    if is_of_a_row and (faults := _faults_of_the_row(body, f"{during.removeprefix('/')} of {server}")):
+    if is_of_a_row and (faults := faults_in_reply(body, f"{during.removeprefix('/')} of {server}")):
         return InvalidTask("; ".join(faults), server=server, tier=otherwise.default_tier)
     answered = f"{server}: {during} answered {status}: {readable(body)}"
     if status in REFUSED_REQUEST and otherwise is ModelFailed:
@@ -157,16 +157,20 @@ def failure_of_row(row: Row) -> RolloutError | None:
     return FAILURES.get(cause, RolloutError)(message, server=row.failure_server, tier=row.failure_tier)
 
 
-def _faults_of_the_row(body: bytes, needed_by: str) -> list[str]:
-    """Describe the validation errors of a row. Return nothing if they also concern the response in it."""
+def faults_in_reply(body: bytes, needed_by: str) -> list[str]:
+    """Describe the validation errors of a row in a server's reply; return nothing for any other reply."""
     try:
-        details: list[dict[str, Any]] = orjson.loads(body)["detail"]
-        if not all(each["loc"][0] == "body" and "response" not in each["loc"] for each in details):
-            return []
-        missing = {".".join(map(str, each["loc"][1:])): each for each in details if each["type"] == "missing"}
-        problems = problems_of(cast(ErrorDetails, {**each, "loc": each["loc"][1:]}) for each in details)
+        return faults_of_row(orjson.loads(body)["detail"], needed_by)
     except (orjson.JSONDecodeError, LookupError, TypeError):
         return []
+
+
+def faults_of_row(details: list[dict[str, Any]], needed_by: str) -> list[str]:
+    """Describe the validation errors of a row. Return nothing if they also concern the response in it."""
+    if not all(each["loc"][0] == "body" and "response" not in each["loc"] for each in details):
+        return []
+    missing = {".".join(map(str, each["loc"][1:])): each for each in details if each["type"] == "missing"}
+    problems = problems_of(cast(ErrorDetails, {**each, "loc": each["loc"][1:]}) for each in details)
     faults = []
     for name, each in missing.items():
         keys = each["input"] if isinstance(each.get("input"), dict) else ()

@@ -26,6 +26,8 @@ class RunRecord(BaseModel):
     working_dir: str
     started_at: float
     """Seconds since the epoch."""
+    agents: list[str] = Field(default_factory=list)
+    """The names that rows may use for its agents."""
     run_token: str | None = Field(default=None, repr=False)
     """The token that its servers require; None if they require none."""
 
@@ -35,8 +37,13 @@ class RunRecord(BaseModel):
         here, head = os.getcwd(), run.head
         return cls(
             pid=os.getpid(), host=head.host, port=head.port, working_dir=here, started_at=time.time(),
-            run_token=run.run_token,
+            agents=run.agent_names, run_token=run.run_token,
         )  # fmt: skip
+
+    @property
+    def choice(self) -> str:
+        """The override that selects the run, with the folder in which it was started."""
+        return f"+head_server.port={self.port} (started in {self.working_dir})"
 
     @property
     def path(self) -> Path | None:

@@ -10,8 +10,10 @@ import orjson
 from nemo_gym.cli import running, tables
 from nemo_gym.cli.options import Options
 from nemo_gym.cli.settings import ListEnvironmentsSettings, ListSettings, SearchSettings
+from nemo_gym.config.suggestions import closest
 from nemo_gym.data import catalog
 from nemo_gym.data.catalog import Component, Notice
+from nemo_gym.errors import UsageError
 
 READERS: dict[str, Callable[[Notice], list[Component]]] = {
     "environments": catalog.environments,
@@ -50,11 +52,14 @@ def models(words: list[str]) -> int:
 
 def search(words: list[str]) -> int:
     """Search components of one kind for a word; the kind may precede it."""
-    kind = next((word for word in words if not word.startswith(("-", "+", "~"))), "")
+    bare = [word for word in words if not word.startswith(("-", "+", "~"))]
+    kind = bare[0] if bare else ""
     rest = list(words)
     if kind in READERS:
         rest.remove(kind)
     else:
+        if len(bare) > 1 and (meant := closest(kind, READERS)):
+            raise UsageError(f"'{kind}' is not a kind of component. Did you mean '{meant}'? --help lists all kinds.")
         kind = "environments"
     summary = f"Search the {kind} for a word, or another kind: ng search [{'|'.join(READERS)}] QUERY."
     settings = Options("ng search", SearchSettings, summary, takes_config=False, named_by="query").settings(rest)

@@ -42,7 +42,7 @@ def render(words: list[str]) -> int:
 
 def prepare_benchmark(words: list[str]) -> int:
     """Prepare the data of every benchmark in a configuration."""
-    line = Options("ng_prepare_benchmark", PrepareBenchmarkSettings).read(words)
+    line = Options("ng_prepare_benchmark", PrepareBenchmarkSettings, usual_selector="--benchmark").read(words)
     run = load_without_model(line.paths, line.overrides)
     # Prepare scripts read the config (`get_hf_token`), but cannot load it, because it lacks a model.
     set_process_config(view_of(run))

@@ -19,6 +19,7 @@ from nemo_gym.cli.settings import JsonSettings, NoSettings, StartSettings, Valid
 from nemo_gym.config.access import configured_token
 from nemo_gym.config.without_model import load_as_written, load_with_stand_in, load_without_model, stand_ins_of
 from nemo_gym.config.wording import counted
+from nemo_gym.data.prepare import unobtainable_files
 from nemo_gym.launcher import launch
 from nemo_gym.launcher.environments import interpreters
 from nemo_gym.launcher.warm import WarmStarter
@@ -114,6 +115,8 @@ def validate(words: list[str]) -> int:
     settings = settings_from(ValidateSettings, run.plain)
     with launch(run, dry_run=True, notice=running.note, ready_timeout_s=settings.ready_timeout_s):
         pass
+    for missing in unobtainable_files(run):
+        running.note(f"note: {missing}")
     absent = stand_ins_of(run)
     checked = [name for name in run.servers if name not in absent]
     note = f" (without {', '.join(absent)}, which no file defines; --model-type adds it)" if absent else ""

@@ -16,13 +16,17 @@ MOST_KINDS = 20
 LONGEST_MESSAGE = 400
 
 _NUMBER = re.compile(r"\d+(\.\d+)?|\b[0-9a-f]{8,}\b")
+_QUOTED_VALUE = re.compile(
+    r"""(?<!Error): (?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""  # answer: '…'; but KeyError: 'x' is a cause
+    r"|\binput_value=.*?, input_type=\w+"  # by pydantic
+)
 
 
 class _Kind(NamedTuple):
     cause: str
     server: str | None
     shape: str
-    """The message without its numbers, because they differ each time the same failure occurs."""
+    """The message without numbers and quoted values, because they differ each time the same failure occurs."""
 
 
 @dataclass
@@ -52,8 +56,10 @@ class FailureReporter:
         """Count a record, and report its failure if it is the first of its kind."""
         if record.cause is None:
             return
-        message = _line(self._mask(record.row.failure_message or "no message"))
-        kind = _Kind(record.cause, record.row.failure_server, _NUMBER.sub("#", message))
+        whole = " ".join(self._mask(record.row.failure_message or "no message").split())
+        # An answer may be longer than the printed part, so remove it before the message is cut off.
+        shape = _shortened(_NUMBER.sub("#", _QUOTED_VALUE.sub(": …", whole)))
+        kind, message = _Kind(record.cause, record.row.failure_server, shape), _shortened(whole)
         if kind not in self._kinds:
             if len(self._kinds) >= MOST_KINDS:
                 self._others += 1
@@ -75,6 +81,5 @@ class FailureReporter:
             yield f"  {self._others} of other kinds"
 
 
-def _line(message: str) -> str:
-    text = " ".join(message.split())
+def _shortened(text: str) -> str:
     return text if len(text) <= LONGEST_MESSAGE else f"{text[:LONGEST_MESSAGE]}…"

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
+import shutil
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -25,7 +28,7 @@ from nemo_gym.scaffold import scaffold
 def init(words: list[str]) -> int:
     """Create the folder of a new environment that lints, passes its tests and scores rollouts."""
     settings = Options("ng_init_resources_server", EntrypointSettings, takes_config=False).settings(words)
-    running.say(scaffold(settings.entrypoint, Path.cwd()).next_steps)
+    running.say(scaffold(settings.entrypoint, Path.cwd(), _as_called).next_steps)
     return 0
 
 
@@ -35,13 +38,15 @@ def test(words: list[str]) -> int:
     folder = _folder_of(settings.entrypoint)
     if not (folder / "tests").is_dir():
         raise DataError(f"{folder}: no tests/ folder. Write a first test in tests/test_app.py.")
-    code = run_tests(folder).code
+    tested = run_tests(folder)
+    if not tested.has_tests:
+        raise DataError(f"{folder / 'tests'}: no test found. Write a function test_… in tests/test_app.py.")
     if settings.should_validate_data:
         from nemo_gym.data.examples import check_examples
 
         check_examples(folder)
         running.say(f"✓ the examples of {settings.entrypoint} are complete")
-    return code
+    return tested.code
 
 
 def test_all(words: list[str]) -> int:
@@ -117,6 +122,16 @@ def packages(words: list[str]) -> int:
     form = "json" if settings.as_json else settings.format
     extra = [*(["--format", form] if form else []), *(["--outdated"] if settings.outdated else [])]
     return subprocess.run([*listing.command, *extra], check=False).returncode
+
+
+def _as_called(name: str) -> str:
+    """Return the word that calls another program of this installation, with its folder unless the PATH finds it."""
+    for folder in (Path(sys.argv[0]).parent, Path(sys.executable).parent):
+        if (folder / name).is_file():
+            found = shutil.which(name)
+            is_found = found is not None and Path(found).parent.samefile(folder)
+            return name if is_found else shlex.quote(str(folder / name))
+    return name
 
 
 def _folder_of(entrypoint: str) -> Path:

@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None, program: str | None = None) -> int:
         print(f"Error: {error}", file=sys.stderr)  # noqa: T201 - the CLI prints
         return 2 if isinstance(error, UsageError) else 1
     except KeyboardInterrupt as interrupt:
-        for line in getattr(interrupt, "__notes__", ()):
+        for line in getattr(interrupt, "__notes__", ["Interrupted."]):
             print(line, file=sys.stderr)  # noqa: T201 - the CLI prints
         return 130
     except BrokenPipeError:
@@ -75,10 +75,6 @@ def _execute(command: Command, words: list[str]) -> int:
     starter = WarmStarter() if is_supported() else None
     try:
         return _function(command)(words, starter)
-    except KeyboardInterrupt as interrupt:
-        if not hasattr(interrupt, "__notes__"):
-            interrupt.add_note("Interrupted.")
-        raise
     finally:
         if starter is not None:
             starter.close()

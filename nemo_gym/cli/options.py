@@ -19,7 +19,7 @@ from nemo_gym import config, paths
 from nemo_gym.cli.commands import by_program
 from nemo_gym.cli.flags import add_flag, encoded, flag_names, key_of, text_keys
 from nemo_gym.cli.main import HELP_WORDS, VERBOSE_WORDS
-from nemo_gym.cli.selectors import SELECTORS, add_selectors, take_selected
+from nemo_gym.cli.selectors import SELECTORS, add_selectors, check_search_dir, take_selected
 from nemo_gym.cli.unknown_keys import unknown_keys
 from nemo_gym.config.settings import SERVER_TYPES
 from nemo_gym.errors import UsageError
@@ -87,6 +87,8 @@ class Options(Generic[SettingsT]):
     takes_sampling: bool = False
     takes_other_keys: bool = False
     """Whether keys may belong to a config that the command finds itself."""
+    usual_selector: str = "--resources-server"
+    """The flag to suggest for a bare name."""
     named_by: str | None = None
     """The setting that a bare word sets, such as `mcqa` in `ng list agents mcqa`."""
 
@@ -100,8 +102,12 @@ class Options(Generic[SettingsT]):
         if HELP_WORDS & set(words):
             parser.print_help()
             raise SystemExit(0)
-        given = vars(parser.parse_intermixed_args(self._with_values(words)))
+        known, unknown = parser.parse_known_intermixed_args(self._with_values(words))
+        if unknown:
+            parser.reject(unknown)
+        given = vars(known)
         for folder in given.pop("search_dir", None) or []:
+            check_search_dir(folder)
             earlier = os.environ.get(paths.EXTRA_ROOTS_ENV_VAR)
             os.environ[paths.EXTRA_ROOTS_ENV_VAR] = os.pathsep.join(filter(None, [earlier, folder]))
         files = [*(given.pop("config", None) or []), *take_selected(given)]
@@ -137,18 +143,19 @@ class Options(Generic[SettingsT]):
             hint = f". Did you mean '{self._flag_for(names[0])}'?" if self.takes_config else ""
             parser.error(f"'{names[0]}' is neither a flag nor a setting (+key=value){hint}")
         if len(names) > 1:
-            parser.error(f"expected at most one name, got {len(names)}: {' '.join(names)}")
+            hint = ". Put words that belong together in quotes" if self.named_by else ""
+            parser.error(f"expected at most one name, got {len(names)}: {' '.join(names)}{hint}")
         meant = {word: _folder_of_environment(word) if key == "entrypoint" else word for word in names}
         return [f"++{key}={orjson.dumps(meant[word]).decode()}" if word in names else word for word in words]
 
-    @staticmethod
-    def _flag_for(word: str) -> str:
+    def _flag_for(self, word: str) -> str:
         """Return the flag that is missing before a config's name or file."""
         if word.endswith((".yaml", ".yml")):
             return f"--config {word}"
         name = word.partition("/")[0]
-        known = (selector.flag for selector in reversed(SELECTORS) if name in selector.known())
-        return f"{next(known, '--resources-server')} {word}"
+        usual_first = sorted(reversed(SELECTORS), key=lambda selector: selector.flag != self.usual_selector)
+        known = (selector.flag for selector in usual_first if name in selector.known())
+        return f"{next(known, self.usual_selector)} {word}"
 
     def _check_keys(
         self, parser: argparse.ArgumentParser, files: Sequence[str], overrides: Sequence[str], missing: Collection[str]
@@ -168,7 +175,7 @@ class Options(Generic[SettingsT]):
                     f"{word.partition('=')[0]}: nothing reads this key{f'. Did you mean {meant!r}?' if meant else ''}"
                 )
 
-    def _parser(self) -> argparse.ArgumentParser:
+    def _parser(self) -> _Parser:
         parser = _Parser(
             prog=self.program,
             usage=_usage(self.program),
@@ -230,12 +237,16 @@ def settings_from(model: type[SettingsT], values: Mapping[str, object]) -> Setti
 
 
 class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
+    def reject(self, unknown: Sequence[str]) -> NoReturn:
+        """Exit because of unknown flags. The list may also have the settings that follow them, which are valid."""
+        flags = [word.partition("=")[0] for word in unknown if word.startswith("-")]
         known = [flag for action in self._actions for flag in action.option_strings]
-        for word in message.split() if message.startswith("unrecognized") else ():
-            if word.startswith("-") and word not in known and (close := get_close_matches(word, known, n=1)):
-                message += f". Did you mean '{close[0]}'?"
-                break
+        close = (get_close_matches(flag, known, n=1) for flag in flags)
+        meant = next(filter(None, close), None)
+        hint = f". Did you mean '{meant[0]}'?" if meant else ""
+        self.error(f"unrecognized arguments: {', '.join(flags or unknown)}{hint}")
+
+    def error(self, message: str) -> NoReturn:
         stop = "" if message.endswith("?") else "."
         self.exit(2, f"Error: {message}{stop} '{self.prog} --help' lists all settings.\n")
 

@@ -17,7 +17,7 @@ from nemo_gym.export import export
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.launcher import RunningServers
 from nemo_gym.rollouts.aggregate import aggregate_all
-from nemo_gym.rollouts.job import RunFiles
+from nemo_gym.rollouts.job import RunFiles, failures_path_for
 from nemo_gym.rollouts.lock import locked
 from nemo_gym.rollouts.outcome import Record, Summary
 from nemo_gym.rollouts.progress import Progress
@@ -52,7 +52,17 @@ def reverify(words: list[str]) -> int:
         return _graded(own, ServerClient.of_run(servers.run), planned, servers)
 
 
+def _note_if_nothing_failed(planned: Reverification) -> None:
+    if planned.job.judge_failed_only and not planned.lines:
+        failures = failures_path_for(planned.job.rollouts_jsonl_fpath)
+        running.note(
+            f"note: {failures} has no unscored rollout whose judge failed, so there is nothing to grade. To grade all "
+            "rollouts again, leave out --judge-failed-only."
+        )
+
+
 def _graded(run: RunConfig, client: ServerClient, planned: Reverification, servers: RunningServers | None) -> int:
+    _note_if_nothing_failed(planned)
     secrets = secrets_of(run)
     reporter = FailureReporter(running.note, mask=secrets.mask)
     begun: Begun | None = None
@@ -78,8 +88,9 @@ def _graded(run: RunConfig, client: ServerClient, planned: Reverification, serve
     try:
         metrics = run_interruptibly(work())
     except KeyboardInterrupt:
-        if begun is not None:
-            running.note(f"interrupted. Resume {begun.files.results} with +resume_from_cache=true")
+        if begun is None:
+            raise
+        running.note(f"interrupted. Resume {begun.files.results} with +resume_from_cache=true")
         return 130
     assert begun is not None
     report(begun.files, begun.summary, metrics, reporter)

@@ -7,7 +7,6 @@ import signal
 import sys
 from collections.abc import Coroutine
 from functools import partial
-from pathlib import Path
 from typing import TypeVar
 
 from omegaconf import OmegaConf
@@ -59,8 +58,9 @@ def collect(words: list[str]) -> int:
     running.interrupt_on_signals()
     run = load_as_written(line.paths, line.overrides)
     job = settings_from(CollectJob, run.plain)
-    client = running.client_for(run)
-    plan = TaskPlan(find_input(job.input_jsonl_fpath), job, client.agent_names())
+    client = running.client_for(run, [job.agent_name] if job.agent_name else [])
+    rows = find_input(job.input_jsonl_fpath)
+    plan = TaskPlan(rows, job, client.agent_names(), elsewhere=running.choices_by_agent())
     files = RunFiles(results=job.output_jsonl_fpath)
     subject = RunSubject.of_config(client.global_config_dict)
     with locked(files), open_run(plan, files, subject, secrets=secrets_of(run)) as opened:
@@ -92,7 +92,7 @@ def _run(config_paths: list[str], overrides: list[str], starter: WarmStarter | N
     files = RunFiles(results=job.output_jsonl_fpath)
     # Opened before any server starts, so that an existing or locked output is rejected at once.
     with locked(files):
-        plan = TaskPlan(_prepare(run_config, job, agents), job, agents)
+        plan = _prepare(run_config, job, agents)
         with open_run(plan, files, RunSubject.of_run(run_config), secrets=secrets_of(run_config)) as opened:
             return _serve_and_collect(run_config, settings, starter, opened)
 
@@ -111,10 +111,10 @@ def _serve_and_collect(
     return code
 
 
-def _prepare(run_config: RunConfig, job: EndToEndJob, agents: list[str]) -> Path:
+def _prepare(run_config: RunConfig, job: EndToEndJob, agents: list[str]) -> TaskPlan:
     rows = RunFiles(results=job.output_jsonl_fpath).prepared / f"{job.split}.jsonl"
     if job.reuse_existing_data_preparation and rows.exists():
-        return rows
+        return TaskPlan(rows, job, agents)
     datasets = datasets_of_split(run_config, job.split)
     for agent, dataset, path in datasets:
         prompt = dataset.prompt_config or job.prompt_config
@@ -123,7 +123,7 @@ def _prepare(run_config: RunConfig, job: EndToEndJob, agents: list[str]) -> Path
             path, job.model_copy(update={"agent_name": agent, "limit": None, "prompt_config": prompt}), agents
         ).check()
     write_rows(rows, rows_of(datasets, copies=job.num_repeats is None))
-    return rows
+    return TaskPlan(rows, job, agents, datasets=datasets)
 
 
 def _collect_and_report(client: ServerClient, run: OpenRun, servers: RunningServers | None = None) -> int:

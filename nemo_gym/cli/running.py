@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -163,32 +163,45 @@ def _probe_s(deadline: float) -> float:
     return min(PROBE_TIMEOUT_S, max(SHORTEST_PROBE_S, deadline - time.monotonic()))
 
 
-def find_head(run: RunConfig) -> HeadConfig:
+def find_head(run: RunConfig, agents: Collection[str] = ()) -> HeadConfig:
     """Return the configured head server, else that of this folder's latest run, else that of the only run.
 
-    Raise `LaunchError` if several runs are up and none of them was started in this folder.
+    If some runs have all of these agents, choose among them. Raise `LaunchError` if several runs remain and none of
+    them was started in this folder.
     """
     if run.head.port_is_fixed and run.head.port:
         return run.head
     runs = live_runs()
     if not runs:
         return run.head
-    chosen = runs[-1]
-    if len(runs) > 1 and chosen.working_dir != os.getcwd():
-        choices = ", ".join(f"+head_server.port={each.port} (started in {each.working_dir})" for each in runs)
+    suitable = [each for each in runs if {*agents} <= {*each.agents}] or runs
+    chosen = suitable[-1]
+    if len(suitable) > 1 and chosen.working_dir != os.getcwd():
         raise LaunchError(
-            f"{len(runs)} runs are up, and none of them was started in this folder ({os.getcwd()}). Choose one: "
-            f"{choices}."
+            f"{len(suitable)} runs are up, and none of them was started in this folder ({os.getcwd()}). Choose one: "
+            f"{', '.join(each.choice for each in suitable)}."
         )
     if len(runs) > 1:
-        others = ", ".join(f"{other.port}" for other in runs[:-1])
+        others = ", ".join(f"{other.port}" for other in runs if other is not chosen)
         note(f"several runs are up; using {chosen.host}:{chosen.port} (+head_server.port=… selects another: {others})")
     return HeadConfig(host=chosen.host, port=chosen.port)
 
 
-def client_for(run: RunConfig) -> ServerClient:
-    """Return a client for the running servers, with the run's token if this process has access to it."""
-    return ServerClient.load_from_global_config(find_head(run), configured_token(run.plain))
+def client_for(run: RunConfig, agents: Collection[str] = ()) -> ServerClient:
+    """Return a client for the running servers, with the run's token if this process has access to it.
+
+    If several runs are up, it is for one that has all of these agents, if there is one.
+    """
+    return ServerClient.load_from_global_config(find_head(run, agents), configured_token(run.plain))
+
+
+def choices_by_agent() -> dict[str, str]:
+    """Return, for each agent of the runs on this machine, the overrides that select a run with it."""
+    choices: dict[str, list[str]] = {}
+    for each in live_runs():
+        for agent in each.agents:
+            choices.setdefault(agent, []).append(each.choice)
+    return {agent: " or ".join(found) for agent, found in choices.items()}
 
 
 def ask_for_servers(head: HeadConfig, run_token: str | None = None) -> list[JsonObject]:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nemo_gym import paths
-from nemo_gym.config.suggestions import did_you_mean_or_all, search_dir_for
+from nemo_gym.config.settings import SERVER_TYPES
+from nemo_gym.config.suggestions import closest, did_you_mean_or_all, search_dir_for
 from nemo_gym.errors import ConfigPathNotFoundError
 
 
@@ -78,6 +79,20 @@ def take_selected(given: dict[str, list[str] | None]) -> Iterator[str]:
     for selector in SELECTORS:
         for name in given.pop(selector.key, None) or []:
             yield _found(selector, name)
+
+
+def check_search_dir(given: str) -> None:
+    """Raise `ConfigPathNotFoundError` if a folder for `--search-dir` is missing, or is one of those in it."""
+    folder = Path(given).expanduser()
+    if folder.is_dir():
+        if folder.name in SERVER_TYPES and not any((folder / tier).is_dir() for tier in SERVER_TYPES):
+            raise ConfigPathNotFoundError(f"--search-dir {given}: name the folder above it, '{folder.parent}'.")
+        return
+    if folder.exists():
+        raise ConfigPathNotFoundError(f"--search-dir {given}: it is not a folder.")
+    guess = closest(folder.name, [path.name for path in folder.parent.glob("*/")])
+    hint = f" Did you mean '{folder.parent / guess}'?" if guess else ""
+    raise ConfigPathNotFoundError(f"--search-dir {given}: there is no such folder.{hint}")
 
 
 def _found(selector: Selector, name: str) -> str:

@@ -47,7 +47,7 @@ def explain_input(error: ValidationError, given: object, *, block: str, known: I
     Every member of a union reports an error. The one with the longest path is taken as the intended member.
     """
     furthest = max(error.errors(include_url=False), key=lambda detail: len(detail["loc"]))
-    path = tuple(_present_part(furthest["loc"], given))
+    path = tuple(_present_part(_loc(furthest), given))
     return f"{'.'.join((block, *path))}: {_sentence([_problem(furthest, path, tuple(known))])}"
 
 
@@ -94,7 +94,7 @@ def problems_of(details: Iterable[ErrorDetails]) -> dict[str, str]:
     """Return the problems that pydantic lists, by dotted key."""
     problems: dict[str, list[str]] = {}
     for detail in details:
-        first, *inner = map(str, detail["loc"] or ("",))
+        first, *inner = map(str, _loc(detail) or ("",))
         path = (first, *_written_part(tuple(inner), {}))
         problems.setdefault(".".join(path), []).append(_problem(detail, path, ()))
     return {key: _sentence(found).removesuffix(".") for key, found in problems.items()}
@@ -117,7 +117,7 @@ def _named(key: str, problems: list[str]) -> bool:
 def _explained(error: ValidationError, block: str, origins: Mapping[str, Origin], known: tuple[str, ...]) -> list[str]:
     lines: dict[tuple[str, ...], list[str]] = {}
     for detail in error.errors(include_url=False):
-        path = _written_part(tuple(map(str, detail["loc"])), origins)
+        path = _written_part(tuple(map(str, _loc(detail))), origins)
         lines.setdefault(path, []).append(_problem(detail, path, known))
     return [
         f"{place_of(path, origins)}: {'.'.join((block, *path)).strip('.')}: {_sentence(problems)}"
@@ -128,6 +128,11 @@ def _explained(error: ValidationError, block: str, origins: Mapping[str, Origin]
 def _sentence(problems: list[str]) -> str:
     text = "; or ".join(dict.fromkeys(problems))
     return text if text.endswith("?") else f"{text}."
+
+
+def _loc(detail: ErrorDetails) -> tuple[int | str, ...]:
+    """Return the location of a problem. If an item of a list is missing, this is the list."""
+    return detail["loc"][:-1] if detail["type"] == "missing" and isinstance(detail["input"], list) else detail["loc"]
 
 
 def _written_part(loc: tuple[str, ...], origins: Mapping[str, Origin]) -> tuple[str, ...]:
@@ -147,6 +152,8 @@ def place_of(path: tuple[str, ...], origins: Mapping[str, Origin]) -> str:
 
 def _problem(detail: ErrorDetails, path: tuple[str, ...], known: tuple[str, ...]) -> str:
     kind, message, given = detail["type"], str(detail["msg"]).rstrip("."), detail.get("input")
+    if kind == "missing" and isinstance(given, list):
+        return f"it must have more items, but has {len(given)}"
     if kind == "missing":
         keys = [str(key) for key in given] if isinstance(given, Mapping) else []
         like = closest(path[-1], keys, CERTAINLY_MEANT)

@@ -110,7 +110,8 @@ def _build_all(blocks: Sequence[Block], resolver: Resolver, defaults: RunDefault
     """Build all valid servers and collect the problems of the others."""
     built = _Built({}, [], [])
     for block in blocks:
-        server, problems, unresolved = parse_server(block, resolver, defaults)
+        others = [other for other in blocks if other.node.origin.line]
+        server, problems, unresolved = parse_server(block, resolver, defaults, others)
         built.problems.extend(problems)
         built.unresolved.extend(unresolved)
         if server:

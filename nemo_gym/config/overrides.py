@@ -52,7 +52,8 @@ def parse_override(word: str) -> Override:
     path = split_key(key)
     if text is None and sign != "~":
         raise OverrideError(
-            f"'{shown}' has no '='. Write {sign or '+'}{key}=VALUE to set a value, or ~{key} to delete it."
+            f"'{shown}' has no '='. Write {sign or '+'}{key}=VALUE, without spaces around '=', to set a value, or "
+            f"~{key} to delete it."
         )
     value = None if text is None else node_of(read_value(text, shown), Origin(f"command line: {shown}", 0))
     action: Literal["set", "change", "delete"] = "delete" if sign == "~" else "set" if sign else "change"
@@ -88,7 +89,12 @@ def _malformed_key(shown: str, key: str, text: str | None) -> str:
             f"'{shown}' is not an override (+key=value). If the shell split a list or a text at a space, quote the "
             "whole word: '+config_paths=[a.yaml, b.yaml]'."
         )
-    problem = f"the key '{key}' is not a dotted name such as a.b or a.list[0]" if key else "there is no key before '='"
+    if not key:
+        return (
+            f"'{shown}': there is no key before '='. Write an override without spaces around '=': +key=value, "
+            "++key=value, key=value or ~key."
+        )
+    problem = f"the key '{key}' is not a dotted name such as a.b or a.list[0]"
     return f"'{shown}': {problem}. Write an override as +key=value, ++key=value, key=value or ~key."
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, cast
 
@@ -24,7 +24,7 @@ from nemo_gym.config.settings import (
     Domain,
     ServerType,
 )
-from nemo_gym.config.suggestions import did_you_mean_or_all, search_dir_for
+from nemo_gym.config.suggestions import CERTAINLY_MEANT, closest, did_you_mean_or_all, search_dir_for
 from nemo_gym.config.tree import Node, dotted, merge
 from nemo_gym.errors import AlmostServerError, ConfigError, DuplicateServerError, UnknownImplementationError
 from nemo_gym.jsonl import JsonObject
@@ -133,6 +133,9 @@ def _check_single(key: str, found: Mapping[str, Node], noun: str) -> None:
     if len(found) < 2:
         return
     (first, one), (second, other) = list(found.items())[:2]
+    if noun == "implementations" and not other.origin.line and "entrypoint" not in other.mapping:
+        hint = f"Did you mean '{first}'?"
+        raise DuplicateServerError(f"{other.origin}: {key} has no folder '{second}' to change. {hint}")
     raise DuplicateServerError(
         f"{other.origin}: {key} has two {noun}: {first} ({one.origin}) and {second} ({other.origin}). Rename one "
         "of the blocks, or omit one of the files."
@@ -157,7 +160,9 @@ def _settings_above(name: str, block: Node, tier: str) -> list[str]:
     lines = []
     for key, node in block.mapping.items():
         if key != tier and key not in METADATA_KEYS:
-            meant = dotted((name, tier, folder) if key == folder else (name, tier, folder, key))
+            is_tier = closest(str(key), SERVER_TYPES, CERTAINLY_MEANT) == tier
+            rest = () if is_tier else (folder,) if key == folder else (folder, key)
+            meant = dotted((name, tier, *rest))
             lines.append(f"{node.origin}: {name}.{key} is next to {tier}; did you mean {meant}?")
     return lines
 
@@ -184,9 +189,9 @@ def _misspelt_tier(name: str, node: Node) -> list[str]:
 
 
 def parse_server(
-    block: Block, resolver: Resolver, defaults: RunDefaults
+    block: Block, resolver: Resolver, defaults: RunDefaults, others: Sequence[Block]
 ) -> tuple[ServerConfig | None, list[str], list[Unresolved]]:
-    """Return one server, or None with its problems and its unresolved values.
+    """Return one server, or None with its problems and its unresolved values. `others` are the servers to suggest.
 
     Raise UnknownImplementationError if its folder or entrypoint does not exist.
     """
@@ -204,6 +209,8 @@ def parse_server(
     try:
         generic = _Generic.model_validate(settings)
     except ValidationError as error:
+        if "entrypoint" not in settings and not block.node.origin.line:
+            return None, [_unknown_server(block, others)], []
         return None, [explain_validation(error, block=block.key, origins=places)], []
     problems = _misspelt_dataset_keys(block, settings, places)
     if problems:
@@ -226,6 +233,17 @@ def parse_server(
         isolated=generic.isolated,
     )
     return server, [], []
+
+
+def _unknown_server(block: Block, others: Sequence[Block]) -> str:
+    """Return the message for a block that only the command line has, but without an entrypoint."""
+    same_folder = [other.name for other in others if other.path[1:] == block.path[1:]]
+    hint = (
+        f" Did you mean '{same_folder[0]}'?"
+        if len(same_folder) == 1
+        else did_you_mean_or_all(block.name, [other.name for other in others], "servers")
+    )
+    return f"{block.node.origin}: there is no server '{block.name}' to change.{hint} A new one needs an entrypoint."
 
 
 def _misspelt_dataset_keys(block: Block, settings: JsonObject, places: Mapping[str, Origin]) -> list[str]:

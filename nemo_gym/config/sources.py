@@ -239,10 +239,18 @@ def _find_config(item: Node, text: str, near: Path | None) -> Path:
             return place.resolve()
     folder = next((place for place in places if place.is_dir()), None)
     if folder:
-        inside = sorted(file.name for file in folder.glob("*.yaml"))[:8]
+        inside = sorted(file.name for file in folder.glob("*.yaml"))
+        # A server folder keeps its configs one level deeper.
+        deeper = sorted(str(relative / file.relative_to(folder)) for file in folder.glob("configs/*.yaml"))
+        listed = ", ".join((inside or deeper)[:8])
         raise ConfigPathNotFoundError(
             f"{item.origin}: {text} is a folder. Name one of its files"
-            + (f": {', '.join(inside)}." if inside else "; none of them is a .yaml file.")
+            + (f": {listed}." if listed else "; none of them is a .yaml file.")
+        )
+    words = text.split()
+    if len(words) > 1 and all(word.endswith((".yaml", ".yml")) for word in words):
+        raise ConfigPathNotFoundError(
+            f"{item.origin}: the file '{text}' does not exist. Put commas between the paths: [{', '.join(words)}]."
         )
     searched = ", ".join(str(place) for place in places)
     raise ConfigPathNotFoundError(

@@ -7,8 +7,8 @@ from difflib import get_close_matches
 
 CERTAINLY_MEANT = 0.85
 """Similarity cutoff: accepts `temprature` for `temperature`, but not `top_k` for `top_p`."""
-
-
+SHORTEST_SWAP = 4
+"""In a shorter word, swapped letters may well be another word."""
 ADD_A_FILE = "Add a file that defines one to config_paths."
 
 
@@ -16,8 +16,18 @@ def closest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
     """Return the known word most similar to `word`, or None."""
     names = list(dict.fromkeys(known))
     folded = {name.casefold(): name for name in reversed(names)}
-    found = get_close_matches(word.casefold(), list(folded), n=1, cutoff=cutoff)
+    # difflib counts two swapped letters as two typos, which is too many for a short word such as `prot`.
+    swapped = [name for name in folded if _differ_by_swap(word.casefold(), name)]
+    found = swapped or get_close_matches(word.casefold(), list(folded), n=1, cutoff=cutoff)
     return folded[found[0]] if found else None
+
+
+def _differ_by_swap(one: str, other: str) -> bool:
+    """Return whether two words differ only in the order of two neighbouring letters."""
+    if len(one) != len(other) or len(one) < SHORTEST_SWAP:
+        return False
+    at = [index for index, (a, b) in enumerate(zip(one, other, strict=True)) if a != b]
+    return len(at) == 2 and at[1] == at[0] + 1 and one[at[0]] + one[at[1]] == other[at[1]] + other[at[0]]
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

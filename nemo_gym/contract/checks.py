@@ -6,24 +6,28 @@ import asyncio
 import math
 import re
 import statistics
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from fastapi.routing import APIRoute
 from pydantic import ValidationError
 
-from nemo_gym.config import explain_input, load
+from nemo_gym.calls.problems import faults_of_row
+from nemo_gym.config import explain_input
+from nemo_gym.config.suggestions import CERTAINLY_MEANT, closest
 from nemo_gym.config.wording import counted
 from nemo_gym.contract.answers import odd_answers
-from nemo_gym.contract.environment import SAMPLE_MODEL, Environment, Oracle, Solution, own_servers
+from nemo_gym.contract.environment import Environment, Oracle, Solution, own_servers
+from nemo_gym.contract.examples import REQUEST_KEY
 from nemo_gym.contract.play import Played, act, grade, play
-from nemo_gym.errors import NemoGymError
+from nemo_gym.errors import NemoGymError, SignatureError
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.responses import ResponseCreateParams
 from nemo_gym.servers.base import SimpleServer
 from nemo_gym.servers.name_clashes import listed_tools
-from nemo_gym.testing import rollout, serving
+from nemo_gym.testing import reply, rollout, serving
 from nemo_gym.web.failures import fault_in
 
 EXAMPLES = 5
@@ -83,7 +87,7 @@ async def _configs_load(checkup: Checkup) -> str:
     folder = checkup.environment.folder
     configs = sorted((folder / "configs").glob("*.yaml"))
     for path in configs:
-        run = load([path, SAMPLE_MODEL], skip_dotenv=True, require_servers=True)
+        run = checkup.environment.load(path)
         agents = {
             (agent.settings.get("resources_server") or {}).get("name")
             for agent in run.servers_of("responses_api_agents")
@@ -99,10 +103,11 @@ async def _ready_to_publish(checkup: Checkup) -> str:
     problems = []
     readme, tests = folder / "README.md", folder / "tests"
     text = readme.read_text("utf-8") if readme.is_file() else ""
+    needed = "missing" if readme.is_file() else "it does not exist. Write one with"
     required = {"the data's licence": "licen", "how it is graded": "reward|earn", "a command": folder.name}
     missing = [meaning for meaning, pattern in required.items() if not re.search(pattern, text, re.IGNORECASE)]
     if missing:
-        problems.append(f"{readme}: missing {', '.join(missing)}")
+        problems.append(f"{readme}: {needed} {', '.join(missing)}")
     found = [path for path in tests.glob("test_*.py") if "def test_" in path.read_text("utf-8")]
     if not found:
         problems.append(f"{tests}: no test found")
@@ -127,22 +132,42 @@ async def _tools_are_described(checkup: Checkup) -> str:
 async def _rows_are_valid(checkup: Checkup) -> str:
     if not checkup.environment.rows:
         raise Broken("no example rows. Add a dataset of the type example to the agent's block in the config")
-    paths = {getattr(route, "path", "") for route in checkup.environment.server().setup_webserver().routes}
+    routes = {
+        getattr(route, "path", ""): route for route in checkup.environment.server().setup_webserver().routes[::-1]
+    }
     problems = []
     for number, row in enumerate(checkup.rows, start=1):
-        given = row.get("responses_create_params", {})
+        given = row.get(REQUEST_KEY, {})
         try:
             params = ResponseCreateParams.model_validate(given)
         except ValidationError as error:
+            if REQUEST_KEY not in row and (misspelt := closest(REQUEST_KEY, row, CERTAINLY_MEANT)):
+                problems.append(f"row {number}: {REQUEST_KEY} is missing. Is '{misspelt}' a typo for it?")
+                continue
             known = ResponseCreateParams.model_fields
-            problem = explain_input(error, given, block="responses_create_params", known=known)
+            problem = explain_input(error, given, block=REQUEST_KEY, known=known)
             problems.append(f"row {number}: {problem.removesuffix('.')}")
             continue
-        missing = [tool["name"] for tool in params.tools if f"/{tool.get('name')}" not in paths]
+        missing = [tool["name"] for tool in params.tools if f"/{tool.get('name')}" not in routes]
         if missing:
             problems.append(f"row {number} names tools that the server lacks: {', '.join(missing)}")
+        for method in ("seed_session", "verify"):
+            # A rollout ends at the first method that rejects its row.
+            faults = _faults(routes.get(f"/{method}"), row, f"{method} of {checkup.environment.name}")
+            if faults:
+                problems.append(f"row {number}: {'; '.join(faults)}")
+                break
     _raise_for(problems)
     return f"{len(checkup.rows)} rows"
+
+
+def _faults(route: object, row: JsonObject, needed_by: str) -> list[str]:
+    """Return the reasons for which a route's body rejects a row."""
+    if not isinstance(route, APIRoute) or route.body_field is None:
+        return []
+    body = {REQUEST_KEY: {"input": []}, **row, "response": reply().model_dump(mode="json")}
+    _, problems = route.body_field.validate(body, {}, loc=("body",))
+    return faults_of_row(list(problems), needed_by) if problems else []
 
 
 async def _oracle_earns_all(checkup: Checkup) -> str:
@@ -177,7 +202,8 @@ async def _same_reward_twice(checkup: Checkup) -> str:
     async with checkup.server() as one, checkup.server() as other:
         for number, row in enumerate(checkup.environment.rows, start=1):
             for items in (checkup.oracle.solve(row), PLAIN_REPLY):
-                first, second = [(await checkup.play(server, row, items)).reward for server in (one, other)]
+                with _naming(f"row {number}"):
+                    first, second = [(await checkup.play(server, row, items)).reward for server in (one, other)]
                 if first != second:
                     raise Broken(f"row {number}: the same attempt earned {first:g} and then {second:g}")
     return "oracle and a plain reply"
@@ -187,15 +213,17 @@ async def _sessions_are_apart(checkup: Checkup) -> str:
     rows, oracle = checkup.environment.rows, checkup.oracle
     async with checkup.server() as server:
         for number, (row, other) in enumerate(zip(rows, (*rows[1:], *rows[:1]), strict=True), start=1):
-            async with rollout(server, **row) as first, rollout(server, **other) as second:
-                solution, half = oracle.solve(row), len(oracle.solve(row)) // 2
-                begun = await act(first, solution[:half])
-                disturbed = await grade(second, await act(second, oracle.solve(other)))
-                ended = await act(first, solution[half:])
-                whole = ended.model_copy(update={"output": [*begun.output, *ended.output]})
-                both = (await grade(first, whole)).reward, disturbed.reward
+            pair = f"rows {number} and {number % len(rows) + 1}, played at the same time"
+            with _naming(pair):
+                async with rollout(server, **row) as first, rollout(server, **other) as second:
+                    solution, half = oracle.solve(row), len(oracle.solve(row)) // 2
+                    begun = await act(first, solution[:half])
+                    disturbed = await grade(second, await act(second, oracle.solve(other)))
+                    ended = await act(first, solution[half:])
+                    whole = ended.model_copy(update={"output": [*begun.output, *ended.output]})
+                    both = (await grade(first, whole)).reward, disturbed.reward
             if not all(map(math.isclose, both, (oracle.full_reward(row), oracle.full_reward(other)))):
-                raise Broken(f"rows {number} and {number % len(rows) + 1}, played at the same time, earned {both}")
+                raise Broken(f"{pair}, earned {both}")
     return f"{len(rows)} interleaved pairs"
 
 
@@ -208,7 +236,7 @@ async def _odd_answers_are_graded(checkup: Checkup) -> str:
                     try:
                         played = await grade(attempt, answer)
                     except Exception as error:
-                        raise Broken(f"row {number}, {name}: {fault_in(checkup.environment.folder, error)}") from error
+                        raise Broken(f"row {number}, {name}: {_fault(checkup.environment, error)}") from error
                 checkup.verify_s.append(played.verify_s)
                 if not math.isfinite(played.reward):
                     raise Broken(f"row {number}, {name}: the reward is {played.reward}")
@@ -254,16 +282,36 @@ async def check_environment(
     """
     checkup = Checkup(environment, [*environment.rows, *rows])
     findings = []
+    first: dict[str, str] = {}
     for promise, check in CHECKS.items():
         if promise == PUBLISHING and not for_publishing:
             continue
         try:
             findings.append(Finding(promise, True, await check(checkup)))
-        except NemoGymError as error:
-            findings.append(Finding(promise, False, str(error)))
         except Exception as error:  # noqa: BLE001 - any error of an author's code is a finding
-            findings.append(Finding(promise, False, fault_in(environment.folder, error)))
+            fault = _fault(environment, error)
+            same = first.setdefault(fault, promise)
+            findings.append(Finding(promise, False, fault if same == promise else f"the same as: {same}"))
     return findings
+
+
+def _fault(environment: Environment, error: Exception) -> str:
+    """Describe an error, with its file and line if they are known."""
+    if isinstance(error, SignatureError) and error.place:
+        return f"{error.place.removeprefix(f'{environment.folder.resolve()}/')}: {error}"
+    return str(error) if isinstance(error, NemoGymError) else fault_in(environment.folder, error)
+
+
+@contextmanager
+def _naming(rows: str) -> Iterator[None]:
+    """Begin the message of an error in this block with the rows that were played."""
+    try:
+        yield
+    except SignatureError:
+        # It concerns the server, not the row.
+        raise
+    except NemoGymError as error:
+        raise Broken(f"{rows}: {error}") from error
 
 
 async def _each_row(
@@ -274,7 +322,8 @@ async def _each_row(
 
     async def gated(number: int, row: JsonObject) -> str | None:
         async with gate:
-            return await problem_of(number, row)
+            with _naming(f"row {number}"):
+                return await problem_of(number, row)
 
     found = await asyncio.gather(*(gated(number, row) for number, row in enumerate(rows, start=1)))
     _raise_for([problem for problem in found if problem])

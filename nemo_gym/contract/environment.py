@@ -12,11 +12,14 @@ from pathlib import Path
 from nemo_gym.config import RunConfig, ServerConfig, load
 from nemo_gym.config.overrides import parse_override
 from nemo_gym.config.process import ProcessSettings
-from nemo_gym.config.sources import CONFIG_PATHS
+from nemo_gym.config.reading import read_yaml, shown
+from nemo_gym.config.settings import POLICY_MODEL, SERVER_TYPES
+from nemo_gym.config.sources import CONFIG_PATHS, gather
 from nemo_gym.data.gather import file_of
 from nemo_gym.data.prompts import apply_prompt_to_row, load_prompt_config
-from nemo_gym.errors import DataError, LaunchError, UserError
+from nemo_gym.errors import DataError, LaunchError, ServerRefNotFoundError, UserError
 from nemo_gym.jsonl import JsonObject, read_rows
+from nemo_gym.paths import find
 from nemo_gym.process.serve import complete_server_class, load_module, typed_config
 from nemo_gym.schemas.items import EasyInputMessage, FunctionToolCall
 from nemo_gym.servers.base import SimpleServer
@@ -53,6 +56,32 @@ class Environment:
     rows: tuple[JsonObject, ...]
     """The example rows, as they are sent."""
     oracle: Oracle | None
+    overrides: tuple[str, ...] = ()
+    """The words of the command line that opened the environment."""
+
+    def load(self, config: Path) -> RunConfig:
+        """Load one config of the folder with the files from elsewhere and the values of the command line."""
+        files: list[str | Path] = [
+            config,
+            *(path for path in _given_files(self.overrides) if not self._contains(path)),
+        ]
+        words = {word: parse_override(word) for word in self.overrides}
+        defined = gather(files, (), None, None, skip_dotenv=False).defined
+        # Another config of the folder may lack a server whose settings the command line changes.
+        fitting = [
+            word
+            for word, given in words.items()
+            if given.path[0] != CONFIG_PATHS
+            and (
+                given.path[0] in defined
+                or (given.action == "set" and not any(part in SERVER_TYPES for part in given.path))
+            )
+        ]
+        return load([*files, *_model_for(files)], fitting, require_servers=True)
+
+    def _contains(self, path: str) -> bool:
+        found = find(path, Path.is_file)
+        return found is not None and self.folder.resolve() in found.resolve().parents
 
     def server(self, *, judge_agrees: bool = True) -> SimpleServer:
         """Return a fresh server. Its judge, if any, always returns the first label, or always the last."""
@@ -68,9 +97,7 @@ def open_environment(folder: Path, overrides: Sequence[str] = ()) -> Iterator[En
     `overrides` are command-line words: `++name.resources_servers.….key=value` changes the config,
     `+config_paths=[…]` selects another one. Raise `ConfigError`, `LaunchError` or `DataError` if it cannot be opened.
     """
-    names_config = any(parse_override(word).path[0] == CONFIG_PATHS for word in overrides)
-    configs = [] if names_config else [own_config(folder)]
-    run = load([*configs, SAMPLE_MODEL], overrides, skip_dotenv=True, require_servers=True)
+    run = _load(folder, overrides)
     server = own_servers(run, folder)[0]
     search_path = list(sys.path)
     try:
@@ -84,10 +111,36 @@ def open_environment(folder: Path, overrides: Sequence[str] = ()) -> Iterator[En
             raise LaunchError(f"{folder}: cannot be imported. {fault_in(folder, error)}") from error
         typed_config(server_class, settings)
         rows = tuple(example_rows(run, server.name))
-        yield Environment(folder, server.name, server_class, server.settings, rows, oracle)
+        yield Environment(folder, server.name, server_class, server.settings, rows, oracle, tuple(overrides))
     finally:
         # A server's process searches its own folder first; this process may open many folders.
         sys.path[:] = search_path
+
+
+def _load(folder: Path, overrides: Sequence[str]) -> RunConfig:
+    if given := _given_files(overrides):
+        return load(_model_for(given), overrides, require_servers=True)
+    config = own_config(folder)
+    try:
+        return load([config, *_model_for([config])], overrides, require_servers=True)
+    except ServerRefNotFoundError as error:
+        raise ServerRefNotFoundError(
+            f"{error} If another file defines it, pass '+config_paths=[{shown(config)},FILE]'."
+        ) from error
+
+
+def _given_files(overrides: Sequence[str]) -> list[str]:
+    """Return the paths that the command line lists in `config_paths`."""
+    values = [given.value for word in overrides if (given := parse_override(word)).path[0] == CONFIG_PATHS]
+    # Loading reports a value that is not a list of paths.
+    return [str(item.value) for value in values if value and isinstance(value.value, list) for item in value.value]
+
+
+def _model_for(files: Sequence[str | Path]) -> list[str]:
+    """Return the file of a sample model, unless one of the files itself defines the policy model."""
+    found = [path for file in files if (path := find(file, Path.is_file))]
+    # A model that a file only includes is replaced, because the check does not need its settings.
+    return [] if any(POLICY_MODEL in read_yaml(path).mapping for path in found) else [SAMPLE_MODEL]
 
 
 def own_config(folder: Path) -> Path:

@@ -49,17 +49,24 @@ def rows_of(datasets: Iterable[AgentDataset], *, copies: bool) -> Iterator[JsonO
 
     With `copies`, yield each row `num_repeats` times, as its dataset requires.
     """
-    for agent, dataset, path in datasets:
-        prompt = load_prompt_config(dataset.prompt_config) if dataset.prompt_config else None
-        for number, _, row in read_lines(path):
-            if not row.get(AGENT_REF_KEY):
-                row[AGENT_REF_KEY] = {"type": "responses_api_agents", "name": agent}
-            try:
-                prepared = apply_prompt_to_row(row, prompt) if prompt else row
-            except KeyError as error:
-                raise DataError(f"{path}:{number}: {error.args[0]}.") from error
-            for _ in range(dataset.num_repeats if copies else 1):
-                yield prepared
+    for each in datasets:
+        for _, row in numbered_rows_of(each):
+            for _ in range(each.dataset.num_repeats if copies else 1):
+                yield row
+
+
+def numbered_rows_of(source: AgentDataset) -> Iterator[tuple[int, JsonObject]]:
+    """Yield the rows of a dataset, with their agent and prompt applied, and their line numbers."""
+    agent, dataset, path = source
+    prompt = load_prompt_config(dataset.prompt_config) if dataset.prompt_config else None
+    for number, _, row in read_lines(path):
+        if not row.get(AGENT_REF_KEY):
+            row[AGENT_REF_KEY] = {"type": "responses_api_agents", "name": agent}
+        try:
+            prepared = apply_prompt_to_row(row, prompt) if prompt else row
+        except KeyError as error:
+            raise DataError(f"{path}:{number}: {error.args[0]}.") from error
+        yield number, prepared
 
 
 def file_of(agent: ServerConfig, dataset: DatasetConfig) -> Path:

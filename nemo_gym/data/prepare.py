@@ -96,6 +96,16 @@ def _in_scope(run: RunConfig, settings: PreparationSettings, fetch: Fetch) -> li
     return found
 
 
+def unobtainable_files(run: RunConfig) -> list[str]:
+    """Return a message for each dataset whose file is missing, and that no command downloads or creates."""
+    return [
+        missing_file(agent, dataset, _advice(dataset))
+        for agent in run.servers_of("responses_api_agents")
+        for dataset in agent.datasets
+        if not (dataset.source or dataset.prepare_script or paths.find(dataset.jsonl_fpath, Path.is_file))
+    ]
+
+
 def _advice(dataset: DatasetConfig) -> str:
     if dataset.type == "benchmark":
         return "Create it with ng_prepare_benchmark."

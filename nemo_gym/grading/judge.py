@@ -16,6 +16,7 @@ from pydantic import AfterValidator, BaseModel, Field, ValidationInfo, field_val
 from nemo_gym import paths
 from nemo_gym.calls.client import ServerClient
 from nemo_gym.config.settings import ModelServerRef
+from nemo_gym.config.suggestions import did_you_mean_or_all
 from nemo_gym.errors import ConfigError, JudgeFailed
 from nemo_gym.grading.judge_calls import call_judge
 from nemo_gym.grading.judge_labels import LabelReader
@@ -71,6 +72,20 @@ class JudgeConfig(BaseModel):
             places = ", ".join(dict.fromkeys(map(str, (context["folder"], *paths.search_roots()))))
             raise ValueError(f"there is no file '{path}' in {places}")
         return path
+
+    @model_validator(mode="after")
+    def _swapped_fields_are_in_prompt(self, info: ValidationInfo) -> JudgeConfig:
+        if self.swap is None or not (info.context or {}).get("checks_files"):
+            return self
+        try:
+            fields = fields_of(read_prompt(self.prompt))
+        except ConfigError as error:
+            raise ValueError(str(error)) from error
+        for name in self.swap:
+            if name not in fields:
+                hint = did_you_mean_or_all(name, fields, "fields")
+                raise ValueError(f"swap: {self.prompt.name} has no field '{name}'.{hint}")
+        return self
 
     @model_validator(mode="after")
     def _labels_differ(self) -> JudgeConfig:
@@ -178,10 +193,15 @@ class Judge:
     def _params(self, fields: dict[str, str]) -> ResponseCreateParams:
         try:
             question = self._template.format_map({"nonce": _nonce_of(fields), **fields})
-        except (LookupError, AttributeError, ValueError, TypeError) as error:
-            known = ", ".join(fields)
+        except KeyError as error:
+            name = error.args[0]
             raise ConfigError(
-                f"{self._config.prompt}: the prompt uses an unknown field ({error!r}). The fields are: {known}."
+                f"{self._config.prompt}: the prompt uses the unknown field '{name}'."
+                f"{did_you_mean_or_all(name, fields, 'fields')}"
+            ) from error
+        except (LookupError, AttributeError, ValueError, TypeError) as error:
+            raise ConfigError(
+                f"{self._config.prompt}: the prompt cannot be filled ({error!r}). The fields are: {', '.join(fields)}."
             ) from error
         messages = [EasyInputMessage(role="user", content=question)]
         if self._config.system_message:
@@ -205,9 +225,14 @@ def read_prompt(path: Path) -> str:
         raise ConfigError(f"prompt: there is no file '{path}' in {places}.")
     template = found.read_text("utf-8-sig")
     try:
-        names = [name for _, name, _, _ in Formatter().parse(template) if name is not None]
+        names = fields_of(template)
     except ValueError as error:
         raise ConfigError(f"{found}: {error}. Write a literal brace twice.") from error
     if not all(name.isidentifier() for name in names):
         raise ConfigError(f"{found}: the fields {names} are not all names. Write a literal brace twice.")
     return template
+
+
+def fields_of(template: str) -> list[str]:
+    """Return the names of a template's fields. Raise `ValueError` if it is not a template."""
+    return [name for _, name, _, _ in Formatter().parse(template) if name is not None]

@@ -11,16 +11,18 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
-from xml.etree import ElementTree
+
+import orjson
 
 from nemo_gym import paths
 from nemo_gym.config.settings import SERVER_TYPES
 from nemo_gym.errors import LaunchError
+from nemo_gym.launcher.outcome_counts import COUNTS_FILE
 from nemo_gym.paths import roots_from_here
 
 # The options of our own repository, so that a folder's tests behave the same in any place.
 PYTEST = ("-m", "pytest", "--import-mode=importlib", "-o", "asyncio_mode=auto",
-          "-o", "asyncio_default_fixture_loop_scope=function")  # fmt: skip
+          "-o", "asyncio_default_fixture_loop_scope=function", "-p", "nemo_gym.launcher.outcome_counts")  # fmt: skip
 NEEDED = {"pytest": "pytest", "pytest_asyncio": "pytest-asyncio"}
 """The modules that running tests requires, and the packages that provide them."""
 NONE_COLLECTED = 5
@@ -108,19 +110,16 @@ def run_tests(folder: Path) -> Tested:
     }
     started_at = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="nemo_gym_tests_") as work:
-        report = Path(os.environ.get(JUNIT_DIR) or work).resolve() / f"{folder.parent.name}_{folder.name}.xml"
-        command = [sys.executable, *PYTEST, f"--junitxml={report}", str(folder / "tests")]
+        counts = Path(work) / "counts.json"
+        command = [sys.executable, *PYTEST, *_report_of(folder), str(folder / "tests")]
         # The working folder is that of the server, so that relative paths such as data/words.txt work.
-        code = subprocess.run(command, cwd=folder, env=env, check=False).returncode
-        counts = _counted(report)
-    return Tested(folder, code, **counts, took_s=time.monotonic() - started_at)
+        code = subprocess.run(command, cwd=folder, env=env | {COUNTS_FILE: str(counts)}, check=False).returncode
+        # pytest writes no counts if it cannot start, for example because of an invalid option.
+        found = orjson.loads(counts.read_bytes()) if counts.is_file() else {}
+    return Tested(folder, code, **found, took_s=time.monotonic() - started_at)
 
 
-def _counted(report: Path) -> dict[str, int]:
-    if not report.is_file():
-        return {}
-    suites = list(ElementTree.parse(report).getroot().iter("testsuite"))
-    tests, failures, errors, skipped = (
-        sum(int(suite.get(name, "0")) for suite in suites) for name in ("tests", "failures", "errors", "skipped")
-    )
-    return {"passed": tests - failures - errors - skipped, "failed": failures + errors, "skipped": skipped}
+def _report_of(folder: Path) -> list[str]:
+    """Return the option for a JUnit report, if a folder for reports is configured."""
+    reports = os.environ.get(JUNIT_DIR)
+    return [f"--junitxml={Path(reports).resolve() / f'{folder.parent.name}_{folder.name}.xml'}"] if reports else []

@@ -195,7 +195,7 @@ def build_app(server: SimpleServer, settings: ProcessSettings) -> ASGIApp:
         expose_if_asked(server, app)
         check_bodies(server, app)
     except SignatureError as error:
-        raise LaunchError(f"{settings.folder / settings.entrypoint}: {error}") from error
+        raise LaunchError(f"{error.place or settings.folder / settings.entrypoint}: {error}") from error
     server.setup_liveness(app)
     server.setup_profiling(app, ProfilingMiddlewareConfig.model_validate(settings.plain))
     server.setup_exception_middleware(app)

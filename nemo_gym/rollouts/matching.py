@@ -6,6 +6,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Container, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -52,12 +53,16 @@ class KnownTask(NamedTuple):
 
 
 def place_of(plan: TaskPlan, row: Row) -> str | None:
-    """Return the file and line of a task's row, or None if it is not among the first thousands of lines."""
+    """Return the file and line of a task's row, or None if it is not among the first thousands of lines.
+
+    If the rows were copied from datasets, that is the line in the dataset's file, unless the row has changed there.
+    """
     wanted = _sent(row)
-    with suppress(OSError, DataError):
-        for line, planned in plan.prepared(LINES_SEARCHED):
-            if _sent(planned) == wanted:
-                return f"{plan.input}:{line}"
+    for rows in (plan.placed_in_sources(), plan.placed()):
+        with suppress(OSError, DataError):
+            for place, planned in islice(rows, LINES_SEARCHED):
+                if _sent(planned) == wanted:
+                    return place
     return None
 
 

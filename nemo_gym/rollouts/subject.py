@@ -43,6 +43,7 @@ class RunSubject(BaseModel):
     models: dict[str, JsonObject] = Field(default_factory=dict)
     """The settings of each model server."""
     policy_model_name: str | None = None
+    """None if the run has model servers and none of them reads the name."""
     config_hash: str | None = None
     """A hash of all servers' settings."""
 
@@ -63,9 +64,12 @@ class RunSubject(BaseModel):
             for block in blocks
         }
         text = orjson.dumps(servers, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS, default=str)
+        models = [block.settings for block in blocks if block.tier == MODEL_TIER]
+        # Some model servers, such as sample_model, do not read the name.
+        is_read = policy_name is not None and (not models or any(_contains(each, policy_name) for each in models))
         return cls(
             models={name: block for name, block in servers.items() if block["type"] == MODEL_TIER},
-            policy_model_name=None if policy_name is None else str(policy_name),
+            policy_model_name=str(policy_name) if is_read else None,
             config_hash=hashlib.sha256(text).hexdigest() if servers else None,
         )
 
@@ -85,6 +89,14 @@ class RunSubject(BaseModel):
                 if values[0] != values[1] and values != renamed and not _OPERATION.search(key):
                     found.append(f"{name}.{key} {_shown(values[0])} → {_shown(values[1])}")
         return found
+
+
+def _contains(settings: object, value: object) -> bool:
+    if isinstance(settings, Mapping):
+        return any(_contains(each, value) for each in settings.values())
+    if isinstance(settings, list):
+        return any(_contains(each, value) for each in settings)
+    return settings == value
 
 
 def _comparable(settings: Mapping[str, object]) -> JsonObject:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from nemo_gym import paths
 from nemo_gym.config import explain_input
 from nemo_gym.config.suggestions import CERTAINLY_MEANT, closest
+from nemo_gym.data.gather import AgentDataset, numbered_rows_of
 from nemo_gym.data.prompts import PromptConfig, apply_prompt_to_row, load_prompt_config
 from nemo_gym.data.skills import load_skill_directory
 from nemo_gym.errors import ConfigError, DataError
@@ -63,6 +64,10 @@ class TaskPlan:
     settings: CollectionSettings
     agents: Collection[str]
     """The running agents."""
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
+    """For each agent of other runs, the override that selects its run."""
+    datasets: Sequence[AgentDataset] = ()
+    """The datasets from which the input was gathered; empty if it is the user's own file."""
 
     def check(self) -> TaskNumbers:
         """Check all rows and return their numbering. Raise `DataError`, with file and line, if rows are invalid."""
@@ -89,11 +94,18 @@ class TaskPlan:
             row = row.of_task(task)
             yield PlannedRow(row, task, first, repeats, has_own_number)
 
-    def prepared(self, most: int) -> Iterator[tuple[int, Row]]:
-        """Yield the first rows as they are sent, with their line numbers."""
+    def placed_in_sources(self) -> Iterator[tuple[str, Row]]:
+        """Yield the rows of the datasets as they are sent, with file and line. Yield nothing without datasets."""
         prompt = self._prompt()
-        for line in islice(self._lines(), most):
-            yield line.number, self._prepared(Row(line.row), prompt)
+        for source in self.datasets:
+            for number, row in numbered_rows_of(source):
+                yield f"{source.path}:{number}", self._prepared(Row(row), prompt)
+
+    def placed(self) -> Iterator[tuple[str, Row]]:
+        """Yield the rows of the input as they are sent, with file and line."""
+        prompt = self._prompt()
+        for line in self._lines():
+            yield f"{self.input}:{line.number}", self._prepared(Row(line.row), prompt)
 
     def repeated(self, row: Row, repeat: int) -> Row:
         """Return one repeat of a row."""
@@ -188,7 +200,9 @@ class TaskPlan:
     def _unknown_agent(self, name: str) -> str | None:
         if name in self.agents:
             return None
-        close = get_close_matches(name, self.agents, n=1)
+        if name in self.elsewhere:
+            return f"agent '{name}' is not part of this run. Select the run that has it: {self.elsewhere[name]}."
+        close = get_close_matches(name, [*self.agents, *self.elsewhere], n=1)
         known = f"Running agents: {', '.join(sorted(self.agents))}." if self.agents else NO_AGENT
         return f"agent '{name}' is not running. {f'Did you mean {close[0]!r}?' if close else known}"
 

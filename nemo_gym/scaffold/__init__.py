@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import unicodedata
+from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -42,10 +43,11 @@ class Scaffolded(NamedTuple):
     """Instructions for the user, one command per line."""
 
 
-def scaffold(entrypoint: str, root: Path) -> Scaffolded:
+def scaffold(entrypoint: str, root: Path, spelled: Callable[[str], str] = str) -> Scaffolded:
     """Create `<root>/resources_servers/<name>` for `entrypoint` (`resources_servers/<name>`), whole or not at all.
 
-    Raise `DataError` if the name is invalid or already used.
+    `spelled` returns the word that calls a program, for the next steps. Raise `DataError` if the name is invalid or
+    already used.
     """
     name = _name_in(entrypoint)
     _check_name(name)
@@ -55,7 +57,7 @@ def scaffold(entrypoint: str, root: Path) -> Scaffolded:
         files = _write(name, folder)
     except OSError as error:
         raise DataError(f"{folder}: cannot be written ({error.strerror}). Choose another working folder.") from error
-    return Scaffolded(folder, files, _next_steps(name))
+    return Scaffolded(folder, files, _next_steps(name, spelled))
 
 
 def class_name_of(name: str) -> str:
@@ -146,23 +148,23 @@ def _renamed(text: str, name: str) -> str:
     return text.replace(TEMPLATE_CLASS_NAME, class_name_of(name)).replace(TEMPLATE_NAME, name)
 
 
-def _next_steps(name: str) -> str:
+def _next_steps(name: str, spelled: Callable[[str], str]) -> str:
     folder = f"{TIER}/{name}"
     return "\n".join(
         [
             f"{folder} has been created: a small working environment. Run its tests, check it, and score its examples "
             "with a random policy:",
             "",
-            f"    ng_test +entrypoint={folder}",
-            f"    ng_check +entrypoint={folder}",
-            f'    ng_e2e_collect_rollouts "+config_paths=[{folder}/configs/{name}.yaml,{SAMPLE_MODEL}]" '
+            f"    {spelled('ng_test')} +entrypoint={folder}",
+            f"    {spelled('ng_check')} +entrypoint={folder}",
+            f'    {spelled("ng_e2e_collect_rollouts")} "+config_paths=[{folder}/configs/{name}.yaml,{SAMPLE_MODEL}]" '
             f"+split=example +output_jsonl_fpath=results/{name}.jsonl",
             "",
             f"Then make it your own: {folder}/app.py holds the tools and the reward, data/example.jsonl the tasks, "
             "oracle.py a perfect attempt at each, prepare.py the code that makes more tasks. Make training rows, and "
             "update the example rollouts and metrics:",
             "",
-            f"    python {folder}/prepare.py --count 1000 --output {folder}/data/train.jsonl",
-            f"    ng_check +entrypoint={folder} +write_examples=true",
+            f"    {spelled('python')} {folder}/prepare.py --count 1000 --output {folder}/data/train.jsonl",
+            f"    {spelled('ng_check')} +entrypoint={folder} +write_examples=true",
         ]
     )

@@ -7,6 +7,7 @@ import re
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from functools import cached_property
+from pathlib import Path
 from types import MethodType
 from typing import Any, ClassVar, SupportsFloat, TypeVar
 
@@ -34,7 +35,7 @@ from nemo_gym.servers.judging import failure_fields, mark_failed
 from nemo_gym.servers.mcp.tools import CatchAll, McpTool
 from nemo_gym.servers.name_clashes import YieldingRoutes, can_end_a_session, hook_of, listed_tools
 from nemo_gym.servers.sessions import SessionStore, session_id_of
-from nemo_gym.servers.tools.handlers import Endpoint, Handler, Method, endpoint_of
+from nemo_gym.servers.tools.handlers import Endpoint, Handler, Method, endpoint_of, place_of
 from nemo_gym.servers.tools.tool import RESERVED_NAMES, Tool, add_tool_routes, tools_of
 
 ResultT = TypeVar("ResultT")
@@ -221,16 +222,18 @@ async def in_new_session(sessions: SessionStore, request: Request, begin: Callab
         raise
 
 
-def failure_in(server: SimpleResourcesServer, problem: str) -> EnvironmentFailed:
-    """Return the failure of a server's method."""
-    return EnvironmentFailed(f"{server.config.name}: {problem}", server=server.config.name)
+def failure_in(server: SimpleResourcesServer, problem: str, *, method: str = "") -> EnvironmentFailed:
+    """Return the failure of a server. If `method` is at fault, the message has its file and line."""
+    place = place_of(getattr(server, method, None))
+    where = f"{Path(place).name}: " if place else ""
+    return EnvironmentFailed(f"{server.config.name}: {where}{problem}", server=server.config.name)
 
 
 def finite_reward(server: SimpleResourcesServer, reward: SupportsFloat, method: str = "verify") -> float:
     """Return the reward that a method returned. Raise `EnvironmentFailed` if it is not finite."""
     number = float(reward)
     if not math.isfinite(number):
-        raise failure_in(server, f"{method} returned the reward {number}, which is not finite")
+        raise failure_in(server, f"{method} returned the reward {number}, which is not finite", method=method)
     return number
 
 
@@ -246,7 +249,8 @@ async def _graded(server: SimpleResourcesServer, request: Request, result: objec
         return await _echo(request, {"reward": finite_reward(server, result)})
     elif result is None or isinstance(result, (str, bytes)):
         found = "nothing" if result is None else with_article(type(result).__name__)
-        raise failure_in(server, f"verify returned {found}. Return a number or a BaseVerifyResponse")
+        problem = f"verify returned {found}. Return a number or a BaseVerifyResponse"
+        raise failure_in(server, problem, method="verify")
     return result
 
 

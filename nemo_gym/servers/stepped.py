@@ -195,7 +195,7 @@ def _answer(
         except ValidationError as error:
             result = f"{type(result).__name__} ({_first_problem(error)})"
     found = result if isinstance(result, str) else type(result).__name__
-    raise failure_in(server, f"{method} returned {with_article(found)}; expected {expected}")
+    raise failure_in(server, f"{method} returned {with_article(found)}; expected {expected}", method=method)
 
 
 def _arguments(server: SteppedResourcesServer, handler: Handler, fields: JsonObject) -> dict[str, object]:

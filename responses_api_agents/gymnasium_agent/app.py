@@ -79,7 +79,11 @@ class GymnasiumAgent(SimpleResponsesAPIAgent):
             transcript.add_step(last)
             reward, steps = reward + last.reward, steps + 1
         ending = {"terminated": last.terminated, "truncated": last.truncated}
-        return {"response": transcript.response, "reward": reward, "steps": steps, **ending}
+        played = {"response": transcript.response, "reward": reward, "steps": steps, **ending}
+        if begun.observation is not None:
+            # The row lacks the first observation, so record the input that the model got.
+            played["responses_create_params"] = {**transcript.params, "input": transcript.given}
+        return played
 
 
 if __name__ == "__main__":

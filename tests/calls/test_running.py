@@ -41,6 +41,50 @@ def test_command_prefers_the_run_of_its_folder(workplace, tmp_path):
     assert names(workplace.run("ng_status", "--json")) == {"there"}
 
 
+AGENT = """
+{name}_agent:
+  responses_api_agents:
+    simple_agent:
+      entrypoint: app.py
+      resources_server: {{type: resources_servers, name: {name}}}
+      model_server: {{type: responses_api_models, name: policy_model}}
+"""
+
+
+def test_named_agent_selects_its_run(workplace):
+    ports, policy = {}, "responses_api_models/sample_model/configs/sample_model.yaml"
+    for name in ("older", "newer"):
+        workplace.environment(name)
+        workplace.write(f"{name}.yaml", AGENT.format(name=name))
+        files = f"resources_servers/{name}/configs/{name}.yaml,{name}.yaml,{policy}"
+        ports[name] = workplace.start_servers(f"+config_paths=[{files}]").head.rpartition(":")[2]
+    task = {"responses_create_params": {"input": "Say something."}}
+    workplace.write("in.jsonl", json.dumps(task))
+    workplace.write("named.jsonl", json.dumps({**task, "agent_ref": {"name": "older_agent"}}))
+
+    def collect(rows, *words):
+        output = ("+output_jsonl_fpath=out.jsonl", "+overwrite=true")
+        return workplace.run("ng_collect_rollouts", f"+input_jsonl_fpath={rows}.jsonl", *output, *words)
+
+    for name, other in (("newer", "older"), ("older", "newer")):
+        collected = collect("in", "--agent", f"{name}_agent")
+        assert (collected.code, "1 planned = 1 scored" in collected.out) == (0, True), collected.err
+        assert f":{ports[name]} (+head_server.port=… selects another: {ports[other]})" in collected.err
+    aggregated = workplace.run("ng_aggregate_rollouts", "+input_glob=out.jsonl", "+output_jsonl_fpath=all.jsonl")
+    assert (aggregated.code, f":{ports['older']} (" in aggregated.err) == (0, True), aggregated.err
+
+    advice = (
+        f"agent 'older_agent' is not part of this run. Select the run that has it: +head_server.port={ports['older']} "
+        f"(started in {workplace.folder}).\n"
+    )
+    refused = collect("named")
+    assert (refused.code, refused.err.endswith(f"/named.jsonl:1: {advice}")) == (1, True), refused.err
+    refused = collect("in", "--agent", "older_agent", f"+head_server.port={ports['newer']}")
+    assert refused == (1, "", f"Error: agent_name: {advice}")
+    refused = collect("in", "--agent", "oldest_agent")
+    assert refused.err.endswith("agent 'oldest_agent' is not running. Did you mean 'older_agent'?\n")
+
+
 def test_record_of_a_killed_run_is_ignored(workplace):
     killed = workplace.start_servers(workplace.environment())
     killed.end(signal.SIGKILL)

@@ -286,6 +286,12 @@ def test_failing_prepare_script_is_one_line(benchmarks, processes, imports, stat
     assert finished.err.count("\n") == 1
 
 
+def test_bare_name_is_suggested_as_benchmark(shared_workplace):
+    finished = shared_workplace.run("ng_prepare_benchmark", "nope")
+    assert finished.code == 2
+    assert "Did you mean '--benchmark nope'?" in finished.err
+
+
 def test_missing_benchmarks_are_reported_with_advice(shared_workplace):
     advice = "There are no benchmarks. Name the folder that contains benchmarks/ with --search-dir.\n"
     for words in (("--benchmark", "sums"), ("--resources-server", "mcqa")):

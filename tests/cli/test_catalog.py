@@ -153,6 +153,22 @@ def test_search_prints_table_or_empty_result(mine):
     )  # fmt: skip
 
 
+def test_misspelled_kind_of_search_is_reported(mine):
+    finished = mine.run("ng", "search", "agnets", "sql")
+    assert (finished.code, finished.out) == (2, "")
+    assert finished.err.startswith(
+        "Error: 'agnets' is not a kind of component. Did you mean 'agents'? --help lists all kinds."
+    )
+
+
+def test_search_for_two_words_needs_quotes(mine):
+    finished = mine.run("ng", "search", "agents", "big", "garden")
+    assert finished.code == 2
+    assert finished.err.startswith(
+        "Error: expected at most one name, got 2: big garden. Put words that belong together in quotes."
+    )
+
+
 def test_unknown_domain_is_reported(mine):
     finished = mine.run("ng", "list", "environments", "--domain", "gams")
     assert (finished.code, finished.out) == (2, "")

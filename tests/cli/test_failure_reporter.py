@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from nemo_gym.cli.failure_reporter import FailureReporter
 from nemo_gym.rollouts.outcome import Outcome, Record
 from nemo_gym.schemas.row import Row
@@ -45,6 +47,35 @@ def test_different_messages_are_counted_separately_by_frequency() -> None:
     assert len(said) == 3
     assert at_the_end[0] == "  2 environment_failed, the first: move raised ValueError: no"
     assert len(at_the_end) == 3
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [
+            f"the judge 'judge_model' did not decide on yes or no. The end of its answer: {answer!r}"
+            for answer in ("maybe", "it's 50: 'half'", '"quoted" and it\'s\n', "x" * 1000, "")
+        ],
+        [
+            f"counter: /verify raised app.py:7: ValueError: could not convert string to float: {answer!r}; its log …"
+            for answer in ("seven", "I don't know")
+        ],
+        [
+            f"1 validation error: text Field required [type=missing, input_value={answer!r}, input_type=dict]"
+            for answer in ({"a": "yes"}, {"b": ["no, never"]})
+        ],
+    ],
+)
+def test_quoted_answers_do_not_separate_kinds(messages: list[str]) -> None:
+    said, at_the_end = report_of(*(failure("judge_failed", message) for message in messages))
+    assert len(said) == len(at_the_end) == 1
+    assert at_the_end == [f"  {len(messages)} judge_failed, the first: {messages[0]}"]
+
+
+def test_quoted_names_separate_kinds() -> None:
+    messages = ["the row lacks 'label'", "the row lacks 'words'", "app.py:7: KeyError: 'x'", "app.py:7: KeyError: 'y'"]
+    said, _ = report_of(*(failure("invalid_task", message) for message in messages))
+    assert len(said) == len(messages)
 
 
 def test_further_kinds_are_only_counted() -> None:

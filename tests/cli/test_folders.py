@@ -57,6 +57,38 @@ def test_all_folders_are_tested_and_counted(workplace):
     )
 
 
+WAITING_TEST = """
+import time
+
+def test_it(capfd):
+    with capfd.disabled():
+        print("begun", flush=True)
+    time.sleep(600)
+"""
+WAITING_SERVER = """
+import asyncio
+from nemo_gym import BaseVerifyRequest, SimpleResourcesServer
+
+
+class Waiting(SimpleResourcesServer):
+    async def verify(self, body: BaseVerifyRequest) -> float:
+        print("verifying", flush=True)
+        await asyncio.sleep(600)
+        return 1.0
+"""
+WAITING_CONFIG = """
+waiting:
+  resources_servers:
+    waiting: {entrypoint: app.py}
+waiting_simple_agent:
+  responses_api_agents:
+    simple_agent:
+      entrypoint: app.py
+      resources_server: {type: resources_servers, name: waiting}
+      model_server: {type: responses_api_models, name: policy_model}
+      datasets: [{name: example, type: example, jsonl_fpath: rows.jsonl}]
+"""
+
 BY_PLACE = """
 from pathlib import Path
 
@@ -118,7 +150,7 @@ def test_only_the_named_folder_is_tested(workplace):
     folder(workplace, "good", GOOD)
     folder(workplace, "bad", BAD)
     finished = workplace.run("ng", "env", "test", "--resources-server", "good")
-    assert (finished.code, "1 passed" in finished.out) == (0, True)
+    assert (finished.code, "1 passed" in finished.out, "xml file" in finished.out) == (0, True, False)
     assert workplace.run("ng_test", "+entrypoint=resources_servers/bad").code == 1
 
 
@@ -127,6 +159,28 @@ def test_folder_without_tests_is_reported(workplace):
     finished = workplace.run("ng_test", "+entrypoint=resources_servers/bare")
     assert finished.code == 1
     assert finished.err.endswith("no tests/ folder. Write a first test in tests/test_app.py.\n")
+
+
+def test_folder_without_test_functions_is_reported(workplace):
+    folder(workplace, "bare", "")
+    finished = workplace.run("ng_test", "+entrypoint=resources_servers/bare")
+    assert finished.code == 1
+    assert finished.err == (
+        f"Error: {workplace.folder}/resources_servers/bare/tests: no test found. Write a function test_… in "
+        "tests/test_app.py.\n"
+    )
+
+
+@pytest.mark.parametrize(("program", "line"), [("ng_test", "begun"), ("ng_check", "verifying")])
+def test_interrupted_command_says_so(workplace, program, line):
+    workplace.write("rows.jsonl", '{"responses_create_params": {"input": "x"}}\n')
+    files = {"app.py": WAITING_SERVER, "tests/test_app.py": WAITING_TEST, "configs/waiting.yaml": WAITING_CONFIG}
+    for name, text in files.items():
+        workplace.write(f"resources_servers/waiting/{name}", text)
+    command = workplace.start(program, "+entrypoint=resources_servers/waiting")
+    command.wait_for(line)
+    finished = command.end()
+    assert (finished.code, finished.err) == (130, "Interrupted.\n")
 
 
 @pytest.mark.parametrize(

@@ -135,6 +135,16 @@ def test_judge_failures_are_graded_and_others_kept(stored):
     assert read(stored, "new.jsonl")[3, 0]["reward"] == 2.0
 
 
+def test_run_without_judge_failures_is_noted(stored):
+    write(stored, "run_failures.jsonl", [judge_failed("wrong", 0)])
+    finished = graded(stored, CONFIG, "--judge-failed-only")
+    assert (
+        "note: run_failures.jsonl has no unscored rollout whose judge failed, so there is nothing to grade. "
+        in finished.err
+    )
+    assert len(read(stored, "new.jsonl")) == 3
+
+
 def test_too_large_failed_share_sets_exit_code(stored):
     finished = graded(stored, CONFIG, "--judge-failed-only", "+max_failed_share=0.4", code=1)
     assert "Error: max_failed_share: 1 of 2 rollouts failed (50.0 %), but only 40.0 % may." in finished.err

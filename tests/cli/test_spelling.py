@@ -51,6 +51,14 @@ def test_all_names_of_a_command_are_equivalent(shared_workplace, words):
         (("enb", "start"), "'ng enb' is not a command. Did you mean 'env'? Available: "),
         (("eval", "xyz"), "'ng eval xyz' is not a command. Available: "),
         (("env", "start", "--ready-timeout", "3"), "unrecognized arguments: --ready-timeout"),
+        (
+            ("eval", "run", "--num-repaets", "4", "+output_jsonl_fpath=a b.jsonl"),
+            "unrecognized arguments: --num-repaets. Did you mean '--num-repeats'? 'ng_e2e",
+        ),
+        (
+            ("eval", "run", "--model-typ", "sample_model", "--limt=3", "+split=example"),
+            "unrecognized arguments: --model-typ, --limt. Did you mean '--model-type'? 'ng_e2e",
+        ),
         (("env", "status", "--jsn"), "unrecognized arguments: --jsn. Did you mean '--json'? "),
         (("version", "--jsn"), "ng version: unknown argument '--jsn'. Did you mean '--json'?"),
         (("env", "start", "--config"), "argument --config: expected one argument."),
@@ -233,6 +241,24 @@ def test_environment_in_search_dir_is_tested_by_name(workplace):
     workplace.write("own/resources_servers/mine/tests/test_it.py", "def test_it():\n    assert True\n")
     tested = workplace.run("ng", "env", "test", "--resources-server", "mine", "--search-dir", "own")
     assert (tested.code, "1 passed" in tested.out) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ("evns", "--search-dir evns: there is no such folder. Did you mean 'envs'?"),
+        ("envs/own", "--search-dir envs/own: there is no such folder."),
+        ("envs/resources_servers", "--search-dir envs/resources_servers: name the folder above it, 'envs'."),
+        ("envs/x.txt", "--search-dir envs/x.txt: it is not a folder."),
+    ],
+)
+@pytest.mark.parametrize("words", [("ng_test", "+entrypoint=resources_servers/mine"), ("ng", "list", "agents")])
+def test_invalid_search_dir_is_reported(shared_workplace, words, given, problem):
+    shared_workplace.write("envs/resources_servers/mine/app.py", "")
+    shared_workplace.write("envs/x.txt", "")
+    finished = shared_workplace.run(*words, "--search-dir", given)
+    assert (finished.code, finished.out) == (1, "")
+    assert finished.err == f"Error: {problem}\n"
 
 
 def test_unencodable_characters_are_replaced(shared_workplace):

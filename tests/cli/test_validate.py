@@ -5,6 +5,22 @@ from __future__ import annotations
 import pytest
 import yaml
 
+DATASETS = """\
+mcqa:
+  resources_servers:
+    mcqa: {entrypoint: app.py, domain: knowledge}
+mcqa_agent:
+  responses_api_agents:
+    simple_agent:
+      entrypoint: app.py
+      resources_server: {type: resources_servers, name: mcqa}
+      model_server: {type: responses_api_models, name: policy_model}
+      datasets:
+        - {name: there, type: example, jsonl_fpath: resources_servers/mcqa/data/example.jsonl}
+        - {name: typo, type: example, jsonl_fpath: resources_servers/mcqa/data/exmaple.jsonl}
+        - {name: made, type: example, jsonl_fpath: made.jsonl, prepare_script: prepare.py}
+        - {name: hub, type: example, jsonl_fpath: hub.jsonl, source: {type: huggingface, repo_id: a/b}}
+"""
 STAND_IN_NOTE = " (without policy_model, which no file defines; --model-type adds it)"
 
 
@@ -23,6 +39,18 @@ def test_config_without_model_is_validated(shared_workplace, words):
     shared_workplace.write("benchmarks/plants/config.yaml", included)
     finished = shared_workplace.run("ng", "env", "validate", *words)
     assert finished == (0, f"✓ 2 servers: mcqa, mcqa_simple_agent{STAND_IN_NOTE}\n", "")
+
+
+def test_absent_dataset_is_noted(shared_workplace):
+    shared_workplace.write("datasets.yaml", DATASETS)
+    finished = shared_workplace.run("ng_validate", "+config_paths=[datasets.yaml]")
+    assert finished.code == 0
+    (note,) = finished.err.splitlines()
+    assert note.startswith(
+        "note: datasets.yaml:12: mcqa_agent.datasets: dataset 'typo': file "
+        "'resources_servers/mcqa/data/exmaple.jsonl' not found in "
+    )
+    assert note.endswith("Copy it there, or add a source.")
 
 
 def test_configured_model_is_still_validated(shared_workplace):

@@ -24,6 +24,10 @@ class Params(BaseModel):
     temperature: float | None = None
 
 
+class Labels(BaseModel):
+    labels: list[str]
+
+
 class Settings(BaseResourcesServerConfig):
     temperature: float = 0.0
     top_p: float = 1.0
@@ -34,6 +38,8 @@ class Settings(BaseResourcesServerConfig):
     ref: ModelServerRef | ResourcesServerRef | None = None
     server: ResourcesServerRef | None = None
     sizes: list[int] = Field(default_factory=list)
+    swap: tuple[str, str] | None = None
+    labels: Labels | None = None
 
 
 def problems(**settings):
@@ -98,6 +104,12 @@ def test_valid_settings_and_published_metadata_pass(settings):
                 "a.yaml:3: {}.ref: it must be {{type: responses_api_models, name: w2}}, but is 'w2'; or it must "
                 "be {{type: resources_servers, name: w2}}, but is 'w2'."
             ],
+        ),
+        ({"swap": ["one"]}, ["a.yaml:3: {}.swap: it must have more items, but has 1."]),
+        ({"swap": []}, ["a.yaml:3: {}.swap: it must have more items, but has 0."]),
+        (
+            {"labels": {"lables": ["yes"]}},
+            ["a.yaml:3: {}.labels.labels: it is missing; is 'lables' a typo for it?"],
         ),
         ({"judge": 1}, ["a.yaml:3: {}.judge: it must be a mapping, but is 1."]),
     ],

@@ -105,6 +105,34 @@ def test_the_head_server_is_read(project):
     assert message == "command line: +head_server.prt=3: head_server.prt: unknown setting. Did you mean 'port'?"
 
 
+def test_swapped_letters_of_a_key_are_recognized(project):
+    message = project.refusal(ConfigError, "a: 1\nhead_server:\n  prot: 12000")
+    assert message == "main.yaml:3: head_server.prot: unknown setting. Did you mean 'port'?"
+
+
+@each_case(
+    ("word", "meant"),
+    [
+        (
+            "++wether.resources_servers.weather.limit=5",
+            "no server 'wether' to change. Did you mean 'weather'?",
+        ),
+        ("++other.resources_servers.weather.limit=5", "no server 'other' to change. Did you mean 'weather'?"),
+        (
+            "++rain.resources_servers.mcqa.limit=5",
+            "no server 'rain' to change. The servers are: policy_model",
+        ),
+        ("++weather.resources_servers.wether.limit=5", "has no folder 'wether' to change. Did you mean 'weather'?"),
+        ("++weather.resource_servers.weather.limit=5", "did you mean weather.resources_servers?"),
+    ],
+)
+def test_override_of_unknown_server_gets_a_suggestion(project, word, meant):
+    message = project.refusal(ConfigError, WHOLE, word)
+    assert message.startswith(f"command line: {word}: ")
+    assert meant in message
+    assert "\n" not in message
+
+
 @pytest.mark.parametrize(
     ("word", "expected"),
     [
@@ -277,7 +305,7 @@ def test_invalid_server_blocks_can_be_skipped(project, caplog):
     run = project.load_text(WHOLE, "+bad.resources_servers.mcqa.x=1", "+error_on_almost_servers=false")
     assert "bad" not in run.servers
     assert len(run.servers) == 3
-    assert "bad.resources_servers.mcqa.entrypoint: it is missing" in caplog.text
+    assert "there is no server 'bad' to change" in caplog.text
 
 
 def test_all_invalid_server_settings_are_listed(project):

@@ -180,6 +180,19 @@ def test_folder_as_config_path_lists_its_files(project):
     assert "configs is a folder. Name one of its files: small.yaml" in message
 
 
+def test_server_folder_as_config_path_lists_its_configs(project):
+    project.write(**{"resources_servers/weather/configs/small": "a: 1"})
+    message = project.refusal(ConfigPathNotFoundError, "a: 1", "+config_paths=[resources_servers/weather]")
+    assert "Name one of its files: resources_servers/weather/configs/small.yaml." in message
+
+
+@each_case("text", ["one.yaml two.yaml", "one.yaml  two.yaml main.yaml"])
+def test_paths_without_comma_are_recognized(project, text):
+    project.write(one="a: 1", two="b: 1")
+    message = project.refusal(ConfigPathNotFoundError, "a: 1", f"+config_paths=[{text}]")
+    assert f"Put commas between the paths: [{', '.join(text.split())}]." in message
+
+
 @each_case(
     ("text", "expected"),
     [

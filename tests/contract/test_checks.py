@@ -93,8 +93,8 @@ def folder(tmp_path, monkeypatch):
     return made
 
 
-def broken_promises(folder: Path) -> dict[str, str]:
-    with open_environment(folder) as environment:
+def broken_promises(folder: Path, *overrides: str) -> dict[str, str]:
+    with open_environment(folder, overrides) as environment:
         findings = asyncio.run(check_environment(environment))
     return {finding.promise: finding.detail for finding in findings if not finding.is_kept}
 
@@ -187,7 +187,7 @@ def test_all_publishing_rules_are_reported_at_once(folder):
     found = broken_promises(folder)
     assert list(found) == [PUBLISHING]
     assert found[PUBLISHING] == (
-        f"{folder / 'README.md'}: missing the data's licence, how it is graded, a command; "
+        f"{folder / 'README.md'}: it does not exist. Write one with the data's licence, how it is graded, a command; "
         f"{folder / 'tests'}: no test found; expected 5 example rows, found 2"
     )
     with open_environment(folder) as environment:
@@ -355,3 +355,105 @@ def test_missing_example_rows_are_reported_with_config_line(folder):
     message = r"configs/sums\.yaml:12: sums_simple_agent\.datasets: dataset 'example': file '.*exmple\.jsonl' not"
     with pytest.raises(DataError, match=message), open_environment(folder):
         pass
+
+
+JUDGE = """
+judge_model:
+  responses_api_models:
+    openai_model:
+      entrypoint: app.py
+      openai_base_url: ${judge_base_url}
+      openai_api_key: EMPTY
+      openai_model: judge
+"""
+
+
+@pytest.fixture
+def judged(folder):
+    """The environment with a judge whose model is defined in a file outside the folder."""
+    judge = "judge: {labels: [x], prompt: README.md, model_server: {type: responses_api_models, name: judge_model}}"
+    change(folder / "configs/sums.yaml", "entrypoint: app.py}", f"entrypoint: app.py, {judge}}}")
+    change(folder / "app.py", "SHARED = []", JUDGED)
+    change(folder / "app.py", "Server(SimpleResourcesServer):", "Server(SimpleResourcesServer):\n    config: Judged\n")
+    path = folder.parents[1] / "configs/judge_model.yaml"
+    path.parent.mkdir()
+    path.write_text(JUDGE, "utf-8")
+    return folder
+
+
+JUDGED_PATHS = "+config_paths=[resources_servers/sums/configs/sums.yaml,configs/judge_model.yaml]"
+
+
+def test_missing_judge_file_is_asked_for(judged):
+    message = (
+        r"sums\.yaml:4: .*\.judge\.model_server refers to 'judge_model', .*'\+config_paths=\["
+        r"resources_servers/sums/configs/sums\.yaml,FILE\]'"
+    )
+    with pytest.raises(ConfigError, match=message), open_environment(judged):
+        pass
+
+
+def test_judge_of_its_own_file_is_checked(judged):
+    Path("env.yaml").write_text("judge_base_url: http://127.0.0.1:1/v1\n", "utf-8")
+    model = "responses_api_models/openai_model/configs/openai_model.yaml"
+    policy = ["+policy_base_url=http://127.0.0.1:1/v1", "+policy_api_key=EMPTY", "+policy_model_name=x"]
+    assert broken_promises(judged, JUDGED_PATHS) == {}
+    assert (
+        broken_promises(judged, JUDGED_PATHS.replace("judge_model.yaml]", f"judge_model.yaml,{model}]"), *policy) == {}
+    )
+
+
+def test_given_values_reach_every_config(judged):
+    change(judged / "configs/sums.yaml", "sums:\n", "config_paths: [configs/judge_model.yaml]\nsums:\n")
+    other = (judged / "configs/sums.yaml").read_text("utf-8").replace("sums:\n", "sums2:\n", 1)
+    other = other.replace("name: sums}", "name: sums2}").replace("sums_simple", "sums2_simple")
+    (judged / "configs/other.yaml").write_text(other, "utf-8")
+    words = ("+judge_base_url=http://127.0.0.1:1/v1", "++sums.resources_servers.sums.judge.max_concurrency=3")
+    assert broken_promises(judged, *words) == {}
+
+
+def test_misspelt_row_field_is_reported_once(folder):
+    change(folder / "data/example.jsonl", '"wanted":3', '"wantd":3')
+    change(folder / "data/example.jsonl", '"wanted":5', '"wanted":"x1"')
+    change(folder / "oracle.py", 'row["wanted"]', "3")
+    found = broken_promises(folder)
+    assert found["rows are valid and name existing tools"] == (
+        "row 2: the row lacks 'wanted', which verify of sums needs; is 'wantd' a typo?; row 4: the row's 'wanted' is "
+        "invalid for verify of sums: it must be a valid integer, but is 'x1'"
+    )
+    assert found["odd answers are graded"].startswith("row 2, no output: the row lacks 'wanted'")
+    assert not any("422" in detail or len(detail) > 300 for detail in found.values())
+
+
+def test_misspelt_request_of_a_row_is_recognised(folder):
+    change(
+        folder / "data/example.jsonl",
+        '"responses_create_params":{"input":"Bring the sum to 4."}',
+        '"response_create_params":{"input":"Bring the sum to 4."}',
+    )
+    assert broken_promises(folder)["rows are valid and name existing tools"] == (
+        "row 3: responses_create_params is missing. Is 'response_create_params' a typo for it?"
+    )
+
+
+def test_missing_readme_is_named_as_missing(folder):
+    (folder / "README.md").unlink()
+    assert broken_promises(folder)[PUBLISHING] == (
+        f"{folder / 'README.md'}: it does not exist. Write one with the data's licence, how it is graded, a command"
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("number: int,", "number,", "app.py:17: @tool SumServer.add: the argument 'number' does not have a type"),
+        ("body: VerifyRequest", "body", "app.py:24: SumServer.verify: the parameter 'body' would not receive the row"),
+        ("return float(state", "print(state", "sums: app.py:24: verify returned nothing. Return a number"),
+        ("return float(state", "return str(state", "sums: app.py:24: verify returned a str. Return a number"),
+    ],
+)
+def test_wrong_method_is_reported_with_its_line(folder, old, new, message):
+    change(folder / "app.py", old, new)
+    details = list(broken_promises(folder).values())
+    assert any(message in detail for detail in details)
+    assert sum("Annotate it" in detail for detail in details) <= 1

@@ -12,6 +12,7 @@ from nemo_gym.contract import check_environment, open_environment
 from nemo_gym.contract.environment import SAMPLE_MODEL
 from nemo_gym.errors import ServerRefNotFoundError
 from nemo_gym.jsonl import read_rows
+from nemo_gym.launcher.folder_tests import run_tests
 
 MANUAL = Path(__file__).parents[2] / "docs" / "environments.md"
 CAPITALS = {"France": "Paris", "Italy": "Rome", "Spain": "Madrid", "Chad": "N'Djamena", "Peru": "Lima"}
@@ -38,7 +39,7 @@ def folder(tmp_path, monkeypatch):
         "prompts/judge.md": shown("markdown"),
         "oracle.py": "def solve(row):\n    return [row['expected_answer']]\n",
         "README.md": "The reward is what the judge says. Licence: our own.\n\n    ng_test +entrypoint=short_answer\n",
-        "tests/test_app.py": "def test_nothing():\n    assert True\n",
+        "tests/test_app.py": shown("python", 1),
         "data/example.jsonl": b"\n".join(map(orjson.dumps, rows)).decode(),
     }
     for name, text in files.items():
@@ -51,6 +52,11 @@ def test_judged_environment_of_manual_keeps_promises(folder):
     with open_environment(folder) as environment:
         findings = asyncio.run(check_environment(environment))
     assert [finding for finding in findings if not finding.is_kept] == []
+
+
+def test_tests_of_manual_pass(folder):
+    tested = run_tests(folder)
+    assert (tested.code, tested.passed) == (0, 1)
 
 
 def test_row_of_manual_has_the_declared_fields(folder):

@@ -69,8 +69,8 @@ def collected(shared_workplace):
 
 
 def test_missing_field_is_reported_once_with_its_line(collected):
-    finished, _, _ = collected
-    place = "results/faulty/preprocessed_datasets/example.jsonl"
+    finished, _, folder = collected
+    place = f"{folder}/in/rows.jsonl"
     needed = "which verify of sentiment needs"
     lines = [line for line in finished.err.splitlines() if line.startswith("invalid_task")]
     assert [line.partition(place)[2] for line in sorted(lines)] == [

@@ -290,8 +290,24 @@ def test_invalid_prompt_template_is_rejected_at_startup(tmp_path, file, problem)
 async def test_unknown_prompt_field_lists_known_fields(tmp_path):
     (tmp_path / "judge.md").write_text("{question} {secret}")
     judge, _ = judge_of(tmp_path / "judge.md")
-    with pytest.raises(ConfigError, match=r"KeyError\('secret'\).*question, expected, answer"):
+    with pytest.raises(ConfigError, match=r"unknown field 'secret'\. The fields are: answer, expected, question\."):
         await judge.ask(**FIELDS)
+
+
+async def test_misspelled_prompt_field_gets_a_suggestion(tmp_path):
+    (tmp_path / "judge.md").write_text("{question} {expcted}")
+    judge, _ = judge_of(tmp_path / "judge.md")
+    with pytest.raises(ConfigError, match=r"the unknown field 'expcted'\. Did you mean 'expected'\?"):
+        await judge.ask(**FIELDS)
+
+
+def test_swapped_fields_must_be_in_the_prompt(prompt):
+    raw = {"model_server": REF, "prompt": str(prompt), "labels": ["yes"], "swap": ["answer", "expcted"]}
+    context = {"folder": prompt.parent, "checks_files": True}
+    problem = r"swap: judge\.md has no field 'expcted'\. Did you mean 'expected'\?"
+    with pytest.raises(ValidationError, match=problem):
+        JudgeConfig.model_validate(raw, context=context)
+    JudgeConfig.model_validate({**raw, "swap": ["answer", "expected"]}, context=context)
 
 
 def test_missing_prompt_lists_search_roots():

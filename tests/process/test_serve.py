@@ -152,14 +152,14 @@ def test_mcp_with_several_processes_is_rejected(made):
 )
 def test_invalid_tool_is_reported_with_its_file(made, source, message):
     settings = made(source)
-    with pytest.raises(LaunchError, match=rf"resources_servers/arena/app\.py: .*{message}"):
+    with pytest.raises(LaunchError, match=rf"resources_servers/arena/app\.py:\d+: .*{message}"):
         client_of(settings)
 
 
 @pytest.mark.parametrize("kind", ["", ": object", ": str"])
 def test_verify_without_a_body_class_is_rejected(made, kind):
     settings = made(PLAIN.replace(": BaseVerifyRequest", kind))
-    message = r"arena/app\.py: Plain\.verify: the parameter 'body' would not receive the row\. .*BaseVerifyRequest"
+    message = r"arena/app\.py:\d+: Plain\.verify: the parameter 'body' would not receive the row\. .*BaseVerifyRequest"
     with pytest.raises(LaunchError, match=message):
         client_of(settings)
 

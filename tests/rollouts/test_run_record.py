@@ -146,6 +146,20 @@ def test_config_hash_ignores_addresses_and_keys():
     assert hash_of(SERVERS.replace("parser: true", "parser: false")) != hash_of(SERVERS)
 
 
+def test_model_name_that_no_server_reads_is_ignored():
+    sample = "policy_model: {responses_api_models: {sample_model: {entrypoint: app.py, seed: 1}}}\npolicy_model_name: "
+    before = RunSubject.of_config(OmegaConf.create(f"{sample}echo"))
+    now = RunSubject.of_config(OmegaConf.create(f"{sample}other"))
+    assert (before.policy_model_name, now.differences_from(before)) == (None, [])
+    # An earlier version recorded the name.
+    earlier = before.model_copy(update={"policy_model_name": "echo"})
+    assert now.differences_from(earlier) == []
+
+
+def test_model_name_counts_without_a_model_server():
+    assert RunSubject.of_config(OmegaConf.create({"policy_model_name": "qwen"})).policy_model_name == "qwen"
+
+
 def test_changed_model_name_is_reported_once(subject):
     other = RunSubject.of_config(OmegaConf.create(SERVERS.replace("name: qwen", "name: llama")))
     assert other.differences_from(subject) == ["policy_model_name qwen → llama"]

@@ -13,7 +13,10 @@ import orjson
 import pytest
 
 from nemo_gym import jsonl
+from nemo_gym.config import DatasetConfig
+from nemo_gym.data.gather import AgentDataset, rows_of
 from nemo_gym.errors import ConfigError, DataError
+from nemo_gym.jsonl import write_rows
 from nemo_gym.rollouts.job import CollectionSettings
 from nemo_gym.rollouts.matching import place_of
 from nemo_gym.rollouts.tasks import TaskPlan
@@ -196,6 +199,23 @@ def test_place_of_a_task_is_its_first_line(plan_of, prompt, tmp_path):
     assert place_of(plan, failed) == f"{tmp_path}/in.jsonl:1"
     plan.input.unlink()
     assert place_of(plan, failed) is None
+
+
+def test_place_of_a_copied_task_is_its_source(plan_of, prompt, tmp_path):
+    datasets = []
+    for name in ("first", "second"):
+        path = tmp_path / f"{name}.jsonl"
+        write_rows(path, [{"question": text, "language": name} for text in "ab"])
+        config = DatasetConfig(name=name, type="example", jsonl_fpath=str(path), num_repeats=2, prompt_config=prompt)
+        datasets.append(AgentDataset("math_agent", config, path))
+    plan = replace(plan_of(), datasets=datasets)
+    assert write_rows(plan.input, rows_of(datasets, copies=True)) == 8
+    tasks = list(plan.rows())
+    expected = [f"{tmp_path}/{name}.jsonl:{line}" for name in ("first", "second") for line in (1, 1, 2, 2)]
+    assert [place_of(plan, task) for task in tasks] == expected
+    # If the source has changed, the copy still has the row.
+    datasets[0].path.unlink()
+    assert place_of(plan, tasks[2]) == f"{plan.input}:3"
 
 
 # Invalid rows

@@ -1,9 +1,11 @@
 """Tests of a new environment, created and used by its commands in a folder outside of the repository."""
 
 import math
+import os
 import shlex
 import subprocess
 import sys
+import sysconfig
 import zipfile
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from nemo_gym.errors import DataError
 from nemo_gym.jsonl import read_rows
 from nemo_gym.scaffold import LONGEST_NAME, TEMPLATES, class_name_of, scaffold
 
+SCRIPTS = Path(sysconfig.get_path("scripts"))
 REPOSITORY = Path(__file__).parents[2]
 TEMPLATE = TEMPLATES / "resources_servers" / "my_environment"
 
@@ -20,7 +23,8 @@ TEMPLATE = TEMPLATES / "resources_servers" / "my_environment"
 @pytest.fixture(scope="module")
 def project(shared_workplace):
     """A folder outside of the repository with a new environment, and the command's output."""
-    made = shared_workplace.run("ng_init_resources_server", "+entrypoint=resources_servers/my_env")
+    path = os.pathsep.join([str(SCRIPTS), os.environ["PATH"]])
+    made = shared_workplace.run("ng_init_resources_server", "+entrypoint=resources_servers/my_env", PATH=path)
     assert made.code == 0, made.err
     return shared_workplace, made.out
 
@@ -72,6 +76,25 @@ def test_first_printed_command_runs_the_tests(project):
     tested = workplace.run(*command)
     assert tested.code == 0, tested.out
     assert "17 passed" in tested.out
+
+
+def test_printed_commands_work_without_activated_environment(workplace):
+    (workplace.folder / ".venv").symlink_to(SCRIPTS.parent)
+
+    def paste(line):
+        env = {**workplace.env, "PATH": os.defpath}
+        command = ["/bin/sh", "-c", line]
+        return subprocess.run(command, cwd=workplace.folder, env=env, capture_output=True, text=True, check=False)
+
+    made = paste(".venv/bin/ng_init_resources_server +entrypoint=resources_servers/my_env")
+    assert made.returncode == 0, made.stderr
+    lines = [line.strip() for line in made.stdout.splitlines() if line.startswith("    ")]
+    programs = [line.partition(" ")[0] for line in lines]
+    names = ["ng_test", "ng_check", "ng_e2e_collect_rollouts", "python", "ng_check"]
+    assert programs == [f".venv/bin/{name}" for name in names]
+    for line in (lines[0], lines[3]):
+        pasted = paste(line)
+        assert pasted.returncode == 0, pasted.stdout + pasted.stderr
 
 
 def test_examples_are_complete(project):

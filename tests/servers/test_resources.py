@@ -173,7 +173,8 @@ class OpenNumber(Number):
 @each_case("way", [0, 1, 2])
 @each_case("number", ["nan", "inf", "-inf"])
 def test_reward_that_is_not_finite_is_rejected(way, number):
-    with pytest.raises(EnvironmentFailed, match=f"servers: verify returned the reward {number}, which is not finite"):
+    message = rf"servers: test_resources\.py:\d+: verify returned the reward {number}, which is not finite"
+    with pytest.raises(EnvironmentFailed, match=message):
         verify(OpenNumber, id=way, number=number)
 
 
@@ -183,7 +184,7 @@ class Forgets(SimpleResourcesServer):
 
 
 def test_verify_without_return_value_is_reported():
-    with pytest.raises(EnvironmentFailed, match=r"verify returned nothing\. Return a number"):
+    with pytest.raises(EnvironmentFailed, match=r"test_resources\.py:\d+: verify returned nothing\. Return a number"):
         verify(Forgets)
 
 

@@ -135,6 +135,7 @@ class McpSessionMiddleware:
                 self.server,
                 f"mcp_allowed_tools_for_session returned unknown tools: {', '.join(map(repr, unknown))}. "
                 f"The tools are: {', '.join(self.tools)}",
+                method="mcp_allowed_tools_for_session",
             )
         return allowed
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeGuard, TypeVar, get_args, get_origin
 
@@ -54,8 +55,9 @@ class Handler:
         """
         signature = inspect.signature(method, eval_str=True)
         kinds = {name: bare(parameter.annotation) for name, parameter in signature.parameters.items()}
-        for name, kind in kinds.items():
-            _check_state(kind, f"{getattr(method, '__qualname__', method)}: the parameter '{name}'")
+        with placed_at(method):
+            for name, kind in kinds.items():
+                _check_state(kind, f"{getattr(method, '__qualname__', method)}: the parameter '{name}'")
         return cls(
             method=method,
             signature=signature,
@@ -142,10 +144,28 @@ def check_bodies(server: object, app: FastAPI) -> None:
         checked.add(path)
         wrong = [field.name for field in route.dependant.query_params if field.field_info.is_required()]
         if wrong:
-            raise SignatureError(
-                f"{type(server).__name__}.{route.name}: the parameter '{wrong[0]}' would not receive the row. "
-                f"Annotate it with {OF_EVERY_ROLLOUT[path]}, or with your subclass of it that adds the row's fields"
-            )
+            with placed_at(getattr(server, route.name, route.endpoint)):
+                raise SignatureError(
+                    f"{type(server).__name__}.{route.name}: the parameter '{wrong[0]}' would not receive the row. "
+                    f"Annotate it with {OF_EVERY_ROLLOUT[path]}, or with your subclass of it that adds the row's "
+                    "fields"
+                )
+
+
+@contextmanager
+def placed_at(method: object) -> Iterator[None]:
+    """Add the method's file and line to a `SignatureError` that is raised in this block."""
+    try:
+        yield
+    except SignatureError as error:
+        error.place = error.place or place_of(method)
+        raise
+
+
+def place_of(method: object) -> str | None:
+    """Return the file and line of a method, or None if it is not a Python function."""
+    code = getattr(inspect.unwrap(method), "__code__", None) if callable(method) else None
+    return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else None
 
 
 def bare(annotation: Any) -> Any:

@@ -20,7 +20,7 @@ from nemo_gym.errors import SignatureError, ToolError
 from nemo_gym.jsonl import PLAIN_VALUES, JsonObject
 from nemo_gym.servers.sessions import SessionStore
 from nemo_gym.servers.tools.arguments import Arguments, SchemaArguments, TypedArguments, WrongArguments
-from nemo_gym.servers.tools.handlers import Handler, Method
+from nemo_gym.servers.tools.handlers import Handler, Method, placed_at
 from nemo_gym.servers.tools.json_schema import type_words
 
 MethodT = TypeVar("MethodT", bound=Callable[..., Any])
@@ -98,22 +98,23 @@ class Tool:
         that are known only from data. Raises `SignatureError` if the method cannot be a tool.
         """
         where = f"@tool {getattr(method, '__qualname__', method)}"
-        if name in RESERVED_NAMES:
-            raise SignatureError(
-                f"{where}: '{name}' is a route of every resources server. Give the tool another name: "
-                '@tool(name="…")'
-            )
-        if not is_callable_name(name):
-            raise SignatureError(
-                f"{where}: '{name}' is not a valid tool name. Use at most 64 letters, digits, '_' and '-'"
-            )
-        handler = Handler.of(method)
-        arguments: Arguments
-        if parameters is None:
-            arguments = TypedArguments(name, where, handler.open_parameters)
-        else:
-            arguments = SchemaArguments(where, handler.open_parameters, parameters)
-        return cls(name, description or inspect.getdoc(method) or "", handler, arguments)
+        with placed_at(method):
+            if name in RESERVED_NAMES:
+                raise SignatureError(
+                    f"{where}: '{name}' is a route of every resources server. Give the tool another name: "
+                    '@tool(name="…")'
+                )
+            if not is_callable_name(name):
+                raise SignatureError(
+                    f"{where}: '{name}' is not a valid tool name. Use at most 64 letters, digits, '_' and '-'"
+                )
+            handler = Handler.of(method)
+            arguments: Arguments
+            if parameters is None:
+                arguments = TypedArguments(name, where, handler.open_parameters)
+            else:
+                arguments = SchemaArguments(where, handler.open_parameters, parameters)
+            return cls(name, description or inspect.getdoc(method) or "", handler, arguments)
 
     @property
     def parameters(self) -> JsonObject:
@@ -173,10 +174,12 @@ def tools_of(server: object) -> list[Tool]:
     found: dict[str, Tool] = {}
     for attribute, value in marks.items():
         mark, method = getattr(value, _MARK), getattr(server, attribute)
-        _check_hides_nothing(type(server), attribute)
+        with placed_at(method):
+            _check_hides_nothing(type(server), attribute)
         each = Tool.of(method, name=mark["name"], description=mark["description"])
         if each.name in found:
-            raise SignatureError(f"{type(server).__name__} has two tools called '{each.name}'. Rename one")
+            with placed_at(method):
+                raise SignatureError(f"{type(server).__name__} has two tools called '{each.name}'. Rename one")
         found[each.name] = each
     return list(found.values())
 

@@ -40,7 +40,7 @@ class Arena(SteppedResourcesServer):
         self.rollouts_seen.append(current_rollout_id())
         if body.responses_create_params.user == "nobody":
             raise RuntimeError("no seat left")
-        return BaseResetResponse(observation="Begin.")
+        return BaseResetResponse(observation=None if body.responses_create_params.user == "blind" else "Begin.")
 
     async def step(self, request: Request, body: BaseStepRequest, round_: Round) -> BaseStepResponse:
         self.rollouts_seen.append(current_rollout_id())
@@ -88,10 +88,25 @@ async def test_game_rewards_are_summed(arena):
     graded = await run(agent, responses_create_params={"input": "Play."}, extra={"deep": [None]})
     assert (graded.reward, graded.steps, graded.terminated, graded.truncated) == (1.5, 3, True, False)
     assert graded.extra == {"deep": [None]}
-    assert graded.responses_create_params.input == "Play."
     assert graded.response.output_text == "onetwothree"
     observed = [item.content for item in graded.response.output if getattr(item, "role", "") == "user"]
     assert observed == ["Turn 1 is over.", "Turn 2 is over.", "Turn 3 is over."]
+
+
+@pytest.mark.parametrize("skips", [False, True])
+async def test_graded_row_has_input_of_first_turn(arena, skips):
+    agent = agent_on(arena, skip_verification=skips)
+    graded = await run(agent, responses_create_params={"input": "Play.", "temperature": 0.5})
+    params = graded.responses_create_params
+    assert [item.content for item in params.input] == asked(agent)[0] == ["Play.", "Begin."]
+    assert params.temperature == 0.5
+    assert {each["responses_create_params"]["input"] for each in arena.steps_seen} == {"Play."}
+
+
+async def test_row_without_observation_stays_unchanged(arena):
+    params = {"input": "Play.", "user": "blind"}
+    graded = await run(agent_on(arena), responses_create_params=params)
+    assert graded.responses_create_params.model_dump(exclude_unset=True) == params
 
 
 async def test_model_sees_row_and_observations(arena):
