@@ -143,7 +143,8 @@ class Connection(HttpToolsProtocol):
             self._refusal = refusal
             raise _Refused
         _on_headers_complete(self)
-        self.cycle.transport = _ResponseWriter(self.transport)  # type: ignore[assignment]
+        if self.scope["method"] != "HEAD":
+            self.cycle.transport = _ResponseWriter(self.transport)  # type: ignore[assignment]
         self._parsed_scope = self.scope
         self._framing_bytes = 0
         # The parser reports trailers as headers. They go to this new list, which is never read.
@@ -234,7 +235,7 @@ class Connection(HttpToolsProtocol):
 class _ResponseWriter:
     """Sends the head of a response together with the first part of its body, because a second packet costs more.
 
-    It is what uvicorn's cycle of one request uses of a transport.
+    It is what uvicorn's cycle of one request uses of a transport. The cycle of a HEAD request never writes a body.
     """
 
     __slots__ = ("_has_begun", "_head", "_transport")

@@ -261,3 +261,25 @@ async def test_head_is_sent_although_the_app_fails_before_the_body():
         await caller.send(GET)
         # Without these bytes, the caller would send its request again.
         assert (await caller.rest()).startswith(OK)
+
+
+@each_case(
+    ("method", "status", "body"),
+    [
+        ("GET", 200, b"0\r\n\r\n"), ("GET", 204, b""), ("GET", 304, b""), ("HEAD", 200, b""), ("HEAD", 204, b""),
+        ("HEAD", 304, b""),
+    ],
+)  # fmt: skip
+async def test_response_without_content_is_sent_at_once(method, status, body):
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": status, "headers": []})
+        await send({"type": "http.response.body"})
+
+    async with served(app) as serving:
+        caller = await serving.connect()
+        for _ in range(2):
+            await caller.send(f"{method} / HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+            async with asyncio.timeout(PATIENCE_S):
+                head = await caller.reader.readuntil(b"\r\n\r\n")
+                assert await caller.reader.readexactly(len(body)) == body
+            assert head.startswith(f"HTTP/1.1 {status} ".encode())

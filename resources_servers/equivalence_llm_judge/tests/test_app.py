@@ -207,7 +207,7 @@ def test_metrics_and_key_metrics():
 
 @pytest.mark.parametrize("answer", ["", "Paris"])
 async def test_row_without_expected_answer_is_rejected(answer):
-    with pytest.raises(DataError, match="the row.*'expected_answer'"):
+    with pytest.raises(DataError, match=r"the row.*'expected_answer'"):
         await grade(answer, EQUAL, row={**PLAIN, "expected_answer": ""})
 
 

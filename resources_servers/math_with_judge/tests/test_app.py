@@ -159,7 +159,7 @@ async def test_metrics_include_reward_comparison_and_majority():
 
 @pytest.mark.parametrize("answer", ["", r"\boxed{16}"])
 async def test_row_without_expected_answer_is_rejected(answer):
-    with pytest.raises(DataError, match="the row.*'expected_answer'"):
+    with pytest.raises(DataError, match=r"the row.*'expected_answer'"):
         await grade(answer, EQUAL, row={**ROW, "expected_answer": " "})
 
 
@@ -181,5 +181,5 @@ async def test_expected_answer_may_be_a_number():
             wrong.append((expected, right.reward, other.reward))
     assert wrong == []
     for expected in (True, None, [16], float("nan")):
-        with pytest.raises(DataError, match="the row.*'expected_answer'"):
+        with pytest.raises(DataError, match=r"the row.*'expected_answer'"):
             await grade(r"\boxed{16}", row={**ROW, "expected_answer": expected}, **WITHOUT_JUDGE)

@@ -242,7 +242,7 @@ async def test_user_without_opening_message_fails_rollout(arena):
 
 @pytest.mark.parametrize("row", [{}, {"user": {"goals": "x"}}, {"user": {"answers": [{"asked": []}]}}])
 async def test_row_without_valid_user_is_rejected(arena, row):
-    with pytest.raises(DataError, match="the row.*'user"):
+    with pytest.raises(DataError, match=r"the row.*'user"):
         await run(agent_on(arena, model("policy_model", "x")), **row)
 
 
