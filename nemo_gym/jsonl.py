@@ -47,15 +47,22 @@ class Line(NamedTuple):
 
 def read_raw_lines(path: Path) -> Iterator[RawLine]:
     """Yield the lines of a file unparsed, without blank lines and a byte order mark."""
+    return (line for _, line in read_lines_at(path))
+
+
+def read_lines_at(path: Path) -> Iterator[tuple[int, RawLine]]:
+    """Yield the lines of `read_raw_lines`, each after its offset in the file."""
     try:
         file = path.open("rb")
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror}). Check the path.") from error
     with file:
+        offset = 0
         for number, line in enumerate(file, start=1):
             raw = (line.removeprefix(BOM_UTF8) if number == 1 else line).rstrip()
             if raw:
-                yield RawLine(number, raw)
+                yield offset, RawLine(number, raw)
+            offset += len(line)
 
 
 def read_lines(path: Path) -> Iterator[Line]:
@@ -87,7 +94,10 @@ def read_rows(path: Path) -> Iterator[JsonObject]:
 
 def dump_line(row: object) -> bytes:
     """Return a row as one line with its newline; non-string keys and numpy values are allowed."""
-    return dump_json(row) + b"\n"
+    try:
+        return fitted(orjson.dumps(row, option=PLAIN_VALUES | orjson.OPT_APPEND_NEWLINE))
+    except orjson.JSONEncodeError:
+        return dump_json(row) + b"\n"
 
 
 def dump_json(value: object, default: Callable[[Any], Any] | None = None) -> bytes:

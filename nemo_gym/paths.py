@@ -33,6 +33,11 @@ def _listed(variable: str) -> list[Path]:
     return [Path(entry).expanduser() for entry in os.environ.get(variable, "").split(os.pathsep) if entry]
 
 
+def missing_extra_roots() -> list[Path]:
+    """Return the extra roots that are not folders."""
+    return [root for root in _listed(EXTRA_ROOTS_ENV_VAR) if not root.is_dir()]
+
+
 def roots_from_here(*project: Path) -> dict[str, str]:
     """Return variables that give a process in another folder the same roots, plus the `project` folders."""
     # Relative roots refer to the current folder.

@@ -13,6 +13,7 @@ from typing import Any
 import orjson
 
 from nemo_gym import cli, config
+from nemo_gym.calls.running import live_runs
 from nemo_gym.cli import running
 from nemo_gym.cli.options import Options, settings_from
 from nemo_gym.cli.settings import JsonSettings, NoSettings, StartSettings, ValidateSettings
@@ -70,7 +71,7 @@ def start(words: list[str], starter: WarmStarter | None = None) -> int:
 
 
 def _keep_up(files: list[str], overrides: list[str], starter: WarmStarter | None, ending: _Ending) -> int:
-    run = config.load(files, overrides, require_servers=True)
+    run = running.load_to_start(files, overrides)
     settings = settings_from(StartSettings, run.plain)
     with running.launch_for(run, settings, starter, on_line=running.print_line) as servers:
         if settings.dry_run:
@@ -93,7 +94,7 @@ def status(words: list[str]) -> int:
     line = Options("ng_status", JsonSettings).read(words)
     run = config.load(line.paths, line.overrides)
     settings = settings_from(JsonSettings, run.plain)
-    servers = running.ask_for_servers(running.find_head(run), configured_token(run.plain))
+    servers = running.ask_for_servers(running.find_head(run, live_runs()), configured_token(run.plain))
     if settings.as_json:
         running.say(orjson.dumps(servers, option=orjson.OPT_INDENT_2).decode())
     else:

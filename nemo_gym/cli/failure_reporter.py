@@ -15,7 +15,8 @@ MOST_KINDS = 20
 """The maximum number of kinds to print; failures of further kinds are only counted."""
 LONGEST_MESSAGE = 400
 
-_NUMBER = re.compile(r"\d+(\.\d+)?|\b[0-9a-f]{8,}\b")
+_NUMBER = re.compile(r"\b[0-9a-f]{8,}\b|(?<!\.py:)(?<!\d)\d+(\.\d+)?")
+"""A port, a count or an id, but not the line of a source file, which is the place of a cause."""
 _QUOTED_VALUE = re.compile(
     r"""(?<!Error): (?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""  # answer: '…'; but KeyError: 'x' is a cause
     r"|\binput_value=.*?, input_type=\w+"  # by pydantic

@@ -13,6 +13,7 @@ from pathlib import Path
 from nemo_gym.cli.commands import COMMANDS, Command, by_script, by_words
 from nemo_gym.errors import UsageError, UserError
 from nemo_gym.http.open_files import raise_open_files_limit
+from nemo_gym.paths import EXTRA_ROOTS_ENV_VAR, missing_extra_roots
 from nemo_gym.version import __version__
 
 JSON_WORDS = {"--json", "+json=true", "++json=true", "json=true"}
@@ -66,6 +67,9 @@ def _run(name: str, words: list[str]) -> int:
 
 
 def _execute(command: Command, words: list[str]) -> int:
+    for root in missing_extra_roots():
+        problem = f"there is no folder '{root}', so it is not searched. Correct the path."
+        print(f"warning: {EXTRA_ROOTS_ENV_VAR}: {problem}", file=sys.stderr)  # noqa: T201 - the CLI prints
     if not command.starts_servers or HELP_WORDS & set(words):
         return _function(command)(words)
     # Imported here, because no other command needs it.

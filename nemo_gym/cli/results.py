@@ -83,8 +83,8 @@ def _serving(run: RunConfig, agents: list[str], settings: StartSettings) -> Iter
             )
         with running.launch_for(only_for(run, agents), settings, None, on_line=None) as servers:
             yield ServerClient.of_run(servers.run)
-    elif names_a_run or live_runs():
-        yield running.client_for(run, agents)
+    elif (runs := live_runs()) or names_a_run:
+        yield running.client_for(run, runs, agents)
     else:
         running.note(
             "note: no servers are running, so metrics that an environment defines itself are missing. Name its config "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nemo_gym.calls.client import ServerClient
+from nemo_gym.calls.running import live_runs
 from nemo_gym.cli import running
 from nemo_gym.cli.failure_reporter import FailureReporter
 from nemo_gym.cli.options import Options, settings_from
@@ -21,7 +22,7 @@ from nemo_gym.rollouts.job import RunFiles, failures_path_for
 from nemo_gym.rollouts.lock import locked
 from nemo_gym.rollouts.outcome import Record, Summary
 from nemo_gym.rollouts.progress import Progress
-from nemo_gym.rollouts.reverify import Begun, Graders, Reverification, ReverificationJob
+from nemo_gym.rollouts.reverify import Begun, Graders, Reverification, ReverificationJob, Stored
 from nemo_gym.rollouts.reverify import reverify as grade_again
 from nemo_gym.rollouts.subject import blocks_of_config, blocks_of_run
 
@@ -40,11 +41,12 @@ def reverify(words: list[str]) -> int:
     running.interrupt_on_signals()
     run = load_for_grading(line.paths, line.overrides)
     job = settings_from(ReverificationJob, run.plain)
+    stored = Stored.read(job)
     if not run.config_paths:
-        client = running.client_for(run)
+        client = running.client_for(run, live_runs(), [agent for agent in stored.agents if agent])
         graders = Graders.among(blocks_of_config(client.global_config_dict), client.address_book.aliases)
-        return _graded(run, client, Reverification.plan(job, graders), None)
-    planned = Reverification.plan(job, Graders.among(blocks_of_run(run), run.aliases))
+        return _graded(run, client, Reverification.plan(stored, graders), None)
+    planned = Reverification.plan(stored, Graders.among(blocks_of_run(run), run.aliases))
     settings = settings_from(StartSettings, run.plain)
     own = graders_of(run)
     with running.launch_for(own, settings, None, on_line=None) as servers:

@@ -11,8 +11,8 @@ from typing import TypeVar
 
 from omegaconf import OmegaConf
 
-from nemo_gym import config
 from nemo_gym.calls.client import ServerClient
+from nemo_gym.calls.running import live_runs
 from nemo_gym.cli import running
 from nemo_gym.cli.failure_reporter import FailureReporter
 from nemo_gym.cli.options import Options, settings_from
@@ -58,9 +58,10 @@ def collect(words: list[str]) -> int:
     running.interrupt_on_signals()
     run = load_as_written(line.paths, line.overrides)
     job = settings_from(CollectJob, run.plain)
-    client = running.client_for(run, [job.agent_name] if job.agent_name else [])
+    runs = live_runs()
+    client = running.client_for(run, runs, [job.agent_name] if job.agent_name else [])
     rows = find_input(job.input_jsonl_fpath)
-    plan = TaskPlan(rows, job, client.agent_names(), elsewhere=running.choices_by_agent())
+    plan = TaskPlan(rows, job, client.agent_names(), elsewhere=running.choices_by_agent(runs))
     files = RunFiles(results=job.output_jsonl_fpath)
     subject = RunSubject.of_config(client.global_config_dict)
     with locked(files), open_run(plan, files, subject, secrets=secrets_of(run)) as opened:
@@ -81,7 +82,7 @@ def run(words: list[str], starter: WarmStarter | None = None) -> int:
 
 
 def _run(config_paths: list[str], overrides: list[str], starter: WarmStarter | None) -> int:
-    run_config = config.load(config_paths, overrides, require_servers=True)
+    run_config = running.load_to_start(config_paths, overrides)
     job = settings_from(EndToEndJob, run_config.plain)
     settings = settings_from(StartSettings, run_config.plain)
     agents = run_config.agent_names

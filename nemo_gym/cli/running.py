@@ -7,14 +7,15 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import orjson
 
+from nemo_gym import config
 from nemo_gym.calls.client import UNAUTHORISED, ServerClient, wants_token
-from nemo_gym.calls.running import live_runs, run_token_for
+from nemo_gym.calls.running import RunRecord, run_token_for
 from nemo_gym.cli.settings import StartSettings
 from nemo_gym.config import HeadConfig, RunConfig
 from nemo_gym.config.access import configured_token
@@ -69,6 +70,14 @@ def print_line(server: str, line: str) -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         os.kill(os.getpid(), signal.SIGTERM)
+
+
+def load_to_start(files: Sequence[str], overrides: Sequence[str]) -> RunConfig:
+    """Load a config whose servers are to be started, and print its notes."""
+    run = config.load(files, overrides, require_servers=True)
+    for text in run.notes:
+        note(f"note: {text}")
+    return run
 
 
 def launch_for(
@@ -163,15 +172,14 @@ def _probe_s(deadline: float) -> float:
     return min(PROBE_TIMEOUT_S, max(SHORTEST_PROBE_S, deadline - time.monotonic()))
 
 
-def find_head(run: RunConfig, agents: Collection[str] = ()) -> HeadConfig:
+def find_head(run: RunConfig, runs: Sequence[RunRecord], agents: Collection[str] = ()) -> HeadConfig:
     """Return the configured head server, else that of this folder's latest run, else that of the only run.
 
-    If some runs have all of these agents, choose among them. Raise `LaunchError` if several runs remain and none of
-    them was started in this folder.
+    `runs` are the live runs. If some of them have all of these agents, choose among those. Raise `LaunchError` if
+    several runs remain and none of them was started in this folder.
     """
     if run.head.port_is_fixed and run.head.port:
         return run.head
-    runs = live_runs()
     if not runs:
         return run.head
     suitable = [each for each in runs if {*agents} <= {*each.agents}] or runs
@@ -187,18 +195,18 @@ def find_head(run: RunConfig, agents: Collection[str] = ()) -> HeadConfig:
     return HeadConfig(host=chosen.host, port=chosen.port)
 
 
-def client_for(run: RunConfig, agents: Collection[str] = ()) -> ServerClient:
+def client_for(run: RunConfig, runs: Sequence[RunRecord], agents: Collection[str]) -> ServerClient:
     """Return a client for the running servers, with the run's token if this process has access to it.
 
-    If several runs are up, it is for one that has all of these agents, if there is one.
+    If several of the live runs have all of these agents, `find_head` describes which one is chosen.
     """
-    return ServerClient.load_from_global_config(find_head(run, agents), configured_token(run.plain))
+    return ServerClient.load_from_global_config(find_head(run, runs, agents), configured_token(run.plain))
 
 
-def choices_by_agent() -> dict[str, str]:
-    """Return, for each agent of the runs on this machine, the overrides that select a run with it."""
+def choices_by_agent(runs: Iterable[RunRecord]) -> dict[str, str]:
+    """Return, for each agent of these runs, the overrides that select a run with it."""
     choices: dict[str, list[str]] = {}
-    for each in live_runs():
+    for each in runs:
         for agent in each.agents:
             choices.setdefault(agent, []).append(each.choice)
     return {agent: " or ".join(found) for agent, found in choices.items()}

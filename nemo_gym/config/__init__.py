@@ -9,8 +9,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from nemo_gym.config.explain import explain_input as explain_input
+    from nemo_gym.config.explain import explain_params as explain_params
     from nemo_gym.config.explain import explain_validation as explain_validation
+    from nemo_gym.config.explain import misspelt_params as misspelt_params
     from nemo_gym.config.explain import parse_settings as parse_settings
     from nemo_gym.config.explain import problems_by_key as problems_by_key
     from nemo_gym.config.loading import load as load
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from nemo_gym.config.servers import NO_MODEL as NO_MODEL
 
 _HOMES = {
-    "explain": ("explain_input", "explain_validation", "parse_settings", "problems_by_key"),
+    "explain": ("explain_params", "explain_validation", "misspelt_params", "parse_settings", "problems_by_key"),
     "loading": ("load",),
     "masking": ("is_secret_key", "mask_text", "masked", "masked_yaml", "raw_yaml"),
     "models": ("DatasetConfig", "HeadConfig", "Origin", "PortRange", "RunConfig", "ServerConfig"),

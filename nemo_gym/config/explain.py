@@ -14,6 +14,8 @@ from nemo_gym.config.models import Origin
 from nemo_gym.config.settings import AgentServerRef, ModelServerRef, ResourcesServerRef
 from nemo_gym.config.suggestions import CERTAINLY_MEANT, closest, did_you_mean
 from nemo_gym.errors import ConfigError
+from nemo_gym.schemas.responses import ResponseCreateParams
+from nemo_gym.schemas.row import PARAMS_KEY
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -49,6 +51,19 @@ def explain_input(error: ValidationError, given: object, *, block: str, known: I
     furthest = max(error.errors(include_url=False), key=lambda detail: len(detail["loc"]))
     path = tuple(_present_part(_loc(furthest), given))
     return f"{'.'.join((block, *path))}: {_sentence([_problem(furthest, path, tuple(known))])}"
+
+
+def explain_params(error: ValidationError, row: Mapping[str, object], given: object) -> str:
+    """Describe the most relevant mistake in a row's request to the model; `given` is the validated request."""
+    known = ResponseCreateParams.model_fields
+    return misspelt_params(row) or explain_input(error, given, block=PARAMS_KEY, known=known)
+
+
+def misspelt_params(row: Mapping[str, object]) -> str | None:
+    """Return a message if a row lacks its request but has a key that is almost spelt like it."""
+    if row.get(PARAMS_KEY) is None and (misspelt := closest(PARAMS_KEY, row, CERTAINLY_MEANT)):
+        return f"{PARAMS_KEY} is missing. Is '{misspelt}' a typo for it?"
+    return None
 
 
 def _present_part(loc: tuple[int | str, ...], given: object) -> Iterator[str]:

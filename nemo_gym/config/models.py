@@ -223,6 +223,8 @@ class RunConfig(Frozen):
     """The places of those `WRITTEN_ADDRESSES` that are set."""
     config_paths: tuple[str, ...] = ()
     """Every file that was read, in merge order."""
+    notes: tuple[str, ...] = ()
+    """What the user should know before the servers start."""
     run_token: str | None = Field(default=None, repr=False)
     """The token that started servers require; None if the run is open."""
     run_id: str = ""

@@ -18,6 +18,8 @@ POLICY_MODEL = "policy_model"
 """The model server that shipped configs refer to."""
 DUMMY_MODEL = "dummy_model"
 """An implementation without a folder, so that a configuration can be read without a model."""
+SAMPLE_MODEL = "sample_model"
+"""The model server without an endpoint: a random policy."""
 ENVIRONMENT_SERVERS = "environment_servers"
 """The key, in the position of a tier, of a block that defines an alias of an agent."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from nemo_gym.config.interpolation import Resolver
 from nemo_gym.config.models import Origin
 from nemo_gym.config.overrides import Override, apply_override, parse_override
 from nemo_gym.config.reading import read_yaml, shown
-from nemo_gym.config.settings import DUMMY_MODEL, POLICY_MODEL, SERVER_TYPES
+from nemo_gym.config.settings import DUMMY_MODEL, MODEL_TIER, POLICY_MODEL, SERVER_TYPES
 from nemo_gym.config.suggestions import closest
 from nemo_gym.config.tree import Key, Node, merge, node_of, walk
 from nemo_gym.errors import ConfigPathNotFoundError, MalformedConfigPathsError, OverrideError
@@ -49,6 +49,8 @@ class Sources:
     env: EnvYaml
     defined: frozenset[str]
     """The top-level keys that are defined elsewhere than on the command line."""
+    surroundings: Mapping[str, frozenset[str]]
+    """For each file that is only included: the files that include it, with all files that these include."""
 
 
 def gather(
@@ -83,7 +85,7 @@ def gather(
         tree = apply_override(tree, override)
     if files.names:
         tree = tree.updated(config_paths=node_of(files.names, Origin("the configuration", 0)))
-    return Sources(tree, tuple(files.names), env, defined)
+    return Sources(tree, tuple(files.names), env, defined, files.surroundings())
 
 
 def known_keys(paths: Sequence[str], words: Sequence[str]) -> set[str]:
@@ -164,11 +166,13 @@ class _Files:
         self._depths: dict[Path, int] = {}
         """How many files must be opened to find a file: 0 for those of the command line."""
         self._open: list[Path] = []
+        self._included: dict[Path, list[Path]] = {}
 
     def trees(self) -> list[Node]:
-        """Return the files' content. A server replaces those of the same name but another folder in deeper files.
+        """Return the content of each file without the servers that a less deeply included file replaces.
 
-        So a file can include a default model, for which another file is a substitute.
+        It replaces those that have the same name but another implementation. So a file can include a default model,
+        and another file can define the model to use instead.
         """
         trees: list[Node] = []
         for path, tree in self._read.items():
@@ -179,6 +183,25 @@ class _Files:
             trees.append(tree.without(*replaced) if replaced else tree)
         return trees
 
+    def surroundings(self) -> dict[str, frozenset[str]]:
+        """Return, for each file that is only included, the files that include it, with all that these include."""
+        found: dict[str, frozenset[str]] = {}
+        for path, depth in self._depths.items():
+            if depth:
+                includers = [other for other, included in self._included.items() if path in included]
+                found[shown(path)] = frozenset(map(shown, self._below(includers)))
+        return found
+
+    def _below(self, paths: Iterable[Path]) -> set[Path]:
+        """Return these files and all that they include."""
+        found: set[Path] = set()
+        owed = list(paths)
+        while owed:
+            if (path := owed.pop()) not in found:
+                found.add(path)
+                owed += self._included.get(path, ())
+        return found
+
     def read(self, item: Node, near: Path | None) -> None:
         """Read a file and its includes, unless it was already read."""
         path = _find_config(item, str(item.value), near)
@@ -186,6 +209,8 @@ class _Files:
             cycle = " -> ".join(shown(one) for one in [*self._open[self._open.index(path) :], path])
             logger.warning("%s: files include each other (%s); each is loaded once", item.origin, cycle)
             return
+        if self._open:
+            self._included.setdefault(self._open[-1], []).append(path)
         self._depths[path] = min(len(self._open), self._depths.get(path, len(self._open)))
         if path in self._read:
             logger.info("%s: %s is listed twice; it is loaded once", item.origin, shown(path))
@@ -221,7 +246,7 @@ def _replaces(outer: Node, name: Key, block: Node) -> bool:
     """Return whether a tree defines the server of a deeper file's block, with another implementation."""
     defined = _implementations(outer.mapping[name]) if name in outer.mapping else set()
     known = _implementations(block)
-    return bool(defined and known) and defined.isdisjoint(known) and DUMMY_MODEL not in {*dict(known).values()}
+    return bool(defined and known) and defined.isdisjoint(known) and (MODEL_TIER, DUMMY_MODEL) not in known
 
 
 def _implementations(block: Node) -> set[tuple[Key, Key]]:

@@ -8,13 +8,10 @@ from nemo_gym.config.checks import check_references, check_some_server, referenc
 from nemo_gym.config.loading import load
 from nemo_gym.config.models import RunConfig, ServerConfig
 from nemo_gym.config.servers import NO_MODEL
-from nemo_gym.config.settings import AGENT_TIER, DUMMY_MODEL, MODEL_TIER, POLICY_MODEL
+from nemo_gym.config.settings import AGENT_TIER, DUMMY_MODEL, MODEL_TIER, POLICY_MODEL, SAMPLE_MODEL
 from nemo_gym.config.sources import STAND_IN
 from nemo_gym.config.tree import UNSET
 from nemo_gym.paths import INSTALL_ROOT
-
-SAMPLE_MODEL = "sample_model"
-"""The model server without an endpoint, which replaces a model that is started but never asked."""
 
 
 def load_without_model(paths: Sequence[str], overrides: Sequence[str]) -> RunConfig:
@@ -106,7 +103,7 @@ def _without_dummy(run: RunConfig) -> dict[str, ServerConfig]:
 
 
 def _sampled(run: RunConfig, names: Iterable[str]) -> RunConfig:
-    """Return the run with `sample_model` in place of these models."""
+    """Return the run with `sample_model` in place of these models, which are started but never asked."""
     own = {
         "implementation": SAMPLE_MODEL, "entrypoint": "app.py", "folder": INSTALL_ROOT / MODEL_TIER / SAMPLE_MODEL,
         "settings": {}, "isolated": False, "num_workers": 1,

@@ -15,16 +15,15 @@ from fastapi.routing import APIRoute
 from pydantic import ValidationError
 
 from nemo_gym.calls.problems import faults_of_row
-from nemo_gym.config import explain_input
-from nemo_gym.config.suggestions import CERTAINLY_MEANT, closest
+from nemo_gym.config import explain_params
 from nemo_gym.config.wording import counted
 from nemo_gym.contract.answers import odd_answers
 from nemo_gym.contract.environment import Environment, Oracle, Solution, own_servers
-from nemo_gym.contract.examples import REQUEST_KEY
 from nemo_gym.contract.play import Played, act, grade, play
 from nemo_gym.errors import NemoGymError, SignatureError
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.responses import ResponseCreateParams
+from nemo_gym.schemas.row import PARAMS_KEY
 from nemo_gym.servers.base import SimpleServer
 from nemo_gym.servers.name_clashes import listed_tools
 from nemo_gym.testing import reply, rollout, serving
@@ -35,6 +34,8 @@ VERIFY_LIMIT_S = 10.0
 """A limit for any answer, because slow grading delays all other rollouts."""
 PARALLEL_ROWS = 16
 SHOWN = 3
+WITHOUT_AGENT = "resources_only.yaml"
+"""A config for programs that call the resources server themselves."""
 PLAIN_REPLY: Solution = ["I am sure that the answer is 42."]
 
 
@@ -93,7 +94,7 @@ async def _configs_load(checkup: Checkup) -> str:
             for agent in run.servers_of("responses_api_agents")
         }
         alone = [server.name for server in own_servers(run, folder) if server.name not in agents]
-        if alone:
+        if alone and path.name != WITHOUT_AGENT:
             raise Broken(f"{path}: no agent uses {', '.join(alone)}")
     return counted(len(configs), "config")
 
@@ -137,16 +138,11 @@ async def _rows_are_valid(checkup: Checkup) -> str:
     }
     problems = []
     for number, row in enumerate(checkup.rows, start=1):
-        given = row.get(REQUEST_KEY, {})
+        given = row.get(PARAMS_KEY, {})
         try:
             params = ResponseCreateParams.model_validate(given)
         except ValidationError as error:
-            if REQUEST_KEY not in row and (misspelt := closest(REQUEST_KEY, row, CERTAINLY_MEANT)):
-                problems.append(f"row {number}: {REQUEST_KEY} is missing. Is '{misspelt}' a typo for it?")
-                continue
-            known = ResponseCreateParams.model_fields
-            problem = explain_input(error, given, block=REQUEST_KEY, known=known)
-            problems.append(f"row {number}: {problem.removesuffix('.')}")
+            problems.append(f"row {number}: {explain_params(error, row, given).removesuffix('.')}")
             continue
         missing = [tool["name"] for tool in params.tools if f"/{tool.get('name')}" not in routes]
         if missing:
@@ -165,7 +161,7 @@ def _faults(route: object, row: JsonObject, needed_by: str) -> list[str]:
     """Return the reasons for which a route's body rejects a row."""
     if not isinstance(route, APIRoute) or route.body_field is None:
         return []
-    body = {REQUEST_KEY: {"input": []}, **row, "response": reply().model_dump(mode="json")}
+    body = {PARAMS_KEY: {"input": []}, **row, "response": reply().model_dump(mode="json")}
     _, problems = route.body_field.validate(body, {}, loc=("body",))
     return faults_of_row(list(problems), needed_by) if problems else []
 
@@ -244,7 +240,7 @@ async def _odd_answers_are_graded(checkup: Checkup) -> str:
 
 
 def _tool_names(server: SimpleServer, rows: Sequence[JsonObject]) -> list[str]:
-    named = [tool.get("name") for row in rows for tool in row.get("responses_create_params", {}).get("tools") or []]
+    named = [tool.get("name") for row in rows for tool in row.get(PARAMS_KEY, {}).get("tools") or []]
     return list(dict.fromkeys([*(tool.name for tool in listed_tools(server)), *filter(None, named)]))
 
 

@@ -9,12 +9,11 @@ from nemo_gym.contract.play import play
 from nemo_gym.data.examples import write_example_metrics
 from nemo_gym.errors import DataError
 from nemo_gym.jsonl import JsonObject, write_rows
-from nemo_gym.schemas.row import ROLLOUT_INDEX_KEY, TASK_INDEX_KEY
+from nemo_gym.schemas.row import PARAMS_KEY, ROLLOUT_INDEX_KEY, TASK_INDEX_KEY
 from nemo_gym.servers.base import SimpleServer
 from nemo_gym.testing import serving
 
 ROLLOUTS_FILE = "example_rollouts.jsonl"
-REQUEST_KEY = "responses_create_params"
 
 
 async def example_rollouts(environment: Environment) -> list[JsonObject]:
@@ -64,4 +63,4 @@ async def _graded(server: SimpleServer, row: JsonObject, solution: Solution) -> 
     played = await play(server, row, solution)
     graded = played.graded.model_dump(mode="json", exclude_unset=True)
     # The results keep the request as it is in the row.
-    return {name: value for name, value in graded.items() if name != REQUEST_KEY or name not in row}
+    return {name: value for name, value in graded.items() if name != PARAMS_KEY or name not in row}

@@ -9,14 +9,16 @@ from typing import Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from nemo_gym import paths
-from nemo_gym.config import DatasetConfig, RunConfig, explain_input
+from nemo_gym.config import DatasetConfig, RunConfig, explain_params, misspelt_params
 from nemo_gym.config.wording import counted
 from nemo_gym.data.gather import AgentDataset, missing_file, no_dataset, rows_of
 from nemo_gym.data.measures import contradictions
-from nemo_gym.data.statistics import PARAMS_KEY, dataset_statistics, write_metrics
+from nemo_gym.data.rows import parse_task
+from nemo_gym.data.statistics import dataset_statistics, write_metrics
 from nemo_gym.errors import DataError
-from nemo_gym.jsonl import JsonObject, parse_row, read_raw_lines, read_rows, write_rows
+from nemo_gym.jsonl import JsonObject, read_raw_lines, read_rows, write_rows
 from nemo_gym.schemas.responses import ResponseCreateParams
+from nemo_gym.schemas.row import PARAMS_KEY
 
 TYPES_OF_MODE = {"train_preparation": ("train", "validation", "benchmark"), "example_validation": ("example",)}
 PROBLEMS_SHOWN = 10
@@ -122,7 +124,7 @@ def _check_rows(path: Path, datasets: Sequence[AgentDataset]) -> None:
     for number, raw in read_raw_lines(path):
         count += 1
         try:
-            if problem := _problem(parse_row(raw, path, number), has_prompt=has_prompt):
+            if problem := _problem(parse_task(raw, path, number), has_prompt=has_prompt):
                 raise DataError(f"{path}:{number}: {problem}")
         except DataError as error:
             bad.append(number)
@@ -139,14 +141,15 @@ def _check_rows(path: Path, datasets: Sequence[AgentDataset]) -> None:
 def _problem(row: JsonObject, *, has_prompt: bool) -> str | None:
     params = row.get(PARAMS_KEY)
     if params is None and not has_prompt:
-        return f"{PARAMS_KEY} is missing, and the dataset does not set prompt_config. Add one of them."
+        without = f"{PARAMS_KEY} is missing, and the dataset does not set prompt_config. Add one of them."
+        return misspelt_params(row) or without
     if not isinstance(params or {}, dict):
         return f"{PARAMS_KEY} must be an object, found {type(params).__name__}."
     given = {"input": [], **(params or {})} if has_prompt else params
     try:
         ResponseCreateParams.model_validate(given)
     except ValidationError as error:
-        return explain_input(error, given, block=PARAMS_KEY, known=ResponseCreateParams.model_fields)
+        return explain_params(error, row, given)
     return None
 
 

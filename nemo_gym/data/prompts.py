@@ -12,9 +12,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from nemo_gym import paths
 from nemo_gym.config.wording import counted
-from nemo_gym.data.statistics import PARAMS_KEY
 from nemo_gym.errors import ConfigPathNotFoundError, DataError
 from nemo_gym.jsonl import JsonObject, read_lines, read_rows, write_rows
+from nemo_gym.schemas.row import PARAMS_KEY
 
 
 class PromptConfig(BaseModel):

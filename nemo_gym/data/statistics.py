@@ -10,9 +10,9 @@ from pathlib import Path
 import orjson
 
 from nemo_gym.jsonl import JsonObject
+from nemo_gym.schemas.row import PARAMS_KEY
 
 EXAMPLES_KEY = "Number of examples"
-PARAMS_KEY = "responses_create_params"
 
 
 def dataset_statistics(rows: Iterable[JsonObject]) -> JsonObject:

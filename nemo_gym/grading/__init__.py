@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from nemo_gym.grading.judge import JudgeConfig as JudgeConfig
     from nemo_gym.grading.judge import PromptFile as PromptFile
     from nemo_gym.grading.judge import Verdict as Verdict
+    from nemo_gym.grading.judge import filled_with as filled_with
     from nemo_gym.grading.judge import read_prompt as read_prompt
     from nemo_gym.grading.numbers import number_in as number_in
     from nemo_gym.grading.numbers import same_number as same_number
@@ -47,7 +48,7 @@ _HOMES = {
     "code": ("CodeGrade", "CodeTests", "TestResult", "grade_code", "last_code_block"),
     "confined": ("ConfinedPython", "Limits"),
     "expressions": ("Comparison", "MathEquality"),
-    "judge": ("Judge", "JudgeCall", "JudgeConfig", "PromptFile", "Verdict", "read_prompt"),
+    "judge": ("Judge", "JudgeCall", "JudgeConfig", "PromptFile", "Verdict", "filled_with", "read_prompt"),
     "numbers": ("number_in", "same_number"),
     "patterns": ("PatternFailed", "PatternSearch"),
     "text": ("AnswerText", "last_boxed", "normalised", "option_letter", "strip_reasoning", "unwrapped"),

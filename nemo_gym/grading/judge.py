@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from string import Formatter
@@ -25,6 +26,7 @@ from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.items import EasyInputMessage
 from nemo_gym.schemas.responses import RESPONSES_PATH, Response, ResponseCreateParams
 
+NONCE = "nonce"
 NONCE_DIGITS = 16
 SHOWN_REPLY = 200
 
@@ -75,14 +77,9 @@ class JudgeConfig(BaseModel):
 
     @model_validator(mode="after")
     def _swapped_fields_are_in_prompt(self, info: ValidationInfo) -> JudgeConfig:
-        if self.swap is None or not (info.context or {}).get("checks_files"):
-            return self
-        try:
-            fields = fields_of(read_prompt(self.prompt))
-        except ConfigError as error:
-            raise ValueError(str(error)) from error
-        for name in self.swap:
-            if name not in fields:
+        fields = _fields_at_start(self.prompt, info)
+        for name in self.swap or ():
+            if fields is not None and name not in fields:
                 hint = did_you_mean_or_all(name, fields, "fields")
                 raise ValueError(f"swap: {self.prompt.name} has no field '{name}'.{hint}")
         return self
@@ -92,6 +89,37 @@ class JudgeConfig(BaseModel):
         if len({label.casefold() for label in self.labels}) < len(self.labels) or not all(self.labels):
             raise ValueError(f"labels must be different and not empty: {self.labels}")
         return self
+
+
+def filled_with(*names: str) -> AfterValidator:
+    """Return an annotation for a `JudgeConfig` or a `PromptFile` whose judge is asked with these fields.
+
+    A prompt with another field is then reported at the start of the server and by `ng_validate`:
+    `judge: Annotated[JudgeConfig, filled_with("question", "answer")]`.
+    """
+
+    def check(given: JudgeConfig | Path, info: ValidationInfo) -> JudgeConfig | Path:
+        prompt = given if isinstance(given, Path) else given.prompt
+        for name in _fields_at_start(prompt, info) or ():
+            if name not in (*names, NONCE):
+                raise ValueError(_unknown_field(prompt, name, names))
+        return given
+
+    return AfterValidator(check)
+
+
+def _fields_at_start(prompt: Path, info: ValidationInfo) -> list[str] | None:
+    """Return the fields of a prompt while a server's settings are checked; None otherwise, or if it has no file."""
+    if not (info.context or {}).get("checks_files") or paths.find(prompt, Path.is_file) is None:
+        return None
+    try:
+        return fields_of(read_prompt(prompt))
+    except ConfigError as error:
+        raise ValueError(str(error)) from error
+
+
+def _unknown_field(prompt: Path, name: str, known: Iterable[str]) -> str:
+    return f"{prompt}: the prompt uses the unknown field '{name}'.{did_you_mean_or_all(name, known, 'fields')}"
 
 
 @dataclass(frozen=True)
@@ -192,13 +220,9 @@ class Judge:
 
     def _params(self, fields: dict[str, str]) -> ResponseCreateParams:
         try:
-            question = self._template.format_map({"nonce": _nonce_of(fields), **fields})
+            question = self._template.format_map({NONCE: _nonce_of(fields), **fields})
         except KeyError as error:
-            name = error.args[0]
-            raise ConfigError(
-                f"{self._config.prompt}: the prompt uses the unknown field '{name}'."
-                f"{did_you_mean_or_all(name, fields, 'fields')}"
-            ) from error
+            raise ConfigError(_unknown_field(self._config.prompt, error.args[0], fields)) from error
         except (LookupError, AttributeError, ValueError, TypeError) as error:
             raise ConfigError(
                 f"{self._config.prompt}: the prompt cannot be filled ({error!r}). The fields are: {', '.join(fields)}."

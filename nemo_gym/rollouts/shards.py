@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict
 from nemo_gym.config.wording import counted
 from nemo_gym.errors import DataError
 from nemo_gym.jsonl import read_lines, read_rows, write_rows
+from nemo_gym.rollouts.job import RunFiles
 from nemo_gym.schemas.row import Row, TaskKey
 
 COMPANIONS = ("_failures.jsonl", "_materialized_inputs.jsonl", "_reward_profiling.jsonl")
@@ -109,4 +110,6 @@ def check_output(shards: Sequence[Path], output: Path, *, overwrite: bool) -> No
 
 def merge_shards(shards: Sequence[Path], output: Path) -> int:
     """Write the rollouts of all files atomically into one and return their number."""
+    # The digests of an earlier run's lines would make a resumed run reject the new ones.
+    RunFiles(results=output).digests.unlink(missing_ok=True)
     return write_rows(output, (row for path in shards for row in read_rows(path)))

@@ -15,22 +15,21 @@ import orjson
 from pydantic import ValidationError
 
 from nemo_gym import paths
-from nemo_gym.config import explain_input
-from nemo_gym.config.suggestions import CERTAINLY_MEANT, closest
+from nemo_gym.config import explain_params
 from nemo_gym.data.gather import AgentDataset, numbered_rows_of
 from nemo_gym.data.prompts import PromptConfig, apply_prompt_to_row, load_prompt_config
+from nemo_gym.data.rows import parse_task
 from nemo_gym.data.skills import load_skill_directory
 from nemo_gym.errors import ConfigError, DataError
-from nemo_gym.jsonl import Line, parse_row, read_lines, read_raw_lines
+from nemo_gym.jsonl import Line, read_lines, read_raw_lines
 from nemo_gym.rollouts.job import CollectionSettings
 from nemo_gym.rollouts.numbering import TaskNumbers, digest_of
 from nemo_gym.schemas.responses import ResponseCreateParams
-from nemo_gym.schemas.row import AGENT_REF_KEY, SKILLS_REF_KEY, TASK_INDEX_KEY, Row
+from nemo_gym.schemas.row import AGENT_REF_KEY, PARAMS_KEY, POLICY_API_KEY, SKILLS_REF_KEY, TASK_INDEX_KEY, Row
 
 PROBLEMS_SHOWN = 10
 NO_AGENT = "The run has no agent. Start its servers with a config that defines one."
 DEFAULT_AGENT_KEY = "_default"
-PARAMS_KEY = "responses_create_params"
 
 
 def find_input(path: Path) -> Path:
@@ -115,7 +114,7 @@ class TaskPlan:
         params = row.params or {}
         extra_body = {**(row.extra_body or {}), "seed": repeat}
         metadata = {**(params.get("metadata") or {}), "extra_body": orjson.dumps(extra_body).decode()}
-        return task.with_fields({"responses_create_params": {**params, "metadata": metadata}})
+        return task.with_fields({PARAMS_KEY: {**params, "metadata": metadata}})
 
     def prompt_file(self) -> Path | None:
         """Return the path of the prompt for rows without input, None if it is not set."""
@@ -137,7 +136,7 @@ class TaskPlan:
         no_such_agent = self._unknown_agent(self.settings.agent_name) if self.settings.agent_name else None
         for number, raw in islice(read_raw_lines(self.input), self.settings.limit):
             try:
-                row = Row(parse_row(raw, self.input, number))
+                row = Row(parse_task(raw, self.input, number))
                 if no_such_agent and row.agent is None:
                     raise ConfigError(f"agent_name: {no_such_agent}")
                 if problem := self._problem(row, prompt):
@@ -165,9 +164,14 @@ class TaskPlan:
         reference = row.fields.get(AGENT_REF_KEY)
         if reference is not None and row.agent is None:
             return f"{AGENT_REF_KEY} must be {{name: AGENT}}, found {reference!r}."
-        params = row.fields.get("responses_create_params")
+        if POLICY_API_KEY in row.fields:
+            return (
+                f"{POLICY_API_KEY} does not belong in a file, and a collection would copy it to others. Remove it, or "
+                "run the rows with run_examples or nemo_gym.training.TrainingClient."
+            )
+        params = row.fields.get(PARAMS_KEY)
         if params is not None and not isinstance(params, dict):
-            return f"responses_create_params must be an object, found {type(params).__name__}."
+            return f"{PARAMS_KEY} must be an object, found {type(params).__name__}."
         if prompt is not None and "input" in (params or {}):
             return "prompt_config is set, but the row has responses_create_params.input. Remove one of them."
         try:
@@ -176,11 +180,7 @@ class TaskPlan:
         except KeyError as error:
             return str(error.args[0])
         except ValidationError as error:
-            if params is None and (misspelt := closest(PARAMS_KEY, row.fields, CERTAINLY_MEANT)):
-                return f"{PARAMS_KEY} is missing. Is '{misspelt}' a typo for it?"
-            return explain_input(
-                error, prepared.params, block="responses_create_params", known=ResponseCreateParams.model_fields
-            )
+            return explain_params(error, row.fields, prepared.params)
         if self.settings.num_repeats_add_seed and prepared.extra_body is None:
             return "responses_create_params.metadata.extra_body must be a JSON object for num_repeats_add_seed."
         return self._agent_problem(prepared)
@@ -209,7 +209,7 @@ class TaskPlan:
     def _prepared(self, row: Row, prompt: PromptConfig | None) -> Row:
         prepared = (Row(apply_prompt_to_row(row.fields, prompt)) if prompt else row).without_outcome()
         params = {**(prepared.params or {}), **self.settings.responses_create_params}
-        prepared.fields["responses_create_params"] = params
+        prepared.fields[PARAMS_KEY] = params
         if prepared.agent is None and self.settings.agent_name is not None:
             prepared.fields[AGENT_REF_KEY] = {"type": "responses_api_agents", "name": self.settings.agent_name}
         return prepared

@@ -18,6 +18,7 @@ ROLLOUT_INDEX_KEY = "_ng_rollout_index"
 ATTEMPT_INDEX_KEY = "_ng_attempt_index"
 ROLLOUT_ID_KEY = "_ng_rollout_id"
 AGENT_REF_KEY = "agent_ref"
+PARAMS_KEY = "responses_create_params"
 SKILLS_REF_KEY = "skills_ref"
 FAILURE_CLASS_KEY = "_ng_failure_class"
 FAILURE_MESSAGE_KEY = "_ng_failure_message"
@@ -29,11 +30,18 @@ FAILURE_LOG_KEY = "_ng_failure_log"
 JUDGE_ERROR_KEY = "_ng_failure_judge_error"
 TERMINAL_KEY = "_ng_failure_terminal"
 NO_PERSIST_KEY = "_ng_no_persist"
+TOKEN_CAPTURE_RESULT_KEY = "_ng_token_capture"
 PRIVATE_PREFIX = "_ng_"
+POLICY_URL_KEY = "policy_base_url"
+POLICY_API_KEY = "policy_api_key"
+POLICY_MODEL_KEY = "policy_model_name"
+POLICY_KEYS = (POLICY_URL_KEY, POLICY_API_KEY, POLICY_MODEL_KEY)
+"""Fields of a row that names its own policy. Only agents read them; results and records do not contain them."""
 
 _IDENTITY = (TASK_INDEX_KEY, ROLLOUT_INDEX_KEY, ATTEMPT_INDEX_KEY, ROLLOUT_ID_KEY, AGENT_REF_KEY, SKILLS_REF_KEY)
 _NUMBERS = frozenset({TASK_INDEX_KEY, ROLLOUT_INDEX_KEY, ATTEMPT_INDEX_KEY})
 _FAILURE = (FAILURE_CLASS_KEY, FAILURE_MESSAGE_KEY, FAILURE_SERVER_KEY, FAILURE_TIER_KEY, JUDGE_ERROR_KEY)
+MASK_KEY, INSTANCE_CONFIG_KEY = "mask_sample", "instance_config"
 KIND_KEY, REASON_KEY = "failure_kind", "failure_reason"
 """The failure class and message in release 0.7. A dataset may use these names with another meaning."""
 _OUTCOME = frozenset(
@@ -122,7 +130,7 @@ class Row:
     @property
     def params(self) -> JsonObject | None:
         """The request to the model, with the prompt as its input."""
-        return _object(self.fields.get("responses_create_params"))
+        return _object(self.fields.get(PARAMS_KEY))
 
     @property
     def extra_body(self) -> JsonObject | None:
@@ -150,6 +158,12 @@ class Row:
         if isinstance(reward, bool) or not isinstance(reward, int | float) or not math.isfinite(reward):
             return None
         return float(reward)
+
+    @property
+    def is_masked(self) -> bool:
+        """Whether the environment asks not to train on the rollout, in its result or in `instance_config`."""
+        config = _object(self.fields.get(INSTANCE_CONFIG_KEY)) or {}
+        return bool(self.fields.get(MASK_KEY) or config.get(MASK_KEY))
 
     @property
     def failure_class(self) -> str | None:
@@ -215,8 +229,8 @@ class Row:
         return Row({**self.fields, **fields})
 
     def with_failure(self, cause: str, message: str, *, server: str | None, tier: str | None, may_retry: bool) -> Row:
-        """Return the row with the description of a failure."""
-        return self.with_fields(
+        """Return the row with the description of a failure, without its own policy."""
+        return self.without_policy().with_fields(
             {
                 ATTEMPT_INDEX_KEY: self.attempt,
                 FAILURE_CLASS_KEY: cause,
@@ -233,6 +247,10 @@ class Row:
         """Return the row without the outcome of an earlier run, which agents would echo as if it were new."""
         removed = {*_OUTCOME, KIND_KEY, REASON_KEY} if FAILURE_CLASS_KEY in self.fields else _OUTCOME
         return Row({key: value for key, value in self.fields.items() if key not in removed})
+
+    def without_policy(self) -> Row:
+        """Return the row without the policy that it names, whose key must not be recorded."""
+        return Row({key: value for key, value in self.fields.items() if key not in POLICY_KEYS})
 
     def without_numbers(self) -> Row:
         """Return the row without the numbers of its task, repeat and attempt."""

@@ -14,7 +14,7 @@ from typing import TypeVar
 from pydantic import BaseModel, ConfigDict
 from starlette.requests import Request
 
-from nemo_gym.errors import EnvironmentFailed, RolloutError
+from nemo_gym.errors import OutOfTurn, RolloutError
 from nemo_gym.web.session_cookies import SESSION_ID_KEY
 
 logger = logging.getLogger(__name__)
@@ -65,11 +65,11 @@ class SessionStore:
     def get(self, session_id: str, kind: type[StateT]) -> StateT:
         """Return this rollout's instance of `kind`, creating it on first use.
 
-        Raises `EnvironmentFailed` if the instance was dropped as idle, because a new one would be graded as if the
+        Raises `OutOfTurn` if the instance was dropped as idle, because a new one would be graded as if the
         model had done nothing.
         """
         if session_id in self._expired:
-            raise EnvironmentFailed(
+            raise OutOfTurn(
                 f"the rollout's {kind.__name__} was dropped because it was idle for more than {self.idle_s:g} s. "
                 "Increase session_idle_s in the server's config"
             )

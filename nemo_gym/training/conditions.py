@@ -24,6 +24,7 @@ _COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.NotIn: lambda left, right: left not in right,
 }
 _LITERALS = (str, int, float, bool, type(None))
+_MISSING = object()
 
 
 class Condition:
@@ -132,20 +133,17 @@ def _not_allowed(node: ast.expr) -> ValueError:
     )
 
 
-def _field(row: JsonObject, column: str) -> Any:
+def _field(row: JsonObject, column: str, default: object = None) -> Any:
     value: Any = row
     for name in column.split("."):
-        value = value.get(name) if isinstance(value, dict) else None
+        if not isinstance(value, dict) or name not in value:
+            return default
+        value = value[name]
     return value
 
 
 def _has(row: JsonObject, column: str) -> bool:
-    value: Any = row
-    for name in column.split("."):
-        if not isinstance(value, dict) or name not in value:
-            return False
-        value = value[name]
-    return True
+    return _field(row, column, _MISSING) is not _MISSING
 
 
 def _not_comparable(node: ast.Compare, left: object, right: object, row: JsonObject) -> DataError:

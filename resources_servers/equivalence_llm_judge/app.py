@@ -2,7 +2,7 @@
 
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 from pydantic import Field, PrivateAttr
 
@@ -17,7 +17,16 @@ from nemo_gym import (
     SimpleResourcesServer,
     compute_pass_majority_metrics,
 )
-from nemo_gym.grading import Judge, JudgeConfig, PatternFailed, PatternSearch, PromptFile, Verdict, strip_reasoning
+from nemo_gym.grading import (
+    Judge,
+    JudgeConfig,
+    PatternFailed,
+    PatternSearch,
+    PromptFile,
+    Verdict,
+    filled_with,
+    strip_reasoning,
+)
 from resources_servers.equivalence_llm_judge.extraction import (
     ROW_PATTERN,
     EquivalenceVerifyRequest,
@@ -26,6 +35,9 @@ from resources_servers.equivalence_llm_judge.extraction import (
 )
 
 ANSWER_KEY = "extracted_answer"
+
+
+JudgePrompt = Annotated[PromptFile, filled_with("question", "expected_answer", "generated_answer")]
 
 
 class EquivalenceConfig(BaseResourcesServerConfig):
@@ -37,7 +49,7 @@ class EquivalenceConfig(BaseResourcesServerConfig):
     )
     judge_endpoint_max_concurrency: int | None = 64
     judge_system_message: str | None = None
-    judge_prompt_template_fpath: PromptFile = Path("prompts/judge.md")
+    judge_prompt_template_fpath: JudgePrompt = Path("prompts/judge.md")
     judge_equal_label: str = "[[A=B]]"
     judge_not_equal_label: str = "[[A!=B]]"
     question_extract_regex: str | None = None

@@ -2,7 +2,7 @@
 
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
@@ -16,9 +16,10 @@ from nemo_gym import (
     SimpleResourcesServer,
     compute_pass_majority_metrics,
 )
-from nemo_gym.grading import AnswerText, Judge, JudgeConfig, MathEquality, PromptFile, strip_reasoning
+from nemo_gym.grading import AnswerText, Judge, JudgeConfig, MathEquality, PromptFile, filled_with, strip_reasoning
 
 PROMPT = Path(__file__).parent / "prompts" / "judge.md"
+JudgePrompt = Annotated[PromptFile, filled_with("question", "first_answer", "second_answer")]
 EQUAL, NOT_EQUAL = "[[A=B]]", "[[A!=B]]"
 ANSWER_KEY = "extracted_answer"
 LONGEST_JUDGED_ANSWER = 4_000
@@ -33,7 +34,7 @@ class MathWithJudgeConfig(BaseResourcesServerConfig):
     judge_responses_create_params: NeMoGymResponseCreateParamsNonStreaming = NeMoGymResponseCreateParamsNonStreaming(
         input=[]
     )
-    judge_prompt_template_fpath: PromptFile = PROMPT
+    judge_prompt_template_fpath: JudgePrompt = PROMPT
     judge_equal_label: str = EQUAL
     judge_not_equal_label: str = NOT_EQUAL
     library_verifier_timeout_seconds: float = Field(default=10, gt=0)

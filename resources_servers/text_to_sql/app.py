@@ -2,7 +2,7 @@
 
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from pydantic import ConfigDict, Field
 
@@ -21,7 +21,7 @@ from nemo_gym import (
     ToolError,
     tool,
 )
-from nemo_gym.grading import Judge, JudgeConfig, PromptFile, Verdict, strip_reasoning
+from nemo_gym.grading import Judge, JudgeConfig, PromptFile, Verdict, filled_with, strip_reasoning
 from resources_servers.text_to_sql.sql import (
     DatabaseFailed,
     QueryFailed,
@@ -33,6 +33,10 @@ from resources_servers.text_to_sql.sql import (
     is_ordered,
     last_sql,
 )
+
+JudgePrompt = Annotated[
+    PromptFile, filled_with("question", "sql_context", "sql_dialect", "expected_answer", "generated_answer")
+]
 
 
 class TextToSqlConfig(BaseResourcesServerConfig):
@@ -53,7 +57,7 @@ class TextToSqlConfig(BaseResourcesServerConfig):
     )
     judge_endpoint_max_concurrency: int | None = Field(64, ge=1)
     judge_system_message: str | None = None
-    judge_prompt_template_fpath: PromptFile = Path(__file__).parent / "prompts" / "judge.md"
+    judge_prompt_template_fpath: JudgePrompt = Path(__file__).parent / "prompts" / "judge.md"
     judge_equal_label: str = "[[A=B]]"
     judge_not_equal_label: str = "[[A!=B]]"
     check_twice_swap: bool = False

@@ -72,6 +72,9 @@ def test_named_agent_selects_its_run(workplace):
         assert f":{ports[name]} (+head_server.port=… selects another: {ports[other]})" in collected.err
     aggregated = workplace.run("ng_aggregate_rollouts", "+input_glob=out.jsonl", "+output_jsonl_fpath=all.jsonl")
     assert (aggregated.code, f":{ports['older']} (" in aggregated.err) == (0, True), aggregated.err
+    files = ("--inputs", "out_materialized_inputs.jsonl", "--rollouts", "out.jsonl", "-o", "again.jsonl")
+    graded = workplace.run("ng", "eval", "reverify", *files, "+force=true")
+    assert (graded.code, f":{ports['older']} (" in graded.err) == (0, True), graded.err
 
     advice = (
         f"agent 'older_agent' is not part of this run. Select the run that has it: +head_server.port={ports['older']} "

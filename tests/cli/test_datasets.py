@@ -144,14 +144,18 @@ def test_earlier_metrics_must_agree_with_data(workplace, with_datasets, earlier,
 
 def test_invalid_rows_are_reported_with_lines(workplace, with_datasets):
     bad = {"responses_create_params": {"input": 3}}
-    file = write_rows(workplace, f"{FOLDER}/data/train.jsonl", ROW, bad, ROW, {"question": "?"})
+    typo = {"response_create_params": {"input": "?"}}
+    deep = {**ROW, "deep": orjson.loads(b"[" * 250 + b"]" * 250)}
+    file = write_rows(workplace, f"{FOLDER}/data/train.jsonl", ROW, bad, ROW, {"question": "?"}, typo, deep)
     finished = prepared(workplace, with_datasets(dataset()))
     assert finished.code == 1
-    summary, first, second = finished.err.splitlines()
-    assert summary == f"Error: {file}: 2 of 4 rows invalid:"
+    summary, first, second, third, fourth = finished.err.splitlines()
+    assert summary == f"Error: {file}: 4 of 6 rows invalid:"
     assert first.startswith(f"{file}:2: responses_create_params.input")
     problem = "responses_create_params is missing, and the dataset does not set prompt_config. Add one of them."
     assert second == f"{file}:4: {problem}"
+    assert third == f"{file}:5: responses_create_params is missing. Is 'response_create_params' a typo for it?"
+    assert fourth == f"{file}:6: brackets nest more than 200 deep. Flatten the row, or write a part of it as text."
     assert not (workplace.folder / f"{FOLDER}/data/train_metrics.json").exists()
 
 

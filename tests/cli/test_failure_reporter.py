@@ -72,6 +72,21 @@ def test_quoted_answers_do_not_separate_kinds(messages: list[str]) -> None:
     assert at_the_end == [f"  {len(messages)} judge_failed, the first: {messages[0]}"]
 
 
+def test_other_numbers_do_not_separate_kinds() -> None:
+    messages = [
+        f"counter: /verify raised app.py:77: TimeoutError: 127.0.0.1:{port} gave {count} of 3 parts for {key}"
+        for port, count, key in ((8001, 1, "0a1b2c3d4e"), (12, 2.5, "ffffeeee"))
+    ]
+    said, at_the_end = report_of(*(failure("environment_failed", message) for message in messages))
+    assert len(said) == len(at_the_end) == 1
+
+
+def test_source_lines_separate_kinds() -> None:
+    messages = [f"/verify raised {place}: ValueError: no" for place in ("app.py:7", "app.py:70", "game.py:7")]
+    said, _ = report_of(*(failure("environment_failed", message) for message in messages))
+    assert len(said) == len(messages)
+
+
 def test_quoted_names_separate_kinds() -> None:
     messages = ["the row lacks 'label'", "the row lacks 'words'", "app.py:7: KeyError: 'x'", "app.py:7: KeyError: 'y'"]
     said, _ = report_of(*(failure("invalid_task", message) for message in messages))

@@ -53,6 +53,14 @@ def test_absent_dataset_is_noted(shared_workplace):
     assert note.endswith("Copy it there, or add a source.")
 
 
+def test_misspelt_field_of_a_prompt_is_found(shared_workplace):
+    shared_workplace.write("judge.md", "{question} {expected_answer} {generated_anwser}")
+    setting = "text_to_sql.resources_servers.text_to_sql.judge_prompt_template_fpath"
+    finished = shared_workplace.run("ng_validate", "--resources-server", "text_to_sql", f"++{setting}=judge.md")
+    problem = "the prompt uses the unknown field 'generated_anwser'. Did you mean 'generated_answer'?"
+    assert (finished.code, f"{setting}: judge.md: {problem}" in finished.err) == (1, True), finished.err
+
+
 def test_configured_model_is_still_validated(shared_workplace):
     words = ("--resources-server", "mcqa", "--model-type")
     finished = shared_workplace.run("ng_validate", *words, "openai_model")

@@ -48,6 +48,41 @@ def test_server_replaces_another_one_of_an_included_file(project):
         assert (run.plain["unit"], run.plain["seed"]) == ("celsius", 1)
 
 
+AGENT = (
+    "{0}_agent: {{responses_api_agents: {{simple_agent: {{entrypoint: app.py, "
+    "model_server: {{type: responses_api_models, name: policy_model}}}}}}}}\n"
+)
+
+
+def test_random_default_of_another_file_is_noted(project):
+    project.write(
+        weather=f"config_paths: [sample.yaml]\n{AGENT.format('weather')}",
+        one=AGENT.format("one"),
+        two=AGENT.format("two"),
+        openai=MODEL.format("openai_model"),
+        sample=MODEL.format("sample_model"),
+        all="config_paths: [one.yaml, weather.yaml, two.yaml]",
+        mine="config_paths: [all.yaml, sample.yaml]",
+        loop=f"config_paths: [weather.yaml, loop.yaml]\n{AGENT.format('loop')}",
+    )
+    ending = (
+        "the random policy of sample.yaml, which another file includes as its default. Add a model, for example with "
+        "--model-type."
+    )
+    both = (f"no model given: one_agent and 1 other server use {ending}",)
+    for paths, notes in {
+        "all.yaml": both,
+        "two.yaml,weather.yaml": (f"no model given: two_agent uses {ending}",),
+        "one.yaml,weather.yaml,two.yaml": both,
+        "loop.yaml": (f"no model given: loop_agent uses {ending}",),
+        "weather.yaml": (),
+        "mine.yaml": (),
+        "all.yaml,sample.yaml": (),
+        "all.yaml,openai.yaml": (),
+    }.items():
+        assert project.load(f"+config_paths=[{paths}]").notes == notes, paths
+
+
 def test_equally_deep_files_cannot_define_two_servers_of_one_name(project):
     project.write(
         weather="config_paths: [sample.yaml]", sample=MODEL.format("sample_model"), openai=MODEL.format("openai_model")

@@ -3,10 +3,11 @@
 import asyncio
 import time
 from pathlib import Path
+from typing import Annotated
 
 import httpx
 import pytest
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from nemo_gym import (
     BaseResourcesServerConfig,
@@ -17,7 +18,7 @@ from nemo_gym import (
     SimpleResponsesAPIModel,
 )
 from nemo_gym.errors import ConfigError, JudgeFailed
-from nemo_gym.grading import Judge, JudgeConfig
+from nemo_gym.grading import Judge, JudgeConfig, PromptFile, filled_with
 from nemo_gym.testing import FakeModel, make_server, on_a_port, reply, rollout
 from tests.each_case import each_case
 
@@ -308,6 +309,26 @@ def test_swapped_fields_must_be_in_the_prompt(prompt):
     with pytest.raises(ValidationError, match=problem):
         JudgeConfig.model_validate(raw, context=context)
     JudgeConfig.model_validate({**raw, "swap": ["answer", "expected"]}, context=context)
+
+
+@each_case(
+    ("annotation", "raw"),
+    [
+        (JudgeConfig, lambda path: {"model_server": REF, "prompt": path, "labels": ["yes"]}),
+        (PromptFile, lambda path: path),
+    ],
+)
+def test_known_fields_are_checked_before_a_rollout(tmp_path_factory, annotation, raw):
+    path = tmp_path_factory.mktemp("prompts") / "judge.md"
+    kind = TypeAdapter(Annotated[annotation, filled_with("question", "expected", "answer")])
+    context = {"folder": path.parent, "checks_files": True}
+    path.write_text(PROMPT + "{nonce}")
+    kind.validate_python(raw(str(path)), context=context)
+    path.write_text("{question} {expcted}")
+    with pytest.raises(ValidationError, match=r"the unknown field 'expcted'\. Did you mean 'expected'\?"):
+        kind.validate_python(raw(str(path)), context=context)
+    # Other programs that read the settings may not have the file.
+    kind.validate_python(raw(str(path)))
 
 
 def test_missing_prompt_lists_search_roots():

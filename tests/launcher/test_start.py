@@ -108,6 +108,21 @@ def test_environments_are_found_in_extra_folders(workplace):
     assert "configs/plain.yaml does not exist" in workplace.run("ng_validate", config).err
     assert workplace.run("ng_validate", config, NEMO_GYM_EXTRA_ROOTS=str(elsewhere)).out == "✓ 1 server: plain\n"
     assert workplace.run("ng_validate", config, "--search-dir", str(elsewhere)).code == 0
+    finished = workplace.run("ng_validate", config, NEMO_GYM_EXTRA_ROOTS=f"{elsewhere}{os.pathsep}nowhere")
+    problem = "there is no folder 'nowhere', so it is not searched. Correct the path."
+    assert finished == (0, "✓ 1 server: plain\n", f"warning: NEMO_GYM_EXTRA_ROOTS: {problem}\n")
+
+
+def test_random_policy_without_a_model_is_noted(workplace):
+    sample = "responses_api_models/sample_model/configs/sample_model.yaml"
+    workplace.write("default.yaml", f"config_paths: [{sample}]\n")
+    agent = "{entrypoint: app.py, model_server: {type: responses_api_models, name: policy_model}}"
+    workplace.write("agent.yaml", f"my_agent: {{responses_api_agents: {{aviary_agent: {agent}}}}}\n")
+    words = ("ng_run", "+config_paths=[agent.yaml,default.yaml]", "+dry_run=true", "+head_server.port=0")
+    noted = workplace.run(*words)
+    assert noted.err.startswith("note: no model given: my_agent uses the random policy of ")
+    assert noted.err.splitlines()[0].endswith("Add a model, for example with --model-type.")
+    assert workplace.run(*words, "--model-type", "sample_model").err.count("no model given") == 0
 
 
 def test_two_workers_share_one_address(workplace, get_json):

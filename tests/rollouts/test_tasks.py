@@ -311,6 +311,12 @@ def test_unknown_default_agent_is_reported_once(plan_of):
     plan_of(row(), agent_name="math_agnt").check()
 
 
+def test_key_of_a_policy_does_not_belong_in_a_file(refusal_of):
+    message = refusal_of(row(policy_base_url="http://127.0.0.1:9/v1", policy_api_key="made-up-key"))
+    assert message.startswith("in.jsonl:1: policy_api_key does not belong in a file")
+    assert "made-up-key" not in message
+
+
 @pytest.mark.parametrize("opening", ["[", "{"])
 def test_multiline_document_is_reported_once_with_advice(refusal_of, opening):
     message = refusal_of(opening.encode(), b'  {"responses_create_params": {', b"]")

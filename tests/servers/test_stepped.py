@@ -123,6 +123,16 @@ async def test_step_without_a_game_is_a_client_error(server):
     assert before.json()["failure_class"] == after.json()["failure_class"] == "environment_failed"
 
 
+async def test_step_in_an_idle_session_is_a_client_error():
+    server = make_server(Countdown, session_idle_s=0)
+    async with on_a_port(server) as url, httpx.AsyncClient(base_url=url, verify=False) as client:
+        await client.post("/reset", json=row())
+        await server.sessions.drop_idle()
+        step = await client.post("/step", json=turn())
+    assert (step.status_code, step.json()["failure_class"]) == (409, "environment_failed")
+    assert "was dropped because it was idle for more than 0 s" in step.text
+
+
 async def test_reset_replaces_an_unfinished_game(server):
     async with serving(server) as client:
         await client.post("/reset", json=row(5))
