@@ -31,16 +31,23 @@ class Conversation:
 
     prompt: list[JsonObject]
     completion: list[JsonObject]
-    """From the policy's first message to its last, with the results of tool calls and a user's messages."""
+    """From the policy's first message to its last, with the results of tool calls and a user's messages.
+
+    A whole conversation goes on to the last message of all, and has token ids."""
     tools: list[JsonObject]
     parallel_tool_calls: bool | None = None
     """None if the row does not set it."""
+    row: Row | None = None
+    """The whole rollout; None unless the conversation is whole, because it may have megabytes of token ids."""
 
 
-def conversation_of(row: Row, *, keeps_reasoning: bool, arguments_as_text: bool) -> Conversation:
-    """Return the conversation of a scored rollout, without token ids.
+def conversation_of(
+    row: Row, *, keeps_reasoning: bool, arguments_as_text: bool, is_whole: bool = False
+) -> Conversation:
+    """Return the conversation of a scored rollout.
 
-    Arguments of tool calls are JSON objects or, with `arguments_as_text`, the text that the policy wrote.
+    Arguments of tool calls are JSON objects or, with `arguments_as_text`, the text that the policy wrote. `is_whole`
+    keeps token ids, and messages after the policy's last one.
     Raise `Unusable` if it has no complete answer or cannot be expressed as chat messages. Raise `DataError` if the
     row is not a rollout.
     """
@@ -57,18 +64,21 @@ def conversation_of(row: Row, *, keeps_reasoning: bool, arguments_as_text: bool)
     first, last = said_at[0], said_at[-1]
     # An agent may begin with a message that is not in the row, such as a game's first observation.
     request.input = [*request.input_items, *output[:first]]
+    keeps = {"keeps_reasoning": keeps_reasoning, "keeps_tokens": is_whole}
     try:
-        asked = chat_params(request, keeps_reasoning=keeps_reasoning, keeps_tokens=False)
-        said = messages_of_items(output[first : last + 1], keeps_reasoning=keeps_reasoning, keeps_tokens=False)
+        asked = chat_params(request, **keeps)
+        said = messages_of_items(output[first : last + 1], **keeps)
+        after = messages_of_items(output[last + 1 :], **keeps) if is_whole else []
     except DataError as error:
         raise Unusable(f"unsupported: {error}") from error
     if not said or not any(said[-1].get(name) for name in _ANSWERS):
         raise Unusable("no answer")
     return Conversation(
         prompt=[_plain(message, arguments_as_text) for message in asked.messages],
-        completion=[_plain(message, arguments_as_text) for message in said],
+        completion=[_plain(message, arguments_as_text) for message in said + after],
         tools=asked.tools or [],
         parallel_tool_calls=params.get("parallel_tool_calls"),
+        row=row if is_whole else None,
     )
 
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, PositiveInt, fie
 
 from nemo_gym.config.wording import counted
 from nemo_gym.errors import DataError
-from nemo_gym.jsonl import JsonObject, dump_json, parse_row, write_rows
+from nemo_gym.jsonl import JsonObject, dump_json, parse_row, read_lines_at, write_rows
 from nemo_gym.rollouts.job import RunFiles
 from nemo_gym.rollouts.numbering import digest_of
 from nemo_gym.schemas.row import Row
@@ -25,7 +25,7 @@ from nemo_gym.training.pairs import paired
 
 FormatName = Literal[
     "messages", "prompt_completion", "preference", "unpaired", "nemo_rl_sft", "nemo_rl_preference", "openai",
-    "openai_preference",
+    "openai_preference", "atif",
 ]  # fmt: skip
 PAIR_SETTINGS = ("pairs", "min_difference")
 
@@ -40,7 +40,7 @@ class DatasetJob(BaseModel):
     output_jsonl_fpath: Path
     """The file for the training examples, one per line."""
     format: FormatName
-    """The trainer's format: TRL's SFT, DPO and KTO, NeMo RL's, or OpenAI's."""
+    """The trainer's format: TRL's SFT, DPO and KTO, NeMo RL's, or OpenAI's; or Harbor's trajectories (atif)."""
     min_reward: FiniteFloat | None = None
     """The least reward of a good example. Other rollouts are dropped; in pairs they can only be the rejected side, and
     in unpaired they get label false."""
@@ -120,7 +120,7 @@ class _Candidate(NamedTuple):
     prompt: int
     """The digest of prompt and tools."""
     digest: int
-    """The digest of the whole conversation."""
+    """The digest of the example, or of the whole conversation if it is one side of a pair."""
 
 
 class _Plan(NamedTuple):
@@ -174,16 +174,8 @@ class _Place(NamedTuple):
 
 
 def _rows(path: Path) -> Iterator[_Place]:
-    try:
-        file = path.open("rb")
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror}). Check the path.") from error
-    with file:
-        offset = 0
-        for number, line in enumerate(file, start=1):
-            if line.strip():
-                yield _Place(offset, number, _parsed(line, path, number))
-            offset += len(line)
+    for offset, (number, raw) in read_lines_at(path):
+        yield _Place(offset, number, _parsed(raw, path, number))
 
 
 def _parsed(line: bytes, path: Path, number: int) -> Row:
@@ -219,10 +211,10 @@ class _Planner:
 
     def _candidate(self, place: _Place) -> _Candidate:
         """Return a usable rollout. Raise `Unusable` with the reason otherwise."""
-        job, row = self._job, place.row
+        job, form, row = self._job, self._job.form, place.row
         if row.failure_class is not None:
             raise Unusable(f"failed ({row.failure_class})")
-        if row.fields.get("mask_sample"):
+        if row.is_masked:
             raise Unusable("masked (mask_sample)")
         if "reward" not in row.fields:
             raise DataError("not a rollout: 'reward' is missing. Pass the output of a collection.")
@@ -231,14 +223,15 @@ class _Planner:
         if self._condition is not None and not self._condition.holds(row.fields):
             raise Unusable("where")
         is_good = job.min_reward is None or reward >= job.min_reward
-        if job.form.of_rollout is not None and not is_good:
+        if form.of_rollout is not None and not is_good:
             raise Unusable("below min_reward")
         conversation = _conversation(job, row)
         prompt = digest_of(dump_json([conversation.prompt, conversation.tools]))
-        label = is_good if job.form.of_rated is not None else None
-        digest = digest_of(dump_json([prompt, conversation.completion, label]))
+        label = is_good if form.of_rated is not None else None
+        example = form.of_rollout(conversation) if form.of_rollout else [prompt, conversation.completion, label]
+        digest = digest_of(dump_json(example))
         # The same answer may belong to pairs of two tasks.
-        known = digest if job.form.of_pair is None else digest_of(b"%d %s" % (digest, str(row.task_index).encode()))
+        known = digest if form.of_pair is None else digest_of(b"%d %s" % (digest, str(row.task_index).encode()))
         if known in self._seen:
             raise Unusable("duplicate")
         self._seen.add(known)
@@ -298,6 +291,7 @@ def _conversation(job: DatasetJob, row: Row) -> Conversation:
         row,
         keeps_reasoning=form.keeps_reasoning if job.reasoning is None else job.reasoning == "keep",
         arguments_as_text=form.arguments_as_text,
+        is_whole=form.is_whole,
     )
     if form.takes_one_answer and len(conversation.completion) > 1:
         raise Unusable(f"more than one message ({job.format})")
@@ -324,7 +318,7 @@ def _validation_tasks(job: DatasetJob, tasks: list[Task]) -> set[Task]:
 
 
 def _examples(job: DatasetJob, file: BinaryIO, plans: list[_Plan]) -> Iterator[JsonObject]:
-    """Yield the examples in a second pass, with the rollouts of one task in memory."""
+    """Yield the examples in a second pass, with at most the rollouts of one task in memory."""
     for plan in plans:
         read: dict[int, tuple[Conversation, float]] = {}
         for example in plan.examples:
@@ -334,6 +328,9 @@ def _examples(job: DatasetJob, file: BinaryIO, plans: list[_Plan]) -> Iterator[J
                     row = _parsed(file.readline(), job.input_jsonl_fpath, each.line)
                     read[each.offset] = _conversation(job, row), each.reward
             yield _example(job, *(read[each.offset] for each in example))
+            if job.form.of_pair is None:
+                # Only in pairs is a rollout used again.
+                read.clear()
 
 
 def _example(job: DatasetJob, *rollouts: tuple[Conversation, float]) -> JsonObject:

@@ -1,4 +1,4 @@
-"""Training examples as TRL, NeMo RL and OpenAI read them."""
+"""Training examples as TRL, NeMo RL, OpenAI and Harbor read them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from nemo_gym.jsonl import JsonObject
+from nemo_gym.training.atif import atif
 from nemo_gym.training.conversations import Conversation
 
 
@@ -21,6 +22,8 @@ class Format:
     arguments_as_text: bool = False
     keeps_reasoning: bool = True
     """Whether reasoning stays unless the user decides."""
+    is_whole: bool = False
+    """Whether the conversation has token ids, and messages after the policy's last one."""
     takes_one_answer: bool = False
     """Whether the completion must be a single message."""
 
@@ -83,5 +86,6 @@ FORMATS: Mapping[str, Format] = {
     "openai_preference": Format(
         of_pair=_openai_preference, arguments_as_text=True, keeps_reasoning=False, takes_one_answer=True
     ),
+    "atif": Format(of_rollout=atif, is_whole=True),
 }
 """All formats by name. Chat templates take arguments of tool calls as objects, OpenAI takes them as text."""

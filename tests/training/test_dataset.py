@@ -139,6 +139,8 @@ def test_each_dropped_rollout_has_its_reason(export):
         done(0, "a", 1.0),
         done(0, "d", 0.1),
         done(1, "e", 1.0, mask_sample=True),
+        done(1, "i", 1.0, instance_config={"mask_sample": True}),
+        done(1, "j", 1.0, instance_config="not ours", subset="hard"),
         done(1, "f", float("nan")),
         done(1, "g", 1.0, subset="hard"),
         {**done(1, "h", 1.0), "response": reply("h").model_dump(mode="json") | {"status": "incomplete"}},
@@ -151,15 +153,15 @@ def test_each_dropped_rollout_has_its_reason(export):
         "more than max_per_task": 1,
         "duplicate": 1,
         "below min_reward": 1,
-        "masked (mask_sample)": 1,
+        "masked (mask_sample)": 2,
         "without a reward": 1,
-        "where": 1,
+        "where": 2,
         "incomplete answer": 1,
         "failed (judge_failed)": 1,
         "failed (timeout)": 2,
         "failed (lost)": 1,
     }
-    assert (report.read, report.kept) == (13, 2)
+    assert (report.read, report.kept) == (15, 2)
 
 
 def test_pairs_share_task_and_prompt(export):

@@ -1,0 +1,127 @@
+"""A rollout as one trajectory of Harbor's Agent Trajectory Interchange Format (ATIF)."""
+
+from __future__ import annotations
+
+from nemo_gym.dialects.thinking import split_thinking
+from nemo_gym.errors import DataError
+from nemo_gym.jsonl import JsonObject
+from nemo_gym.schemas.row import Row
+from nemo_gym.schemas.tokens import TOKEN_METADATA_FIELDS
+from nemo_gym.training.conversations import Conversation, Unusable
+from nemo_gym.version import __version__
+
+SCHEMA_VERSION = "ATIF-v1.7"
+PROMPT_IDS, SAMPLED_IDS, LOG_PROBS, ROUTED_EXPERTS = TOKEN_METADATA_FIELDS
+
+
+def atif(rollout: Conversation) -> JsonObject:
+    """Return a whole conversation as a trajectory. Raise `Unusable` if the format cannot express it."""
+    row = rollout.row
+    assert row is not None
+    steps: list[JsonObject] = []
+    for number, message in enumerate(rollout.prompt + rollout.completion):
+        if message["role"] == "tool":
+            _add_result(steps, message)
+        else:
+            is_context = number < len(rollout.prompt)
+            steps.append({"step_id": len(steps) + 1, **_step(message, is_context=is_context)})
+    return {
+        "schema_version": SCHEMA_VERSION,
+        **_present(session_id=_session_id(row)),
+        "agent": _agent(row, rollout.tools),
+        "steps": steps,
+        "final_metrics": _final_metrics(row, len(steps)),
+        "extra": row.identity,
+    }
+
+
+def _session_id(row: Row) -> str | None:
+    try:
+        return row.rollout_id
+    except ValueError as error:
+        raise DataError(f"{error}.") from error
+
+
+def _agent(row: Row, tools: list[JsonObject]) -> JsonObject:
+    model = (row.response or {}).get("model")
+    return {
+        "name": row.agent or "unknown",
+        "version": __version__,
+        **_present(model_name=model or None, tool_definitions=tools or None),
+    }
+
+
+def _step(message: JsonObject, *, is_context: bool) -> JsonObject:
+    text = _text(message)
+    if message["role"] != "assistant":
+        return {"source": "user" if message["role"] == "user" else "system", "message": text}
+    thought = split_thinking(text)
+    calls = [_tool_call(call) for call in message.get("tool_calls", ())]
+    return {
+        "source": "agent",
+        "message": thought.rest,
+        **_present(
+            reasoning_content="\n\n".join(thought.reasoning) or None,
+            tool_calls=calls or None,
+            metrics=_metrics(message),
+            # An assistant's message in the row is an example or the history, which this policy did not write.
+            is_copied_context=is_context or None,
+        ),
+    }
+
+
+def _tool_call(call: JsonObject) -> JsonObject:
+    function = call["function"]
+    return {"tool_call_id": call["id"], "function_name": function["name"], "arguments": function["arguments"]}
+
+
+def _add_result(steps: list[JsonObject], message: JsonObject) -> None:
+    """Add the result of a tool call to the step that made it."""
+    call_id = message["tool_call_id"]
+    for step in reversed(steps):
+        if any(call["tool_call_id"] == call_id for call in step.get("tool_calls", ())):
+            result = {"source_call_id": call_id, "content": _text(message)}
+            step.setdefault("observation", {"results": []})["results"].append(result)
+            return
+    raise Unusable("unsupported: a tool result without its call (atif)")
+
+
+def _text(message: JsonObject) -> str:
+    content = message["content"]
+    if isinstance(content, list):
+        kind = next(part["type"] for part in content if part["type"] != "text")
+        raise Unusable(f"unsupported: content of type '{kind}' (atif)")
+    return content or ""
+
+
+def _metrics(message: JsonObject) -> JsonObject | None:
+    if message.get(SAMPLED_IDS) is None:
+        return None
+    experts = message.get(ROUTED_EXPERTS)
+    return {
+        "prompt_tokens": len(message[PROMPT_IDS]),
+        "completion_tokens": len(message[SAMPLED_IDS]),
+        "prompt_token_ids": message[PROMPT_IDS],
+        "completion_token_ids": message[SAMPLED_IDS],
+        "logprobs": message[LOG_PROBS],
+        **_present(extra=None if experts is None else {ROUTED_EXPERTS: experts}),
+    }
+
+
+def _final_metrics(row: Row, steps: int) -> JsonObject:
+    usage = row.usage or {}
+    details = usage.get("input_tokens_details")
+    return {
+        **_present(
+            total_prompt_tokens=usage.get("input_tokens"),
+            total_completion_tokens=usage.get("output_tokens"),
+            # The count is 0 if the endpoint does not report it.
+            total_cached_tokens=(details.get("cached_tokens") or None) if isinstance(details, dict) else None,
+        ),
+        "total_steps": steps,
+        "extra": {"reward": row.reward, **_present(reward_components=row.fields.get("reward_components"))},
+    }
+
+
+def _present(**fields: object) -> JsonObject:
+    return {name: value for name, value in fields.items() if value is not None}
