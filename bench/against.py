@@ -25,7 +25,13 @@ from typing import Any, NamedTuple
 from bench.tree import HERE, TREE_ENV_VAR, product_environment
 
 MEASURES = ("rollouts_per_s", "cpu_ms", "cpu_us", "pss_mb", "ready_s", "cpu_s", "kb_per_rollout")
-CASE_KEYS = {"in_flight": "{} in flight", "delay_s": "delay {:g} s", "steps": "{} steps", "bytes": "{} bytes"}
+CASE_KEYS = {
+    "kind": "{}",
+    "in_flight": "{} in flight",
+    "delay_s": "delay {:g} s",
+    "steps": "{} steps",
+    "bytes": "{} bytes",
+}
 
 Case = Mapping[str, Any]
 

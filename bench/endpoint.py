@@ -1,11 +1,13 @@
 """A very cheap model endpoint for Responses and Chat Completions, with fixed answers after a fixed delay.
 
-    python -m bench.endpoint [--port 0] [--delay 0] [--steps 1] [--text-bytes 600] [--token-bytes 0]
+    python -m bench.endpoint [--port 0] [--delay 0] [--steps 1] [--text-bytes 600] [--token-bytes 0] [--turn-tokens 0]
 
 It requests one tool call per step (`--steps`), then answers. The number of tool results in the request shows the
 current step. `--text-bytes` is the length of the answer's text. `--token-bytes` is the JSON size of all token ids and
-log-probabilities of a conversation, divided between its answers (Responses only). The program prints its port and
-serves until its standard input is closed.
+log-probabilities of a conversation, divided equally between its answers. With `--turn-tokens`, each answer has this
+many tokens instead, and the prompt ids of a turn are all tokens of the turns before. Chat Completions have the
+tokens in the message, or with `--as-logprobs` as vLLM returns them. The program prints its port and serves until its
+standard input is closed.
 """
 
 from __future__ import annotations
@@ -31,12 +33,16 @@ USAGE = {"input_tokens": 180, "output_tokens": 20, "total_tokens": 200,
 ID_BYTES, LOG_PROB_BYTES = 6, 11
 """The JSON size of a token id and of a log-probability, including the comma."""
 
+Tokens = dict[str, list[int] | list[float]]
+
 
 class Payload(NamedTuple):
     """The size of the answers."""
 
     text_bytes: int = TEXT_BYTES
     token_bytes: int = 0
+    turn_tokens: int = 0
+    as_logprobs: bool = False
 
 
 class Script(NamedTuple):
@@ -54,7 +60,6 @@ class Script(NamedTuple):
 @cache
 def responses_script(steps: int, payload: Payload) -> Script:
     """Return the answers of `/responses`."""
-    tokens = _tokens(payload.token_bytes // (steps + 1))
     calls: list[dict[str, Any]] = [
         {"type": "function_call", "id": f"fc_{step}", "call_id": f"call_{step}", "name": "get_weather",
          "arguments": ARGUMENTS, "status": "completed"}
@@ -62,20 +67,23 @@ def responses_script(steps: int, payload: Payload) -> Script:
     ]  # fmt: skip
     message: dict[str, Any] = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed",
                "content": [{"type": "output_text", "text": _text(payload.text_bytes), "annotations": []}]}  # fmt: skip
-    answers = tuple(_response({**item, **tokens}) for item in (*calls, message))
+    turns = zip((*calls, message), _tokens_of_turns(steps + 1, payload), strict=True)
+    answers = tuple(_response({**item, **tokens}) for item, tokens in turns)
     return Script(answers, b'"function_call_output"')
 
 
 @cache
 def chat_script(steps: int, payload: Payload) -> Script:
     """Return the answers of `/chat/completions`."""
-    calls = [
+    calls: list[dict[str, Any]] = [
         {"content": None, "tool_calls": [{"id": f"call_{step}", "type": "function",
                                           "function": {"name": "get_weather", "arguments": ARGUMENTS}}]}
         for step in range(1, steps + 1)
     ]  # fmt: skip
-    answers = (*(_completion(call, "tool_calls") for call in calls),
-               _completion({"content": _text(payload.text_bytes)}, "stop"))  # fmt: skip
+    answer: dict[str, Any] = {"content": _text(payload.text_bytes)}
+    turns = zip((*calls, answer), _tokens_of_turns(steps + 1, payload), strict=True)
+    completion = _completion_with_logprobs if payload.as_logprobs else _completion
+    answers = tuple(completion(message, tokens) for message, tokens in turns)
     return Script(answers, b'"role":"tool"')
 
 
@@ -83,7 +91,24 @@ def _text(size: int) -> str:
     return (FILLER * (size // len(FILLER) + 1))[:size]
 
 
-def _tokens(size: int) -> dict[str, list[int] | list[float]]:
+def _tokens_of_turns(turns: int, payload: Payload) -> list[Tokens]:
+    """Return the tokens of each answer."""
+    if not payload.turn_tokens:
+        return [_tokens(payload.token_bytes // turns)] * turns
+    draw, size = random.Random(0), payload.turn_tokens
+    ids = [draw.randrange(10_000, 100_000) for _ in range(size * (turns + 1))]
+    log_probs = [-round(draw.uniform(1.0, 9.0), 7) for _ in range(size)]
+    return [
+        {
+            "prompt_token_ids": ids[:end],
+            "generation_token_ids": ids[end : end + size],
+            "generation_log_probs": log_probs,
+        }
+        for end in range(size, len(ids), size)
+    ]
+
+
+def _tokens(size: int) -> Tokens:
     """Use half of the bytes for prompt ids, half for generation ids with their log-probabilities."""
     if not size:
         return {}
@@ -103,12 +128,29 @@ def _response(item: dict[str, Any]) -> bytes:
     })  # fmt: skip
 
 
-def _completion(message: dict[str, Any], finish: str) -> bytes:
-    return _http({
+def _completion(message: dict[str, Any], tokens: Tokens) -> bytes:
+    return _http(_completed({**message, **tokens}))
+
+
+def _completion_with_logprobs(message: dict[str, Any], tokens: Tokens) -> bytes:
+    """Return the tokens in the form of vLLM, for `return_token_ids` and `return_tokens_as_token_ids`."""
+    completion = _completed(message)
+    choice, ids = completion["choices"][0], tokens.get("generation_token_ids", [])
+    choice["token_ids"], completion["prompt_token_ids"] = ids, tokens.get("prompt_token_ids", [])
+    choice["logprobs"] = {"content": [
+        {"token": f"token_id:{token}", "logprob": log_prob, "bytes": list(b"token"), "top_logprobs": []}
+        for token, log_prob in zip(ids, tokens.get("generation_log_probs", []), strict=True)
+    ]}  # fmt: skip
+    return _http(completion)
+
+
+def _completed(message: dict[str, Any]) -> dict[str, Any]:
+    finish = "tool_calls" if message.get("tool_calls") else "stop"
+    return {
         "id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "mock",
         "choices": [{"index": 0, "message": {"role": "assistant", **message}, "finish_reason": finish}],
         "usage": {"prompt_tokens": 180, "completion_tokens": 20, "total_tokens": 200},
-    })  # fmt: skip
+    }  # fmt: skip
 
 
 def _http(value: dict[str, Any]) -> bytes:
@@ -214,8 +256,10 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=1, help="tool calls per conversation")
     parser.add_argument("--text-bytes", type=int, default=TEXT_BYTES, help="length of the last answer")
     parser.add_argument("--token-bytes", type=int, default=0, help="JSON size of all token ids of a conversation")
+    parser.add_argument("--turn-tokens", type=int, default=0, help="tokens per answer, with growing prompts")
+    parser.add_argument("--as-logprobs", action="store_true", help="Chat Completions with tokens in vLLM's form")
     options = parser.parse_args()
-    payload = Payload(options.text_bytes, options.token_bytes)
+    payload = Payload(options.text_bytes, options.token_bytes, options.turn_tokens, options.as_logprobs)
     uvloop.run(serve(options.port, options.delay, options.steps, payload))
 
 

@@ -4,8 +4,11 @@
 
 A rollout with one tool call carries its payload as text in the row's input (`context`), as text of the model's last
 answer (`answer`), or as token ids (`tokens`). Token ids are `prompt_token_ids`, `generation_token_ids` and
-`generation_log_probs`, half on each of the model's two answers. The CPU per megabyte (1e6 bytes) is the difference
-between sizes; it includes sockets and files. Settings such as `+key=value` are passed to `ng_run`.
+`generation_log_probs`, half on each of the model's two answers. `chat` and `logprobs` are the same token ids behind
+`vllm_model`: in the message, or as vLLM returns them. `turns` is a rollout of 20 turns whose prompt ids grow; with
+1,600,000 bytes each turn has 1,000 tokens. The CPU per megabyte (1e6 bytes) is the difference between sizes; it
+includes sockets and files. Settings such as `+key=value` are passed to `ng_run`. To compare a switch, use
+`--against-settings`: `python -m bench payload --kinds turns --bytes 1600000 --against-settings +key=value`.
 """
 
 from __future__ import annotations
@@ -19,7 +22,10 @@ from typing import NamedTuple
 from bench.cost import Case, Measured, measure, middle_of, shown
 from bench.job import ONE_TOOL, Environment
 
-STEPS = 1
+TURNS = 20
+TURN_TOKEN_BYTES = 1600
+"""The JSON size of one more token per turn in a rollout with 20 turns, whose prompts contain it again."""
+CHAT_TOKENS = "+policy_model.responses_api_models.vllm_model.return_token_id_information=true"
 WARM_UP_BYTES = 32_000_000
 MOST_WARM_UP = 1000
 
@@ -29,12 +35,22 @@ class Carrier(NamedTuple):
 
     environment: Environment = ONE_TOOL
     endpoint_words: tuple[str, ...] = ()
+    steps: int = 1
+    dialect: str = "responses"
+    settings: tuple[str, ...] = ()
 
 
 CARRIERS: dict[str, Callable[[int], Carrier]] = {
     "context": lambda size: Carrier(environment=ONE_TOOL._replace(context_bytes=size)),
     "answer": lambda size: Carrier(endpoint_words=("--text-bytes", str(size))),
     "tokens": lambda size: Carrier(endpoint_words=("--token-bytes", str(size))),
+    "chat": lambda size: Carrier(endpoint_words=("--token-bytes", str(size)), dialect="chat", settings=(CHAT_TOKENS,)),
+    "logprobs": lambda size: Carrier(
+        endpoint_words=("--token-bytes", str(size), "--as-logprobs"), dialect="chat", settings=(CHAT_TOKENS,)
+    ),
+    "turns": lambda size: Carrier(
+        endpoint_words=("--turn-tokens", str(max(1, size // TURN_TOKEN_BYTES))), steps=TURNS - 1
+    ),
 }
 
 
@@ -42,7 +58,7 @@ def measured(kind: str, size: int, case: Case, settings: Sequence[str]) -> Measu
     """Measure one run with a payload of `size` bytes."""
     carrier = CARRIERS[kind](size)
     return measure(
-        case, "responses", STEPS, settings,
+        case, carrier.dialect, carrier.steps, [*carrier.settings, *settings],
         environment=carrier.environment, endpoint_words=carrier.endpoint_words,
     )  # fmt: skip
 
@@ -64,7 +80,7 @@ def main(words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m bench payload", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--kinds", nargs="+", choices=list(CARRIERS), default=list(CARRIERS))
+    parser.add_argument("--kinds", nargs="+", choices=list(CARRIERS), default=["context", "answer", "tokens"])
     parser.add_argument(
         "--bytes", type=int, nargs="+", default=[1000, 50_000, 1_000_000], help="JSON size of the payload of a rollout"
     )

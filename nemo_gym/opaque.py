@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import secrets
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -14,8 +15,55 @@ WORTH_BYTES = 512
 
 # Inside a string, the quotes of such a key would be escaped.
 _BEGINNING = re.compile(rb'"(?:' + "|".join(TOKEN_KEYS).encode() + rb')"\s*:\s*(?=\[)')
-_OF_NUMBERS = b"[0123456789.,-+eE \n\r\t]"
+_OF_NUMBERS = b"0123456789.,-+eE \n\r\t"
 _MARK = f"array {secrets.token_hex(8)} "
+
+
+class Cut(NamedTuple):
+    """A JSON text without its long arrays of tokens."""
+
+    text: bytes
+    """It has a string in place of each array."""
+    arrays: list[bytes]
+
+    def array_at(self, key: str, value: object) -> bytes | None:
+        """Return the array that belongs in place of a parsed value, None if the value itself belongs there."""
+        if key in TOKEN_KEYS and isinstance(value, str) and value.startswith(_MARK):
+            return self.arrays[int(value.removeprefix(_MARK))]
+        return None
+
+    def restore(self, value: object, read: Callable[[bytes], object]) -> None:
+        """Put every array back into the parsed text, as the result of `read`."""
+        if isinstance(value, dict):
+            for key, child in value.items():
+                if isinstance(child, (dict, list)):
+                    self.restore(child, read)
+                elif (array := self.array_at(key, child)) is not None:
+                    value[key] = read(array)
+        elif isinstance(value, list):
+            for child in value:
+                if isinstance(child, (dict, list)):
+                    self.restore(child, read)
+
+
+def cut_tokens(text: bytes) -> Cut:
+    """Remove the long arrays of numbers under `TOKEN_KEYS` from a JSON text, without parsing it."""
+    # From the end, because `rfind` takes a third of the time of `in`, and tokens are usually near the end.
+    if len(text) < WORTH_BYTES or (text.rfind(b'_log_probs"') < 0 and text.rfind(b'_token_ids"') < 0):
+        return Cut(text, [])
+    parts: list[bytes] = []
+    arrays: list[bytes] = []
+    copied = position = 0
+    while key := _BEGINNING.search(text, position):
+        position, end = key.end(), text.find(b"]", key.end()) + 1
+        array = text[position:end]
+        if len(array) < WORTH_BYTES or array.translate(None, _OF_NUMBERS) != b"[]":
+            continue
+        parts += (text[copied:position], f'"{_MARK}{len(arrays)}"'.encode())
+        arrays.append(array)
+        # Continue after the array, because it has most of the bytes and none of the keys.
+        copied = position = end
+    return Cut(b"".join((*parts, text[copied:])) if arrays else text, arrays)
 
 
 def loads_opaque(text: bytes) -> Any:
@@ -24,39 +72,13 @@ def loads_opaque(text: bytes) -> Any:
     `orjson.dumps` writes such a fragment back unchanged. Raise `orjson.JSONDecodeError` for invalid JSON, but leave
     invalid numbers inside a fragment to the code that parses it.
     """
-    if len(text) < WORTH_BYTES or not (b"_token_ids" in text or b"_log_probs" in text):
-        return orjson.loads(text)
-    parts: list[bytes] = []
-    arrays: list[bytes] = []
-    position = 0
-    for key in _BEGINNING.finditer(text):
-        begin, end = key.end(), text.find(b"]", key.end()) + 1
-        array = text[begin:end]
-        if len(array) < WORTH_BYTES or array.count(b"[") != 1 or array.translate(None, _OF_NUMBERS):
-            continue
-        parts += (text[position:begin], f'"{_MARK}{len(arrays)}"'.encode())
-        arrays.append(array)
-        position = end
-    if not arrays:
-        return orjson.loads(text)
-    parsed = orjson.loads(b"".join((*parts, text[position:])))
-    _restore(parsed, arrays)
+    cut = cut_tokens(text)
+    parsed = orjson.loads(cut.text)
+    if cut.arrays:
+        cut.restore(parsed, orjson.Fragment)
     return parsed
 
 
 def plain(value: object) -> Any:
     """Return the same value with all fragments parsed."""
     return orjson.loads(orjson.dumps(value))
-
-
-def _restore(value: object, arrays: list[bytes]) -> None:
-    if isinstance(value, dict):
-        for key, child in value.items():
-            if key in TOKEN_KEYS and isinstance(child, str) and child.startswith(_MARK):
-                value[key] = orjson.Fragment(arrays[int(child.removeprefix(_MARK))])
-            elif isinstance(child, (dict, list)):
-                _restore(child, arrays)
-    elif isinstance(value, list):
-        for child in value:
-            if isinstance(child, (dict, list)):
-                _restore(child, arrays)

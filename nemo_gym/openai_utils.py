@@ -23,13 +23,7 @@ from nemo_gym.schemas.chat import SystemMessageParam as NeMoGymChatCompletionSys
 from nemo_gym.schemas.chat import ToolCallParam as NeMoGymChatCompletionMessageToolCallParam
 from nemo_gym.schemas.chat import ToolMessageParam as NeMoGymChatCompletionToolMessageParam
 from nemo_gym.schemas.chat import UserMessageParam as NeMoGymChatCompletionUserMessageParam
-from nemo_gym.schemas.items import (
-    REQUIRED_TOKEN_METADATA_FIELDS,
-    RESPONSES_TO_TRAIN,
-    TOKEN_METADATA_FIELDS,
-    TokenIDLogProbMixin,
-    training_variant_of,
-)
+from nemo_gym.schemas.items import RESPONSES_TO_TRAIN, training_variant_of
 from nemo_gym.schemas.items import EasyInputMessage as NeMoGymEasyInputMessage
 from nemo_gym.schemas.items import EasyInputMessageForTraining as NeMoGymEasyInputMessageForTraining
 from nemo_gym.schemas.items import FunctionCallOutput as NeMoGymFunctionCallOutput
@@ -54,6 +48,7 @@ from nemo_gym.schemas.responses import Response as NeMoGymResponse
 from nemo_gym.schemas.responses import ResponseCreateParams as NeMoGymResponseCreateParamsNonStreaming
 from nemo_gym.schemas.responses import ResponseUsage as NeMoGymResponseUsage
 from nemo_gym.schemas.responses import accumulate_response_usage
+from nemo_gym.schemas.tokens import REQUIRED_TOKEN_METADATA_FIELDS, TOKEN_METADATA_FIELDS, TokenIDLogProbMixin
 
 NeMoGymResponseInput = list[NeMoGymResponseInputItem]
 

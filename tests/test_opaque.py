@@ -73,3 +73,15 @@ values = st.recursive(
 @given(values)
 def test_any_value_round_trips(value):
     assert plain(loads_opaque(orjson.dumps(value))) == value
+
+
+@each_case("number", [b"NaN", b"-Infinity", b"[2]", b'"2"', b"0x1"])
+def test_arrays_of_anything_else_are_not_kept(number):
+    text = b'{"generation_log_probs": [%b%b]}' % (b"-0.5," * 300, number)
+    try:
+        expected = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        with pytest.raises(orjson.JSONDecodeError):
+            loads_opaque(text)
+    else:
+        assert loads_opaque(text) == expected

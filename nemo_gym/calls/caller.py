@@ -24,7 +24,12 @@ from nemo_gym.http.external import seconds_of_retry_after
 from nemo_gym.http.internal import InternalClient
 from nemo_gym.http.reply import NoFreeConnection, Reply, ReplyTimedOut, Timeouts
 from nemo_gym.jsonl import JsonObject, dump_json
-from nemo_gym.schemas.rollout import INPUT_AT_HEADER, NOT_BEGUN_HEADER, ROLLOUT_HEADER, TIME_LEFT_HEADER
+from nemo_gym.schemas.rollout import (
+    NOT_BEGUN_HEADER,
+    POLICY_HEADER,
+    ROLLOUT_HEADER,
+    TIME_LEFT_HEADER,
+)
 
 if TYPE_CHECKING:
     from aiohttp import ClientTimeout
@@ -42,16 +47,15 @@ UNAVAILABLE = 503
 JSON_HEADER = (b"content-type", b"application/json")
 _ROLLOUT = ROLLOUT_HEADER.encode()
 _TIME_LEFT = TIME_LEFT_HEADER.encode()
-_INPUT_AT = INPUT_AT_HEADER.encode()
+_POLICY = POLICY_HEADER.encode()
 DEFAULTS = Timeouts()
 
 
 class WrittenRequest(JsonObject):
-    """A model request that is already written as JSON; the mapping has the same content."""
+    """A request that is already written as JSON, with its own headers; the mapping has the same content."""
 
     text: bytes
-    input_at: int
-    """The offset in the text of the value of `input`, which is the last key."""
+    headers: list[tuple[bytes, bytes]]
 
 
 class Caller:
@@ -98,18 +102,21 @@ class Caller:
             body = encode_json(json)
             head.append(JSON_HEADER)
             if isinstance(json, WrittenRequest):
-                head.append((_INPUT_AT, b"%d" % json.input_at))
+                head += json.headers
         if cookies:
             head.append((b"cookie", cookie_header(cookies)))
-        if rollout_id := current_rollout_id():
-            head.append((_ROLLOUT, rollout_id.encode()))
+        work = current_work()
+        if work.rollout_id:
+            head.append((_ROLLOUT, work.rollout_id.encode()))
+        if work.policy is not None and server_name in work.policy.servers:
+            head.append((_POLICY, work.policy.header))
         if self.tier_of is not None:
             url_path = _for_its_rollout(url_path, json, self.tier_of(server_name))
         path = f"{url_path}?{urlencode(params)}" if params else url_path
         with _Call(url_path, server_name) as call:
             reply = await self._reply(call, _Request(method, path, body, head), timeouts)
-        if (observe := current_work().on_reply) is not None:
-            observe(reply)
+        if work.on_reply is not None:
+            work.on_reply(reply)
         return reply
 
     async def _reply(self, call: _Call, asked: _Request, timeouts: Timeouts | None) -> Reply:

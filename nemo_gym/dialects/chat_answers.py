@@ -14,8 +14,6 @@ from nemo_gym.errors import DataError
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.base import WireModel
 from nemo_gym.schemas.items import (
-    REQUIRED_TOKEN_METADATA_FIELDS,
-    TOKEN_METADATA_FIELDS,
     FunctionToolCall,
     OutputItem,
     OutputMessage,
@@ -27,6 +25,7 @@ from nemo_gym.schemas.items import (
     training_variant_of,
 )
 from nemo_gym.schemas.responses import IncompleteDetails, Response, ResponseCreateParams, ResponseUsage
+from nemo_gym.schemas.tokens import REQUIRED_TOKEN_METADATA_FIELDS, TOKEN_METADATA_FIELDS
 
 NewId = Callable[[str], str]
 """A function that makes an id with the given prefix: `rs`, `msg`, `call`, `resp`."""

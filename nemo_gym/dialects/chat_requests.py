@@ -11,7 +11,6 @@ from nemo_gym.errors import DataError
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.chat import ChatCompletionCreateParams
 from nemo_gym.schemas.items import (
-    TOKEN_METADATA_FIELDS,
     EasyInputMessage,
     FunctionCallOutput,
     FunctionToolCall,
@@ -19,9 +18,9 @@ from nemo_gym.schemas.items import (
     Message,
     OutputMessage,
     ReasoningItem,
-    TokenIDLogProbMixin,
 )
 from nemo_gym.schemas.responses import ResponseCreateParams
+from nemo_gym.schemas.tokens import TOKEN_METADATA_FIELDS, TokenIDLogProbMixin
 
 SAME_NAME = ("service_tier", "store", "temperature", "top_p", "user")
 

@@ -31,6 +31,7 @@ from nemo_gym.http.open_files import TOO_MANY_FILES, is_out_of_files, no_free_co
 from nemo_gym.http.pool import wait_for_room
 from nemo_gym.http.reply import NoFreeConnection, NotConnected, ReplyTimedOut, Timeouts, readable
 from nemo_gym.jsonl import JsonObject
+from nemo_gym.opaque import cut_tokens
 
 if TYPE_CHECKING:
     from aiohttp import ClientSession
@@ -58,6 +59,8 @@ ADVICE = {
 }
 """Advice to the user, by the status that the endpoint answered."""
 THIS_MACHINE = ("127.0.0.1", "::1", "localhost")
+KNOWN_ORIGINS = 1024
+"""How many addresses a session remembers the proxy of. Each rollout may have an endpoint of its own."""
 
 logger = logging.getLogger(__name__)
 
@@ -305,6 +308,8 @@ class ExternalSession:
         parts = urlsplit(url)
         origin = f"{parts.scheme}://{parts.netloc}"
         if origin not in self._proxies:
+            if len(self._proxies) >= KNOWN_ORIGINS:
+                self._proxies.clear()
             self._proxies[origin] = proxy_of(parts)
         return self._proxies[origin]
 
@@ -376,7 +381,13 @@ def parsed(text: bytes) -> JsonObject | None:
 
 
 def as_written(text: bytes) -> bytes | None:
-    """Return the text itself if it begins like a JSON object, else None."""
+    """Return the text itself if it begins like a JSON object, else None. The caller parses most of it."""
+    try:
+        for array in cut_tokens(text).arrays:
+            # Long arrays of tokens reach the results without being parsed, and would make a line unreadable.
+            orjson.loads(array)
+    except orjson.JSONDecodeError:
+        return None
     return text if text.lstrip()[:1] == b"{" else None
 
 

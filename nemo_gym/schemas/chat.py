@@ -11,7 +11,7 @@ from typing_extensions import TypedDict
 
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.base import TaggedModel, WireModel
-from nemo_gym.schemas.items import REQUIRED_TOKEN_METADATA_FIELDS
+from nemo_gym.schemas.tokens import REQUIRED_TOKEN_METADATA_FIELDS
 
 
 class ContentPartText(TypedDict):

@@ -9,6 +9,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.base import TaggedModel, WireModel
+from nemo_gym.schemas.tokens import REQUIRED_TOKEN_METADATA_FIELDS, TokenIDLogProbMixin
 
 Status = Literal["in_progress", "completed", "incomplete"]
 Role = Literal["user", "assistant", "system", "developer"]
@@ -182,23 +183,6 @@ class HostedItem(WireModel):
         "tool_search_call", "tool_search_output", "additional_tools", "compaction_trigger", "configuration_update",
         "program", "program_output",
     ]  # fmt: skip
-
-
-TOKEN_METADATA_FIELDS = ("prompt_token_ids", "generation_token_ids", "generation_log_probs", "routed_experts")
-REQUIRED_TOKEN_METADATA_FIELDS = TOKEN_METADATA_FIELDS[:3]
-
-
-class TokenIDLogProbMixin(WireModel):
-    """The tokens of an item, for training.
-
-    `prompt_token_ids` and `generation_token_ids` are token ids, `generation_log_probs` natural logarithms,
-    one per generated token. `routed_experts` is the choice of a mixture-of-experts router, as sent by the engine.
-    """
-
-    prompt_token_ids: list[int]
-    generation_token_ids: list[int]
-    generation_log_probs: list[float]
-    routed_experts: str | list[object] | None = None
 
 
 class EasyInputMessageForTraining(TokenIDLogProbMixin, EasyInputMessage):

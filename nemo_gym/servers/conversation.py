@@ -21,6 +21,7 @@ from nemo_gym.http.reply import Reply
 from nemo_gym.jsonl import JsonObject, dump_json, dump_up_to
 from nemo_gym.opaque import TOKEN_KEYS, loads_opaque, plain
 from nemo_gym.schemas.responses import RESPONSES_PATH, Response, sum_of_counts
+from nemo_gym.schemas.rollout import INPUT_AT_HEADER
 from nemo_gym.servers.tools.tool import is_callable_name
 
 Cookies = dict[str, str]
@@ -35,6 +36,7 @@ UNSAID = {
     if not field.is_required() and field.default_factory is None
 }
 """Defaults for fields that an endpoint left out of its response."""
+_INPUT_AT = INPUT_AT_HEADER.encode()
 CALL_FIELDS = ("name", "arguments", "call_id")
 MOST_KEPT_BYTES = 128 * 1024
 """Of a failed rollout's conversation. Earlier items are left out."""
@@ -73,7 +75,7 @@ class _WrittenItems:
         beginning = dump_up_to("input", {name: value for name, value in params.items() if name != "input"})
         request = WrittenRequest(params, input=items)
         request.text = b"".join((beginning, b"[", b",".join(self._texts), b"]}"))
-        request.input_at = len(beginning)
+        request.headers = [(_INPUT_AT, b"%d" % len(beginning))]
         return request
 
 
@@ -139,6 +141,8 @@ class Conversation:
     """The resources server's cookies."""
     independent_tools: Container[str] = ()
     """Tools that do not use the rollout's state, so that their calls may run in any order."""
+    model_path: str = RESPONSES_PATH
+    """The path of the model's turns."""
     model_cookies: Cookies = field(default_factory=dict)
     response: JsonObject = field(default_factory=dict)
     """The model's last reply, with the output of all turns and the usage of all calls."""
@@ -173,7 +177,7 @@ class Conversation:
     async def ask(self, client: ServerClient, model: str) -> list[Item]:
         """Request the model's next turn. Return its tool calls, empty if it has finished. Raises `ModelFailed`."""
         request = self._written.request(self.params, [*_items(self.params["input"]), *self.said])
-        call = client.post(server_name=model, url_path=RESPONSES_PATH, json=request, cookies=self.model_cookies)
+        call = client.post(server_name=model, url_path=self.model_path, json=request, cookies=self.model_cookies)
         reply = await reply_to(call, server=model, during=RESPONSES_PATH, otherwise=ModelFailed)
         body = await reply.read()
         self.model_cookies |= cookies_of(reply)

@@ -13,6 +13,7 @@ from pydantic import ConfigDict, Field, PrivateAttr
 from starlette.requests import Request
 from starlette.responses import Response
 
+from nemo_gym.calls.caller import WrittenRequest, encode_json
 from nemo_gym.calls.client import get_response_json
 from nemo_gym.calls.problems import reply_to
 from nemo_gym.config.settings import BaseResponsesAPIAgentConfig, ModelServerRef, ResourcesServerRef
@@ -20,12 +21,14 @@ from nemo_gym.context.deadline import grace_period
 from nemo_gym.errors import EnvironmentFailed, RolloutError, ServerCallError
 from nemo_gym.http.reply import Reply
 from nemo_gym.jsonl import JsonObject
-from nemo_gym.schemas.rollout import AggregateMetrics, AggregateMetricsRequest, BaseRunRequest
+from nemo_gym.schemas.responses import RESPONSES_PATH
+from nemo_gym.schemas.rollout import ADDED_ONLY_HEADER, AggregateMetrics, AggregateMetricsRequest, BaseRunRequest
 from nemo_gym.servers.agent import SimpleResponsesAPIAgent
 from nemo_gym.servers.conversation import Conversation, Cookies, check_response, cookies_of
 from nemo_gym.servers.tools.tool import INDEPENDENT_TOOLS_HEADER
 
 NO_SUCH_ROUTE = (404, 405)
+ADDED_ONLY = [(ADDED_ONLY_HEADER.encode(), b"true")]
 
 
 class ConversingAgentConfig(BaseResponsesAPIAgentConfig):
@@ -79,15 +82,15 @@ class ConversingAgent(SimpleResponsesAPIAgent):
             conversation = await conversing
             answered = {**row, **conversation.added, "response": conversation.response}
             if not self.config.skip_verification:
-                verified = await _verified(self, answered, conversation)
-                return Response(_with(conversation.added, await verified.read()), media_type="application/json")
+                graded = await _graded(self, answered, conversation)
+                return Response(graded, media_type="application/json")
             check_response(conversation.plain_response(), self.config.model_server.name)
         except BaseException:
             await _close_surely(self, session)
             raise
         await _close(self, conversation.session)
-        graded = {"reward": self.config.skip_verification_reward, "verification_skipped": True}
-        return Response(orjson.dumps({**answered, **graded}), media_type="application/json")
+        unverified = {"reward": self.config.skip_verification_reward, "verification_skipped": True}
+        return Response(orjson.dumps({**answered, **unverified}), media_type="application/json")
 
     async def aggregate_metrics(self, body: AggregateMetricsRequest) -> AggregateMetrics:
         """Return the resources server's metrics over all graded rollouts."""
@@ -96,11 +99,15 @@ class ConversingAgent(SimpleResponsesAPIAgent):
         reply = await _call(self, "/aggregate_metrics", body.model_dump(), {})
         return AggregateMetrics.model_validate(await get_response_json(reply))
 
-    async def begin(self, params: JsonObject, session: Cookies) -> Conversation:
-        """Return a new conversation. If `params` list no tools, it gets those of the resources server."""
+    async def begin(self, params: JsonObject, session: Cookies, model_path: str | None = None) -> Conversation:
+        """Return a new conversation. If `params` list no tools, it gets those of the resources server.
+
+        `model_path` is the path of the model's turns, by default that of this agent's own rollouts.
+        """
         server_tools = await _tools_of_server(self)
         tools = params.get("tools") or server_tools.definitions
-        return Conversation({**params, "tools": tools}, session, server_tools.independent)
+        path = model_path or self.url_path_for_run(RESPONSES_PATH, None)
+        return Conversation({**params, "tools": tools}, session, server_tools.independent, path)
 
     async def answer(self, conversation: Conversation) -> None:
         """Alternate between model and tools until an answer, a turn that is cut off, or `max_steps`."""
@@ -125,6 +132,21 @@ async def _tools_of_server(agent: ConversingAgent) -> ServerTools:
         # A server without our base class does not list its tools. Its rows contain them instead.
         agent._server_tools = await _tools_in(reply) if reply.ok else NO_TOOLS
     return agent._server_tools
+
+
+async def _graded(agent: ConversingAgent, answered: JsonObject, conversation: Conversation) -> bytes:
+    """Return the graded row. A verifier that echoes the row only sends what it adds, because the row may be large."""
+    request = WrittenRequest(answered)
+    request.text, request.headers = encode_json(answered), ADDED_ONLY
+    reply = await _verified(agent, request, conversation)
+    body: bytes = await reply.read()
+    # Tests of published folders use other classes of replies.
+    if not isinstance(reply, Reply) or ADDED_ONLY_HEADER not in reply.headers:
+        return _with(conversation.added, body)
+    added = orjson.loads(body)
+    if request.keys().isdisjoint(added):
+        return b"".join((memoryview(request.text)[:-1], b",", memoryview(body)[1:]))
+    return encode_json({**request, **added})
 
 
 async def _verified(agent: ConversingAgent, answered: JsonObject, conversation: Conversation) -> Reply:

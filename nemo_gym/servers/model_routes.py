@@ -22,16 +22,18 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.types import Scope
 
+from nemo_gym.context.answer_recorder import RecordAnswer, recorder
 from nemo_gym.context.rollout_id import current_rollout_id
 from nemo_gym.dialects import streaming
 from nemo_gym.dialects.anthropic import message_of_response, response_params_of_messages
 from nemo_gym.dialects.lenient import STREAM_FIELDS, QualifiedName, plain_request, with_client_names
 from nemo_gym.errors import DataError, ModelFailed, RolloutError, ServerCallError
-from nemo_gym.jsonl import JsonObject
+from nemo_gym.jsonl import JsonObject, dump_json
 from nemo_gym.schemas.anthropic import AnthropicCreateParams, AnthropicError, AnthropicErrorDetail, AnthropicMessage
 from nemo_gym.schemas.chat import ChatCompletion, ChatCompletionCreateParams
 from nemo_gym.schemas.responses import RESPONSES_PATH, Response, ResponseCreateParams
 from nemo_gym.schemas.rollout import INPUT_AT_HEADER
+from nemo_gym.schemas.tokens import REQUIRED_TOKEN_METADATA_FIELDS, TokenIDLogProbMixin
 from nemo_gym.servers.tools.handlers import Endpoint, Handler, Method, bare, is_class_of, with_signature
 from nemo_gym.web.fast_routes import FastRoute
 
@@ -56,6 +58,7 @@ PassOn = Callable[[Mapping[str, object], memoryview], Awaitable[bytes]]
 """Takes validated params and unparsed items; returns the JSON of a response."""
 Ask = Callable[[BaseModel], Awaitable[object]]
 """Calls the author's method with a body. The method's other parameters are already bound."""
+AnswerT = TypeVar("AnswerT")
 BodyT = TypeVar("BodyT", bound=BaseModel)
 
 
@@ -111,7 +114,7 @@ class Asking:
 
         async def endpoint(**arguments: object) -> object:
             async def ask(body: BaseModel) -> object:
-                return await call(**{**arguments, name: body})
+                return await _recorded(call(**{**arguments, name: body}))
 
             return await answer(arguments[name], ask)
 
@@ -140,7 +143,19 @@ def _passed_on(kind: type[BaseModel], pass_on: PassOn, scope: Scope, body: bytes
     if body[begin - len(INPUT_KEY) : begin] != INPUT_KEY or body[begin : begin + 1] != b"[" or body[-2:] != b"]}":
         return None
     params = (_remembered_params if begin <= REMEMBERED_BYTES else _params)(kind, body[:begin])
-    return None if params is None else pass_on(params, memoryview(body)[begin:-1])
+    return None if params is None else _recorded(pass_on(params, memoryview(body)[begin:-1]))
+
+
+def _recorded(answering: Awaitable[AnswerT]) -> Awaitable[AnswerT]:
+    """Return an answer after its tokens have been recorded, if the caller asks for that."""
+    record = recorder.get()
+    return answering if record is None else _answered(answering, record)
+
+
+async def _answered(answering: Awaitable[AnswerT], record: RecordAnswer) -> AnswerT:
+    answer = await answering
+    await record(answer)
+    return answer
 
 
 def _announced_input(scope: Scope) -> int:
@@ -181,7 +196,7 @@ def _strict_or_streamed(kind: type[BaseModel], value: object, strict: ValidatorF
 
 async def _answer_responses(body: BaseModel | StreamedRequest, ask: Ask) -> object:
     if not isinstance(body, StreamedRequest):
-        return await ask(body)
+        return _with_tokens_written(await ask(body))
     try:
         response = _typed(await ask(body.params), Response)
     except HTTPException:
@@ -190,6 +205,18 @@ async def _answer_responses(body: BaseModel | StreamedRequest, ask: Ask) -> obje
         model = getattr(body.params, "model", None)
         response = streaming.failed_response(_message_of(error, RESPONSES_PATH), model=model)
     return _stream(streaming.events_of_response(with_client_names(response, body.names)))
+
+
+def _with_tokens_written(answer: object) -> object:
+    """Return a response with tokens as JSON, because pydantic takes five times as long as orjson to write numbers."""
+    if type(answer) is not Response or not any(isinstance(item, TokenIDLogProbMixin) for item in answer.output):
+        return answer
+    tokens = REQUIRED_TOKEN_METADATA_FIELDS
+    written = answer.model_dump(mode="json", exclude={"output": {"__all__": set(tokens)}})
+    for item, fields in zip(answer.output, written["output"], strict=True):
+        if isinstance(item, TokenIDLogProbMixin):
+            fields |= {name: getattr(item, name) for name in tokens}
+    return starlette.responses.Response(dump_json(written), media_type="application/json")
 
 
 async def _answer_chat_completions(body: ChatCompletionCreateParams, ask: Ask) -> object:

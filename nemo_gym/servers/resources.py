@@ -15,6 +15,7 @@ from fastapi import FastAPI
 from pydantic import PrivateAttr
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import BaseRoute
 
 from nemo_gym.config.settings import BaseResourcesServerConfig
 from nemo_gym.config.wording import with_article
@@ -23,6 +24,7 @@ from nemo_gym.jsonl import JsonObject, dump_json
 from nemo_gym.metrics import AggregateMetricsMixin, highest_k_metrics
 from nemo_gym.schemas.mcp import normalize_tool_name
 from nemo_gym.schemas.rollout import (
+    ADDED_ONLY_HEADER,
     BaseSeedSessionRequest,
     BaseSeedSessionResponse,
     BaseVerifyResponse,
@@ -35,8 +37,10 @@ from nemo_gym.servers.judging import failure_fields, mark_failed
 from nemo_gym.servers.mcp.tools import CatchAll, McpTool
 from nemo_gym.servers.name_clashes import YieldingRoutes, can_end_a_session, hook_of, listed_tools
 from nemo_gym.servers.sessions import SessionStore, session_id_of
-from nemo_gym.servers.tools.handlers import Endpoint, Handler, Method, endpoint_of, place_of
+from nemo_gym.servers.tools.handlers import Endpoint, Handler, Method, bare, endpoint_of, place_of
 from nemo_gym.servers.tools.tool import RESERVED_NAMES, Tool, add_tool_routes, tools_of
+from nemo_gym.servers.verify_requests import leaves_response_to_us, loads_without_tokens
+from nemo_gym.web.fast_routes import FastRoute
 
 ResultT = TypeVar("ResultT")
 
@@ -130,6 +134,7 @@ class SimpleResourcesServer(AggregateMetricsMixin, BaseResourcesServer):
         app: FastAPI = hook_of(self, "new_app")()
         app.post("/seed_session")(self._seed_endpoint())
         app.post(self.VERIFY_PATH)(self._verify_endpoint())
+        _spare_tokens(app.router.routes[-1])
         app.post("/aggregate_metrics")(self.aggregate_metrics)
         app.get("/reverify_mode")(self._reverify_mode)
         app.post("/close_session")(self._close_endpoint())
@@ -202,6 +207,14 @@ class SimpleResourcesServer(AggregateMetricsMixin, BaseResourcesServer):
 # Functions, because published servers may define methods of the same names.
 
 
+def _spare_tokens(verify: BaseRoute) -> None:
+    """Leave long arrays of tokens in a verify request unparsed, provided that its type allows it."""
+    if not isinstance(verify, FastRoute) or verify.body_field is None:
+        return
+    if leaves_response_to_us(bare(verify.body_field.field_info.annotation)):
+        verify.loads_in_part = loads_without_tokens
+
+
 def store_of(server: SimpleResourcesServer) -> SessionStore:
     """Return the states of a server's rollouts, even if the server uses `sessions` for something else."""
     if server._nemo_gym_sessions is None:
@@ -255,7 +268,12 @@ async def _graded(server: SimpleResourcesServer, request: Request, result: objec
 
 
 async def _echo(request: Request, added: JsonObject) -> Response:
-    """Return the request's own JSON with these fields added. The row's other fields stay unchanged."""
+    """Return the request's own JSON with these fields added. The row's other fields stay unchanged.
+
+    A caller that has kept its request receives only the fields.
+    """
+    if ADDED_ONLY_HEADER in request.headers:
+        return Response(dump_json(added), media_type="application/json", headers={ADDED_ONLY_HEADER: "true"})
     body = (await request.body()).strip()
     ending = dump_json(added)[1:]
     if NOT_EMPTY.match(body) and not any(f'"{name}"'.encode() in body for name in added):

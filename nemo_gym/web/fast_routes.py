@@ -36,6 +36,8 @@ class FastRoute(APIRoute):
 
     pass_on: Callable[[Scope, bytes], Awaitable[bytes] | None] | None = None
     """Returns the JSON response instead of the endpoint, or None to call the endpoint."""
+    loads_in_part: Callable[[bytes], Any | None] | None = None
+    """Parses a body for the endpoint's types alone, without what they do not need. None parses all of it."""
 
     def __init__(self, path: str, endpoint: Callable[..., object], **settings: Any) -> None:
         super().__init__(path, endpoint, **settings)
@@ -93,13 +95,13 @@ class FastRoutes:
         scope.setdefault("path_params", {})
         received: list[Message] = []
         try:
-            body = await _body(receive, received)
+            body = await body_of(receive, received)
             answer = None if body is None else await call.answer(scope, receive, body)
         except Exception as error:  # noqa: BLE001 - its registered handler answers; without one it is raised again
-            await self._raising({**scope, "nemo_gym.raised": error}, _again(received, receive), send)
+            await self._raising({**scope, "nemo_gym.raised": error}, again(received, receive), send)
             return
         if answer is None:
-            await self.app(scope, _again(received, receive), send)
+            await self.app(scope, again(received, receive), send)
         else:
             await answer(scope, receive, send)
 
@@ -175,17 +177,18 @@ class _FastCall:
             if not body or not _is_json(scope):
                 return None
             try:
-                given = from_json(body)
+                in_part = None if self.route.loads_in_part is None else self.route.loads_in_part(body)
+                given = from_json(body) if in_part is None else in_part
             except ValueError:
                 # The route's handler reports what is wrong, or replaces lone surrogates.
                 return None
             values[field.name], problems = field.validate(given, {}, loc=("body",))
             if problems:
                 return None
-            if request is not None:
+            if request is not None and in_part is None:
                 request._json = given
             # Free memory, because the body may be large and thousands of calls may wait for their endpoints.
-            del given
+            del given, in_part
         answering = self.endpoint(**values)
         # Drop our references, so that the endpoint can free the arguments while it runs.
         values.clear()
@@ -230,7 +233,7 @@ class JsonBytes:
         await send({"type": "http.response.body", "body": self.body})
 
 
-async def _body(receive: Receive, received: list[Message]) -> bytes | None:
+async def body_of(receive: Receive, received: list[Message]) -> bytes | None:
     """Return the body and append its messages to `received`. Return None if the caller hung up before its end."""
     message = await receive()
     received.append(message)
@@ -245,7 +248,7 @@ async def _body(receive: Receive, received: list[Message]) -> bytes | None:
     return b"".join([each.get("body", b"") for each in received])
 
 
-def _again(received: list[Message], receive: Receive) -> Receive:
+def again(received: list[Message], receive: Receive) -> Receive:
     """Return a `receive` that repeats these messages first."""
     messages = received[::-1]
 

@@ -18,7 +18,7 @@ import pytest
 from nemo_gym.errors import EndpointError
 from nemo_gym.http.backoff import Backoff
 from nemo_gym.http.endpoint import NeMoGymAsyncOpenAI
-from nemo_gym.http.external import external_session, seconds_of_retry_after
+from nemo_gym.http.external import as_written, external_session, seconds_of_retry_after
 from nemo_gym.http.reply import MAX_BODY_BYTES
 from tests.each_case import each_case
 
@@ -117,6 +117,13 @@ async def test_unusable_replies_are_not_retried(client, seen, model):
     with pytest.raises(EndpointError, match=r"not a JSON object: <html>|lost the connection"):
         await client.create_chat_completion(model=model, messages=HELLO)
     assert len(seen()) == 1
+
+
+def test_text_with_malformed_tokens_is_not_passed_on():
+    numbers = ", ".join(["1"] * 300)
+    assert as_written(f'{{"prompt_token_ids": [{numbers}]}}'.encode()) is not None
+    assert as_written(f'{{"prompt_token_ids": [{numbers},, 2]}}'.encode()) is None
+    assert as_written(f'{{"generation_log_probs": [{numbers}, 1-2]}}'.encode()) is None
 
 
 async def test_slow_endpoint_times_out(endpoint, seen):

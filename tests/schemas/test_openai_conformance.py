@@ -17,8 +17,8 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from typing_extensions import get_type_hints, is_typeddict
 
 from nemo_gym.schemas.chat import ChatCompletion, ChatCompletionCreateParams
-from nemo_gym.schemas.items import REQUIRED_TOKEN_METADATA_FIELDS
 from nemo_gym.schemas.responses import Response, ResponseCreateParams
+from nemo_gym.schemas.tokens import REQUIRED_TOKEN_METADATA_FIELDS
 from tests.each_case import each_case
 
 MODERATELY = settings(

@@ -11,6 +11,7 @@ import pytest
 
 from nemo_gym import (
     BaseVerifyRequest,
+    BaseVerifyResponse,
     Conversation,
     ConversingAgent,
     EnvironmentFailed,
@@ -198,3 +199,18 @@ async def test_lost_rollout_is_never_shown_to_the_model():
     agent = agent_on(make_server(Gone, name="shop"), call("vanish"), "Fine.", tool_faults="tell_model")
     with pytest.raises(ServerLost, match="the rollout's state is lost"):
         await run(agent)
+
+
+class Recounting(Shop):
+    async def verify(self, body: BaseVerifyRequest) -> BaseVerifyResponse:
+        return BaseVerifyResponse.grade(body, reward=0.5, answers=99)
+
+
+async def test_verifier_replaces_fields_that_the_agent_added():
+    agent = agent_on(make_server(Recounting, name="shop"), *["Yes?"] * 3)
+    async with on_a_port(agent) as url, httpx.AsyncClient() as client:
+        answer = await client.post(f"{url}/run", json={"responses_create_params": {"input": "Tea?"}}, timeout=60)
+    graded = answer.json()
+    assert (graded["reward"], graded["answers"], graded["turns"]) == (0.5, 99, 3)
+    assert graded["responses_create_params"]["input"] == "Tea?"
+    assert answer.text.count('"answers"') == 1

@@ -18,6 +18,17 @@ async def test_response_is_returned_as_the_author_made_it():
     assert server.asked[0].input == "Hello"
 
 
+async def test_response_with_tokens_is_complete():
+    tokens = {"prompt_token_ids": [1], "generation_token_ids": [2, 3], "generation_log_probs": [-0.5, -1.0]}
+    plain = reply(call("get_weather", city="Oslo"), "It is cold.").model_dump(mode="json")
+    plain["output"][1] |= tokens
+    response = NeMoGymResponse.model_validate(plain)
+    async with http_client(server_of(ScriptedModel, response)) as client:
+        answer = await client.post("/v1/responses", json={"input": "Hello"})
+    assert answer.json() == response.model_dump(mode="json")
+    assert {name: answer.json()["output"][1][name] for name in tokens} == tokens
+
+
 @each_case("body", [{"input": "Hello", "spam": 1}, {"input": "Hello", "stream": "yes"}, {"tools": []}])
 async def test_request_without_stream_is_validated_strictly(body):
     server = server_of(ScriptedModel, reply("Hi there"))

@@ -1,0 +1,49 @@
+"""Parse verify requests without the tokens of their response, which few verifiers read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic_core import from_json
+
+from nemo_gym.opaque import Cut, cut_tokens
+from nemo_gym.schemas.responses import Response
+from nemo_gym.schemas.rollout import BaseVerifyRequest
+from nemo_gym.schemas.tokens import Unparsed
+
+WITH_TOKENS = ("message", "function_call", "reasoning")
+"""The types of items whose classes parse their tokens when they are read."""
+
+
+def loads_without_tokens(text: bytes) -> Any | None:
+    """Parse a verify request, but keep long arrays of tokens in its output `Unparsed`. Return None without any.
+
+    Arrays anywhere else are parsed. Raise `ValueError` for invalid JSON.
+    """
+    cut = cut_tokens(text)
+    if not cut.arrays:
+        return None
+    given = from_json(cut.text)
+    response = given.get("response") if isinstance(given, dict) else None
+    output = response.get("output") if isinstance(response, dict) else None
+    for item in output if isinstance(output, list) else ():
+        if isinstance(item, dict) and item.get("type") in WITH_TOKENS:
+            _keep_unparsed(item, cut)
+    cut.restore(given, from_json)
+    return given
+
+
+def _keep_unparsed(item: dict[str, object], cut: Cut) -> None:
+    for key, value in item.items():
+        if (array := cut.array_at(key, value)) is not None:
+            item[key] = Unparsed(key, array)
+
+
+def leaves_response_to_us(kind: object) -> bool:
+    """Return whether only our own classes see the response of such a verify request while it is validated."""
+    if not (isinstance(kind, type) and issubclass(kind, BaseVerifyRequest)):
+        return False
+    field, validators = kind.model_fields["response"], kind.__pydantic_decorators__
+    fields = {name for each in validators.field_validators.values() for name in each.info.fields}
+    has_own = validators.model_validators or not fields.isdisjoint({"response", "*"})
+    return field.annotation is Response and not field.metadata and not has_own
