@@ -24,6 +24,8 @@ ROWS = [
 NEIGHBOURS = {
     ("cli", "scaffold"),
     ("rollouts", "data"),
+    ("training", "contract"),
+    ("training", "launcher"),
     ("training", "rollouts"),
     ("contract", "data"),
     ("contract", "process"),
@@ -32,6 +34,7 @@ NEIGHBOURS = {
     ("schemas", "errors"),
     ("schemas", "jsonl"),
     ("jsonl", "opaque"),
+    ("capture", "dialects"),
 }
 """Parts of one row of which the first may import the second."""
 EXCEPTIONS = {("nemo_gym.servers.base", "nemo_gym.process.standalone")}
@@ -58,6 +61,7 @@ ALIASES = {
     "secret_utils",
     "server_utils",
     "skills",
+    "token_id_capture",
     "train_data_utils",
     "verifier_fixture",
 }

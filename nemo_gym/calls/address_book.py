@@ -10,11 +10,13 @@ from typing import Any, NamedTuple, Self
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from nemo_gym.config.access import allows_policy_override
 from nemo_gym.config.models import RunConfig
 from nemo_gym.config.observability import CAPTURE_DIR_KEY, ModelCallCaptureConfig, is_enabled
 from nemo_gym.config.process import OtherServer, ProcessSettings
 from nemo_gym.config.settings import AGENT_TIER, ENVIRONMENT_SERVERS, SERVER_TYPES
 from nemo_gym.config.suggestions import ADD_A_FILE
+from nemo_gym.config.token_capture import TOKEN_CAPTURE_KEY, TokenCaptureConfig
 from nemo_gym.errors import ServerCallError
 
 
@@ -32,11 +34,16 @@ class AddressBook:
     aliases: Mapping[str, str] = field(default_factory=dict)
     """Other names of agents (`environment_servers` blocks), each with its agent instance."""
     capture: ModelCallCaptureConfig = field(default_factory=ModelCallCaptureConfig)
+    token_capture: TokenCaptureConfig = field(default_factory=TokenCaptureConfig)
+    capturing: frozenset[str] = frozenset()
+    """All names of the agents whose own block asks for token capture. A server's own book does not list them."""
     shortcuts: Mapping[str, str] = field(default_factory=dict)
     """Unix sockets on which servers listen too, by server name."""
     run_token: str | None = field(default=None, repr=False)
     """Sent with every call, like the run's id."""
     run_id: str = ""
+    allows_policy_override: bool = False
+    """Whether a row may name its own policy."""
 
     @classmethod
     def of_settings(cls, settings: ProcessSettings) -> Self:
@@ -45,9 +52,11 @@ class AddressBook:
         return cls(
             {**settings.addresses, settings.name: own},
             capture=ModelCallCaptureConfig.of(settings.plain),
+            token_capture=TokenCaptureConfig.of(settings.plain),
             shortcuts=settings.shortcuts,
             run_token=settings.run_token,
             run_id=settings.run_id,
+            allows_policy_override=allows_policy_override(settings.plain),
         )
 
     @classmethod
@@ -57,8 +66,17 @@ class AddressBook:
             name: OtherServer(server.type, server.implementation, server.host, server.port)
             for name, server in run.by_any_name()
         }
-        capture = ModelCallCaptureConfig.of(run.plain)
-        return cls(servers, run.aliases, capture, run.shortcuts, run.run_token, run.run_id)
+        return cls(
+            servers,
+            run.aliases,
+            ModelCallCaptureConfig.of(run.plain),
+            TokenCaptureConfig.of(run.plain),
+            frozenset(name for name, server in run.by_any_name() if server.settings.get(TOKEN_CAPTURE_KEY) is True),
+            run.shortcuts,
+            run.run_token,
+            run.run_id,
+            allows_policy_override(run.plain),
+        )
 
     @classmethod
     def of_published(cls, config: object) -> Self:
@@ -75,6 +93,9 @@ class AddressBook:
             {name: server for name, server in servers.items() if server is not None},
             {name: instance for name, instance in instances.items() if name != instance},
             ModelCallCaptureConfig(observability_enabled=is_enabled(config), model_call_capture_dir=folder),
+            TokenCaptureConfig.of(config),
+            frozenset(name for name, instance in instances.items() if _asks_for_tokens(config, instance)),
+            allows_policy_override=allows_policy_override(config),
         )
 
     def address_of(self, name: str) -> Address:
@@ -95,6 +116,10 @@ class AddressBook:
     def capture_dir(self) -> Path | None:
         """Return the folder of the recorded calls; None if recording is off. Raise `ConfigError` if invalid."""
         return ModelCallCaptureConfig.of(self.capture.model_dump()).store_dir
+
+    def captures_tokens_of(self, agent: str | None) -> bool:
+        """Return whether the model calls of an agent are recorded with their tokens."""
+        return self.token_capture.enabled and (self.token_capture.all_agents or agent in self.capturing)
 
     def agent_names(self) -> list[str]:
         """Return the names of the agents, aliases included."""
@@ -126,6 +151,11 @@ def _server_in(config: Mapping[str, Any], instance: str) -> OtherServer | None:
         return OtherServer(tier, str(name), settings["host"], int(settings["port"]))
     except (KeyError, TypeError, ValueError, OmegaConfBaseException):
         return OtherServer(tier, str(name), "", 0)
+
+
+def _asks_for_tokens(config: Mapping[str, Any], instance: str) -> bool:
+    agents = _block(_block(config, instance), AGENT_TIER)
+    return any(_block(agents, name).get(TOKEN_CAPTURE_KEY) is True for name in agents)
 
 
 def _block(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:

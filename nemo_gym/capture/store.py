@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import NamedTuple, Self
 
 import orjson
 
+from nemo_gym.capture.log_file import locked_log
 from nemo_gym.errors import ConfigError, DataError
 from nemo_gym.jsonl import JsonObject, RawLine, dump_line
 from nemo_gym.schemas.row import ROLLOUT_ID_PATTERN
@@ -93,20 +93,9 @@ class CaptureStore:
 
     def _append(self, path: Path, line: bytes) -> bool:
         """Append one line, and return whether the line before it was torn."""
-        self.root.mkdir(parents=True, exist_ok=True)
-        # Opened for each line, because there are more rollouts than files that a process may keep open.
-        with path.open("a+b", buffering=0) as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            size = file.seek(0, os.SEEK_END)
-            is_torn = size > 0 and os.pread(file.fileno(), 1, size - 1) != b"\n"
-            left = memoryview(b"\n" + line if is_torn else line)
-            try:
-                while left:
-                    left = left[file.write(left) :]
-                os.fsync(file.fileno())
-            except OSError:
-                file.truncate(size)
-                raise
+        with locked_log(path) as log:
+            is_torn = log.is_torn
+            log.append(line, sync=True)
         return is_torn
 
     def _lines(self, rollout_id: str, start: int = 0) -> Iterator[RawLine]:

@@ -10,11 +10,12 @@ from pydantic import ValidationError
 
 from nemo_gym.config import checks, ports
 from nemo_gym.config.access import check_access
+from nemo_gym.config.default_models import notes_of_defaults
 from nemo_gym.config.directives import follow_directives
 from nemo_gym.config.explain import explain_validation, near_misses
 from nemo_gym.config.interpolation import Resolver, Unresolved
 from nemo_gym.config.models import WRITTEN_ADDRESSES, HeadConfig, RunConfig, ServerConfig
-from nemo_gym.config.observability import check_capture, warn_of_token_capture
+from nemo_gym.config.observability import check_capture
 from nemo_gym.config.replicas import replicas_of
 from nemo_gym.config.servers import (
     Block,
@@ -27,6 +28,7 @@ from nemo_gym.config.servers import (
 )
 from nemo_gym.config.settings import ENVIRONMENT_SERVERS
 from nemo_gym.config.sources import gather
+from nemo_gym.config.token_capture import TOKEN_CAPTURE_KEY, check_token_capture
 from nemo_gym.config.tree import Node, origins, plain
 from nemo_gym.errors import ConfigError
 
@@ -62,7 +64,8 @@ def load(
     check_access(values, places)
     replicas = replicas_of(values, places)
     check_capture(values, places)
-    warn_of_token_capture(values, places)
+    if TOKEN_CAPTURE_KEY in tree.mapping:
+        check_token_capture(values.get(TOKEN_CAPTURE_KEY), origins(tree.mapping[TOKEN_CAPTURE_KEY]))
     defaults = RunDefaults(default_host(values, places), {key: values[key] for key in _FOR_AGENTS if key in values})
 
     built = _build_all([block for block in blocks if block.tier != ENVIRONMENT_SERVERS], resolver, defaults)
@@ -86,6 +89,7 @@ def load(
         raw=plain(tree),
         origins={key: places[key] for key in WRITTEN_ADDRESSES if key in places},
         config_paths=sources.files,
+        notes=tuple(notes_of_defaults(built.servers, sources.surroundings)),
     )
 
 
@@ -109,8 +113,8 @@ class _Built(NamedTuple):
 def _build_all(blocks: Sequence[Block], resolver: Resolver, defaults: RunDefaults) -> _Built:
     """Build all valid servers and collect the problems of the others."""
     built = _Built({}, [], [])
+    others = [block for block in blocks if block.node.origin.line]
     for block in blocks:
-        others = [other for other in blocks if other.node.origin.line]
         server, problems, unresolved = parse_server(block, resolver, defaults, others)
         built.problems.extend(problems)
         built.unresolved.extend(unresolved)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
@@ -12,11 +11,8 @@ from pydantic import BaseModel, ConfigDict
 from nemo_gym.config.models import Origin
 from nemo_gym.errors import ConfigError
 
-logger = logging.getLogger(__name__)
-
 ENABLED_KEY = "observability_enabled"
 CAPTURE_DIR_KEY = "model_call_capture_dir"
-TOKEN_CAPTURE_KEY = "token_id_capture"
 CAPTURE_KEYS = (ENABLED_KEY, CAPTURE_DIR_KEY)
 
 
@@ -51,17 +47,6 @@ def is_enabled(config: Mapping[str, object] | None) -> bool:
     Only a literal `True` counts, because `config` may be a mock in tests of published folders.
     """
     return config is not None and config.get(ENABLED_KEY) is True
-
-
-def warn_of_token_capture(values: Mapping[str, object], places: Mapping[str, Origin]) -> None:
-    """Warn that an enabled `token_id_capture` block has no effect."""
-    block = values.get(TOKEN_CAPTURE_KEY)
-    if isinstance(block, Mapping) and block.get("enabled") is True:
-        logger.warning(
-            "%s: token_id_capture.enabled is true, but nemo_gym does not support token capture. For token ids, use a "
-            "vllm_model with return_token_id_information: true.",
-            places[TOKEN_CAPTURE_KEY],
-        )
 
 
 def check_capture(values: Mapping[str, object], places: Mapping[str, Origin]) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 ROLLOUT_PREFIX = "/ng-rollout/"
 ROLLOUT_PARAMETER = "rollout_id"
 TOKEN_CAPTURE_SEGMENT = "/training-token-capture"
+TOKEN_CAPTURE_SCOPE_KEY = "nemo_gym.captures_tokens"
 
 
 def current_rollout_id() -> str | None:
@@ -34,7 +35,7 @@ class rollout_context:  # noqa: N801 - published under this name, and used as `w
 
     def __enter__(self) -> None:
         before = current_work()
-        self._token = begin_work(Work(self._rollout_id, before.ends_at, before.waits, before.on_reply))
+        self._token = begin_work(Work(self._rollout_id, before.ends_at, before.waits, before.on_reply, before.policy))
 
     def __exit__(self, *_: object) -> None:
         end_work(self._token)
@@ -67,11 +68,17 @@ def strip_rollout_prefix(scope: Scope) -> str | None:
     rest = f"/{rest}"
     if rest == TOKEN_CAPTURE_SEGMENT or rest.startswith(f"{TOKEN_CAPTURE_SEGMENT}/"):
         rest = rest.removeprefix(TOKEN_CAPTURE_SEGMENT) or "/"
+        scope[TOKEN_CAPTURE_SCOPE_KEY] = True
     # As a route's own pattern would set it.
     scope["path_params"] = {**scope.get("path_params", {}), ROLLOUT_PARAMETER: rollout_id}
     scope["path"] = rest
     scope["raw_path"] = quote(rest).encode()
     return rollout_id
+
+
+def wants_tokens(scope: Scope) -> bool:
+    """Return whether the removed prefix of a request's path asks for token capture."""
+    return scope.get(TOKEN_CAPTURE_SCOPE_KEY) is True
 
 
 def maybe_rollout_id_from_run_body(body: object) -> str | None:

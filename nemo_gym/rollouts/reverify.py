@@ -113,7 +113,7 @@ class Regrader(Runner):
     def __init__(self, client: ServerClient, graders: Graders, *, rollout_timeout_s: float) -> None:
         super().__init__(client, rollout_timeout_s=rollout_timeout_s)
         # The model calls were already recorded with the original rollout.
-        self._capture = None
+        self._capture = self._tokens = None
         self._graders = graders
 
     def server_of(self, row: Row) -> str:
@@ -129,18 +129,16 @@ class Begun(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Reverification:
-    """The rollouts to grade, by line number, with their input rows."""
+class Stored:
+    """The rollouts to grade, by line number, with their input rows and the agents that these name."""
 
     job: ReverificationJob
-    graders: Graders
     lines: Mapping[TaskKey, int]
     inputs: Mapping[TaskKey, bytes]
-    servers: frozenset[str]
-    """All servers that will be called."""
+    agents: frozenset[str | None]
 
     @classmethod
-    def plan(cls, job: ReverificationJob, graders: Graders) -> Reverification:
+    def read(cls, job: ReverificationJob) -> Stored:
         """Read and match all files before anything runs. Raise `DataError` if they do not match."""
         lines: dict[TaskKey, int] = {}
         for line in read_lines(_source(job)):
@@ -157,7 +155,24 @@ class Reverification:
             raise DataError(f"{_source(job)} does not contain rollouts to grade.")
         lines = dict(list(lines.items())[: job.limit])
         inputs, agents = _inputs_of(job.materialized_inputs_jsonl_fpath, lines)
-        found = {agent: graders.find(agent) for agent in agents}
+        return cls(job, lines, inputs, frozenset(agents))
+
+
+@dataclass(frozen=True)
+class Reverification:
+    """The rollouts to grade, and their graders."""
+
+    job: ReverificationJob
+    graders: Graders
+    lines: Mapping[TaskKey, int]
+    inputs: Mapping[TaskKey, bytes]
+    servers: frozenset[str]
+    """All servers that will be called."""
+
+    @classmethod
+    def plan(cls, stored: Stored, graders: Graders) -> Reverification:
+        """Find the grader of each rollout. Raise `ConfigError` for an agent without one."""
+        found = {agent: graders.find(agent) for agent in stored.agents}
         if unknown := sorted(str(agent) for agent, server in found.items() if server is None):
             known = ", ".join(sorted(graders.of_agent))
             listed = f"Agents with a resources_server: {known}. " if known else ""
@@ -165,7 +180,7 @@ class Reverification:
                 f"the configuration does not define a resources server for the rollouts of {', '.join(unknown)}. "
                 f"{listed}Pass the config of the original collection."
             )
-        return cls(job, graders, lines, inputs, frozenset(filter(None, found.values())))
+        return cls(stored.job, graders, stored.lines, stored.inputs, frozenset(filter(None, found.values())))
 
     def rows(self, done: KeySet) -> Iterator[Row]:
         """Yield each row with its stored response, skipping those in `done`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -26,22 +27,25 @@ from nemo_gym.errors import (
     ServerCallError,
 )
 from nemo_gym.http.external import seconds_of_retry_after
-from nemo_gym.http.json_depth import is_deeper_than
+from nemo_gym.http.json_depth import DEEPEST_ROW, is_deeper_than
 from nemo_gym.http.reply import Reply, ReplyTimedOut, Timeouts, readable
 from nemo_gym.jsonl import JsonObject, dump_json
-from nemo_gym.opaque import loads_opaque
+from nemo_gym.opaque import loads_opaque, plain
 from nemo_gym.rollouts.outcome import Outcome, Record
 from nemo_gym.schemas.row import (
     FAILURE_CONVERSATION_KEY,
     FAILURE_LOG_KEY,
     FAILURE_RETRYABLE_KEY,
+    INSTANCE_CONFIG_KEY,
     KIND_KEY,
+    MASK_KEY,
     REASON_KEY,
     Row,
 )
 
 if TYPE_CHECKING:
     from nemo_gym.capture.attachment import RolloutCapture
+    from nemo_gym.capture.tokens.collecting import TokenCollector
 
 logger = logging.getLogger(__name__)
 
@@ -49,10 +53,6 @@ Loads = Callable[[bytes], Any]
 """A JSON parser. `loads_opaque` is enough if the result is only written again."""
 
 JSON = {"content-type": "application/json"}
-DEEPEST_ROW = 200
-"""The nesting depth of a row. orjson cannot write more than 254 levels, so one row would end the run."""
-MASK_KEY = "mask_sample"
-INSTANCE_CONFIG_KEY = "instance_config"
 FAILURE_OF_STATUS: dict[int, type[RolloutError]] = {422: InvalidTask, 429: Overloaded, 503: Overloaded}
 """The failure for an error status without details. Any other status means `Runner.FAILURE`."""
 
@@ -68,10 +68,31 @@ class Runner:
         self._client = client
         self._timeout_s = rollout_timeout_s
         self._capture = _capture_of(client)
+        self._tokens = _tokens_of(client)
         self._loads = loads if self._capture is None else orjson.loads
 
     async def run(self, row: Row) -> Record:
-        """Run one task to its end. Never raises, except when cancelled."""
+        """Run one task to its end. Raises only if it is cancelled, or if too many rollouts lack recorded tokens."""
+        if self._tokens is not None and self._client.address_book.captures_tokens_of(row.agent):
+            return await self._with_tokens(row, self._tokens)
+        return await self._observed(row)
+
+    async def _with_tokens(self, row: Row, tokens: TokenCollector) -> Record:
+        try:
+            rollout_id = row.rollout_id
+        except ValueError as error:
+            return failed(row, InvalidTask(str(error)))
+        if rollout_id is None:
+            return await self._observed(row)
+        await asyncio.to_thread(tokens.begin, rollout_id)
+        record = await self._observed(row)
+        fields = record.row.fields
+        await asyncio.to_thread(tokens.end, rollout_id, fields, has_failed=record.outcome is not Outcome.SCORED)
+        if self._loads is orjson.loads:
+            return replace(record, row=Row(plain(fields)))
+        return record
+
+    async def _observed(self, row: Row) -> Record:
         if self._capture is None:
             return await self._ended(row)
         captured = await asyncio.to_thread(self._capture, row.fields)
@@ -147,6 +168,19 @@ def _capture_of(client: ServerClient) -> Callable[[JsonObject], RolloutCapture] 
     from nemo_gym.capture.store import CaptureStore
 
     return partial(RolloutCapture, CaptureStore(folder))
+
+
+def _tokens_of(client: ServerClient) -> TokenCollector | None:
+    """Return the collector of the run's recorded tokens, None if none are recorded or another program reads them."""
+    config = client.address_book.token_capture
+    if not config.enabled:
+        return None
+    # Imported here to spare runs without token capture the cost.
+    from nemo_gym.capture.tokens.collecting import TokenCollector
+    from nemo_gym.capture.tokens.recording import open_store
+
+    store = open_store(config)
+    return TokenCollector(store, config) if hasattr(store, "freeze") else None
 
 
 def _with_mirrored_mask(result: JsonObject) -> JsonObject:

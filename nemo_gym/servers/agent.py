@@ -24,6 +24,7 @@ from nemo_gym.context.rollout_id import (
     maybe_rollout_id_from_run_body,
     rollout_context,
     rollout_path_prefix,
+    wants_tokens,
 )
 from nemo_gym.errors import AgentFailed, InvalidTask
 from nemo_gym.metrics import compute_aggregate_metrics
@@ -41,6 +42,7 @@ from nemo_gym.servers.base import SimpleServer
 from nemo_gym.servers.conversation import Unfinished
 from nemo_gym.servers.judging import JudgeFailures
 from nemo_gym.servers.name_clashes import hook_of
+from nemo_gym.servers.policies import accept_row_policies, check_no_policy, check_own_client
 from nemo_gym.servers.tools.handlers import Endpoint, Handler, Method, endpoint_of
 from nemo_gym.web.failures import CONVERSATION_SCOPE_KEY, ROLLOUT_ID_SCOPE_KEY
 from nemo_gym.web.fast_routes import ListedRoute
@@ -95,6 +97,7 @@ class SimpleResponsesAPIAgent(BaseResponsesAPIAgent):
         app.post("/aggregate_metrics")(self.aggregate_metrics)
         app.post("/v1/agent_sessions")(self.seed_agent_session)
         app.post("/v1/agent_sessions/close")(self.close_agent_session)
+        accept_row_policies(self, app)
         return app
 
     def rollout_id_from_run(self, body: object) -> str | None:
@@ -105,22 +108,30 @@ class SimpleResponsesAPIAgent(BaseResponsesAPIAgent):
 
     def url_path_for_run(self, path: str, body: object) -> str:
         """Return the path under which a run's calls are captured, or `path` itself if capture is disabled."""
-        return rollout_path_prefix(self.rollout_id_from_run(body)) + path
+        rollout_id = self.rollout_id_from_run(body)
+        return rollout_path_prefix(rollout_id, token_capture=self._token_id_capture_enabled()) + path
 
     def url_path_for_request(self, path: str, request: Request) -> str:
         """Return the path under which the calls of a request's rollout are captured, or else `path` itself."""
         if not self._capture_correlation_enabled():
             return path
-        return rollout_path_prefix(_rollout_id_of(request) or current_rollout_id()) + path
+        # The caller decides for the calls of its sub-agents.
+        is_named = ROLLOUT_PARAMETER in request.path_params
+        captures = wants_tokens(request.scope) if is_named else self._token_id_capture_enabled()
+        return rollout_path_prefix(_rollout_id_of(request) or current_rollout_id(), token_capture=captures) + path
 
     def base_url_for_run(self, base_url: str, body: object) -> str:
         """Return the base URL to give to a third-party agent, so that its calls are captured too."""
-        return apply_rollout_prefix(base_url, self.rollout_id_from_run(body))
+        check_own_client(self)
+        rollout_id = self.rollout_id_from_run(body)
+        return apply_rollout_prefix(base_url, rollout_id, token_capture=self._token_id_capture_enabled())
 
     def resolve_model_base_url(self, name: str, rollout_id: str | None = None) -> str:
         """Return the `…/v1` URL of a model server, for agents with their own client. Captures under `rollout_id`."""
+        check_own_client(self)
         captured_under = rollout_id if self._capture_correlation_enabled() else None
-        return f"{apply_rollout_prefix(self._base_url_of(name), captured_under)}/v1"
+        captures_tokens = self._token_id_capture_enabled()
+        return f"{apply_rollout_prefix(self._base_url_of(name), captured_under, token_capture=captures_tokens)}/v1"
 
     def _base_url_of(self, name: str) -> str:
         client = self.server_client
@@ -136,8 +147,8 @@ class SimpleResponsesAPIAgent(BaseResponsesAPIAgent):
         return address_book_of(self.server_client).capture.observability_enabled
 
     def _token_id_capture_enabled(self) -> bool:
-        # Not needed, because the model server's responses already contain the token ids.
-        return False
+        capture = address_book_of(self.server_client).token_capture
+        return capture.enabled and (capture.all_agents or self.config.token_id_capture)
 
     def _capture_correlation_enabled(self) -> bool:
         return self._model_call_capture_enabled() or self._token_id_capture_enabled()
@@ -156,12 +167,12 @@ def _for_its_rollout(run: Method) -> Endpoint:
     async def respond(request: Request, arguments: dict[str, object]) -> object:
         if handler.request_parameter is not None:
             arguments[handler.request_parameter] = request
-        rollout_id = current_rollout_id()
-        if not rollout_id:
-            try:
-                rollout_id = Row(await request.json()).rollout_id
-            except (TypeError, ValueError) as error:
-                raise InvalidTask(f"the row's rollout id: {error}") from error
+        try:
+            row = await request.json()
+            rollout_id = current_rollout_id() or Row(row).rollout_id
+        except (TypeError, ValueError) as error:
+            raise InvalidTask(f"the row's rollout id: {error}") from error
+        check_no_policy(row)
         with rollout_context(rollout_id), JudgeFailures() as failures, Unfinished() as unfinished:
             running = run(**arguments)
             # Free memory, because thousands of rollouts may run at once.

@@ -14,6 +14,7 @@ from nemo_gym.errors import ModelFailed
 from nemo_gym.servers.base import SimpleServer
 from nemo_gym.servers.model_routes import add_model_routes
 from nemo_gym.servers.name_clashes import hook_of
+from nemo_gym.servers.policies import accept_policies
 
 __all__ = ["BaseResponsesAPIModel", "Body", "SimpleResponsesAPIModel"]
 
@@ -29,6 +30,8 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel):
 
     passes_on: ClassVar[bool] = False
     """Whether `pass_on` is equivalent to `responses`. A class that overrides `responses` must set it again."""
+    follows_policies: ClassVar[bool] = False
+    """Whether the policy that a row names replaces the endpoint, which then is a client with `follows_policy`."""
 
     @abstractmethod
     async def responses(self, *arguments: Any, **named: Any) -> object:
@@ -55,6 +58,8 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel):
             pass_on=self.pass_on if _flag_of_definer(type(self), "passes_on", method="responses") else None,
         )
         self._record_calls(app)
+        self._record_tokens(app)
+        accept_policies(self, app, follows=self.follows_policies)
         return app
 
     def _record_calls(self, app: FastAPI) -> None:
@@ -67,6 +72,15 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel):
 
         reference = ModelServerRef(type="responses_api_models", name=self.config.name)
         app.add_middleware(CaptureMiddleware, store=CaptureStore(folder).opened(), model_ref=reference)
+
+    def _record_tokens(self, app: FastAPI) -> None:
+        config = address_book_of(self.server_client).token_capture
+        if not config.enabled:
+            return
+        # Imported here, because most servers do not record tokens.
+        from nemo_gym.capture.tokens.recording import TokenCaptureMiddleware, open_store
+
+        app.add_middleware(TokenCaptureMiddleware, sink=open_store(config))
 
 
 def _flag_of_definer(cls: type, flag: str, *, method: str) -> bool:

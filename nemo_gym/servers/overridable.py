@@ -48,9 +48,9 @@ class OverridableAgent(ConversingAgent):
         response, cookies = await _answer_of(self.responses, body.responses_create_params, request, session)
         return Conversation(response=response, session=session | cookies)
 
-    async def held(self, params: JsonObject, session: Cookies) -> Conversation:
+    async def held(self, params: JsonObject, session: Cookies, model_path: str | None = None) -> Conversation:
         """Return a whole conversation: model and tools take turns until the model answers."""
-        conversation = await self.begin(params, session)
+        conversation = await self.begin(params, session, model_path)
         await self.answer(conversation)
         return conversation
 

@@ -8,18 +8,20 @@ with all tokens so far, and the rest of it is text of the environment, such as t
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, NamedTuple
 
+from nemo_gym.capture.tokens.sequences import parents_of, sequences_of_calls
 from nemo_gym.errors import DataError
 from nemo_gym.jsonl import JsonObject
-from nemo_gym.schemas.items import REQUIRED_TOKEN_METADATA_FIELDS
-from nemo_gym.schemas.row import REASON_KEY, Row
+from nemo_gym.schemas.row import MASK_KEY, REASON_KEY, TOKEN_CAPTURE_RESULT_KEY, Row
+from nemo_gym.schemas.tokens import REQUIRED_TOKEN_METADATA_FIELDS
 
 TOKENS = PROMPT_IDS, SAMPLED_IDS, LOG_PROBS = REQUIRED_TOKEN_METADATA_FIELDS
 ROUTED_EXPERTS_KEY = "routed_experts"
+FULL_CONTEXT = "the prompt left no room in the model's context"
 
 
 class InvalidTokens(DataError):
@@ -54,7 +56,7 @@ class Trajectory:
     """One training sequence. Token ids, mask and log-probabilities are plain lists."""
 
     turns: tuple[Turn, ...]
-    """The model turns in order; none for a failed rollout."""
+    """The model turns in order; none for a failed rollout, or if the prompt filled the context."""
     reward: float | None
     """The rollout's reward. None if the rollout failed; a failure is never a zero."""
     reward_components: JsonObject
@@ -146,6 +148,10 @@ def trajectory_of(result: JsonObject) -> Trajectory:
     sequences = sequences_of(result)
     if len(sequences) > 1:
         _check_continuity(_calls_in(Row(result)))
+        # The calls were recorded apart from the response.
+        first, second = (each.turns for each in sequences[:2])
+        whole = [token for turn in first for token in (*turn.context_ids, *turn.sampled_ids)]
+        raise _broken(len(first) + 1, second[0].context_ids, whole)
     return sequences[0]
 
 
@@ -153,42 +159,45 @@ def sequences_of(result: JsonObject) -> list[Trajectory]:
     """Return the training sequences of a rollout. There are several if its conversation forks.
 
     It forks if an agent shortens the history, if a sub-agent has one of its own, or if the text so far is tokenized in
-    another way. Each turn continues the longest sequence with which its prompt begins, or else begins a new one. So
-    each sampled token is trained once; in the prompt of another sequence it is context.
+    another way. Each turn continues the turn with the most tokens that begin its prompt, or else begins a sequence. So
+    each sampled token is trained once; in the prompt of another sequence it is context. Recorded calls
+    (`token_id_capture`) are included.
     """
     row = Row(result)
     outcome = Trajectory((), row.reward, _components(result), _mask_reason(row))
     if row.failure_class is not None:
         return [replace(outcome, reward=None)]
-    sequences: list[_Sequence] = []
-    for call in _calls_in(row):
-        continued = [each for each in sequences if call.context_ids[: len(each.ids)] == each.ids]
-        if not continued:
-            sequences.append(_Sequence())
-            continued = sequences[-1:]
-        max(continued, key=lambda each: len(each.ids)).add(call)
-    return [replace(outcome, turns=tuple(each.turns)) for each in sequences]
+    if not _output(row) and _lacked_room(row):
+        return [replace(outcome, mask_reason=outcome.mask_reason or FULL_CONTEXT)]
+    recorded = row.fields.get(TOKEN_CAPTURE_RESULT_KEY)
+    if not isinstance(recorded, dict):
+        return [replace(outcome, turns=turns) for turns in _joined(list(_calls_in(row)))]
+    sequences = [tuple(map(_recorded_turn, turns)) for turns in recorded["branches"]]
+    sequences += _joined(list(_calls_in(row))) if recorded["is_rebuilt"] else []
+    return [replace(outcome, turns=turns) for turns in sequences] or [outcome]
 
 
-class _Sequence:
-    """A sequence while its turns are added."""
+def _joined(calls: Sequence[Turn]) -> list[tuple[Turn, ...]]:
+    """Join calls to sequences. The context of each call is its whole prompt."""
+    parents = parents_of((call.context_ids, call.sampled_ids) for call in calls)
+    return [tuple(_turns_of([calls[at] for at in sequence])) for sequence in sequences_of_calls(parents)]
 
-    def __init__(self) -> None:
-        self.ids: list[int] = []
-        """All tokens so far."""
-        self.turns: list[Turn] = []
 
-    def add(self, call: Turn) -> None:
-        """Add a call, whose context is its whole prompt."""
-        self.turns.append(call._replace(context_ids=call.context_ids[len(self.ids) :]))
-        self.ids = call.context_ids + call.sampled_ids
+def _turns_of(calls: Iterable[Turn]) -> Iterator[Turn]:
+    known = 0
+    for call in calls:
+        yield call._replace(context_ids=call.context_ids[known:])
+        known = len(call.context_ids) + len(call.sampled_ids)
+
+
+def _recorded_turn(turn: JsonObject) -> Turn:
+    return Turn(turn["context_ids"], turn["sampled_ids"], turn["log_probs"], turn.get(ROUTED_EXPERTS_KEY))
 
 
 def _calls_in(row: Row) -> Iterator[Turn]:
     """Yield each model turn with its whole prompt as the context. Raise `InvalidTokens` for one without tokens."""
-    output = (row.response or {}).get("output")
     number = 0
-    for is_of_model, items in groupby(output if isinstance(output, list) else (), _is_of_model):
+    for is_of_model, items in groupby(_output(row), _is_of_model):
         if not is_of_model:
             continue
         with_tokens = [item for item in items if any(item.get(name) is not None for name in TOKENS)]
@@ -199,6 +208,25 @@ def _calls_in(row: Row) -> Iterator[Turn]:
             yield _call_of(item, number)
     if not number:
         raise _without_tokens(1)
+
+
+def _output(row: Row) -> list[JsonObject]:
+    """Return the conversation, without the empty message of a model whose context was full."""
+    output = (row.response or {}).get("output")
+    items: list[JsonObject] = output if isinstance(output, list) else []
+    return items[:-1] if _lacked_room(row) else items
+
+
+def _lacked_room(row: Row) -> bool:
+    """Return whether the rollout ended because the context had no room for another token."""
+    response = row.response or {}
+    details, output = response.get("incomplete_details"), response.get("output")
+    if not isinstance(details, dict) or details.get("reason") != "max_output_tokens" or not output:
+        return False
+    last = output[-1]
+    parts = last.get("content") or ()
+    says_something = last.get("type") != "message" or isinstance(parts, str) or any(part.get("text") for part in parts)
+    return not says_something and all(last.get(name) is None for name in TOKENS)
 
 
 def _without_tokens(turn: int) -> InvalidTokens:
@@ -260,7 +288,9 @@ def _components(result: JsonObject) -> JsonObject:
 def _mask_reason(row: Row) -> str | None:
     if row.failure_class is not None:
         return f"{row.failure_class}: {row.failure_message or 'no message'}"
-    config = row.fields.get("instance_config")
-    if row.fields.get("mask_sample") is True or (isinstance(config, dict) and config.get("mask_sample") is True):
-        return str(row.fields.get(REASON_KEY) or "mask_sample")
+    recorded = row.fields.get(TOKEN_CAPTURE_RESULT_KEY)
+    if isinstance(recorded, dict) and recorded["mask_reasons"]:
+        return "; ".join(recorded["mask_reasons"])
+    if row.is_masked:
+        return str(row.fields.get(REASON_KEY) or MASK_KEY)
     return None if row.reward is not None else "the rollout has no reward"

@@ -53,7 +53,8 @@ class AviaryAgent(SimpleResponsesAPIAgent):
         episode = Episode(self.server_client, self.config.resources_server.name, dict(request.cookies))
         begun = await episode.seed(row)
         try:
-            conversation = Conversation(params=_asked(row["responses_create_params"], begun))
+            path = self.url_path_for_run("/v1/responses", row)
+            conversation = Conversation(params=_asked(row["responses_create_params"], begun), model_path=path)
             await self._act(conversation, episode)
             # The row lacks the first observation and the tools, so record the request that the model got.
             answered = {**row, "responses_create_params": conversation.params, "response": conversation.response}

@@ -72,10 +72,11 @@ class GymnasiumAgent(SimpleResponsesAPIAgent):
     async def _play(self, game: Game, row: JsonObject) -> JsonObject:
         begun = await game.reset()
         transcript = Transcript.of(row["responses_create_params"], begun.observation)
+        path = self.url_path_for_run("/v1/responses", row)
         reward, steps, last = 0.0, 0, BaseStepResponse()
         # A truncated answer counts as a turn, because only the game knows whether it can be used.
         while not (last.terminated or last.truncated) and steps < (self.config.max_steps or 2**31):
-            last = await game.step(await transcript.ask(self.server_client, self.config.model_server.name))
+            last = await game.step(await transcript.ask(self.server_client, self.config.model_server.name, path))
             transcript.add_step(last)
             reward, steps = reward + last.reward, steps + 1
         ending = {"terminated": last.terminated, "truncated": last.truncated}

@@ -44,10 +44,9 @@ class Transcript:
         items = [_user(given)] if isinstance(given, str) else list(given)
         return cls(params, [*items, *_observed(observation)])
 
-    async def ask(self, client: ServerClient, model: str) -> JsonObject:
+    async def ask(self, client: ServerClient, model: str, path: str = "/v1/responses") -> JsonObject:
         """Let the model take a turn and return its response. Raise `ModelFailed` if the call fails."""
         request = {**self.params, "input": [*self.given, *self.output]}
-        path = "/v1/responses"
         call = client.post(model, path, json=request, cookies=self._cookies)
         reply = await reply_to(call, server=model, during=path, otherwise=ModelFailed)
         body = await reply.read()

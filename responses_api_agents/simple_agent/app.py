@@ -48,7 +48,8 @@ class SimpleAgent(OverridableAgent):
     ) -> NeMoGymResponse:
         """Answer a conversation, calling tools. The cookies of the resources server's session are returned."""
         params = body.model_dump(mode="json", exclude_unset=True)
-        conversation = await self.held(params, dict(request.cookies))
+        path = self.url_path_for_request("/v1/responses", request)
+        conversation = await self.held(params, dict(request.cookies), path)
         for name, value in conversation.session.items():
             response.set_cookie(name, value)
         return NeMoGymResponse.model_validate(conversation.plain_response())

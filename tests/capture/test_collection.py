@@ -164,9 +164,3 @@ def test_invalid_capture_settings_prevent_start(workplace, words, problem):
     assert problem in finished.err
     assert "command line: " in finished.err
     assert "Traceback" not in finished.err
-
-
-def test_token_capture_setting_is_accepted_with_warning(workplace):
-    finished = workplace.run("ng_dump_config", CONFIG, "+token_id_capture={enabled:true,dir:/tokens}")
-    assert finished.code == 0, finished.err
-    assert "token_id_capture.enabled is true, but nemo_gym does not support token capture" in finished.err

@@ -146,7 +146,7 @@ def test_invalid_top_level_key_reports_location(project, word, expected):
 
 
 def test_reserved_keys_are_not_servers(project):
-    text = "token_id_capture: {resources_servers: {weather: {entrypoint: app.py}}}\nuv_cache_dir: x\njson: true"
+    text = "component_name: {resources_servers: {weather: {entrypoint: app.py}}}\nuv_cache_dir: x\njson: true"
     assert project.load_text(text).servers == {}
 
 

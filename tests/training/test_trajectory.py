@@ -58,6 +58,39 @@ def test_broken_prefix_is_named_with_its_position(second_prompt, position, messa
     assert str(broken.value).startswith(f"turn 2: its prompt does not continue the turns before it. {message} Use ")
 
 
+CUT_OFF = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": ""}]}
+INCOMPLETE = {"incomplete_details": {"reason": "max_output_tokens"}}
+
+
+def full_context(*output):
+    return {"response": {"output": [*output, CUT_OFF], **INCOMPLETE}, "reward": 0.0}
+
+
+def test_full_context_ends_a_sequence():
+    trajectory = trajectory_of(full_context(said([1, 2], [3, 4]), TOOL))
+    assert (trajectory.completion_ids, trajectory.reward, trajectory.is_masked) == ([3, 4], 0.0, False)
+
+
+def test_prompt_that_fills_the_context_is_masked():
+    trajectory = trajectory_of(full_context())
+    assert (trajectory.turns, trajectory.reward) == ((), 0.0)
+    assert trajectory.mask_reason == "the prompt left no room in the model's context"
+
+
+@each_case(
+    "result",
+    [
+        result_of(said([1, 2], [3, 4]), TOOL, CUT_OFF),
+        {"response": {"output": [CUT_OFF | {"content": [{"type": "output_text", "text": "But"}]}], **INCOMPLETE}},
+        {"response": {"output": [CUT_OFF | {"type": "reasoning"}], **INCOMPLETE}},
+        {"response": {"output": [], **INCOMPLETE}},
+    ],
+)
+def test_only_a_full_context_excuses_missing_tokens(result):
+    with pytest.raises(InvalidTokens, match="has no token ids"):
+        trajectory_of({"reward": 1.0} | result)
+
+
 def test_shortened_history_begins_another_sequence():
     shortened, last = said([1, 8], [9]), said([1, 8, 9, 5], [6])
     first, second = sequences_of(result_of(said([1, 2], [3, 4]), TOOL, shortened, TOOL, last, reward=0.5))
@@ -104,6 +137,7 @@ def test_missing_or_contradictory_tokens_are_rejected(result, message):
         ({"mask_sample": True}, "mask_sample"),
         ({"mask_sample": True, "failure_reason": "token 3 is lost"}, "token 3 is lost"),
         ({"instance_config": {"mask_sample": True}}, "mask_sample"),
+        ({"mask_sample": 1}, "mask_sample"),
         ({"reward": None}, "the rollout has no reward"),
         ({"mask_sample": False}, None),
     ],

@@ -1,0 +1,188 @@
+"""Add the recorded tokens of a rollout to its result, when the rollout has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nemo_gym.capture.tokens.entry import FrozenTokens, TokenEntry, TokenSource
+from nemo_gym.capture.tokens.numbers import Numbers
+from nemo_gym.capture.tokens.trajectories import TokenTrajectories, trajectories_for_rollout
+from nemo_gym.config.token_capture import TokenCaptureConfig
+from nemo_gym.errors import DataError
+from nemo_gym.jsonl import JsonObject
+from nemo_gym.schemas.row import INSTANCE_CONFIG_KEY, MASK_KEY, TOKEN_CAPTURE_RESULT_KEY
+from nemo_gym.schemas.tokens import REQUIRED_TOKEN_METADATA_FIELDS, TOKEN_METADATA_FIELDS
+
+_SHORTEST_REASONS = 3
+
+
+class TokenCollector:
+    """Collects the tokens of a run's rollouts. Methods may block."""
+
+    def __init__(self, source: TokenSource, config: TokenCaptureConfig) -> None:
+        self._source = source
+        self._config = config
+        self._rollouts = 0
+        self._masked: list[str] = []
+        """The reason of each masked rollout."""
+
+    def begin(self, rollout_id: str) -> None:
+        """Prepare for a rollout. Raise `DataError` if too many rollouts had to be masked."""
+        limit, count = self._config.max_mask_fraction, self._rollouts
+        if limit is not None and count >= self._config.mask_fraction_min_samples and len(self._masked) > limit * count:
+            reasons = "; ".join(dict.fromkeys(self._masked[-_SHORTEST_REASONS:]))
+            raise DataError(
+                f"token_id_capture.max_mask_fraction: {len(self._masked)} of {count} rollouts "
+                f"({len(self._masked) / count:.0%}) lack tokens and are masked, but only {limit:.0%} may. The last "
+                f"reasons: {reasons}. What was collected is kept; fix the cause, then continue with +resume=true."
+            )
+        # An earlier run may have recorded a rollout of the same name.
+        self._source.drop(rollout_id)
+
+    def end(self, rollout_id: str, result: JsonObject, *, has_failed: bool) -> None:
+        """Add the tokens to a result, unless it is a failure, and delete the record."""
+        try:
+            if not has_failed:
+                found = finalize_rollout_token_capture(
+                    result, rollout_id, self._source, rebuild_response=self._config.rebuild_response
+                )
+                self._rollouts += 1
+                self._masked += found.mask_reasons[:1]
+        finally:
+            retire_rollout_token_capture(rollout_id, self._source)
+
+
+def finalize_rollout_token_capture(
+    result: JsonObject, rollout_id: str, source: TokenSource, *, rebuild_response: bool = True
+) -> TokenTrajectories:
+    """Add the recorded tokens of a rollout to its result in place, and return its sequences.
+
+    `response.output` gets the tokens of the sequence with the last call. The other sequences are listed under
+    `_ng_token_capture`. If calls are missing, `mask_sample` is set, with the reasons. Text in the result changes only
+    if it does not match the recorded calls; then the agent's own output is kept under `_ng_token_capture`.
+    """
+    frozen = source.freeze(rollout_id)
+    if frozen == FrozenTokens() and _has_tokens(result):
+        # The agent passed on the tokens itself and made no call that is recorded.
+        return TokenTrajectories(())
+    found = trajectories_for_rollout(frozen)
+    order = {call.model_call_id: number for number, call in enumerate(frozen.entries)}
+    main = max(found.sequences, key=lambda calls: order[calls[-1].model_call_id], default=())
+    shown: JsonObject = {
+        "rollout_id": rollout_id,
+        "calls": len(frozen.entries),
+        "retries": found.retries,
+        "sequences": len(found.sequences),
+        "sampled_tokens": sum(len(call.generation_token_ids) for each in found.sequences for call in each),
+        "mask_reasons": list(found.mask_reasons),
+        "is_rebuilt": False,
+    }
+    response = result.get("response")
+    if rebuild_response and main and isinstance(response, dict):
+        shown |= _rebuild(response, main)
+    branches = [each for each in found.sequences if each is not main or not shown["is_rebuilt"]]
+    result[TOKEN_CAPTURE_RESULT_KEY] = {**shown, "branches": [_turns_of(each) for each in branches]}
+    if found.mask_reasons:
+        _mask(result)
+    return found
+
+
+def retire_rollout_token_capture(rollout_id: str, source: TokenSource) -> None:
+    """Delete the record of a rollout, after its result has the tokens."""
+    source.drop(rollout_id)
+
+
+def _has_tokens(result: JsonObject) -> bool:
+    response = result.get("response")
+    output = response.get("output") if isinstance(response, dict) else None
+    return isinstance(output, list) and any(
+        isinstance(item, dict) and all(name in item for name in REQUIRED_TOKEN_METADATA_FIELDS) for item in output
+    )
+
+
+def _mask(result: JsonObject) -> None:
+    result[MASK_KEY] = True
+    config = result.get(INSTANCE_CONFIG_KEY)
+    if config is None or isinstance(config, dict):
+        result[INSTANCE_CONFIG_KEY] = {**(config or {}), MASK_KEY: True}
+
+
+def _rebuild(response: JsonObject, calls: Sequence[TokenEntry]) -> JsonObject:
+    """Put the tokens into a response's output. Return what the result says about it."""
+    given = response.get("output")
+    plain = [_without_tokens(item) for item in given] if isinstance(given, list) else []
+    placed = _placed(plain, calls)
+    response["output"] = _recorded_output(plain, calls) if placed is None else placed
+    return {"is_rebuilt": True} | ({"agent_output": plain} if placed is None else {})
+
+
+def _placed(output: list[object], calls: Sequence[TokenEntry]) -> list[object] | None:
+    """Return the agent's own items with the tokens in them, or None unless each call is found in its order."""
+    placed, begin = list(output), 0
+    for call in calls:
+        wanted = _said(call.output_items[call.token_item_index])
+        at = next((at for at in range(begin, len(placed)) if _said(placed[at]) == wanted), None)
+        if at is None:
+            return None
+        placed[at] = _with_tokens(placed[at], call)
+        begin = at + 1
+    return placed
+
+
+def _recorded_output(output: list[object], calls: Sequence[TokenEntry]) -> list[object]:
+    """Return the recorded items of all calls, with the tokens, and the results of the agent's tool calls."""
+    results = {item["call_id"]: item for item in output if isinstance(item, dict) and _is_result(item)}
+    rebuilt: list[object] = []
+    for call in calls:
+        items: list[object] = list(call.output_items)
+        items[call.token_item_index] = _with_tokens(items[call.token_item_index], call)
+        asked = [item.get("call_id") for item in call.output_items]
+        rebuilt += [*items, *(results[each] for each in asked if each in results)]
+    return rebuilt
+
+
+def _is_result(item: JsonObject) -> bool:
+    return str(item.get("type")).endswith("_output") and isinstance(item.get("call_id"), str)
+
+
+def _said(item: object) -> object:
+    """Return the part of an output item by which it is recognised."""
+    if not isinstance(item, dict) or item.get("role", "assistant") != "assistant":
+        return None
+    if item.get("type") == "function_call":
+        return item.get("name"), item.get("arguments")
+    parts = [part for name in ("summary", "content") for part in item.get(name) or ()]
+    texts = (part.get("text") or part.get("refusal") if isinstance(part, dict) else part for part in parts)
+    return item.get("type", "message"), tuple(str(text or "") for text in texts)
+
+
+def _without_tokens(item: object) -> object:
+    if not isinstance(item, dict):
+        return item
+    return {name: value for name, value in item.items() if name not in TOKEN_METADATA_FIELDS}
+
+
+def _with_tokens(item: object, call: TokenEntry) -> JsonObject:
+    fields: JsonObject = dict(item) if isinstance(item, dict) else {}
+    tokens = {name: getattr(call, name).fragment() for name in REQUIRED_TOKEN_METADATA_FIELDS}
+    return {**fields, **tokens, **_routing(call)}
+
+
+def _routing(call: TokenEntry) -> JsonObject:
+    return {} if call.routed_experts is None else {"routed_experts": call.routed_experts}
+
+
+def _turns_of(calls: Sequence[TokenEntry]) -> list[JsonObject]:
+    """Return the calls of a sequence, each with the tokens since the call before it."""
+    turns: list[JsonObject] = []
+    known = 0
+    for call in calls:
+        context = Numbers(call.prompt_token_ids.text[known:])
+        known = len(call.prompt_token_ids.text) + len(call.generation_token_ids.text)
+        tokens = {
+            "context_ids": context.fragment(),
+            "sampled_ids": call.generation_token_ids.fragment(),
+            "log_probs": call.generation_log_probs.fragment(),
+        }
+        turns.append({"model_call_id": call.model_call_id, **tokens, **_routing(call)})
+    return turns

@@ -1,0 +1,149 @@
+"""Store the tokens of rollouts in one file each, shared by all processes that see the same folder."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+from uuid import uuid4
+
+import orjson
+
+from nemo_gym.capture.log_file import LogFile, locked_log
+from nemo_gym.capture.tokens.entry import FrozenTokens, RolloutFrozen, TokenEntry
+from nemo_gym.capture.tokens.numbers import Numbers
+from nemo_gym.capture.tokens.prefixes import Prefixes
+from nemo_gym.jsonl import JsonObject, dump_line
+from nemo_gym.opaque import loads_opaque
+from nemo_gym.schemas.row import ROLLOUT_ID_PATTERN
+
+SUFFIX = ".tokens.jsonl"
+FROZEN_LINE = b'{"frozen":true}\n'
+HEAD_BEGIN, HEAD_END = b'{"log":"', b'"}\n'
+ID_DIGITS = 32
+HEAD_BYTES = len(HEAD_BEGIN) + ID_DIGITS + len(HEAD_END)
+
+
+class FileTokenStore:
+    """A `TokenSink` and `TokenSource` in a folder.
+
+    Each line of a rollout's file is a call, a gap, or the mark that the rollout is frozen. A call stores only those
+    tokens of its prompt that no earlier call contains, so a file grows with the number of tokens. A line is in the
+    file when `put` returns, and survives the end of any process. It is not forced to the disk, because a machine that
+    stops also ends the rollout.
+    """
+
+    def __init__(self, dir: str | os.PathLike[str]) -> None:
+        self.root = Path(dir)
+        self._prefixes = Prefixes()
+        self._lock = threading.Lock()
+
+    def put(self, entry: TokenEntry) -> None:
+        """Store a call. Raise `RolloutFrozen`, `OSError`, or `ValueError` for unusable tokens."""
+        entry.checked()
+        with locked_log(self._path(entry.rollout_id)) as log:
+            log.append(dump_line(self._line_of(entry, _name_of(log, entry.rollout_id))))
+
+    def mark_incomplete(self, rollout_id: str, reason: str) -> None:
+        """Record a gap. Raise `RolloutFrozen` or `OSError`."""
+        with locked_log(self._path(rollout_id)) as log:
+            _name_of(log, rollout_id)
+            log.append(dump_line({"gap": reason}))
+
+    def freeze(self, rollout_id: str) -> FrozenTokens:
+        """Return the calls and gaps of a rollout, and refuse later ones."""
+        with locked_log(self._path(rollout_id)) as log:
+            content = log.content()
+            if not _is_frozen(log):
+                log.append(FROZEN_LINE)
+        return _read(rollout_id, content)
+
+    def drop(self, rollout_id: str) -> None:
+        """Delete a rollout's file."""
+        self._path(rollout_id).unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Do nothing: a file is open only while a line is written."""
+
+    def _path(self, rollout_id: str) -> Path:
+        if not ROLLOUT_ID_PATTERN.fullmatch(rollout_id):
+            raise ValueError(f"{rollout_id!r} is not a rollout id: letters, digits, '.', '_' and '-' only")
+        return self.root / f"{rollout_id}{SUFFIX}"
+
+    def _line_of(self, entry: TokenEntry, log: bytes) -> JsonObject:
+        prompt, sampled = entry.prompt_token_ids, entry.generation_token_ids
+        with self._lock:
+            known = self._prefixes.place(log, entry.model_call_id, prompt, sampled)
+        own = Numbers(prompt.text[known.length :]).checked() if known else prompt.checked()
+        return {
+            "schema_version": entry.schema_version,
+            "model_call_id": entry.model_call_id,
+            "model": entry.model,
+            "continues": {"model_call_id": known.model_call_id, "tokens": known.tokens} if known else None,
+            "prompt_token_ids": own.fragment(),
+            "generation_token_ids": sampled.fragment(),
+            "generation_log_probs": entry.generation_log_probs.fragment(),
+            "routed_experts": entry.routed_experts,
+            "output_items": entry.output_items,
+            "token_item_index": entry.token_item_index,
+            "created_at": entry.created_at,
+        }
+
+
+def _name_of(log: LogFile, rollout_id: str) -> bytes:
+    """Return the unique name of a record, and begin it if necessary. Raise `RolloutFrozen`."""
+    if _is_frozen(log):
+        raise RolloutFrozen(f"rollout {rollout_id} has ended, and its tokens were collected")
+    if not log.size:
+        # A dropped rollout may begin again under the same id.
+        log.append(HEAD_BEGIN + uuid4().hex.encode() + HEAD_END)
+    return log.beginning(HEAD_BYTES)
+
+
+def _is_frozen(log: LogFile) -> bool:
+    return log.ending(len(FROZEN_LINE)) == FROZEN_LINE
+
+
+def _read(rollout_id: str, content: bytes) -> FrozenTokens:
+    entries: dict[str, TokenEntry] = {}
+    gaps: list[str] = []
+    lines = content.splitlines(keepends=True)
+    for number, line in enumerate(lines[1:], start=2):
+        if line == FROZEN_LINE or not line.strip():
+            continue
+        try:
+            fields = loads_opaque(line)
+            if "gap" in fields:
+                gaps.append(str(fields["gap"]))
+                continue
+            entry = _entry_of(rollout_id, fields, entries)
+        except orjson.JSONDecodeError:
+            gaps.append(f"line {number} of the record is torn, because the process that wrote it was stopped")
+        except (KeyError, TypeError, ValueError) as error:
+            gaps.append(f"line {number} of the record cannot be used: {error!r}")
+        else:
+            entries[entry.model_call_id] = entry
+    return FrozenTokens(tuple(entries.values()), tuple(gaps))
+
+
+def _entry_of(rollout_id: str, fields: JsonObject, known: dict[str, TokenEntry]) -> TokenEntry:
+    prompt = Numbers.of(fields["prompt_token_ids"], are_ids=True)
+    if continues := fields["continues"]:
+        earlier = known[continues["model_call_id"]]
+        whole = earlier.prompt_token_ids
+        if continues["tokens"] != len(whole):
+            whole = (whole + earlier.generation_token_ids).first(continues["tokens"])
+        prompt = whole + prompt
+    return TokenEntry(
+        rollout_id=rollout_id,
+        model_call_id=fields["model_call_id"],
+        prompt_token_ids=prompt,
+        generation_token_ids=Numbers.of(fields["generation_token_ids"], are_ids=True),
+        generation_log_probs=Numbers.of(fields["generation_log_probs"], are_ids=False),
+        routed_experts=fields["routed_experts"],
+        output_items=fields["output_items"],
+        token_item_index=fields["token_item_index"],
+        model=fields["model"],
+        created_at=fields["created_at"],
+        schema_version=fields["schema_version"],
+    )

@@ -1,0 +1,81 @@
+"""Arrays of token ids and log-probabilities that stay JSON text until the numbers are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Self
+
+import orjson
+
+_DIGITS = b"0123456789,"
+_NUMERIC = _DIGITS + b".-+eE"
+_SPACE = b" \t\r\n"
+
+
+class Numbers(Sequence[Any]):
+    """A list of numbers, kept as text. Two of them are compared and joined without parsing.
+
+    In `text`, a comma follows each number, so that the text of a prompt's beginning is a beginning of its text.
+    """
+
+    __slots__ = ("_values", "text")
+
+    def __init__(self, text: bytes = b"") -> None:
+        self.text = text
+        self._values: list[Any] | None = None
+
+    @classmethod
+    def of(cls, value: object, *, are_ids: bool) -> Self:
+        """Return the numbers of a list or an `orjson.Fragment`. Raise `ValueError` if it is not an array of them."""
+        if isinstance(value, cls):
+            return value
+        written = orjson.dumps(value)
+        inner = written[1:-1].translate(None, _SPACE)
+        is_array = written[:1] == b"[" and written[-1:] == b"]"
+        if not is_array or inner.translate(None, _DIGITS if are_ids else _NUMERIC):
+            raise ValueError(f"not an array of {'token ids' if are_ids else 'numbers'}: {written[:60]!r}")
+        return cls(inner + b"," if inner else b"")
+
+    def checked(self) -> Self:
+        """Parse the numbers. Raise `ValueError` if one is malformed or not finite."""
+        if any(each in (float("inf"), float("-inf")) for each in self.tolist()):
+            raise ValueError("a number is not finite")
+        return self
+
+    def tolist(self) -> list[Any]:
+        """Return the numbers. Raise `ValueError` if one is malformed."""
+        if self._values is None:
+            self._values = orjson.loads(b"[" + self.text[:-1] + b"]")
+        return self._values
+
+    def fragment(self) -> orjson.Fragment:
+        """Return the array for `orjson.dumps`."""
+        return orjson.Fragment(b"[" + self.text[:-1] + b"]")
+
+    def first(self, count: int) -> Numbers:
+        """Return the first `count` numbers."""
+        if count == len(self):
+            return self
+        return Numbers(b"".join(each + b"," for each in self.text.split(b",", count)[:count]))
+
+    def __len__(self) -> int:
+        return self.text.count(b",")
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.tolist()[index]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.tolist())
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Numbers):
+            return self.text == other.text or self.tolist() == other.tolist()
+        return isinstance(other, Sequence) and self.tolist() == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __add__(self, other: Numbers) -> Numbers:
+        return Numbers(self.text + other.text)
+
+    def __repr__(self) -> str:
+        return f"Numbers({self.tolist()!r})"

@@ -1,0 +1,139 @@
+"""Record the tokens of model calls in a model server: on disk before the answer is passed on."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from importlib import import_module
+from typing import Any
+from uuid import uuid4
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from nemo_gym.capture.tokens.answers import SampledAnswer, sampled_answer
+from nemo_gym.capture.tokens.entry import RolloutFrozen, TokenEntry, TokenSink
+from nemo_gym.capture.tokens.file_store import FileTokenStore
+from nemo_gym.capture.tokens.numbers import Numbers
+from nemo_gym.config.token_capture import TokenCaptureConfig
+from nemo_gym.context.answer_recorder import recorder
+from nemo_gym.context.rollout_id import ROLLOUT_PARAMETER, strip_rollout_prefix, wants_tokens
+from nemo_gym.errors import ConfigError, ModelFailed
+from nemo_gym.schemas.responses import RESPONSES_PATH
+
+logger = logging.getLogger(__name__)
+
+MODEL_PATHS = (RESPONSES_PATH, "/v1/chat/completions", "/v1/messages")
+_ERROR_STATUS = 400
+NO_TOKENS = "a call has no token ids: serve the model with return_token_id_information: true"
+
+
+class TokenRecording:
+    """The recording of one call in progress."""
+
+    def __init__(self, sink: TokenSink, rollout_id: str) -> None:
+        self._sink = sink
+        self._rollout_id = rollout_id
+        self.is_done = False
+
+    async def record(self, answer: object) -> None:
+        """Store what the policy sampled. Raise `ModelFailed` if neither it nor the gap could be stored.
+
+        `answer` is what the model server's method returned. Without tokens in it, a gap is stored.
+        """
+        self.is_done = True
+        try:
+            sampled = sampled_answer(answer)
+            if sampled is None or (not sampled.tokens and sampled.is_empty):
+                return
+            entry = self._entry_of(sampled) if sampled.tokens else None
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            await self.mark_incomplete(f"the tokens of a call cannot be used: {error}")
+            return
+        if entry is None:
+            await self.mark_incomplete(NO_TOKENS)
+            return
+        # Shielded, because a caller that hangs up cancels this task.
+        await asyncio.shield(asyncio.to_thread(self._put, entry))
+
+    async def mark_incomplete(self, reason: str) -> None:
+        """Store that a call is missing. Raise `ModelFailed` if it cannot be stored."""
+        self.is_done = True
+        logger.warning("rollout %s: %s", self._rollout_id, reason)
+        await asyncio.shield(asyncio.to_thread(self._mark, reason))
+
+    def _entry_of(self, sampled: SampledAnswer) -> TokenEntry:
+        tokens = sampled.tokens
+        return TokenEntry(
+            rollout_id=self._rollout_id,
+            model_call_id=uuid4().hex,
+            prompt_token_ids=Numbers.of(tokens["prompt_token_ids"], are_ids=True),
+            generation_token_ids=Numbers.of(tokens["generation_token_ids"], are_ids=True),
+            generation_log_probs=Numbers.of(tokens["generation_log_probs"], are_ids=False),
+            routed_experts=tokens.get("routed_experts"),
+            output_items=sampled.items,
+            token_item_index=sampled.token_item,
+            model=sampled.model,
+            created_at=round(time.time(), 6),
+        ).checked()
+
+    def _put(self, entry: TokenEntry) -> None:
+        try:
+            self._sink.put(entry)
+        except RolloutFrozen:
+            raise
+        except Exception as error:
+            # The sink may be a user's class, which may raise anything.
+            logger.exception("rollout %s: the tokens of a call could not be stored", self._rollout_id)
+            self._mark(f"the tokens of a call could not be stored: {error!r}")
+
+    def _mark(self, reason: str) -> None:
+        try:
+            self._sink.mark_incomplete(self._rollout_id, reason)
+        except RolloutFrozen:
+            raise
+        except Exception as error:
+            # Without a record of the gap, the rollout would be trained on as if it were complete.
+            raise ModelFailed(f"token_id_capture: {reason}, and neither could that: {error!r}") from error
+
+
+class TokenCaptureMiddleware:
+    """Middleware of a model server that records the calls under `/ng-rollout/<id>/training-token-capture`."""
+
+    def __init__(self, app: ASGIApp, sink: TokenSink) -> None:
+        self.app = app
+        self.sink = sink
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        # An outer layer may have removed the prefix already.
+        strip_rollout_prefix(scope)
+        if not wants_tokens(scope) or scope["path"] not in MODEL_PATHS or scope["method"] != "POST":
+            await self.app(scope, receive, send)
+            return
+        recording = TokenRecording(self.sink, scope["path_params"][ROLLOUT_PARAMETER])
+
+        async def send_recorded(message: Message) -> None:
+            is_answer = message["type"] == "http.response.start" and message["status"] < _ERROR_STATUS
+            if is_answer and not recording.is_done:
+                await recording.mark_incomplete("a model server with routes of its own does not show its tokens")
+            await send(message)
+
+        token = recorder.set(recording.record)
+        try:
+            await self.app(scope, receive, send_recorded)
+        finally:
+            recorder.reset(token)
+
+
+def open_store(config: TokenCaptureConfig) -> Any:
+    """Return the configured sink. Raise `ConfigError` if its class cannot be used."""
+    if config.sink is None:
+        return FileTokenStore(str(config.dir))
+    module, _, name = config.sink.rpartition(":" if ":" in config.sink else ".")
+    try:
+        return getattr(import_module(module), name)(**config.sink_kwargs)
+    except (ImportError, AttributeError, TypeError, ValueError, OSError) as error:
+        raise ConfigError(f"token_id_capture.sink: '{config.sink}' cannot be used: {error!r}") from error

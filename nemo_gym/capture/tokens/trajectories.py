@@ -1,0 +1,63 @@
+"""The training sequences of a rollout, from the recorded tokens of its calls."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import NamedTuple
+
+from nemo_gym.capture.tokens.entry import FrozenTokens, TokenEntry
+from nemo_gym.capture.tokens.sequences import parents_of, sequences_of_calls
+
+
+class TokenTrajectories(NamedTuple):
+    """The sequences of a rollout."""
+
+    sequences: tuple[tuple[TokenEntry, ...], ...]
+    """Each prompt begins with all tokens of the calls before it in its sequence. No call is in two sequences."""
+    mask_reasons: tuple[str, ...] = ()
+    """Why the rollout must not be trained on; empty if it may be."""
+    retries: int = 0
+    """How many calls were left out, because the conversation continued with another answer to the same prompt."""
+
+
+def trajectories_for_rollout(frozen: FrozenTokens) -> TokenTrajectories:
+    """Return the training sequences of a rollout.
+
+    A prompt that does not begin with the tokens of an earlier call begins a sequence of its own. Of several answers to
+    one prompt, only those that a later call continues count. If none is continued and they differ, it is unknown which
+    one the agent used, and the rollout is masked.
+    """
+    # A call that was cut off before its first token has nothing to train on.
+    entries = [each for each in frozen.entries if each.generation_token_ids]
+    kept, undecidable = _without_retries(entries)
+    reasons = list(frozen.gaps)
+    reasons += [f"{count} answers to the prompt of one call, none of which is continued" for count in undecidable]
+    if not kept and not reasons:
+        reasons.append("no sampled tokens were recorded")
+    sequences = sequences_of_calls(_parents_of(kept))
+    joined = tuple(tuple(kept[index] for index in sequence) for sequence in sequences)
+    return TokenTrajectories(joined, tuple(reasons), retries=len(entries) - len(kept))
+
+
+def _parents_of(entries: list[TokenEntry]) -> list[int | None]:
+    return parents_of((each.prompt_token_ids.text, each.generation_token_ids.text) for each in entries)
+
+
+def _without_retries(entries: list[TokenEntry]) -> tuple[list[TokenEntry], list[int]]:
+    """Return the calls that count, and the number of answers of each prompt for which that is unknown."""
+    continued = set(_parents_of(entries))
+    answers = defaultdict(list)
+    for index, entry in enumerate(entries):
+        answers[entry.prompt_token_ids.text].append(index)
+    left_out: set[int] = set()
+    undecidable = []
+    for indices in answers.values():
+        used = continued.intersection(indices)
+        if not used:
+            # Equal answers have been sampled once as far as training is concerned.
+            used = {indices[-1]}
+            if len({entries[index].generation_token_ids.text for index in indices}) > 1:
+                undecidable.append(len(indices))
+                used = set(indices)
+        left_out.update(set(indices) - used)
+    return [entry for index, entry in enumerate(entries) if index not in left_out], undecidable

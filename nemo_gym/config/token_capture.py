@@ -1,0 +1,77 @@
+"""The `token_id_capture` block: record the token ids of model calls apart from their texts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from nemo_gym.config.explain import explain_validation
+from nemo_gym.config.models import Origin
+from nemo_gym.errors import ConfigError
+from nemo_gym.jsonl import JsonObject
+
+TOKEN_CAPTURE_KEY = "token_id_capture"
+
+
+class TokenCaptureConfig(BaseModel):
+    """The settings of the block."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    enabled: bool = False
+    all_agents: bool = False
+    """Whether the calls of all agents are recorded. Otherwise those whose own block sets `token_id_capture`."""
+    dir: Path | None = None
+    """The folder of the records. Absolute, because each server runs in its own folder."""
+    sink: str | None = None
+    """The class that stores the tokens, `module:Class`; by default files in `dir`."""
+    sink_kwargs: JsonObject = Field(default_factory=dict)
+    rebuild_response: bool = True
+    """Whether `response.output` of a result gets the recorded tokens."""
+    max_mask_fraction: float | None = Field(default=None, ge=0, le=1)
+    """A run ends if more than this share of its rollouts is masked because tokens are missing."""
+    mask_fraction_min_samples: int = Field(default=50, ge=1)
+    """The number of rollouts from which `max_mask_fraction` applies."""
+
+    @field_validator("sink")
+    @classmethod
+    def _names_a_class(cls, sink: str | None) -> str | None:
+        module, _, name = (sink or "").rpartition(":" if ":" in (sink or "") else ".")
+        if sink is not None and not (module and name):
+            raise ValueError(f"'{sink}' does not name a class; write module:Class")
+        return sink
+
+    @model_validator(mode="after")
+    def _has_a_place(self) -> Self:
+        if self.enabled and self.sink is None and (self.dir is None or not self.dir.is_absolute()):
+            found = "is not set" if self.dir is None else f"is '{self.dir}'"
+            raise ValueError(f"dir {found}, but the records need an absolute path: set dir to one")
+        return self
+
+    @classmethod
+    def of(cls, config: object) -> TokenCaptureConfig:
+        """Return the block of a configuration; disabled if it has none.
+
+        Only a literal `True` enables it, because `config` may be a mock in tests of published folders.
+        """
+        block = config.get(TOKEN_CAPTURE_KEY) if isinstance(config, Mapping) else None
+        if not isinstance(block, Mapping) or block.get("enabled") is not True:
+            return cls()
+        # The block was checked when the configuration was loaded.
+        fields: dict[str, Any] = {str(key): value for key, value in block.items()}
+        if fields.get("dir") is not None:
+            fields["dir"] = Path(str(fields["dir"]))
+        return cls.model_construct(**fields)
+
+
+def check_token_capture(block: object, places: Mapping[str, Origin]) -> None:
+    """Raise `ConfigError` if a block is invalid. `places` has the place of each of its keys."""
+    try:
+        TokenCaptureConfig.model_validate({} if block is None else block)
+    except ValidationError as error:
+        known = TokenCaptureConfig.model_fields
+        explained = explain_validation(error, block=TOKEN_CAPTURE_KEY, origins=places, known=known)
+        raise ConfigError(explained) from error

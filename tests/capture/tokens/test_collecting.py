@@ -1,0 +1,162 @@
+"""Tests of how recorded tokens reach a result, and of runs in which too many rollouts lack them."""
+
+import orjson
+import pytest
+
+from nemo_gym.capture.tokens.collecting import TokenCollector
+from nemo_gym.capture.tokens.numbers import Numbers
+from nemo_gym.config.token_capture import TokenCaptureConfig
+from nemo_gym.errors import DataError
+from nemo_gym.opaque import plain
+from nemo_gym.token_id_capture import FileTokenStore, TokenEntry, finalize_rollout_token_capture
+from nemo_gym.training import sequences_of, trajectory_of
+
+FIRST, SECOND = [1, 2], [1, 2, 3, 4, 9]
+"""The prompts of two turns; 3 and 4 were sampled in the first one."""
+
+
+def message(text):
+    return {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}
+
+
+CALL = {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"}
+RESULT = {"type": "function_call_output", "call_id": "c1", "output": "a door"}
+USER = {"type": "message", "role": "user", "content": "And now?"}
+
+
+def entry(number, prompt, sampled, *items, **fields):
+    return TokenEntry(
+        rollout_id="0-0",
+        model_call_id=f"call-{number}",
+        prompt_token_ids=Numbers.of(prompt, are_ids=True),
+        generation_token_ids=Numbers.of(sampled, are_ids=True),
+        generation_log_probs=Numbers.of([-0.5] * len(sampled), are_ids=False),
+        output_items=list(items),
+        token_item_index=len(items) - 1,
+        **fields,
+    )
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = FileTokenStore(tmp_path)
+    store.put(entry(0, FIRST, [3, 4], message("Let me look."), CALL))
+    store.put(entry(1, SECOND, [5], message("A door."), routed_experts="AAE="))
+    return store
+
+
+def finalized(store, *output, **settings):
+    result = {"reward": 1.0, "response": {"output": list(output)}}
+    finalize_rollout_token_capture(result, "0-0", store, **settings)
+    return plain(result)
+
+
+def test_agents_own_items_get_the_tokens(store):
+    result = finalized(store, message("Let me look."), CALL, RESULT, USER, message("A door."))
+    output = result["response"]["output"]
+    assert [item["type"] for item in output] == [
+        "message", "function_call", "function_call_output", "message", "message",
+    ]  # fmt: skip
+    assert (output[1]["prompt_token_ids"], output[1]["generation_token_ids"]) == (FIRST, [3, 4])
+    assert (output[4]["prompt_token_ids"], output[4]["routed_experts"]) == (SECOND, "AAE=")
+    assert "agent_output" not in result["_ng_token_capture"]
+    sequence = trajectory_of(result)
+    assert (sequence.prompt_ids, sequence.completion_ids) == (FIRST, [3, 4, 9, 5])
+    assert sequence.mask == [1, 1, 0, 1]
+
+
+def test_edited_text_does_not_change_tokens(store):
+    edited = finalized(store, message("Redacted."), CALL, RESULT, message("Also redacted."))
+    output = edited["response"]["output"]
+    assert [item["type"] for item in output] == ["message", "function_call", "function_call_output", "message"]
+    assert output[3]["content"] == message("A door.")["content"]
+    assert edited["_ng_token_capture"]["agent_output"][0] == message("Redacted.")
+    assert trajectory_of(edited).completion_ids == [3, 4, 9, 5]
+
+
+def test_tokens_of_the_agent_are_replaced(store):
+    forged = {"prompt_token_ids": [7], "generation_token_ids": [7], "generation_log_probs": [-7.0]}
+    result = finalized(store, message("Let me look."), {**CALL, **forged}, RESULT, {**message("A door."), **forged})
+    assert trajectory_of(result).completion_ids == [3, 4, 9, 5]
+
+
+def test_response_stays_without_rebuilding(store):
+    result = finalized(store, message("Short."), rebuild_response=False)
+    assert result["response"]["output"] == [message("Short.")]
+    (sequence,) = sequences_of(result)
+    assert sequence.completion_ids == [3, 4, 9, 5]
+    assert [turn.routed_experts for turn in sequence.turns] == [None, "AAE="]
+
+
+def test_agent_may_pass_on_its_tokens_itself(tmp_path):
+    with_tokens = {**message("yes"), "prompt_token_ids": [1], "generation_token_ids": [2]}
+    result = finalized(FileTokenStore(tmp_path), {**with_tokens, "generation_log_probs": [-0.5]})
+    assert "_ng_token_capture" not in result
+    assert trajectory_of(result).completion_ids == [2]
+
+
+def test_rollout_without_recorded_calls_is_masked(tmp_path):
+    result = finalized(FileTokenStore(tmp_path), message("yes"))
+    (sequence,) = sequences_of(result)
+    assert sequence.mask_reason == "no sampled tokens were recorded"
+
+
+def test_differing_last_answers_mask_the_rollout(store):
+    store.put(entry(2, SECOND, [6], message("A window.")))
+    (first, *_) = sequences_of(finalized(store, message("A window.")))
+    assert first.mask_reason == "2 answers to the prompt of one call, none of which is continued"
+
+
+def test_stored_size_grows_with_the_tokens(tmp_path):
+    sizes = []
+    for turns in (10, 20, 40):
+        store, ids = FileTokenStore(tmp_path / str(turns)), [1]
+        for turn in range(turns):
+            sampled = [1000 + turn] * 100
+            store.put(entry(turn, ids, sampled, message("x")))
+            ids = ids + sampled + [7]
+        (file,) = (tmp_path / str(turns)).iterdir()
+        sizes.append(file.stat().st_size)
+    assert sizes[2] - sizes[1] < 2.2 * (sizes[1] - sizes[0])
+
+
+def collector(store, **settings):
+    return TokenCollector(store, TokenCaptureConfig(enabled=True, dir="/unused", **settings))
+
+
+def end(tokens, number, has_tokens):
+    store = tokens._source
+    tokens.begin(f"{number}-0")
+    if has_tokens:
+        store.put(TokenEntry(**{**entry(0, FIRST, [3], message("x")).__dict__, "rollout_id": f"{number}-0"}))
+    tokens.end(f"{number}-0", {"response": {"output": []}, "reward": 1.0}, has_failed=False)
+
+
+def test_run_ends_if_too_many_rollouts_lack_tokens(tmp_path):
+    tokens = collector(FileTokenStore(tmp_path), max_mask_fraction=0.5, mask_fraction_min_samples=4)
+    for number, has_tokens in enumerate([True, False, True, False]):
+        end(tokens, number, has_tokens)
+    end(tokens, 4, False)
+    message = r"max_mask_fraction: 3 of 5 rollouts \(60%\) lack tokens .* no sampled tokens were recorded"
+    with pytest.raises(DataError, match=message):
+        tokens.begin("5-0")
+
+
+def test_failed_rollouts_do_not_count_as_masked(tmp_path):
+    tokens = collector(FileTokenStore(tmp_path), max_mask_fraction=0.0, mask_fraction_min_samples=1)
+    tokens.begin("0-0")
+    tokens.end("0-0", {"reward": None}, has_failed=True)
+    tokens.begin("1-0")
+
+
+def test_calls_of_an_earlier_rollout_are_forgotten(tmp_path, store):
+    collector(store).begin("0-0")
+    store.put(entry(2, FIRST, [8], message("x")))
+    (kept,) = store.freeze("0-0").entries
+    assert (kept.prompt_token_ids, kept.generation_token_ids) == (FIRST, [8])
+
+
+def test_result_can_be_written_as_json(store):
+    result = {"reward": 1.0, "response": {"output": [CALL, message("A door.")]}}
+    finalize_rollout_token_capture(result, "0-0", store)
+    assert orjson.loads(orjson.dumps(result)) == plain(result)
