@@ -19,6 +19,7 @@ RUN_TOKEN_ENV_VAR = "NEMO_GYM_RUN_TOKEN"
 """Environment variable with the token of a run on another machine."""
 LOOPBACK_TOKEN_KEY = "loopback_requires_token"
 ALLOWED_HOSTS_KEY = "allowed_hosts"
+POLICY_OVERRIDE_KEY = "allow_policy_override"
 
 _TOKEN = re.compile(r"[!-~]{16,}")
 _HOST = re.compile(r"[0-9a-z._-]+|[0-9a-f.]*:[0-9a-f:.]+")
@@ -106,11 +107,17 @@ def allowed_hosts(plain: Mapping[str, object]) -> frozenset[str]:
     return frozenset(_as_host(each) for each in given) if isinstance(given, list) else frozenset()
 
 
+def allows_policy_override(plain: Mapping[str, object]) -> bool:
+    """Return whether a row may name the endpoint and the key that its model calls use."""
+    return plain.get(POLICY_OVERRIDE_KEY) is True
+
+
 def check_access(plain: Mapping[str, object], places: Mapping[str, Origin]) -> None:
     """Raise ConfigError if the settings of access control are invalid or contradict each other."""
     closes, hosts = plain.get(LOOPBACK_TOKEN_KEY), plain.get(ALLOWED_HOSTS_KEY)
-    if not isinstance(closes, bool | None):
-        raise ConfigError(f"{_place(LOOPBACK_TOKEN_KEY, places)} must be true or false, but is {closes!r}.")
+    for key in (LOOPBACK_TOKEN_KEY, POLICY_OVERRIDE_KEY):
+        if not isinstance(given := plain.get(key), bool | None):
+            raise ConfigError(f"{_place(key, places)} must be true or false, but is {given!r}.")
     if closes and is_open(plain):
         raise ConfigError(
             f"{_place(LOOPBACK_TOKEN_KEY, places)} true contradicts {RUN_TOKEN_KEY}: false, which opens the run to "

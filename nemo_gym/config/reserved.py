@@ -5,7 +5,7 @@ RESERVED_KEYS = frozenset({
     "config_paths", "_inherit_from", "_copy",
     # addresses and access
     "default_host", "use_absolute_ip", "head_server", "disallowed_ports", "port_range_low", "port_range_high",
-    "run_token", "loopback_requires_token", "allowed_hosts", "hf_token",
+    "run_token", "loopback_requires_token", "allowed_hosts", "allow_policy_override", "hf_token",
     # processes
     "dry_run", "process_start_method", "replicas", "restart_limit", "model_endpoint_readiness_timeout_seconds",
     "ray_head_node_address", "nemo_gym_log_dir", "results_dir", "cache_dir",

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextvars import ContextVar, Token
 from typing import Any, NamedTuple, Self
 
+from nemo_gym.context.policy import Policy
 from nemo_gym.errors import RolloutTimedOut
 
 
@@ -20,6 +21,8 @@ class Work(NamedTuple):
     """The waits in progress, for a timeout's message; None if not recorded."""
     on_reply: Callable[[Any], None] | None = None
     """Called with the `Reply` to each call of another server; None if nothing observes them."""
+    policy: Policy | None = None
+    """The policy that the rollout's row names; None for the configured one."""
 
 
 NO_WORK = Work()

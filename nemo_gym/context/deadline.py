@@ -33,9 +33,9 @@ class deadline_in:  # noqa: N801 - reads as what it does: `with deadline_in(5):`
 
     def __enter__(self) -> None:
         if self._seconds is not None:
-            before, ends_at = current_work(), time.monotonic() + self._seconds
-            if before.ends_at is None or ends_at < before.ends_at:
-                self._token = begin_work(Work(before.rollout_id, ends_at, before.waits, before.on_reply))
+            work, ends_at = current_work(), time.monotonic() + self._seconds
+            if work.ends_at is None or ends_at < work.ends_at:
+                self._token = begin_work(Work(work.rollout_id, ends_at, work.waits, work.on_reply, work.policy))
 
     def __exit__(self, *_: object) -> None:
         if self._token is not None:
@@ -46,7 +46,7 @@ class deadline_in:  # noqa: N801 - reads as what it does: `with deadline_in(5):`
 def grace_period(seconds: float = GRACE_S) -> Iterator[None]:
     """Allow `seconds` for cleaning up, even after the deadline."""
     before = current_work()
-    token = begin_work(Work(before.rollout_id, time.monotonic() + seconds, [], before.on_reply))
+    token = begin_work(Work(before.rollout_id, time.monotonic() + seconds, [], before.on_reply, before.policy))
     try:
         yield
     finally:

@@ -7,6 +7,9 @@ from functools import lru_cache
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
+from nemo_gym.config.secret_values import SecretValues
+from nemo_gym.context.current import current_work
+from nemo_gym.context.policy import Policy
 from nemo_gym.http.external import (
     RATE_LIMIT_ERROR_CODES,
     RETRY_ERROR_CODES,
@@ -41,31 +44,38 @@ class NeMoGymAsyncOpenAI(BaseModel):
     """The timeout of one try, in seconds."""
     tries: int = Field(default=RetryPolicy.tries, ge=1)
     """The maximum number of tries for one call."""
+    follows_policy: bool = False
+    """Whether a policy that the rollout's row names replaces this endpoint, its key and its model."""
 
     _session: ExternalSession | None = PrivateAttr(default=None)
 
+    @property
+    def url(self) -> str:
+        """The address for calls of the current rollout: `base_url`, unless the rollout's row names another one."""
+        return self._base_for(self._policy())
+
     async def create_models(self, **kwargs: object) -> JsonObject:
         """Call `GET /models`, which lists the models of the endpoint."""
-        return await self._call("GET", self._url("models"), kwargs or None)
+        return await self._call("GET", "/models", kwargs or None)
 
     async def create_chat_completion(self, **kwargs: object) -> JsonObject:
-        return await self._call("POST", self._url("chat/completions"), kwargs)
+        return await self._call("POST", "/chat/completions", kwargs)
 
     async def create_completion(self, **kwargs: object) -> JsonObject:
-        return await self._call("POST", self._url("completions"), kwargs)
+        return await self._call("POST", "/completions", kwargs)
 
     async def create_response(self, **kwargs: object) -> JsonObject:
-        return await self._call("POST", self._url("responses"), kwargs)
+        return await self._call("POST", "/responses", kwargs)
 
     async def ask(self, path: str, asked: JsonObject, items: bytes | memoryview) -> bytes:
         """Call `POST /<path>` with `input` given as JSON text. Return the reply's JSON object as text, unparsed."""
-        body = b"".join((dump_up_to("input", asked), items, b"}"))
-        return await self._answer("POST", self._url(path), body, as_written)
+        policy = self._policy()
+        body = b"".join((dump_up_to("input", _with_model(asked, policy)), items, b"}"))
+        return await self._answer("POST", f"{self._base_for(policy)}/{path}", body, as_written, policy)
 
     async def create_tokenize(self, **kwargs: object) -> JsonObject:
         """Call `POST /tokenize`, which vLLM serves outside `/v1`."""
-        root = self.base_url.rstrip("/").removesuffix("/v1")
-        return await self._call("POST", f"{root}/tokenize", kwargs)
+        return await self._call("POST", "/tokenize", kwargs, outside="/v1")
 
     async def aclose(self) -> None:
         """Leave the shared session. The last client of the event loop to leave closes the connections."""
@@ -73,19 +83,35 @@ class NeMoGymAsyncOpenAI(BaseModel):
         if session is not None:
             await session.leave(self)
 
-    def _url(self, path: str) -> str:
-        return f"{self.base_url.rstrip('/')}/{path}"
+    def _policy(self) -> Policy | None:
+        return current_work().policy if self.follows_policy else None
 
-    async def _call(self, method: str, url: str, asked: JsonObject | None) -> JsonObject:
-        body = None
+    def _base_for(self, policy: Policy | None) -> str:
+        return (self.base_url if policy is None else policy.base_url or self.base_url).rstrip("/")
+
+    def _headers_for(self, policy: Policy | None) -> dict[str, str]:
+        if policy is None:
+            return {"Authorization": f"Bearer {self.api_key}", **self.default_headers}
+        # The configured key and headers are only for the configured address.
+        own = {} if policy.base_url else {"Authorization": f"Bearer {self.api_key}", **self.default_headers}
+        return {**own, "Authorization": f"Bearer {policy.api_key}"} if policy.api_key else own
+
+    async def _call(self, method: str, path: str, asked: JsonObject | None, *, outside: str = "") -> JsonObject:
+        policy, body = self._policy(), None
         if asked is not None:
-            body = dump_json(asked)
+            body = dump_json(_with_model(asked, policy))
             # Free the request data, because thousands of calls may be waiting for their replies.
             asked.clear()
-        return await self._answer(method, url, body, parsed)
+        url = self._base_for(policy).removesuffix(outside) + path
+        return await self._answer(method, url, body, parsed, policy)
 
     async def _answer(
-        self, method: str, url: str, body: bytes | None, read: Callable[[bytes], AnswerT | None]
+        self,
+        method: str,
+        url: str,
+        body: bytes | None,
+        read: Callable[[bytes], AnswerT | None],
+        policy: Policy | None,
     ) -> AnswerT:
         session = external_session()
         if session is not self._session:
@@ -94,13 +120,23 @@ class NeMoGymAsyncOpenAI(BaseModel):
         return await session.call(
             method,
             url,
-            read=read,
+            read=read if policy is None else _masked(read, policy.api_key),
             body=body,
-            headers={"Authorization": f"Bearer {self.api_key}", **self.default_headers},
+            headers=self._headers_for(policy),
             is_ours=self.internal,
             limits=Limits(silence_s=self.timeout_s, total_s=self.timeout_s),
             retry=_retry_policy(self.tries, self.internal),
         )
+
+
+def _with_model(asked: JsonObject, policy: Policy | None) -> JsonObject:
+    return asked if policy is None or policy.model is None else {**asked, "model": policy.model}
+
+
+def _masked(read: Callable[[bytes], AnswerT | None], key: str | None) -> Callable[[bytes], AnswerT | None]:
+    """Return `read` for a reply in which a row's key is masked. Nothing else knows the key and could mask it."""
+    secrets = SecretValues([key or ""])
+    return lambda text: read(secrets.mask_bytes(text))
 
 
 @lru_cache

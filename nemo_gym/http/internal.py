@@ -133,7 +133,9 @@ def _request_head(method: str, path: str, authority: str, headers: RawHeaders, b
     head = b"".join(lines)
     # Each line adds one of each. Any more would smuggle in another header or request.
     if head.count(b"\n") != len(lines) + 1 or head.count(b"\r") != len(lines) + 1:
-        raise ValueError(f"{method} {path}: a header holds a line break: {list(headers)!r}")
+        broken = next(name for name, value in headers if {*b"\r\n"} & {*name, *value})
+        # Without its value, because headers contain keys.
+        raise ValueError(f"{method} {path}: the header {broken!r} holds a line break.")
     return head
 
 

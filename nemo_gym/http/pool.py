@@ -110,6 +110,8 @@ class Pool:
         # A list, because `any` of a generator would skip the remaining origins.
         if any([origin.close_idle() for origin in self._origins.values()]):
             self.expect_idle()
+        # Each rollout may have an endpoint of its own.
+        self._origins = {key: origin for key, origin in self._origins.items() if origin.is_in_use}
 
     def close_one_idle(self) -> bool:
         """Close the connection that was idle for longest at one address. Return whether there is one."""
@@ -186,6 +188,11 @@ class Origin:
         """Whether requests wait because of a shortage of files."""
         self._is_short = self._is_short and any(not waiter.done() for waiter in self._queue)
         return self._is_short
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether there is a connection, or a request that waits for one."""
+        return bool(self._open or self._opening or self._queue)
 
     def put_back(self, connection: Connection) -> None:
         while self._queue:

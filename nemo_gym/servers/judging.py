@@ -73,7 +73,7 @@ class JudgeFailures:
 
     def __enter__(self) -> JudgeFailures:
         before = current_work()
-        self._token = begin_work(Work(before.rollout_id, before.ends_at, before.waits, self._read))
+        self._token = begin_work(Work(before.rollout_id, before.ends_at, before.waits, self._read, before.policy))
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import AsyncGenerator, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Self, TypeVar
-
-import orjson
+from typing import Any, Literal, NamedTuple, Self
 
 from nemo_gym.calls.client import ServerClient
 from nemo_gym.calls.problems import failure_of_row
+from nemo_gym.config.access import POLICY_OVERRIDE_KEY
 from nemo_gym.config.settings import BaseServerConfig
 from nemo_gym.config.suggestions import did_you_mean_or_all
 from nemo_gym.errors import InvalidTask, RolloutCancelled, RolloutError, UsageError
@@ -22,11 +20,10 @@ from nemo_gym.rollouts.collector import allowed_connections, first_of
 from nemo_gym.rollouts.job import AttemptSettings
 from nemo_gym.rollouts.resume import max_attempts
 from nemo_gym.rollouts.run_watch import RunWatch
-from nemo_gym.rollouts.runner import Runner
 from nemo_gym.schemas.row import AGENT_REF_KEY, ROLLOUT_ID_KEY, TASK_INDEX_KEY, Row
+from nemo_gym.training.loop_thread import LoopThread
+from nemo_gym.training.policies import VERSION_AT_END_KEY, VERSION_KEY, Policies, PolicyRunner
 from nemo_gym.training.trajectory import Trajectory, sequences_of, trajectory_of
-
-ResultT = TypeVar("ResultT")
 
 FailedRollouts = Literal["mask", "drop", "raise"]
 """`mask` keeps failed rollouts in their group, without a reward. `drop` leaves them out. `raise` ends the batch."""
@@ -41,6 +38,18 @@ class Rollout:
     reward: float | None
     """None if it failed; a failure is never a zero."""
     failure: RolloutError | None
+
+    @property
+    def policy_version(self) -> int:
+        """The version of the policy when the rollout, or its last attempt, began."""
+        version: int = self.result[VERSION_KEY]
+        return version
+
+    @property
+    def policy_version_at_end(self) -> int:
+        """The version of the same policy when the rollout ended. It is greater if weights were replaced in place."""
+        version: int = self.result[VERSION_AT_END_KEY]
+        return version
 
     def trajectory(self) -> Trajectory:
         """Return its training sequence; see `trajectory_of`."""
@@ -94,6 +103,7 @@ class TrainingClient:
         self._settings = AttemptSettings(rollout_timeout_s=rollout_timeout_s, max_attempts=attempts)
         self._run_token = run_token
         self._client: ServerClient | None = None
+        self._policies = Policies()
         self._tasks = 0
         """The number of tasks so far. Their index is part of the rollout's id, so it must be unique."""
 
@@ -111,6 +121,42 @@ class TrainingClient:
         """The names of the run's agents."""
         return list(self._opened().agent_names())
 
+    @property
+    def policy_version(self) -> int:
+        """The version of the newest policy: 0 before the first call of `set_policy`."""
+        return self._policies.version
+
+    def staleness(self, rollout: Rollout) -> int:
+        """Return by how many versions the newest policy is ahead of the one with which the rollout began."""
+        return self.policy_version - rollout.policy_version
+
+    def set_policy(
+        self,
+        urls: str | Sequence[str] | None = None,
+        model: str | None = None,
+        *,
+        api_key: str | None = None,
+        version: int | None = None,
+    ) -> None:
+        """Begin a new version of the policy, by default the next number. It samples all rollouts that begin later.
+
+        A rollout stays with one of the `urls` (each up to and including `/v1`) from its beginning to its end, and with
+        this model and key. The default model is the configured one, but the configured key is only sent to the
+        configured address. Without `urls`, the current addresses stay. Without any arguments, the weights there were
+        replaced in place, also for the rollouts under way.
+
+        Raises `UsageError` if the run does not allow rows to name a policy.
+        """
+        if urls is None and model is None and api_key is None:
+            self._policies.replace(None, version)
+            return
+        if not self._opened().address_book.allows_policy_override:
+            raise UsageError(
+                f"set_policy: the run at http://{self._head.host}:{self._head.port} does not allow other policies. "
+                f"Start it with +{POLICY_OVERRIDE_KEY}=true."
+            )
+        self._policies.replace(self._policies.changed(urls, model, api_key), version)
+
     async def rollouts(
         self, rows: Iterable[JsonObject], repeats: int = 1, sampling: Mapping[str, object] | None = None
     ) -> AsyncGenerator[Group, None]:
@@ -127,7 +173,10 @@ class TrainingClient:
         if repeats < 1:
             raise UsageError(f"repeats={repeats}: each task needs at least one rollout.")
         client = self._opened()
-        batch = _Batch(client, self._settings, allowed_connections(self._in_flight), self._failed_rollouts)
+        runner = PolicyRunner(client, self._policies, rollout_timeout_s=self._settings.rollout_timeout_s)
+        limits = AttemptLimits.of(self._settings, max_attempts(self._settings))
+        watch = RunWatch(client, advice="Start it again, and open a new client.")
+        batch = _Batch(runner, limits, watch, allowed_connections(self._in_flight), self._failed_rollouts)
         running = asyncio.create_task(batch.run(self._prepared(rows, sampling or {}), repeats))
         try:
             while (group := await batch.next_group()) is not None:
@@ -179,14 +228,18 @@ class _Batch:
     """The rollouts of one call of `TrainingClient.rollouts`."""
 
     def __init__(
-        self, client: ServerClient, settings: AttemptSettings, in_flight: int, failed_rollouts: FailedRollouts
+        self,
+        runner: PolicyRunner,
+        limits: AttemptLimits,
+        watch: RunWatch,
+        in_flight: int,
+        failed_rollouts: FailedRollouts,
     ) -> None:
-        # Trainers read the token ids, so results are parsed in full.
-        self._runner = Runner(client, rollout_timeout_s=settings.rollout_timeout_s, loads=orjson.loads)
-        self._limits = AttemptLimits.of(settings, max_attempts(settings))
-        self._watch = RunWatch(client, advice="Start it again, and open a new client.")
+        self._runner = runner
+        self._limits = limits
+        self._watch = watch
         self._failed_rollouts = failed_rollouts
-        # A rollout's place is free when it has ended and the trainer has room for its group.
+        # A rollout has a place until it has ended.
         self._places = asyncio.Semaphore(in_flight)
         self._in_flight = in_flight
         self._not_taken = 0
@@ -237,7 +290,7 @@ class _Batch:
         if failure is None and record.reward is None:
             failure = RolloutCancelled("the server asked not to keep this rollout")
         if failure is not None:
-            failure.row = row.fields
+            failure.row = row.without_policy().fields
             if self._failed_rollouts == "raise":
                 raise failure
         group.rollouts[repeat] = Rollout(record.row.fields, None if failure else record.reward, failure)
@@ -260,23 +313,22 @@ class SyncTrainingClient:
     def __init__(self, head: str = "http://127.0.0.1:11000", **settings: Any) -> None:
         """See `TrainingClient`."""
         self._client = TrainingClient(head, **settings)
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="nemo_gym training", daemon=True)
+        self._loop = LoopThread()
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        self._loop.start()
         try:
-            self._call(self._client.__aenter__())
+            self._loop.result_of(self._client.__aenter__())
         except BaseException:
-            self._stop()
+            self._loop.stop()
             raise
         return self
 
     def __exit__(self, *_: object) -> None:
         try:
-            self._call(self._client.__aexit__())
+            self._loop.result_of(self._client.__aexit__())
         finally:
-            self._stop()
+            self._loop.stop()
 
     def rollouts(
         self, rows: Iterable[JsonObject], repeats: int = 1, sampling: Mapping[str, object] | None = None
@@ -284,18 +336,34 @@ class SyncTrainingClient:
         """Yield groups; see `TrainingClient.rollouts`."""
         groups = self._client.rollouts(rows, repeats, sampling)
         try:
-            while (group := self._call(_next_of(groups))) is not None:
+            while (group := self._loop.result_of(_next_of(groups))) is not None:
                 yield group
         finally:
-            self._call(groups.aclose())
+            self._loop.result_of(groups.aclose())
 
-    def _call(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+    @property
+    def policy_version(self) -> int:
+        """The version of the newest policy; see `TrainingClient.policy_version`."""
+        return self._client.policy_version
 
-    def _stop(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+    def staleness(self, rollout: Rollout) -> int:
+        """See `TrainingClient.staleness`."""
+        return self._client.staleness(rollout)
+
+    def set_policy(
+        self,
+        urls: str | Sequence[str] | None = None,
+        model: str | None = None,
+        *,
+        api_key: str | None = None,
+        version: int | None = None,
+    ) -> None:
+        """Begin a new version of the policy; see `TrainingClient.set_policy`."""
+
+        async def within_loop() -> None:
+            self._client.set_policy(urls, model, api_key=api_key, version=version)
+
+        self._loop.result_of(within_loop())
 
 
 async def _next_of(groups: AsyncGenerator[Group, None]) -> Group | None:

@@ -41,6 +41,7 @@ class SimpleModelServer(SimpleResponsesAPIModel):
     config: SimpleModelServerConfig
 
     passes_on = True
+    follows_policies = True
 
     @cached_property
     def endpoint(self) -> NeMoGymAsyncOpenAI:
@@ -49,6 +50,7 @@ class SimpleModelServer(SimpleResponsesAPIModel):
             api_key=self.config.openai_api_key,
             timeout_s=self.config.request_timeout_s,
             tries=self.config.request_tries,
+            follows_policy=True,
         )
 
     async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming) -> NeMoGymResponse:

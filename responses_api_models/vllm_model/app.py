@@ -66,13 +66,19 @@ class VLLMModelConfig(BaseResponsesAPIModelConfig):
 class VLLMModel(SimpleResponsesAPIModel):
     config: VLLMModelConfig
 
+    follows_policies = True
+
     @cached_property
     def endpoints(self) -> list[NeMoGymAsyncOpenAI]:
         config = self.config
         urls = [config.base_url] if isinstance(config.base_url, str) else config.base_url
         return [
             NeMoGymAsyncOpenAI(
-                base_url=url, api_key=config.api_key, timeout_s=config.request_timeout_s, tries=config.request_tries
+                base_url=url,
+                api_key=config.api_key,
+                timeout_s=config.request_timeout_s,
+                tries=config.request_tries,
+                follows_policy=True,
             )
             for url in urls
         ]
@@ -128,7 +134,7 @@ class VLLMModel(SimpleResponsesAPIModel):
                 return self._cut_off_at_once()
             raise
         if not completion.get("choices"):
-            raise DataError(f"{endpoint.base_url} returned a completion without choices")
+            raise DataError(f"{endpoint.url} returned a completion without choices")
         if self.config.return_token_id_information:
             prompt = await self._prompt_tokens(endpoint, fields) if lacks_prompt_tokens(completion) else None
             move_tokens_into_messages(completion, prompt, keeps_logprobs=bool(body.logprobs))

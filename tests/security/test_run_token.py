@@ -222,6 +222,7 @@ def test_loopback_can_require_the_token(workplace):
     ("words", "problem"),
     [
         (["+loopback_requires_token=maybe"], "loopback_requires_token: must be true or false"),
+        (["+allow_policy_override=maybe"], "allow_policy_override: must be true or false, but is 'maybe'"),
         (["+loopback_requires_token=true", "+run_token=false"], "contradicts run_token: false"),
         (["+allowed_hosts=gym.internal"], "must be a list of host names"),
         (["+allowed_hosts=[http://gym.internal]"], "without scheme"),

@@ -60,15 +60,20 @@ AGENT = """
 VLLM = "responses_api_models/vllm_model/configs/vllm_model_for_training.yaml"
 
 
-@pytest.fixture(scope="module")
-def run(shared_workplace, endpoint):
-    shared_workplace.environment("counting", COUNTING)
-    config = shared_workplace.folder / "resources_servers/counting/configs/counting.yaml"
+def started(workplace, endpoint):
+    """Start the environment, two agents and a model server that returns token ids."""
+    workplace.environment("counting", COUNTING)
+    config = workplace.folder / "resources_servers/counting/configs/counting.yaml"
     config.write_text(config.read_text() + AGENT.format(name="counting") + AGENT.format(name="other"))
-    command = shared_workplace.start_servers(
+    return workplace.start_servers(
         f"+config_paths=[{config},{VLLM}]", f"+policy_base_url={endpoint}/v1", "+policy_api_key=none",
         "+policy_model_name=echo",
     )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def run(shared_workplace, endpoint):
+    command = started(shared_workplace, endpoint)
     yield command.head
     command.end()
 
@@ -192,13 +197,7 @@ async def test_row_without_valid_agent_is_named(run, given, message):
 
 @pytest.mark.slow
 async def test_end_of_the_run_ends_the_batch(workplace, endpoint):
-    workplace.environment("counting", COUNTING)
-    config = workplace.folder / "resources_servers/counting/configs/counting.yaml"
-    config.write_text(config.read_text() + AGENT.format(name="counting"))
-    command = workplace.start_servers(
-        f"+config_paths=[{config},{VLLM}]", f"+policy_base_url={endpoint}/v1", "+policy_api_key=none",
-        "+policy_model_name=echo",
-    )  # fmt: skip
+    command = started(workplace, endpoint)
     async with TrainingClient(command.head) as client:
         groups = client.rollouts([row("hm"), *[row("slow", pause_s=3600.0)] * 3])
         assert (await anext(groups)).rewards == [0.0]

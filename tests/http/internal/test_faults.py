@@ -39,6 +39,13 @@ async def test_invalid_request_is_not_sent(server, method, path, headers):
     assert not server.requests
 
 
+async def test_rejected_header_is_named_without_its_value(server):
+    async with InternalClient() as client:
+        with pytest.raises(ValueError, match="the header b'x-other' holds a line break") as error:
+            await ask(client, server, "/echo", headers=[(b"x-key", b"made-up"), (b"x-other", b"made-up\n")])
+    assert "made-up" not in str(error.value)
+
+
 @each_case("url", ["https://127.0.0.1/x", "127.0.0.1:80/x", "http:///x", "ftp://127.0.0.1/x"])
 async def test_external_url_is_rejected(url):
     async with InternalClient() as client:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 import time
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 import pytest
 
 from nemo_gym.http.internal import InternalClient
+from nemo_gym.http.pool import Origin
+from nemo_gym.http.reply import NotConnected
 from tests.http.faulty_server import FaultyServer
 from tests.http.internal.asking import ask, on_both_loops
 
@@ -141,3 +144,20 @@ async def test_cancelled_requests_leave_no_replies_to_others(server):
         replies = await asyncio.gather(*(ask(client, server, "/slow/0.01") for _ in range(30)))
         assert all(reply.ok for reply in replies)
     assert server.most_at_once <= 20, "ten, and at most ten cancelled ones that the server has not noticed"
+
+
+@on_both_loops
+async def test_addresses_without_connections_are_forgotten(server):
+    def known() -> int:
+        return sum(isinstance(each, Origin) for each in gc.get_objects())
+
+    before = known()
+    async with InternalClient(idle_s=0.05) as client, asyncio.timeout(60):
+        for number in range(1, 51):
+            with pytest.raises(NotConnected):
+                await client.request("GET", f"127.0.0.{number}", 9, "/")
+        await ask(client, server, "/echo")
+        while known() - before > 1:  # noqa: ASYNC110 - nothing announces it
+            await asyncio.sleep(0.05)
+        # The client stays usable.
+        assert (await ask(client, server, "/echo", "POST", body=b"again")).body == b"again"

@@ -1,0 +1,67 @@
+"""The policy that a row names instead of the configured one. It travels in a header of calls between servers."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from urllib.parse import urlsplit
+
+from nemo_gym.jsonl import JsonObject
+from nemo_gym.schemas.row import POLICY_API_KEY, POLICY_MODEL_KEY, POLICY_URL_KEY
+
+_URL = re.compile(r"https?://[!-\"$->@-~]+")
+_API_KEY = re.compile(r"[!-~]+")
+
+
+# Without a repr, because it would show the key.
+@dataclass(frozen=True, repr=False)
+class Policy:
+    """An endpoint, its key and the name of its model. None means the configured value."""
+
+    base_url: str | None = None
+    """The endpoint's address, up to and including `/v1`."""
+    api_key: str | None = None
+    model: str | None = None
+    servers: frozenset[str] = frozenset()
+    """Names of the servers that receive it with each call. A model server passes it on to none."""
+
+    @classmethod
+    def of_fields(cls, fields: JsonObject) -> Policy | None:
+        """Return the policy that a row's fields name, or None. Raise `ValueError` for an invalid field."""
+        url, api_key, model = (_text(fields, key) for key in (POLICY_URL_KEY, POLICY_API_KEY, POLICY_MODEL_KEY))
+        if url is not None and not _is_url(url):
+            raise ValueError(
+                f"{POLICY_URL_KEY} must be a URL such as http://127.0.0.1:8000/v1, but is '{url.rpartition('@')[2]}'."
+            )
+        if api_key is not None and not _API_KEY.fullmatch(api_key):
+            raise ValueError(f"{POLICY_API_KEY} must be printable ASCII characters without spaces.")
+        return None if url is api_key is model is None else cls(url, api_key, model)
+
+    @property
+    def fields(self) -> JsonObject:
+        """The fields of a row that names this policy."""
+        named = {POLICY_URL_KEY: self.base_url, POLICY_API_KEY: self.api_key, POLICY_MODEL_KEY: self.model}
+        return {key: value for key, value in named.items() if value is not None}
+
+    @cached_property
+    def header(self) -> bytes:
+        """The header's value: the fields as JSON, in ASCII characters only."""
+        return json.dumps(self.fields).encode()
+
+
+def _text(fields: JsonObject, key: str) -> str | None:
+    value = fields.get(key)
+    if value is not None and not (isinstance(value, str) and value):
+        found = "empty" if value == "" else f"of type {type(value).__name__}"
+        raise ValueError(f"{key} must be text, but is {found}.")
+    return value
+
+
+def _is_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        return bool(_URL.fullmatch(text) and parts.hostname and parts.port != 0)
+    except ValueError:
+        return False

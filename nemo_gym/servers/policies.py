@@ -1,0 +1,61 @@
+"""Which servers of a rollout use the policy that its row names: the agent's own model server, and sub-agents."""
+
+from __future__ import annotations
+
+from fastapi import FastAPI
+from starlette.middleware import Middleware
+
+from nemo_gym.calls.client import address_book_of
+from nemo_gym.config.access import POLICY_OVERRIDE_KEY
+from nemo_gym.config.settings import ModelServerRef
+from nemo_gym.context.current import current_work
+from nemo_gym.errors import InvalidTask
+from nemo_gym.schemas.row import POLICY_KEYS
+from nemo_gym.servers.base import SimpleServer
+from nemo_gym.web.app import add_within_session
+from nemo_gym.web.policies import RolloutPolicies
+
+
+def accept_row_policies(agent: SimpleServer, app: FastAPI) -> None:
+    """Let rows name the policy of their rollout, if the run allows it.
+
+    The agent passes it on to the server that its `model_server` names and to other agents, but not to judges and
+    simulated users.
+    """
+    book = address_book_of(agent.server_client)
+    if not book.allows_policy_override:
+        return
+    model, objection = getattr(agent.config, "model_server", None), ""
+    servers = frozenset(book.agent_names())
+    if isinstance(model, ModelServerRef):
+        servers |= {model.name}
+    else:
+        objection = _objection(agent, "does not have a model_server that could use it.")
+    add_within_session(app, Middleware(RolloutPolicies, servers=servers, reads_rows=True, objection=objection))
+
+
+def accept_policies(model: SimpleServer, app: FastAPI, *, follows: bool) -> None:
+    """Let agents name the policy of a rollout, if the run allows it. Reject it unless the server `follows` it."""
+    if address_book_of(model.server_client).allows_policy_override:
+        objection = "" if follows else _objection(model, "does not have an endpoint that it could replace.")
+        add_within_session(app, Middleware(RolloutPolicies, objection=objection))
+
+
+def check_no_policy(row: object) -> None:
+    """Raise `InvalidTask` for a row that still names a policy, which the run does not allow."""
+    if isinstance(row, dict) and (named := [key for key in POLICY_KEYS if row.get(key) is not None]):
+        raise InvalidTask(
+            f"the row contains {' and '.join(named)}, but the run does not allow rows to name a policy. Start it with "
+            f"+{POLICY_OVERRIDE_KEY}=true, or remove them."
+        )
+
+
+def check_own_client(agent: SimpleServer) -> None:
+    """Raise `InvalidTask` if the current row names a policy, which a third-party client would not pass on."""
+    if current_work().policy is not None:
+        raise InvalidTask(_objection(agent, "calls its model with a client that cannot use it."))
+
+
+def _objection(server: SimpleServer, reason: str) -> str:
+    name = getattr(server.config, "name", type(server).__name__)
+    return f"the row names its own policy, but {name} {reason} Remove {', '.join(POLICY_KEYS)} from it."

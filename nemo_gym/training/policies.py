@@ -1,0 +1,107 @@
+"""The policies that a trainer sets one after another, and the choice of one for each rollout."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import orjson
+
+from nemo_gym.calls.client import ServerClient
+from nemo_gym.context.policy import Policy
+from nemo_gym.errors import UsageError
+from nemo_gym.rollouts.outcome import Record
+from nemo_gym.rollouts.runner import Runner
+from nemo_gym.schemas.row import POLICY_API_KEY, POLICY_KEYS, POLICY_MODEL_KEY, POLICY_URL_KEY, Row
+
+VERSION_KEY = "policy_version"
+VERSION_AT_END_KEY = "policy_version_at_end"
+
+CONFIGURED = Policy()
+
+
+@dataclass
+class Source:
+    """A policy's weights, as rollouts see them."""
+
+    version: int
+    sampling: int = 0
+    """The number of rollouts under way."""
+
+
+class Policies:
+    """The current policy at each of its addresses, and earlier ones that still sample rollouts."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        self._sources = {CONFIGURED: Source(0)}
+        self._current = deque([CONFIGURED])
+        """The current ones; the one whose turn is latest comes last."""
+
+    def changed(self, urls: str | Sequence[str] | None, model: str | None, api_key: str | None) -> list[Policy]:
+        """Return the policy at each address, by default at the current ones. Raise `UsageError` for invalid values."""
+        if urls is None:
+            bases = [policy.fields for policy in self._current]
+        else:
+            bases = [{POLICY_URL_KEY: url} for url in ([urls] if isinstance(urls, str) else urls)]
+        if not bases:
+            raise UsageError("set_policy: urls is empty. Pass at least one address, or None to keep the current ones.")
+        named = {POLICY_MODEL_KEY: model, POLICY_API_KEY: api_key}
+        given = {key: value for key, value in named.items() if value is not None}
+        try:
+            return [Policy.of_fields({**base, **given}) or CONFIGURED for base in bases]
+        except ValueError as error:
+            raise UsageError(f"set_policy: {error}") from None
+
+    def replace(self, policies: Sequence[Policy] | None, version: int | None) -> None:
+        """Begin a version. None replaces the weights of the current policies in place, and so does the same policy."""
+        version = self.version + 1 if version is None else version
+        if version <= self.version:
+            raise UsageError(f"version={version}: it must be greater than {self.version}, the version before.")
+        self.version = version
+        self._current = deque(self._current if policies is None else dict.fromkeys(policies))
+        for policy in self._current:
+            self._sources.setdefault(policy, Source(version)).version = version
+        self._forget_unused()
+
+    @contextmanager
+    def sampling(self, row: Row) -> Iterator[tuple[Row, Source]]:
+        """Yield the row with the least busy policy, and that policy's source. A row's own policy stays."""
+        if any(row.fields.get(key) is not None for key in POLICY_KEYS):
+            yield row, Source(self.version)
+            return
+        policy = min(self._current, key=lambda each: self._sources[each].sampling)
+        # Policies that are equally busy take turns.
+        self._current.remove(policy)
+        self._current.append(policy)
+        source = self._sources[policy]
+        source.sampling += 1
+        try:
+            yield row.with_fields(policy.fields), source
+        finally:
+            source.sampling -= 1
+            if policy not in self._current:
+                self._forget_unused()
+
+    def _forget_unused(self) -> None:
+        known, current = self._sources.items(), set(self._current)
+        self._sources = {policy: source for policy, source in known if source.sampling or policy in current}
+
+
+class PolicyRunner(Runner):
+    """A runner whose rollouts are each sampled by one of the trainer's policies, and record its version."""
+
+    def __init__(self, client: ServerClient, policies: Policies, *, rollout_timeout_s: float) -> None:
+        # Trainers read the token ids, so results are parsed in full.
+        super().__init__(client, rollout_timeout_s=rollout_timeout_s, loads=orjson.loads)
+        self._policies = policies
+
+    async def run(self, row: Row) -> Record:
+        """Run one attempt to its end. Each attempt has the newest policy."""
+        with self._policies.sampling(row) as (sent, source):
+            version = source.version
+            record = await super().run(sent)
+            record.row.fields.update({VERSION_KEY: version, VERSION_AT_END_KEY: source.version})
+        return record

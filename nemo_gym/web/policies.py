@@ -1,0 +1,98 @@
+"""Middleware that takes the policy of a rollout out of the row or a header before any handler sees it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from nemo_gym.context.current import Work, begin_work, current_work, end_work
+from nemo_gym.context.policy import Policy
+from nemo_gym.errors import InvalidTask
+from nemo_gym.schemas.rollout import POLICY_HEADER
+from nemo_gym.schemas.row import POLICY_KEYS
+from nemo_gym.web.fast_routes import again, body_of
+
+RUN_PATH = "/run"
+_HEADER = POLICY_HEADER.encode()
+_WRITTEN_KEYS = tuple(f'"{key}"'.encode() for key in POLICY_KEYS)
+
+
+class RolloutPolicies:
+    """Lets the handlers of a server work with the policy that the caller names."""
+
+    def __init__(
+        self, app: ASGIApp, *, servers: frozenset[str] = frozenset(), reads_rows: bool = False, objection: str = ""
+    ) -> None:
+        """`servers` are the names of those that receive the policy with each call of the rollout.
+
+        With `reads_rows`, a row for `/run` may name the policy. `objection` is why no policy can be used here.
+        """
+        self.app = app
+        self._servers = servers
+        self._reads_rows = reads_rows
+        self._objection = objection
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        policy = _taken_from_headers(scope)
+        if self._reads_rows and scope["path"] == RUN_PATH and scope["method"] == "POST":
+            received: list[Message] = []
+            body = await body_of(receive, received)
+            if body is not None and any(key in body for key in _WRITTEN_KEYS):
+                own, body = _taken_from_row(body)
+                policy = own or policy
+                scope["headers"] = _with_length(scope, len(body))
+                received = [{"type": "http.request", "body": body, "more_body": False}]
+            receive = again(received, receive)
+        if policy is None:
+            await self.app(scope, receive, send)
+            return
+        if self._objection:
+            raise InvalidTask(self._objection)
+        before, policy = current_work(), replace(policy, servers=self._servers)
+        token = begin_work(Work(before.rollout_id, before.ends_at, before.waits, before.on_reply, policy))
+        try:
+            await self.app(scope, receive, send)
+        finally:
+            end_work(token)
+
+
+def _taken_from_headers(scope: Scope) -> Policy | None:
+    for name, value in scope["headers"]:
+        if name == _HEADER:
+            scope["headers"] = [each for each in scope["headers"] if each[0] != _HEADER]
+            return _policy_in(_parsed(value, f"the header {POLICY_HEADER}"))
+    return None
+
+
+def _taken_from_row(body: bytes) -> tuple[Policy | None, bytes]:
+    """Return the policy that a row names, and the row without it."""
+    # Python's own parser and writer, because they round no number.
+    row = _parsed(body, "the row")
+    if not isinstance(row, dict):
+        return None, body
+    policy = _policy_in(row)
+    return policy, json.dumps({key: value for key, value in row.items() if key not in POLICY_KEYS}).encode()
+
+
+def _parsed(text: bytes, what: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise InvalidTask(f"{what} is not valid JSON: {error}") from None
+
+
+def _policy_in(fields: object) -> Policy | None:
+    try:
+        return Policy.of_fields(fields) if isinstance(fields, dict) else None
+    except ValueError as error:
+        raise InvalidTask(f"the row's {error}") from None
+
+
+def _with_length(scope: Scope, length: int) -> list[tuple[bytes, bytes]]:
+    others = [(name, value) for name, value in scope["headers"] if name != b"content-length"]
+    return [*others, (b"content-length", b"%d" % length)]
