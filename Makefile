@@ -1,4 +1,5 @@
-# A fresh clone needs only `make demo`, `make dev` or `make test`. They use uv if it is on the PATH, otherwise pip.
+# A fresh clone needs only `make demo`, `make train-demo`, `make dev` or `make test`. They use uv if it is on the PATH,
+# otherwise pip.
 
 PYTHON ?= python3
 VENV := .venv
@@ -12,11 +13,15 @@ endif
 DEV := $(VENV)/.installed-dev$(if $(NATIVE),-native)
 DEMO_CONFIGS := configs/demo.yaml
 
-.PHONY: demo dev test test-all lint lock clean
+.PHONY: demo train-demo dev rl test test-all lint lock clean
 
 demo: $(VENV)/.installed
 	$(BIN)/ng_e2e_collect_rollouts "+config_paths=[$(DEMO_CONFIGS)]" +split=example +num_repeats=4 \
 	    +output_jsonl_fpath=results/demo.jsonl +overwrite=true
+
+# Train a table of logits in three environments, and draw its learning curve.
+train-demo: $(VENV)/.installed
+	$(BIN)/python examples/grpo_table.py
 
 # Install the packages of all environments and of the tests.
 dev: $(DEV)
@@ -30,6 +35,17 @@ test: $(DEV)
 # All tests, the slow ones too.
 test-all: $(DEV)
 	$(PYTEST)
+
+# Install the packages for the examples of TRL in their own environment (1.5 GB), where tests/frameworks/test_trl.py
+# finds them. They are not locked, because not every index has torch for the CPU. With a GPU: make rl RL_TORCH=torch
+RL_VENV := .venv-rl
+RL_TORCH ?= torch==2.13.0+cpu
+rl: $(RL_VENV)/.installed
+
+$(RL_VENV)/.installed: pyproject.toml
+	@$(PYTHON) -m venv $(RL_VENV)
+	@$(RL_VENV)/bin/python -m pip install --quiet --disable-pip-version-check "$(RL_TORCH)" -e '.[rl]'
+	@touch $@
 
 lint: $(DEV)
 	$(BIN)/ruff check
@@ -70,4 +86,4 @@ lock:
 	    $(call pinned,requirements.lock requirements-dev.lock)
 
 clean:
-	rm -rf $(VENV) results
+	rm -rf $(VENV) $(RL_VENV) results

@@ -1,0 +1,52 @@
+"""The servers of the counter game, with a policy that speaks Chat Completions, and the game's tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from nemo_gym.cli import GlobalConfigDictParserConfig, RunHelper
+from nemo_gym.global_config import get_global_config_dict
+
+ENVIRONMENT = "resources_servers/example_session_state_mgmt"
+CONFIGS = [
+    f"{ENVIRONMENT}/configs/example_session_state_mgmt.yaml",
+    "responses_api_models/vllm_model/configs/vllm_model_for_training.yaml",
+]
+AGENT = "example_session_state_mgmt_simple_agent"
+TARGETS = range(1, 5)
+
+
+def rows() -> list[dict[str, Any]]:
+    """Return one task for each target of the counter."""
+    return [
+        {
+            "responses_create_params": {"input": [{"role": "user", "content": f"Bring the counter to {target}"}]},
+            "initial_count": 0,
+            "expected_count": target,
+        }
+        for target in TARGETS
+    ]
+
+
+@contextmanager
+def counter_servers(policy_url: str) -> Iterator[str]:
+    """Start environment, agent and model server, and yield the address of their head server."""
+    settings = {
+        "config_paths": CONFIGS,
+        "policy_base_url": policy_url,
+        "policy_api_key": "none",
+        "policy_model_name": "policy",
+        "head_server": {"host": "127.0.0.1", "port": 0},
+        AGENT: {"responses_api_agents": {"simple_agent": {"max_steps": 2}}},
+    }
+    with RunHelper() as servers:
+        servers.start(
+            GlobalConfigDictParserConfig(
+                dotenv_path=None, initial_global_config_dict=OmegaConf.create(settings), skip_load_from_cli=True
+            )
+        )
+        yield f"http://127.0.0.1:{get_global_config_dict()['head_server']['port']}"

@@ -1,0 +1,158 @@
+"""TRL's `environment_factory`: a resources server whose tools are methods of the environment."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar, Self
+
+from nemo_gym.calls.client import get_response_json
+from nemo_gym.calls.problems import reply_to
+from nemo_gym.config.wording import counted
+from nemo_gym.errors import EnvironmentFailed, InvalidTask, RolloutError, UsageError
+from nemo_gym.jsonl import JsonObject
+from nemo_gym.schemas.row import PARAMS_KEY
+from nemo_gym.training.loop_thread import LoopThread
+from nemo_gym.training.trl.episode import Completion, Episode
+from nemo_gym.training.trl.prompts import row_of
+from nemo_gym.training.trl.server import OpenServer, running, started
+from nemo_gym.training.trl.signatures import method_of
+
+logger = logging.getLogger(__name__)
+
+NO_SUCH_ROUTE = (404, 405)
+
+
+def environment(
+    *sources: str | Path,
+    server: str | None = None,
+    overrides: Sequence[str] = (),
+    tools: Sequence[JsonObject] | None = None,
+    call_timeout_s: float = 600.0,
+    run_token: str | None = None,
+) -> EnvironmentFactory:
+    """Return an `environment_factory` for `GRPOTrainer`.
+
+    `sources` is an environment's folder, or its config files, with `overrides` as words of the command line. Its
+    server is then started with the models of its judges, but without agents and policy. Or it is the address of a
+    running head server (`http://…`). `server` selects one of several resources servers.
+
+    The tools are those that the server lists. For a server that lists none, pass those of its rows as `tools`.
+    `call_timeout_s` limits each call of the server.
+    """
+    if len(sources) == 1 and str(sources[0]).startswith("http://"):
+        return EnvironmentFactory(running(str(sources[0]), server, run_token), tools, call_timeout_s)
+    return EnvironmentFactory(started(sources, server, overrides), tools, call_timeout_s)
+
+
+class Environment:
+    """One rollout after another on the factory's server. Subclasses have the tools as methods."""
+
+    _factory: ClassVar[EnvironmentFactory]
+    _episode: Episode | None = None
+
+    def reset(self, prompt: Completion = (), **columns: object) -> None:
+        """Begin the rollout of a row: that of the prompt, with the other columns of the dataset as its fields."""
+        self._episode = self._factory.begin(self._episode, _row_of(prompt, columns))
+
+
+def _call_tool(environment: Environment, name: str, arguments: JsonObject) -> str:
+    if environment._episode is None:
+        raise UsageError(f"the tool '{name}' was called before reset(). Begin with reset(**row).")
+    return environment._factory.loop.result_of(environment._episode.call(name, arguments))
+
+
+def _row_of(prompt: Completion, columns: Mapping[str, object]) -> JsonObject:
+    row = {} if isinstance(prompt, str) else row_of(prompt)
+    # A dataset fills columns that a row lacks with None.
+    fields = {name: value for name, value in columns.items() if value is not None}
+    return {PARAMS_KEY: {"input": prompt}, **(row or {}), **fields}
+
+
+class EnvironmentFactory:
+    """Makes environments of one resources server, and grades their rollouts. Servers that it started end with it."""
+
+    def __init__(self, server: OpenServer, tools: Sequence[JsonObject] | None, call_timeout_s: float) -> None:
+        """See `environment`."""
+        self._server = server
+        self._call_timeout_s = call_timeout_s
+        self.loop = LoopThread()
+        self.loop.start()
+        atexit.register(self.close)
+        try:
+            self._tools = list(tools) if tools is not None else self.loop.result_of(self._listed_tools())
+            methods = {each["name"]: method_of(each, _call_tool) for each in self._tools}
+        except BaseException:
+            self.close()
+            raise
+        self._class: type[Environment] = type("Environment", (Environment,), {**methods, "_factory": self})
+
+    def __call__(self) -> Environment:
+        """Return a new environment; TRL calls this once for each rollout of a batch."""
+        return self._class()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop the servers that were started here. A second call does nothing."""
+        atexit.unregister(self.close)
+        if self.loop.is_running:
+            self.loop.result_of(self._server.client.aclose())
+            self.loop.stop()
+        self._server.close()
+
+    def reward(
+        self, completions: Sequence[Completion], environments: Sequence[object], **_: object
+    ) -> list[float | None]:
+        """Return the verifier's rewards; None for a failed rollout and for environments of another factory.
+
+        Pass it as `GRPOTrainer(reward_funcs=…)`.
+        """
+        own = [each._episode if isinstance(each, self._class) else None for each in environments]
+        rewards = self.loop.result_of(_graded(own, completions))
+        failures = [each.failure for each in own if each is not None and each.failure is not None]
+        if failures:
+            logger.warning("%s failed, of %d. The first: %s", counted(len(failures), "rollout"), len(own), failures[0])
+        return rewards
+
+    def begin(self, before: Episode | None, row: JsonObject) -> Episode:
+        """End the episode before and begin that of a row. Raise `InvalidTask` if the server rejects the row."""
+        self._server.check()
+        episode = Episode(self._server.client, self._server.name, row, self._tools, self._call_timeout_s)
+        self.loop.result_of(_begun(before, episode))
+        return episode
+
+    async def _listed_tools(self) -> list[JsonObject]:
+        name = self._server.name
+        call = self._server.client.get(name, "/tools")
+        reply = await reply_to(
+            call, server=name, during="/tools", otherwise=EnvironmentFailed, tolerates=NO_SUCH_ROUTE
+        )
+        listed = await get_response_json(reply) if reply.ok else []
+        return listed if isinstance(listed, list) else []
+
+
+async def _begun(before: Episode | None, episode: Episode) -> None:
+    if before is not None:
+        await before.close()
+    try:
+        await episode.seed()
+    except InvalidTask:
+        raise
+    except RolloutError as error:
+        # Only this rollout fails, not the training.
+        episode.failure = error
+
+
+async def _graded(episodes: Sequence[Episode | None], completions: Sequence[Completion]) -> list[float | None]:
+    async def graded(episode: Episode | None, completion: Completion) -> float | None:
+        return None if episode is None else await episode.verify(completion)
+
+    return await asyncio.gather(*map(graded, episodes, completions))

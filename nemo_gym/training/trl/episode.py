@@ -1,0 +1,113 @@
+"""One rollout of TRL on a resources server: its session, its tool calls and its reward."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+
+import orjson
+
+from nemo_gym.calls.client import ServerClient, get_response_json
+from nemo_gym.calls.problems import reply_to
+from nemo_gym.context.deadline import deadline_in
+from nemo_gym.dialects.chat import new_id
+from nemo_gym.dialects.chat_history import items_of_messages
+from nemo_gym.errors import EnvironmentFailed, RolloutError, ServerCallError
+from nemo_gym.http.reply import Reply
+from nemo_gym.jsonl import JsonObject
+from nemo_gym.schemas.responses import Response
+from nemo_gym.schemas.row import Row
+from nemo_gym.servers.conversation import Conversation, cookies_of
+
+Completion = str | Sequence[JsonObject]
+"""The policy's part of a conversation in TRL: a text, or chat messages with the results of tool calls."""
+
+
+class Episode:
+    """A rollout from `/seed_session` to `/verify`. Once a call fails, it has no reward."""
+
+    def __init__(
+        self, client: ServerClient, server: str, row: JsonObject, tools: list[JsonObject], call_timeout_s: float
+    ) -> None:
+        self._client = client
+        self._server = server
+        self._row = row
+        self._conversation = Conversation({"tools": tools})
+        self._conversation.response = {"output": []}
+        self._call_timeout_s = call_timeout_s
+        self._calls = 0
+        self._graded: Row | None = None
+        self.failure: RolloutError | None = None
+
+    async def seed(self) -> None:
+        """Begin the session. Raise the failure if the server cannot."""
+        reply = await self._post("/seed_session", self._row)
+        self._conversation.session = cookies_of(reply)
+
+    async def call(self, name: str, arguments: JsonObject) -> str:
+        """Return a tool's output for the model. Raise the failure of a tool that broke, now and at later calls."""
+        if self.failure is not None:
+            raise self.failure
+        self._calls += 1
+        written = orjson.dumps(arguments).decode()
+        call: JsonObject = {"name": name, "arguments": written, "call_id": f"call_{self._calls}"}
+        try:
+            with deadline_in(self._call_timeout_s):
+                await self._conversation.act(self._client, self._server, [call], tells_faults=False)
+        except RolloutError as error:
+            self.failure = error
+            raise
+        return str(self._conversation.said[-1]["output"])
+
+    async def verify(self, completion: Completion) -> float | None:
+        """Return the reward of a completion; None after a failure, or if the verifier masks the rollout.
+
+        The server grades an episode once. Later calls return the same reward.
+        """
+        if self._graded is None and self.failure is None:
+            try:
+                response = response_of(completion, self._conversation.params["tools"])
+                reply = await self._post("/verify", {**self._row, "response": response.model_dump(mode="json")})
+                self._graded = Row(await get_response_json(reply))
+            except RolloutError as error:
+                self.failure = error
+        return None if self._graded is None or self._graded.is_masked else self._graded.reward
+
+    async def close(self) -> None:
+        """End the session, unless grading has ended it."""
+        if self._graded is None:
+            # The server drops idle sessions itself.
+            with suppress(ServerCallError, RolloutError):
+                await self._post("/close_session", {})
+
+    async def _post(self, path: str, body: JsonObject) -> Reply:
+        with deadline_in(self._call_timeout_s):
+            call = self._client.post(self._server, path, json=body, cookies=self._conversation.session)
+            reply: Reply = await reply_to(call, server=self._server, during=path, otherwise=EnvironmentFailed)
+            return reply
+
+
+def response_of(completion: Completion, tools: list[JsonObject]) -> Response:
+    """Return the response for the verifier: the messages, calls and results of a completion."""
+    said: JsonObject = {"role": "assistant", "content": completion}
+    given = [said] if isinstance(completion, str) else completion
+    messages: list[JsonObject] = []
+    unanswered: list[str] = []
+    for message in given:
+        if message["role"] == "tool":
+            # TRL's results name only their tool. They come in the order of the calls.
+            messages.append({**message, "tool_call_id": unanswered.pop(0)})
+            continue
+        calls = [_with_id(call) for call in message.get("tool_calls") or []]
+        unanswered = [call["id"] for call in calls]
+        messages.append({**message, "tool_calls": calls})
+    output = items_of_messages(messages, new_id=new_id, keeps_tokens=False)
+    return Response(id=new_id("resp"), created_at=int(time.time()), model="trl", tools=tools, output=list(output))
+
+
+def _with_id(call: JsonObject) -> JsonObject:
+    function = call["function"]
+    arguments = function["arguments"]
+    written = arguments if isinstance(arguments, str) else orjson.dumps(arguments).decode()
+    return {"id": new_id("call"), "type": "function", "function": {"name": function["name"], "arguments": written}}

@@ -1,0 +1,64 @@
+"""Rows as TRL reads them: a prompt of chat messages, of which the first carries the whole row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import orjson
+from pydantic import ValidationError
+
+from nemo_gym.config import explain_params
+from nemo_gym.dialects.chat_requests import chat_params
+from nemo_gym.errors import DataError
+from nemo_gym.jsonl import JsonObject, dump_json
+from nemo_gym.schemas.responses import ResponseCreateParams
+from nemo_gym.schemas.row import PARAMS_KEY
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+ROW_KEY = "nemo_gym_row"
+"""The key of a prompt's first message with the row as JSON, because TRL passes only prompts to a `rollout_func`."""
+
+
+def dataset(rows: Iterable[JsonObject]) -> Dataset:
+    """Return a dataset for `GRPOTrainer(train_dataset=…)` with one prompt for each row.
+
+    Raise `DataError` for a row whose prompt cannot be expressed as chat messages.
+    """
+    from datasets import Dataset
+
+    return Dataset.from_list([{"prompt": prompt_of(row, number)} for number, row in enumerate(rows)])
+
+
+def prompt_of(row: JsonObject, number: int) -> list[JsonObject]:
+    """Return the chat messages of a row's prompt. The first of them carries the row."""
+    try:
+        params = ResponseCreateParams.model_validate(row.get(PARAMS_KEY))
+        messages = chat_params(params, keeps_reasoning=True, keeps_tokens=False).messages
+    except ValidationError as error:
+        raise DataError(f"rows[{number}]: {explain_params(error, row, row.get(PARAMS_KEY))}") from error
+    except DataError as error:
+        raise DataError(f"rows[{number}]: {error}") from error
+    # An environment may begin with a message of its own, but TRL needs at least one.
+    prompt = [{**message, "content": _text_of(message)} for message in messages] or [{"role": "user", "content": ""}]
+    prompt[0][ROW_KEY] = dump_json(row).decode()
+    return prompt
+
+
+def row_of(prompt: Sequence[Mapping[str, object]]) -> JsonObject | None:
+    """Return the row that a prompt carries, None if it was not made by `dataset`."""
+    written = prompt[0].get(ROW_KEY) if prompt and isinstance(prompt[0], Mapping) else None
+    if not isinstance(written, str):
+        return None
+    row: JsonObject = orjson.loads(written)
+    return row
+
+
+def _text_of(message: JsonObject) -> object:
+    """Return a message's content with a text of several parts as one text, as most chat templates expect."""
+    content = message.get("content")
+    if isinstance(content, list) and all(part["type"] == "text" for part in content):
+        return "\n".join(part["text"] for part in content)
+    return content or ""

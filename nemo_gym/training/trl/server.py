@@ -1,0 +1,95 @@
+"""The resources server of TRL's environments: of a running run, or started for them and kept up."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from nemo_gym.calls.client import ServerClient
+from nemo_gym.config.settings import RESOURCES_TIER, BaseServerConfig
+from nemo_gym.config.suggestions import did_you_mean_or_all
+from nemo_gym.config.without_model import graders_of, load_for_grading, only_for
+from nemo_gym.contract.environment import own_config
+from nemo_gym.errors import LaunchError, UsageError
+from nemo_gym.http.internal import split_url
+from nemo_gym.launcher import RunningServers, launch
+from nemo_gym.paths import find
+
+logger = logging.getLogger(__name__)
+
+WATCH_S = 0.5
+
+
+class OpenServer:
+    """A resources server that answers, until `close`."""
+
+    def __init__(self, name: str, client: ServerClient, started: RunningServers | None = None) -> None:
+        """Take a server. If it was started here, restart it when it dies, and stop it at the end."""
+        self.name = name
+        self.client = client
+        self._started = started
+        self._is_closing = threading.Event()
+        self._failure: LaunchError | None = None
+        self._watching = threading.Thread(target=self._watch, name="nemo_gym servers", daemon=True)
+        if started is not None:
+            self._watching.start()
+
+    def check(self) -> None:
+        """Raise `LaunchError` if the server has died and is not restarted."""
+        if self._failure is not None:
+            raise self._failure
+
+    def close(self) -> None:
+        """Stop the server if it was started here. A second call does nothing."""
+        self._is_closing.set()
+        if self._started is not None:
+            self._watching.join()
+            self._started.stop()
+
+    def _watch(self) -> None:
+        assert self._started is not None
+        try:
+            while not self._is_closing.is_set():
+                self._started.watch(WATCH_S)
+        except LaunchError as error:
+            self._failure = error
+
+
+def running(address: str, server: str | None, run_token: str | None) -> OpenServer:
+    """Return a resources server of the run with this head server."""
+    host, port, _, _ = split_url(address)
+    client = ServerClient.load_from_global_config(BaseServerConfig(host=host, port=port), run_token)
+    servers = client.address_book.servers
+    return OpenServer(_chosen([name for name in servers if servers[name].type == RESOURCES_TIER], server), client)
+
+
+def started(sources: Sequence[str | Path], server: str | None, overrides: Sequence[str]) -> OpenServer:
+    """Start a resources server of a folder or of config files, with the servers that it calls."""
+    # No command looks for this head server, so it leaves the usual port to other runs.
+    words = ["+head_server.port=0", *overrides]
+    run = graders_of(load_for_grading([_config_of(source) for source in sources], words))
+    name = _chosen([each.name for each in run.servers_of(RESOURCES_TIER)], server)
+    servers = launch(
+        only_for(run, [name]),
+        on_line=lambda source, line: logger.info("(%s) %s", source, line),
+        notice=logger.warning,
+    )
+    return OpenServer(name, ServerClient.of_run(servers.run), servers)
+
+
+def _config_of(source: str | Path) -> str:
+    folder = find(source, Path.is_dir)
+    return str(own_config(folder)) if folder is not None else str(source)
+
+
+def _chosen(names: Sequence[str], wanted: str | None) -> str:
+    if wanted in names:
+        return str(wanted)
+    if wanted is None and len(names) == 1:
+        return names[0]
+    if wanted is None:
+        raise UsageError(f"environment: choose a server with server=…. The resources servers are: {', '.join(names)}.")
+    hint = did_you_mean_or_all(wanted, names, "servers")
+    raise UsageError(f"environment: no resources server is named '{wanted}'.{hint}")
