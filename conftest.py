@@ -10,8 +10,8 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -36,11 +36,13 @@ THEIRS = (
 """Packages that test processes import, besides the folders of this repository."""
 SLOW = (
     "tests/end_to_end", "tests/launcher", "tests/faults", "tests/published/style", "tests/rollouts", "tests/cli",
-    "tests/frameworks", "tests/sandbox", "tests/scaffold", "tests/security",
+    "tests/examples", "tests/frameworks", "tests/sandbox", "tests/scaffold", "tests/security",
 )  # fmt: skip
 """Test folders that start many processes and wait for them."""
 ONLY_IN_TEST_ALL = (
     "tests/calls/test_running.py",
+    "tests/capture/tokens/test_black_box.py",
+    "tests/capture/tokens/test_own_agents.py",
     "tests/cli/test_benchmarks.py",
     "tests/cli/test_check.py",
     "tests/cli/test_folders.py",
@@ -51,8 +53,10 @@ ONLY_IN_TEST_ALL = (
     "tests/end_to_end/test_collection.py",
     "tests/end_to_end/test_hostile_answers.py",
     "tests/end_to_end/test_user_simulation.py",
+    "tests/examples",
     "tests/export/test_export.py",
     "tests/faults",
+    "tests/frameworks/test_miles.py",
     "tests/frameworks/test_training_loop.py",
     "tests/http/internal/test_open_files.py",
     "tests/launcher/replicas",
@@ -69,9 +73,11 @@ ONLY_IN_TEST_ALL = (
     "tests/scaffold/test_scaffold.py",
     "tests/security/test_every_schema.py",
     "tests/security/test_many_connections.py",
+    "tests/security/test_policy_keys.py",
     "tests/security/test_run_token.py",
     "tests/security/test_secrets.py",
     "tests/servers/mcp/test_tools.py",
+    "tests/servers/test_policies.py",
     "tests/test_rewards_over_http.py",
 )
 """Test files and folders that take long: they get the marker `slow`, and `make test` leaves them out."""
@@ -148,10 +154,10 @@ def pytest_collection_finish() -> None:
 
 
 @contextmanager
-def endpoint_process() -> Iterator[str]:
+def endpoint_process(program: Path = ENDPOINT) -> Iterator[str]:
     """Run a fresh OpenAI-compatible endpoint for the duration of the block and yield its address."""
     with subprocess.Popen(
-        [sys.executable, ENDPOINT, "--port", "0"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, program, "--port", "0"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -164,6 +170,12 @@ def endpoint() -> Iterator[str]:
     """Yield the address of a module-wide endpoint whose behaviour depends on the model name."""
     with endpoint_process() as url:
         yield url
+
+
+@pytest.fixture(scope="session")
+def run_endpoint() -> Callable[[Path], AbstractContextManager[str]]:
+    """Return a context manager that runs another program as an endpoint and yields its address."""
+    return endpoint_process
 
 
 @pytest.fixture

@@ -36,14 +36,14 @@ LARGEST_INTEGER = 2**63
 Entry = dict[str, Any]
 
 
-def entries(generators: list[dict[str, Any]], count: int, seed: int) -> Iterator[Entry]:
-    """Return `count` questions whose generators are drawn by weight, by default from all that are not generous.
+def entries(generators: list[dict[str, Any]], count: int, seed: int, category: str | None = None) -> Iterator[Entry]:
+    """Return `count` questions whose generators are drawn by weight.
 
-    Raises `DataError` for a generator that is unknown or makes no questions.
+    The default is all generators of the category, or of all categories, that are not generous. Raises `DataError` for
+    an unknown category, and for a generator that is unknown or makes no questions.
     """
     load_scorers()
-    names = [each["name"] for each in generators]
-    names = names or [name for name in generator_names() if name not in GENEROUS]
+    names = [each["name"] for each in generators] or names_in(category)
     for name in names:
         try:
             check_name(name, generator_names())
@@ -54,6 +54,21 @@ def entries(generators: list[dict[str, Any]], count: int, seed: int) -> Iterator
     drawn = random.Random(seed).choices(names, weights, k=count)
     made = {name: made_by(name, configs.get(name, {}), drawn.count(name), seed) for name in dict.fromkeys(drawn)}
     return (next(made[name]) for name in drawn)
+
+
+def names_in(category: str | None) -> list[str]:
+    """Return the generators of a category, or all, without the generous ones."""
+    datasets = importlib.import_module(f"{PACKAGE}.factory").DATASETS
+    category_of = {
+        name: datasets[name][0].__module__.split(".")[1] for name in generator_names() if name not in GENEROUS
+    }
+    if category is not None and category not in category_of.values():
+        known = ", ".join(sorted(set(category_of.values())))
+        raise DataError(
+            f"category '{category}': not a category of reasoning-gym, or all its generators are generous. "
+            f"Choose one of: {known}."
+        )
+    return [name for name, own in category_of.items() if category in (None, own)]
 
 
 def made_by(name: str, config: dict[str, Any], count: int, seed: int) -> Iterator[Entry]:

@@ -49,25 +49,35 @@ class Mixture(BaseModel):
 
 
 def prepare(
-    output: Path, generator: Sequence[str] = (), mixture: str | None = None, count: int = 100, seed: int = 0
+    output: Path,
+    generator: Sequence[str] = (),
+    mixture: str | None = None,
+    *,
+    category: str | None = None,
+    count: int = 100,
+    seed: int = 0,
 ) -> Path:
     """Write `count` rows and return their path.
 
     generator: a generator's name; repeat the flag for several (default: all but five)
     mixture: YAML or JSON, or the path of such a file: [{name, weight, config}, …]
+    category: all generators of a category of the package, such as logic, but those five
 
     The default excludes generators whose scorers give full marks to wrong answers. Raises `DataError` if a generator
-    is unknown or rejects its config; then nothing is written.
+    or category is unknown, or if a generator rejects its config; then nothing is written.
     """
     if generator and mixture:
         raise UsageError("argument --mixture: not allowed with argument --generator")
+    if category and (generator or mixture):
+        raise UsageError(f"argument --category: not allowed with argument --{'mixture' if mixture else 'generator'}")
     if count < 1:
         raise DataError(f"--count {count}: at least one row is needed.")
     generators = read_mixture(mixture) if mixture else [Generator(name=name) for name in generator]
     _check(generators)
     if not is_installed():
         raise DataError(NOT_INSTALLED)
-    order = {"generators": [each.model_dump() for each in generators], "count": count, "seed": seed}
+    chosen = {"generators": [each.model_dump() for each in generators], "category": category}
+    order = {**chosen, "count": count, "seed": seed}
     write_rows(output, map(_row, _entries(order)))
     return output
 

@@ -179,6 +179,12 @@ def test_each_broken_promise_is_found(folder, file, old, new, promise, detail):
     assert detail in broken_promises(folder)[promise]
 
 
+def test_config_for_other_callers_needs_no_agent(folder):
+    text = (folder / "configs/sums.yaml").read_text("utf-8")
+    (folder / "configs/resources_only.yaml").write_text(text.partition("sums_simple_agent:")[0], "utf-8")
+    assert broken_promises(folder) == {}
+
+
 def test_all_publishing_rules_are_reported_at_once(folder):
     (folder / "README.md").unlink()
     (folder / "tests/test_app.py").unlink()
