@@ -65,6 +65,14 @@ def test_agents_own_items_get_the_tokens(store):
     assert sequence.mask == [1, 1, 0, 1]
 
 
+def test_equal_answers_get_their_own_tokens(tmp_path):
+    store = FileTokenStore(tmp_path)
+    store.put(entry(0, FIRST, [3, 4], message("Yes.")))
+    store.put(entry(1, SECOND, [5], message("Yes.")))
+    output = finalized(store, message("Yes."), USER, message("Yes."))["response"]["output"]
+    assert [item.get("generation_token_ids") for item in output] == [[3, 4], None, [5]]
+
+
 def test_edited_text_does_not_change_tokens(store):
     edited = finalized(store, message("Redacted."), CALL, RESULT, message("Also redacted."))
     output = edited["response"]["output"]

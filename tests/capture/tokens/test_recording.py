@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import ClassVar
 
 import orjson
@@ -175,6 +176,8 @@ class MemorySink:
         if "put" in self.broken:
             raise OSError("the disk is full")
         assert threading.current_thread() is not threading.main_thread()
+        # An answer that does not wait for this write would arrive before it.
+        time.sleep(0.2)
         self.stored.append(entry)
 
     def mark_incomplete(self, rollout_id, reason):
@@ -192,7 +195,7 @@ def answer_with_sink(*broken):
     return client.post(f"{PREFIX}{RESPONSES}", json={"input": SAID})
 
 
-def test_configured_sink_receives_the_calls():
+def test_answer_follows_its_stored_call():
     assert answer_with_sink().status_code == 200
     (entry,) = MemorySink.stored
     assert isinstance(entry, TokenEntry)
