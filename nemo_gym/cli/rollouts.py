@@ -139,7 +139,7 @@ def _collect_and_report(client: ServerClient, run: OpenRun, servers: RunningServ
         run.record.end("interrupted")
         running.note(f"interrupted: {summary_line(run.summary)}. {advice}")
         return INTERRUPTED
-    except LaunchError as error:
+    except (LaunchError, DataError) as error:
         run.record.end("stopped", str(error))
         running.note(f"stopped: {summary_line(run.summary)}. {advice}")
         raise

@@ -97,6 +97,23 @@ def test_each_result_lists_its_model_calls(captured, folder):
         assert "gaps" not in shown
 
 
+def test_run_ends_if_too_many_rollouts_lack_tokens(shared_workplace):
+    folder = shared_workplace.folder / "tokens"
+    limits = "max_mask_fraction: 0.5, mask_fraction_min_samples: 10"
+    finished = shared_workplace.run(
+        "ng_e2e_collect_rollouts", CONFIG, "+split=example", "+output_jsonl_fpath=masked.jsonl", "+num_repeats=8",
+        "+head_server.port=0", "+num_samples_in_parallel=2",
+        f"+token_id_capture={{enabled: true, all_agents: true, dir: {folder}, {limits}}}",
+    )  # fmt: skip
+    assert finished.code == 1
+    kept = rows_of(shared_workplace.folder / "masked.jsonl")
+    assert all(row["mask_sample"] is True for row in kept)
+    assert f"stopped: 40 planned = {len(kept)} scored + 0 failed" in finished.err
+    assert "10 of 10 rollouts (100%) lack tokens and are masked, but only 50% may" in finished.err
+    assert "serve the model with return_token_id_information: true" in finished.err
+    assert "Traceback" not in finished.err
+
+
 def test_each_result_has_its_trajectory(captured):
     for row in captured:
         shown = TrajectoryRecord.model_validate(row["ng_trajectory"])

@@ -34,7 +34,7 @@ class TokenCollector:
             raise DataError(
                 f"token_id_capture.max_mask_fraction: {len(self._masked)} of {count} rollouts "
                 f"({len(self._masked) / count:.0%}) lack tokens and are masked, but only {limit:.0%} may. The last "
-                f"reasons: {reasons}. What was collected is kept; fix the cause, then continue with +resume=true."
+                f"reasons: {reasons}. What was collected is kept; fix the cause, then continue with --resume."
             )
         # An earlier run may have recorded a rollout of the same name.
         self._source.drop(rollout_id)

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from nemo_gym.capture.tokens.numbers import Numbers
 
-MOST_ROLLOUTS = 16_384
-"""Rollouts whose prefixes a process remembers. The prompt of an older rollout is stored whole."""
+MOST_PREFIXES = 131_072
+"""Prefixes that a process remembers, in about 40 MB. The next prompt of a forgotten rollout is stored whole."""
 DIGEST_BYTES = 16
 _COMMA = ord(",")
 
@@ -29,8 +29,9 @@ class Prefix(NamedTuple):
 class Prefixes:
     """The prefixes of all rollouts that this process records."""
 
-    def __init__(self, most_rollouts: int = MOST_ROLLOUTS) -> None:
-        self._most_rollouts = most_rollouts
+    def __init__(self, most: int = MOST_PREFIXES) -> None:
+        self._most = most
+        self._count = 0
         self._known: OrderedDict[bytes, list[Prefix]] = OrderedDict()
 
     def place(self, log: bytes, model_call_id: str, prompt: Numbers, sampled: Numbers) -> Prefix | None:
@@ -57,6 +58,8 @@ class Prefixes:
         insort(known, Prefix(len(text), hashed.digest(), model_call_id, count))
         hashed.update(sampled.text)
         insort(known, Prefix(len(text) + len(sampled.text), hashed.digest(), model_call_id, count + len(sampled)))
-        while len(self._known) > self._most_rollouts:
-            self._known.popitem(last=False)
+        self._count += 2
+        # The rollout of this call is the last one, and stays even if it has more prefixes than that.
+        while self._count > self._most and len(self._known) > 1:
+            self._count -= len(self._known.popitem(last=False)[1])
         return longest

@@ -5,6 +5,7 @@ import pytest
 
 from nemo_gym.capture.tokens.collecting import TokenCollector
 from nemo_gym.capture.tokens.numbers import Numbers
+from nemo_gym.capture.tokens.prefixes import Prefixes
 from nemo_gym.config.token_capture import TokenCaptureConfig
 from nemo_gym.errors import DataError
 from nemo_gym.opaque import plain
@@ -126,6 +127,14 @@ def test_stored_size_grows_with_the_tokens(tmp_path):
         (file,) = (tmp_path / str(turns)).iterdir()
         sizes.append(file.stat().st_size)
     assert sizes[2] - sizes[1] < 2.2 * (sizes[1] - sizes[0])
+
+
+def test_forgotten_prefixes_cost_space_but_no_tokens(tmp_path):
+    prefixes, prompt, sampled = Prefixes(most=2), Numbers(b"1,2,"), Numbers(b"3,")
+    assert prefixes.place(b"one", "a", prompt, sampled) is None
+    assert prefixes.place(b"one", "b", prompt + sampled, sampled).model_call_id == "a"
+    assert prefixes.place(b"two", "c", prompt, sampled) is None
+    assert prefixes.place(b"one", "d", prompt + sampled, sampled) is None
 
 
 def collector(store, **settings):
