@@ -14,7 +14,7 @@ from nemo_gym.capture.records import Dialect, ErrorCategory, ModelCallRecord
 from nemo_gym.capture.store import CaptureStore
 from nemo_gym.capture.streams import assembled
 from nemo_gym.config.settings import ModelServerRef
-from nemo_gym.context.rollout_id import strip_rollout_prefix
+from nemo_gym.context.rollout_id import move_rollout_id
 from nemo_gym.schemas.rollout import ROLLOUT_HEADER
 from nemo_gym.schemas.row import ROLLOUT_ID_PATTERN
 
@@ -46,11 +46,8 @@ class CaptureMiddleware:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        prefixed = strip_rollout_prefix(scope)
-        rollout_id = prefixed or _id_of_header(scope)
+        rollout_id = move_rollout_id(scope) or _id_of_header(scope)
         dialect = DIALECTS.get(scope["path"])
-        if prefixed is not None:
-            _set_rollout_header(scope, prefixed)
         if rollout_id is None or dialect is None or scope["method"] != "POST":
             await self.app(scope, receive, send)
             return
@@ -62,13 +59,6 @@ def _id_of_header(scope: Scope) -> str | None:
     values = (value for name, value in scope["headers"] if name == ROLLOUT_HEADER.encode())
     text: str = next(values, b"").decode("latin-1")
     return text if ROLLOUT_ID_PATTERN.fullmatch(text) else None
-
-
-def _set_rollout_header(scope: Scope, rollout_id: str) -> None:
-    """Pass the rollout id from the removed prefix on to inner layers."""
-    name = ROLLOUT_HEADER.encode()
-    others = [header for header in scope["headers"] if header[0] != name]
-    scope["headers"] = [*others, (name, rollout_id.encode())]
 
 
 class _Call:

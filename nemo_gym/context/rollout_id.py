@@ -9,6 +9,7 @@ from urllib.parse import quote
 from pydantic import BaseModel
 
 from nemo_gym.context.current import Work, begin_work, current_work, end_work
+from nemo_gym.schemas.rollout import ROLLOUT_HEADER
 from nemo_gym.schemas.row import ROLLOUT_ID_PATTERN, Row
 
 if TYPE_CHECKING:
@@ -73,6 +74,16 @@ def strip_rollout_prefix(scope: Scope) -> str | None:
     scope["path_params"] = {**scope.get("path_params", {}), ROLLOUT_PARAMETER: rollout_id}
     scope["path"] = rest
     scope["raw_path"] = quote(rest).encode()
+    return rollout_id
+
+
+def move_rollout_id(scope: Scope) -> str | None:
+    """Like `strip_rollout_prefix`, but name the rollout in a header for the inner layers."""
+    rollout_id = strip_rollout_prefix(scope)
+    if rollout_id is not None:
+        name = ROLLOUT_HEADER.encode()
+        others = [header for header in scope["headers"] if header[0] != name]
+        scope["headers"] = [*others, (name, rollout_id.encode())]
     return rollout_id
 
 

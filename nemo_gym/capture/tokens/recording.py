@@ -17,7 +17,7 @@ from nemo_gym.capture.tokens.file_store import FileTokenStore
 from nemo_gym.capture.tokens.numbers import Numbers
 from nemo_gym.config.token_capture import TokenCaptureConfig
 from nemo_gym.context.answer_recorder import recorder
-from nemo_gym.context.rollout_id import ROLLOUT_PARAMETER, strip_rollout_prefix, wants_tokens
+from nemo_gym.context.rollout_id import ROLLOUT_PARAMETER, move_rollout_id, wants_tokens
 from nemo_gym.errors import ConfigError, ModelFailed
 from nemo_gym.schemas.responses import RESPONSES_PATH
 
@@ -109,7 +109,7 @@ class TokenCaptureMiddleware:
             await self.app(scope, receive, send)
             return
         # An outer layer may have removed the prefix already.
-        strip_rollout_prefix(scope)
+        move_rollout_id(scope)
         if not wants_tokens(scope) or scope["path"] not in MODEL_PATHS or scope["method"] != "POST":
             await self.app(scope, receive, send)
             return

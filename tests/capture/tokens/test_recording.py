@@ -11,6 +11,7 @@ import pytest
 from fastapi import HTTPException, Request, Response
 from fastapi.testclient import TestClient
 from omegaconf import OmegaConf
+from starlette.middleware import Middleware
 
 from nemo_gym import (
     BaseResponsesAPIModelConfig,
@@ -20,9 +21,12 @@ from nemo_gym import (
     NeMoGymResponseCreateParamsNonStreaming,
     ServerClient,
     SimpleResponsesAPIModel,
+    current_rollout_id,
 )
+from nemo_gym.base_responses_api_model import CaptureStore
 from nemo_gym.config.settings import BaseServerConfig
 from nemo_gym.errors import ModelFailed
+from nemo_gym.rollout_correlation import RolloutContextMiddleware
 from nemo_gym.testing import call, reply
 from nemo_gym.token_id_capture import FileTokenStore, RolloutFrozen, TokenEntry
 from tests.each_case import each_case
@@ -63,7 +67,7 @@ class Model(SimpleResponsesAPIModel):
         return response_of(**TOKENS)
 
     async def chat_completions(self, body: NeMoGymChatCompletionCreateParamsNonStreaming) -> NeMoGymChatCompletion:
-        return completion_of(**TOKENS)
+        return completion_of(f"in rollout {current_rollout_id()}", **TOKENS)
 
 
 class OwnRoute(Model):
@@ -80,12 +84,15 @@ class WrittenAnswer(Model):
         return Response(response_of(**TOKENS).model_dump_json(), media_type="application/json")
 
 
-def client_of(kind, **block):
+def client_of(kind, observed=None, **block):
     address = BaseServerConfig(host="127.0.0.1", port=0)
-    config = OmegaConf.create({"token_id_capture": {"enabled": True, **block}})
+    config = OmegaConf.create({**(observed or {}), "token_id_capture": {"enabled": True, **block}})
     settings = BaseResponsesAPIModelConfig(host="127.0.0.1", port=0, entrypoint="app.py", name="policy")
     server = kind(config=settings, server_client=ServerClient(head_server_config=address, global_config_dict=config))
-    return TestClient(server.setup_webserver())
+    app = server.setup_webserver()
+    # The innermost layer of a served app.
+    app.user_middleware.append(Middleware(RolloutContextMiddleware))
+    return TestClient(app)
 
 
 @pytest.fixture
@@ -122,6 +129,15 @@ def test_call_is_recorded_in_each_dialect(kind, path, body, tmp_path):
     said = entry.output_items[entry.token_item_index]
     assert (said["type"], said.get("name")) == (("message", None) if path == CHAT else ("function_call", "look"))
     assert not any(name in item for item in entry.output_items for name in TOKENS)
+
+
+def test_call_is_also_observed(tmp_path):
+    observed = {"observability_enabled": True, "model_call_capture_dir": str(tmp_path / "calls")}
+    client = client_of(Model, observed, dir=str(tmp_path / "tokens"))
+    answer = client.post(f"{PREFIX}{CHAT}", json={"messages": SAID})
+    assert answer.json()["choices"][0]["message"]["content"] == "in rollout 4-2"
+    assert len(FileTokenStore(tmp_path / "tokens").freeze("4-2").entries) == 1
+    assert len(CaptureStore(tmp_path / "calls").read("4-2")) == 1
 
 
 @each_case("path", [RESPONSES, "/ng-rollout/4-2/v1/responses"])
