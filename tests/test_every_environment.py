@@ -25,7 +25,10 @@ SAMPLE_MODEL = "responses_api_models/sample_model/configs/sample_model.yaml"
 FOLDERS = sorted(
     path for path in (REPOSITORY / "resources_servers").iterdir() if path.is_dir() and path.name[0] not in "._"
 )
-CONFIGS = [path for folder in FOLDERS for path in sorted((folder / "configs").glob("*.yaml"))]
+# One config has no tasks, for trainers that only want the verifier.
+CONFIGS = [
+    path for folder in FOLDERS for path in sorted((folder / "configs").glob("*.yaml")) if path.stem != "resources_only"
+]
 
 PLAIN_REPLY = "I am sure that the answer is 42."
 

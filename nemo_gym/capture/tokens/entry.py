@@ -37,14 +37,15 @@ class TokenEntry:
     """When the answer was complete, in seconds since the epoch."""
     schema_version: int = 1
 
-    def checked(self) -> TokenEntry:
-        """Return the entry itself. Raise `ValueError` if its tokens and log-probabilities are unusable."""
+    def check(self, *, prompt: bool = True) -> None:
+        """Raise `ValueError` if the sampled tokens or, unless excluded, those of the prompt are unusable."""
         if len(self.generation_token_ids) != len(self.generation_log_probs):
             sampled, known = len(self.generation_token_ids), len(self.generation_log_probs)
             raise ValueError(f"{sampled} sampled tokens, but {known} log-probabilities")
-        self.generation_token_ids.checked()
-        self.generation_log_probs.checked()
-        return self
+        self.generation_token_ids.checked(are_ids=True)
+        self.generation_log_probs.checked(are_ids=False)
+        if prompt:
+            self.prompt_token_ids.checked(are_ids=True)
 
 
 class FrozenTokens(NamedTuple):

@@ -40,7 +40,7 @@ class FileTokenStore:
 
     def put(self, entry: TokenEntry) -> None:
         """Store a call. Raise `RolloutFrozen`, `OSError`, or `ValueError` for unusable tokens."""
-        entry.checked()
+        entry.check(prompt=False)
         with locked_log(self._path(entry.rollout_id)) as log:
             log.append(dump_line(self._line_of(entry, _name_of(log, entry.rollout_id))))
 
@@ -74,7 +74,8 @@ class FileTokenStore:
         prompt, sampled = entry.prompt_token_ids, entry.generation_token_ids
         with self._lock:
             known = self._prefixes.place(log, entry.model_call_id, prompt, sampled)
-        own = Numbers(prompt.text[known.length :]).checked() if known else prompt.checked()
+        # The known part was checked when it was stored.
+        own = (Numbers(prompt.text[known.length :]) if known else prompt).checked(are_ids=True)
         return {
             "schema_version": entry.schema_version,
             "model_call_id": entry.model_call_id,
@@ -127,7 +128,7 @@ def _read(rollout_id: str, content: bytes) -> FrozenTokens:
 
 
 def _entry_of(rollout_id: str, fields: JsonObject, known: dict[str, TokenEntry]) -> TokenEntry:
-    prompt = Numbers.of(fields["prompt_token_ids"], are_ids=True)
+    prompt = Numbers.of(fields["prompt_token_ids"])
     if continues := fields["continues"]:
         earlier = known[continues["model_call_id"]]
         whole = earlier.prompt_token_ids
@@ -138,8 +139,8 @@ def _entry_of(rollout_id: str, fields: JsonObject, known: dict[str, TokenEntry])
         rollout_id=rollout_id,
         model_call_id=fields["model_call_id"],
         prompt_token_ids=prompt,
-        generation_token_ids=Numbers.of(fields["generation_token_ids"], are_ids=True),
-        generation_log_probs=Numbers.of(fields["generation_log_probs"], are_ids=False),
+        generation_token_ids=Numbers.of(fields["generation_token_ids"]),
+        generation_log_probs=Numbers.of(fields["generation_log_probs"]),
         routed_experts=fields["routed_experts"],
         output_items=fields["output_items"],
         token_item_index=fields["token_item_index"],

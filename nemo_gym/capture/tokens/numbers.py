@@ -9,7 +9,7 @@ import orjson
 
 _DIGITS = b"0123456789,"
 _NUMERIC = _DIGITS + b".-+eE"
-_SPACE = b" \t\r\n"
+_SPACES = (b" ", b"\n", b"\r", b"\t")
 
 
 class Numbers(Sequence[Any]):
@@ -18,28 +18,30 @@ class Numbers(Sequence[Any]):
     In `text`, a comma follows each number, so that the text of a prompt's beginning is a beginning of its text.
     """
 
-    __slots__ = ("_values", "text")
+    __slots__ = ("_length", "_values", "text")
 
-    def __init__(self, text: bytes = b"") -> None:
+    def __init__(self, text: bytes = b"", length: int | None = None) -> None:
         self.text = text
+        self._length = length
         self._values: list[Any] | None = None
 
     @classmethod
-    def of(cls, value: object, *, are_ids: bool) -> Self:
-        """Return the numbers of a list or an `orjson.Fragment`. Raise `ValueError` if it is not an array of them."""
+    def of(cls, value: object) -> Self:
+        """Return the numbers of a list or an `orjson.Fragment`, unchecked. Raise `ValueError` for anything else."""
         if isinstance(value, cls):
             return value
         written = orjson.dumps(value)
-        inner = written[1:-1].translate(None, _SPACE)
-        is_array = written[:1] == b"[" and written[-1:] == b"]"
-        if not is_array or inner.translate(None, _DIGITS if are_ids else _NUMERIC):
-            raise ValueError(f"not an array of {'token ids' if are_ids else 'numbers'}: {written[:60]!r}")
-        return cls(inner + b"," if inner else b"")
+        if written[:1] != b"[" or written[-1:] != b"]":
+            raise ValueError(f"not an array: {written[:60]!r}")
+        if any(space in written for space in _SPACES):
+            written = written.translate(None, b"".join(_SPACES))
+        return cls(written[1:-1] + b"," if len(written) > len(b"[]") else b"")
 
-    def checked(self) -> Self:
-        """Parse the numbers. Raise `ValueError` if one is malformed or not finite."""
-        if any(each in (float("inf"), float("-inf")) for each in self.tolist()):
-            raise ValueError("a number is not finite")
+    def checked(self, *, are_ids: bool) -> Self:
+        """Return the numbers themselves. Raise `ValueError` if one is malformed, infinite, or not a token id."""
+        if self.text.translate(None, _DIGITS if are_ids else _NUMERIC):
+            raise ValueError(f"not an array of {'token ids' if are_ids else 'numbers'}: {self.text[:60]!r}")
+        self.tolist()
         return self
 
     def tolist(self) -> list[Any]:
@@ -59,7 +61,9 @@ class Numbers(Sequence[Any]):
         return Numbers(b"".join(each + b"," for each in self.text.split(b",", count)[:count]))
 
     def __len__(self) -> int:
-        return self.text.count(b",")
+        if self._length is None:
+            self._length = self.text.count(b",")
+        return self._length
 
     def __getitem__(self, index: Any) -> Any:
         return self.tolist()[index]
@@ -75,7 +79,7 @@ class Numbers(Sequence[Any]):
     __hash__ = None  # type: ignore[assignment]
 
     def __add__(self, other: Numbers) -> Numbers:
-        return Numbers(self.text + other.text)
+        return Numbers(self.text + other.text, len(self) + len(other))
 
     def __repr__(self) -> str:
         return f"Numbers({self.tolist()!r})"

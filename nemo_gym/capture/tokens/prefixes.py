@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import OrderedDict
-from hashlib import blake2b
+from hashlib import sha256
 from typing import NamedTuple
 
 from nemo_gym.capture.tokens.numbers import Numbers
@@ -42,7 +42,7 @@ class Prefixes:
         known = self._known.setdefault(log, [])
         self._known.move_to_end(log)
         text = memoryview(prompt.text)
-        hashed, begin, longest = blake2b(digest_size=DIGEST_BYTES), 0, None
+        hashed, begin, longest = sha256(), 0, None
         for each in known:
             if each.length > len(text):
                 break
@@ -51,13 +51,15 @@ class Prefixes:
             # All prefixes are checked in one pass over the prompt.
             hashed.update(text[begin : each.length])
             begin = each.length
-            if hashed.digest() == each.digest:
+            if hashed.digest()[:DIGEST_BYTES] == each.digest:
                 longest = each
-        hashed.update(text[begin:])
-        count = len(prompt)
-        insort(known, Prefix(len(text), hashed.digest(), model_call_id, count))
-        hashed.update(sampled.text)
-        insort(known, Prefix(len(text) + len(sampled.text), hashed.digest(), model_call_id, count + len(sampled)))
+        count = (
+            prompt.text.count(b",") if longest is None else longest.tokens + prompt.text.count(b",", longest.length)
+        )
+        for more, tokens in ((text[begin:], count), (sampled.text, count + len(sampled))):
+            hashed.update(more)
+            length = len(text) if more is not sampled.text else len(text) + len(sampled.text)
+            insort(known, Prefix(length, hashed.digest()[:DIGEST_BYTES], model_call_id, tokens))
         self._count += 2
         # The rollout of this call is the last one, and stays even if it has more prefixes than that.
         while self._count > self._most and len(self._known) > 1:

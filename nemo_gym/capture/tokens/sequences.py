@@ -21,10 +21,15 @@ def parents_of(calls: Iterable[tuple[TokensT, TokensT]]) -> list[int | None]:
     parents: list[int | None] = []
     for index, (prompt, sampled) in enumerate(calls):
         fitting = (at for length, at in reversed(by_length) if length <= len(prompt))
-        parents.append(next((at for at in fitting if prompt[: len(wholes[at])] == wholes[at]), None))
+        parents.append(next((at for at in fitting if _begins(prompt, wholes[at])), None))
         wholes.append(prompt + sampled)
         insort(by_length, (len(wholes[-1]), index))
     return parents
+
+
+def _begins(prompt: TokensT, whole: TokensT) -> bool:
+    # No copy of the text.
+    return prompt.startswith(whole) if isinstance(prompt, bytes) else prompt[: len(whole)] == whole
 
 
 def sequences_of_calls(parents: Sequence[int | None]) -> list[list[int]]:

@@ -29,12 +29,13 @@ def trajectories_for_rollout(frozen: FrozenTokens) -> TokenTrajectories:
     """
     # A call that was cut off before its first token has nothing to train on.
     entries = [each for each in frozen.entries if each.generation_token_ids]
-    kept, undecidable = _without_retries(entries)
+    parents = _parents_of(entries)
+    kept, undecidable = _without_retries(entries, parents)
     reasons = list(frozen.gaps)
     reasons += [f"{count} answers to the prompt of one call, none of which is continued" for count in undecidable]
     if not kept and not reasons:
         reasons.append("no sampled tokens were recorded")
-    sequences = sequences_of_calls(_parents_of(kept))
+    sequences = sequences_of_calls(parents if len(kept) == len(entries) else _parents_of(kept))
     joined = tuple(tuple(kept[index] for index in sequence) for sequence in sequences)
     return TokenTrajectories(joined, tuple(reasons), retries=len(entries) - len(kept))
 
@@ -43,9 +44,9 @@ def _parents_of(entries: list[TokenEntry]) -> list[int | None]:
     return parents_of((each.prompt_token_ids.text, each.generation_token_ids.text) for each in entries)
 
 
-def _without_retries(entries: list[TokenEntry]) -> tuple[list[TokenEntry], list[int]]:
+def _without_retries(entries: list[TokenEntry], parents: list[int | None]) -> tuple[list[TokenEntry], list[int]]:
     """Return the calls that count, and the number of answers of each prompt for which that is unknown."""
-    continued = set(_parents_of(entries))
+    continued = set(parents)
     answers = defaultdict(list)
     for index, entry in enumerate(entries):
         answers[entry.prompt_token_ids.text].append(index)

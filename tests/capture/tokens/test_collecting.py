@@ -29,9 +29,9 @@ def entry(number, prompt, sampled, *items, **fields):
     return TokenEntry(
         rollout_id="0-0",
         model_call_id=f"call-{number}",
-        prompt_token_ids=Numbers.of(prompt, are_ids=True),
-        generation_token_ids=Numbers.of(sampled, are_ids=True),
-        generation_log_probs=Numbers.of([-0.5] * len(sampled), are_ids=False),
+        prompt_token_ids=Numbers.of(prompt),
+        generation_token_ids=Numbers.of(sampled),
+        generation_log_probs=Numbers.of([-0.5] * len(sampled)),
         output_items=list(items),
         token_item_index=len(items) - 1,
         **fields,

@@ -20,9 +20,9 @@ def entry_of(call, rollout_id, at):
     return TokenEntry(
         rollout_id=rollout_id,
         model_call_id=f"call-{at}",
-        prompt_token_ids=Numbers.of(call.prompt, are_ids=True),
-        generation_token_ids=Numbers.of(call.sampled, are_ids=True),
-        generation_log_probs=Numbers.of(call.log_probs, are_ids=False),
+        prompt_token_ids=Numbers.of(call.prompt),
+        generation_token_ids=Numbers.of(call.sampled),
+        generation_log_probs=Numbers.of(call.log_probs),
         output_items=[item],
         created_at=float(at),
     )
