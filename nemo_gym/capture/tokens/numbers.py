@@ -35,7 +35,10 @@ class Numbers(Sequence[Any]):
             raise ValueError(f"not an array: {written[:60]!r}")
         if any(space in written for space in _SPACES):
             written = written.translate(None, b"".join(_SPACES))
-        return cls(written[1:-1] + b"," if len(written) > len(b"[]") else b"")
+        numbers = cls(written[1:-1] + b"," if len(written) > len(b"[]") else b"")
+        if isinstance(value, list):
+            numbers._values = value
+        return numbers
 
     def checked(self, *, are_ids: bool) -> Self:
         """Return the numbers themselves. Raise `ValueError` if one is malformed, infinite, or not a token id."""

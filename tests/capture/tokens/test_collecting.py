@@ -11,6 +11,7 @@ from nemo_gym.errors import DataError
 from nemo_gym.opaque import plain
 from nemo_gym.token_id_capture import FileTokenStore, TokenEntry, finalize_rollout_token_capture
 from nemo_gym.training import sequences_of, trajectory_of
+from tests.each_case import each_case
 
 FIRST, SECOND = [1, 2], [1, 2, 3, 4, 9]
 """The prompts of two turns; 3 and 4 were sampled in the first one."""
@@ -114,6 +115,21 @@ def test_differing_last_answers_mask_the_rollout(store):
     store.put(entry(2, SECOND, [6], message("A window.")))
     (first, *_) = sequences_of(finalized(store, message("A window.")))
     assert first.mask_reason == "2 answers to the prompt of one call, none of which is continued"
+
+
+@each_case(
+    ("value", "are_ids"),
+    [([1, -1], True), ([1, 2.5], True), ([0.5, float("nan")], False), (["1"], False), ("1,2", True), (None, True)],
+)
+def test_other_values_are_no_numbers(value, are_ids):
+    with pytest.raises(ValueError, match="not an array"):
+        Numbers.of(value).checked(are_ids=are_ids)
+
+
+@each_case("text", [b"[1,,2]", b"[01]", b"[1-2]", b"[1e999]"])
+def test_malformed_text_is_no_numbers(text):
+    with pytest.raises(ValueError, match=r"not an array|line 1 column"):
+        Numbers.of(orjson.Fragment(text)).checked(are_ids=False)
 
 
 def test_stored_size_grows_with_the_tokens(tmp_path):
