@@ -1,5 +1,7 @@
 """Tests of capture in a complete run with real servers."""
 
+import re
+
 import orjson
 import pytest
 
@@ -109,7 +111,8 @@ def test_run_ends_if_too_many_rollouts_lack_tokens(shared_workplace):
     kept = rows_of(shared_workplace.folder / "masked.jsonl")
     assert all(row["mask_sample"] is True for row in kept)
     assert f"stopped: 40 planned = {len(kept)} scored + 0 failed" in finished.err
-    assert "10 of 10 rollouts (100%) lack tokens and are masked, but only 50% may" in finished.err
+    # The other rollout under way may end before the next one begins.
+    assert re.search(r"1[01] of 1[01] rollouts \(100%\) lack tokens and are masked, but only 50% may", finished.err)
     assert "serve the model with return_token_id_information: true" in finished.err
     assert "Traceback" not in finished.err
 

@@ -124,13 +124,15 @@ def test_records_are_deleted_after_use(collected, shared_workplace):
     assert list((shared_workplace.folder / "tokens").iterdir()) == []
 
 
-def test_tokens_survive_killed_model_servers(shared_workplace, run, policy):
-    running = collecting(shared_workplace, run, "killed", *[DIALECTS] * 24)
-    killed = kill_models(run, running)
+@pytest.mark.parametrize("server", ["policy_model", "black_box"])
+def test_tokens_survive_killed_servers(server, shared_workplace, run, policy):
+    name = f"killed_{server}"
+    running = collecting(shared_workplace, run, name, *[DIALECTS] * 24)
+    killed = kill_again_and_again(server, run, running)
     finished = running.wait()
     assert killed, "the run ended before a server could be killed"
     assert finished.code == 0, finished.err
-    rows = rows_of(shared_workplace.folder / "killed.jsonl")
+    rows = rows_of(shared_workplace.folder / f"{name}.jsonl")
     assert len(rows) == 24
     sampled = sampled_by(policy)
     for row in rows:
@@ -142,11 +144,11 @@ def test_tokens_survive_killed_model_servers(shared_workplace, run, policy):
             assert heard == sorted("".join(map(chr, ids)) for _, ids, _ in trained)
 
 
-def kill_models(run, collecting, most=4):
-    """Kill the model server again and again while a collection runs. Return how often."""
+def kill_again_and_again(server, run, collecting, most=3):
+    """Kill a server whenever it is up while a collection runs. Return how often."""
     killed: set[int] = set()
     while collecting.process.poll() is None and len(killed) < most:
-        pid = run.servers["policy_model"]["pid"]
+        pid = run.servers[server]["pid"]
         if pid not in killed:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
