@@ -31,6 +31,10 @@ class LogFile:
     def content(self) -> bytes:
         return os.pread(self._file.fileno(), self.size, 0)
 
+    def clear(self) -> None:
+        self._file.truncate(0)
+        self.size = 0
+
     def append(self, line: bytes, *, sync: bool = False) -> None:
         """Append a line, after a newline if the last line is torn. Raise `OSError` if it cannot be written."""
         left = memoryview(b"\n" + line if self.is_torn else line)

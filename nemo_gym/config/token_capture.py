@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError, field_validator, model_validator
 
 from nemo_gym.config.explain import explain_validation
 from nemo_gym.config.models import Origin
@@ -21,19 +21,19 @@ class TokenCaptureConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    enabled: bool = False
-    all_agents: bool = False
+    enabled: StrictBool = False
+    all_agents: StrictBool = False
     """Whether the calls of all agents are recorded. Otherwise those whose own block sets `token_id_capture`."""
     dir: Path | None = None
     """The folder of the records. Absolute, because each server runs in its own folder."""
     sink: str | None = None
     """The class that stores the tokens, `module:Class`; by default files in `dir`."""
     sink_kwargs: JsonObject = Field(default_factory=dict)
-    rebuild_response: bool = True
+    rebuild_response: StrictBool = True
     """Whether `response.output` of a result gets the recorded tokens."""
-    max_mask_fraction: float | None = Field(default=None, ge=0, le=1)
+    max_mask_fraction: float | None = Field(default=None, ge=0, le=1, strict=True)
     """A run ends if more than this share of its rollouts is masked because tokens are missing."""
-    mask_fraction_min_samples: int = Field(default=50, ge=1)
+    mask_fraction_min_samples: int = Field(default=50, ge=1, strict=True)
     """The number of rollouts from which `max_mask_fraction` applies."""
 
     @field_validator("sink")

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
+from typing import Protocol
 
-RecordAnswer = Callable[[object], Awaitable[None]]
-"""Stores the tokens of an answer, before which the answer must not be passed on."""
 
-recorder: ContextVar[RecordAnswer | None] = ContextVar("nemo_gym_token_recorder", default=None)
+class AnswerRecorder(Protocol):
+    """Records the answer to one call."""
+
+    async def record(self, answer: object) -> None:
+        """Store the tokens of an answer, which must not be passed on before."""
+
+    def skip(self) -> None:
+        """Accept that the call failed, so that there is no answer."""
+
+
+recorder: ContextVar[AnswerRecorder | None] = ContextVar("nemo_gym_token_recorder", default=None)
 """None if the tokens of the current call are not recorded."""

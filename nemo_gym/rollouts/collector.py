@@ -18,6 +18,7 @@ from nemo_gym.rollouts.concurrency import AdaptiveLimit
 from nemo_gym.rollouts.line_digests import LineDigests
 from nemo_gym.rollouts.opening import OpenRun
 from nemo_gym.rollouts.outcome import Summary
+from nemo_gym.rollouts.recorded_tokens import RecordedTokens, kept_until_the_end
 from nemo_gym.rollouts.recording import OnRecord, Recorder
 from nemo_gym.rollouts.run_watch import RunWatch
 from nemo_gym.rollouts.runner import Runner
@@ -53,9 +54,10 @@ async def collect(
             Appender(run.files.failures, hide=hide) as failures,
         ):
             at_once = min(most, max(1, summary.planned - summary.finished))
-            runner = Runner(client, rollout_timeout_s=settings.rollout_timeout_s)
+            tokens = RecordedTokens.of(client)
+            runner = Runner(client, rollout_timeout_s=settings.rollout_timeout_s, tokens=tokens)
             watch = RunWatch(client)
-            async with asyncio.TaskGroup() as group:
+            async with asyncio.TaskGroup() as group, kept_until_the_end(tokens):
                 limits = AttemptLimits.of(settings, run.earlier.limit)
                 recorder = Recorder(runner, limits, watch, results, failures, summary, on_record)
                 work = _Work(run, recorder, digests=digests, limit=limit)
@@ -65,6 +67,8 @@ async def collect(
                     work.begin(workers, owed, at_once)
                 keeping.cancel()
                 watching.cancel()
+            if tokens is not None:
+                tokens.check()
     except BaseExceptionGroup as errors:
         # Only fatal errors such as a full disk or the end of the run arrive here, possibly from several workers.
         raise _with_advice(first_of(errors), run) from None

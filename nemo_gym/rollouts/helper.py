@@ -24,6 +24,7 @@ from nemo_gym.rollouts.collector import allowed_connections, collect
 from nemo_gym.rollouts.job import AttemptSettings, CollectJob, RunFiles
 from nemo_gym.rollouts.lock import locked
 from nemo_gym.rollouts.opening import open_run
+from nemo_gym.rollouts.recorded_tokens import RecordedTokens, kept_until_the_end
 from nemo_gym.rollouts.resume import max_attempts
 from nemo_gym.rollouts.runner import Runner
 from nemo_gym.rollouts.subject import RunSubject
@@ -125,7 +126,10 @@ class _ExamplesRun:
         self._client = client
         self._rows = rows
         # Callers read the token ids, so results are parsed in full.
-        self._runner = Runner(client, rollout_timeout_s=settings.rollout_timeout_s, loads=orjson.loads)
+        self._tokens = RecordedTokens.of(client)
+        self._runner = Runner(
+            client, rollout_timeout_s=settings.rollout_timeout_s, loads=orjson.loads, tokens=self._tokens
+        )
         self._limits = AttemptLimits.of(settings, max_attempts(settings))
         self._wanted = semaphore or nullcontext()
         self._connections = asyncio.Semaphore(allowed_connections(max(1, len(rows))))
@@ -143,7 +147,7 @@ class _ExamplesRun:
     async def run(self) -> None:
         """Run all rollouts, then queue the failures. The queue always gets one entry per row."""
         try:
-            async with asyncio.TaskGroup() as group:
+            async with kept_until_the_end(self._tokens), asyncio.TaskGroup() as group:
                 for row in self._rows:
                     group.create_task(self._run(row))
         finally:

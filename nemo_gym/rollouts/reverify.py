@@ -113,7 +113,7 @@ class Regrader(Runner):
     def __init__(self, client: ServerClient, graders: Graders, *, rollout_timeout_s: float) -> None:
         super().__init__(client, rollout_timeout_s=rollout_timeout_s)
         # The model calls were already recorded with the original rollout.
-        self._capture = self._tokens = None
+        self._capture = None
         self._graders = graders
 
     def server_of(self, row: Row) -> str:

@@ -32,6 +32,7 @@ from nemo_gym.http.reply import Reply, ReplyTimedOut, Timeouts, readable
 from nemo_gym.jsonl import JsonObject, dump_json
 from nemo_gym.opaque import loads_opaque, plain
 from nemo_gym.rollouts.outcome import Outcome, Record
+from nemo_gym.rollouts.recorded_tokens import RecordedTokens
 from nemo_gym.schemas.row import (
     FAILURE_CONVERSATION_KEY,
     FAILURE_LOG_KEY,
@@ -45,7 +46,6 @@ from nemo_gym.schemas.row import (
 
 if TYPE_CHECKING:
     from nemo_gym.capture.attachment import RolloutCapture
-    from nemo_gym.capture.tokens.collecting import TokenCollector
 
 logger = logging.getLogger(__name__)
 
@@ -64,33 +64,27 @@ class Runner:
     FAILURE: ClassVar[type[RolloutError]] = AgentFailed
     """The default failure for an error reply without details."""
 
-    def __init__(self, client: ServerClient, *, rollout_timeout_s: float, loads: Loads = loads_opaque) -> None:
+    def __init__(
+        self,
+        client: ServerClient,
+        *,
+        rollout_timeout_s: float,
+        loads: Loads = loads_opaque,
+        tokens: RecordedTokens | None = None,
+    ) -> None:
+        """`tokens` adds the recorded tokens to the results, if the run records any."""
         self._client = client
         self._timeout_s = rollout_timeout_s
         self._capture = _capture_of(client)
-        self._tokens = _tokens_of(client)
+        self._tokens = tokens
         self._loads = loads if self._capture is None else orjson.loads
 
     async def run(self, row: Row) -> Record:
         """Run one task to its end. Raises only if it is cancelled, or if too many rollouts lack recorded tokens."""
-        if self._tokens is not None and self._client.address_book.captures_tokens_of(row.agent):
-            return await self._with_tokens(row, self._tokens)
-        return await self._observed(row)
-
-    async def _with_tokens(self, row: Row, tokens: TokenCollector) -> Record:
-        try:
-            rollout_id = row.rollout_id
-        except ValueError as error:
-            return failed(row, InvalidTask(str(error)))
-        if rollout_id is None:
+        if self._tokens is None:
             return await self._observed(row)
-        await asyncio.to_thread(tokens.begin, rollout_id)
-        record = await self._observed(row)
-        fields = record.row.fields
-        await asyncio.to_thread(tokens.end, rollout_id, fields, has_failed=record.outcome is not Outcome.SCORED)
-        if self._loads is orjson.loads:
-            return replace(record, row=Row(plain(fields)))
-        return record
+        record = await self._tokens.run(row, self._observed)
+        return replace(record, row=Row(plain(record.row.fields))) if self._loads is orjson.loads else record
 
     async def _observed(self, row: Row) -> Record:
         if self._capture is None:
@@ -168,19 +162,6 @@ def _capture_of(client: ServerClient) -> Callable[[JsonObject], RolloutCapture] 
     from nemo_gym.capture.store import CaptureStore
 
     return partial(RolloutCapture, CaptureStore(folder))
-
-
-def _tokens_of(client: ServerClient) -> TokenCollector | None:
-    """Return the collector of the run's recorded tokens, None if none are recorded or another program reads them."""
-    config = client.address_book.token_capture
-    if not config.enabled:
-        return None
-    # Imported here to spare runs without token capture the cost.
-    from nemo_gym.capture.tokens.collecting import TokenCollector
-    from nemo_gym.capture.tokens.recording import open_store
-
-    store = open_store(config)
-    return TokenCollector(store, config) if hasattr(store, "freeze") else None
 
 
 def _with_mirrored_mask(result: JsonObject) -> JsonObject:

@@ -53,6 +53,7 @@ _OUTCOME = frozenset(
         FAILURE_RETRYABLE_KEY,
         TERMINAL_KEY,
         NO_PERSIST_KEY,
+        TOKEN_CAPTURE_RESULT_KEY,
     }
 )
 

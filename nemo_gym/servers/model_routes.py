@@ -22,7 +22,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.types import Scope
 
-from nemo_gym.context.answer_recorder import RecordAnswer, recorder
+from nemo_gym.context.answer_recorder import AnswerRecorder, recorder
 from nemo_gym.context.rollout_id import current_rollout_id
 from nemo_gym.dialects import streaming
 from nemo_gym.dialects.anthropic import message_of_response, response_params_of_messages
@@ -148,13 +148,17 @@ def _passed_on(kind: type[BaseModel], pass_on: PassOn, scope: Scope, body: bytes
 
 def _recorded(answering: Awaitable[AnswerT]) -> Awaitable[AnswerT]:
     """Return an answer after its tokens have been recorded, if the caller asks for that."""
-    record = recorder.get()
-    return answering if record is None else _answered(answering, record)
+    current = recorder.get()
+    return answering if current is None else _answered(answering, current)
 
 
-async def _answered(answering: Awaitable[AnswerT], record: RecordAnswer) -> AnswerT:
-    answer = await answering
-    await record(answer)
+async def _answered(answering: Awaitable[AnswerT], current: AnswerRecorder) -> AnswerT:
+    try:
+        answer = await answering
+    except Exception:
+        current.skip()
+        raise
+    await current.record(answer)
     return answer
 
 

@@ -18,6 +18,7 @@ from nemo_gym.jsonl import JsonObject
 from nemo_gym.rollouts.attempts import AttemptLimits, run_to_its_end
 from nemo_gym.rollouts.collector import allowed_connections, first_of
 from nemo_gym.rollouts.job import AttemptSettings
+from nemo_gym.rollouts.recorded_tokens import RecordedTokens, kept_until_the_end
 from nemo_gym.rollouts.resume import max_attempts
 from nemo_gym.rollouts.run_watch import RunWatch
 from nemo_gym.schemas.row import AGENT_REF_KEY, ROLLOUT_ID_KEY, TASK_INDEX_KEY, Row
@@ -103,18 +104,21 @@ class TrainingClient:
         self._settings = AttemptSettings(rollout_timeout_s=rollout_timeout_s, max_attempts=attempts)
         self._run_token = run_token
         self._client: ServerClient | None = None
+        self._tokens: RecordedTokens | None = None
         self._policies = Policies()
         self._tasks = 0
         """The number of tasks so far. Their index is part of the rollout's id, so it must be unique."""
 
     async def __aenter__(self) -> Self:
         self._client = await asyncio.to_thread(ServerClient.load_from_global_config, self._head, self._run_token)
+        self._tokens = RecordedTokens.of(self._client)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         client, self._client = self._client, None
         if client is not None:
-            await client.aclose()
+            async with kept_until_the_end(self._tokens):
+                await client.aclose()
 
     @property
     def agents(self) -> list[str]:
@@ -173,7 +177,9 @@ class TrainingClient:
         if repeats < 1:
             raise UsageError(f"repeats={repeats}: each task needs at least one rollout.")
         client = self._opened()
-        runner = PolicyRunner(client, self._policies, rollout_timeout_s=self._settings.rollout_timeout_s)
+        runner = PolicyRunner(
+            client, self._policies, rollout_timeout_s=self._settings.rollout_timeout_s, tokens=self._tokens
+        )
         limits = AttemptLimits.of(self._settings, max_attempts(self._settings))
         watch = RunWatch(client, advice="Start it again, and open a new client.")
         batch = _Batch(runner, limits, watch, allowed_connections(self._in_flight), self._failed_rollouts)

@@ -13,6 +13,7 @@ from nemo_gym.calls.client import ServerClient
 from nemo_gym.context.policy import Policy
 from nemo_gym.errors import UsageError
 from nemo_gym.rollouts.outcome import Record
+from nemo_gym.rollouts.recorded_tokens import RecordedTokens
 from nemo_gym.rollouts.runner import Runner
 from nemo_gym.schemas.row import POLICY_API_KEY, POLICY_KEYS, POLICY_MODEL_KEY, POLICY_URL_KEY, Row
 
@@ -93,9 +94,11 @@ class Policies:
 class PolicyRunner(Runner):
     """A runner whose rollouts are each sampled by one of the trainer's policies, and record its version."""
 
-    def __init__(self, client: ServerClient, policies: Policies, *, rollout_timeout_s: float) -> None:
+    def __init__(
+        self, client: ServerClient, policies: Policies, *, rollout_timeout_s: float, tokens: RecordedTokens | None
+    ) -> None:
         # Trainers read the token ids, so results are parsed in full.
-        super().__init__(client, rollout_timeout_s=rollout_timeout_s, loads=orjson.loads)
+        super().__init__(client, rollout_timeout_s=rollout_timeout_s, loads=orjson.loads, tokens=tokens)
         self._policies = policies
 
     async def run(self, row: Row) -> Record:

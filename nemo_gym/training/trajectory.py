@@ -147,7 +147,8 @@ def trajectory_of(result: JsonObject) -> Trajectory:
     """
     sequences = sequences_of(result)
     if len(sequences) > 1:
-        _check_continuity(_calls_in(Row(result)))
+        if TOKEN_CAPTURE_RESULT_KEY not in result:
+            _check_continuity(_calls_in(Row(result)))
         # The calls were recorded apart from the response.
         first, second = (each.turns for each in sequences[:2])
         whole = [token for turn in first for token in (*turn.context_ids, *turn.sampled_ids)]
@@ -173,7 +174,7 @@ def sequences_of(result: JsonObject) -> list[Trajectory]:
     if not isinstance(recorded, dict):
         return [replace(outcome, turns=turns) for turns in _joined(list(_calls_in(row)))]
     sequences = [tuple(map(_recorded_turn, turns)) for turns in recorded["branches"]]
-    sequences += _joined(list(_calls_in(row))) if recorded["is_rebuilt"] else []
+    sequences += _joined(list(_calls_in(row, are_recorded=True))) if recorded["is_rebuilt"] else []
     return [replace(outcome, turns=turns) for turns in sequences] or [outcome]
 
 
@@ -194,14 +195,17 @@ def _recorded_turn(turn: JsonObject) -> Turn:
     return Turn(turn["context_ids"], turn["sampled_ids"], turn["log_probs"], turn.get(ROUTED_EXPERTS_KEY))
 
 
-def _calls_in(row: Row) -> Iterator[Turn]:
-    """Yield each model turn with its whole prompt as the context. Raise `InvalidTokens` for one without tokens."""
+def _calls_in(row: Row, *, are_recorded: bool = False) -> Iterator[Turn]:
+    """Yield each model turn with its whole prompt as the context. Raise `InvalidTokens` for one without tokens.
+
+    If the calls `are_recorded`, items without tokens are text of the agent itself, or of its other sequences.
+    """
     number = 0
     for is_of_model, items in groupby(_output(row), _is_of_model):
         if not is_of_model:
             continue
         with_tokens = [item for item in items if any(item.get(name) is not None for name in TOKENS)]
-        if not with_tokens:
+        if not with_tokens and not are_recorded:
             raise _without_tokens(number + 1)
         for item in with_tokens:
             number += 1
@@ -213,7 +217,7 @@ def _calls_in(row: Row) -> Iterator[Turn]:
 def _output(row: Row) -> list[JsonObject]:
     """Return the conversation, without the empty message of a model whose context was full."""
     output = (row.response or {}).get("output")
-    items: list[JsonObject] = output if isinstance(output, list) else []
+    items = [item for item in output if isinstance(item, dict)] if isinstance(output, list) else []
     return items[:-1] if _lacked_room(row) else items
 
 
@@ -224,6 +228,8 @@ def _lacked_room(row: Row) -> bool:
     if not isinstance(details, dict) or details.get("reason") != "max_output_tokens" or not output:
         return False
     last = output[-1]
+    if not isinstance(last, dict):
+        return False
     parts = last.get("content") or ()
     says_something = last.get("type") != "message" or isinstance(parts, str) or any(part.get("text") for part in parts)
     return not says_something and all(last.get(name) is None for name in TOKENS)

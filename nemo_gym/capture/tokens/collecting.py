@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+from collections import deque
 from collections.abc import Sequence
+from threading import Lock
 
 from nemo_gym.capture.tokens.entry import FrozenTokens, TokenEntry, TokenSource
 from nemo_gym.capture.tokens.numbers import Numbers
@@ -10,57 +13,81 @@ from nemo_gym.capture.tokens.trajectories import TokenTrajectories, trajectories
 from nemo_gym.config.token_capture import TokenCaptureConfig
 from nemo_gym.errors import DataError
 from nemo_gym.jsonl import JsonObject
+from nemo_gym.opaque import plain
 from nemo_gym.schemas.row import INSTANCE_CONFIG_KEY, MASK_KEY, TOKEN_CAPTURE_RESULT_KEY
 from nemo_gym.schemas.tokens import REQUIRED_TOKEN_METADATA_FIELDS, TOKEN_METADATA_FIELDS
 
-_SHORTEST_REASONS = 3
+logger = logging.getLogger(__name__)
+
+SHOWN_REASONS = 3
 
 
 class TokenCollector:
-    """Collects the tokens of a run's rollouts. Methods may block."""
+    """Collects the tokens of a run's rollouts. Methods may block and may be called from several threads."""
 
     def __init__(self, source: TokenSource, config: TokenCaptureConfig) -> None:
         self._source = source
         self._config = config
-        self._rollouts = 0
-        self._masked: list[str] = []
-        """The reason of each masked rollout."""
+        self._lock = Lock()
+        self._rollouts = self._masked = 0
+        self._reasons: deque[str] = deque(maxlen=SHOWN_REASONS)
+        """Why the last rollouts were masked."""
 
-    def begin(self, rollout_id: str) -> None:
-        """Prepare for a rollout. Raise `DataError` if too many rollouts had to be masked."""
-        limit, count = self._config.max_mask_fraction, self._rollouts
-        if limit is not None and count >= self._config.mask_fraction_min_samples and len(self._masked) > limit * count:
-            reasons = "; ".join(dict.fromkeys(self._masked[-_SHORTEST_REASONS:]))
+    def check(self) -> None:
+        """Raise `DataError` if too many rollouts had to be masked."""
+        limit, count, masked = self._config.max_mask_fraction, self._rollouts, self._masked
+        if limit is not None and count >= self._config.mask_fraction_min_samples and masked > limit * count:
+            reasons = "; ".join(dict.fromkeys(self._reasons))
             raise DataError(
-                f"token_id_capture.max_mask_fraction: {len(self._masked)} of {count} rollouts "
-                f"({len(self._masked) / count:.0%}) lack tokens and are masked, but only {limit:.0%} may. The last "
-                f"reasons: {reasons}. What was collected is kept; fix the cause, then continue with --resume."
+                f"token_id_capture.max_mask_fraction: {masked} of {count} rollouts ({masked / count:.0%}) lack tokens "
+                f"and are masked, but only {limit:.0%} may. The last reasons: {reasons}. What was collected is kept; "
+                "fix the cause, then continue with --resume."
             )
-        # An earlier run may have recorded a rollout of the same name.
-        self._source.drop(rollout_id)
 
     def end(self, rollout_id: str, result: JsonObject, *, has_failed: bool) -> None:
         """Add the tokens to a result, unless it is a failure, and delete the record."""
-        try:
-            if not has_failed:
-                found = finalize_rollout_token_capture(
-                    result, rollout_id, self._source, rebuild_response=self._config.rebuild_response
-                )
+        if not has_failed:
+            try:
+                reasons = _finalize(result, rollout_id, self._source, self._config.rebuild_response).mask_reasons
+            except Exception as error:
+                # The source may be a user's class, and the result an agent's, so anything may happen.
+                logger.exception("rollout %s: its tokens could not be added to the result", rollout_id)
+                reasons = (f"the recorded tokens could not be added to the result: {error!r}",)
+                result[TOKEN_CAPTURE_RESULT_KEY] = {
+                    "rollout_id": rollout_id, "mask_reasons": list(reasons), "is_rebuilt": False, "branches": [],
+                }  # fmt: skip
+                _mask(result)
+            with self._lock:
                 self._rollouts += 1
-                self._masked += found.mask_reasons[:1]
-        finally:
+                self._masked += bool(reasons)
+                self._reasons += reasons[:1]
+        try:
             retire_rollout_token_capture(rollout_id, self._source)
+        except OSError as error:
+            logger.warning("rollout %s: the record of its tokens could not be deleted: %s", rollout_id, error)
+
+    def close(self) -> None:
+        """Release the source."""
+        self._source.close()
 
 
 def finalize_rollout_token_capture(
     result: JsonObject, rollout_id: str, source: TokenSource, *, rebuild_response: bool = True
 ) -> TokenTrajectories:
-    """Add the recorded tokens of a rollout to its result in place, and return its sequences.
+    """Add the recorded tokens of a rollout to its result in place, as lists, and return its sequences.
 
     `response.output` gets the tokens of the sequence with the last call. The other sequences are listed under
     `_ng_token_capture`. If calls are missing, `mask_sample` is set, with the reasons. Text in the result changes only
     if it does not match the recorded calls; then the agent's own output is kept under `_ng_token_capture`.
     """
+    found = _finalize(result, rollout_id, source, rebuild_response)
+    result.update(plain(result))
+    return found
+
+
+def _finalize(result: JsonObject, rollout_id: str, source: TokenSource, rebuild_response: bool) -> TokenTrajectories:
+    """Add the tokens as `orjson.Fragment`, which is enough for a result that is only written."""
+    result.pop(TOKEN_CAPTURE_RESULT_KEY, None)
     frozen = source.freeze(rollout_id)
     if frozen == FrozenTokens() and _has_tokens(result):
         # The agent passed on the tokens itself and made no call that is recorded.
@@ -88,7 +115,7 @@ def finalize_rollout_token_capture(
 
 
 def retire_rollout_token_capture(rollout_id: str, source: TokenSource) -> None:
-    """Delete the record of a rollout, after its result has the tokens."""
+    """Delete the record of a rollout when its result has the tokens."""
     source.drop(rollout_id)
 
 
@@ -151,9 +178,13 @@ def _said(item: object) -> object:
         return None
     if item.get("type") == "function_call":
         return item.get("name"), item.get("arguments")
-    parts = [part for name in ("summary", "content") for part in item.get(name) or ()]
+    parts = [part for name in ("summary", "content") for part in _parts(item.get(name))]
     texts = (part.get("text") or part.get("refusal") if isinstance(part, dict) else part for part in parts)
     return item.get("type", "message"), tuple(str(text or "") for text in texts)
+
+
+def _parts(value: object) -> Sequence[object]:
+    return value if isinstance(value, list) else [value] if isinstance(value, str) else []
 
 
 def _without_tokens(item: object) -> object:

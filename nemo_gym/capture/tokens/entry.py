@@ -44,6 +44,10 @@ class TokenEntry:
             raise ValueError(f"{sampled} sampled tokens, but {known} log-probabilities")
         self.generation_token_ids.checked(are_ids=True)
         self.generation_log_probs.checked(are_ids=False)
+        if not 0 <= self.token_item_index < len(self.output_items):
+            raise ValueError(
+                f"token_item_index is {self.token_item_index}, but there are {len(self.output_items)} items"
+            )
         if prompt:
             self.prompt_token_ids.checked(are_ids=True)
 
@@ -77,7 +81,7 @@ class TokenSource(Protocol):
         """Return everything that was recorded of a rollout, and refuse later calls of it."""
 
     def drop(self, rollout_id: str) -> None:
-        """Delete everything about a rollout, so that one of the same name may begin."""
+        """Delete everything about a rollout, and refuse later calls of it until `close`."""
 
     def close(self) -> None:
         """Release what the source holds."""

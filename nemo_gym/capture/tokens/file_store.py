@@ -12,7 +12,7 @@ import orjson
 from nemo_gym.capture.log_file import LogFile, locked_log
 from nemo_gym.capture.tokens.entry import FrozenTokens, RolloutFrozen, TokenEntry
 from nemo_gym.capture.tokens.numbers import Numbers
-from nemo_gym.capture.tokens.prefixes import Prefixes
+from nemo_gym.capture.tokens.prefixes import Prefix, Prefixes
 from nemo_gym.jsonl import JsonObject, dump_line
 from nemo_gym.opaque import loads_opaque
 from nemo_gym.schemas.row import ROLLOUT_ID_PATTERN
@@ -36,13 +36,19 @@ class FileTokenStore:
     def __init__(self, dir: str | os.PathLike[str]) -> None:
         self.root = Path(dir)
         self._prefixes = Prefixes()
+        self._dropped: list[Path] = []
         self._lock = threading.Lock()
 
     def put(self, entry: TokenEntry) -> None:
         """Store a call. Raise `RolloutFrozen`, `OSError`, or `ValueError` for unusable tokens."""
         entry.check(prompt=False)
-        with locked_log(self._path(entry.rollout_id)) as log:
-            log.append(dump_line(self._line_of(entry, _name_of(log, entry.rollout_id))))
+        with locked_log(self._path(entry.rollout_id)) as log, self._lock:
+            name = _name_of(log, entry.rollout_id)
+            placed = self._prefixes.place(
+                name, entry.model_call_id, entry.prompt_token_ids, entry.generation_token_ids
+            )
+            log.append(dump_line(_line_of(entry, placed.longest)))
+            self._prefixes.remember(name, placed.added)
 
     def mark_incomplete(self, rollout_id: str, reason: str) -> None:
         """Record a gap. Raise `RolloutFrozen` or `OSError`."""
@@ -59,36 +65,41 @@ class FileTokenStore:
         return _read(rollout_id, content)
 
     def drop(self, rollout_id: str) -> None:
-        """Delete a rollout's file."""
-        self._path(rollout_id).unlink(missing_ok=True)
+        """Empty a rollout's file. It stays, to refuse later calls, until this store is closed."""
+        path = self._path(rollout_id)
+        with locked_log(path) as log:
+            log.clear()
+            log.append(FROZEN_LINE)
+        self._dropped.append(path)
 
     def close(self) -> None:
-        """Do nothing: a file is open only while a line is written."""
+        """Delete the files of dropped rollouts."""
+        while self._dropped:
+            self._dropped.pop().unlink(missing_ok=True)
 
     def _path(self, rollout_id: str) -> Path:
         if not ROLLOUT_ID_PATTERN.fullmatch(rollout_id):
             raise ValueError(f"{rollout_id!r} is not a rollout id: letters, digits, '.', '_' and '-' only")
         return self.root / f"{rollout_id}{SUFFIX}"
 
-    def _line_of(self, entry: TokenEntry, log: bytes) -> JsonObject:
-        prompt, sampled = entry.prompt_token_ids, entry.generation_token_ids
-        with self._lock:
-            known = self._prefixes.place(log, entry.model_call_id, prompt, sampled)
-        # The known part was checked when it was stored.
-        own = (Numbers(prompt.text[known.length :]) if known else prompt).checked(are_ids=True)
-        return {
-            "schema_version": entry.schema_version,
-            "model_call_id": entry.model_call_id,
-            "model": entry.model,
-            "continues": {"model_call_id": known.model_call_id, "tokens": known.tokens} if known else None,
-            "prompt_token_ids": own.fragment(),
-            "generation_token_ids": sampled.fragment(),
-            "generation_log_probs": entry.generation_log_probs.fragment(),
-            "routed_experts": entry.routed_experts,
-            "output_items": entry.output_items,
-            "token_item_index": entry.token_item_index,
-            "created_at": entry.created_at,
-        }
+
+def _line_of(entry: TokenEntry, known: Prefix | None) -> JsonObject:
+    # The known part was checked when it was stored.
+    prompt = entry.prompt_token_ids
+    own = (Numbers(prompt.text[known.length :]) if known else prompt).checked(are_ids=True)
+    return {
+        "schema_version": entry.schema_version,
+        "model_call_id": entry.model_call_id,
+        "model": entry.model,
+        "continues": {"model_call_id": known.model_call_id, "tokens": known.tokens} if known else None,
+        "prompt_token_ids": own.fragment(),
+        "generation_token_ids": entry.generation_token_ids.fragment(),
+        "generation_log_probs": entry.generation_log_probs.fragment(),
+        "routed_experts": entry.routed_experts,
+        "output_items": entry.output_items,
+        "token_item_index": entry.token_item_index,
+        "created_at": entry.created_at,
+    }
 
 
 def _name_of(log: LogFile, rollout_id: str) -> bytes:
@@ -96,7 +107,7 @@ def _name_of(log: LogFile, rollout_id: str) -> bytes:
     if _is_frozen(log):
         raise RolloutFrozen(f"rollout {rollout_id} has ended, and its tokens were collected")
     if not log.size:
-        # A dropped rollout may begin again under the same id.
+        # A rollout of the same id may be recorded again after the store was closed.
         log.append(HEAD_BEGIN + uuid4().hex.encode() + HEAD_END)
     return log.beginning(HEAD_BYTES)
 

@@ -26,6 +26,15 @@ class Prefix(NamedTuple):
     tokens: int
 
 
+class Placement(NamedTuple):
+    """The place of a call among the recorded ones."""
+
+    longest: Prefix | None
+    """The longest prefix with which its prompt begins."""
+    added: tuple[Prefix, ...]
+    """Its whole prompt, and the prompt with the sampled tokens."""
+
+
 class Prefixes:
     """The prefixes of all rollouts that this process records."""
 
@@ -34,13 +43,12 @@ class Prefixes:
         self._count = 0
         self._known: OrderedDict[bytes, list[Prefix]] = OrderedDict()
 
-    def place(self, log: bytes, model_call_id: str, prompt: Numbers, sampled: Numbers) -> Prefix | None:
-        """Return the longest prefix with which a prompt begins, None without one, and remember the call.
+    def place(self, log: bytes, model_call_id: str, prompt: Numbers, sampled: Numbers) -> Placement:
+        """Return the longest prefix with which a prompt begins, and the prefixes that the call itself adds.
 
         `log` is the unique name of the rollout's record.
         """
-        known = self._known.setdefault(log, [])
-        self._known.move_to_end(log)
+        known = self._known.get(log, [])
         text = memoryview(prompt.text)
         hashed, begin, longest = sha256(), 0, None
         for each in known:
@@ -56,12 +64,20 @@ class Prefixes:
         count = (
             prompt.text.count(b",") if longest is None else longest.tokens + prompt.text.count(b",", longest.length)
         )
-        for more, tokens in ((text[begin:], count), (sampled.text, count + len(sampled))):
-            hashed.update(more)
-            length = len(text) if more is not sampled.text else len(text) + len(sampled.text)
-            insort(known, Prefix(length, hashed.digest()[:DIGEST_BYTES], model_call_id, tokens))
-        self._count += 2
+        hashed.update(text[begin:])
+        whole_prompt = Prefix(len(text), hashed.digest()[:DIGEST_BYTES], model_call_id, count)
+        hashed.update(sampled.text)
+        length = len(text) + len(sampled.text)
+        whole = Prefix(length, hashed.digest()[:DIGEST_BYTES], model_call_id, count + len(sampled))
+        return Placement(longest, (whole_prompt, whole))
+
+    def remember(self, log: bytes, added: tuple[Prefix, ...]) -> None:
+        """Let later prompts of a rollout begin with these prefixes, which must be stored by now."""
+        known = self._known.setdefault(log, [])
+        self._known.move_to_end(log)
+        for each in added:
+            insort(known, each)
+        self._count += len(added)
         # The rollout of this call is the last one, and stays even if it has more prefixes than that.
         while self._count > self._most and len(self._known) > 1:
             self._count -= len(self._known.popitem(last=False)[1])
-        return longest

@@ -63,6 +63,10 @@ class TokenRecording:
             # Shielded, because a caller that hangs up cancels this task.
             await asyncio.shield(asyncio.to_thread(self._put, entry))
 
+    def skip(self) -> None:
+        """Accept that the call failed, so that nothing was sampled."""
+        self.is_done = True
+
     async def mark_incomplete(self, reason: str) -> None:
         """Store that a call is missing. Raise `ModelFailed` if it cannot be stored."""
         self.is_done = True
@@ -128,7 +132,7 @@ class TokenCaptureMiddleware:
                 await recording.mark_incomplete("a model server with routes of its own does not show its tokens")
             await send(message)
 
-        token = recorder.set(recording.record)
+        token = recorder.set(recording)
         try:
             await self.app(scope, receive, send_recorded)
         finally:

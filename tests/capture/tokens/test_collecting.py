@@ -8,8 +8,7 @@ from nemo_gym.capture.tokens.numbers import Numbers
 from nemo_gym.capture.tokens.prefixes import Prefixes
 from nemo_gym.config.token_capture import TokenCaptureConfig
 from nemo_gym.errors import DataError
-from nemo_gym.opaque import plain
-from nemo_gym.token_id_capture import FileTokenStore, TokenEntry, finalize_rollout_token_capture
+from nemo_gym.token_id_capture import FileTokenStore, RolloutFrozen, TokenEntry, finalize_rollout_token_capture
 from nemo_gym.training import sequences_of, trajectory_of
 from tests.each_case import each_case
 
@@ -50,7 +49,7 @@ def store(tmp_path):
 def finalized(store, *output, **settings):
     result = {"reward": 1.0, "response": {"output": list(output)}}
     finalize_rollout_token_capture(result, "0-0", store, **settings)
-    return plain(result)
+    return result
 
 
 def test_agents_own_items_get_the_tokens(store):
@@ -147,10 +146,16 @@ def test_stored_size_grows_with_the_tokens(tmp_path):
 
 def test_forgotten_prefixes_cost_space_but_no_tokens(tmp_path):
     prefixes, prompt, sampled = Prefixes(most=2), Numbers(b"1,2,"), Numbers(b"3,")
-    assert prefixes.place(b"one", "a", prompt, sampled) is None
-    assert prefixes.place(b"one", "b", prompt + sampled, sampled).model_call_id == "a"
-    assert prefixes.place(b"two", "c", prompt, sampled) is None
-    assert prefixes.place(b"one", "d", prompt + sampled, sampled) is None
+
+    def continued(log, call, prompt):
+        placed = prefixes.place(log, call, prompt, sampled)
+        prefixes.remember(log, placed.added)
+        return placed.longest.model_call_id if placed.longest else None
+
+    assert continued(b"one", "a", prompt) is None
+    assert continued(b"one", "b", prompt + sampled) == "a"
+    assert continued(b"two", "c", prompt) is None
+    assert continued(b"one", "d", prompt + sampled) is None
 
 
 def collector(store, **settings):
@@ -158,10 +163,9 @@ def collector(store, **settings):
 
 
 def end(tokens, number, has_tokens):
-    store = tokens._source
-    tokens.begin(f"{number}-0")
     if has_tokens:
-        store.put(TokenEntry(**{**entry(0, FIRST, [3], message("x")).__dict__, "rollout_id": f"{number}-0"}))
+        entry_of_this = {**entry(0, FIRST, [3], message("x")).__dict__, "rollout_id": f"{number}-0"}
+        tokens._source.put(TokenEntry(**entry_of_this))
     tokens.end(f"{number}-0", {"response": {"output": []}, "reward": 1.0}, has_failed=False)
 
 
@@ -172,24 +176,68 @@ def test_run_ends_if_too_many_rollouts_lack_tokens(tmp_path):
     end(tokens, 4, False)
     message = r"max_mask_fraction: 3 of 5 rollouts \(60%\) lack tokens .* no sampled tokens were recorded"
     with pytest.raises(DataError, match=message):
-        tokens.begin("5-0")
+        tokens.check()
 
 
 def test_failed_rollouts_do_not_count_as_masked(tmp_path):
     tokens = collector(FileTokenStore(tmp_path), max_mask_fraction=0.0, mask_fraction_min_samples=1)
-    tokens.begin("0-0")
     tokens.end("0-0", {"reward": None}, has_failed=True)
-    tokens.begin("1-0")
+    tokens.check()
 
 
-def test_calls_of_an_earlier_rollout_are_forgotten(tmp_path, store):
-    collector(store).begin("0-0")
-    store.put(entry(2, FIRST, [8], message("x")))
-    (kept,) = store.freeze("0-0").entries
-    assert (kept.prompt_token_ids, kept.generation_token_ids) == (FIRST, [8])
+@each_case("has_failed", [True, False])
+def test_late_calls_are_refused_until_the_run_ends(has_failed, tmp_path):
+    store = FileTokenStore(tmp_path / str(has_failed))
+    tokens = collector(store)
+    tokens.end("0-0", {"reward": 1.0}, has_failed=has_failed)
+    with pytest.raises(RolloutFrozen):
+        store.put(entry(2, FIRST, [8], message("x")))
+    tokens.close()
+    assert list(store.root.iterdir()) == []
 
 
-def test_result_can_be_written_as_json(store):
+def test_items_of_the_agent_itself_need_no_tokens(store):
+    notes = message("Stopped after two turns.")
+    result = finalized(store, message("Let me look."), CALL, RESULT, message("A door."), USER, notes)
+    assert trajectory_of(result).completion_ids == [3, 4, 9, 5]
+    assert result["response"]["output"][-1] == notes
+
+
+def test_call_that_could_not_be_written_may_be_repeated(store, monkeypatch):
+    def fail(log, line, **_):
+        raise OSError("the disk is full")
+
+    with monkeypatch.context() as context:
+        context.setattr("nemo_gym.capture.log_file.LogFile.append", fail)
+        with pytest.raises(OSError, match="full"):
+            store.put(entry(2, [*SECOND, 5, 9], [6], message("Through it.")))
+    store.put(entry(3, [*SECOND, 5, 9], [6], message("Through it.")))
+    store.put(entry(4, [*SECOND, 5, 9, 6, 9], [7], message("Outside.")))
+    assert store.freeze("0-0").gaps == ()
+
+
+@each_case("output", [[5, None], [{"role": "assistant", "content": 5}], "no list", None])
+def test_odd_output_of_an_agent_is_replaced(output, tmp_path):
+    store = FileTokenStore(tmp_path / str(output)[:8].strip("[{"))
+    store.put(entry(0, FIRST, [3, 4], message("Yes.")))
+    result = {"reward": 1.0, "response": {"output": output}}
+    finalize_rollout_token_capture(result, "0-0", store)
+    assert trajectory_of(result).completion_ids == [3, 4]
+
+
+def test_error_of_a_source_masks_one_rollout(tmp_path):
+    class Broken(FileTokenStore):
+        def freeze(self, rollout_id):
+            raise RuntimeError("no such shard")
+
+    result = {"reward": 1.0, "response": {"output": [message("Yes.")]}}
+    collector(Broken(tmp_path)).end("0-0", result, has_failed=False)
+    (sequence,) = sequences_of(result)
+    assert "no such shard" in sequence.mask_reason
+
+
+def test_result_of_a_program_has_lists(store):
     result = {"reward": 1.0, "response": {"output": [CALL, message("A door.")]}}
     finalize_rollout_token_capture(result, "0-0", store)
-    assert orjson.loads(orjson.dumps(result)) == plain(result)
+    assert orjson.loads(orjson.dumps(result)) == result
+    assert trajectory_of(result).completion_ids == [3, 4, 9, 5]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import suppress
 from typing import ClassVar
 
 import orjson
@@ -58,6 +59,8 @@ class Model(SimpleResponsesAPIModel):
     async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming) -> NeMoGymResponse:
         if body.model == "refuse":
             raise HTTPException(429, "later")
+        if body.model == "fail":
+            raise ModelFailed("the endpoint is down")
         if body.model == "plain":
             return response_of()
         if body.model == "uneven":
@@ -67,6 +70,8 @@ class Model(SimpleResponsesAPIModel):
         return response_of(**TOKENS)
 
     async def chat_completions(self, body: NeMoGymChatCompletionCreateParamsNonStreaming) -> NeMoGymChatCompletion:
+        if body.model == "fail":
+            raise ModelFailed("the endpoint is down")
         return completion_of(f"in rollout {current_rollout_id()}", **TOKENS)
 
 
@@ -163,6 +168,14 @@ def test_call_without_usable_tokens_is_a_gap(model, gap, tmp_path):
 @each_case("model", ["refuse", "cut-off"])
 def test_call_without_an_answer_is_no_gap(model, client, tmp_path):
     client.post(f"{PREFIX}{RESPONSES}", json={"input": SAID, "model": model})
+    assert list(tmp_path.iterdir()) == []
+
+
+@each_case("path", [RESPONSES, CHAT, MESSAGES])
+def test_streamed_failure_is_no_gap(path, client, tmp_path):
+    bodies = {RESPONSES: {"input": SAID}, CHAT: {"messages": SAID}, MESSAGES: {"messages": SAID, "max_tokens": 9}}
+    with suppress(ModelFailed):
+        client.post(f"{PREFIX}{path}", json={**bodies[path], "model": "fail", "stream": True})
     assert list(tmp_path.iterdir()) == []
 
 

@@ -1,0 +1,85 @@
+"""Rollouts whose tokens are recorded in the model servers, and added to their results when they end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Self
+from uuid import uuid4
+
+from nemo_gym.calls.client import ServerClient
+from nemo_gym.rollouts.outcome import Outcome, Record
+from nemo_gym.schemas.row import ROLLOUT_ID_KEY, Row
+
+if TYPE_CHECKING:
+    from nemo_gym.capture.tokens.collecting import TokenCollector
+
+ID_DIGITS = 8
+
+
+class RecordedTokens:
+    """The recorded tokens of a client's rollouts."""
+
+    def __init__(self, client: ServerClient, collector: TokenCollector) -> None:
+        self._client = client
+        self._collector = collector
+
+    @classmethod
+    def of(cls, client: ServerClient) -> Self | None:
+        """Return those of a run, None if it records none or another program reads them."""
+        config = client.address_book.token_capture
+        if not config.enabled:
+            return None
+        # Imported here to spare runs without token capture the cost.
+        from nemo_gym.capture.tokens.collecting import TokenCollector
+        from nemo_gym.capture.tokens.recording import open_store
+
+        store = open_store(config)
+        return cls(client, TokenCollector(store, config)) if hasattr(store, "freeze") else None
+
+    async def run(self, row: Row, run: Callable[[Row], Awaitable[Record]]) -> Record:
+        """Run one attempt and add its tokens. Raise `DataError` if too many rollouts before it lack tokens."""
+        base = _id_without_attempt(row) if self._client.address_book.captures_tokens_of(row.agent) else None
+        if base is None:
+            return await run(row)
+        self._collector.check()
+        # Another client, or another run with the same folder, may have a rollout of the same id.
+        sent = row.with_fields({ROLLOUT_ID_KEY: f"{base}-{uuid4().hex[:ID_DIGITS]}"})
+        record, has_failed = None, True
+        try:
+            record = await run(sent)
+            has_failed = record.outcome is not Outcome.SCORED
+        finally:
+            fields = {} if record is None else record.row.fields
+            ending = asyncio.to_thread(self._collector.end, str(sent.rollout_id), fields, has_failed=has_failed)
+            await asyncio.shield(ending)
+        fields.pop(ROLLOUT_ID_KEY, None)
+        fields.update({key: value for key, value in row.identity.items() if key == ROLLOUT_ID_KEY})
+        return record
+
+    def check(self) -> None:
+        """Raise `DataError` if too many rollouts lack tokens."""
+        self._collector.check()
+
+    async def aclose(self) -> None:
+        """Delete the records."""
+        await asyncio.to_thread(self._collector.close)
+
+
+@asynccontextmanager
+async def kept_until_the_end(tokens: RecordedTokens | None) -> AsyncIterator[None]:
+    """Delete the records after the block. Until then, later calls of ended rollouts are refused."""
+    try:
+        yield
+    finally:
+        if tokens is not None:
+            await tokens.aclose()
+
+
+def _id_without_attempt(row: Row) -> str | None:
+    """Return the id that all attempts of a row share, None if it has none or an invalid one."""
+    try:
+        return row.of_attempt(0).rollout_id
+    except ValueError:
+        return None
