@@ -42,6 +42,7 @@ def test_recorded_tokens_are_those_that_the_agent_passes_on(collect, shared_work
     assert recorded["_ng_token_capture"]["calls"] == 3
     assert recorded["_ng_token_capture"]["branches"] == []
     assert "mask_sample" not in recorded
+    assert "_ng_rollout_id" not in recorded
     assert trajectory_of(recorded).turns == trajectory_of(plain).turns
     assert len(recorded["response"]["output"]) == len(plain["response"]["output"])
     assert list(folder.iterdir()) == []
