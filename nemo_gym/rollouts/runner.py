@@ -82,7 +82,7 @@ class Runner:
     async def run(self, row: Row) -> Record:
         """Run one task to its end. Raises only if it is cancelled, or if too many rollouts lack recorded tokens."""
         if self._tokens is None:
-            return await self._observed(row)
+            return await (self._ended(row) if self._capture is None else self._observed(row))
         record = await self._tokens.run(row, self._observed)
         return replace(record, row=Row(plain(record.row.fields))) if self._loads is orjson.loads else record
 
