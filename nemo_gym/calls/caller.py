@@ -24,6 +24,7 @@ from nemo_gym.http.external import seconds_of_retry_after
 from nemo_gym.http.internal import InternalClient
 from nemo_gym.http.reply import NoFreeConnection, Reply, ReplyTimedOut, Timeouts
 from nemo_gym.jsonl import JsonObject, dump_json
+from nemo_gym.schemas.responses import MODEL_PATHS
 from nemo_gym.schemas.rollout import (
     NOT_BEGUN_HEADER,
     POLICY_HEADER,
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 
 Cookies = Mapping[str, "str | Morsel[str]"]
 
-MODEL_CALLS = ("/v1/responses", "/v1/chat/completions", "/v1/messages")
 # A restarting server refuses connections for a moment. Nothing was sent, so a retry is safe.
 REFUSED_PATIENCE_S = 10.0
 # An overloaded server rejects a request before any work, so a retry is safe.
@@ -215,7 +215,7 @@ def _for_its_rollout(url_path: str, body: object, tier: str | None) -> str:
     """Return the path with the rollout id in it, for servers without our middleware."""
     if url_path.startswith(ROLLOUT_PREFIX):
         return url_path
-    if tier != RESOURCES_TIER and (tier != MODEL_TIER or url_path not in MODEL_CALLS):
+    if tier != RESOURCES_TIER and (tier != MODEL_TIER or url_path not in MODEL_PATHS):
         return url_path
     rollout_id = current_rollout_id()
     if rollout_id is None and url_path == "/verify":

@@ -10,7 +10,6 @@ import orjson
 from pydantic import BaseModel, Field, ValidationError
 from pydantic_core import ErrorDetails
 
-from nemo_gym.calls.caller import MODEL_CALLS
 from nemo_gym.config.explain import problems_of
 from nemo_gym.config.suggestions import closest
 from nemo_gym.errors import (
@@ -26,6 +25,7 @@ from nemo_gym.errors import (
 )
 from nemo_gym.http.reply import BrokenReply, HungUp, NoFreeConnection, NotConnected, ServerReplied, readable
 from nemo_gym.jsonl import JsonObject
+from nemo_gym.schemas.responses import MODEL_PATHS
 from nemo_gym.schemas.row import Row
 
 OVERLOADED_STATUSES = (429, 503)
@@ -109,7 +109,7 @@ def failure_of_call(
     The error may also be that of a rejected reply. If a model server rejected the request, that is `InvalidTask`.
     """
     kind = otherwise
-    if isinstance(error, ServerReplied) and error.status in REFUSED_REQUEST and error.url.endswith(MODEL_CALLS):
+    if isinstance(error, ServerReplied) and error.status in REFUSED_REQUEST and error.url.endswith(MODEL_PATHS):
         return _refused_by_model(f"{during}: {error}" if during else str(error), server, error.status)
     if isinstance(error, NoFreeConnection):
         kind = Overloaded

@@ -1,4 +1,4 @@
-"""Append lines to a file that several processes write, so that each is written completely or not at all."""
+"""The files of rollouts: several processes append lines, each written completely or not at all."""
 
 from __future__ import annotations
 
@@ -8,6 +8,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import FileIO
 from pathlib import Path
+
+from nemo_gym.schemas.row import ROLLOUT_ID_PATTERN
+
+
+def path_of_rollout(folder: Path, rollout_id: str, suffix: str) -> Path:
+    """Return the path of a rollout's file. Raise `ValueError` for an id that could lead to another folder."""
+    if not ROLLOUT_ID_PATTERN.fullmatch(rollout_id):
+        raise ValueError(f"{rollout_id!r} is not a rollout id: letters, digits, '.', '_' and '-' only")
+    return folder / f"{rollout_id}{suffix}"
 
 
 class LogFile:

@@ -9,10 +9,9 @@ from typing import NamedTuple, Self
 
 import orjson
 
-from nemo_gym.capture.log_file import locked_log
+from nemo_gym.capture.log_file import locked_log, path_of_rollout
 from nemo_gym.errors import ConfigError, DataError
 from nemo_gym.jsonl import JsonObject, RawLine, dump_line
-from nemo_gym.schemas.row import ROLLOUT_ID_PATTERN
 
 CAPTURE_SUFFIX = ".capture.jsonl"
 INCOMPLETE_SUFFIX = ".capture.incomplete"
@@ -49,11 +48,11 @@ class CaptureStore:
 
     def path_for(self, rollout_id: str) -> Path:
         """Return the path of the file with a rollout's calls."""
-        return self._path(rollout_id, CAPTURE_SUFFIX)
+        return path_of_rollout(self.root, rollout_id, CAPTURE_SUFFIX)
 
     def incomplete_path_for(self, rollout_id: str) -> Path:
         """Return the path of the file that exists only if a rollout's record lacks calls."""
-        return self._path(rollout_id, INCOMPLETE_SUFFIX)
+        return path_of_rollout(self.root, rollout_id, INCOMPLETE_SUFFIX)
 
     def mark_incomplete(self, rollout_id: str, reason: str = "") -> None:
         self._append(self.incomplete_path_for(rollout_id), b" ".join(reason.encode().split()) + b"\n")
@@ -85,11 +84,6 @@ class CaptureStore:
     def extent(self, rollout_id: str) -> Extent:
         """Return the current sizes, because an earlier run may have recorded a rollout of the same name."""
         return Extent(_size(self.path_for(rollout_id)), _size(self.incomplete_path_for(rollout_id)))
-
-    def _path(self, rollout_id: str, suffix: str) -> Path:
-        if not ROLLOUT_ID_PATTERN.fullmatch(rollout_id):
-            raise ValueError(f"{rollout_id!r} is not a rollout id: letters, digits, '.', '_' and '-' only")
-        return self.root / f"{rollout_id}{suffix}"
 
     def _append(self, path: Path, line: bytes) -> bool:
         """Append one line, and return whether the line before it was torn."""

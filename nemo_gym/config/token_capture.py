@@ -39,8 +39,7 @@ class TokenCaptureConfig(BaseModel):
     @field_validator("sink")
     @classmethod
     def _names_a_class(cls, sink: str | None) -> str | None:
-        module, _, name = (sink or "").rpartition(":" if ":" in (sink or "") else ".")
-        if sink is not None and not (module and name):
+        if sink is not None and not all(_class_path(sink)):
             raise ValueError(f"'{sink}' does not name a class; write module:Class")
         return sink
 
@@ -50,6 +49,11 @@ class TokenCaptureConfig(BaseModel):
             found = "is not set" if self.dir is None else f"is '{self.dir}'"
             raise ValueError(f"dir {found}, but the records need an absolute path: set dir to one")
         return self
+
+    @property
+    def sink_class(self) -> tuple[str, str]:
+        """The module and the name of the sink's class."""
+        return _class_path(self.sink or "")
 
     @classmethod
     def of(cls, config: object) -> TokenCaptureConfig:
@@ -65,6 +69,11 @@ class TokenCaptureConfig(BaseModel):
         if fields.get("dir") is not None:
             fields["dir"] = Path(str(fields["dir"]))
         return cls.model_construct(**fields)
+
+
+def _class_path(text: str) -> tuple[str, str]:
+    module, _, name = text.rpartition(":" if ":" in text else ".")
+    return module, name
 
 
 def check_token_capture(block: object, places: Mapping[str, Origin]) -> None:

@@ -35,7 +35,7 @@ class deadline_in:  # noqa: N801 - reads as what it does: `with deadline_in(5):`
         if self._seconds is not None:
             work, ends_at = current_work(), time.monotonic() + self._seconds
             if work.ends_at is None or ends_at < work.ends_at:
-                self._token = begin_work(Work(work.rollout_id, ends_at, work.waits, work.on_reply, work.policy))
+                self._token = begin_work(work._replace(ends_at=ends_at))
 
     def __exit__(self, *_: object) -> None:
         if self._token is not None:
@@ -46,7 +46,7 @@ class deadline_in:  # noqa: N801 - reads as what it does: `with deadline_in(5):`
 def grace_period(seconds: float = GRACE_S) -> Iterator[None]:
     """Allow `seconds` for cleaning up, even after the deadline."""
     before = current_work()
-    token = begin_work(Work(before.rollout_id, time.monotonic() + seconds, [], before.on_reply, before.policy))
+    token = begin_work(before._replace(ends_at=time.monotonic() + seconds, waits=[]))
     try:
         yield
     finally:

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from pydantic import BaseModel
 
-from nemo_gym.context.current import Work, begin_work, current_work, end_work
+from nemo_gym.context.current import begin_work, current_work, end_work
 from nemo_gym.schemas.rollout import ROLLOUT_HEADER
 from nemo_gym.schemas.row import ROLLOUT_ID_PATTERN, Row
 
@@ -36,7 +36,7 @@ class rollout_context:  # noqa: N801 - published under this name, and used as `w
 
     def __enter__(self) -> None:
         before = current_work()
-        self._token = begin_work(Work(self._rollout_id, before.ends_at, before.waits, before.on_reply, before.policy))
+        self._token = begin_work(before._replace(rollout_id=self._rollout_id))
 
     def __exit__(self, *_: object) -> None:
         end_work(self._token)

@@ -54,8 +54,10 @@ class RecordedTokens:
             fields = {} if record is None else record.row.fields
             ending = asyncio.to_thread(self._collector.end, str(sent.rollout_id), fields, has_failed=has_failed)
             await asyncio.shield(ending)
-        fields.pop(ROLLOUT_ID_KEY, None)
-        fields.update({key: value for key, value in row.identity.items() if key == ROLLOUT_ID_KEY})
+        if ROLLOUT_ID_KEY in row.fields:
+            fields[ROLLOUT_ID_KEY] = row.fields[ROLLOUT_ID_KEY]
+        else:
+            fields.pop(ROLLOUT_ID_KEY, None)
         return record
 
     def check(self) -> None:

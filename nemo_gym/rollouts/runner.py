@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -37,11 +37,9 @@ from nemo_gym.schemas.row import (
     FAILURE_CONVERSATION_KEY,
     FAILURE_LOG_KEY,
     FAILURE_RETRYABLE_KEY,
-    INSTANCE_CONFIG_KEY,
-    KIND_KEY,
     MASK_KEY,
-    REASON_KEY,
     Row,
+    mirror_mask,
 )
 
 if TYPE_CHECKING:
@@ -82,14 +80,15 @@ class Runner:
     async def run(self, row: Row) -> Record:
         """Run one task to its end. Raises only if it is cancelled, or if too many rollouts lack recorded tokens."""
         if self._tokens is None:
-            return await (self._ended(row) if self._capture is None else self._observed(row))
-        record = await self._tokens.run(row, self._observed)
+            return await self._attempt(row)
+        record = await self._tokens.run(row, self._attempt)
         return replace(record, row=Row(plain(record.row.fields))) if self._loads is orjson.loads else record
 
-    async def _observed(self, row: Row) -> Record:
-        if self._capture is None:
-            return await self._ended(row)
-        captured = await asyncio.to_thread(self._capture, row.fields)
+    def _attempt(self, row: Row) -> Awaitable[Record]:
+        return self._ended(row) if self._capture is None else self._observed(row, self._capture)
+
+    async def _observed(self, row: Row, begin: Callable[[JsonObject], RolloutCapture]) -> Record:
+        captured = await asyncio.to_thread(begin, row.fields)
         record = await self._ended(row)
         await asyncio.to_thread(captured.attach, record.row.fields)
         return record
@@ -133,7 +132,9 @@ class Runner:
             raise self.FAILURE(
                 f"{server}: {self.PATH} returned {with_article(type(result).__name__)}, not an object", server=server
             )
-        return Row({**_with_mirrored_mask(result), **row.identity})
+        if result.get(MASK_KEY) is True:
+            mirror_mask(result)
+        return Row({**result, **row.identity})
 
     async def _reply(self, server: str, row: Row) -> Reply:
         try:
@@ -162,15 +163,6 @@ def _capture_of(client: ServerClient) -> Callable[[JsonObject], RolloutCapture] 
     from nemo_gym.capture.store import CaptureStore
 
     return partial(RolloutCapture, CaptureStore(folder))
-
-
-def _with_mirrored_mask(result: JsonObject) -> JsonObject:
-    # NeMo RL reads the mark from `instance_config`. A row may use this name for a field of another type.
-    config = result.get(INSTANCE_CONFIG_KEY) or {}
-    if result.get(MASK_KEY) is not True or not isinstance(config, dict):
-        return result
-    marks = {key: result[key] for key in (MASK_KEY, KIND_KEY, REASON_KEY) if key in result}
-    return {**result, INSTANCE_CONFIG_KEY: {**config, **marks}}
 
 
 def _record(row: Row, result: Row, server: str, path: str) -> Record:

@@ -13,6 +13,7 @@ from nemo_gym.schemas.base import WireModel
 from nemo_gym.schemas.items import EasyInputMessage, FunctionToolCall, InputItem, OutputItem, OutputMessage, last_text
 
 RESPONSES_PATH = "/v1/responses"
+MODEL_PATHS = (RESPONSES_PATH, "/v1/chat/completions", "/v1/messages")
 """The route of model servers and agents."""
 PLAYED_WITHOUT_MODEL = "resp_test"
 """The id of responses that `nemo_gym.testing` makes, as in example rollouts played by an oracle."""

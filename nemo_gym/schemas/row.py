@@ -267,6 +267,17 @@ def rows_in(path: Path) -> Iterator[Row]:
     return map(Row, read_rows(path))
 
 
+def mirror_mask(result: JsonObject) -> None:
+    """Copy the marks of a masked result to its `instance_config`, from which NeMo RL reads them.
+
+    A row may use this name for a field of another type, which then stays.
+    """
+    config = result.get(INSTANCE_CONFIG_KEY) or {}
+    if isinstance(config, dict):
+        marks = {key: result[key] for key in (MASK_KEY, KIND_KEY, REASON_KEY) if key in result}
+        result[INSTANCE_CONFIG_KEY] = {**config, **marks}
+
+
 def _integer(value: object) -> int | None:
     return value if type(value) is int else None
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 from pydantic import PlainSerializer, TypeAdapter, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 
 from nemo_gym.errors import ModelFailed
+from nemo_gym.jsonl import JsonObject
 from nemo_gym.schemas.base import WireModel
 
 TOKEN_METADATA_FIELDS = ("prompt_token_ids", "generation_token_ids", "generation_log_probs", "routed_experts")
@@ -18,6 +19,11 @@ _ADAPTERS: dict[str, TypeAdapter[list[Any]]] = {
     "generation_token_ids": TypeAdapter(list[int]),
     "generation_log_probs": TypeAdapter(list[float]),
 }
+
+
+def without_tokens(item: Mapping[str, object]) -> JsonObject:
+    """Return the fields of an item except its tokens."""
+    return {name: value for name, value in item.items() if name not in TOKEN_METADATA_FIELDS}
 
 
 class Unparsed:

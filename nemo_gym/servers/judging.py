@@ -18,7 +18,7 @@ import orjson
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from nemo_gym.context.current import Work, begin_work, current_work, end_work
+from nemo_gym.context.current import begin_work, current_work, end_work
 from nemo_gym.errors import JudgeFailed
 from nemo_gym.http.reply import Reply
 from nemo_gym.jsonl import JsonObject
@@ -73,7 +73,7 @@ class JudgeFailures:
 
     def __enter__(self) -> JudgeFailures:
         before = current_work()
-        self._token = begin_work(Work(before.rollout_id, before.ends_at, before.waits, self._read, before.policy))
+        self._token = begin_work(before._replace(on_reply=self._read))
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nemo_gym.context.current import Work, begin_work, current_work, end_work
+from nemo_gym.context.current import begin_work, current_work, end_work
 from nemo_gym.context.policy import Policy
 from nemo_gym.errors import InvalidTask
 from nemo_gym.schemas.rollout import POLICY_HEADER
@@ -54,7 +54,7 @@ class RolloutPolicies:
         if self._objection:
             raise InvalidTask(self._objection)
         before, policy = current_work(), replace(policy, servers=self._servers)
-        token = begin_work(Work(before.rollout_id, before.ends_at, before.waits, before.on_reply, policy))
+        token = begin_work(before._replace(policy=policy))
         try:
             await self.app(scope, receive, send)
         finally:

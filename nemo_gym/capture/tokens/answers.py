@@ -11,7 +11,7 @@ from starlette.responses import Response as HttpResponse
 from nemo_gym.dialects.chat_answers import items_of_message
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.opaque import loads_opaque
-from nemo_gym.schemas.tokens import REQUIRED_TOKEN_METADATA_FIELDS, TOKEN_METADATA_FIELDS
+from nemo_gym.schemas.tokens import REQUIRED_TOKEN_METADATA_FIELDS, TOKEN_METADATA_FIELDS, without_tokens
 
 _ERROR_STATUS = 400
 
@@ -94,11 +94,11 @@ def _is_said(item: JsonObject) -> bool:
 def _without_tokens(item: object) -> JsonObject:
     if isinstance(item, BaseModel):
         return item.model_dump(mode="json", exclude=set(TOKEN_METADATA_FIELDS), exclude_none=True)
-    return {name: value for name, value in _plain(item).items() if name not in TOKEN_METADATA_FIELDS}
+    return without_tokens(_plain(item))
 
 
 def _items_of(message: JsonObject) -> list[JsonObject]:
-    plain = {name: _dumped(value) for name, value in message.items() if name not in TOKEN_METADATA_FIELDS}
+    plain = {name: _dumped(value) for name, value in without_tokens(message).items()}
     items = items_of_message(plain, new_id=lambda kind: f"{kind}_{uuid4().hex}", keeps_tokens=False)
     return [_without_tokens(item) for item in items]
 

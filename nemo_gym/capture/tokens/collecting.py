@@ -14,8 +14,8 @@ from nemo_gym.config.token_capture import TokenCaptureConfig
 from nemo_gym.errors import DataError
 from nemo_gym.jsonl import JsonObject
 from nemo_gym.opaque import plain
-from nemo_gym.schemas.row import INSTANCE_CONFIG_KEY, MASK_KEY, TOKEN_CAPTURE_RESULT_KEY
-from nemo_gym.schemas.tokens import REQUIRED_TOKEN_METADATA_FIELDS, TOKEN_METADATA_FIELDS
+from nemo_gym.schemas.row import MASK_KEY, TOKEN_CAPTURE_RESULT_KEY, Row, mirror_mask
+from nemo_gym.schemas.tokens import REQUIRED_TOKEN_METADATA_FIELDS, without_tokens
 
 logger = logging.getLogger(__name__)
 
@@ -104,8 +104,8 @@ def _finalize(result: JsonObject, rollout_id: str, source: TokenSource, rebuild_
         "mask_reasons": list(found.mask_reasons),
         "is_rebuilt": False,
     }
-    response = result.get("response")
-    if rebuild_response and main and isinstance(response, dict):
+    response = Row(result).response
+    if rebuild_response and main and response is not None:
         shown |= _rebuild(response, main)
     branches = [each for each in found.sequences if each is not main or not shown["is_rebuilt"]]
     result[TOKEN_CAPTURE_RESULT_KEY] = {**shown, "branches": [_turns_of(each) for each in branches]}
@@ -120,8 +120,7 @@ def retire_rollout_token_capture(rollout_id: str, source: TokenSource) -> None:
 
 
 def _has_tokens(result: JsonObject) -> bool:
-    response = result.get("response")
-    output = response.get("output") if isinstance(response, dict) else None
+    output = (Row(result).response or {}).get("output")
     return isinstance(output, list) and any(
         isinstance(item, dict) and all(name in item for name in REQUIRED_TOKEN_METADATA_FIELDS) for item in output
     )
@@ -129,15 +128,14 @@ def _has_tokens(result: JsonObject) -> bool:
 
 def _mask(result: JsonObject) -> None:
     result[MASK_KEY] = True
-    config = result.get(INSTANCE_CONFIG_KEY)
-    if config is None or isinstance(config, dict):
-        result[INSTANCE_CONFIG_KEY] = {**(config or {}), MASK_KEY: True}
+    mirror_mask(result)
 
 
 def _rebuild(response: JsonObject, calls: Sequence[TokenEntry]) -> JsonObject:
     """Put the tokens into a response's output. Return what the result says about it."""
     given = response.get("output")
-    plain = [_without_tokens(item) for item in given] if isinstance(given, list) else []
+    items = given if isinstance(given, list) else []
+    plain = [without_tokens(item) if isinstance(item, dict) else item for item in items]
     placed = _placed(plain, calls)
     response["output"] = _recorded_output(plain, calls) if placed is None else placed
     return {"is_rebuilt": True} | ({"agent_output": plain} if placed is None else {})
@@ -185,12 +183,6 @@ def _said(item: object) -> object:
 
 def _parts(value: object) -> Sequence[object]:
     return value if isinstance(value, list) else [value] if isinstance(value, str) else []
-
-
-def _without_tokens(item: object) -> object:
-    if not isinstance(item, dict):
-        return item
-    return {name: value for name, value in item.items() if name not in TOKEN_METADATA_FIELDS}
 
 
 def _with_tokens(item: object, call: TokenEntry) -> JsonObject:

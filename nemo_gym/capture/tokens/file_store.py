@@ -9,13 +9,12 @@ from uuid import uuid4
 
 import orjson
 
-from nemo_gym.capture.log_file import LogFile, locked_log
+from nemo_gym.capture.log_file import LogFile, locked_log, path_of_rollout
 from nemo_gym.capture.tokens.entry import FrozenTokens, RolloutFrozen, TokenEntry
 from nemo_gym.capture.tokens.numbers import Numbers
 from nemo_gym.capture.tokens.prefixes import Prefix, Prefixes
 from nemo_gym.jsonl import JsonObject, dump_line
 from nemo_gym.opaque import loads_opaque
-from nemo_gym.schemas.row import ROLLOUT_ID_PATTERN
 
 SUFFIX = ".tokens.jsonl"
 FROZEN_LINE = b'{"frozen":true}\n'
@@ -78,9 +77,7 @@ class FileTokenStore:
             self._dropped.pop().unlink(missing_ok=True)
 
     def _path(self, rollout_id: str) -> Path:
-        if not ROLLOUT_ID_PATTERN.fullmatch(rollout_id):
-            raise ValueError(f"{rollout_id!r} is not a rollout id: letters, digits, '.', '_' and '-' only")
-        return self.root / f"{rollout_id}{SUFFIX}"
+        return path_of_rollout(self.root, rollout_id, SUFFIX)
 
 
 def _line_of(entry: TokenEntry, known: Prefix | None) -> JsonObject:

@@ -19,12 +19,12 @@ from nemo_gym.config.token_capture import TokenCaptureConfig
 from nemo_gym.context.answer_recorder import recorder
 from nemo_gym.context.rollout_id import ROLLOUT_PARAMETER, move_rollout_id, wants_tokens
 from nemo_gym.errors import ConfigError, ModelFailed
-from nemo_gym.schemas.responses import RESPONSES_PATH
+from nemo_gym.schemas.responses import MODEL_PATHS
 
 logger = logging.getLogger(__name__)
 
-MODEL_PATHS = (RESPONSES_PATH, "/v1/chat/completions", "/v1/messages")
 _ERROR_STATUS = 400
+UNUSABLE = "the tokens of a call cannot be used"
 NO_TOKENS = "a call has no token ids: serve the model with return_token_id_information: true"
 
 
@@ -34,6 +34,8 @@ class TokenRecording:
     def __init__(self, sink: TokenSink, rollout_id: str) -> None:
         self._sink = sink
         self._rollout_id = rollout_id
+        # The store checks what it writes, and the part of the prompt that it knows only once.
+        self._checks_itself = isinstance(sink, FileTokenStore)
         self.is_done = False
 
     async def record(self, answer: object) -> None:
@@ -47,16 +49,15 @@ class TokenRecording:
             if sampled is None or (not sampled.tokens and sampled.is_empty):
                 return
             entry = self._entry_of(sampled) if sampled.tokens else None
-            if entry is not None:
-                # The store itself checks the part of the prompt that is new to it.
-                entry.check(prompt=not isinstance(self._sink, FileTokenStore))
+            if entry is not None and not self._checks_itself:
+                entry.check()
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            await self.mark_incomplete(f"the tokens of a call cannot be used: {error}")
+            await self.mark_incomplete(f"{UNUSABLE}: {error}")
             return
         if entry is None:
             await self.mark_incomplete(NO_TOKENS)
             return
-        if isinstance(self._sink, FileTokenStore):
+        if self._checks_itself:
             # A line reaches the system's cache in less time than another thread gets to work.
             self._put(entry)
         else:
@@ -93,6 +94,9 @@ class TokenRecording:
             self._sink.put(entry)
         except RolloutFrozen:
             raise
+        except ValueError as error:
+            logger.warning("rollout %s: %s: %s", self._rollout_id, UNUSABLE, error)
+            self._mark(f"{UNUSABLE}: {error}")
         except Exception as error:
             # The sink may be a user's class, which may raise anything.
             logger.exception("rollout %s: the tokens of a call could not be stored", self._rollout_id)
@@ -143,7 +147,7 @@ def open_store(config: TokenCaptureConfig) -> Any:
     """Return the configured sink. Raise `ConfigError` if its class cannot be used."""
     if config.sink is None:
         return FileTokenStore(str(config.dir))
-    module, _, name = config.sink.rpartition(":" if ":" in config.sink else ".")
+    module, name = config.sink_class
     try:
         return getattr(import_module(module), name)(**config.sink_kwargs)
     except (ImportError, AttributeError, TypeError, ValueError, OSError) as error:
