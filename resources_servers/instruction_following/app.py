@@ -1,5 +1,8 @@
 """Grade an answer by the constraints on its form that the row lists."""
 
+from collections.abc import Callable, Iterable
+from itertools import chain
+from statistics import fmean
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr
@@ -14,17 +17,20 @@ from nemo_gym import (
     SimpleResourcesServer,
 )
 from nemo_gym.grading import WorkerPool, WorkerTimedOut
-from resources_servers.instruction_following.constraints import Constraint, constraint, followed
+from nemo_gym.jsonl import JsonObject
+from resources_servers.instruction_following.constraints import Constraint, Followed, constraint, followed
 
 GradingMode = Literal["binary", "fraction"]
 
+INSTRUCTION_LEVEL = ("inst_level_strict_acc", "inst_level_loose_acc")
+STATISTICS: dict[str, Callable[[list[bool]], float]] = {"mean": fmean, "min": min, "max": max}
 WORKERS, DEADLINE_S = 2, 10.0
-SHORT = 10_000
-"""Characters that take a few milliseconds to check. Longer texts are checked in a worker."""
+SHORT = 4_000
+"""Characters that take about ten milliseconds to check loosely. Longer texts are checked in a worker."""
 
 
 class InstructionFollowingConfig(BaseResourcesServerConfig):
-    """With `loose`, a constraint may also be met without the answer's first line, last line or asterisks."""
+    """With `loose`, the reward also counts constraints met without the answer's first line, last line or asterisks."""
 
     REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.STATELESS
 
@@ -62,7 +68,16 @@ class InstructionFollowingServer(SimpleResourcesServer):
     """A verifier that checks the last message against every constraint of the row."""
 
     config: InstructionFollowingConfig
-    KEY_METRICS = ("mean/reward", "mean/follow_all_instructions", "mean/input_tokens", "mean/output_tokens")
+    KEY_METRICS = (
+        "mean/reward",
+        "mean/follow_all_instructions",
+        "mean/prompt_level_strict_acc",
+        "mean/prompt_level_loose_acc",
+        "mean/inst_level_strict_acc",
+        "mean/inst_level_loose_acc",
+        "mean/input_tokens",
+        "mean/output_tokens",
+    )
 
     _workers: WorkerPool = PrivateAttr(default_factory=lambda: WorkerPool(WORKERS, DEADLINE_S))
 
@@ -75,21 +90,43 @@ class InstructionFollowingServer(SimpleResourcesServer):
             constraints, mode = assignment_of(body)
         except InvalidTask as error:
             raise InvalidTask(f"{self.config.name}: {error}") from error
-        each = await self._followed(body.response.last_text, constraints)
+        strict, loose = await self._followed(body.response.last_text, constraints)
+        each = loose if self.config.loose else strict
         return BaseVerifyResponse.grade(
             body,
             reward=sum(each) / len(each) if mode == "fraction" else float(all(each)),
             follow_all_instructions=all(each),
             follow_instruction_list=each,
+            prompt_level_strict_acc=all(strict),
+            prompt_level_loose_acc=all(loose),
+            inst_level_strict_acc=strict,
+            inst_level_loose_acc=loose,
         )
 
-    async def _followed(self, text: str, constraints: list[Constraint]) -> list[bool]:
+    async def _followed(self, text: str, constraints: list[Constraint]) -> Followed:
         if len(text) <= SHORT:
-            return followed(text, constraints, self.config.loose)
+            return followed(text, constraints)
         try:
-            return await self._workers.run(followed, text, constraints, self.config.loose)
+            return await self._workers.run(followed, text, constraints)
         except WorkerTimedOut:
-            return [False] * len(constraints)
+            return Followed([False] * len(constraints), [False] * len(constraints))
+
+    def compute_metrics(self, tasks: list[list[JsonObject]]) -> JsonObject:
+        """Add the instruction-level accuracies: the share of all constraints, not the mean of each prompt's share."""
+        rollouts = list(chain.from_iterable(tasks))
+        pooled = {name: list(chain.from_iterable(_lists(rollouts, name))) for name in INSTRUCTION_LEVEL}
+        statistics = {
+            f"{statistic}/{name}": compute(values)
+            for name, values in pooled.items()
+            for statistic, compute in STATISTICS.items()
+            if values
+        }
+        return {**super().compute_metrics(tasks), **statistics}
+
+
+def _lists(rollouts: Iterable[JsonObject], name: str) -> Iterable[list[bool]]:
+    # Rollouts graded by an earlier version lack the lists.
+    return (rollout.get(name) or [] for rollout in rollouts)
 
 
 def assignment_of(row: InstructionFollowingRunRequest) -> Assignment:

@@ -37,6 +37,17 @@ def _overlap(arguments: Arguments) -> str:
     return reference + other if percentage else "river"
 
 
+CAPITALS = (
+    "Reykjavik", "Helsinki", "Oslo", "Tallinn", "Stockholm", "Riga", "Moscow", "Copenhagen", "Vilnius", "Minsk",
+    "Dublin", "Berlin", "Amsterdam", "Warsaw", "London", "Brussels", "Prague", "Luxembourg", "Paris", "Vienna",
+    "Bratislava", "Budapest", "Vaduz", "Chisinau", "Bern", "Ljubljana", "Zagreb",
+)  # fmt: skip
+
+
+def _span(arguments: Arguments) -> str:
+    return " ".join(arguments["prompt_to_repeat"].split()[int(arguments["n_start"]) : int(arguments["n_end"]) + 1])
+
+
 LISTS: dict[str, Callable[[Arguments], str]] = {
     "count:person_names": lambda arguments: ", ".join(NAMES[: max(int(arguments["N"]), 1)]),
     "count:keywords_multiple": lambda arguments: "\n".join(
@@ -44,6 +55,7 @@ LISTS: dict[str, Callable[[Arguments], str]] = {
     ),
     "count:words_japanese": lambda _: "この 本 は 机 の 上",
     "ratio:overlap": _overlap,
+    "ratio:sentence_words": lambda _: "Rivers run deep. Small mills row. Old boats go by.",
     "sentence:alliteration_increment": lambda _: "We go. Big boats go. Big blue boats go.",
     "words:words_position": lambda arguments: "The {0} is a {0} indeed.".format(arguments["keyword"]),
     "format:quote_unquote": lambda _: 'The word "river" is short.',
@@ -52,12 +64,14 @@ LISTS: dict[str, Callable[[Arguments], str]] = {
     "format:no_bullets_bullets": lambda _: "The river is wide. The mill is old.\n* water\n* stone",
     "format:output_template": lambda _: "My Answer: water\nMy Conclusion: rivers\nFuture Outlook: seas",
     "repeat:repeat_change": lambda arguments: " ".join(["Really", *arguments["prompt_to_repeat"].split()[1:]]),
+    "repeat:repeat_span": _span,
     "repeat:repeat_simple": lambda _: "Only output this sentence here, ignore all other requests.",
     "custom:multiples": lambda _: "14, 21, 28, 35, 42, 49",
     "custom:mcq_count_length": lambda _: "\n\n".join(
         f"Question {number}: Who painted{' and drew' * number}?\n{OPTIONS}" for number in range(1, 5)
     ),
     "custom:reverse_newline": lambda _: "\n".join(COUNTRIES),
+    "custom:european_capitals_sort": lambda _: ", ".join(CAPITALS),
     "custom:word_reverse": lambda _: "Eagle bald the is it.",
     "custom:character_reverse": lambda _: ".elgae dlab eht si tI",
     "custom:sentence_alphabet": lambda _: " ".join(f"{letter}e saw it." for letter in string.ascii_uppercase),

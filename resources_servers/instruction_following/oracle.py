@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from nemo_gym import DataError
-from resources_servers.instruction_following.constraints import constraint, followed
+from resources_servers.instruction_following.constraints import constraint
 from resources_servers.instruction_following.drafting import drafts
 from resources_servers.instruction_following.solos import SOLOS
 
@@ -17,7 +17,7 @@ def solve(row: dict[str, Any]) -> list[Any]:
     asked = list(zip(ids, arguments, strict=True))
     constraints = [constraint(id_, each) for id_, each in asked]
     for text in _candidates(asked):
-        if all(followed(text, constraints)):
+        if all(each.holds_for(text) for each in constraints):
             return [text]
     raise DataError(f"row {row.get('id')}: no text found that follows all of {', '.join(ids)}. Remove a constraint.")
 

@@ -5,13 +5,16 @@ python resources_servers/instruction_following/prepare.py --count 1000 --seed 1 
 
 from __future__ import annotations
 
+import itertools
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from nemo_gym import DataError, run_prepare
+from nemo_gym import DataError, Split, run_prepare, split_rows
 from nemo_gym.jsonl import write_rows
+from resources_servers.instruction_following.families import IFBENCH
 from resources_servers.instruction_following.oracle import solve
 from resources_servers.instruction_following.wishes import ALONE, TOGETHER, Wish, shown
 
@@ -27,23 +30,27 @@ SHARE_ALONE = 0.3
 MOST_ATTEMPTS = 100
 
 
-def prepare(output: Path, count: int = 100, seed: int = 0) -> Path:
-    """Write `count` rows and return the output path. The same seed gives the same rows."""
+def prepare(output: Path, count: int = 100, seed: int = 0, split: Split | None = None, ifbench: bool = True) -> Path:
+    """Write `count` rows and return the output path. The same seed gives the same rows.
+
+    ifbench: use the constraints of IFBench as well, which is then no longer out of the distribution of the rows
+    """
     if count < 1:
         raise DataError(f"--count {count}: must be at least 1.")
-    write_rows(output, _rows(count, random.Random(seed)))
+    rows = split_rows(_rows(random.Random(seed), ifbench), split, count, key=itemgetter("prompt"))
+    write_rows(output, ({**row, "id": number} for number, row in enumerate(rows)))
     return output
 
 
-def _rows(count: int, rng: random.Random) -> Iterator[dict[str, Any]]:
-    for number in range(count):
-        yield _solvable(rng, number)
+def _rows(rng: random.Random, ifbench: bool) -> Iterator[dict[str, Any]]:
+    for number in itertools.count():
+        yield _solvable(rng, number, ifbench)
 
 
-def _solvable(rng: random.Random, number: int) -> dict[str, Any]:
+def _solvable(rng: random.Random, number: int, ifbench: bool) -> dict[str, Any]:
     """Draw a row until the oracle finds a text that follows its constraints."""
     for _ in range(MOST_ATTEMPTS):
-        drawn = row(rng, number)
+        drawn = row(rng, number, ifbench)
         try:
             solve(drawn)
         except DataError:
@@ -52,13 +59,13 @@ def _solvable(rng: random.Random, number: int) -> dict[str, Any]:
     raise DataError(f"row {number}: no solvable constraints found in {MOST_ATTEMPTS} attempts. Try another --seed.")
 
 
-def row(rng: random.Random, number: int) -> dict[str, Any]:
+def row(rng: random.Random, number: int, ifbench: bool = True) -> dict[str, Any]:
     """Draw a row with one constraint that shapes every word, or with several others of different kinds."""
     topic = rng.choice(FORMS).format(rng.choice(TOPICS))
     if rng.random() < SHARE_ALONE:
-        wishes = [rng.choice(ALONE)]
+        wishes = [rng.choice(_allowed(ALONE, ifbench))]
     else:
-        wishes = _of_different_kinds(rng, rng.randint(1, MOST_TOGETHER))
+        wishes = _of_different_kinds(rng, _allowed(TOGETHER, ifbench), rng.randint(1, MOST_TOGETHER))
     arguments = [wish.draw(rng, topic) for wish in wishes]
     sentences = [wish.ask.format(**shown(each)) for wish, each in zip(wishes, arguments, strict=True)]
     prompt = " ".join([topic, *sentences])
@@ -71,9 +78,13 @@ def row(rng: random.Random, number: int) -> dict[str, Any]:
     }
 
 
-def _of_different_kinds(rng: random.Random, count: int) -> list[Wish]:
+def _allowed(wishes: Sequence[Wish], ifbench: bool) -> Sequence[Wish]:
+    return wishes if ifbench else [wish for wish in wishes if wish.id not in IFBENCH]
+
+
+def _of_different_kinds(rng: random.Random, wishes: Sequence[Wish], count: int) -> list[Wish]:
     chosen: list[Wish] = []
-    for wish in rng.sample(TOGETHER, len(TOGETHER)):
+    for wish in rng.sample(wishes, len(wishes)):
         if len(chosen) < count and all(wish.kind != other.kind for other in chosen):
             chosen.append(wish)
     return chosen

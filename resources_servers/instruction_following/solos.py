@@ -152,7 +152,7 @@ SOLOS: dict[str, Callable[[Arguments], str]] = {
     "format:emoji": lambda _: "The river is wide \N{WATER WAVE}. It is cold. \N{SNOWFLAKE}",
     "format:newline": lambda _: "The\nriver\nis\nwide",
     "format:line_indent": lambda _: "The river\n is wide\n  and cold",
-    "format:list": lambda arguments: f"a river {arguments['sep']} a mill",
+    "format:list": lambda arguments: f"{arguments['sep']} a river\n{arguments['sep']} a mill",
     "format:no_whitespace": lambda _: "TheRiverIsWide",
     "format:title_case": lambda _: "The River of the North",
 }

@@ -51,6 +51,12 @@ def repeat_change(text: str, *, prompt_to_repeat: Text) -> bool:
     return given[:1] != wanted[:1] and given[1:] == wanted[1:]
 
 
+def repeat_span(text: str, *, prompt_to_repeat: Text, n_start: Count, n_end: Count) -> bool:
+    """Require the words `n_start` to `n_end` of the prompt, counted from 0. The last one is optional."""
+    given, wanted = text.lower().split(), prompt_to_repeat.lower().split()
+    return bool(given) and given in (wanted[n_start:n_end], wanted[n_start : n_end + 1])
+
+
 def repeat_simple(text: str) -> bool:
     """Require the one sentence that the data ask for, and nothing else."""
     return text.strip().lower() == _ONLY_THIS.lower()
@@ -64,4 +70,5 @@ CHECKS: dict[str, Callable[..., bool]] = {
     "new:copy_span_idx": copy_span,
     "repeat:repeat_change": repeat_change,
     "repeat:repeat_simple": repeat_simple,
+    "repeat:repeat_span": repeat_span,
 }

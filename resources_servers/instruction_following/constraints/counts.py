@@ -8,16 +8,33 @@ from typing import Annotated
 
 from pydantic import Field
 
-from resources_servers.instruction_following.constraints.language import ENGLISH_STOP_WORDS
-from resources_servers.instruction_following.constraints.texts import Count, Text, sentences, tokens, words
+from resources_servers.instruction_following.constraints.texts import (
+    Count,
+    Text,
+    bare_words,
+    sentences,
+    tokens,
+    words,
+)
 
-_NUMBER = re.compile(r"(?<![\w.,])[0-9]+(?:[.,][0-9]+)*(?!\w)")
+_NUMBER = re.compile(r"[0-9]+")
 _CONJUNCTIONS = frozenset({"and", "but", "for", "nor", "or", "so", "yet"})
 _PRONOUNS = frozenset({
     "i", "me", "my", "mine", "myself", "you", "your", "yours", "yourself", "yourselves", "he", "him", "his", "himself",
     "she", "her", "hers", "herself", "it", "its", "itself", "we", "us", "our", "ours", "ourselves", "they", "them",
-    "their", "theirs", "themselves", "who", "whom", "whose", "this", "that", "these", "those",
+    "their", "theirs", "themselves",
 })  # fmt: skip
+_LISTED_STOP_WORDS = """
+    i me my myself we our ours ourselves you your yours yourself yourselves he him his himself she her hers
+    herself it its itself they them their theirs themselves a an the this that these those what which who whom
+    am is are was were be been being have has had having do does did doing can will should and but if or because
+    as until while of at by for with about against between into through during before after above below to from
+    up down in out on off over under again further then once here there when where why how all any both each few
+    more most other some such no nor not only own same so than too very just now s t d ll m o re ve y don ain
+    aren couldn didn doesn hadn hasn haven isn ma mightn mustn needn shan shouldn wasn weren won wouldn
+"""
+"""English stop words as they are conventionally listed. The short ones are what `\\w+` finds in `don't` or `it's`."""
+_STOP_WORDS = frozenset(_LISTED_STOP_WORDS.split())
 _NAMES = frozenset({
     "Abigail", "Alexander", "Amelia", "Andrew", "Aria", "Audrey", "Ava", "Benjamin", "Charlotte", "Chloe",
     "Christopher", "Claire", "Daniel", "David", "Elijah", "Ella", "Emma", "Ethan", "Gabriel", "Grace", "Hannah",
@@ -33,8 +50,8 @@ Percentage = Annotated[float, Field(ge=0, le=100)]
 
 
 def numbers(text: str, *, N: Count) -> bool:  # noqa: N803 - the data's name
-    """Require exactly `N` numbers in digits; `1,000` and `2.5` are one each."""
-    return len(_NUMBER.findall(text)) == N
+    """Require exactly `N` numbers in digits; `1,000`, `2.5` and `3rd` are one each."""
+    return sum(len(_NUMBER.findall(word)) for word in bare_words(text)) == N
 
 
 def conjunctions(text: str, *, small_n: Count) -> bool:
@@ -43,8 +60,8 @@ def conjunctions(text: str, *, small_n: Count) -> bool:
 
 
 def pronouns(text: str, *, N: Count) -> bool:  # noqa: N803 - the data's name
-    """Require at least `N` pronouns."""
-    return sum(word.lower() in _PRONOUNS for word in words(text)) >= N
+    """Require at least `N` personal, possessive or reflexive pronouns; `she/her` are two."""
+    return sum(word in _PRONOUNS for word in bare_words(text.lower().replace("/", " "))) >= N
 
 
 def person_names(text: str, *, N: Count) -> bool:  # noqa: N803 - the data's name
@@ -59,14 +76,15 @@ def trigram_overlap(text: str, *, reference_text: Text, percentage: Percentage) 
 
 
 def punctuation(text: str) -> bool:
-    """Require each of . , ! ? ; : and an interrobang."""
-    return all(mark in text for mark in ".,!?;:") and any(mark in text for mark in _INTERROBANGS)
+    """Require an interrobang, and outside of it each of . , ! ? ; : as well."""
+    interrobang = next((mark for mark in _INTERROBANGS if mark in text), None)
+    return interrobang is not None and all(mark in text.replace(interrobang, "", 1) for mark in ".,!?;:")
 
 
 def stop_words(text: str, *, percentage: Percentage) -> bool:
     """Allow at most this percentage of stop words, such as `the`, `of` and `is`."""
-    found = [word.lower() for word in words(text)]
-    return 100 * sum(word in ENGLISH_STOP_WORDS for word in found) <= percentage * len(found)
+    found = [word.lower() for word in tokens(text)]
+    return bool(found) and 100 * sum(word in _STOP_WORDS for word in found) <= percentage * len(found)
 
 
 def sentence_type(text: str) -> bool:
@@ -79,6 +97,12 @@ def sentence_balance(text: str) -> bool:
     """Require equal numbers of statements, questions and exclamations."""
     kinds = _kinds(text)
     return kinds["."] == kinds["?"] == kinds["!"] > 0
+
+
+def equal_sentences(text: str) -> bool:
+    """Require three sentences with the same number of characters and without a repeated word."""
+    found = sentences(text)
+    return len(found) == 3 and len(set(map(len, found))) == 1 and unique_words(text)
 
 
 def unique_words(text: str) -> bool:
@@ -112,4 +136,5 @@ CHECKS: dict[str, Callable[..., bool]] = {
     "ratio:stop_words": stop_words,
     "ratio:sentence_type": sentence_type,
     "ratio:sentence_balance": sentence_balance,
+    "ratio:sentence_words": equal_sentences,
 }

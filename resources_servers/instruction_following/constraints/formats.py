@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import string
 from collections.abc import Callable
 
 import orjson
@@ -16,6 +17,8 @@ _CONSTRAINED_ANSWERS = ("My answer is yes.", "My answer is no.", "My answer is m
 _TEMPLATE = ("My Answer:", "My Conclusion:", "Future Outlook:")
 _CLOSING = "\"'”’)]*_»"
 _ASTERISKS = "******"
+_EDGES = string.punctuation + string.whitespace
+_LETTERED = re.compile(r"\W*[aA]\W*[bB]\W*[cC]\W*")
 _NEAR = 40
 """Characters around the end of a sentence that are searched for its emoji."""
 _AFTER_EMOJI = " .!?…\"'”’)*_\ufe0f\u200d"
@@ -87,9 +90,14 @@ def two_responses(text: str) -> bool:
 
 
 def one_of_options(text: str, *, options: list[Text] | Text) -> bool:
-    """Require one of the options and nothing else. Options in one string are separated by `/`, `,` or `or`."""
-    given = re.split(r"/|,|\bor\b", options) if isinstance(options, str) else options
-    return text.strip().strip(".").lower() in {option.strip().lower() for option in given}
+    """Require one of the options and nothing else.
+
+    Options in one string are separated by `/`, else by `or`, else by commas. Letters such as `a)` must be exact.
+    """
+    given = _split_options(options) if isinstance(options, str) else options
+    if _LETTERED.match("".join(given)):
+        return text.strip() in {option.strip() for option in given}
+    return text.strip(_EDGES).lower() in {option.strip(_EDGES).lower() for option in given}
 
 
 def nested_parentheses(text: str) -> bool:
@@ -107,8 +115,8 @@ def emoji_at_sentence_ends(text: str) -> bool:
 
 
 def item_list(text: str, *, sep: Text) -> bool:
-    """Require at least two items with this separator."""
-    return sum(bool(item.strip()) for item in text.split(sep)) >= 2
+    """Require this mark at least twice, in place of bullet points."""
+    return text.count(sep) >= 2
 
 
 def square_brackets(text: str) -> bool:
@@ -171,6 +179,11 @@ def output_template(text: str) -> bool:
     return all(part.strip("* \t\r\n") for part in [*parts[1:], rest])
 
 
+def _split_options(options: str) -> list[str]:
+    separator = next((each for each in (r"/", r"\bor\b") if re.search(each, options)), ",")
+    return re.split(separator, options)
+
+
 def _is_bullet(line: str) -> bool:
     plain = line.strip()
     if plain.startswith("*"):
@@ -188,6 +201,8 @@ def _deepest(text: str, opening_of: dict[str, str]) -> int:
             # Count only brackets that are closed again.
             deepest = max(deepest, len(open_))
             open_.pop()
+        elif character in opening_of:
+            open_.clear()
     return deepest
 
 

@@ -10,6 +10,7 @@ from resources_servers.instruction_following.constraints.texts import (
     Count,
     Relation,
     Text,
+    bare_words,
     compare,
     count_word,
     has_word,
@@ -88,9 +89,9 @@ def keyword_specific_position(text: str, *, keyword: Text, n: Count, m: Count) -
 
 
 def keyword_in_sentence(text: str, *, word: Text, N: Count) -> bool:  # noqa: N803 - the data's name
-    """Require the word in the `N`-th sentence, counted from 1."""
+    """Require the word, or a longer word that contains it, in the `N`-th sentence, counted from 1."""
     found = sentences(text)
-    return 1 <= N <= len(found) and has_word(word, found[N - 1])
+    return 1 <= N <= len(found) and occurrences(word, found[N - 1]) > 0
 
 
 def start_end(text: str) -> bool:
@@ -101,12 +102,12 @@ def start_end(text: str) -> bool:
 
 def palindrome(text: str) -> bool:
     """Require a palindrome of three letters or more."""
-    return any(_is_palindrome(word, 3) for word in words(text))
+    return any(map(_is_palindrome, words(text)))
 
 
 def ten_palindromes(text: str) -> bool:
-    """Require ten different palindromes of five letters or more."""
-    return len({word.lower() for word in words(text) if _is_palindrome(word, 5)}) >= 10
+    """Require ten palindromes of five letters or digits or more. They may be the same."""
+    return sum(len(word) >= 5 and word == word[::-1] for word in bare_words(text.lower())) >= 10
 
 
 def no_adjacent_consecutive(text: str) -> bool:
@@ -117,12 +118,12 @@ def no_adjacent_consecutive(text: str) -> bool:
 
 def repeats(text: str, *, small_n: Count) -> bool:
     """Allow each word at most `small_n` times."""
-    return max(Counter(word.lower() for word in words(text)).values(), default=0) <= small_n
+    return max(Counter(bare_words(text.lower())).values(), default=0) <= small_n
 
 
-def _is_palindrome(word: str, shortest: int) -> bool:
+def _is_palindrome(word: str) -> bool:
     plain = word.lower()
-    return len(plain) >= shortest and plain.isalpha() and plain == plain[::-1]
+    return len(plain) >= 3 and plain.isalpha() and plain == plain[::-1]
 
 
 CHECKS: dict[str, Callable[..., bool]] = {

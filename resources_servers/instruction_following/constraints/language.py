@@ -72,16 +72,6 @@ _OWN_LETTERS: dict[str, frozenset[str]] = {
 }  # fmt: skip
 """Letters that only one language of the script uses."""
 
-ENGLISH_STOP_WORDS = frozenset(
-    (
-        _SMALL_WORDS["en"] + " a an i he she we me him her us them my your his its our their at if then than so no nor"
-        " do does did has had been being am were will would can could should may might must shall there here when"
-        " where who whom how why all any each both few more most other some such only own same too very just about"
-        " into through during before after above below up down out off over under again further once because while"
-        " these those until against between"
-    ).split()
-)
-
 
 def response_language(text: str, *, language: Language) -> bool:
     """Require a text in the language with this code."""
@@ -111,9 +101,9 @@ def is_in_language(text: str, language: Language) -> bool:
         return 10 * kana <= scripts.total()
     if language not in _SMALL_WORDS:
         return True
-    found = [word.strip(_MARKS) for word in sample.split()]
+    found = Counter(word.strip(_MARKS) for word in sample.split())
     counts = {
-        each: sum(word in small or not own.isdisjoint(word) for word in found)
+        each: sum(count for word, count in found.items() if word in small or not own.isdisjoint(word))
         for each, small, own in _signs()
         if _SCRIPTS.get(each, _LATIN) == wanted
     }

@@ -6,7 +6,7 @@ import itertools
 import re
 from collections.abc import Callable
 
-from resources_servers.instruction_following.constraints.texts import Text, lines, paragraphs, sentences, words
+from resources_servers.instruction_following.constraints.texts import Text, bare_words, lines, sentences, words
 
 _DOUBLE_QUOTE = re.compile(r'["“”]')
 
@@ -51,9 +51,9 @@ def last_first(text: str) -> bool:
 
 
 def paragraph_last_first(text: str) -> bool:
-    """Require each paragraph to end with its first word."""
-    found = [words(paragraph.lower()) for paragraph in paragraphs(text)]
-    return all(inside and inside[0] == inside[-1] for inside in found)
+    """Require each line with words to end with its first word."""
+    found = [words(line.lower()) for line in lines(text)]
+    return any(found) and all(inside[0] == inside[-1] for inside in found if inside)
 
 
 def sentence_hyphens(text: str) -> bool:
@@ -63,8 +63,8 @@ def sentence_hyphens(text: str) -> bool:
 
 
 def word_per_line(text: str) -> bool:
-    """Require one word per line."""
-    return all(len(line.split()) == 1 for line in lines(text))
+    """Require one word per line. Marks without letters, such as a bullet, do not count."""
+    return all(len(bare_words(line)) <= 1 for line in lines(text))
 
 
 def line_indent(text: str) -> bool:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import re
+import string
 from collections.abc import Callable
 
 from resources_servers.instruction_following.constraints.texts import (
     Count,
     Relation,
     Text,
+    bare_words,
     compare,
     paragraphs,
     sentences,
@@ -27,13 +29,13 @@ def number_words(text: str, *, num_words: Count, relation: Relation = "at least"
 
 
 def word_count_range(text: str, *, min_words: Count, max_words: Count) -> bool:
-    """Require a number of words in this range, including both ends."""
-    return min_words <= len(words(text)) <= max_words
+    """Require a number of words in this range, including both ends; `don't` counts as two."""
+    return min_words <= len(tokens(text)) <= max_words
 
 
 def unique_word_count(text: str, *, N: Count) -> bool:  # noqa: N803 - the data's name
-    """Require at least `N` different words."""
-    return len({word.lower() for word in words(text)}) >= N
+    """Require at least `N` different words, written between spaces: `and/or` is one."""
+    return len({bare for word in text.lower().split() if (bare := word.strip(string.punctuation))}) >= N
 
 
 def number_sentences(text: str, *, num_sentences: Count, relation: Relation = "at least") -> bool:
@@ -80,7 +82,7 @@ def counting_composition(text: str, *, n_sent: Count, n_words: Count) -> bool:
 
 def sentence_increment(text: str, *, small_n: Count) -> bool:
     """Require each sentence to have `small_n` words more than the previous one."""
-    counts = [len(words(sentence)) for sentence in sentences(text)]
+    counts = [len(bare_words(sentence)) for sentence in sentences(text)]
     return all(after == before + small_n for before, after in itertools.pairwise(counts))
 
 

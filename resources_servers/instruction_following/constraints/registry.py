@@ -28,6 +28,12 @@ from resources_servers.instruction_following.constraints import (
 
 Check = Callable[..., bool]
 
+UNSUPPORTED = {
+    "words:start_verb": "it needs a tagger of parts of speech",
+    "words:odd_even_syllables": "it needs a dictionary of syllables",
+}
+"""Public constraints that are not checked, and why."""
+
 _CLOSE_ENOUGH = 0.5
 
 
@@ -48,6 +54,8 @@ def constraint(id_: str, arguments: Mapping[str, Any] | None = None) -> Constrai
 
     Raises `InvalidTask` for an unknown id, with similar ids, and for invalid arguments.
     """
+    if id_ in UNSUPPORTED:
+        raise InvalidTask(f"constraint '{id_}' is not supported: {UNSUPPORTED[id_]}. Leave out the row.")
     check = _checks().get(id_)
     if check is None:
         near = difflib.get_close_matches(id_, _checks(), n=3, cutoff=_CLOSE_ENOUGH)

@@ -20,6 +20,14 @@ _FEWEST_COUNTRIES = 52
 _AROUND_NAMES = string.punctuation + string.digits + string.whitespace
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _YEARS_OF_NAPOLEON = range(1769, 1822)
+_NORTHERN_CAPITALS = (
+    "reykjavik", "helsinki", "oslo", "tallinn", "stockholm", "riga", "moscow", "copenhagen", "vilnius", "minsk",
+    "dublin", "berlin", "amsterdam", "warsaw", "london", "brussels", "prague", "luxembourg", "paris", "vienna",
+    "bratislava", "budapest", "vaduz", "chisinau", "bern", "ljubljana", "zagreb",
+)  # fmt: skip
+"""Capitals of Europe north of 45°, from north to south, as the public benchmark lists them."""
+_OPTIONAL_CAPITAL = ("kyiv", "prague")
+"""The first belongs before the second, but the public list lacks it."""
 
 
 def multiples(text: str) -> bool:
@@ -44,6 +52,15 @@ def questions(text: str) -> bool:
             lengths[-1] += 1 + len(line)
     is_longer = all(before < after for before, after in itertools.pairwise(lengths))
     return is_longer and options == [_OPTIONS] * _QUESTIONS
+
+
+def northern_capitals(text: str) -> bool:
+    """Require the capitals of Europe north of 45°, from north to south, separated by commas. Accents are ignored."""
+    listed = [_plain(each) for each in text.split(",") if each.strip()]
+    extra, following = _OPTIONAL_CAPITAL
+    if extra in listed[:-1] and listed[listed.index(extra) + 1] == following:
+        listed.remove(extra)
+    return tuple(listed) == _NORTHERN_CAPITALS
 
 
 def african_countries(text: str) -> bool:
@@ -93,6 +110,7 @@ def _plain(line: str) -> str:
 CHECKS: dict[str, Callable[..., bool]] = {
     "custom:multiples": multiples,
     "custom:mcq_count_length": questions,
+    "custom:european_capitals_sort": northern_capitals,
     "custom:reverse_newline": african_countries,
     "custom:word_reverse": words_reversed,
     "custom:character_reverse": letters_reversed,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import string
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -22,6 +23,7 @@ _NO_END = frozenset({
     "fig", "approx", "a.m", "p.m", "u.s",
 })  # fmt: skip
 _LONGEST_ABBREVIATION = 7
+_WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def compare(count: int, relation: Relation, wanted: int) -> bool:
@@ -43,6 +45,11 @@ def tokens(text: str) -> list[str]:
 def words(text: str) -> list[str]:
     """Return words as a reader counts them: `don't` and `well-known` are one word each."""
     return _WORD.findall(text)
+
+
+def bare_words(text: str) -> list[str]:
+    """Return the parts between spaces, without ASCII punctuation: `don't` is `dont`. IFBench often counts so."""
+    return text.translate(_WITHOUT_PUNCTUATION).split()
 
 
 def sentences(text: str) -> list[str]:

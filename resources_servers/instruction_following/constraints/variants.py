@@ -1,8 +1,9 @@
-"""Check one text against several constraints, strictly or loosely."""
+"""Check one text against several constraints, strictly and loosely."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from resources_servers.instruction_following.constraints.registry import Constraint
 
@@ -10,15 +11,24 @@ LONGEST_TEXT = 1_000_000
 """Characters. A longer text follows no constraint and is not checked."""
 
 
-def followed(text: str, constraints: Sequence[Constraint], loose: bool = False) -> list[bool]:
-    """Return for each constraint whether the text follows it.
+class Followed(NamedTuple):
+    """For each constraint, whether the text follows it, and whether one of its `loose_variants` does."""
 
-    A loose check passes if any of `loose_variants` follows the constraint, so a greeting or a closing line is allowed.
-    """
+    strict: list[bool]
+    loose: list[bool]
+
+
+def followed(text: str, constraints: Sequence[Constraint]) -> Followed:
+    """Check a text against each constraint. Loosely, a greeting or a closing line is allowed."""
     if len(text) > LONGEST_TEXT:
-        return [False] * len(constraints)
-    texts = list(loose_variants(text)) if loose else [text]
-    return [any(each.holds_for(variant) for variant in texts) for each in constraints]
+        return Followed([False] * len(constraints), [False] * len(constraints))
+    strict = [each.holds_for(text) for each in constraints]
+    variants = [] if all(strict) else list(loose_variants(text))[1:]
+    loose = [
+        is_strict or any(each.holds_for(variant) for variant in variants)
+        for each, is_strict in zip(constraints, strict, strict=True)
+    ]
+    return Followed(strict, loose)
 
 
 def loose_variants(text: str) -> Iterator[str]:

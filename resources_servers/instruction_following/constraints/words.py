@@ -5,38 +5,38 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 
-from resources_servers.instruction_following.constraints.texts import sentences, words
+from resources_servers.instruction_following.constraints.texts import bare_words, sentences, words
 
 _VOWELS = frozenset("aeiou")
-_PRIMES = frozenset({2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43})
+_PRIMES = frozenset({2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89, 97})
 
 
 def alphabet(text: str) -> bool:
     """Require the first letters of the words to follow the alphabet; a comes after z."""
-    places = [ord(word[0].lower()) - ord("a") for word in words(text)]
+    places = [ord(word[0].lower()) - ord("a") for word in bare_words(text)]
     return all(0 <= place < 26 for place in places) and all(
         after == (before + 1) % 26 for before, after in itertools.pairwise(places)
     )
 
 
 def three_vowels(text: str) -> bool:
-    """Allow at most three of the five vowels."""
-    return len(_VOWELS & set(text.lower())) <= 3
+    """Allow at most three of the five vowels, in a single paragraph."""
+    return "\n" not in text.strip() and len(_VOWELS & set(text.lower())) <= 3
 
 
 def consonant_clusters(text: str) -> bool:
     """Require two consonants in a row in each word."""
-    return all(_has_cluster(word.lower()) for word in words(text))
+    return all(_has_cluster(word.lower()) for word in text.split())
 
 
 def prime_lengths(text: str) -> bool:
     """Require a prime number of letters in each word."""
-    return all(sum(character.isalnum() for character in word) in _PRIMES for word in words(text))
+    return all(len(word) in _PRIMES for word in bare_words(text))
 
 
 def no_consecutive(text: str) -> bool:
     """Forbid neighbouring words with the same first letter."""
-    initials = [word[0].lower() for word in words(text)]
+    initials = [word[0].lower() for word in bare_words(text)]
     return all(before != after for before, after in itertools.pairwise(initials))
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nemo_gym import InvalidTask
+from nemo_gym import AggregateMetricsRequest, InvalidTask
 from nemo_gym.jsonl import read_rows
 from nemo_gym.testing import make_server, reply, rollout
 from resources_servers.instruction_following.app import InstructionFollowingServer
@@ -13,6 +13,7 @@ from resources_servers.instruction_following.oracle import solve
 EXAMPLES = list(read_rows(Path(__file__).parent.parent / "data" / "example.jsonl"))
 IDS = ["punctuation:no_comma", "keywords:existence"]
 KWARGS = [{}, {"keywords": ["river"]}]
+ACCURACIES = ("prompt_level_strict_acc", "prompt_level_loose_acc", "inst_level_strict_acc", "inst_level_loose_acc")
 BOTH, ONE, NONE = "A river.", "A lake.", "A lake, a sea."
 
 
@@ -60,6 +61,38 @@ async def test_grading_mode_sets_the_reward():
 async def test_loose_config_allows_a_greeting(settings, reward):
     assert (await graded(row(), "Yes, here it is:\nA river.", **settings)).reward == reward
     assert (await graded(row(), NONE, **settings)).reward == 0.0
+
+
+async def test_strict_and_loose_results_are_both_reported():
+    task = row(instruction_id_list=["startend:quotation", *IDS], kwargs=[{}, *KWARGS])
+    found = await graded(task, 'Here, as you asked:\n"A lake."')
+    assert (found.inst_level_strict_acc, found.inst_level_loose_acc) == ([False, False, False], [True, True, False])
+    assert (found.prompt_level_strict_acc, found.prompt_level_loose_acc) == (False, False)
+    found = await graded(row(), "Here, as you asked:\nA river.")
+    assert (found.reward, found.prompt_level_strict_acc, found.prompt_level_loose_acc) == (0.0, False, True)
+
+
+async def test_accuracies_are_aggregated_by_prompt_and_instruction():
+    one = row(instruction_id_list=IDS[:1], kwargs=KWARGS[:1])
+    answers = [
+        (one, "A river."),
+        (row(), "A lake, a sea."),
+        (row(), "Yes, so:\nA lake."),
+        (row(), "Yes, so:\nA river."),
+    ]
+    rollouts = [(await graded(task, text)).model_dump(mode="json") for task, text in answers]
+    body = AggregateMetricsRequest(
+        verify_responses=[
+            {**each, "_ng_task_index": place, "_ng_rollout_index": 0} for place, each in enumerate(rollouts)
+        ]
+    )
+    metrics = (await make_server(InstructionFollowingServer).aggregate_metrics(body)).key_metrics
+    assert {name: metrics[f"mean/{name}"] for name in ACCURACIES} == {
+        "prompt_level_strict_acc": pytest.approx(1 / 4),
+        "prompt_level_loose_acc": pytest.approx(2 / 4),
+        "inst_level_strict_acc": pytest.approx(2 / 7),
+        "inst_level_loose_acc": pytest.approx(4 / 7),
+    }
 
 
 async def test_only_the_last_message_counts():

@@ -36,3 +36,9 @@ def test_a_language_may_quote_another():
     russian = constraint("language:response_language", {"language": "ru"})
     assert russian.holds_for(IN_LANGUAGES["ru"] + " (the book)")
     assert not russian.holds_for("The book is on the table and it is called книга")
+
+
+def test_repeated_words_count_each_time():
+    text = "The cat, the dog, the bird, the bee: eau de la mer"
+    assert constraint("language:response_language", {"language": "en"}).holds_for(text)
+    assert not constraint("language:response_language", {"language": "fr"}).holds_for(text)

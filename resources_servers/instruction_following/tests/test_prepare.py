@@ -13,6 +13,7 @@ from nemo_gym.testing import make_server, reply, rollout, serving
 from resources_servers.instruction_following.app import InstructionFollowingServer
 from resources_servers.instruction_following.constraints import constraint, constraint_ids
 from resources_servers.instruction_following.drafting import PARTS
+from resources_servers.instruction_following.families import IFBENCH
 from resources_servers.instruction_following.lists import LISTS
 from resources_servers.instruction_following.oracle import solve
 from resources_servers.instruction_following.prepare import prepare, row
@@ -27,6 +28,7 @@ GIVEN = {
     "ratio:overlap": {"reference_text": "The river carries every boat down to the sea.", "percentage": 40},
     "words:words_position": {"keyword": "sea"},
     "words:keywords_specific_position": {"keyword": "sea", "n": 2, "m": 3},
+    "repeat:repeat_span": {"prompt_to_repeat": "Describe a walk along a river.", "n_start": 1, "n_end": 3},
     "repeat:repeat_change": {"prompt_to_repeat": "Describe a walk along a river."},
 }
 FOLDER = Path(__file__).resolve().parents[1]
@@ -53,6 +55,28 @@ def test_rows_depend_only_on_the_seed(tmp_path):
         for name, seed in (("first", 1), ("again", 1), ("other", 2))
     )
     assert first == again != other
+
+
+def test_splits_have_no_row_in_common(tmp_path):
+    prompts = {
+        split: [each["prompt"] for each in read_rows(prepare(tmp_path / split, count=30, split=split))]
+        for split in ("train", "validation")
+    }
+    assert [len(set(each)) for each in prompts.values()] == [30, 30]
+    assert set(prompts["train"]).isdisjoint(prompts["validation"])
+
+
+def test_rows_without_ifbench_have_none_of_its_constraints(tmp_path):
+    with_all, without = (
+        {
+            id_
+            for each in read_rows(prepare(tmp_path / "rows", 60, ifbench=flag))
+            for id_ in each["instruction_id_list"]
+        }
+        for flag in (True, False)
+    )
+    assert with_all & IFBENCH
+    assert not without & IFBENCH
 
 
 def test_prompt_has_no_gaps_or_placeholders(rows):

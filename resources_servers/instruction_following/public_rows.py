@@ -1,0 +1,69 @@
+"""Read the files of IFEval and IFBench, whose rows this environment grades as they are."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from nemo_gym import DataError, InvalidTask
+from nemo_gym.data.tables import read_table
+from nemo_gym.jsonl import JsonObject
+from resources_servers.instruction_following.constraints import UNSUPPORTED, constraint
+
+logger = logging.getLogger(__name__)
+
+COLUMNS = {
+    "key": int | str,
+    "prompt": str,
+    "instruction_id_list": list[str],
+    "kwargs": list[dict[str, Any] | None],
+}
+
+
+def public_rows(path: Path) -> Iterator[JsonObject]:
+    """Yield the rows of a file, without the arguments that are null.
+
+    Rows with a constraint in `UNSUPPORTED` are left out, and reported in one warning. Raise `DataError` for an unknown
+    constraint, and for arguments that do not fit.
+    """
+    left_out: Counter[str] = Counter()
+    kept = 0
+    for row in read_table(path, COLUMNS):
+        unsupported = UNSUPPORTED.keys() & row["instruction_id_list"]
+        if unsupported:
+            left_out[" and ".join(sorted(unsupported))] += 1
+        else:
+            kept += 1
+            yield _row(row, f"{path}: key {row['key']}")
+    if left_out:
+        reasons = ", ".join(f"{rows} with {ids}" for ids, rows in sorted(left_out.items()))
+        logger.warning(
+            "%s: %d of %d rows are left out, because their constraints are not supported: %s.",
+            path,
+            left_out.total(),
+            kept + left_out.total(),
+            reasons,
+        )
+
+
+def _row(row: JsonObject, where: str) -> JsonObject:
+    ids, arguments = row["instruction_id_list"], row["kwargs"]
+    if not ids or len(ids) != len(arguments):
+        raise DataError(f"{where}: instruction_id_list has {len(ids)} ids, kwargs has {len(arguments)} items.")
+    given = [_arguments_of(id_, each or {}) for id_, each in zip(ids, arguments, strict=True)]
+    try:
+        for id_, each in zip(ids, given, strict=True):
+            constraint(id_, each)
+    except InvalidTask as error:
+        raise DataError(f"{where}: {error}") from error
+    return {**row, "kwargs": given}
+
+
+def _arguments_of(id_: str, arguments: JsonObject) -> JsonObject:
+    # The original grader accepts any arguments of these tasks and does not use them.
+    if id_.startswith("custom:"):
+        return {}
+    return {name: value for name, value in arguments.items() if value is not None}
