@@ -11,6 +11,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from nemo_gym.config.access import allows_policy_override
+from nemo_gym.config.model_cache import model_cache_of
 from nemo_gym.config.models import RunConfig
 from nemo_gym.config.observability import CAPTURE_DIR_KEY, ModelCallCaptureConfig, is_enabled
 from nemo_gym.config.process import OtherServer, ProcessSettings
@@ -44,6 +45,8 @@ class AddressBook:
     run_id: str = ""
     allows_policy_override: bool = False
     """Whether a row may name its own policy."""
+    model_cache: Path | None = None
+    """The folder in which model servers keep the replies of their endpoints."""
 
     @classmethod
     def of_settings(cls, settings: ProcessSettings) -> Self:
@@ -57,6 +60,7 @@ class AddressBook:
             run_token=settings.run_token,
             run_id=settings.run_id,
             allows_policy_override=allows_policy_override(settings.plain),
+            model_cache=model_cache_of(settings.plain),
         )
 
     @classmethod
@@ -66,16 +70,18 @@ class AddressBook:
             name: OtherServer(server.type, server.implementation, server.host, server.port)
             for name, server in run.by_any_name()
         }
+        capturing = (name for name, server in run.by_any_name() if server.settings.get(TOKEN_CAPTURE_KEY) is True)
         return cls(
             servers,
             run.aliases,
-            ModelCallCaptureConfig.of(run.plain),
-            TokenCaptureConfig.of(run.plain),
-            frozenset(name for name, server in run.by_any_name() if server.settings.get(TOKEN_CAPTURE_KEY) is True),
-            run.shortcuts,
-            run.run_token,
-            run.run_id,
-            allows_policy_override(run.plain),
+            capture=ModelCallCaptureConfig.of(run.plain),
+            token_capture=TokenCaptureConfig.of(run.plain),
+            capturing=frozenset(capturing),
+            shortcuts=run.shortcuts,
+            run_token=run.run_token,
+            run_id=run.run_id,
+            allows_policy_override=allows_policy_override(run.plain),
+            model_cache=model_cache_of(run.plain),
         )
 
     @classmethod
@@ -92,10 +98,11 @@ class AddressBook:
         return cls(
             {name: server for name, server in servers.items() if server is not None},
             {name: instance for name, instance in instances.items() if name != instance},
-            ModelCallCaptureConfig(observability_enabled=is_enabled(config), model_call_capture_dir=folder),
-            TokenCaptureConfig.of(config),
-            frozenset(name for name, instance in instances.items() if _asks_for_tokens(config, instance)),
+            capture=ModelCallCaptureConfig(observability_enabled=is_enabled(config), model_call_capture_dir=folder),
+            token_capture=TokenCaptureConfig.of(config),
+            capturing=frozenset(name for name, instance in instances.items() if _asks_for_tokens(config, instance)),
             allows_policy_override=allows_policy_override(config),
+            model_cache=model_cache_of(config),
         )
 
     def address_of(self, name: str) -> Address:

@@ -13,22 +13,27 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from nemo_gym.jsonl import JsonObject
-from nemo_gym.metrics.binary import INTERVAL
 from nemo_gym.metrics.pass_at_k import highest_k_metrics
 
 if TYPE_CHECKING:
     # Types only, because these modules bring imports that the other tables do not need.
     from nemo_gym.contract import Finding
     from nemo_gym.data.catalog import Component
+    from nemo_gym.evaluation.health import Finding as Checked
     from nemo_gym.launcher.folder_tests import Tested
 
 PIPED_WIDTH = 200
 REWARD = "mean/reward"
 PESSIMISTIC = "pessimistic/"
 PESSIMISTIC_REWARD = PESSIMISTIC + REWARD
+CI_LOW, CI_HIGH = "ci95_low/", "ci95_high/"
+INTERVAL = "95% interval"
 OVER = "scored of planned"
+AVERAGED = "pass@1[avg-of-"
+"""Start of the names of a benchmark's main metrics."""
 MOST_COLUMNS = 4
 SHOWN_IN_ROW = 3
+ABSENT = "–"
 BINS = 10
 BAR_WIDTH = 40
 _IN_PERCENT = re.compile(r"(.*/)?(pass|majority)@")
@@ -52,6 +57,14 @@ def findings(found: Iterable[Finding]) -> Table:
     table = _table("", "promise", Column("found", overflow="fold"))
     for finding in found:
         table.add_row("✓" if finding.is_kept else "✗", finding.promise, Text(finding.detail))
+    return table
+
+
+def health(found: Iterable[Checked]) -> Table:
+    """Return a table of checked servers, one row per check."""
+    table = _table("", "server", "check", Column("found", overflow="fold"))
+    for each in found:
+        table.add_row("✓" if each.is_good else "✗", Text(each.server), each.check, Text(each.detail))
     return table
 
 
@@ -94,18 +107,35 @@ def components(found: Sequence[Component]) -> Table:
     return table
 
 
+def benchmarks(found: Sequence[Component]) -> Table:
+    """Return a table of benchmarks: their size and licence, and whether their data exists."""
+    numbers = (Column(heading, justify="right") for heading in ("rows", "repeats"))
+    texts = (Column(heading, overflow="fold") for heading in ("licence", "data", "description"))
+    table = _table(Column("name", overflow="fold"), "domain", *numbers, *texts)
+    for each in found:
+        counts = (f"{each.rows:,}" if each.rows else ABSENT, str(each.num_repeats or ABSENT))
+        state = "prepared" if each.is_prepared else "missing"
+        words = (each.license or ABSENT, state, each.description or "")
+        table.add_row(Text(each.name), each.domain or ABSENT, *counts, *map(Text, words))
+    return table
+
+
 def component(one: Component) -> Table:
     """Return a table with all details of one component."""
     table = Table(Column(style="bold"), Column(overflow="fold"), box=None, pad_edge=False, show_header=False)
     for name, value in asdict(one).items():
-        if value:
+        if value not in (None, "", ()):
             table.add_row(name, Text(", ".join(value) if isinstance(value, tuple) else str(value)))
     return table
 
 
-def key_metrics(metrics: Sequence[JsonObject]) -> Table:
-    """Return a table of rewards and key metrics: one column per agent if they fit, else one row per agent."""
-    return _agents_in_columns(metrics) if len(metrics) <= MOST_COLUMNS else _agents_in_rows(metrics)
+def key_metrics(metrics: Sequence[JsonObject], *, are_benchmarks: bool = False) -> Table:
+    """Return a table of rewards and key metrics: one column per agent if they fit, else one row per agent.
+
+    Several benchmarks have one row each, because each has other metrics.
+    """
+    fit = len(metrics) == 1 if are_benchmarks else len(metrics) <= MOST_COLUMNS
+    return _agents_in_columns(metrics) if fit else _agents_in_rows(metrics)
 
 
 def histogram(rewards: Sequence[float], *, title: str) -> Table:
@@ -126,23 +156,29 @@ def histogram(rewards: Sequence[float], *, title: str) -> Table:
 
 
 def _agents_in_rows(metrics: Sequence[JsonObject]) -> Table:
-    reward = Column(REWARD, justify="right", style="bold")
-    table = _table(Column("agent", overflow="fold"), reward, Column("others", overflow="fold"), title="Key metrics")
-    has_ledgers = any("ledger" in agent for agent in metrics)
-    if has_ledgers:
-        table.add_column(OVER, justify="right", overflow="fold")
-        table.add_column(PESSIMISTIC_REWARD, justify="right")
-    for agent in metrics:
-        chosen = _chosen(agent)
-        others = ", ".join(f"{name} {_shown(agent, name)}" for name in chosen[:SHOWN_IN_ROW])
-        more = len(chosen) - SHOWN_IN_ROW
-        table.add_row(
-            Text(str(agent["agent_ref"]["name"])),
-            Text(_shown(agent, REWARD)),
-            Text(others + (f", … {more} more" if more > 0 else "")),
-            *((_over(agent), Text(_shown(agent, PESSIMISTIC_REWARD))) if has_ledgers else ()),
-        )
+    columns = [
+        (Column("agent", overflow="fold"), [Text(str(agent["agent_ref"]["name"])) for agent in metrics]),
+        (Column(REWARD, justify="right", style="bold"), [Text(_shown(agent, REWARD)) for agent in metrics]),
+    ]
+    intervals = [_interval(agent, REWARD) for agent in metrics]
+    if any(each.plain != ABSENT for each in intervals):
+        columns.append((Column(INTERVAL, justify="right"), intervals))
+    columns.append((Column("others", overflow="fold"), [_others(agent) for agent in metrics]))
+    if any("ledger" in agent for agent in metrics):
+        pessimistic = [Text(_shown(agent, PESSIMISTIC_REWARD)) for agent in metrics]
+        columns.append((Column(OVER, justify="right", overflow="fold"), [_over(agent) for agent in metrics]))
+        columns.append((Column(PESSIMISTIC_REWARD, justify="right"), pessimistic))
+    table = _table(*(column for column, _ in columns), title="Key metrics")
+    for row in zip(*(texts for _, texts in columns), strict=True):
+        table.add_row(*row)
     return table
+
+
+def _others(agent: JsonObject) -> Text:
+    chosen = sorted(_chosen(agent), key=lambda name: not name.startswith(AVERAGED))
+    more = len(chosen) - SHOWN_IN_ROW
+    named = ", ".join(f"{name} {_shown(agent, name)}" for name in chosen[:SHOWN_IN_ROW])
+    return Text(named + (f", … {more} more" if more > 0 else ""))
 
 
 def _agents_in_columns(metrics: Sequence[JsonObject]) -> Table:
@@ -153,15 +189,20 @@ def _agents_in_columns(metrics: Sequence[JsonObject]) -> Table:
     def add(name: str, style: str | None = None) -> None:
         table.add_row(Text(name), *(Text(_shown(agent, name)) for agent in metrics), style=style)
 
+    def add_interval(name: str) -> None:
+        intervals = [_interval(agent, name) for agent in metrics]
+        if any(each.plain != ABSENT for each in intervals):
+            table.add_row(Text(INTERVAL, style="dim"), *intervals, style="dim")
+
     add(REWARD, "bold")
-    if any(INTERVAL[0] in agent["agent_metrics"] for agent in metrics):
-        table.add_row(Text("95% interval"), *map(_interval, metrics))
+    add_interval(REWARD)
     if any("ledger" in agent for agent in metrics):
         table.add_row(OVER, *map(_over, metrics))
     if any("ledger" in agent and agent["ledger"]["failed"] for agent in metrics):
         add(PESSIMISTIC_REWARD)
     for name in sorted({name for agent in metrics for name in _chosen(agent)}):
         add(name)
+        add_interval(name)
     return table
 
 
@@ -177,32 +218,41 @@ def _chosen(agent: JsonObject) -> list[str]:
 
 def _shown(agent: JsonObject, name: str) -> str:
     """Return a metric's value, in percent if it is a share."""
-    metrics = agent["agent_metrics"]
-    value = agent["key_metrics"].get(name, metrics.get(name))
+    value = agent["key_metrics"].get(name, agent["agent_metrics"].get(name))
     if isinstance(value, bool) or not isinstance(value, int | float):
         return _digits(value)
+    factor = _percent_factor(agent, name)
+    return _percent(factor * value) if factor else _digits(value)
+
+
+def _percent_factor(agent: JsonObject, name: str) -> int:
+    """Return what a metric's values must be multiplied with to be in percent, 0 if they are not shares."""
     if _IN_PERCENT.match(name):
-        return _percent(value)
+        return 1
+    metrics = agent["agent_metrics"]
     field = name.removeprefix(PESSIMISTIC).removeprefix("mean/")
     low, high = metrics.get(f"min/{field}"), metrics.get(f"max/{field}")
     is_share = low in (0, 1) and high in (0, 1)
     if field == "reward" and low is not None and high is not None:
         is_share = low >= 0 and high <= 1
-    if "mean/" in name and is_share:
-        return _percent(100 * value)
-    return _digits(value)
+    return 100 if "mean/" in name and is_share else 0
 
 
-def _interval(agent: JsonObject) -> Text:
-    low, high = (agent["agent_metrics"].get(name) for name in INTERVAL)
-    return Text("–" if low is None or high is None else f"{_percent(100 * low, 1)[:-1]}–{_percent(100 * high, 1)}")
+def _interval(agent: JsonObject, name: str) -> Text:
+    field = name.removeprefix("mean/")
+    low, high = (agent["agent_metrics"].get(f"{bound}{field}") for bound in (CI_LOW, CI_HIGH))
+    if low is None or high is None:
+        return Text(ABSENT)
+    if factor := _percent_factor(agent, name):
+        return Text(f"{_percent(factor * low, 1)[:-1]}–{_percent(factor * high, 1)}")
+    return Text(f"{_digits(low)} … {_digits(high)}")
 
 
 def _over(agent: JsonObject) -> Text:
     """Return how many rollouts an agent's means cover, and what happened to the others."""
     ledger = agent.get("ledger")
     if ledger is None:
-        return Text("–")
+        return Text(ABSENT)
     rest = [f"{count} {cause}" for cause, count in ledger["failed"].items()]
     rest += [f"{ledger['unresolved']} unresolved"] if ledger["unresolved"] else []
     return Text(f"{ledger['scored']} of {ledger['planned']}" + (f" ({', '.join(rest)})" if rest else ""))
@@ -215,6 +265,6 @@ def _percent(value: float, decimals: int = 2) -> str:
 
 def _digits(value: object) -> str:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return "–" if value is None else str(value)
+        return ABSENT if value is None else str(value)
     is_large = float(value).is_integer() and abs(value) >= 1000
     return f"{value:,.0f}" if is_large else f"{value:,.3f}".rstrip("0").rstrip(".")

@@ -14,6 +14,7 @@ from nemo_gym.config.default_models import notes_of_defaults
 from nemo_gym.config.directives import follow_directives
 from nemo_gym.config.explain import explain_validation, near_misses
 from nemo_gym.config.interpolation import Resolver, Unresolved
+from nemo_gym.config.model_cache import check_model_cache
 from nemo_gym.config.models import WRITTEN_ADDRESSES, HeadConfig, RunConfig, ServerConfig
 from nemo_gym.config.observability import check_capture
 from nemo_gym.config.replicas import replicas_of
@@ -66,6 +67,7 @@ def load(
     check_capture(values, places)
     if TOKEN_CAPTURE_KEY in tree.mapping:
         check_token_capture(values.get(TOKEN_CAPTURE_KEY), origins(tree.mapping[TOKEN_CAPTURE_KEY]))
+    check_model_cache(values, places)
     defaults = RunDefaults(default_host(values, places), {key: values[key] for key in _FOR_AGENTS if key in values})
 
     built = _build_all([block for block in blocks if block.tier != ENVIRONMENT_SERVERS], resolver, defaults)

@@ -14,7 +14,7 @@ RESERVED_KEYS = frozenset({
     "uv_pip_set_python", "uv_cache_dir", "uv_venv_dir", "skip_venv_if_present",
     # rollouts
     "observability_enabled", "model_call_capture_dir", "token_id_capture", "skip_verification",
-    "skip_verification_reward",
+    "skip_verification_reward", "model_cache",
     # parameters of commands
     "entrypoint", "verbose", "json", "query", "component_name",
 })  # fmt: skip

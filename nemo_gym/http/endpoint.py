@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import lru_cache
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
@@ -21,6 +21,7 @@ from nemo_gym.http.external import (
     external_session,
     parsed,
 )
+from nemo_gym.http.reply_cache import current_cache
 from nemo_gym.jsonl import JsonObject, dump_json, dump_up_to
 
 __all__ = ["RATE_LIMIT_ERROR_CODES", "RETRY_ERROR_CODES", "NeMoGymAsyncOpenAI"]
@@ -113,14 +114,36 @@ class NeMoGymAsyncOpenAI(BaseModel):
         read: Callable[[bytes], AnswerT | None],
         policy: Policy | None,
     ) -> AnswerT:
+        if policy is not None:
+            read = _masked(read, policy.api_key)
+        cache = current_cache.get()
+        if cache is None or body is None:
+            return await self._ask(method, url, body, read, policy)
+        key = cache.key_of(url, body)
+        found = await cache.read(key)
+        if found is not None and (cached := read(found)) is not None:
+            return cached
+        replies: list[bytes] = []
+        answer = await self._ask(method, url, body, _kept(read, replies), policy)
+        await cache.write(key, replies[-1])
+        return answer
+
+    def _ask(
+        self,
+        method: str,
+        url: str,
+        body: bytes | None,
+        read: Callable[[bytes], AnswerT | None],
+        policy: Policy | None,
+    ) -> Awaitable[AnswerT]:
         session = external_session()
         if session is not self._session:
             self._session = session
             session.join(self)
-        return await session.call(
+        return session.call(
             method,
             url,
-            read=read if policy is None else _masked(read, policy.api_key),
+            read=read,
             body=body,
             headers=self._headers_for(policy),
             is_ours=self.internal,
@@ -137,6 +160,16 @@ def _masked(read: Callable[[bytes], AnswerT | None], key: str | None) -> Callabl
     """Return `read` for a reply in which a row's key is masked. Nothing else knows the key and could mask it."""
     secrets = SecretValues([key or ""])
     return lambda text: read(secrets.mask_bytes(text))
+
+
+def _kept(read: Callable[[bytes], AnswerT | None], replies: list[bytes]) -> Callable[[bytes], AnswerT | None]:
+    """Return `read`, which then also appends each reply to a list."""
+
+    def keep(text: bytes) -> AnswerT | None:
+        replies.append(text)
+        return read(text)
+
+    return keep
 
 
 @lru_cache

@@ -26,7 +26,7 @@ def trouble_of(url: str, timeout_s: float, path: str = "/models") -> Trouble | N
 
     Block for about the timeout at most.
     """
-    if not _resolves(url, timeout_s):
+    if not resolves(url, timeout_s):
         return Trouble.UNKNOWN_NAME
     try:
         with urllib.request.urlopen(f"{url.rstrip('/')}{path}", timeout=timeout_s):
@@ -45,8 +45,8 @@ def endpoint_answers(url: str, timeout_s: float) -> bool:
     return trouble_of(url, timeout_s) is None
 
 
-def _resolves(url: str, timeout_s: float) -> bool:
-    """Return whether the host's name has an address. A proxy resolves the name itself."""
+def resolves(url: str, timeout_s: float) -> bool:
+    """Return whether the host of a URL has an address, within the timeout. A proxy resolves the name itself."""
     host = urlsplit(url).hostname
     if not host or urllib.request.getproxies().get(urlsplit(url).scheme):
         return True

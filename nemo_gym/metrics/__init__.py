@@ -13,6 +13,7 @@ from nemo_gym.metrics.pass_at_k import (
     compute_pass_majority_metrics,
     compute_subset_metrics,
     highest_k_metrics,
+    subsets_of,
 )
 from nemo_gym.metrics.profile import Completion, RewardProfile, RewardProfiler, write_profile
 
@@ -31,5 +32,6 @@ __all__ = [
     "highest_k_metrics",
     "mean_metrics",
     "numbers_of",
+    "subsets_of",
     "write_profile",
 ]

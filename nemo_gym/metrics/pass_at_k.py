@@ -23,6 +23,7 @@ ScoreFn = Callable[[JsonObject], Mapping[str, float | None]]
 Curve = Sequence[float]
 
 NO_ANSWER = "no_answer"
+AGGREGATE = "per_sample_aggregate"
 STAT_SUFFIXES = ("std_dev_across_runs", "std_err_across_runs", "avg_sample_std_dev")
 
 
@@ -66,7 +67,7 @@ def compute_pass_majority_metrics(
     for name, averages in run_averages.items():
         metrics |= _spread_across_runs(name, averages)
     if names:
-        metrics["per_sample_aggregate"] = run_averages
+        metrics[AGGREGATE] = run_averages
     return PassMajority(metrics, scores, names, max_k)
 
 
@@ -102,6 +103,11 @@ def compute_subset_metrics(
         for subset, members in subsets.items()
         for key, value in compute_pass_majority_metrics(members, score_fn, answer_key).metrics.items()
     }
+
+
+def subsets_of(agent_metrics: Iterable[str]) -> list[str]:
+    """Return the subsets for which metrics have values of `compute_subset_metrics`."""
+    return [key.removesuffix(f"/{AGGREGATE}") for key in agent_metrics if key.endswith(f"/{AGGREGATE}")]
 
 
 def highest_k_metrics(

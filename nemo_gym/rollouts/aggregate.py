@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from math import isclose
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
 from typing import IO
@@ -18,7 +19,8 @@ from nemo_gym.errors import DataError, RolloutError, ServerCallError
 from nemo_gym.http.reply import Timeouts, readable
 from nemo_gym.jsonl import JsonObject, read_lines
 from nemo_gym.metrics.aggregate import completeness, compute_aggregate_metrics
-from nemo_gym.metrics.binary import INTERVAL, interval_of
+from nemo_gym.metrics.intervals import mean_interval, pass_at_k_interval
+from nemo_gym.metrics.pass_at_k import highest_k_metrics
 from nemo_gym.rollouts.job import RunFiles
 from nemo_gym.rollouts.ledger import Ledger, ledgers_of
 from nemo_gym.schemas.rollout import AggregateMetrics
@@ -35,6 +37,8 @@ ASKED_AT_ONCE = 4
 KEPT_IN_MEMORY_BYTES = 1 << 20
 MEAN_REWARD = "mean/reward"
 PESSIMISTIC = "pessimistic/"
+CI_LOW, CI_HIGH = "ci95_low/", "ci95_high/"
+"""The bounds of a metric's 95 % interval; those of pass@k are in percent, like pass@k."""
 
 AgentMetrics = JsonObject
 """`{agent_ref: {name}, agent_metrics, key_metrics, group_level_metrics}`.
@@ -80,7 +84,7 @@ async def aggregate_all(
                 for agent in sorted({*bodies, *ledgers})
             )
         )
-    metrics = [_with_ledger(_with_interval(answer), ledgers) for answer in answers if not isinstance(answer, str)]
+    metrics = [_with_ledger(_with_intervals(answer), ledgers) for answer in answers if not isinstance(answer, str)]
     if metrics:
         _write(written, metrics)
     if problems := [answer for answer in answers if isinstance(answer, str)]:
@@ -90,18 +94,30 @@ async def aggregate_all(
     return metrics
 
 
-def _with_interval(metrics: AgentMetrics) -> AgentMetrics:
-    infos = [group.get("rollout_infos") for group in metrics["group_level_metrics"]]
-    interval = interval_of(
-        [
-            [reward for info in each if isinstance(info, dict) and (reward := Row(info).reward) is not None]
-            for each in infos
-            if isinstance(each, list)
-        ]
-    )
-    if interval is not None:
-        metrics["agent_metrics"] |= dict(zip(INTERVAL, interval, strict=True))
+def _with_intervals(metrics: AgentMetrics) -> AgentMetrics:
+    """Add the 95 % intervals of the mean reward and of pass@k with the largest k, if there are several tasks."""
+    rewards = _rewards_by_task(metrics["group_level_metrics"])
+    if len(rewards) < 2:
+        return metrics
+    agent_metrics = metrics["agent_metrics"]
+    intervals = {"reward": mean_interval(rewards)}
+    for name, value in highest_k_metrics(agent_metrics, "pass@{k}", ["accuracy"]).items():
+        found = pass_at_k_interval(rewards, int(name.removeprefix("pass@").partition("/")[0]))
+        # An environment may define an accuracy that is not its reward.
+        if isclose(100 * found.mean, value, abs_tol=1e-6):
+            intervals[name] = found._replace(low=100 * found.low, high=100 * found.high)
+    for name, interval in intervals.items():
+        agent_metrics |= {f"{CI_LOW}{name}": interval.low, f"{CI_HIGH}{name}": interval.high}
     return metrics
+
+
+def _rewards_by_task(groups: Sequence[JsonObject]) -> dict[int, list[float]]:
+    infos = [info if isinstance(info := group.get("rollout_infos"), list) else [] for group in groups]
+    found = {
+        place: [reward for info in each if isinstance(info, dict) and (reward := Row(info).reward) is not None]
+        for place, each in enumerate(infos)
+    }
+    return {place: rewards for place, rewards in found.items() if rewards}
 
 
 def _with_ledger(metrics: AgentMetrics, ledgers: Mapping[str, Ledger]) -> AgentMetrics:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import time
 from collections.abc import Iterator
-from pathlib import Path
+from operator import sub
 
 from nemo_gym.calls.client import ServerClient
 from nemo_gym.errors import Overloaded
 from nemo_gym.http.open_files import most_incoming_calls, open_files_limit, raise_open_files_limit
+from nemo_gym.http.reply_cache import Counts, counts_of
 from nemo_gym.jsonl import Appender, WriteFailed
 from nemo_gym.rollouts.attempts import AttemptLimits
 from nemo_gym.rollouts.concurrency import AdaptiveLimit
+from nemo_gym.rollouts.dispatch import Dispatch
 from nemo_gym.rollouts.line_digests import LineDigests
 from nemo_gym.rollouts.opening import OpenRun
 from nemo_gym.rollouts.outcome import Summary
@@ -22,7 +23,7 @@ from nemo_gym.rollouts.recorded_tokens import RecordedTokens, kept_until_the_end
 from nemo_gym.rollouts.recording import OnRecord, Recorder
 from nemo_gym.rollouts.run_watch import RunWatch
 from nemo_gym.rollouts.runner import Runner
-from nemo_gym.schemas.row import Row, rows_in
+from nemo_gym.schemas.row import Row
 
 logger = logging.getLogger(__name__)
 
@@ -44,8 +45,8 @@ async def collect(
     most = allowed_connections(MOST_AT_ONCE if wanted == "auto" else wanted)
     limit = AdaptiveLimit(most) if wanted == "auto" else None
     run.record.runs_with(most if limit is None else limit)
-    rows = by_repeat(run.files.materialized) if settings.interleave_repeats else rows_in(run.files.materialized)
-    owed = _within(run.earlier.owed(rows), settings.dispatch_budget_s)
+    dispatch = Dispatch(run)
+    cached_before = _calls_of_cache(client)
     try:
         hide = run.secrets.mask_bytes if run.secrets else None
         with (
@@ -59,12 +60,11 @@ async def collect(
             watch = RunWatch(client)
             async with asyncio.TaskGroup() as group, kept_until_the_end(tokens):
                 limits = AttemptLimits.of(settings, run.earlier.limit)
-                recorder = Recorder(runner, limits, watch, results, failures, summary, on_record)
+                recorder = Recorder(runner, limits, watch, results, failures, summary, dispatch.watching(on_record))
                 work = _Work(run, recorder, digests=digests, limit=limit)
                 keeping = group.create_task(work.keep())
                 watching = group.create_task(watch.watch())
-                async with asyncio.TaskGroup() as workers:
-                    work.begin(workers, owed, at_once)
+                await dispatch.ending(work.run(dispatch.rows(), at_once))
                 keeping.cancel()
                 watching.cancel()
             if tokens is not None:
@@ -76,6 +76,10 @@ async def collect(
         raise _with_advice(error, run) from error
     finally:
         summary.close()
+        summary.ended_by = dispatch.ended_by()
+        cached = _calls_of_cache(client)
+        if cached is not None and cached_before is not None:
+            summary.model_cache = Counts(*map(sub, cached, cached_before))
     return summary
 
 
@@ -88,6 +92,11 @@ class _Work:
         self._digests = digests
         self._limit = limit
         self._workers = 0
+
+    async def run(self, tasks: Iterator[Row], most: int) -> None:
+        """Run all tasks."""
+        async with asyncio.TaskGroup() as workers:
+            self.begin(workers, tasks, most)
 
     def begin(self, group: asyncio.TaskGroup, tasks: Iterator[Row], most: int) -> None:
         """Start workers up to the current limit. They all take their tasks from the iterator."""
@@ -123,24 +132,9 @@ class _Work:
             self._run.record.write()
 
 
-def by_repeat(path: Path) -> Iterator[Row]:
-    """Yield the first repeats of all tasks, then the second ones, and so on, with one row in memory at a time."""
-    repeat, last = 0, 0
-    while repeat <= last:
-        for row in rows_in(path):
-            last = max(last, row.key.repeat)
-            if row.key.repeat == repeat:
-                yield row
-        repeat += 1
-
-
-def _within(rows: Iterator[Row], budget_s: float | None) -> Iterator[Row]:
-    """Yield rows until the time budget is spent."""
-    ends_at = math.inf if budget_s is None else time.monotonic() + budget_s
-    for row in rows:
-        if time.monotonic() > ends_at:
-            return
-        yield row
+def _calls_of_cache(client: ServerClient) -> Counts | None:
+    book = client.address_book
+    return None if book.model_cache is None else counts_of(book.model_cache, book.run_id)
 
 
 def first_of(errors: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -67,6 +67,16 @@ class CollectionSettings(AttemptSettings):
     """Start the first repeat of every row before any second repeat."""
     dispatch_budget_s: float | None = Field(default=None, gt=0)
     """Seconds after which no further rollout starts. Running ones finish, the rest stays unresolved."""
+    max_seconds: float | None = Field(default=None, gt=0)
+    """Seconds after which the run ends. Rollouts that have not ended stay unresolved."""
+    max_total_tokens: PositiveInt | None = None
+    """Start no rollout that would probably exceed this number of input and output tokens, including resumed runs."""
+    max_cost: float | None = Field(default=None, gt=0)
+    """Start no rollout that would probably exceed this cost, in the currency of `prices`, including resumed runs."""
+    prices: Path | None = None
+    """A YAML file with prices per million tokens: models: {name: {input: …, cached_input: …, output: …}}."""
+    until_halfwidth: float | None = Field(default=None, gt=0)
+    """Start no further rollout of an agent once the 95 % interval of its mean reward is at most plus or minus this."""
     require_complete: bool = False
     """Exit with code 1 unless every rollout was scored."""
     max_failed_share: FailedShare = None
@@ -92,6 +102,12 @@ class CollectionSettings(AttemptSettings):
         check_resume(resumes=self.resume_from_cache, overwrites=self.overwrite)
         return self
 
+    @model_validator(mode="after")
+    def _cost_has_prices(self) -> Self:
+        if self.max_cost is not None and self.prices is None:
+            raise ValueError("max_cost needs the prices of the models: add +prices=prices.yaml")
+        return self
+
 
 class CollectJob(CollectionSettings):
     """Parameters of `ng_collect_rollouts`, which uses running servers."""
@@ -103,7 +119,7 @@ class CollectJob(CollectionSettings):
 class EndToEndJob(CollectionSettings):
     """Parameters of `ng_e2e_collect_rollouts`, which starts the servers, collects and stops them."""
 
-    split: Literal["train", "validation", "benchmark", "example"]
+    split: Literal["train", "validation", "benchmark", "example"] = "benchmark"
     """The type of the agents' datasets to collect."""
     reuse_existing_data_preparation: bool = False
     """Reuse the gathered dataset of an earlier run if it exists."""

@@ -18,6 +18,7 @@ from nemo_gym.rollouts.resume import EarlierRun, max_attempts
 from nemo_gym.rollouts.run_record import Fingerprint, RecordKeeper, RunRecord, read_record
 from nemo_gym.rollouts.subject import RunSubject
 from nemo_gym.rollouts.tasks import TaskPlan
+from nemo_gym.rollouts.usage import PriceFile
 from nemo_gym.schemas.responses import PLAYED_WITHOUT_MODEL
 from nemo_gym.schemas.row import Row, rows_in
 
@@ -36,6 +37,7 @@ class OpenRun:
     """The values to mask in its records."""
     notes: list[str] = field(default_factory=list)
     """Notes for the user about the resumed run."""
+    prices: PriceFile | None = None
 
 
 @contextmanager
@@ -63,6 +65,7 @@ def open_run(
 def _opened(plan: TaskPlan, files: RunFiles, subject: RunSubject, secrets: SecretValues) -> OpenRun:
     settings = plan.settings
     limit = max_attempts(settings)
+    prices = PriceFile.read(settings.prices) if settings.prices else None
     files.results.parent.mkdir(parents=True, exist_ok=True)
     prompt = plan.prompt_file()
     fingerprint = Fingerprint.of(prompt) if prompt else None
@@ -83,8 +86,8 @@ def _opened(plan: TaskPlan, files: RunFiles, subject: RunSubject, secrets: Secre
     record = RunRecord.begin(
         subject, settings, summary, input_file=Fingerprint.of(plan.input), prompt=fingerprint, earlier=before
     )
-    keeper = RecordKeeper(files.record, record, summary, secrets)
-    return OpenRun(files, plan, settings, summary, earlier, keeper, secrets, notes)
+    keeper = RecordKeeper(files.record, record, summary, secrets, prices)
+    return OpenRun(files, plan, settings, summary, earlier, keeper, secrets, notes, prices)
 
 
 def _begin(plan: TaskPlan, files: RunFiles) -> int:

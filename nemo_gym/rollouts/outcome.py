@@ -6,6 +6,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from nemo_gym.http.reply_cache import Counts
+from nemo_gym.rollouts.usage import Usage
 from nemo_gym.schemas.row import Row
 
 
@@ -56,6 +58,12 @@ class Summary:
     """Tasks with a failed attempt that wait for a retry or are running it, by cause."""
     never_ended: int = 0
     """Tasks that were running or not started when the run stopped."""
+    usage: Usage = field(default_factory=Usage)
+    """The tokens of all rollouts and failed attempts, including those of earlier runs into the same file."""
+    model_cache: Counts | None = None
+    """The model calls of this run that the cache answered, None without a cache. Known when the run has ended."""
+    ended_by: str | None = None
+    """The limit at which this run started no further rollout; None if all could start."""
 
     @property
     def failed(self) -> int:
@@ -80,12 +88,14 @@ class Summary:
     def repeat(self, record: Record, *, failed_before: str | None = None) -> None:
         """Count a failed attempt that is followed by a retry."""
         self.repeated += 1
+        self.usage.add(record.row)
         self._no_longer(failed_before)
         self.failed_before[_cause_of(record)] += 1
 
     def count(self, record: Record, *, failed_before: str | None = None) -> None:
         """Count an ended task. `failed_before` is the cause of its previous failed attempt."""
         self._no_longer(failed_before)
+        self.usage.add(record.row)
         if record.outcome is Outcome.SCORED:
             self.scored += 1
             self.reward_sum += record.reward or 0.0

@@ -16,6 +16,7 @@ from nemo_gym.jsonl import read_lines
 from nemo_gym.rollouts.job import AttemptSettings, RunFiles
 from nemo_gym.rollouts.numbering import DigestSet, digest_of
 from nemo_gym.rollouts.outcome import Summary
+from nemo_gym.rollouts.usage import Usage
 from nemo_gym.schemas.row import Row, TaskKey
 
 logger = logging.getLogger(__name__)
@@ -74,6 +75,7 @@ class EarlierRun:
     reward_sum: float = 0.0
     rewards: int = 0
     """The number of rewards in `reward_sum`."""
+    usage: Usage = field(default_factory=Usage)
 
     @classmethod
     def read(cls, files: RunFiles, limit: int) -> EarlierRun:
@@ -82,12 +84,13 @@ class EarlierRun:
             cut_torn_line(path)
         earlier = cls(limit=limit)
         earlier.scored = KeySet(earlier._rewarded(files.results))
-        earlier.failures = failures_in(files.failures)
+        earlier.failures = failures_in(files.failures, usage=earlier.usage)
         return earlier
 
     def _rewarded(self, results: Path) -> Iterator[TaskKey]:
-        """Yield the keys of the scored rollouts, and add up their rewards."""
+        """Yield the keys of the scored rollouts, and add up their rewards and tokens."""
         for key, row in keyed_rows(results):
+            self.usage.add(row)
             if (reward := row.reward) is not None:
                 self.reward_sum += reward
                 self.rewards += 1
@@ -95,7 +98,7 @@ class EarlierRun:
 
     def count(self, rows: Iterable[Row]) -> Summary:
         """Return the initial summary of a run that resumes with these tasks."""
-        summary = Summary(reward_sum=self.reward_sum, rewards=self.rewards)
+        summary = Summary(reward_sum=self.reward_sum, rewards=self.rewards, usage=self.usage)
         for row in rows:
             key = row.key
             summary.planned += 1
@@ -132,10 +135,12 @@ class EarlierRun:
         return failures.is_final or failures.attempts >= self.limit
 
 
-def failures_in(path: Path) -> dict[TaskKey, Failures]:
-    """Return the failed attempts in a file, grouped by task."""
+def failures_in(path: Path, *, usage: Usage | None = None) -> dict[TaskKey, Failures]:
+    """Return the failed attempts in a file, grouped by task, and add their tokens to `usage`."""
     found: dict[TaskKey, Failures] = {}
     for key, row in keyed_rows(path):
+        if usage is not None:
+            usage.add(row)
         cause = str(row.failure_class)
         before = found.get(key)
         found[key] = Failures(

@@ -25,6 +25,7 @@ from nemo_gym.rollouts.concurrency import AdaptiveLimit
 from nemo_gym.rollouts.job import CollectionSettings
 from nemo_gym.rollouts.outcome import Summary
 from nemo_gym.rollouts.subject import RunSubject
+from nemo_gym.rollouts.usage import PriceFile
 from nemo_gym.version import __version__
 
 logger = logging.getLogger(__name__)
@@ -100,6 +101,12 @@ class Session(BaseModel):
     """How many rollouts may run at once; the latest value if the limit is adaptive."""
     concurrency_steps: list[JsonObject] | None = None
     """The steps of an adaptive limit."""
+    usage: JsonObject | None = None
+    """The tokens of the run's rollouts so far, and their cost if the run has a price file."""
+    model_cache: JsonObject | None = None
+    """The numbers of model calls that the cache answered (`hits`) and did not (`misses`)."""
+    ended_by: str | None = None
+    """The limit at which the session started no further rollout."""
 
 
 class RunRecord(Session):
@@ -168,8 +175,16 @@ def read_record(path: Path) -> RunRecord | None:
 class RecordKeeper:
     """The writer of this process's run record. If writing fails, the run continues without a record."""
 
-    def __init__(self, path: Path, record: RunRecord, summary: Summary, secrets: SecretValues) -> None:
+    def __init__(
+        self,
+        path: Path,
+        record: RunRecord,
+        summary: Summary,
+        secrets: SecretValues,
+        prices: PriceFile | None = None,
+    ) -> None:
         self._secrets = secrets
+        self._prices = prices
         self._path = path
         self._record = record
         self._summary = summary
@@ -188,6 +203,10 @@ class RecordKeeper:
         with self._writing:
             self._written_at = time.monotonic()
             self._record.outcomes = Outcomes.of(self._summary)
+            self._record.usage = self._summary.usage.as_dict(self._prices)
+            cached = self._summary.model_cache
+            self._record.model_cache = None if cached is None else cached._asdict()
+            self._record.ended_by = self._summary.ended_by
             self._note_concurrency()
             try:
                 text = self._record.model_dump_json(indent=2) + "\n"

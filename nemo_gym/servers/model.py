@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 from fastapi import Body, FastAPI
 
 from nemo_gym.calls.client import address_book_of
+from nemo_gym.config.model_cache import MODEL_CACHE_KEY
 from nemo_gym.config.settings import BaseResponsesAPIModelConfig, ModelServerRef
-from nemo_gym.errors import ModelFailed
+from nemo_gym.errors import ConfigError, ModelFailed
 from nemo_gym.servers.base import SimpleServer
 from nemo_gym.servers.model_routes import add_model_routes
 from nemo_gym.servers.name_clashes import hook_of
@@ -59,6 +60,7 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel):
         )
         self._record_calls(app)
         self._record_tokens(app)
+        self._cache_replies(app)
         accept_policies(self, app, follows=self.follows_policies)
         return app
 
@@ -81,6 +83,20 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel):
         from nemo_gym.capture.tokens.recording import TokenCaptureMiddleware, open_store
 
         app.add_middleware(TokenCaptureMiddleware, sink=open_store(config))
+
+    def _cache_replies(self, app: FastAPI) -> None:
+        book = address_book_of(self.server_client)
+        if book.model_cache is None:
+            return
+        if getattr(self.config, "return_token_id_information", False):
+            raise ConfigError(
+                f"{self.config.name}: return_token_id_information cannot be used with {MODEL_CACHE_KEY}: answers of "
+                "an earlier policy must not be trained on. Remove one of them."
+            )
+        # Imported here, because most servers do not cache replies.
+        from nemo_gym.web.reply_cache import CachedReplies
+
+        app.add_middleware(CachedReplies, folder=book.model_cache, run_id=book.run_id)
 
 
 def _flag_of_definer(cls: type, flag: str, *, method: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import MethodType
@@ -21,7 +21,7 @@ from nemo_gym.config.settings import BaseResourcesServerConfig
 from nemo_gym.config.wording import with_article
 from nemo_gym.errors import EnvironmentFailed, JudgeFailed, SignatureError
 from nemo_gym.jsonl import JsonObject, dump_json
-from nemo_gym.metrics import AggregateMetricsMixin, highest_k_metrics
+from nemo_gym.metrics import AggregateMetricsMixin, highest_k_metrics, subsets_of
 from nemo_gym.schemas.mcp import normalize_tool_name
 from nemo_gym.schemas.rollout import (
     ADDED_ONLY_HEADER,
@@ -67,7 +67,10 @@ class SimpleResourcesServer(AggregateMetricsMixin, BaseResourcesServer):
     NOT_TOOLS: ClassVar[frozenset[str]] = RESERVED_NAMES
     """Names of POST routes that agents call and models must not."""
     KEY_METRICS: ClassVar[tuple[str, ...]] = ()
-    """The headline metrics, such as `mean/reward` or, for the largest k, `pass@{k}/accuracy`. Default: every mean."""
+    """The headline metrics, such as `mean/reward` or, for the largest k, `pass@{k}/accuracy`. Default: every mean.
+
+    `{subset}/pass@{k}/accuracy` is one metric for each subset that `compute_subset_metrics` found.
+    """
 
     # Not `_sessions`, because published folders define that name themselves.
     _nemo_gym_sessions: SessionStore | None = PrivateAttr(default=None)
@@ -94,7 +97,7 @@ class SimpleResourcesServer(AggregateMetricsMixin, BaseResourcesServer):
         if not self.KEY_METRICS:
             return super().get_key_metrics(agent_metrics)
         found: JsonObject = {}
-        for name in self.KEY_METRICS:
+        for name in _for_each_subset(self.KEY_METRICS, subsets_of(agent_metrics)):
             if "{k}" in name:
                 pattern, _, score = name.rpartition("/")
                 found |= highest_k_metrics(agent_metrics, pattern, [score])
@@ -205,6 +208,14 @@ class SimpleResourcesServer(AggregateMetricsMixin, BaseResourcesServer):
 
 
 # Functions, because published servers may define methods of the same names.
+
+
+def _for_each_subset(names: Iterable[str], subsets: Sequence[str]) -> Iterator[str]:
+    for name in names:
+        if "{subset}" in name:
+            yield from (name.replace("{subset}", subset) for subset in subsets)
+        else:
+            yield name
 
 
 def _spare_tokens(verify: BaseRoute) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple, Self
 from nemo_gym.calls.client import ServerClient
 from nemo_gym.calls.problems import failure_of_row
 from nemo_gym.config.access import POLICY_OVERRIDE_KEY
+from nemo_gym.config.model_cache import MODEL_CACHE_KEY
 from nemo_gym.config.settings import BaseServerConfig
 from nemo_gym.config.suggestions import did_you_mean_or_all
 from nemo_gym.errors import InvalidTask, RolloutCancelled, RolloutError, UsageError
@@ -111,6 +112,12 @@ class TrainingClient:
 
     async def __aenter__(self) -> Self:
         self._client = await asyncio.to_thread(ServerClient.load_from_global_config, self._head, self._run_token)
+        if self._client.address_book.model_cache is not None:
+            await self._client.aclose()
+            raise UsageError(
+                f"the run at http://{self._head.host}:{self._head.port} answers model calls from a cache "
+                f"({MODEL_CACHE_KEY}), so it cannot be used for training. Start it without that key."
+            )
         self._tokens = RecordedTokens.of(self._client)
         return self
 

@@ -101,6 +101,7 @@ def test_shares_of_one_table_are_in_percent() -> None:
         "mean/solved": 0.25, "min/solved": 0, "max/solved": 1,
         "mean/seconds": 0.25, "min/seconds": 0.1, "max/seconds": 0.5,
         "pass@1/accuracy": 33.3333, "pass@2/accuracy": 50.0, "majority@2/accuracy": 12.5,
+        "ci95_low/pass@2/accuracy": 25.04, "ci95_high/pass@2/accuracy": 75.0,
     }  # fmt: skip
     assert shown([agent_with(found)]) == [
         "metric a",
@@ -110,6 +111,7 @@ def test_shares_of_one_table_are_in_percent() -> None:
         "mean/seconds 0.25",
         "mean/solved 25%",
         "pass@2/accuracy 50%",
+        "95% interval 25–75%",
     ]
     lost = {"mean/reward": -1.0, "min/reward": -1.0, "max/reward": 1.0}
     assert shown([agent_with(lost)])[1] == "mean/reward -1"

@@ -50,7 +50,8 @@ def act(answer: Act) -> Act:
 
 
 def graded(row: Row, **fields: Any) -> Response:
-    response = {"output": [], "usage": {"input_tokens": 3, "output_tokens": 4, "total_tokens": 7}}
+    usage = {"input_tokens": 3, "output_tokens": 4, "total_tokens": 7}
+    response = {"output": [], "model": "small-1", "usage": row.get("usage", usage)}
     return json_of({**row, "response": response, "reward": row.get("earns", 1.0), **fields})
 
 
@@ -156,7 +157,8 @@ async def aggregate_metrics(request: Request) -> Response:
     mean = sum(row["reward"] for row in rows) / len(rows)
     groups = [group for row in rows for group in row.get("groups", [])]
     metrics = {"mean/reward": mean}
-    return json_of({"agent_metrics": metrics, "key_metrics": metrics, "group_level_metrics": groups})
+    own = {name: value for row in rows for name, value in row.get("agent_metrics", {}).items()}
+    return json_of({"agent_metrics": {**metrics, **own}, "key_metrics": metrics, "group_level_metrics": groups})
 
 
 async def state(request: Request) -> Response:

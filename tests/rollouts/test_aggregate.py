@@ -49,12 +49,38 @@ async def test_groups_include_their_completeness(run_tasks, make_task, client):
     assert others == groups[1:]
 
 
-async def test_binary_rewards_have_an_interval(run_tasks, make_task, client):
-    groups = [{"_ng_task_index": n, "num_rollouts": 1, "rollout_infos": [{"reward": n % 2}]} for n in range(10)]
-    run = await run_tasks([make_task(0, groups=groups)])
+def groups_of(rewards: list[list[float]]) -> list[dict[str, object]]:
+    return [
+        {"_ng_task_index": n, "num_rollouts": len(each), "rollout_infos": [{"reward": reward} for reward in each]}
+        for n, each in enumerate(rewards)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rewards", "low", "high"),
+    [
+        ([[n % 2] for n in range(10)], 0.2366, 0.7634),
+        ([[0.0], [0.5], [1.0]], -0.742, 1.742),
+        ([[1.0, 0.0]], None, None),
+    ],
+)
+async def test_mean_rewards_of_several_tasks_have_intervals(run_tasks, make_task, client, rewards, low, high):
+    run = await run_tasks([make_task(0, groups=groups_of(rewards))])
     (metrics,) = await aggregate(client, run.files)
     found = metrics["agent_metrics"]
-    assert (found["ci95_low/reward"], found["ci95_high/reward"]) == pytest.approx((0.2366, 0.7634), abs=0.02)
+    interval = found.get("ci95_low/reward"), found.get("ci95_high/reward")
+    assert interval == ((None, None) if low is None else pytest.approx((low, high), abs=0.001))
+
+
+@pytest.mark.parametrize(("accuracy", "low"), [(50.0, 23.66), (60.0, None)])
+async def test_pass_rates_of_rewards_have_intervals(run_tasks, make_task, client, accuracy, low):
+    groups = groups_of([[1.0, 0.0], [0.0, 0.0]] * 5)
+    found = {"pass@1/accuracy": 25.0, "pass@2/accuracy": accuracy}
+    run = await run_tasks([make_task(0, groups=groups, agent_metrics=found)])
+    (metrics,) = await aggregate(client, run.files)
+    # An accuracy that is not the reward is not described by the rewards.
+    assert metrics["agent_metrics"].get("ci95_low/pass@2/accuracy") == (low and pytest.approx(low, abs=0.01))
+    assert "ci95_low/pass@1/accuracy" not in metrics["agent_metrics"]
 
 
 async def test_agents_receive_their_rollouts_without_texts(run_tasks, make_task, client, agent):

@@ -1,0 +1,103 @@
+"""A cache of model endpoints' replies on disk, for evaluations that are run again."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import os
+import re
+import secrets
+from contextvars import ContextVar
+from pathlib import Path
+from typing import NamedTuple
+
+import orjson
+
+from nemo_gym.context.rollout_id import current_rollout_id
+
+logger = logging.getLogger(__name__)
+
+HIT, MISS = b"h", b"m"
+_REPEAT = re.compile(r"\d+-(\d+)(?:-a\d+)?")
+
+
+class Counts(NamedTuple):
+    """Numbers of model calls that a cache answered, and that it did not."""
+
+    hits: int = 0
+    misses: int = 0
+
+
+class ReplyCache:
+    """The replies in a folder, which several processes may share.
+
+    A reply is found by the endpoint, the whole request, model included, and the number of the rollout's repeat. The
+    repeats of a task therefore stay independent samples. Keys and headers are neither compared nor stored.
+    """
+
+    def __init__(self, folder: Path, run_id: str) -> None:
+        self._folder = folder
+        self._counts = _counts_file(folder, run_id)
+
+    def key_of(self, url: str, body: bytes) -> str:
+        """Return the key of a request that belongs to the current rollout."""
+        rollout_id = current_rollout_id() or ""
+        found = _REPEAT.fullmatch(rollout_id)
+        # A row may have an id of its own, and then nothing is known of its repeat.
+        repeat = found[1] if found else rollout_id
+        digest = hashlib.sha256(f"{url}\n{repeat}\n".encode())
+        digest.update(body)
+        return digest.hexdigest()
+
+    async def read(self, key: str) -> bytes | None:
+        """Return the reply with this key, or None. Count the hit or the miss."""
+        return await asyncio.to_thread(self._read, key)
+
+    async def write(self, key: str, reply: bytes) -> None:
+        """Store a reply, unless it reports an error. A full disk is only logged, because the reply itself is fine."""
+        await asyncio.to_thread(self._write, key, reply)
+
+    def _read(self, key: str) -> bytes | None:
+        try:
+            reply = self._path(key).read_bytes()
+        except OSError:
+            reply = None
+        self._counts.parent.mkdir(parents=True, exist_ok=True)
+        with self._counts.open("ab") as file:
+            file.write(MISS if reply is None else HIT)
+        return reply
+
+    def _write(self, key: str, reply: bytes) -> None:
+        if orjson.loads(reply).get("error"):
+            return
+        path = self._path(key)
+        partial = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            partial.write_bytes(reply)
+            partial.replace(path)
+        except OSError as error:
+            logger.warning("%s: a reply of the model cannot be cached (%s)", path, error.strerror)
+            partial.unlink(missing_ok=True)
+
+    def _path(self, key: str) -> Path:
+        return self._folder / key[:2] / f"{key}.json"
+
+
+current_cache: ContextVar[ReplyCache | None] = ContextVar("nemo_gym_reply_cache", default=None)
+"""The cache for the calls of the current request to a model server; None without one."""
+
+
+def counts_of(folder: Path, run_id: str) -> Counts:
+    """Return the calls that the servers of a run have made so far."""
+    try:
+        calls = _counts_file(folder, run_id).read_bytes()
+    except FileNotFoundError:
+        return Counts()
+    return Counts(calls.count(HIT), calls.count(MISS))
+
+
+def _counts_file(folder: Path, run_id: str) -> Path:
+    # One byte per call: appending it is atomic, also for several workers of a server.
+    return folder / "calls" / (run_id or "run")

@@ -1,0 +1,105 @@
+"""Confidence intervals of one run's means and pass rates. Plain Python, so that each run's summary can have them.
+
+The rollouts of one task are alike. Tasks are therefore the independent observations, however often each is repeated,
+and the intervals hold for the kind of tasks that these are a sample of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import comb, inf, sqrt
+from typing import Any, NamedTuple
+
+from nemo_gym.metrics.student import two_sided_quantile
+
+Values = Mapping[Any, Sequence[float]]
+"""The values of each task's rollouts, by anything that identifies the task."""
+
+
+class Interval(NamedTuple):
+    """An estimate with its confidence interval, and the size of the sample.
+
+    The bounds are infinite if the sample does not determine them, as with the rewards of a single task.
+    """
+
+    mean: float
+    low: float
+    high: float
+    tasks: int
+    rollouts: int
+
+    @property
+    def half_width(self) -> float:
+        """Half the length of the interval."""
+        return (self.high - self.low) / 2
+
+
+def mean_interval(values_by_task: Values, level: float = 0.95) -> Interval:
+    """Return the mean over all rollouts with its confidence interval. Raise `ValueError` without any rollout.
+
+    Student's interval with cluster-robust standard errors. Values that are all 0 or 1 get Wilson's interval, with
+    repeats counted as the number of independent rollouts that has the same standard error.
+    """
+    groups = [values for values in values_by_task.values() if values]
+    if not groups:
+        raise ValueError("an interval needs at least one rollout")
+    rollouts = sum(map(len, groups))
+    mean = sum(map(sum, groups)) / rollouts
+    scatter = sum((sum(values) - mean * len(values)) ** 2 for values in groups)
+    count = len(groups)
+    variance = scatter * count / (count - 1) / rollouts**2 if count > 1 else inf
+    if all(value in (0.0, 1.0) for values in groups for value in values):
+        return _of_shares(mean, variance, level, count, rollouts)
+    half = two_sided_quantile(level, count - 1) * sqrt(variance)
+    return Interval(mean, mean - half, mean + half, count, rollouts)
+
+
+def wilson_interval(successes: float, trials: int, level: float = 0.95) -> Interval:
+    """Return the share of successes in independent trials with Wilson's interval."""
+    if trials < 1 or not 0 <= successes <= trials:
+        raise ValueError(f"{successes} successes in {trials} trials do not have an interval")
+    low, high = _wilson(successes / trials, trials, two_sided_quantile(level, inf))
+    return Interval(successes / trials, low, high, trials, trials)
+
+
+def pass_at_k_interval(values_by_task: Values, k: int, level: float = 0.95) -> Interval:
+    """Return pass@k, between 0 and 1, with its confidence interval, over the tasks with at least `k` rollouts.
+
+    Raise `ValueError` if there are no such tasks.
+    """
+    groups = [values for values in values_by_task.values() if len(values) >= k]
+    if not groups:
+        raise ValueError(f"no task has {k} rollouts, which pass@{k} needs")
+    chances = {task: [pass_at_k(values, k)] for task, values in enumerate(groups)}
+    found = mean_interval(chances, level)._replace(rollouts=sum(map(len, groups)))
+    return found._replace(low=max(found.low, 0.0), high=min(found.high, 1.0))
+
+
+def pass_at_k(values: Sequence[float], k: int) -> float:
+    """Return the chance that `k` of these rollouts, drawn at random, include a reward of 1.
+
+    If the rewards are not all 0 or 1, return the best of the first `k`, as the metric `pass@k` does.
+    """
+    if any(value not in (0.0, 1.0) for value in values):
+        return max(values[:k])
+    wrong = sum(value == 0.0 for value in values)
+    return 1 - comb(wrong, k) / comb(len(values), k)
+
+
+def _of_shares(mean: float, variance: float, level: float, tasks: int, rollouts: int) -> Interval:
+    if tasks == rollouts:
+        return wilson_interval(mean * rollouts, rollouts, level)
+    # Equal values do not show how alike the rollouts of a task are. Then each task counts as one rollout.
+    independent = float(tasks)
+    if 0 < mean < 1:
+        spread = mean * (1 - mean)
+        independent = max(spread / max(variance, spread / rollouts), 1.0)
+    low, high = _wilson(mean, independent, two_sided_quantile(level, max(tasks - 1, 1)))
+    return Interval(mean, low, high, tasks, rollouts)
+
+
+def _wilson(mean: float, trials: float, quantile: float) -> tuple[float, float]:
+    share = quantile**2 / trials
+    centre = (mean + share / 2) / (1 + share)
+    half = quantile * sqrt(mean * (1 - mean) / trials + share / (4 * trials)) / (1 + share)
+    return max(0.0, min(centre - half, mean)), min(1.0, max(centre + half, mean))

@@ -1,0 +1,95 @@
+"""Which rollouts of a run start, in which order, and when the last one may."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from array import array
+from collections.abc import Coroutine, Iterator
+from pathlib import Path
+
+from nemo_gym.jsonl import parse_row, read_lines_at
+from nemo_gym.rollouts.budget import Budget
+from nemo_gym.rollouts.opening import OpenRun
+from nemo_gym.rollouts.outcome import Record, Summary
+from nemo_gym.rollouts.precision import Precision
+from nemo_gym.rollouts.recording import OnRecord
+from nemo_gym.schemas.row import Row, rows_in
+
+
+class Dispatch:
+    """The pending rollouts of a run, in the order of its settings, within its budget and until it is precise."""
+
+    def __init__(self, run: OpenRun) -> None:
+        self._run = run
+        self._settings = run.settings
+        self._budget = Budget(run.settings, run.summary, run.prices)
+        wanted = run.settings.until_halfwidth
+        self._precision = None if wanted is None else Precision(wanted, run.files.results)
+        self._is_over = False
+
+    def rows(self) -> Iterator[Row]:
+        """Yield the rollouts that still have to run."""
+        tasks = self._run.files.materialized
+        if self._precision is not None:
+            return self._budget.within(self._precision.within(self._run.earlier.owed(shuffled_by_repeat(tasks))))
+        ordered = by_repeat(tasks) if self._settings.interleave_repeats else rows_in(tasks)
+        return self._budget.within(self._run.earlier.owed(ordered))
+
+    def watching(self, on_record: OnRecord) -> OnRecord:
+        """Return a function that also takes note of each ended rollout."""
+        precision = self._precision
+        if precision is None:
+            return on_record
+
+        def take(record: Record, summary: Summary) -> None:
+            precision.end(record.row)
+            on_record(record, summary)
+
+        return take
+
+    async def ending(self, work: Coroutine[object, None, None]) -> None:
+        """Await the work; cancel it when the time of `max_seconds` is over."""
+        try:
+            async with asyncio.timeout(self._settings.max_seconds) as limit:
+                await work
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            self._is_over = True
+
+    def ended_by(self) -> str | None:
+        """Return the limit at which no further rollout started, None if all could start."""
+        if self._is_over:
+            return f"max_seconds: {self._settings.max_seconds:g} s have passed"
+        reached = None if self._precision is None else self._precision.reached()
+        return self._budget.ended_by or reached
+
+
+def by_repeat(path: Path) -> Iterator[Row]:
+    """Yield the first repeats of all tasks, then the second ones, and so on, with one row in memory at a time."""
+    repeat, last = 0, 0
+    while repeat <= last:
+        for row in rows_in(path):
+            last = max(last, row.key.repeat)
+            if row.key.repeat == repeat:
+                yield row
+        repeat += 1
+
+
+def shuffled_by_repeat(path: Path) -> Iterator[Row]:
+    """Yield the rows as `by_repeat` does, but the tasks of each repeat in a random order, always the same.
+
+    Any beginning of this order is a random sample of the tasks, which a file sorted by subject would not give.
+    """
+    offsets: dict[int, array[int]] = {}
+    for offset, (number, raw) in read_lines_at(path):
+        offsets.setdefault(Row(parse_row(raw, path, number)).key.repeat, array("Q")).append(offset)
+    chance = random.Random(0)
+    with path.open("rb") as file:
+        for repeat in sorted(offsets):
+            places = offsets[repeat]
+            chance.shuffle(places)
+            for offset in places:
+                file.seek(offset)
+                yield Row(parse_row(file.readline(), path, 0))

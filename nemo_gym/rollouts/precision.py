@@ -1,0 +1,93 @@
+"""End a run early, once the mean reward of each agent is known precisely enough."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from nemo_gym.metrics.intervals import mean_interval
+from nemo_gym.rollouts.resume import keyed_rows
+from nemo_gym.schemas.row import Row, TaskKey
+
+FEWEST_TASKS = 30
+"""An interval of fewer tasks may be narrow by chance."""
+GROWTH = 1.05
+"""How much a sample grows between two looks at its interval."""
+
+
+class Sample:
+    """The rewards of one agent's rollouts, in the order in which they started.
+
+    Only rollouts before the first one that has not ended count, because quick rollouts would end first and tend to
+    have other rewards than slow ones.
+    """
+
+    def __init__(self) -> None:
+        self._started: list[TaskKey] = []
+        self._ended: dict[TaskKey, float | None] = {}
+        self._counted = 0
+        self._next_look = 0.0
+        self._half_width: float | None = None
+        self.rewards: dict[int, list[float]] = {}
+        """The rewards that count, by task."""
+
+    def start(self, key: TaskKey) -> None:
+        """Add a rollout that starts."""
+        self._started.append(key)
+
+    def end(self, key: TaskKey, reward: float | None) -> None:
+        """Add the reward of a rollout, None if it failed."""
+        self._ended[key] = reward
+        while self._counted < len(self._started) and self._started[self._counted] in self._ended:
+            first = self._started[self._counted]
+            self._counted += 1
+            self.add(first, self._ended.pop(first))
+
+    def add(self, key: TaskKey, reward: float | None) -> None:
+        """Count a reward."""
+        if reward is not None:
+            self.rewards.setdefault(key.task, []).append(reward)
+
+    def half_width(self) -> float | None:
+        """Return half the length of the 95 % interval of the mean, None for too few tasks. It may be a little old."""
+        size = sum(map(len, self.rewards.values())) if len(self.rewards) >= FEWEST_TASKS else 0
+        if size and size >= self._next_look:
+            self._next_look = size * GROWTH
+            self._half_width = mean_interval(self.rewards).half_width
+        return self._half_width
+
+
+class Precision:
+    """The samples of a run's agents, and the half-width at which each is precise enough."""
+
+    def __init__(self, half_width: float, results: Path) -> None:
+        """`results` has the rollouts of earlier sessions, which count too."""
+        self._wanted = half_width
+        self._samples: dict[str, Sample] = {}
+        for key, row in keyed_rows(results):
+            self._of(row).add(key, row.reward)
+
+    def within(self, rows: Iterator[Row]) -> Iterator[Row]:
+        """Yield the rows of agents that are not yet precise enough."""
+        for row in rows:
+            sample = self._of(row)
+            half_width = sample.half_width()
+            if half_width is None or half_width > self._wanted:
+                sample.start(row.key)
+                yield row
+
+    def end(self, row: Row) -> None:
+        """Add an ended rollout."""
+        self._of(row).end(row.key, None if row.failure_class else row.reward)
+
+    def reached(self) -> str | None:
+        """Return which agents are precise enough, or None."""
+        precise = [
+            f"{agent} ±{width:.3g}"
+            for agent, sample in self._samples.items()
+            if (width := sample.half_width()) is not None and width <= self._wanted
+        ]
+        return f"until_halfwidth: reached by {', '.join(precise)}" if precise else None
+
+    def _of(self, row: Row) -> Sample:
+        return self._samples.setdefault(str(row.agent), Sample())

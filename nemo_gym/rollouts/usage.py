@@ -1,0 +1,167 @@
+"""Tokens and money that the model calls of a run's rollouts have used."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from nemo_gym.config.explain import problems_by_key
+from nemo_gym.errors import DataError
+from nemo_gym.jsonl import JsonObject
+from nemo_gym.schemas.row import Row
+
+PER = 1_000_000
+"""Prices are for this many tokens."""
+DEFAULT_MODEL = "default"
+
+
+class Price(BaseModel):
+    """The prices of a million tokens of a model."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    input: float = Field(ge=0)
+    output: float = Field(ge=0)
+    cached_input: float | None = Field(default=None, ge=0)
+    """The price of input tokens that the endpoint had cached. Default: that of other input."""
+
+
+class PriceFile(BaseModel):
+    """A price list: each model with its price, and the currency."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    currency: str = "USD"
+    models: dict[str, Price] = Field(min_length=1)
+    """By the name that the endpoint returns, or the beginning of it; `default` is for all other models."""
+
+    @classmethod
+    def read(cls, path: Path) -> PriceFile:
+        """Read a YAML file. Raise `DataError`, naming the file and the key, if it is not a price list."""
+        try:
+            content = yaml.safe_load(path.read_text("utf-8"))
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            raise DataError(f"prices: {path} cannot be read: {' '.join(str(error).split())}") from error
+        try:
+            return cls.model_validate(content)
+        except ValidationError as error:
+            problems = "; ".join(f"{key}: {problem}" if key else problem for key, problem in _problems(error))
+            example = "models: {my-model: {input: 2.5, cached_input: 0.25, output: 10}}"
+            raise DataError(f"prices: {path}: {problems}. Write prices per million tokens: {example}") from error
+
+    def of(self, model: str) -> Price | None:
+        """Return the price of a model: of its exact name, else of the longest name that it begins with."""
+        known = [name for name in self.models if model == name or model.startswith(f"{name}-")]
+        name = max(known, key=len, default=DEFAULT_MODEL)
+        return self.models.get(name)
+
+
+def _problems(error: ValidationError) -> list[tuple[str, str]]:
+    return list(problems_by_key(error).items())
+
+
+class Tokens(NamedTuple):
+    """Numbers of tokens."""
+
+    input: int = 0
+    """Including those that the endpoint had cached."""
+    cached: int = 0
+    output: int = 0
+
+    @property
+    def total(self) -> int:
+        """Input and output together."""
+        return self.input + self.output
+
+    def plus(self, other: Tokens) -> Tokens:
+        """Return the sums of both."""
+        return Tokens(self.input + other.input, self.cached + other.cached, self.output + other.output)
+
+    def cost(self, price: Price) -> float:
+        """Return what these tokens cost."""
+        cached = price.input if price.cached_input is None else price.cached_input
+        return ((self.input - self.cached) * price.input + self.cached * cached + self.output * price.output) / PER
+
+
+@dataclass
+class Usage:
+    """The tokens of a run's rollouts by model, as the endpoints reported them. Judges' calls are not included."""
+
+    by_model: dict[str, Tokens] = field(default_factory=dict)
+    rollouts: int = 0
+    """Rollouts and failed attempts whose tokens are known."""
+    unknown: int = 0
+    """Scored rollouts whose endpoint did not report tokens."""
+
+    def add(self, row: Row) -> None:
+        """Add the tokens of a scored rollout, or of a failed attempt if its record contains them."""
+        tokens = _tokens_of(row.usage)
+        if tokens is None:
+            self.unknown += row.failure_class is None
+            return
+        self.rollouts += 1
+        model = str((row.response or {}).get("model"))
+        self.by_model[model] = tokens.plus(self.by_model.get(model, Tokens()))
+
+    @property
+    def tokens(self) -> Tokens:
+        """The tokens of all models."""
+        total = Tokens()
+        for tokens in self.by_model.values():
+            total = total.plus(tokens)
+        return total
+
+    def cost(self, prices: PriceFile) -> float:
+        """Return what all tokens cost. Those of `unpriced` models count as nothing."""
+        return sum(
+            tokens.cost(price) for model, tokens in self.by_model.items() if (price := prices.of(model)) is not None
+        )
+
+    def unpriced(self, prices: PriceFile) -> list[str]:
+        """Return the models that the price list lacks."""
+        return [model for model in self.by_model if prices.of(model) is None]
+
+    def described(self, prices: PriceFile | None) -> str:
+        """Return a line with the totals for people. Empty if no tokens are known."""
+        tokens = self.tokens
+        if not self.rollouts:
+            return ""
+        cached = f" ({100 * tokens.cached / tokens.input:.0f} % cached)" if tokens.cached else ""
+        line = f"{tokens.input:,} input{cached} + {tokens.output:,} output"
+        if self.unknown:
+            line += f", without {self.unknown} rollouts for which the endpoint reported none"
+        if prices is None:
+            return line
+        unpriced = self.unpriced(prices)
+        without = f", without {', '.join(unpriced)}, which the price file does not list" if unpriced else ""
+        return f"{line}; cost: {self.cost(prices):,.4g} {prices.currency}{without}"
+
+    def as_dict(self, prices: PriceFile | None) -> JsonObject:
+        """Return the totals in the format of the run's record."""
+        tokens = self.tokens
+        written: JsonObject = {
+            "input_tokens": tokens.input,
+            "cached_tokens": tokens.cached,
+            "output_tokens": tokens.output,
+            "rollouts_without_usage": self.unknown,
+        }
+        return written if prices is None else {**written, "cost": self.cost(prices), "currency": prices.currency}
+
+
+def _tokens_of(usage: JsonObject | None) -> Tokens | None:
+    if usage is None:
+        return None
+    input_, output = _count(usage.get("input_tokens")), _count(usage.get("output_tokens"))
+    if input_ is None or output is None:
+        return None
+    details = usage.get("input_tokens_details")
+    cached = _count(details.get("cached_tokens")) if isinstance(details, dict) else None
+    return Tokens(input_, min(cached or 0, input_), output)
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None

@@ -1,0 +1,79 @@
+"""Ending a run once the interval of each agent's mean reward is narrow enough."""
+
+from __future__ import annotations
+
+import random
+
+from nemo_gym.metrics.intervals import mean_interval
+from nemo_gym.rollouts.dispatch import shuffled_by_repeat
+from nemo_gym.rollouts.precision import Sample
+from nemo_gym.schemas.row import TaskKey
+
+
+def half_width_of(run) -> float:
+    rewards: dict[int, list[float]] = {}
+    for row in run.results:
+        rewards.setdefault(row["_ng_task_index"], []).append(row["reward"])
+    return mean_interval(rewards).half_width
+
+
+async def test_run_ends_when_interval_is_narrow(run_tasks, run_again, make_task):
+    rows = [make_task(n, earns=n % 2) for n in range(600)]
+    run = await run_tasks(rows, num_samples_in_parallel=4, until_halfwidth=0.1)
+    assert 80 < run.summary.scored < 150
+    assert half_width_of(run) <= 0.1
+    assert run.summary.ended_by.startswith("until_halfwidth: reached by sound ±0.09")
+    # The earlier rollouts count, so a resumed run adds only what a narrower interval needs.
+    run = await run_again(num_samples_in_parallel=4, until_halfwidth=0.05)
+    assert run.summary.kept > 80
+    assert 330 < run.summary.scored < 480
+    assert half_width_of(run) <= 0.05
+
+
+async def test_agents_stop_independently(run_tasks, make_task):
+    rows = [
+        make_task(n, earns=n % 2 if n < 300 else 1, agent_ref={"name": "sound" if n < 300 else "mute"})
+        for n in range(600)
+    ]
+    run = await run_tasks(rows, num_samples_in_parallel=4, until_halfwidth=0.08)
+    scored = {name: sum(row["agent_ref"]["name"] == name for row in run.results) for name in ("sound", "mute")}
+    assert scored["mute"] < 60
+    assert 130 < scored["sound"] < 220
+
+
+async def test_wide_interval_uses_all_planned_rollouts(run_tasks, make_task):
+    run = await run_tasks([make_task(n, earns=n % 2) for n in range(40)], num_repeats=2, until_halfwidth=0.01)
+    assert (run.summary.scored, run.summary.ended_by) == (80, None)
+
+
+async def test_first_repeats_of_random_tasks_start_first(run_tasks, make_task):
+    run = await run_tasks([make_task(n) for n in range(50)], num_repeats=2)
+    keys = [row.key for row in shuffled_by_repeat(run.files.materialized)]
+    assert [key.repeat for key in keys] == [0] * 50 + [1] * 50
+    tasks = [key.task for key in keys[:50]]
+    assert sorted(tasks) == list(range(50))
+    assert tasks != sorted(tasks)
+    assert keys == [row.key for row in shuffled_by_repeat(run.files.materialized)]
+
+
+def test_rollouts_after_running_one_do_not_count():
+    sample = Sample()
+    for task in range(100):
+        sample.start(TaskKey(task, 0))
+    for task in range(1, 100):
+        sample.end(TaskKey(task, 0), 1.0)
+    assert sample.rewards == {}
+    assert sample.half_width() is None
+    sample.end(TaskKey(0, 0), None)
+    assert len(sample.rewards) == 99
+    assert sample.half_width() < 0.05
+
+
+def test_few_tasks_never_end_run():
+    sample, chance = Sample(), random.Random(1)
+    for repeat in range(20):
+        for task in range(29):
+            key = TaskKey(task, repeat)
+            sample.start(key)
+            sample.end(key, chance.random())
+    assert sample.half_width() is None
