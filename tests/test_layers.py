@@ -12,7 +12,7 @@ TIERS = ("resources_servers", "responses_api_agents", "responses_api_models")
 # Top row first. A part imports parts of any row below its own.
 ROWS = [
     {"cli", "scaffold"},
-    {"launcher", "rollouts", "data", "contract", "export", "training", "process"},
+    {"launcher", "rollouts", "data", "contract", "export", "evaluation", "training", "process"},
     {"servers", "testing"},
     {"web"},
     {"capture", "grading", "dialects", "metrics", "sandbox"},
@@ -24,11 +24,13 @@ ROWS = [
 NEIGHBOURS = {
     ("cli", "scaffold"),
     ("rollouts", "data"),
+    ("evaluation", "rollouts"),
     ("training", "contract"),
     ("training", "launcher"),
     ("training", "rollouts"),
     ("contract", "data"),
     ("contract", "process"),
+    ("data", "launcher"),
     ("testing", "servers"),
     ("jsonl", "errors"),
     ("schemas", "errors"),
@@ -67,7 +69,10 @@ ALIASES = {
 }
 """Published module names that only re-export; nothing of ours imports them."""
 
-OPEN_TO_PLUGINS = {"nemo_gym", "nemo_gym.grading", "nemo_gym.dialects", "nemo_gym.testing", "nemo_gym.jsonl"}
+OPEN_TO_PLUGINS = {
+    "nemo_gym", "nemo_gym.grading", "nemo_gym.dialects", "nemo_gym.testing", "nemo_gym.jsonl",
+    "nemo_gym.data.sources", "nemo_gym.data.splits", "nemo_gym.data.tables",
+}  # fmt: skip
 
 
 def is_part(name: str) -> bool:

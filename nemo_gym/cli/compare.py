@@ -1,0 +1,129 @@
+"""`ng eval compare`: compare runs task by task, and decide gates."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import orjson
+from pydantic import Field, PositiveInt
+from rich.console import Console
+from rich.table import Column, Table
+from rich.text import Text
+
+from nemo_gym.cli import running, tables
+from nemo_gym.cli.options import Options
+from nemo_gym.cli.settings import JsonSettings
+from nemo_gym.errors import UsageError
+
+if TYPE_CHECKING:
+    from nemo_gym.evaluation.report import Report, Section
+
+GATE_VIOLATED = 3
+
+
+class CompareSettings(JsonSettings):
+    """Parameters of `ng_compare`."""
+
+    runs: list[Path] = Field(default_factory=list)
+    """The rollout files. Each is compared with the first."""
+    by: str | None = None
+    """A row field whose values are subsets, such as subject."""
+    key: str | None = None
+    """A row field that identifies the task, for runs of different files. Default: the task's index."""
+    metric: list[str] = Field(default_factory=list)
+    """A metric to compare; may be repeated. Default: the reward, pass@k, and each score of the rollouts."""
+    pass_at: PositiveInt | None = None
+    """The k of pass@k. Default: the usual number of repeats."""
+    gate: list[str] = Field(default_factory=list)
+    """A condition such as 'mcqa.accuracy >= -0.01'; may be repeated. Exit with code 3 unless all hold."""
+    waivers: Path | None = None
+    """A YAML file of known regressions: name, gate, until, reason."""
+    markdown: bool = False
+    """Print Markdown, for a pull request."""
+
+
+def compare(words: list[str]) -> int:
+    """Compare runs task by task."""
+    summary = (
+        "Compare runs task by task: ng eval compare A.jsonl B.jsonl [C.jsonl …]. Each run is compared with the first, "
+        "with 95% intervals."
+    )
+    options = Options("ng_compare", CompareSettings, summary, takes_config=False, named_by="runs")
+    settings = options.settings(words)
+    if len(settings.runs) < 2:
+        raise UsageError(f"runs: two or more rollout files are needed, got {len(settings.runs)}.")
+    report = _report(settings)
+    for waiver in report.expired:
+        running.note(
+            f"Error: {settings.waivers}: the waiver '{waiver.name}' expired on {waiver.until}, so it has no effect. "
+            "Remove or renew it."
+        )
+    if settings.as_json:
+        running.say(orjson.dumps(report.as_dict(), option=orjson.OPT_INDENT_2, default=str).decode())
+    elif settings.markdown:
+        from nemo_gym.evaluation.markdown import markdown
+
+        running.say(markdown(report).rstrip("\n"))
+    else:
+        _show(report)
+    return GATE_VIOLATED if report.is_violated else 0
+
+
+def _report(settings: CompareSettings) -> Report:
+    # Imported here, because the help and the checks of the command line do not need numpy.
+    from nemo_gym.evaluation.comparison import Selection
+    from nemo_gym.evaluation.comparison import compare as compared
+    from nemo_gym.evaluation.gates import decide, parse_gate
+    from nemo_gym.evaluation.report import Report
+    from nemo_gym.evaluation.setups import setup_differences
+    from nemo_gym.evaluation.waivers import read_waivers
+
+    gates = [parse_gate(text) for text in settings.gate]
+    waivers = read_waivers(settings.waivers) if settings.waivers else []
+    selection = Selection(settings.key, settings.by, settings.metric, settings.pass_at)
+    found = compared(settings.runs, selection)
+    return Report(
+        comparisons=found,
+        setups=[setup_differences(each.a.path, each.b.path) for each in found],
+        decisions=decide(gates, found),
+        waivers=waivers,
+        today=datetime.now(UTC).date(),
+    )
+
+
+def _show(report: Report) -> None:
+    from nemo_gym.evaluation.report import LETTERS, difference_text, gate_lines, sections
+
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = tables.PIPED_WIDTH
+    console.print(f"A: {report.comparisons[0].a.path}", markup=False)
+    for letter, comparison, setup in zip(LETTERS[1:], report.comparisons, report.setups, strict=False):
+        console.print(f"{letter}: {comparison.b.path}", markup=False)
+        for difference in setup:
+            prefix = "   " if difference.is_intended else "   warning: "
+            console.print(Text(f"{prefix}{difference_text(difference)}"))
+    for letter, comparison in zip(LETTERS[1:], report.comparisons, strict=False):
+        for section in sections(comparison, letter):
+            console.print()
+            console.print(Text(section.heading, style="bold"))
+            console.print(_table(section))
+            for line in section.lines:
+                console.print(Text(line))
+    if report.decisions:
+        console.print()
+        for line in gate_lines(report):
+            console.print(Text(line))
+
+
+def _table(section: Section) -> Table:
+    columns = [
+        Column(name, justify="left" if name in ("subset", "metric") else "right", overflow="fold")
+        for name in section.columns
+    ]
+    table = Table(*columns, box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0))
+    for cells in section.rows:
+        table.add_row(*map(Text, cells))
+    return table

@@ -1,0 +1,1 @@
+"""Decide between runs: intervals, comparisons, gates, and evaluations of one's own."""

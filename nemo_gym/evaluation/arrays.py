@@ -1,0 +1,18 @@
+"""The import of numpy, with the remedy if it is not installed. Only the comparison of runs needs it."""
+
+from __future__ import annotations
+
+from nemo_gym.errors import LaunchError
+
+try:
+    import numpy as np
+    from numpy.typing import NDArray
+except ImportError as error:
+    raise LaunchError(
+        "numpy is required to compare runs, but not installed. Run: pip install 'nemo-gym[eval]'"
+    ) from error
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+__all__ = ["Floats", "Integers", "np"]

@@ -1,0 +1,194 @@
+"""Compare runs task by task: every metric of every agent, overall and per subset, with its interval."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from nemo_gym.errors import DataError
+from nemo_gym.evaluation.arrays import Floats, np
+from nemo_gym.evaluation.differences import PairedDifferences
+from nemo_gym.evaluation.pairing import Pair, Subset, pairs_of
+from nemo_gym.evaluation.permutation import permutation_p_value
+from nemo_gym.evaluation.scores import REWARD, RunScores, read_runs
+from nemo_gym.evaluation.tasks import PASS_AT, k_of, mean_values, noise_floor, task_values, usual_repeats
+
+TASKS_NAMED = 10
+ROUNDING = 1e-9
+ACCURACY = "accuracy"
+"""Another name of the reward for rollouts without a field of this name."""
+
+
+class ChangedTask(NamedTuple):
+    """A task with its value in both runs."""
+
+    task: Hashable
+    a: float
+    b: float
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A metric's values in two runs, over the tasks that both have."""
+
+    a: float
+    b: float
+    difference: PairedDifferences
+    """B minus A, task by task."""
+    p_value: float
+    """Of the paired permutation test."""
+    noise: float | None
+    """The difference that two runs of equal models stay below with 95 %; None without repeats."""
+    most_lost: list[ChangedTask]
+    """The tasks with the largest drop."""
+
+    @property
+    def tasks(self) -> int:
+        """The number of compared tasks."""
+        return len(self.difference.values)
+
+    @property
+    def won(self) -> int:
+        """The number of tasks with a higher value in B."""
+        return int((self.difference.values > 0).sum())
+
+    @property
+    def lost(self) -> int:
+        """The number of tasks with a lower value in B."""
+        return int((self.difference.values < 0).sum())
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a comparison."""
+
+    agent: str
+    subset: str | None
+    metric: str
+    scored: Estimate
+    """From the scored rollouts only."""
+    failed_as_zero: Estimate | None
+    """With 0 for each failed rollout; None if no rollout failed."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A run compared with the first one."""
+
+    a: RunScores
+    b: RunScores
+    pairs: list[Pair]
+    rows: list[Row]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The parts of two runs to compare."""
+
+    key: str | None = None
+    """The row field that identifies a task. Default: the index of the task in its run."""
+    by: str | None = None
+    """The row field whose values are the subsets."""
+    metrics: Sequence[str] = ()
+    """The metrics. Default: the reward, pass@k, and the fields that are scores."""
+    pass_at: int | None = None
+    """The k of pass@k. Default: the usual number of repeats."""
+
+
+def compare(paths: Sequence[Path], selection: Selection | None = None) -> list[Comparison]:
+    """Compare each further run with the first. Raise `DataError` for runs without a task in common."""
+    selection = selection or Selection()
+    base, *others = read_runs(paths, key=selection.key, by=selection.by)
+    found = [_compared(base, other, selection) for other in others]
+    if selection.by is not None and not any(row.subset for each in found for row in each.rows):
+        raise DataError(f"{base.path}: no row has the field '{selection.by}'. Pass one of the rows' fields to --by.")
+    return found
+
+
+def _compared(base: RunScores, other: RunScores, selection: Selection) -> Comparison:
+    pairs = pairs_of(base, other)
+    rows = [
+        row
+        for pair in pairs
+        for subset in pair.subsets()
+        for metric in selection.metrics or _usual_metrics(pair, selection.pass_at)
+        if (row := row_of(pair, subset, metric)) is not None
+    ]
+    for metric in selection.metrics:
+        if not any(row.metric == metric for row in rows):
+            raise DataError(f"{other.path}: no task has the metric '{metric}' in both runs. {metrics_of(pairs)}")
+    return Comparison(base, other, pairs, rows)
+
+
+def metrics_of(pairs: Sequence[Pair]) -> str:
+    """Return a sentence with the metrics that both runs have."""
+    known = dict.fromkeys(name for pair in pairs for name in pair.metrics)
+    return f"Metrics: {', '.join(known)}, and {PASS_AT}k if the rewards are 0 or 1."
+
+
+def _usual_metrics(pair: Pair, pass_at: int | None) -> list[str]:
+    k = pass_at or min(usual_repeats(pair.a), usual_repeats(pair.b))
+    return [
+        REWARD,
+        *([f"{PASS_AT}{k}"] if k > 1 else []),
+        *(name for name in pair.metrics if name != REWARD and _is_score(pair, name)),
+    ]
+
+
+def _is_score(pair: Pair, name: str) -> bool:
+    """Return whether a field is between 0 and 1, and neither another copy of the reward nor echoed from the rows."""
+    if any(each.fields[name].low < 0 or each.fields[name].high > 1 for each in (pair.a, pair.b)):
+        return False
+    values, rewards = _values(pair, name), _values(pair, REWARD)
+    is_reward = all(np.array_equal(*both, equal_nan=True) for both in zip(values, rewards, strict=True))
+    return not is_reward and not np.array_equal(*values, equal_nan=True)
+
+
+def _values(pair: Pair, name: str) -> tuple[Floats, Floats]:
+    a, b = mean_values(pair.a, name, pair.shared.at_a), mean_values(pair.b, name, pair.shared.at_b)
+    return a.values, b.values
+
+
+def row_of(pair: Pair, subset: Subset, metric: str) -> Row | None:
+    """Compare one metric over some tasks. Return None if the two runs do not have it for any of them."""
+    scored = _estimate(pair, subset, metric, failed_as_zero=False)
+    if scored is None:
+        return None
+    has_failed = bool(pair.a.failed[subset.at_a].any() or pair.b.failed[subset.at_b].any())
+    as_zero = _estimate(pair, subset, metric, failed_as_zero=True) if has_failed else None
+    return Row(pair.name, subset.name, metric, scored, as_zero)
+
+
+def _estimate(pair: Pair, subset: Subset, metric: str, *, failed_as_zero: bool) -> Estimate | None:
+    in_a = task_values(pair.a, metric, subset.at_a, failed_as_zero=failed_as_zero)
+    in_b = task_values(pair.b, metric, subset.at_b, failed_as_zero=failed_as_zero)
+    if in_a is None or in_b is None:
+        return None
+    known = np.flatnonzero(~(np.isnan(in_a.values) | np.isnan(in_b.values)))
+    if not len(known):
+        return None
+    a, b = in_a.values[known], in_b.values[known]
+    span = _span(pair, metric, a, b)
+    # Sums in another order differ by rounding, which is not a change.
+    differences = np.where(np.abs(b - a) > ROUNDING * span, b - a, 0.0)
+    return Estimate(
+        a=float(a.mean()),
+        b=float(b.mean()),
+        difference=PairedDifferences(differences, span),
+        p_value=permutation_p_value(differences),
+        noise=noise_floor(in_a.variance, in_b.variance),
+        most_lost=[
+            ChangedTask(subset.tasks[known[place]], float(a[place]), float(b[place]))
+            for place in np.argsort(differences, kind="stable")[:TASKS_NAMED]
+            if differences[place] < 0
+        ],
+    )
+
+
+def _span(pair: Pair, metric: str, a: Floats, b: Floats) -> float:
+    """Return the largest difference that a task could have: 1 for shares, else the range of the values and 0."""
+    if k_of(metric) is not None or all(each.fields[metric].is_binary for each in (pair.a, pair.b)):
+        return 1.0
+    return float(max(a.max(), b.max(), 0.0) - min(a.min(), b.min(), 0.0))

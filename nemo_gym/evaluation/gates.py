@@ -1,0 +1,168 @@
+"""Gates: conditions on a difference, such as `mcqa.accuracy >= -0.01`, decided on its confidence interval."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, isfinite
+from typing import Literal, NamedTuple
+
+from nemo_gym.config.suggestions import did_you_mean
+from nemo_gym.config.wording import counted
+from nemo_gym.errors import UsageError
+from nemo_gym.evaluation.comparison import ACCURACY, Comparison, Estimate, Row, metrics_of, row_of
+from nemo_gym.evaluation.differences import Bounds
+from nemo_gym.evaluation.pairing import OVERALL, Pair, Subset
+from nemo_gym.evaluation.scores import REWARD
+from nemo_gym.evaluation.tasks import k_of
+
+ERROR = 0.05
+"""The probability that any decided gate is wrong is at most this."""
+EXAMPLE = "such as 'mcqa.accuracy >= -0.01' or 'mcqa[algebra].pass@8 > 0'"
+
+Verdict = Literal["holds", "violated", "undecided"]
+
+_OPERATOR = re.compile(r"[<>=!]+")
+_TARGET = re.compile(r"(?:(?P<agent>[^\[\]]+?)(?:\[(?P<subset>[^\]]+)\])?\.)?(?P<metric>[^.\[\]]+)")
+
+
+@dataclass(frozen=True)
+class Gate:
+    """A condition on the difference of one metric, B minus A."""
+
+    text: str
+    agent: str | None
+    """None for all agents together."""
+    subset: str | None
+    metric: str
+    operator: str
+    limit: float
+
+    @property
+    def condition(self) -> tuple[object, ...]:
+        """The gate without the spelling of its text."""
+        return (self.agent, self.subset, self.metric, self.operator, self.limit)
+
+    def verdict(self, bounds: Bounds) -> Verdict:
+        """Return `holds` or `violated` if all of the interval agrees, else `undecided`."""
+        ends = [self._is_met(end) for end in bounds]
+        return "holds" if all(ends) else "undecided" if any(ends) else "violated"
+
+    def _is_met(self, value: float) -> bool:
+        tests = {
+            ">=": value >= self.limit, ">": value > self.limit, "<=": value <= self.limit, "<": value < self.limit
+        }  # fmt: skip
+        return tests[self.operator]
+
+
+class Decision(NamedTuple):
+    """What became of a gate for one of the compared runs."""
+
+    gate: Gate
+    run: str
+    verdict: Verdict
+    difference: float
+    bounds: Bounds
+    level: float
+    tasks_needed: int | None
+    """The number of tasks that would probably decide an undecided gate, if the difference is as it seems."""
+    with_failed_as_zero: bool
+    """Whether the failed rollouts, counted as 0, have decided the verdict."""
+
+
+def parse_gate(text: str) -> Gate:
+    """Parse `[AGENT[SUBSET].]METRIC >= NUMBER`. Raise `UsageError` with the place of a mistake."""
+    operator = _OPERATOR.search(text)
+    if operator is None:
+        raise _wrong(text, len(text), "a comparison (>=, >, <=, <) is missing")
+    if operator[0] not in (">=", ">", "<=", "<"):
+        raise _wrong(text, operator.start(), f"expected >=, >, <= or <, found '{operator[0]}'")
+    name = text[: operator.start()].strip()
+    target = _TARGET.fullmatch(name)
+    if target is None:
+        raise _wrong(text, 0, f"expected METRIC, AGENT.METRIC or AGENT[SUBSET].METRIC, found '{name}'")
+    number = text[operator.end() :].strip()
+    place = operator.end() + len(text[operator.end() :]) - len(text[operator.end() :].lstrip())
+    try:
+        limit = float(number)
+    except ValueError:
+        raise _wrong(text, place, f"expected a number such as -0.01, found '{number}'") from None
+    if not isfinite(limit):
+        raise _wrong(text, place, "the limit must be finite")
+    return Gate(text, target["agent"], target["subset"], target["metric"].strip(), operator[0], limit)
+
+
+def _wrong(text: str, column: int, problem: str) -> UsageError:
+    return UsageError(f"gate '{text}': column {column + 1}: {problem}. Write a gate {EXAMPLE}.")
+
+
+def decide(gates: Sequence[Gate], comparisons: Sequence[Comparison]) -> list[Decision]:
+    """Decide each gate for each compared run.
+
+    The intervals have the level 1 - `ERROR` / m for m intervals in all (Bonferroni), so all decided gates are right
+    together with a probability of at least 1 - `ERROR`. With failed rollouts, a gate on a score must hold both without
+    them and with 0 for each.
+    """
+    cases = [(gate, each, _estimates(_row_of(gate, each))) for gate in gates for each in comparisons]
+    level = 1 - ERROR / max(1, sum(len(estimates) for _, _, estimates in cases))
+    return [_decision(gate, str(each.b.path), estimates, level) for gate, each, estimates in cases]
+
+
+def _decision(gate: Gate, run: str, estimates: Sequence[Estimate], level: float) -> Decision:
+    order: tuple[Verdict, ...] = ("violated", "undecided", "holds")
+    bounds = [each.difference.bounds(level) for each in estimates]
+    verdicts = [gate.verdict(each) for each in bounds]
+    worst = min(range(len(estimates)), key=lambda place: order.index(verdicts[place]))
+    mean = estimates[worst].difference.mean
+    needed = None
+    if verdicts[worst] == "undecided" and mean != gate.limit and gate.verdict(Bounds(mean, mean)) == "holds":
+        half = max(mean - bounds[worst].low, bounds[worst].high - mean)
+        if isfinite(half):
+            needed = ceil(estimates[worst].tasks * (half / (mean - gate.limit)) ** 2)
+    return Decision(gate, run, verdicts[worst], mean, bounds[worst], level, needed, worst > 0)
+
+
+def _estimates(row: Row) -> list[Estimate]:
+    is_score = row.metric == REWARD or k_of(row.metric) is not None or row.scored.difference.span <= 1
+    return [row.scored, *([row.failed_as_zero] if row.failed_as_zero is not None and is_score else [])]
+
+
+def _row_of(gate: Gate, comparison: Comparison) -> Row:
+    pair = _pair_of(gate, comparison)
+    subset = _subset_of(gate, pair)
+    is_renamed = gate.metric == ACCURACY and ACCURACY not in pair.metrics
+    metric = REWARD if is_renamed else gate.metric
+    for row in comparison.rows:
+        if (row.agent, row.subset, row.metric) == (pair.name, subset.name, metric):
+            return row
+    further = row_of(pair, subset, metric)
+    if further is None:
+        raise UsageError(
+            f"gate '{gate.text}': no task of {pair.name} has the metric '{metric}' in both runs."
+            f"{did_you_mean(metric, pair.metrics)} {metrics_of([pair])}"
+        )
+    return further
+
+
+def _pair_of(gate: Gate, comparison: Comparison) -> Pair:
+    """Return the agents that the gate names: all together, one by its name, or the only one whose name begins so."""
+    names = {pair.name: pair for pair in comparison.pairs}
+    if gate.agent in (None, OVERALL):
+        return comparison.pairs[-1]
+    if gate.agent in names:
+        return names[str(gate.agent)]
+    similar = [name for name in names if name.startswith(str(gate.agent))]
+    if len(similar) == 1:
+        return names[similar[0]]
+    problem = f"begins the names of {counted(len(similar), 'agent')}" if similar else "is not an agent of both runs"
+    raise UsageError(f"gate '{gate.text}': '{gate.agent}' {problem}. Agents: {', '.join(similar or names)}.")
+
+
+def _subset_of(gate: Gate, pair: Pair) -> Subset:
+    subsets = {subset.name: subset for subset in pair.subsets()}
+    if gate.subset in subsets:
+        return subsets[gate.subset]
+    known = [str(name) for name in subsets if name is not None]
+    advice = f"Subsets: {', '.join(known)}" if known else "Pass the row field of the subsets, such as --by subject"
+    raise UsageError(f"gate '{gate.text}': {pair.name} has no subset '{gate.subset}'. {advice}.")

@@ -1,0 +1,119 @@
+"""Pair the agents and the tasks of two runs."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+
+from nemo_gym.errors import DataError
+from nemo_gym.evaluation.arrays import Integers, np
+from nemo_gym.evaluation.scores import AgentScores, Field, RunScores
+
+OVERALL = "overall"
+TASKS_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Subset:
+    """Some of the tasks that both runs have, with their places in each."""
+
+    name: str | None
+    """The value of the subset's field; None for all tasks."""
+    tasks: list[Hashable]
+    at_a: Integers
+    at_b: Integers
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One agent in both runs."""
+
+    name: str
+    a: AgentScores
+    b: AgentScores
+    shared: Subset
+    only_a: int
+    """The number of tasks that only the first run has."""
+    only_b: int
+
+    @classmethod
+    def of(cls, name: str, a: AgentScores, b: AgentScores) -> Pair:
+        """Pair the tasks of an agent."""
+        place_in_b = {task: place for place, task in enumerate(b.tasks)}
+        at_a = [place for place, task in enumerate(a.tasks) if task in place_in_b]
+        tasks = [a.tasks[place] for place in at_a]
+        at_b = [place_in_b[task] for task in tasks]
+        shared = Subset(None, tasks, np.array(at_a, dtype=np.int64), np.array(at_b, dtype=np.int64))
+        return cls(name, a, b, shared, len(a.tasks) - len(tasks), len(b.tasks) - len(tasks))
+
+    @property
+    def metrics(self) -> list[str]:
+        """The numeric fields that both runs have."""
+        return [name for name in self.a.fields if name in self.b.fields]
+
+    def subsets(self) -> list[Subset]:
+        """Return all tasks, and then each subset by name. A task without a value is in no subset."""
+        places_of: dict[str, list[int]] = {}
+        for place, (a, b) in enumerate(zip(self.shared.at_a, self.shared.at_b, strict=True)):
+            if name := self.a.subsets[a] or self.b.subsets[b]:
+                places_of.setdefault(name, []).append(place)
+        found = [self.shared]
+        for name, places in sorted(places_of.items()):
+            tasks = [self.shared.tasks[place] for place in places]
+            found.append(Subset(name, tasks, self.shared.at_a[places], self.shared.at_b[places]))
+        return found
+
+
+def pairs_of(a: RunScores, b: RunScores) -> list[Pair]:
+    """Return the agents that both runs have, and all of them together if there are several.
+
+    Two runs with one agent each are paired even if its name differs. Raise `DataError` if nothing can be paired.
+    """
+    names = {name: name for name in a.agents if name in b.agents}
+    if not names and len(a.agents) == len(b.agents) == 1:
+        names = {next(iter(a.agents)): next(iter(b.agents))}
+    if not names:
+        raise DataError(
+            f"{b.path}: its agents ({', '.join(b.agents)}) are not those of {a.path} ({', '.join(a.agents)}). Compare "
+            "runs of the same agents."
+        )
+    pairs = [Pair.of(one, a.agents[one], b.agents[other]) for one, other in sorted(names.items())]
+    if not any(pair.shared.tasks for pair in pairs):
+        raise DataError(
+            f"{b.path}: no task is also in {a.path} ({_examples(a, b)}). To pair by a row field, pass --key."
+        )
+    pairs = [pair for pair in pairs if pair.shared.tasks]
+    if len(pairs) > 1:
+        # With more than one agent, both runs have the same names.
+        pairs.append(Pair.of(OVERALL, *(_together({name: run.agents[name] for name in names}) for run in (a, b))))
+    return pairs
+
+
+def _examples(a: RunScores, b: RunScores) -> str:
+    both = [[str(task) for each in run.agents.values() for task in each.tasks[:TASKS_SHOWN]] for run in (a, b)]
+    return " … and ".join(", ".join(tasks[:TASKS_SHOWN]) for tasks in both) + " …"
+
+
+def _together(agents: dict[str, AgentScores]) -> AgentScores:
+    """Return the tasks of several agents as those of one, with the fields that all of them have."""
+    first, *others = agents.values()
+    shared = [name for name in first.fields if all(name in each.fields for each in others)]
+    return AgentScores(
+        tasks=[(name, task) for name, each in agents.items() for task in each.tasks],
+        fields={name: _concatenated(each.fields[name] for each in agents.values()) for name in shared},
+        failed=np.concatenate([each.failed for each in agents.values()]),
+        subsets=[subset for each in agents.values() for subset in each.subsets],
+        failed_by_cause={},
+    )
+
+
+def _concatenated(fields: Iterable[Field]) -> Field:
+    parts = list(fields)
+    return Field(
+        counts=np.concatenate([part.counts for part in parts]),
+        totals=np.concatenate([part.totals for part in parts]),
+        squares=np.concatenate([part.squares for part in parts]),
+        low=min(part.low for part in parts),
+        high=max(part.high for part in parts),
+        is_binary=all(part.is_binary for part in parts),
+    )

@@ -1,0 +1,257 @@
+"""The report of a comparison: its texts for the terminal and for Markdown, and the whole of it as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date
+from math import isfinite
+from typing import NamedTuple
+
+from nemo_gym.config.wording import counted
+from nemo_gym.evaluation.comparison import Comparison, Estimate, Row
+from nemo_gym.evaluation.differences import POWER, Bounds
+from nemo_gym.evaluation.gates import ERROR, Decision
+from nemo_gym.evaluation.pairing import OVERALL, Pair
+from nemo_gym.evaluation.scores import REWARD, AgentScores
+from nemo_gym.evaluation.setups import SetupDifference
+from nemo_gym.evaluation.waivers import Waiver, waiver_of
+from nemo_gym.jsonl import JsonObject
+
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+MANY_DIGITS_FROM = 10.0
+CAUSES_SHOWN = 4
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything that a comparison has found."""
+
+    comparisons: Sequence[Comparison]
+    setups: Sequence[Sequence[SetupDifference]]
+    """For each comparison."""
+    decisions: Sequence[Decision]
+    waivers: Sequence[Waiver]
+    today: date
+
+    @property
+    def expired(self) -> list[Waiver]:
+        """The waivers whose last day is over."""
+        return [each for each in self.waivers if each.is_expired(self.today)]
+
+    @property
+    def is_violated(self) -> bool:
+        """Whether a gate without a valid waiver does not hold."""
+        return any(self.waiver_of(each) is None for each in self.decisions if each.verdict != "holds")
+
+    def waiver_of(self, decision: Decision) -> Waiver | None:
+        """Return the waiver that excuses a gate."""
+        return waiver_of(decision.gate, self.waivers, self.today)
+
+    def as_dict(self) -> JsonObject:
+        """Return the report in the format of `--json`."""
+        return {
+            "comparisons": [
+                {
+                    "a": str(each.a.path),
+                    "b": str(each.b.path),
+                    "setup_differences": [difference._asdict() for difference in setup],
+                    "agents": [_pair_as_dict(pair) for pair in each.pairs],
+                    "rows": [_row_as_dict(row) for row in each.rows],
+                }
+                for each, setup in zip(self.comparisons, self.setups, strict=True)
+            ],
+            "gates": [self._decision_as_dict(each) for each in self.decisions],
+            "gates_hold": not self.is_violated,
+            "expired_waivers": [waiver.name for waiver in self.expired],
+        }
+
+    def _decision_as_dict(self, decision: Decision) -> JsonObject:
+        waiver = self.waiver_of(decision) if decision.verdict != "holds" else None
+        return {
+            "gate": decision.gate.text,
+            "run": decision.run,
+            "verdict": decision.verdict,
+            "difference": decision.difference,
+            **_bounds_as_dict(decision.bounds),
+            "level": decision.level,
+            "tasks_needed": decision.tasks_needed,
+            "failed_as_zero": decision.with_failed_as_zero,
+            "waived_by": waiver.name if waiver else None,
+        }
+
+
+class Section(NamedTuple):
+    """One agent of a comparison as texts: a heading, a table, and lines below it."""
+
+    heading: str
+    columns: list[str]
+    rows: list[list[str]]
+    lines: list[str]
+
+
+def sections(comparison: Comparison, letter: str) -> Iterator[Section]:
+    """Yield the texts of each agent. `letter` is the name of the second run in the columns."""
+    for pair in comparison.pairs:
+        rows = [row for row in comparison.rows if row.agent == pair.name]
+        if not rows:
+            continue
+        has_subsets = any(row.subset is not None for row in rows)
+        columns = ["metric", "A", letter, f"{letter} − A", "95% interval", "p", "won", "lost", "tasks"]
+        yield Section(
+            heading=_heading(pair, rows, letter),
+            columns=["subset", *columns] if has_subsets else columns,
+            rows=[cells[0 if has_subsets else 1 :] for row in rows for cells in _cells(row)],
+            lines=_lines(pair, rows, letter),
+        )
+
+
+def gate_lines(report: Report) -> Iterator[str]:
+    """Yield a line per gate, and one about their error."""
+    marks = {"holds": "✓", "violated": "✗", "undecided": "?"}
+    for each in report.decisions:
+        run = f" in {each.run}" if len(report.comparisons) > 1 else ""
+        text = f"{marks[each.verdict]} {each.gate.text}{run}: {each.verdict}, {_signed(each.difference)}"
+        text += f", interval {_interval(each.bounds)}"
+        if each.with_failed_as_zero:
+            text += ", with 0 for failed rollouts"
+        if each.tasks_needed is not None:
+            text += f"; about {each.tasks_needed:,} tasks would decide it if the difference stays"
+        if each.verdict != "holds" and (waiver := report.waiver_of(each)) is not None:
+            text += f". Waived by '{waiver.name}' until {waiver.until}: {waiver.reason}"
+        yield text
+    if report.decisions:
+        level = f"{100 * report.decisions[0].level:.4g}"
+        yield (
+            f"Each gate is decided on a {level}% interval, so that all decided gates are right together with "
+            f"{1 - ERROR:.0%} confidence. An undecided gate does not hold."
+        )
+
+
+def difference_text(difference: SetupDifference) -> str:
+    """Return one line about a difference between the setups of two runs."""
+    return difference.text if difference.kind == "record" else f"{difference.kind} differs: {difference.text}"
+
+
+def _heading(pair: Pair, rows: Sequence[Row], letter: str) -> str:
+    row = next((each for each in rows if each.metric == REWARD and each.subset is None), rows[0])
+    difference = row.scored.difference
+    bounds = difference.bounds()
+    text = f"{row.metric} {_signed(difference.mean)}, 95% interval {_interval(bounds)}"
+    if bounds.low > 0 or bounds.high < 0:
+        return f"{pair.name}: {letter} is {'higher' if bounds.low > 0 else 'lower'} than A ({text})"
+    return f"{pair.name}: no difference between A and {letter} is shown ({text})"
+
+
+def _cells(row: Row) -> Iterator[list[str]]:
+    yield [row.subset or "all", row.metric, *_estimate_cells(row.scored)]
+    if row.failed_as_zero is not None:
+        yield ["", "  failed = 0", *_estimate_cells(row.failed_as_zero)]
+
+
+def _estimate_cells(estimate: Estimate) -> list[str]:
+    p_value = "<0.001" if estimate.p_value < 0.001 else f"{estimate.p_value:.3f}"
+    return [
+        _plain(estimate.a),
+        _plain(estimate.b),
+        _signed(estimate.difference.mean),
+        _interval(estimate.difference.bounds()),
+        p_value,
+        f"{estimate.won:,}",
+        f"{estimate.lost:,}",
+        f"{estimate.tasks:,}",
+    ]
+
+
+def _lines(pair: Pair, rows: Sequence[Row], letter: str) -> list[str]:
+    lines = []
+    if pair.only_a or pair.only_b:
+        lines.append(
+            f"Not compared: {counted(pair.only_a, 'task')} only in A, {counted(pair.only_b, 'task')} only in {letter}."
+        )
+    if pair.name != OVERALL and (pair.a.failed.any() or pair.b.failed.any()):
+        lines.append(f"Failed rollouts: A {_failures(pair.a)}; {letter} {_failures(pair.b)}.")
+    for row in rows:
+        if row.metric == REWARD and row.subset is None:
+            lines.append(_power_line(row.scored))
+    return lines
+
+
+def _power_line(estimate: Estimate) -> str:
+    detectable = estimate.difference.detectable()
+    text = f"{estimate.tasks:,} tasks show a true reward difference of {_plain(detectable)} in {POWER:.0%} of runs"
+    if not isfinite(detectable):
+        text = "A single task cannot show a difference"
+    if estimate.noise is None:
+        return f"{text}. Without repeats, the noise of sampling is unknown."
+    return f"{text}. Sampling alone makes equal models differ by up to {_plain(estimate.noise)}."
+
+
+def _failures(scores: AgentScores) -> str:
+    failed = int(scores.failed.sum())
+    causes = sorted(scores.failed_by_cause.items(), key=lambda each: -each[1])
+    shown = ", ".join(f"{count:,} {cause}" for cause, count in causes[:CAUSES_SHOWN])
+    return f"{failed:,} of {failed + scores.rollouts:,}{f' ({shown})' if shown else ''}"
+
+
+def _plain(value: float) -> str:
+    return f"{value:,.3f}" if abs(value) < MANY_DIGITS_FROM else f"{value:,.1f}"
+
+
+def _signed(value: float) -> str:
+    text = _plain(abs(value))
+    is_zero = not text.strip("0.")
+    return text if is_zero else f"{'−' if value < 0 else '+'}{text}"
+
+
+def _interval(bounds: Bounds) -> str:
+    return f"{_signed(bounds.low)} … {_signed(bounds.high)}" if isfinite(bounds.high - bounds.low) else "unknown"
+
+
+def _pair_as_dict(pair: Pair) -> JsonObject:
+    return {
+        "agent": pair.name,
+        "tasks": len(pair.shared.tasks),
+        "only_in_a": pair.only_a,
+        "only_in_b": pair.only_b,
+        **{
+            side: {"scored": each.rollouts, "failed": int(each.failed.sum()), "causes": each.failed_by_cause}
+            for side, each in (("a", pair.a), ("b", pair.b))
+        },
+    }
+
+
+def _row_as_dict(row: Row) -> JsonObject:
+    return {
+        "agent": row.agent,
+        "subset": row.subset,
+        "metric": row.metric,
+        **_estimate_as_dict(row.scored),
+        "failed_as_zero": row.failed_as_zero and _estimate_as_dict(row.failed_as_zero),
+    }
+
+
+def _estimate_as_dict(estimate: Estimate) -> JsonObject:
+    detectable = estimate.difference.detectable()
+    return {
+        "tasks": estimate.tasks,
+        "a": estimate.a,
+        "b": estimate.b,
+        "difference": estimate.difference.mean,
+        **_bounds_as_dict(estimate.difference.bounds()),
+        "method": estimate.difference.method,
+        "p_value": estimate.p_value,
+        "won": estimate.won,
+        "lost": estimate.lost,
+        "unchanged": estimate.tasks - estimate.won - estimate.lost,
+        "detectable_difference": detectable if isfinite(detectable) else None,
+        "noise_floor": estimate.noise,
+        "most_lost": [task._asdict() for task in estimate.most_lost],
+    }
+
+
+def _bounds_as_dict(bounds: Bounds) -> JsonObject:
+    return {
+        "low": bounds.low if isfinite(bounds.low) else None,
+        "high": bounds.high if isfinite(bounds.high) else None,
+    }
