@@ -1,0 +1,234 @@
+"""Try a run's model endpoints and a few of its rollouts before the whole run, and forecast what that will cost."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import orjson
+
+from nemo_gym.calls.client import ServerClient
+from nemo_gym.calls.problems import failure_of_call, failure_of_reply
+from nemo_gym.config.wording import counted
+from nemo_gym.context.rollout_id import rollout_context
+from nemo_gym.errors import ModelFailed, RolloutError, ServerCallError
+from nemo_gym.http.reply import Timeouts
+from nemo_gym.jsonl import JsonObject, dump_json
+from nemo_gym.rollouts.outcome import Outcome, Record
+from nemo_gym.rollouts.runner import JSON, Runner
+from nemo_gym.rollouts.usage import PriceFile, Tokens, Usage
+from nemo_gym.schemas.responses import RESPONSES_PATH
+from nemo_gym.schemas.row import Row
+from nemo_gym.schemas.tokens import REQUIRED_TOKEN_METADATA_FIELDS
+
+ANSWER_TOKENS = 1024
+"""Enough for a model that thinks before its answer."""
+NUMBER = 7
+TOOL: JsonObject = {
+    "type": "function",
+    "name": "report_number",
+    "description": "Report a number.",
+    "parameters": {
+        "type": "object",
+        "properties": {"number": {"type": "integer"}},
+        "required": ["number"],
+        "additionalProperties": False,
+    },
+    "strict": True,
+}
+
+
+class Finding(NamedTuple):
+    """The result of one check of a server."""
+
+    server: str
+    check: str
+    is_good: bool
+    detail: str
+
+
+class Tried(NamedTuple):
+    """A rollout that was tried."""
+
+    agent: str
+    record: Record
+    seconds: float
+
+    @property
+    def is_scored(self) -> bool:
+        """Whether it ended with a reward."""
+        return self.record.outcome is Outcome.SCORED
+
+    @property
+    def was_cut_off(self) -> bool:
+        """Whether the model's last answer is incomplete."""
+        return (self.record.row.response or {}).get("incomplete_details") is not None
+
+
+class Forecast(NamedTuple):
+    """What a whole run will probably need, by the rollouts that were tried."""
+
+    rollouts: int
+    tokens: Tokens | None
+    """None if the endpoint does not report tokens."""
+    cost: float | None
+    seconds: float
+    """With the run's number of parallel rollouts, if the endpoint keeps its speed."""
+
+
+async def check_models(
+    client: ServerClient, models: Iterable[str], *, calls_tools: bool, wants_tokens: bool, timeout_s: float
+) -> list[Finding]:
+    """Ask each model server for an answer, and for a tool call and token ids if the run needs them."""
+    found = [_check_model(client, each, calls_tools, wants_tokens, timeout_s) for each in models]
+    return [finding for findings in await asyncio.gather(*found) for finding in findings]
+
+
+async def _check_model(
+    client: ServerClient, model: str, calls_tools: bool, wants_tokens: bool, timeout_s: float
+) -> list[Finding]:
+    began_at = time.monotonic()
+    try:
+        answer = await _ask(client, model, {"input": _user("Reply with the word OK.")}, timeout_s)
+    except RolloutError as error:
+        return [Finding(model, "answers", False, str(error))]
+    named = f"model '{answer.get('model')}'"
+    found = [Finding(model, "answers", True, f"in {time.monotonic() - began_at:.1f} s, {named}")]
+    if wants_tokens:
+        found.append(_finding_of_tokens(model, answer))
+    if calls_tools:
+        asked = {"input": _user(f"Call the tool report_number with the number {NUMBER}."), "tools": [TOOL]}
+        try:
+            found.append(_finding_of_call(model, await _ask(client, model, asked, timeout_s)))
+        except RolloutError as error:
+            found.append(Finding(model, "calls tools", False, str(error)))
+    return found
+
+
+def _finding_of_call(model: str, answer: JsonObject) -> Finding:
+    calls = [item for item in answer["output"] if item.get("type") == "function_call"]
+    if not calls:
+        advice = "Does the endpoint parse tool calls? vLLM needs --enable-auto-tool-choice and --tool-call-parser."
+        return Finding(model, "calls tools", False, f"answered in words instead of calling the tool. {advice}")
+    try:
+        given = orjson.loads(calls[0]["arguments"])
+    except orjson.JSONDecodeError:
+        return Finding(model, "calls tools", False, f"the arguments are not JSON: {calls[0]['arguments'][:80]!r}")
+    is_right = calls[0]["name"] == TOOL["name"] and given == {"number": NUMBER}
+    detail = f"called {calls[0]['name']}({calls[0]['arguments'][:80]})"
+    return Finding(
+        model, "calls tools", True, detail if is_right else f"{detail}, but was asked for the number {NUMBER}"
+    )
+
+
+def _finding_of_tokens(model: str, answer: JsonObject) -> Finding:
+    found = [
+        item
+        for item in answer["output"]
+        if all(isinstance(item.get(name), list) for name in REQUIRED_TOKEN_METADATA_FIELDS)
+    ]
+    if not found:
+        advice = "Set return_token_id_information: true on a vllm_model server."
+        return Finding(model, "returns token ids", False, f"none in the answer. {advice}")
+    prompt, sampled = (len(found[0][name]) for name in REQUIRED_TOKEN_METADATA_FIELDS[:2])
+    return Finding(model, "returns token ids", True, f"{prompt} of the prompt, {sampled} sampled")
+
+
+def _user(text: str) -> list[JsonObject]:
+    return [{"role": "user", "content": text}]
+
+
+async def _ask(client: ServerClient, model: str, params: Mapping[str, object], timeout_s: float) -> JsonObject:
+    """Return a model server's answer. Raise `RolloutError` with its reason, such as a rejected key."""
+    data = dump_json({**params, "max_output_tokens": ANSWER_TOKENS})
+    timeouts = Timeouts(read_s=timeout_s, total_s=timeout_s)
+    with rollout_context("health-check"):
+        try:
+            reply = await client.post(model, RESPONSES_PATH, data=data, headers=JSON, timeouts=timeouts)
+            body = await reply.read()
+        except ServerCallError as error:
+            raise failure_of_call(error, server=model, otherwise=ModelFailed) from error
+    if not reply.ok:
+        raise failure_of_reply(reply.status, body, server=model, during=RESPONSES_PATH, otherwise=ModelFailed)
+    answer: JsonObject = orjson.loads(body)
+    return answer
+
+
+async def try_rollouts(client: ServerClient, rows: Sequence[Row], *, timeout_s: float) -> list[Tried]:
+    """Run these rows as rollouts, all at once."""
+    runner = Runner(client, rollout_timeout_s=timeout_s)
+
+    async def tried(row: Row) -> Tried:
+        began_at = time.monotonic()
+        record = await runner.run(row)
+        return Tried(str(row.agent), record, time.monotonic() - began_at)
+
+    return await asyncio.gather(*map(tried, rows))
+
+
+def findings_of_rollouts(tried: Sequence[Tried]) -> list[Finding]:
+    """Return what was found for each agent: its rewards or why a rollout failed, and answers that were cut off."""
+    by_agent: dict[str, list[Tried]] = {}
+    for each in tried:
+        by_agent.setdefault(each.agent, []).append(each)
+    found = [_finding_of_agent(agent, rollouts) for agent, rollouts in by_agent.items()]
+    return found + [
+        Finding(
+            agent, "has room", False,
+            f"the answer was cut off in {cut} of {len(rollouts)} rollouts. Does the longest prompt fit into the "
+            "model's context together with max_output_tokens?",
+        )
+        for agent, rollouts in by_agent.items()
+        if (cut := sum(each.was_cut_off for each in rollouts))
+    ]  # fmt: skip
+
+
+def _finding_of_agent(agent: str, tried: Sequence[Tried]) -> Finding:
+    failed = [each for each in tried if not each.is_scored]
+    if failed:
+        reason = failed[0].record.row.failure_message or "the server asked not to keep the result"
+        return Finding(agent, "runs rollouts", False, f"{len(failed)} of {len(tried)} failed: {reason}")
+    rewards = ", ".join(f"{each.record.reward:g}" for each in tried)
+    slowest = max(each.seconds for each in tried)
+    return Finding(agent, "runs rollouts", True, f"rewards {rewards}; the slowest took {slowest:.1f} s")
+
+
+def forecast(tried: Sequence[Tried], planned: Mapping[str, int], parallel: int, prices: PriceFile | None) -> Forecast:
+    """Return what `planned` rollouts per agent will probably need.
+
+    An agent without any scored rollout counts like the others together.
+    """
+    tokens, cost, seconds, is_known = Tokens(), 0.0, 0.0, True
+    for agent, count in planned.items():
+        sample = [each for each in tried if each.is_scored and each.agent == agent]
+        sample = sample or [each for each in tried if each.is_scored]
+        if not sample:
+            continue
+        usage = Usage()
+        for each in sample:
+            usage.add(each.record.row)
+        scale = count / len(sample)
+        is_known = is_known and not usage.unknown
+        tokens = tokens.plus(Tokens(*(round(each * scale) for each in usage.tokens)))
+        cost += usage.cost(prices) * scale if prices is not None else 0.0
+        seconds += sum(each.seconds for each in sample) * scale
+    total = sum(planned.values())
+    return Forecast(
+        total,
+        tokens if is_known else None,
+        cost if is_known and prices is not None else None,
+        seconds / max(1, min(parallel, total)),
+    )
+
+
+def described(forecast: Forecast, prices: PriceFile | None) -> str:
+    """Return the forecast as a line for people."""
+    minutes, seconds = divmod(round(forecast.seconds), 60)
+    time_needed = f"about {minutes} min {seconds} s" if minutes else f"about {seconds} s"
+    line = f"forecast for {counted(forecast.rollouts, 'rollout')}: {time_needed}"
+    if forecast.tokens is None:
+        return f"{line}; the endpoint does not report tokens"
+    line += f", {forecast.tokens.input:,} input and {forecast.tokens.output:,} output tokens"
+    return line if forecast.cost is None or prices is None else f"{line}, {forecast.cost:,.4g} {prices.currency}"
